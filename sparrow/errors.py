@@ -1,0 +1,147 @@
+"""Every error sparrow raises on purpose.
+
+::
+
+    SparrowError
+    |-- IngestError            (ValueError)         bad input text or table: file, line, token
+    |-- IndexingError          (IndexError)         an index that the shape does not allow
+    |-- LabelError             (KeyError)           a label or dimension name that does not exist
+    |-- ShapeError             (ValueError)         shapes, axes or coordinates that do not fit
+    |-- DuplicateError         (ValueError)         two entries for one cell where one is allowed
+    |-- InvalidValueError      (ValueError)         an argument outside what is accepted
+    |-- UnsupportedError       (TypeError)          a type or operation that sparrow does not do
+    |-- ReadOnlyError          (ValueError)         a write to a pinned or copied view
+    |-- TooLargeError          (MemoryError)        a result that would pass the memory limit
+    |-- MissingDependencyError (ImportError)        an optional package that is not installed
+    `-- StorageError           (OSError)            the files of a stored tensor
+        |-- NotFoundError      (FileNotFoundError)  no tensor, file or version there
+        |-- ExistsError        (FileExistsError)    something is there already
+        |-- CorruptionError                         files that are not what the log says
+        `-- ConflictError      (RuntimeError)       another writer changed the same cells
+
+Errors are grouped by what a handler would do about them. Each is also the
+builtin that a caller would catch without knowing sparrow, and its message says
+what was wrong, where, and the way out.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConflictError",
+    "CorruptionError",
+    "DuplicateError",
+    "ExistsError",
+    "IndexingError",
+    "IngestError",
+    "InvalidValueError",
+    "LabelError",
+    "MissingDependencyError",
+    "NotFoundError",
+    "ReadOnlyError",
+    "ShapeError",
+    "SparrowError",
+    "StorageError",
+    "TooLargeError",
+    "UnsupportedError",
+]
+
+
+class SparrowError(Exception):
+    """Root of the tree: ``except SparrowError`` catches every error sparrow raises on purpose."""
+
+
+class IngestError(SparrowError, ValueError):
+    """Input that cannot be read as what it was said to be.
+
+    Parameters
+    ----------
+    problem
+        What is wrong, and the way out.
+    file, line, token
+        Where: the source's name, the line counted from 1, and the offending text.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        file: str | None = None,
+        line: int | None = None,
+        token: str | None = None,
+    ) -> None:
+        super().__init__(problem, file, line, token)
+        self.problem = problem
+        self.file = file
+        self.line = line
+        self.token = token
+
+    def __str__(self) -> str:
+        where = ""
+        if self.file is not None:
+            where = self.file if self.line is None else f"{self.file}, line {self.line}"
+            where += ": "
+        elif self.line is not None:
+            where = f"line {self.line}: "
+        token = "" if self.token is None else f" (at {self.token!r})"
+        return f"{where}{self.problem}{token}"
+
+
+class IndexingError(SparrowError, IndexError):
+    """An index out of range, of a wrong type, or too many of them."""
+
+
+class LabelError(SparrowError, KeyError):
+    """A label or a dimension name that does not exist."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class ShapeError(SparrowError, ValueError):
+    """Shapes, axes or coordinates that do not fit together."""
+
+
+class DuplicateError(SparrowError, ValueError):
+    """Two entries for one cell where ``duplicates="error"``."""
+
+
+class InvalidValueError(SparrowError, ValueError):
+    """An argument outside what is accepted."""
+
+
+class UnsupportedError(SparrowError, TypeError):
+    """A type or an operation that sparrow does not do; the message says what does."""
+
+
+class ReadOnlyError(SparrowError, ValueError):
+    """A write to a pinned, copied or versioned tensor."""
+
+
+class TooLargeError(SparrowError, MemoryError):
+    """A result that would pass the memory limit; the message gives the size and the deliberate call."""
+
+
+class MissingDependencyError(SparrowError, ImportError):
+    """An optional package that is not installed; the message gives the pip command."""
+
+
+class StorageError(SparrowError, OSError):
+    """Something about the files of a stored tensor."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class NotFoundError(StorageError, FileNotFoundError):
+    """No tensor, bundle, file or version where one was expected."""
+
+
+class ExistsError(StorageError, FileExistsError):
+    """Something stands where a new tensor should go."""
+
+
+class CorruptionError(StorageError):
+    """A file that is missing or is not what the log says."""
+
+
+class ConflictError(StorageError, RuntimeError):
+    """Another writer changed the same cells first; reload and try again."""

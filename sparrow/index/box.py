@@ -1,0 +1,51 @@
+"""A rectangle of base cells: what prunes files and row groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.index.points import IntArray
+
+__all__ = ["Box"]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle of base cells: one ascending ``range`` for each dimension, steps included."""
+
+    ranges: tuple[range, ...]
+
+    @classmethod
+    def everything(cls, shape: Sequence[int]) -> Box:
+        """Return the box of all cells of a base of this shape."""
+        return cls(tuple(range(n) for n in shape))
+
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        return math.prod(len(r) for r in self.ranges)
+
+    def meets(self, low: Sequence[int], high: Sequence[int]) -> bool:
+        """Return whether some cell may lie within the inclusive bounds ``low`` to ``high`` of each dimension."""
+        return all(len(r) > 0 and r[0] <= hi and lo <= r[-1] for r, lo, hi in zip(self.ranges, low, high, strict=True))
+
+    def covers(self, shape: Sequence[int]) -> bool:
+        """Return whether this is every cell of a base of this shape."""
+        return all(r == range(n) for r, n in zip(self.ranges, shape, strict=True))
+
+    def contains(self, coords: Sequence[IntArray]) -> NDArray[np.bool_]:
+        """Return which entries lie in the box; ``coords`` is one array of shape (n,) for each dimension."""
+        inside = np.ones(len(coords[0]) if coords else 1, dtype=bool)
+        for r, column in zip(self.ranges, coords, strict=True):
+            if len(r) == 0:
+                inside[:] = False
+                continue
+            inside &= (column >= r[0]) & (column <= r[-1])
+            if r.step != 1 and len(r) > 1:
+                inside &= (column - r[0]) % r.step == 0
+        return inside

@@ -1,0 +1,93 @@
+"""Base coordinates given by lists, and the join of entries with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["IntArray", "Points"]
+
+IntArray: TypeAlias = NDArray[np.signedinteger[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Base coordinates given by lists: ``coords[k]`` holds those of dimension ``dims[k]``.
+
+    All arrays share one shape. Equal points may repeat and come in any order.
+    """
+
+    dims: tuple[int, ...]
+    coords: tuple[IntArray, ...]
+    shape: tuple[int, ...]
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Points)
+            and self.dims == other.dims
+            and self.shape == other.shape
+            and all(np.array_equal(a, b) for a, b in zip(self.coords, other.coords, strict=True))
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.dims, self.shape))
+
+    @property
+    def count(self) -> int:
+        """The number of points."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def _keys(self) -> tuple[list[tuple[IntArray, IntArray]], IntArray, IntArray]:
+        """Per dimension its distinct coordinates and the distinct prefixes, then sorted keys and their points."""
+        steps: list[tuple[IntArray, IntArray]] = []
+        key: IntArray = np.zeros(self.count, dtype=np.int64)
+        for column in self.coords:
+            distinct, rank = np.unique(column.reshape(-1), return_inverse=True)
+            prefixes, key = np.unique(key * len(distinct) + rank, return_inverse=True)
+            steps.append((distinct, prefixes))
+        by_key = np.argsort(key, kind="stable")
+        return steps, key[by_key], by_key
+
+    def match(self, coords: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
+        """Pair base entries with the points they equal.
+
+        Parameters
+        ----------
+        coords
+            One array of shape (n,) for each dimension of :attr:`dims`.
+
+        Returns
+        -------
+        entries, points
+            Of equal length: entry ``entries[k]`` equals flat point ``points[k]``. Entries ascend.
+        """
+        steps, keys, by_key = self._keys
+        n = len(coords[0]) if coords else 0
+        entries: IntArray = np.arange(n)
+        key: IntArray = np.zeros(n, dtype=np.int64)
+        for column, (distinct, prefixes) in zip(coords, steps, strict=True):
+            kept, rank = _find(distinct, column[entries])
+            entries, key = entries[kept], key[kept] * len(distinct) + rank
+            kept, key = _find(prefixes, key)
+            entries = entries[kept]
+        low = np.searchsorted(keys, key, side="left")
+        repeats = np.searchsorted(keys, key, side="right") - low
+        first = np.repeat(low - (np.cumsum(repeats) - repeats), repeats)
+        return np.repeat(entries, repeats), by_key[first + np.arange(len(first))]
+
+
+def _find(table: IntArray, wanted: IntArray) -> tuple[NDArray[np.bool_], IntArray]:
+    """Return which of ``wanted`` are in the sorted ``table``, and the positions of those."""
+    if len(table) == 0:
+        return np.zeros(len(wanted), dtype=bool), np.zeros(0, dtype=np.int64)
+    place = np.searchsorted(table, wanted)
+    place[place == len(table)] = 0
+    kept = table[place] == wanted
+    return kept, place[kept]

@@ -1,0 +1,438 @@
+"""The view: fixed coordinates, axes and groups of points, and how an index makes another view of it."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.errors import IndexingError, ShapeError
+from sparrow.index.box import Box
+from sparrow.index.key import Array, Flag, Integer, Key, Mode, Slice
+from sparrow.index.points import IntArray, Points
+
+__all__ = ["Axis", "Listed", "New", "Range", "View", "check_permutation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A view axis that walks one base dimension: ``base = start + step * position``."""
+
+    dim: int
+    start: int
+    step: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """A view axis of length 1 (0 once sliced away) that no base dimension stands behind."""
+
+    length: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A view axis that is dimension ``position`` of the arrays of ``View.points[group]``."""
+
+    group: int
+    position: int
+    length: int
+
+
+Axis: TypeAlias = Range | New | Listed
+
+
+def _range_axis(dim: int, start: int, step: int, length: int) -> Range:
+    """Return the canonical axis: equal cells in equal order give equal axes."""
+    if length == 0:
+        return Range(dim, 0, 1, 0)
+    return Range(dim, start, step if length > 1 else 1, length)
+
+
+@dataclass(frozen=True)
+class View:
+    """Which cells of a base a tensor shows, and at which of its own coordinates.
+
+    Parameters
+    ----------
+    base_shape
+        Shape of the base.
+    fixed
+        Pairs (dimension, coordinate) of dimensions that integers dropped, ascending.
+    axes
+        The axes of the view, in order.
+    points
+        The groups that :class:`Listed` axes refer to.
+
+    Examples
+    --------
+    >>> view = View.identity((4, 2, 3)).then((slice(1, 4), 1)).then((slice(None), 2))
+    >>> view.shape, view.fixed, view.axes
+    ((3,), ((1, 1), (2, 2)), (Range(dim=0, start=1, step=1, length=3),))
+    """
+
+    base_shape: tuple[int, ...]
+    fixed: tuple[tuple[int, int], ...]
+    axes: tuple[Axis, ...]
+    points: tuple[Points, ...] = field(default=())
+
+    @classmethod
+    def identity(cls, shape: Sequence[int]) -> View:
+        """Return the view that shows a base of this shape as it is."""
+        return cls(tuple(shape), (), tuple(_range_axis(d, 0, 1, n) for d, n in enumerate(shape)))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the view."""
+        return tuple(axis.length for axis in self.axes)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes of the view."""
+        return len(self.axes)
+
+    @property
+    def size(self) -> int:
+        """The number of cells of the view."""
+        return math.prod(self.shape)
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the view is its base."""
+        return self == View.identity(self.base_shape)
+
+    def then(self, key: Any, mode: Mode = "paired", names: Sequence[str] | None = None) -> View:
+        """Return the view that ``key`` shows of this one.
+
+        Parameters
+        ----------
+        key
+            What stands between the brackets: integers, slices, ``...``, ``None``, integer arrays and
+            lists, boolean masks, or a tuple of these.
+        mode
+            How arrays combine: ``"paired"`` is NumPy's own rule; ``"orthogonal"`` crosses them, each
+            in its place; ``"pointwise"`` pairs them and puts their axes first.
+        names
+            Names of this view's axes for error messages.
+
+        Raises
+        ------
+        IndexingError
+            If an index is out of range, of a wrong type, or there are too many.
+        """
+        items = Key.parse(key, self.shape, names)
+        view = self._basic(items)
+        return view._arrays(items, mode) if items.arrays else view
+
+    def permute(self, order: Sequence[int]) -> View:
+        """Return the view with its axes in another order."""
+        return replace(self, axes=tuple(self.axes[k] for k in order))
+
+    def box(self) -> Box:
+        """Return the smallest box of base cells that holds every cell of the view."""
+        if self.size == 0:
+            return Box((range(0),) * len(self.base_shape))
+        ranges: list[range] = [range(0)] * len(self.base_shape)
+        for dim, coordinate in self.fixed:
+            ranges[dim] = range(coordinate, coordinate + 1)
+        for axis in self.axes:
+            if isinstance(axis, Range):
+                walk = range(axis.start, axis.start + axis.step * axis.length, axis.step)
+                ranges[axis.dim] = walk if axis.step > 0 else walk[::-1]
+        for group in self.points:
+            for dim, column in zip(group.dims, group.coords, strict=True):
+                ranges[dim] = range(int(column.min()), int(column.max()) + 1)
+        return Box(tuple(ranges))
+
+    def to_base(self, coords: Sequence[IntArray]) -> tuple[IntArray, ...]:
+        """Translate view coordinates to base coordinates.
+
+        Parameters
+        ----------
+        coords
+            One array of shape (n,) for each axis, in range.
+
+        Returns
+        -------
+        tuple of arrays of shape (n,), int64, one for each base dimension
+        """
+        n = len(coords[0]) if coords else 1
+        out: list[IntArray] = [np.zeros(0, dtype=np.int64)] * len(self.base_shape)
+        for dim, coordinate in self.fixed:
+            out[dim] = np.full(n, coordinate, dtype=np.int64)
+        listed: list[list[IntArray]] = [[] for _ in self.points]
+        for axis, column in zip(self.axes, coords, strict=True):
+            if isinstance(axis, Range):
+                out[axis.dim] = axis.start + axis.step * np.asarray(column, dtype=np.int64)
+        for number, group in enumerate(self.points):
+            listed[number] = [np.zeros(n, dtype=np.int64)] * len(group.shape)
+        for axis, column in zip(self.axes, coords, strict=True):
+            if isinstance(axis, Listed):
+                listed[axis.group][axis.position] = np.asarray(column)
+        for group, columns in zip(self.points, listed, strict=True):
+            for dim, values in zip(group.dims, group.coords, strict=True):
+                out[dim] = values[tuple(columns)]
+        return tuple(out)
+
+    def from_base(
+        self, coords: Sequence[IntArray], count: int | None = None
+    ) -> tuple[tuple[IntArray, ...], IntArray | None]:
+        """Translate base coordinates to view coordinates, dropping entries that the view does not show.
+
+        Parameters
+        ----------
+        coords
+            One array of shape (n,) for each base dimension.
+        count
+            n, needed where the base has no dimensions (1 otherwise assumed).
+
+        Returns
+        -------
+        coords
+            One array of shape (m,) for each axis. An entry that a list names twice comes twice.
+        entries
+            Shape (m,): the position in the input of each, ascending; ``None`` stands for all of them, once.
+        """
+        n = len(coords[0]) if coords else (1 if count is None else count)
+        entries = self._members(coords, n)
+        matches: list[IntArray] = []
+        for group in self.points:
+            columns = [coords[d] if entries is None else coords[d][entries] for d in group.dims]
+            if not group.dims:
+                m = n if entries is None else len(entries)
+                hit, point = np.repeat(np.arange(m), group.count), np.tile(np.arange(group.count), m)
+            else:
+                hit, point = group.match(columns)
+            matches = [earlier[hit] for earlier in matches] + [point]
+            entries = hit if entries is None else entries[hit]
+        m = n if entries is None else len(entries)
+        unravelled = [np.unravel_index(point, group.shape) for group, point in zip(self.points, matches, strict=True)]
+        out: list[IntArray] = []
+        for axis in self.axes:
+            if isinstance(axis, Range):
+                column = coords[axis.dim] if entries is None else coords[axis.dim][entries]
+                if axis.start != 0:
+                    column = column - axis.start
+                out.append(column if axis.step == 1 else column // axis.step)
+            elif isinstance(axis, Listed):
+                out.append(unravelled[axis.group][axis.position])
+            else:
+                out.append(np.zeros(m, dtype=np.int32))
+        return tuple(out), entries
+
+    def _members(self, coords: Sequence[IntArray], n: int) -> IntArray | None:
+        """Return the entries inside fixed coordinates and ranges, ascending; None when all are."""
+        if self.size == 0:
+            return np.zeros(0, dtype=np.int64)
+        inside: NDArray[np.bool_] | None = None
+
+        def narrow(test: NDArray[np.bool_]) -> None:
+            nonlocal inside
+            inside = test if inside is None else inside & test
+
+        for dim, coordinate in self.fixed:
+            narrow(coords[dim] == coordinate)
+        for axis in self.axes:
+            if isinstance(axis, Range):
+                low, high = sorted((axis.start, axis.start + axis.step * (axis.length - 1)))
+                if low > 0:
+                    narrow(coords[axis.dim] >= low)
+                if high < self.base_shape[axis.dim] - 1:
+                    narrow(coords[axis.dim] <= high)
+                if abs(axis.step) > 1:
+                    narrow((coords[axis.dim] - low) % abs(axis.step) == 0)
+        if inside is None or bool(inside.all()):
+            return None
+        return np.flatnonzero(inside)
+
+    def keeps_order(self, order: Sequence[int]) -> bool:
+        """Return whether base entries sorted by ``order`` come out sorted by the axes of the view, none twice."""
+        if self.points:
+            return False
+        dims = []
+        for axis in self.axes:
+            if isinstance(axis, Range):
+                if axis.step < 0:
+                    return False
+                dims.append(axis.dim)
+        fixed = {dim for dim, _ in self.fixed}
+        return dims == [dim for dim in order if dim not in fixed]
+
+    # -- applying an index ----------------------------------------------------------------------
+
+    def _basic(self, items: Key) -> View:
+        """Apply integers, slices and new axes; axes under arrays stay whole."""
+        fixed = dict(self.fixed)
+        points = list(self.points)
+        dropped: list[list[int]] = [[] for _ in points]
+        axes: list[Axis] = []
+        for item in items.items:
+            if item is None:
+                axes.append(New())
+                continue
+            if isinstance(item, Flag):
+                continue
+            axis = self.axes[item.axis]
+            if isinstance(item, Integer):
+                if isinstance(axis, Range):
+                    fixed[axis.dim] = axis.start + axis.step * item.value
+                elif isinstance(axis, Listed):
+                    points[axis.group] = _take(points[axis.group], axis.position, slice(item.value, item.value + 1))
+                    dropped[axis.group].append(axis.position)
+            elif isinstance(item, Slice):
+                n = len(item.walk)
+                if isinstance(axis, Range):
+                    start = axis.start + axis.step * item.walk.start
+                    axes.append(_range_axis(axis.dim, start, axis.step * item.walk.step, n))
+                elif isinstance(axis, Listed):
+                    at = np.arange(axis.length)[_as_slice(item.walk)]
+                    points[axis.group] = _take(points[axis.group], axis.position, at)
+                    axes.append(replace(axis, length=n))
+                else:
+                    axes.append(New(n))
+            else:
+                axes.append(axis)
+        return _squeezed(self.base_shape, fixed, axes, points, dropped)
+
+    def _arrays(self, items: Key, mode: Mode) -> View:
+        """Apply the arrays to a view on which :meth:`_basic` has been done."""
+        axis_of: dict[int, int] = {}
+        place = 0
+        for number, item in enumerate(items.items):
+            if isinstance(item, Integer):
+                continue
+            axis_of[number] = place
+            place += 0 if isinstance(item, Flag) else 1
+        if mode == "orthogonal":
+            # Each array is a group of its own, placed where it stood; from the back, so that places hold.
+            view = self
+            for block in reversed(items.blocks()):
+                first = axis_of[block[0][0]]
+                consumed = [axis_of[number] for number, item in block if isinstance(item, Array)]
+                view = view._pair(consumed, [item for _, item in block], first)
+            return view
+        consumed = [axis_of[number] for number, item in items.arrays if isinstance(item, Array)]
+        first = items.first_advanced() if mode == "paired" and items.contiguous() else 0
+        return self._pair(consumed, [item for _, item in items.arrays], first)
+
+    def _pair(self, consumed: Sequence[int], arrays: Sequence[Array | Flag], first: int) -> View:
+        """Index the axes ``consumed`` by arrays that pair up; their axes come in as number ``first``."""
+        try:
+            shape = np.broadcast_shapes(*(item.values.shape for item in arrays))
+        except ValueError:
+            shapes = " and ".join(str(item.values.shape) for item in arrays)
+            raise IndexingError(
+                f"lists that pair up must have one length, got shapes {shapes}; A.oindex[...] crosses them"
+            ) from None
+        by_axis = dict(zip(consumed, (i for i in arrays if isinstance(i, Array)), strict=True))
+        involved = sorted({a.group for k in consumed if isinstance(a := self.axes[k], Listed)})
+        rest: list[tuple[int, int, int]] = []  # (group, position, axis number) of axes that stay with an old group
+        for number, axis in enumerate(self.axes):
+            if isinstance(axis, Listed) and axis.group in involved and number not in by_axis:
+                rest.append((axis.group, axis.position, number))
+        full = shape + tuple(self.axes[number].length for _, _, number in rest)
+        pad = (1,) * len(rest)
+        dims: list[int] = []
+        columns: list[IntArray] = []
+        for number in consumed:
+            axis = self.axes[number]
+            if isinstance(axis, Range):
+                column = axis.start + axis.step * by_axis[number].values
+                dims.append(axis.dim)
+                columns.append(np.broadcast_to(column.reshape(column.shape + pad), full))
+        for g in involved:
+            index: list[IntArray] = [np.zeros(1, dtype=np.int64)] * len(self.points[g].shape)
+            for number in consumed:
+                axis = self.axes[number]
+                if isinstance(axis, Listed) and axis.group == g:
+                    values = by_axis[number].values
+                    index[axis.position] = values.reshape(values.shape + pad)
+            for slot, (group, position, number) in enumerate(rest):
+                if group == g:
+                    length = self.axes[number].length
+                    index[position] = np.arange(length).reshape((length,) + (1,) * (len(rest) - slot - 1))
+            for dim, column in zip(self.points[g].dims, self.points[g].coords, strict=True):
+                dims.append(dim)
+                columns.append(np.broadcast_to(column[tuple(index)], full))
+        kept = [g for g in range(len(self.points)) if g not in involved]
+        renumber = {g: k for k, g in enumerate(kept)}
+        merged = len(kept)
+        slots = {number: slot for slot, (_, _, number) in enumerate(rest)}
+        axes: list[Axis] = []
+        new_axes: list[Axis] = [Listed(merged, k, n) for k, n in enumerate(shape)]
+        for number, axis in enumerate(self.axes):
+            if number in by_axis:
+                continue
+            if number in slots:
+                axes.append(Listed(merged, len(shape) + slots[number], axis.length))
+            elif isinstance(axis, Listed):
+                axes.append(replace(axis, group=renumber[axis.group]))
+            else:
+                axes.append(axis)
+        axes[first:first] = new_axes
+        points = [*(self.points[g] for g in kept), Points(tuple(dims), tuple(columns), full)]
+        return _squeezed(self.base_shape, dict(self.fixed), axes, points, [[] for _ in points])
+
+
+def _take(group: Points, position: int, at: slice | IntArray) -> Points:
+    """Return the group with dimension ``position`` of its arrays indexed by ``at``."""
+    key = (slice(None),) * position + (at,)
+    coords = tuple(column[key] for column in group.coords)
+    n = len(np.empty(group.shape[position], dtype=np.int8)[at])
+    shape = (*group.shape[:position], n, *group.shape[position + 1 :])
+    return Points(group.dims, coords, shape)
+
+
+def _squeezed(
+    base_shape: tuple[int, ...],
+    fixed: dict[int, int],
+    axes: list[Axis],
+    points: list[Points],
+    dropped: list[list[int]],
+) -> View:
+    """Build the view, taking ``dropped`` dimensions of length 1 out of the groups; a group of one point is fixed."""
+    renumber: dict[int, int] = {}
+    kept: list[Points] = []
+    for number, group in enumerate(points):
+        gone = tuple(dropped[number])
+        if gone:
+            shape = tuple(n for k, n in enumerate(group.shape) if k not in gone)
+            group = Points(group.dims, tuple(column.reshape(shape) for column in group.coords), shape)
+        if group.shape == ():
+            fixed.update((dim, int(column)) for dim, column in zip(group.dims, group.coords, strict=True))
+            continue
+        renumber[number] = len(kept)
+        kept.append(group)
+    out: list[Axis] = []
+    for axis in axes:
+        if isinstance(axis, Listed):
+            shift = sum(1 for k in dropped[axis.group] if k < axis.position)
+            axis = Listed(renumber[axis.group], axis.position - shift, axis.length)
+        out.append(axis)
+    return View(base_shape, tuple(sorted(fixed.items())), tuple(out), tuple(kept))
+
+
+def _as_slice(walk: range) -> slice:
+    """Return the slice that visits what a range visits."""
+    stop: int | None = walk.start + walk.step * len(walk)
+    return slice(walk.start, None if stop is not None and stop < 0 else stop, walk.step)
+
+
+def check_permutation(order: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Return ``order`` as a permutation of the dimensions, negative numbers resolved.
+
+    Raises
+    ------
+    ShapeError
+        If it does not name every dimension once.
+    """
+    resolved = tuple(operator.index(k) + (ndim if k < 0 else 0) for k in order)
+    if sorted(resolved) != list(range(ndim)):
+        raise ShapeError(f"{tuple(order)} does not name each of the {ndim} dimensions once")
+    return resolved

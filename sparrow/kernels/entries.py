@@ -1,0 +1,145 @@
+"""Sorting, merging and cleaning entries: parallel arrays of coordinates and values.
+
+A block of entries is *canonical* when it is sorted lexicographically by its coordinates, holds no
+coordinate twice and no value that equals fill.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.errors import DuplicateError, InvalidValueError
+from sparrow.schema import is_fill
+
+__all__ = ["Block", "Duplicates", "canonical", "check_duplicates", "concatenate", "merge", "sort_order"]
+
+Duplicates: TypeAlias = Literal["error", "sum", "last", "first", "min", "max"]
+"""What becomes of several entries for one cell."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Entries: ``coords[k]`` (shape (n,), int32 or int64) along dimension k, and ``values`` (shape (n,))."""
+
+    coords: tuple[NDArray[Any], ...]
+    values: NDArray[Any]
+
+    @property
+    def count(self) -> int:
+        """The number of entries, n."""
+        return len(self.values)
+
+    def take(self, at: Any) -> Block:
+        """Return the entries at positions, in a slice or under a mask."""
+        return Block(tuple(column[at] for column in self.coords), self.values[at])
+
+
+def check_duplicates(duplicates: str) -> Duplicates:
+    """Return the rule for duplicates, or raise ``InvalidValueError`` naming the rules there are."""
+    if duplicates not in get_args(Duplicates):
+        raise InvalidValueError(f"duplicates={duplicates!r}: use one of {', '.join(map(repr, get_args(Duplicates)))}")
+    return duplicates  # type: ignore[return-value]
+
+
+def concatenate(blocks: Sequence[Block], ndim: int, dtype: np.dtype[Any]) -> Block:
+    """Return the entries of several blocks, one after the other."""
+    if len(blocks) == 1:
+        return blocks[0]
+    if not blocks:
+        return Block(tuple(np.zeros(0, np.int32) for _ in range(ndim)), np.zeros(0, dtype))
+    coords = tuple(np.concatenate([b.coords[k] for b in blocks]) for k in range(ndim))
+    return Block(coords, np.concatenate([b.values for b in blocks]))
+
+
+def packed(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[np.int64] | None:
+    """Return one ascending-comparable integer per entry, or None where the cells pass 2^63."""
+    if math.prod(max(n, 1) for n in shape) >= 2**63:
+        return None
+    key = np.zeros(len(coords[0]) if coords else 0, dtype=np.int64)
+    for column, n in zip(coords, shape, strict=True):
+        key *= n
+        key += column
+    return key
+
+
+def is_sorted(coords: Sequence[NDArray[Any]], strict: bool = False) -> bool:
+    """Return whether entries are in lexicographic order; ``strict`` wants no coordinate twice as well."""
+    n = len(coords[0]) if coords else 0
+    tie = np.ones(max(n - 1, 0), dtype=bool)
+    for column in coords:
+        later, earlier = column[1:], column[:-1]
+        if bool(np.any(tie & (later < earlier))):
+            return False
+        tie &= later == earlier
+    return not (strict and bool(tie.any()))
+
+
+def sort_order(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[np.int64] | None:
+    """Return the stable order that sorts entries lexicographically, or None where they are sorted."""
+    if not coords or is_sorted(coords):
+        return None
+    key = packed(coords, shape)
+    if key is not None:
+        return np.argsort(key, kind="stable")
+    return np.lexsort(tuple(reversed(coords)))
+
+
+def canonical(
+    block: Block, shape: Sequence[int], fill_value: Any, duplicates: Duplicates = "error", keep_fill: bool = False
+) -> Block:
+    """Return entries sorted, unique and, unless ``keep_fill``, without values that equal fill.
+
+    Sums run in the order of the input, in the dtype of the values.
+
+    Raises
+    ------
+    DuplicateError
+        If a coordinate comes twice and ``duplicates`` is ``"error"``.
+    """
+    order = sort_order(block.coords, shape)
+    if order is not None:
+        block = block.take(order)
+    n = block.count
+    fresh = np.zeros(n, dtype=bool)
+    fresh[:1] = True
+    for column in block.coords:
+        fresh[1:] |= column[1:] != column[:-1]
+    if not fresh.all():
+        starts = np.flatnonzero(fresh)
+        if duplicates == "error":
+            at = int(np.flatnonzero(~fresh)[0])
+            where = tuple(int(column[at]) for column in block.coords)
+            raise DuplicateError(
+                f"the cell {where} is given twice (and {n - len(starts) - 1} more times a cell repeats): "
+                "say duplicates='sum', 'last', 'first', 'min' or 'max'"
+            )
+        block = Block(tuple(c[starts] for c in block.coords), reduce_runs(block.values, starts, duplicates))
+    if not keep_fill:
+        absent = is_fill(block.values, fill_value)
+        if absent.any():
+            block = block.take(~absent)
+    return block
+
+
+def reduce_runs(values: NDArray[Any], starts: NDArray[np.int64], duplicates: Duplicates) -> NDArray[Any]:
+    """Return one value for each run of ``values`` that begins at ``starts``."""
+    if duplicates == "first":
+        return np.asarray(values[starts])
+    if duplicates == "last":
+        return np.asarray(values[np.append(starts[1:], len(values)) - 1])
+    ufunc: np.ufunc = {"sum": np.add, "min": np.minimum, "max": np.maximum}[duplicates]
+    with np.errstate(all="ignore"):
+        return np.asarray(ufunc.reduceat(values, starts), dtype=values.dtype)
+
+
+def merge(old: Block, new: Block, shape: Sequence[int], duplicates: Duplicates) -> Block:
+    """Return the union of two sorted unique blocks; ``old`` comes first where both have a cell."""
+    coords = tuple(np.concatenate([a, b]) for a, b in zip(old.coords, new.coords, strict=True))
+    both = Block(coords, np.concatenate([old.values, new.values]))
+    return canonical(both, shape, None, duplicates, keep_fill=True)

@@ -1,0 +1,344 @@
+"""What every source of entries offers, whether it is files or memory, and the one in memory.
+
+A :class:`Relation` is a frozen set of entries: one version of a stored tensor, or arrays. A
+:class:`Handle` is what live tensors share: it knows the current relation and commits edits.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from sparrow import settings
+from sparrow.errors import LabelError
+from sparrow.index import Box
+from sparrow.kernels.entries import Block, Duplicates, merge
+from sparrow.schema import Schema, is_fill
+from sparrow.workers import ordered_map
+
+__all__ = [
+    "ArrowSource",
+    "Chunk",
+    "Edit",
+    "Handle",
+    "MemoryHandle",
+    "MemoryRelation",
+    "ParquetSource",
+    "Relation",
+    "ScanStats",
+    "apply_edit",
+    "arrow_schema",
+    "arrow_table",
+    "label_position",
+    "scan",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The unit of parallel reading: a row group of a file, or a piece of the arrays in memory."""
+
+    rows: int
+    low: tuple[int, ...]
+    """Smallest coordinate of each dimension."""
+    high: tuple[int, ...]
+    """Largest coordinate of each dimension."""
+    ref: Any
+    """What the relation needs to find it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanStats:
+    """What a scan of a box touches. ``rows`` and ``nbytes`` are those of the row groups read."""
+
+    files: int
+    files_read: int
+    row_groups: int
+    row_groups_read: int
+    rows: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSource:
+    """Files for a SQL scan: paths, and the expression that yields each logical column."""
+
+    paths: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
+    """Pairs (name, SQL expression over the columns of the files), coordinates first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowSource:
+    """An Arrow table for a SQL scan, its columns named and typed as the logical ones."""
+
+    table: pa.Table
+
+
+class Relation(Protocol):
+    """A frozen set of entries, canonical, readable from several threads."""
+
+    @property
+    def schema(self) -> Schema:
+        """Shape, names, dtype, fill."""
+
+    @property
+    def token(self) -> Hashable:
+        """Equal tokens mean equal entries."""
+
+    @property
+    def nnz(self) -> int:
+        """The number of entries, known without reading data."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the data files, or of the arrays."""
+
+    @property
+    def version(self) -> int | None:
+        """The version of a stored tensor, None in memory."""
+
+    @property
+    def orders(self) -> tuple[tuple[int, ...], ...]:
+        """The sort orders that can be scanned; the first is the base order (0, 1, ...)."""
+
+    def labels(self, dim: int) -> pa.Array | None:
+        """Return the labels of a dimension, position = coordinate, or None. Reads."""
+
+    def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
+        """Return the chunks that may hold entries of the box, sorted by the order. Reads no data pages."""
+
+    def read(self, chunk: Chunk) -> Block:
+        """Return the entries of a chunk: coords by dimension number whatever the order, values in the dtype."""
+
+    def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
+        """Return what a scan of the box touches. Reads no data pages."""
+
+    def source(self, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource | ArrowSource:
+        """Return what a SQL engine scans for the box (a superset of it)."""
+
+
+def scan(relation: Relation, box: Box, order: tuple[int, ...] | None = None) -> Iterator[Block]:
+    """Yield blocks that hold every entry of the box and possibly others, sorted by the order.
+
+    Chunks are decoded on the threads of the settings and come in order.
+    """
+    yield from ordered_map(relation.read, relation.chunks(box, order), settings.current().threads)
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One atomic change: cells cleared, then entries written.
+
+    ``upsert`` holds base coordinates, sorted and unique; a value that equals fill removes the cell.
+    ``existing`` says what an entry does to a cell that has one: ``"last"`` replaces it.
+    """
+
+    operation: str
+    clear: tuple[Box, ...] = ()
+    upsert: Block | None = None
+    existing: Duplicates = "last"
+    shape: tuple[int, ...] | None = None
+    """The new shape, if it changes."""
+
+
+class Handle(Protocol):
+    """What live tensors share: a base, its views and theirs hold one handle."""
+
+    @property
+    def current(self) -> Relation:
+        """The current relation."""
+
+    @property
+    def path(self) -> str | None:
+        """Where the tensor is stored, None in memory."""
+
+    def commit(self, edit: Edit) -> Relation:
+        """Apply the edit to the current relation, atomically, and return the new one."""
+
+    def refresh(self) -> Relation:
+        """Take in commits of other processes."""
+
+
+def apply_edit(block: Block, edit: Edit, schema: Schema) -> Block:
+    """Return canonical entries with an edit applied to them: the meaning of every edit, in memory.
+
+    Raises
+    ------
+    DuplicateError
+        If ``existing`` is ``"error"`` and a cell of ``upsert`` has an entry.
+    """
+    for box in edit.clear:
+        block = block.take(~box.contains(block.coords)) if block.count else block
+    if edit.upsert is not None and edit.upsert.count:
+        block = merge(block, edit.upsert, schema.shape, edit.existing)
+    absent = is_fill(block.values, schema.fill_value)
+    return block.take(~absent) if absent.any() else block
+
+
+_tokens = itertools.count()
+_CHUNK = 1 << 18
+
+
+class MemoryRelation:
+    """Canonical entries in arrays.
+
+    Parameters
+    ----------
+    schema
+        Shape, names, dtype, fill.
+    block
+        Canonical entries (see :func:`sparrow.kernels.entries.canonical`); not copied.
+    labels
+        Labels by dimension number.
+    """
+
+    def __init__(self, schema: Schema, block: Block, labels: dict[int, pa.Array] | None = None) -> None:
+        self._schema = schema
+        coords = tuple(
+            np.ascontiguousarray(column, dtype=schema.coordinate_dtype(dim))
+            for dim, column in enumerate(block.coords)
+        )
+        self.block = Block(coords, np.ascontiguousarray(block.values, dtype=schema.dtype))
+        self._labels = labels or {}
+        self._token = ("memory", next(_tokens))
+
+    schema = property(lambda self: self._schema)
+    token = property(lambda self: self._token)
+    version = property(lambda self: None)
+
+    @property
+    def nnz(self) -> int:
+        """The number of entries."""
+        return self.block.count
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(column.nbytes for column in self.block.coords) + self.block.values.nbytes
+
+    @property
+    def orders(self) -> tuple[tuple[int, ...], ...]:
+        """The base order only."""
+        return (tuple(range(self._schema.ndim)),)
+
+    def labels(self, dim: int) -> pa.Array | None:
+        """Return the labels of a dimension, or None."""
+        return self._labels.get(dim)
+
+    def _rows(self, box: Box) -> tuple[int, int]:
+        """Return the positions between which the box lies, by the leading dimension."""
+        if not self._schema.ndim:
+            return 0, self.nnz
+        leading = box.ranges[0]
+        if len(leading) == 0:
+            return 0, 0
+        column = self.block.coords[0]
+        return int(np.searchsorted(column, leading[0], "left")), int(np.searchsorted(column, leading[-1], "right"))
+
+    def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
+        """Return pieces of the arrays between the bounds of the leading dimension."""
+        start, stop = self._rows(box)
+        ndim = self._schema.ndim
+        low, high = (0,) * ndim, tuple(n - 1 for n in self._schema.shape)
+        out = []
+        for first in range(start, stop, _CHUNK):
+            last = min(first + _CHUNK, stop)
+            if ndim:
+                leading = self.block.coords[0]
+                low = (int(leading[first]), *low[1:])
+                high = (int(leading[last - 1]), *high[1:])
+            out.append(Chunk(last - first, low, high, (first, last)))
+        return out
+
+    def read(self, chunk: Chunk) -> Block:
+        """Return a piece of the arrays, without a copy."""
+        return self.block.take(slice(*chunk.ref))
+
+    def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
+        """Return what a scan of the box touches; arrays count as no files."""
+        start, stop = self._rows(box)
+        width = self.nbytes // self.nnz if self.nnz else 0
+        return ScanStats(0, 0, 0, 0, stop - start, (stop - start) * width)
+
+    def source(self, box: Box, order: tuple[int, ...] | None = None) -> ArrowSource:
+        """Return the entries between the bounds of the leading dimension as an Arrow table, without a copy."""
+        start, stop = self._rows(box)
+        return ArrowSource(arrow_table(self._schema, self.block.take(slice(start, stop))))
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """Return the columns of entries in Arrow: one for each dimension, then ``value`` (and ``value_im``)."""
+    fields = [
+        pa.field(name, pa.from_numpy_dtype(schema.coordinate_dtype(dim)), nullable=False)
+        for dim, name in enumerate(schema.dims)
+    ]
+    real = np.empty(0, schema.dtype).real.dtype
+    fields.append(pa.field("value", pa.from_numpy_dtype(real), nullable=False))
+    if schema.dtype.kind == "c":
+        fields.append(pa.field("value_im", pa.from_numpy_dtype(real), nullable=False))
+    return pa.schema(fields)
+
+
+def arrow_table(schema: Schema, block: Block) -> pa.Table:
+    """Return entries as an Arrow table with the columns of :func:`arrow_schema`."""
+    columns = [
+        pa.array(column.astype(schema.coordinate_dtype(dim), copy=False)) for dim, column in enumerate(block.coords)
+    ]
+    if schema.dtype.kind == "c":
+        columns.append(pa.array(np.ascontiguousarray(block.values.real)))
+        columns.append(pa.array(np.ascontiguousarray(block.values.imag)))
+    else:
+        columns.append(pa.array(block.values))
+    return pa.Table.from_arrays(columns, schema=arrow_schema(schema))
+
+
+class MemoryHandle:
+    """The handle of a tensor in memory."""
+
+    path = None
+
+    def __init__(self, relation: MemoryRelation) -> None:
+        self._relation = relation
+
+    @property
+    def current(self) -> MemoryRelation:
+        """The current relation."""
+        return self._relation
+
+    def commit(self, edit: Edit) -> MemoryRelation:
+        """Apply the edit; readers of the old relation keep it."""
+        old = self._relation
+        shape = old.schema.shape if edit.shape is None else edit.shape
+        schema = Schema(shape, old.schema.dims, old.schema.dtype, old.schema.fill_value, old.schema.stype)
+        block = apply_edit(old.block, edit, schema)
+        self._relation = MemoryRelation(schema, block, old._labels)
+        return self._relation
+
+    def refresh(self) -> MemoryRelation:
+        """Return the current relation: memory has no other writers."""
+        return self._relation
+
+
+def label_position(labels: pa.Array | None, label: Any, dim: str) -> int:
+    """Return the coordinate of a label.
+
+    Raises
+    ------
+    LabelError
+        If the dimension has no labels, or not this one.
+    """
+    if labels is None:
+        raise LabelError(f"dimension {dim!r} has no labels: index it by number")
+    try:
+        position = labels.index(pa.scalar(label, labels.type)).as_py()
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        position = -1
+    if position < 0:
+        raise LabelError(f"dimension {dim!r} has no label {label!r}")
+    return int(position)

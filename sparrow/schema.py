@@ -1,0 +1,174 @@
+"""What a tensor is, apart from its entries: shape, dimension names, dtype, fill value, storage type."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.index import Listed, Range, View
+
+__all__ = ["DTYPES", "LARGEST_DIMENSION", "Schema", "check_dims", "check_dtype", "check_shape", "default_dims", "is_fill"]
+
+LARGEST_DIMENSION = 2**63 - 1
+
+DTYPES = tuple(
+    np.dtype(name)
+    for name in (
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+        "float16", "float32", "float64", "complex64", "complex128",
+    )
+)  # fmt: skip
+"""The value types of tensors."""
+
+
+def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    """Return a dtype as one that tensors can hold, in native byte order.
+
+    Raises
+    ------
+    UnsupportedError
+        If tensors cannot hold it.
+    """
+    found = np.dtype(dtype).newbyteorder("=")
+    if found not in DTYPES:
+        raise UnsupportedError(f"values of type {found} are not supported: cast to one of {', '.join(map(str, DTYPES))}")
+    return found
+
+
+def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """Return a shape as a tuple of Python integers.
+
+    Raises
+    ------
+    ShapeError
+        If a size is negative or past 2^63 - 1; the product of the sizes may be larger.
+    """
+    try:
+        sizes = tuple(operator.index(n) for n in shape) if isinstance(shape, Sequence) else (operator.index(shape),)
+    except TypeError:
+        raise ShapeError(f"a shape is a tuple of integers, got {shape!r}") from None
+    for dim, n in enumerate(sizes):
+        if n < 0:
+            raise ShapeError(f"dimension {dim} has a negative size {n}")
+        if n > LARGEST_DIMENSION:
+            raise ShapeError(f"dimension {dim} has size {n}, beyond the largest, 2^63 - 1")
+    return sizes
+
+
+def default_dims(ndim: int) -> tuple[str, ...]:
+    """Return the names of dimensions that nobody named: ``d0, d1, ...``."""
+    return tuple(f"d{k}" for k in range(ndim))
+
+
+def check_dims(dims: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
+    """Return the dimension names, or the default ones for ``None``.
+
+    Raises
+    ------
+    ShapeError
+        If their number is not ``ndim``.
+    InvalidValueError
+        If one is empty, no text, ``value`` or ``value_im``, or equals another whatever the case.
+    """
+    if dims is None:
+        return default_dims(ndim)
+    names = tuple(str(name) for name in dims)
+    if len(names) != ndim:
+        raise ShapeError(f"{len(names)} dimension names {names} for {ndim} dimensions")
+    seen: set[str] = set()
+    for name in names:
+        if not name or "\0" in name:
+            raise InvalidValueError(f"a dimension name is a text of at least one character, got {name!r}")
+        if name.casefold() in ("value", "value_im"):
+            raise InvalidValueError(f"a dimension cannot be named {name!r}: that is the column of the values")
+        if name.casefold() in seen:
+            raise InvalidValueError(f"dimension names must differ in more than case, got {names}")
+        seen.add(name.casefold())
+    return names
+
+
+def is_fill(values: NDArray[Any], fill_value: Any) -> NDArray[np.bool_]:
+    """Return which values are absent cells: equal to fill, where NaN is only NaN and -0.0 is 0."""
+    if fill_value != fill_value:
+        return np.asarray(np.isnan(values))
+    return np.asarray(values == fill_value)
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What a tensor is, apart from its entries.
+
+    Raises
+    ------
+    SparrowError
+        If the shape, the names or the dtype are not allowed.
+
+    Examples
+    --------
+    >>> Schema((3, 4), dims=("src", "dst"), dtype="int64").size
+    12
+    """
+
+    shape: tuple[int, ...]
+    dims: tuple[str, ...] = ()
+    dtype: np.dtype[Any] = field(default=np.dtype(np.float64))
+    fill_value: Any = 0
+    """A NumPy scalar of the dtype."""
+    stype: str = "coo"
+
+    def __post_init__(self) -> None:
+        shape = check_shape(self.shape)
+        dtype = check_dtype(self.dtype)
+        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "dtype", dtype)
+        object.__setattr__(self, "dims", check_dims(self.dims or None, len(shape)))
+        with np.errstate(all="ignore"):
+            object.__setattr__(self, "fill_value", np.asarray(self.fill_value).astype(dtype)[()])
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of cells, absent ones included; may pass 2^63."""
+        return math.prod(self.shape)
+
+    @property
+    def zero_fill(self) -> bool:
+        """Whether absent cells are 0."""
+        return bool(self.fill_value == 0)
+
+    def coordinate_dtype(self, dim: int) -> np.dtype[Any]:
+        """Return the integer type of a dimension's coordinates: int32, or int64 past 2^31 cells."""
+        return np.dtype(np.int32 if self.shape[dim] <= 2**31 else np.int64)
+
+    def through(self, view: View) -> Schema:
+        """Return what a view of such a tensor is: axes along one dimension keep its name."""
+        if view.is_identity:
+            return self
+        taken = {self.dims[axis.dim].casefold() for axis in view.axes if isinstance(axis, Range)}
+        names: list[str] = []
+        for number, axis in enumerate(view.axes):
+            if isinstance(axis, Range):
+                names.append(self.dims[axis.dim])
+                continue
+            wish = f"d{number}"
+            if isinstance(axis, Listed):
+                group = view.points[axis.group]
+                if len(group.dims) == 1 and len(group.shape) == 1:
+                    wish = self.dims[group.dims[0]]
+            name, k = wish, 1
+            while name.casefold() in taken:
+                name, k = f"{wish}_{k}", k + 1
+            taken.add(name.casefold())
+            names.append(name)
+        return Schema(view.shape, tuple(names), self.dtype, self.fill_value, self.stype)

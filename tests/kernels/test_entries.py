@@ -1,0 +1,93 @@
+"""Sorting, merging and cleaning entries, against a dict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparrow.errors import DuplicateError, InvalidValueError
+from sparrow.kernels.entries import Block, canonical, check_duplicates, concatenate, is_sorted, merge
+
+CELLS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(-2, 2)), max_size=12)
+RULES = ["sum", "last", "first", "min", "max"]
+
+
+def block_of(cells: list[tuple[int, int, int]]) -> Block:
+    array = np.array(cells, dtype=np.int64).reshape(-1, 3)
+    return Block((array[:, 0], array[:, 1]), array[:, 2])
+
+
+def as_dict(block: Block) -> dict[tuple[int, int], int]:
+    return {(int(i), int(j)): int(v) for i, j, v in zip(*block.coords, block.values, strict=True)}
+
+
+def reduced(cells: list[tuple[int, int, int]], rule: str) -> dict[tuple[int, int], int]:
+    combine: Any = {
+        "sum": lambda a, b: a + b, "last": lambda a, b: b, "first": lambda a, b: a, "min": min, "max": max,
+    }[rule]  # fmt: skip
+    out: dict[tuple[int, int], int] = {}
+    for i, j, v in cells:
+        out[i, j] = combine(out[i, j], v) if (i, j) in out else v
+    return out
+
+
+@given(CELLS, st.sampled_from(RULES), st.sampled_from([(4, 4), (2**62, 2**62)]))
+def test_canonical(cells: list[tuple[int, int, int]], rule: Any, shape: tuple[int, int]) -> None:
+    block = canonical(block_of(cells), shape, 0, rule)
+    assert as_dict(block) == {cell: v for cell, v in reduced(cells, rule).items() if v}
+    assert list(as_dict(block)) == sorted(as_dict(block))
+    assert is_sorted(block.coords, strict=True)
+
+
+@given(CELLS)
+def test_duplicates_are_refused_by_name(cells: list[tuple[int, int, int]]) -> None:
+    seen = [cell[:2] for cell in cells]
+    if len(set(seen)) == len(seen):
+        canonical(block_of(cells), (4, 4), 0)
+    else:
+        with pytest.raises(DuplicateError) as caught:
+            canonical(block_of(cells), (4, 4), 0)
+        assert str(min(cell for cell in seen if seen.count(cell) > 1)) in str(caught.value)
+
+
+@given(CELLS, CELLS, st.sampled_from(RULES))
+def test_merge(a: list[tuple[int, int, int]], b: list[tuple[int, int, int]], rule: Any) -> None:
+    old, new = (canonical(block_of(cells), (4, 4), 0, "last", keep_fill=True) for cells in (a, b))
+    cells = [(*cell, v) for block in (old, new) for cell, v in as_dict(block).items()]
+    assert as_dict(merge(old, new, (4, 4), rule)) == reduced(cells, rule)
+
+
+def test_nan_is_not_zero_and_minus_zero_is() -> None:
+    block = Block((np.array([0, 1, 2]),), np.array([np.nan, -0.0, 1.0]))
+    assert canonical(block, (3,), 0.0).coords[0].tolist() == [0, 2]
+    assert canonical(block, (3,), np.nan).coords[0].tolist() == [1, 2]
+
+
+def test_values_travel_with_coordinates() -> None:
+    coords = np.array([[1, 0, 0], [0, 1, 1], [0, 1, 0], [1, 1, 1]]).T
+    block = canonical(Block(tuple(coords), np.array([2, 1, 0, 3])), (2, 2, 2), None, keep_fill=True)
+    assert np.array(block.coords).T.tolist() == [[0, 1, 0], [0, 1, 1], [1, 0, 0], [1, 1, 1]]
+    assert block.values.tolist() == [0, 1, 2, 3]
+
+
+def test_concatenate_of_nothing_has_the_rank() -> None:
+    empty = concatenate([], 3, np.dtype("int8"))
+    assert (len(empty.coords), empty.count, empty.values.dtype) == (3, 0, np.int8)
+
+
+def test_rules_are_checked() -> None:
+    assert check_duplicates("sum") == "sum"
+    with pytest.raises(InvalidValueError, match="'last'"):
+        check_duplicates("mean")
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "complex128"])
+def test_sums_keep_the_dtype(dtype: str) -> None:
+    block = Block((np.array([0, 0]),), np.array([1, 1]).astype(dtype))
+    found = canonical(block, (1,), 0, "sum")
+    assert found.values.dtype == dtype
+    assert found.values[0] == np.add(block.values[:1], block.values[:1])[0]

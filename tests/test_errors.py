@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from sparrow import errors
+
+BUILTINS = {
+    "IngestError": ValueError,
+    "IndexingError": IndexError,
+    "LabelError": KeyError,
+    "ShapeError": ValueError,
+    "DuplicateError": ValueError,
+    "InvalidValueError": ValueError,
+    "UnsupportedError": TypeError,
+    "ReadOnlyError": ValueError,
+    "TooLargeError": MemoryError,
+    "MissingDependencyError": ImportError,
+    "StorageError": OSError,
+    "NotFoundError": FileNotFoundError,
+    "ExistsError": FileExistsError,
+    "CorruptionError": OSError,
+    "ConflictError": RuntimeError,
+}
+
+
+def test_every_error_is_in_the_list_above() -> None:
+    assert {*BUILTINS, "SparrowError"} == set(errors.__all__)
+
+
+@pytest.mark.parametrize("name", BUILTINS)
+def test_each_is_a_sparrow_error_and_the_builtin_one_would_catch(name: str) -> None:
+    kind = getattr(errors, name)
+    assert issubclass(kind, errors.SparrowError)
+    assert issubclass(kind, BUILTINS[name])
+    assert name in (errors.__doc__ or "")
+
+
+@pytest.mark.parametrize("name", [*BUILTINS, "SparrowError"])
+def test_the_message_is_the_text_that_was_given(name: str) -> None:
+    error = getattr(errors, name)("a.txt: no such thing")
+    assert str(error) == "a.txt: no such thing"
+    for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(twin) is type(error)
+        assert str(twin) == str(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (errors.IngestError("no value", "a.txt", 3, "1:x"), "a.txt, line 3: no value (at '1:x')"),
+        (errors.IngestError("no value", "a.txt"), "a.txt: no value"),
+        (errors.IngestError("no value", line=3), "line 3: no value"),
+    ],
+)
+def test_ingest_errors_say_where(error: errors.IngestError, text: str) -> None:
+    assert str(error) == text
+    twin = pickle.loads(pickle.dumps(error))
+    assert str(twin) == text
+    assert (twin.file, twin.line, twin.token) == (error.file, error.line, error.token)
+
+
+def test_storage_errors_are_caught_as_one_kind() -> None:
+    for name in ("NotFoundError", "ExistsError", "CorruptionError", "ConflictError"):
+        assert issubclass(getattr(errors, name), errors.StorageError)
