@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -147,6 +147,7 @@ class Edit:
     """The new shape, if it changes."""
 
 
+@runtime_checkable
 class Handle(Protocol):
     """What live tensors share: a base, its views and theirs hold one handle."""
 

@@ -1,0 +1,147 @@
+"""The embedded DuckDB: connections under the limits of the settings, quoting, the texts of ``sql/``.
+
+One database lives in the process; every caller gets a connection of its own, whose temporary views
+and tables nobody else sees.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import duckdb
+import pyarrow as pa
+
+from sparrow import settings
+from sparrow.errors import StorageError, TooLargeError
+
+__all__ = ["Feed", "connect", "failures", "load", "quote_literal", "quote_name", "sorted_batches"]
+
+_lock = threading.Lock()
+_database: duckdb.DuckDBPyConnection | None = None
+_pid = -1
+
+FEED_OVERSHOOT = 340_000_000
+"""Bytes by which an Arrow feed was seen to pass DuckDB's own limit; the limit is set that much lower."""
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """Return a new connection under the memory limit, threads and temporary folder in force."""
+    global _database, _pid
+    with _lock:
+        if _database is None or _pid != os.getpid():
+            _database, _pid = duckdb.connect(":memory:"), os.getpid()
+            _database.execute("set python_enable_replacements = false")
+        con = _database.cursor()
+    now = settings.current()
+    limit = max(now.memory_limit - FEED_OVERSHOOT, 120_000_000)
+    con.execute(f"set memory_limit = '{limit} B'")
+    con.execute(f"set threads = {1 if now.deterministic else now.threads}")
+    con.execute(f"set temp_directory = {quote_literal(now.temp_directory)}")
+    con.execute("set preserve_insertion_order = false")
+    return con
+
+
+def quote_name(name: str) -> str:
+    """Return an identifier quoted for SQL: a name is data, never SQL.
+
+    Examples
+    --------
+    >>> print(quote_name('a "b"; drop'))
+    "a ""b""; drop"
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_literal(text: str) -> str:
+    """Return a text quoted for SQL.
+
+    Examples
+    --------
+    >>> print(quote_literal("it's"))
+    'it''s'
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+class Feed:
+    """Record batches that DuckDB pulls, which keeps the exception that ends them.
+
+    DuckDB turns what a Python iterator raises into an error of its own with a text of the
+    traceback; :func:`failures` raises ``failure`` in its place.
+    """
+
+    def __init__(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+        self.failure: BaseException | None = None
+        self.reader = pa.RecordBatchReader.from_batches(schema, self._pull(batches))
+
+    def _pull(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from batches
+        except BaseException as error:
+            self.failure = error
+            raise
+
+
+@contextmanager
+def failures(*feeds: Feed) -> Generator[None]:
+    """Raise what DuckDB meets in the block as what it is: a feed's own exception, a full disk, too little memory.
+
+    Raises
+    ------
+    StorageError
+        If the disk of the temporary folder is full.
+    TooLargeError
+        If DuckDB runs out of memory and cannot spill.
+    """
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
+        for feed in feeds:
+            if feed.failure is not None:
+                raise feed.failure from None
+        text = str(error)
+        folder = settings.current().temp_directory
+        if "No space left" in text or "File too large" in text or "max_temp_directory_size" in text:
+            raise StorageError(
+                f"the disk of the temporary folder {folder!r} is full: "
+                "free space, or name another with sp.config(temp_directory=...)"
+            ) from error
+        if isinstance(error, duckdb.OutOfMemoryException):
+            raise TooLargeError(
+                f"DuckDB needs more than the memory limit of {settings.current().memory_limit} bytes: "
+                "raise it with sp.config(memory_limit=...)"
+            ) from error
+        raise
+
+
+def load(con: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """Fill a new temporary table, which spills to disk, from record batches.
+
+    Raises
+    ------
+    StorageError
+        If the disk of the temporary folder is full.
+    Exception
+        What ``batches`` raises, as it is.
+    """
+    feed = Feed(schema, batches)
+    name = f"{table}_feed"
+    con.register(name, feed.reader)
+    try:
+        with failures(feed):
+            con.execute(f"create temp table {quote_name(table)} as select * from {quote_name(name)}")
+    finally:
+        con.unregister(name)
+
+
+def sorted_batches(
+    con: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str], by: Sequence[str], rows: int = 1 << 18
+) -> Iterator[pa.RecordBatch]:
+    """Yield columns of a table sorted by others, sorted outside memory where it does not fit."""
+    names, keys = ", ".join(map(quote_name, columns)), ", ".join(map(quote_name, by))
+    with failures():
+        query = f"select {names} from {quote_name(table)} order by {keys}"
+        yield from con.sql(query).to_arrow_reader(rows)

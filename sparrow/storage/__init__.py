@@ -1,0 +1,36 @@
+"""Tensors on disk: sorted Parquet files under a Delta log.
+
+``save`` and ``open`` give a :class:`StoredHandle`; its snapshots are relations, its ``commit``
+applies edits. ``TensorWriter``, ``creating`` and ``create`` are the parts that an ingest puts
+together itself; a *bundle* is a folder of tensors that belong together.
+"""
+
+from __future__ import annotations
+
+from sparrow.storage.bundle import bundle_info, is_bundle, is_tensor, open_bundle, write_bundle
+from sparrow.storage.creation import create, creating
+from sparrow.storage.handle import StoredHandle, open, save  # noqa: A004
+from sparrow.storage.layout import Profile, Sizes
+from sparrow.storage.snapshot import FileRecord, Snapshot
+from sparrow.storage.verify import Finding
+from sparrow.storage.writer import DataFile, TensorWriter
+
+__all__ = [
+    "DataFile",
+    "FileRecord",
+    "Finding",
+    "Profile",
+    "Sizes",
+    "Snapshot",
+    "StoredHandle",
+    "TensorWriter",
+    "bundle_info",
+    "create",
+    "creating",
+    "is_bundle",
+    "is_tensor",
+    "open",
+    "open_bundle",
+    "save",
+    "write_bundle",
+]

@@ -1,0 +1,127 @@
+"""Derived sort orders: the same entries in files of their own, sorted by other dimensions first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparrow import settings
+from sparrow.database import connect, quote_literal, quote_name
+from sparrow.errors import ExistsError, StorageError
+from sparrow.index import Box, check_permutation
+from sparrow.kernels.entries import Block, concatenate, sort_order
+from sparrow.relation import scan
+from sparrow.storage.creation import create, creating
+from sparrow.storage.layout import METADATA_KEY, Metadata, Sizes, arrow_schema, decode
+from sparrow.storage.log import Log, LostRace
+from sparrow.storage.snapshot import Snapshot, order_folder
+from sparrow.storage.writer import TensorWriter
+
+__all__ = ["build_order"]
+
+_BATCH = 1 << 18
+
+_IN_MEMORY = 0.15
+"""Share of the memory limit up to which entries are sorted in memory, which holds them several times."""
+
+
+def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
+    """Build a sort order of a snapshot, or rebuild it where it is stale; in memory if that is small enough.
+
+    Raises
+    ------
+    ShapeError
+        If ``order`` does not name each dimension once.
+    """
+    schema = snapshot.schema
+    wanted = check_permutation(order, schema.ndim)
+    if wanted in snapshot.orders:
+        return
+    folder = order_folder(snapshot.path, wanted)
+    metadata = Metadata(schema, snapshot.metadata.profile, wanted, {}, snapshot.digest)
+    if not os.path.exists(folder):
+        try:
+            with creating(folder) as made:
+                files = _write(made, snapshot, wanted, sizes)
+                create(
+                    made,
+                    schema,
+                    files,
+                    profile=metadata.profile,
+                    operation="add_order",
+                    order=wanted,
+                    built_from=snapshot.digest,
+                )
+            return
+        except ExistsError:
+            pass  # another process built it meanwhile: put ours on top
+    log = Log.open(folder)
+    files = _write(Path(folder), snapshot, wanted, sizes)
+    kinds = [
+        np.dtype(files[0].coordinate_dtypes[dim]) if files else schema.coordinate_dtype(dim)
+        for dim in range(schema.ndim)
+    ]
+    columns = arrow_schema(schema.dims, schema.dtype, kinds, {METADATA_KEY: metadata.to_json()})
+    notes = {
+        "operation": "add_order",
+        "nonce": os.urandom(8).hex(),
+        "nnz": snapshot.nnz,
+        "shape": list(schema.shape),
+    }
+    try:
+        log.commit(files, (), notes, schema.shape, columns)
+    except LostRace:
+        for file in files:
+            Path(folder, file.name).unlink(missing_ok=True)
+    except StorageError:
+        for file in files:
+            Path(folder, file.name).unlink(missing_ok=True)
+        raise
+
+
+def _write(folder: Path, snapshot: Snapshot, order: tuple[int, ...], sizes: Sizes) -> list[Any]:
+    schema = snapshot.schema
+    with TensorWriter(
+        folder,
+        schema.dims,
+        schema.dtype,
+        profile=snapshot.metadata.profile,
+        order=order,
+        coordinate_dtypes=snapshot.base.coordinate_dtypes,
+        sizes=sizes,
+    ) as writer:
+        for block in _sorted(snapshot, order):
+            writer.write(block)
+        return writer.finish()
+
+
+def _sorted(snapshot: Snapshot, order: tuple[int, ...]) -> Iterator[Block]:
+    """Yield the entries of a snapshot in an order."""
+    schema = snapshot.schema
+    if not snapshot.nnz:
+        return
+    width = schema.dtype.itemsize + sum(schema.coordinate_dtype(dim).itemsize for dim in range(schema.ndim))
+    if snapshot.nnz * (width + 8) < _IN_MEMORY * settings.current().memory_limit:
+        everything = Box.everything(schema.shape)
+        block = concatenate(list(scan(snapshot, everything)), schema.ndim, schema.dtype)
+        ranked = sort_order([block.coords[dim] for dim in order], [schema.shape[dim] for dim in order])
+        for start in range(0, block.count, _BATCH):
+            part = slice(start, start + _BATCH)
+            yield block.take(part if ranked is None else ranked[part])
+        return
+    paths = ", ".join(quote_literal(snapshot.base.path(at)) for at in range(len(snapshot.base)))
+    columns = [*schema.dims, "value"] + (["value_im"] if schema.dtype.kind == "c" else [])
+    names = ", ".join(map(quote_name, columns))
+    keys = ", ".join(quote_name(schema.dims[dim]) for dim in order)
+    con = connect()
+    try:
+        relation = con.sql(f"select {names} from read_parquet([{paths}]) order by {keys}")
+        for batch in relation.to_arrow_reader(_BATCH):
+            arrays = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+            yield Block(tuple(arrays[: schema.ndim]), decode(arrays[schema.ndim :], schema.dtype))
+    finally:
+        con.close()

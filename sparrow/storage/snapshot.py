@@ -1,0 +1,336 @@
+"""One version of a stored tensor, readable from several threads."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sparrow.errors import CorruptionError, InvalidValueError, NotFoundError
+from sparrow.index import Box
+from sparrow.kernels.entries import Block
+from sparrow.relation import Chunk, ParquetSource, ScanStats
+from sparrow.schema import Schema
+from sparrow.storage.footers import Footer, footer, missing, read_group
+from sparrow.storage.layout import Metadata, sql_columns
+from sparrow.storage.log import Active, Log
+
+__all__ = ["FileRecord", "FileTable", "Snapshot", "order_folder"]
+
+ORDERS = "_orders"
+LABELS = "_labels"
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """A data file of a tensor."""
+
+    path: str
+    rows: int
+    bytes: int
+    first: tuple[int, ...]
+    """Coordinates of the first entry, by dimension number whatever the order."""
+    last: tuple[int, ...]
+    """Coordinates of the last entry."""
+
+
+class FileTable:
+    """The files of one version of one order, sorted by their keys; arrays have one row for each file.
+
+    Key ranges are disjoint, so the bounds of the dimensions suffice to sort files: where those of
+    the leading dimension agree, all their entries do, and the next dimension decides.
+    """
+
+    def __init__(
+        self, folder: str, order: tuple[int, ...], active: Active, coordinate_dtypes: tuple[np.dtype[Any], ...]
+    ) -> None:
+        keys: list[NDArray[np.int64]] = []
+        for dim in order:
+            keys += [active.low[:, dim], active.high[:, dim]]
+        ranked = np.lexsort(tuple(reversed(keys))) if keys else np.arange(len(active.paths))
+        self.folder = folder
+        self.order = order
+        self.coordinate_dtypes = coordinate_dtypes
+        self.names = [active.paths[at] for at in ranked.tolist()]
+        self.nbytes, self.rows = active.nbytes[ranked], active.rows[ranked]
+        self.low, self.high = active.low[ranked], active.high[ranked]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def path(self, at: int) -> str:
+        """Return the full path of a file, by its place in the order."""
+        return os.path.join(self.folder, self.names[at])
+
+    def footer(self, at: int) -> Footer:
+        """Return the footer of a file."""
+        return footer(self.path(at), len(self.order))
+
+    def meeting(self, box: Box) -> NDArray[np.int64]:
+        """Return the places of the files that may hold entries of a box."""
+        return np.flatnonzero(_meets(box, self.low, self.high))
+
+    def digest(self) -> str:
+        """Return what tells the contents of the files: equal digests mean equal bytes in them."""
+        names = sorted(name.split("-")[0] for name in self.names)
+        return hashlib.sha256("\n".join(names).encode()).hexdigest()
+
+
+def _meets(box: Box, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which of several bounds a box may meet, steps included; see :meth:`Box.meets`."""
+    out = np.ones(len(low), dtype=bool)
+    for dim, r in enumerate(box.ranges):
+        if len(r) == 0:
+            return np.zeros(len(low), dtype=bool)
+        below, above = low[:, dim], high[:, dim]
+        out &= (above >= r[0]) & (below <= r[-1])
+        if len(r) > 1 and r.step > 1:
+            start = np.maximum(below, r[0])
+            start += (r[0] - start) % r.step
+            out &= start <= above
+    return out
+
+
+def covered(box: Box, low: Sequence[int], high: Sequence[int]) -> bool:
+    """Return whether a box holds every cell within bounds."""
+    return all(
+        len(r) > 0 and r[0] <= lo and hi <= r[-1] and (r.step == 1 or (lo == hi and lo in r))
+        for r, lo, hi in zip(box.ranges, low, high, strict=True)
+    )
+
+
+def order_folder(path: str, order: Sequence[int]) -> str:
+    """Return the folder of a derived order."""
+    return os.path.join(path, ORDERS, "-".join(map(str, order)))
+
+
+def file_table(log: Log, metadata: Metadata, order: Sequence[int]) -> FileTable:
+    """Return the files of a log's version."""
+    ndim = metadata.schema.ndim
+    schema = log.schema()
+    if tuple(schema.names[:ndim]) != metadata.schema.dims or schema.get_field_index("value") != ndim:
+        raise CorruptionError(f"the columns {schema.names} of {log.path!r} are not those its metadata names")
+    kinds = tuple(np.dtype(schema.field(dim).type.to_pandas_dtype()) for dim in range(ndim))
+    return FileTable(log.path, tuple(order), log.active(metadata.schema.dims), kinds)
+
+
+class Snapshot:
+    """One version of a stored tensor: implements :class:`sparrow.relation.Relation`.
+
+    Built from the log alone; footers of data files are read where a scan needs their row groups.
+    """
+
+    def __init__(self, log: Log) -> None:
+        found = Metadata.from_json(log.metadata(), repr(log.path))
+        ndim = found.schema.ndim
+        shape = log.shape(found.schema.shape)
+        schema = Schema(shape, found.schema.dims, found.schema.dtype, found.schema.fill_value, found.schema.stype)
+        self.path = log.path
+        self.metadata = Metadata(schema, found.profile, found.order, found.labels, found.built_from, found.extra)
+        self.identity = log.identity
+        self.base = file_table(log, self.metadata, found.order or tuple(range(ndim)))
+        self._version = log.version
+        self._kinds = tuple(schema.coordinate_dtype(dim) for dim in range(ndim))
+        self._digest: str | None = None
+        self._orders: dict[tuple[int, ...], FileTable] | None = None
+        self._labels: dict[int, pa.Array] = {}
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<Snapshot of {self.path!r}, version {self._version}>"
+
+    @property
+    def schema(self) -> Schema:
+        """Shape, names, dtype, fill."""
+        return self.metadata.schema
+
+    @property
+    def version(self) -> int:
+        """The version."""
+        return self._version
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """What the maker of the tensor wanted to be kept."""
+        return dict(self.metadata.extra)
+
+    @property
+    def token(self) -> Hashable:
+        """The digest of the files and what the log says of the tensor."""
+        return ("stored", self.digest, self.metadata.to_json())
+
+    @property
+    def digest(self) -> str:
+        """What tells the contents of the files."""
+        if self._digest is None:
+            self._digest = self.base.digest()
+        return self._digest
+
+    @property
+    def nnz(self) -> int:
+        """The number of entries, from the log."""
+        return int(self.base.rows.sum())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the data files of the base order, from the log."""
+        return int(self.base.nbytes.sum())
+
+    @property
+    def orders(self) -> tuple[tuple[int, ...], ...]:
+        """The base order, then those derived from exactly these files."""
+        return (self.base.order, *self._derived())
+
+    def forget_orders(self) -> None:
+        """Look again, when next asked, for orders that others may have built."""
+        with self._lock:
+            self._orders = None
+
+    def _derived(self) -> dict[tuple[int, ...], FileTable]:
+        with self._lock:
+            if self._orders is None:
+                self._orders = {}
+                for order in derived_orders(self.path, self.schema.ndim):
+                    table = self._open_order(order)
+                    if table is not None:
+                        self._orders[order] = table
+            return self._orders
+
+    def _open_order(self, order: tuple[int, ...]) -> FileTable | None:
+        """Return the files of a derived order, or None where it is stale."""
+        try:
+            log = Log.open(order_folder(self.path, order))
+        except NotFoundError:
+            return None
+        found = Metadata.from_json(log.metadata(), repr(log.path))
+        if found.built_from != self.digest or found.order != order:
+            return None
+        return file_table(log, found, order)
+
+    def table(self, order: Sequence[int] | None = None) -> FileTable:
+        """Return the files of an order.
+
+        Raises
+        ------
+        InvalidValueError
+            If there is no such order, or it is stale.
+        """
+        if order is None or tuple(order) == self.base.order:
+            return self.base
+        found = self._derived().get(tuple(order))
+        if found is None:
+            raise InvalidValueError(
+                f"{self.path!r} has no order {tuple(order)} of version {self._version}: build it with add_order()"
+            )
+        return found
+
+    def labels(self, dim: int) -> pa.Array | None:
+        """Return the labels of a dimension, position = coordinate, or None. Reads a file, once."""
+        name = self.metadata.labels.get(dim)
+        if name is None:
+            return None
+        with self._lock:
+            if dim not in self._labels:
+                self._labels[dim] = read_labels(os.path.join(self.path, name))
+            return self._labels[dim]
+
+    def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
+        """Return the row groups that may hold entries of the box, in order.
+
+        Files are skipped by the ranges in the log, row groups by those in the footers, which are
+        read for the files that are left.
+        """
+        table = self.table(order)
+        out: list[Chunk] = []
+        for at in table.meeting(box).tolist():
+            path, found = table.path(at), table.footer(at)
+            for group in np.flatnonzero(_meets(box, found.low, found.high)).tolist():
+                low, high = tuple(found.low[group].tolist()), tuple(found.high[group].tolist())
+                out.append(Chunk(int(found.rows[group]), low, high, (path, group)))
+        return out
+
+    def read(self, chunk: Chunk) -> Block:
+        """Return the entries of a chunk; zero-copy where the file holds the types wanted."""
+        path, group = chunk.ref
+        return read_group(path, group, self.schema.ndim, self.schema.dtype, self._kinds)
+
+    def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
+        """Return what a scan of the box touches."""
+        table = self.table(order)
+        files = table.meeting(box)
+        groups = read = rows = nbytes = files_read = 0
+        for at in files.tolist():
+            found = table.footer(at)
+            meets = _meets(box, found.low, found.high)
+            groups += len(meets)
+            read += int(meets.sum())
+            files_read += bool(meets.any())
+            rows += int(found.rows[meets].sum())
+            nbytes += int(found.nbytes[meets].sum())
+        skipped = np.ones(len(table), dtype=bool)
+        skipped[files] = False
+        groups += sum(max(1, -(-int(n) // (1 << 18))) for n in table.rows[skipped])
+        return ScanStats(len(table), files_read, groups, read, rows, nbytes)
+
+    def source(self, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource:
+        """Return the files that may hold entries of the box, and SQL for the columns.
+
+        There may be no file at all: an engine then scans nothing.
+        """
+        table = self.table(order)
+        paths = tuple(table.path(at) for at in table.meeting(box).tolist())
+        gone = next((path for path in paths if not os.path.exists(path)), None)
+        if gone is not None:
+            raise missing(gone)
+        return ParquetSource(paths, sql_columns(self.schema, table.coordinate_dtypes))
+
+    def files(self, order: Sequence[int] | None = None) -> list[FileRecord]:
+        """Return the data files of an order. Reads their footers."""
+        table = self.table(order)
+        return [
+            FileRecord(table.path(at), int(table.rows[at]), int(table.nbytes[at]), found.first, found.last)
+            for at in range(len(table))
+            for found in (table.footer(at),)
+        ]
+
+
+def derived_orders(path: str, ndim: int) -> list[tuple[int, ...]]:
+    """Return the orders that have a folder, fresh or stale."""
+    out: list[tuple[int, ...]] = []
+    try:
+        names = sorted(os.listdir(os.path.join(path, ORDERS)))
+    except FileNotFoundError:
+        return out
+    for name in names:
+        parts = name.split("-")
+        if all(part.isdecimal() for part in parts) and sorted(map(int, parts)) == list(range(ndim)):
+            out.append(tuple(map(int, parts)))
+    return out
+
+
+def read_labels(path: str) -> pa.Array:
+    """Return the labels in a file.
+
+    Raises
+    ------
+    NotFoundError
+        If it is gone.
+    CorruptionError
+        If it cannot be read.
+    """
+    import pyarrow.parquet as pq
+
+    try:
+        column = pq.read_table(path, use_threads=False, page_checksum_verification=True).column(0)
+    except FileNotFoundError:
+        raise NotFoundError(f"the labels in {path!r} are gone: restore the file, or ingest again") from None
+    except (OSError, pa.ArrowException) as error:
+        raise CorruptionError(f"the labels in {path!r} cannot be read: {error}") from None
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,0 +1,281 @@
+"""Checking that the files of a tensor are what its log says."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sparrow import settings
+from sparrow.errors import CorruptionError, NotFoundError, StorageError
+from sparrow.kernels.entries import Block
+from sparrow.schema import Schema, is_fill
+from sparrow.storage.footers import Footer, footer, forget, to_block
+from sparrow.storage.snapshot import FileTable, Snapshot, read_labels
+from sparrow.storage.writer import DATA_FILE
+from sparrow.workers import ordered_map
+
+__all__ = ["Finding", "verify"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something wrong with a stored tensor.
+
+    Examples
+    --------
+    >>> print(Finding("ab12.parquet", "the file is missing"))
+    ab12.parquet: the file is missing
+    """
+
+    file: str
+    """Path relative to the folder of the tensor."""
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.problem}"
+
+
+@dataclass(slots=True)
+class _Report:
+    """What checking one file gave."""
+
+    findings: list[Finding]
+    first: tuple[int, ...] | None = None
+    """Key of the first entry read, in the order."""
+    last: tuple[int, ...] | None = None
+    content: int = 0
+    """A sum over the entries that does not depend on their order."""
+    sound: bool = True
+
+
+def verify(snapshot: Snapshot) -> list[Finding]:
+    """Check every file that a version references: data files, those of fresh orders, and labels.
+
+    Each file is read whole. Checked are its hash (in its name), page checksums, the number of rows,
+    the ranges in log and footer, sort order within and between files, uniqueness, coordinates
+    against the shape, and values against fill; of an order also that it holds the same entries.
+
+    Returns
+    -------
+    list of Finding
+        Empty when everything is sound.
+    """
+    findings, content = _verify_table(snapshot, snapshot.base)
+    for order in snapshot.orders[1:]:
+        table = snapshot.table(order)
+        found, other = _verify_table(snapshot, table)
+        findings += found
+        if content is not None and other is not None and content != other:
+            where = os.path.relpath(table.folder, snapshot.path)
+            findings.append(Finding(where, f"the order {order} does not hold the entries of the base order"))
+    for dim, name in sorted(snapshot.metadata.labels.items()):
+        findings += [finding for finding in _verify_labels(snapshot, dim, name) if finding not in findings]
+    return findings
+
+
+def _verify_table(snapshot: Snapshot, table: FileTable) -> tuple[list[Finding], int | None]:
+    """Check the files of one order; also return the sum over its entries, or None where some are unreadable."""
+    findings: list[Finding] = []
+    content, complete = 0, True
+    previous: tuple[tuple[int, ...], str] | None = None
+
+    def work(at: int) -> _Report:
+        return _verify_file(snapshot, table, at)
+
+    for at, report in enumerate(ordered_map(work, range(len(table)), settings.current().threads)):
+        name = _name(snapshot, table, at)
+        findings += report.findings
+        content = (content + report.content) % 2**64
+        complete &= report.sound
+        if report.first is None or report.last is None:
+            continue
+        if previous is not None and report.first <= previous[0]:
+            cell = _by_dimension(report.first, table.order)
+            findings.append(
+                Finding(name, f"the cell {cell} is stored twice: it is also the last of {previous[1]}")
+                if report.first == previous[0]
+                else Finding(name, f"it begins at {cell}, before the end of {previous[1]}: key ranges overlap")
+            )
+        previous = max(report.last, previous[0] if previous else report.last), name
+    return findings, content if complete else None
+
+
+def _verify_file(snapshot: Snapshot, table: FileTable, at: int) -> _Report:
+    path, name = table.path(at), _name(snapshot, table, at)
+    report = _Report([])
+
+    def problem(text: str) -> None:
+        report.findings.append(Finding(name, text))
+
+    if not os.path.exists(path):
+        problem("the file is missing")
+        report.sound = False
+        return report
+    nbytes = os.path.getsize(path)
+    if nbytes != table.nbytes[at]:
+        problem(f"it has {nbytes} bytes, the log says {int(table.nbytes[at])}")
+    named = DATA_FILE.fullmatch(table.names[at])
+    if named is None:
+        problem("the name is not one that sparrow gives: another tool added the file")
+    elif _sha256(path) != named["sha"]:
+        problem("the content does not match the hash in the name: bytes were changed")
+    forget(path)
+    try:
+        found = footer(path, len(table.order))
+    except (StorageError, pa.ArrowException) as error:
+        problem(f"the footer cannot be read: {error}")
+        report.sound = False
+        return report
+    rows = 0
+    low: list[int] = []
+    high: list[int] = []
+    schema = snapshot.schema
+    for group in range(len(found.rows)):
+        try:
+            block = _read_checked(path, group, found, schema)
+        except CorruptionError as error:
+            problem(str(error))
+            report.sound = False
+            continue
+        rows += block.count
+        for text in _entry_problems(block, schema, table.order, report.last, found, group):
+            problem(text)
+        keys = [block.coords[dim] for dim in table.order]
+        if block.count:
+            if report.first is None:
+                report.first = tuple(int(column[0]) for column in keys)
+            report.last = tuple(int(column[-1]) for column in keys)
+            bottom, top = [int(c.min()) for c in block.coords], [int(c.max()) for c in block.coords]
+            low = list(map(min, low, bottom)) if low else bottom
+            high = list(map(max, high, top)) if high else top
+        report.content = (report.content + _content(block)) % 2**64
+    if not report.sound:
+        return report
+    if rows != table.rows[at]:
+        problem(f"it has {rows} rows, the log says {int(table.rows[at])}")
+    if rows and (low != table.low[at].tolist() or high != table.high[at].tolist()):
+        problem(
+            f"coordinates go from {tuple(low)} to {tuple(high)}, the log says from "
+            f"{tuple(table.low[at].tolist())} to {tuple(table.high[at].tolist())}"
+        )
+    if report.first is not None and report.last is not None:
+        ends = _by_dimension(report.first, table.order), _by_dimension(report.last, table.order)
+        if ends != (found.first, found.last):
+            problem(f"entries go from {ends[0]} to {ends[1]}, the footer says from {found.first} to {found.last}")
+    return report
+
+
+def _entry_problems(
+    block: Block,
+    schema: Schema,
+    order: Sequence[int],
+    before: tuple[int, ...] | None,
+    found: Footer,
+    group: int,
+) -> Iterator[str]:
+    """Yield what is wrong with the entries of a row group, each kind once with its first place."""
+    start = int(found.rows[:group].sum())
+    if not block.count:
+        return
+
+    def cell(row: int) -> tuple[int, ...]:
+        return tuple(int(column[row]) for column in block.coords)
+
+    keys = [block.coords[dim] for dim in order]
+    less, equal = np.zeros(block.count, dtype=bool), np.ones(block.count, dtype=bool)
+    for k, column in enumerate(keys):
+        earlier = np.empty_like(column)
+        earlier[1:] = column[:-1]
+        # the first entry is compared with the last of the row group before
+        earlier[0] = -1 if before is None else before[k]
+        less |= equal & (column < earlier)
+        equal &= column == earlier
+    if not keys:
+        equal[0] = before is not None
+    if less.any():
+        row = int(np.flatnonzero(less)[0])
+        yield f"row {start + row} (row group {group}), cell {cell(row)}, is out of order"
+    if equal.any():
+        row = int(np.flatnonzero(equal)[0])
+        yield f"row {start + row} (row group {group}): the cell {cell(row)} is stored twice"
+    for dim, column in enumerate(block.coords):
+        outside = (column < 0) | (column >= schema.shape[dim])
+        if outside.any():
+            row = int(np.flatnonzero(outside)[0])
+            yield (
+                f"row {start + row} (row group {group}): the coordinate {int(column[row])} is out of range for "
+                f"dimension {schema.dims[dim]!r} of size {schema.shape[dim]}"
+            )
+    absent = is_fill(block.values, schema.fill_value)
+    if absent.any():
+        row = int(np.flatnonzero(absent)[0])
+        yield f"row {start + row} (row group {group}): the cell {cell(row)} stores the fill value {schema.fill_value}"
+    if keys:
+        low, high = [int(c.min()) for c in block.coords], [int(c.max()) for c in block.coords]
+        if low != found.low[group].tolist() or high != found.high[group].tolist():
+            yield f"row group {group}: the statistics of its coordinates are wrong"
+
+
+def _read_checked(path: str, group: int, found: Footer, schema: Schema) -> Block:
+    """Read a row group with the checksums of its pages."""
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path, metadata=found.metadata, pre_buffer=False, page_checksum_verification=True) as file:
+            return to_block(file.read_row_group(group, use_threads=False), schema.ndim, schema.dtype)
+    except (OSError, pa.ArrowException) as error:
+        raise CorruptionError(f"row group {group} cannot be read: {' '.join(str(error).split())}") from None
+
+
+def _content(block: Block) -> int:
+    """Return a sum over hashes of the entries, which does not depend on their order."""
+    mixed: NDArray[np.uint64] = np.full(block.count, 0x9E3779B97F4A7C15, dtype=np.uint64)
+    columns: list[NDArray[Any]] = [column.astype(np.int64) for column in block.coords]
+    values = np.ascontiguousarray(block.values)
+    if values.dtype.kind == "c":
+        columns += [values.real.astype(np.float64), values.imag.astype(np.float64)]
+    else:
+        columns.append(values.astype(np.float64 if values.dtype.kind == "f" else np.int64))
+    for column in columns:
+        mixed ^= np.ascontiguousarray(column).view(np.uint64)
+        mixed *= np.uint64(0xBF58476D1CE4E5B9)
+        mixed ^= mixed >> np.uint64(31)
+    return int(mixed.sum(dtype=np.uint64))
+
+
+def _verify_labels(snapshot: Snapshot, dim: int, name: str) -> list[Finding]:
+    path = os.path.join(snapshot.path, name)
+    if not os.path.exists(path):
+        return [Finding(name, "the file is missing")]
+    out: list[Finding] = []
+    if _sha256(path) != os.path.basename(name).removesuffix(".parquet").split("-")[-1]:
+        out.append(Finding(name, "the content does not match the hash in the name: bytes were changed"))
+    try:
+        count = len(read_labels(path))
+    except (CorruptionError, NotFoundError) as error:
+        return [*out, Finding(name, str(error))]
+    if count != snapshot.schema.shape[dim]:
+        size = snapshot.schema.shape[dim]
+        out.append(Finding(name, f"it has {count} labels for dimension {snapshot.schema.dims[dim]!r} of size {size}"))
+    return out
+
+
+def _sha256(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _name(snapshot: Snapshot, table: FileTable, at: int) -> str:
+    return os.path.relpath(table.path(at), snapshot.path)
+
+
+def _by_dimension(key: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
+    places = dict(zip(order, key, strict=True))
+    return tuple(places[dim] for dim in range(len(key)))

@@ -1,0 +1,439 @@
+"""Writing sorted entries to Parquet files that carry the hash of their content in their names."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import DTypeLike
+
+from sparrow import settings
+from sparrow.errors import DuplicateError, InvalidValueError, ShapeError, StorageError
+from sparrow.kernels.entries import Block, concatenate, is_sorted
+from sparrow.schema import check_dtype
+from sparrow.storage.footers import FIRST, LAST, footer, read_group
+from sparrow.storage.layout import Profile, Sizes, arrow_schema, check_profile, encode, parquet_options
+
+__all__ = ["DATA_FILE", "TEMPORARY", "DataFile", "HashingFile", "TensorWriter", "fsync_folder", "widen"]
+
+DATA_FILE = re.compile(r"(?P<sha>[0-9a-f]{64})-(?P<nonce>[0-9a-f]{8,32})\.parquet")
+"""Names of data files: the SHA-256 of the content, and a nonce of the writer."""
+
+TEMPORARY = re.compile(r"[0-9a-f]{8,32}-[0-9]+\.tmp")
+"""Names of files that are being written."""
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+_NARROW = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A finished data file: what the log needs to know about it."""
+
+    name: str
+    """Path relative to the folder of the tensor."""
+    rows: int
+    nbytes: int
+    low: tuple[int, ...]
+    """Smallest coordinate of each dimension."""
+    high: tuple[int, ...]
+    """Largest coordinate of each dimension."""
+    first: tuple[int, ...]
+    """Coordinates of the first entry, by dimension number whatever the order."""
+    last: tuple[int, ...]
+    """Coordinates of the last entry."""
+    coordinate_dtypes: tuple[str, ...]
+    """Types of the coordinate columns: ``"int32"`` or ``"int64"``."""
+
+
+def disk_full(error: OSError, where: str | os.PathLike[str]) -> StorageError:
+    """Return the error to raise for one of the operating system met while writing."""
+    if error.errno in DISK_FULL:
+        return StorageError(f"the disk is full: no space left to write in {os.fspath(where)!r}; nothing was changed")
+    return StorageError(f"cannot write in {os.fspath(where)!r}: {error.strerror or error}")
+
+
+def fsync_folder(folder: str | os.PathLike[str]) -> None:
+    """Make the names in a folder survive a crash of the machine."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class HashingFile:
+    """A file for pyarrow to write: hashes what passes, and takes its name from the hash at the end."""
+
+    def __init__(self, folder: Path, temporary: str) -> None:
+        self._folder = folder
+        self._temporary = folder / temporary
+        self._file = open(self._temporary, "xb", buffering=1 << 20)  # noqa: SIM115 keep() and discard() close it
+        self._hash = hashlib.sha256()
+        self.nbytes = 0
+        self.closed = False
+        self.kept = False
+
+    def write(self, data: Any) -> int:
+        """Take in the next bytes; nothing once discarded, since pyarrow closes what it holds when collected."""
+        if self._file.closed:
+            return len(data)
+        self._hash.update(data)
+        count = self._file.write(data)
+        self.nbytes += count
+        return count
+
+    def tell(self) -> int:
+        """Return the number of bytes taken in."""
+        return self.nbytes
+
+    def flush(self) -> None:
+        """Do nothing: :meth:`keep` flushes."""
+
+    def readable(self) -> bool:
+        """Return False."""
+        return False
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return False: the hash needs the bytes in order."""
+        return False
+
+    def close(self) -> None:
+        """Take note that pyarrow is done; :meth:`keep` or :meth:`discard` follows."""
+        self.closed = True
+
+    def keep(self, name: Callable[[str], str]) -> str:
+        """Sync the file, rename it to ``name(sha256)`` and return that name."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        final = name(self._hash.hexdigest())
+        os.rename(self._temporary, self._folder / final)
+        self.kept = True
+        return final
+
+    def discard(self) -> None:
+        """Delete the file."""
+        self.closed = True
+        with contextlib.suppress(OSError):  # flushing what the full disk refused: the file goes anyway
+            self._file.close()
+        self._temporary.unlink(missing_ok=True)
+
+
+class _OpenFile:
+    """The file that a writer is filling."""
+
+    def __init__(self, sink: HashingFile, parquet: Any, schema: pa.Schema, ndim: int) -> None:
+        self.sink, self.parquet, self.schema = sink, parquet, schema
+        self.rows = 0
+        self.low: list[int] = [2**63] * ndim
+        self.high: list[int] = [-1] * ndim
+        self.first: tuple[int, ...] = ()
+        self.last: tuple[int, ...] = ()
+
+
+class TensorWriter:
+    """Write blocks of entries to data files, in bounded memory, on a thread of its own.
+
+    Parameters
+    ----------
+    folder
+        The folder of the tensor; exists.
+    dims, dtype
+        Names of the dimensions and type of the values.
+    profile
+        ``"fast"`` or ``"small"``.
+    order
+        The sort order of what will be written; the default is the base order.
+    coordinate_dtypes
+        Types of the coordinate columns, int32 or int64. By default they start as int32; where a
+        coordinate of 2^31 or more comes, what was written before is rewritten at the end.
+    sizes
+        Where files and row groups end.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     writer = TensorWriter(folder, ("d0", "d1"), np.float64)
+    ...     writer.write(Block((np.array([0, 2]), np.array([1, 0])), np.array([0.5, 1.5])))
+    ...     [(file.rows, file.first, file.last) for file in writer.finish()]
+    [(2, (0, 1), (2, 0))]
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        dims: Sequence[str],
+        dtype: DTypeLike,
+        *,
+        profile: str = "fast",
+        order: Sequence[int] | None = None,
+        coordinate_dtypes: Sequence[DTypeLike] | None = None,
+        sizes: Sizes | None = None,
+    ) -> None:
+        self._folder = Path(folder)
+        self._dims = tuple(dims)
+        self._ndim = len(self._dims)
+        self._dtype = check_dtype(dtype)
+        self._profile: Profile = check_profile(profile)
+        self._order = tuple(range(self._ndim)) if order is None else tuple(order)
+        self._fixed = coordinate_dtypes is not None
+        kinds = [np.int32] * self._ndim if coordinate_dtypes is None else coordinate_dtypes
+        self._kinds = tuple(np.dtype(kind) for kind in kinds)
+        self._sizes = sizes or Sizes()
+        self._nonce = os.urandom(8).hex()
+        self._count = 0
+        self._waiting: list[Block] = []
+        self._waiting_rows = 0
+        self._open: _OpenFile | None = None
+        self._last: tuple[int, ...] | None = None
+        self._files: list[DataFile] = []
+        self._pool: ThreadPoolExecutor | None = None
+        self._running: Future[Any] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.abort()
+
+    def write(self, block: Block) -> None:
+        """Take in a block; all blocks together are sorted by the order, unique and free of fill.
+
+        The arrays are read later, on another thread: do not change them.
+
+        Raises
+        ------
+        DuplicateError
+            If a coordinate comes twice (raised here or by a later call).
+        InvalidValueError
+            If the entries are not in order (likewise).
+        StorageError
+            If the disk is full (likewise).
+        """
+        if not block.count:
+            return
+        self._waiting.append(block)
+        self._waiting_rows += block.count
+        if self._waiting_rows < self._sizes.group_rows:
+            return
+        if self._pool is None and settings.current().threads > 1:
+            self._pool = ThreadPoolExecutor(1, "sparrow-write")  # what fits one row group needs no thread
+        whole = concatenate(self._waiting, self._ndim, self._dtype)
+        size = self._sizes.group_rows
+        full = whole.count // size * size
+        for start in range(0, full, size):
+            self._submit(self._write_group, whole.take(slice(start, start + size)))
+        rest = whole.take(slice(full, None))
+        self._waiting, self._waiting_rows = ([rest], rest.count) if rest.count else ([], 0)
+
+    def roll(self) -> None:
+        """End the current file: what comes next goes to another one."""
+        self._flush()
+        self._submit(self._close_file)
+
+    def finish(self) -> list[DataFile]:
+        """Write what is left and return the files, in order; they are on disk under their final names."""
+        self.roll()
+        self._wait()
+        self._stop()
+        if self._files:
+            try:
+                self._files = widen(self._folder, self._dims, self._dtype, self._files, self._profile, self._order)
+                fsync_folder(self._folder)
+            except BaseException:
+                self.abort()
+                raise
+        return self._files
+
+    def abort(self) -> None:
+        """Delete everything this writer wrote."""
+        if self._running is not None:
+            self._running.exception()
+            self._running = None
+        self._stop()
+        if self._open is not None:
+            self._open.sink.discard()
+            self._open = None
+        for file in self._files:
+            (self._folder / file.name).unlink(missing_ok=True)
+        self._files = []
+        self._waiting, self._waiting_rows = [], 0
+
+    # -- the thread
+
+    def _submit(self, work: Callable[..., None], *args: Any) -> None:
+        self._wait()
+        if self._pool is None:
+            self._guarded(work, *args)
+        else:
+            self._running = self._pool.submit(self._guarded, work, *args)
+
+    def _wait(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            try:
+                running.result()
+            except BaseException:
+                if not running.done():  # interrupted while waiting: abort() waits for it
+                    self._running = running
+                raise
+
+    def _stop(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def _guarded(self, work: Callable[..., None], *args: Any) -> None:
+        try:
+            work(*args)
+        except StorageError:
+            raise
+        except OSError as error:
+            raise disk_full(error, self._folder) from error
+
+    # -- what runs on it
+
+    def _flush(self) -> None:
+        if self._waiting_rows:
+            whole = concatenate(self._waiting, self._ndim, self._dtype)
+            self._waiting, self._waiting_rows = [], 0
+            self._submit(self._write_group, whole)
+
+    def _write_group(self, block: Block) -> None:
+        low, high = self._check(block)
+        if not self._fixed:
+            kinds = tuple(
+                np.dtype(np.int64) if top >= _NARROW else kind for kind, top in zip(self._kinds, high, strict=True)
+            )
+            if kinds != self._kinds:
+                self._close_file()
+                self._kinds = kinds
+        values = encode(block.values, self._dtype)
+        file = self._open
+        if file is None:
+            file = self._open = self._open_file(values)
+            file.first = tuple(int(column[0]) for column in block.coords)
+        coords = [np.ascontiguousarray(c, dtype=kind) for c, kind in zip(block.coords, self._kinds, strict=True)]
+        table = pa.Table.from_arrays([pa.array(column) for column in (*coords, *values)], schema=file.schema)
+        file.parquet.write_table(table, row_group_size=block.count)
+        file.last = tuple(int(column[-1]) for column in block.coords)
+        file.low = list(map(min, file.low, low))
+        file.high = list(map(max, file.high, high))
+        file.rows += block.count
+        if file.sink.nbytes >= self._sizes.file_bytes or file.rows >= self._sizes.file_rows:
+            self._close_file()
+
+    def _check(self, block: Block) -> tuple[list[int], list[int]]:
+        """Check order, uniqueness and range; return the bounds of each dimension."""
+        keys = [block.coords[dim] for dim in self._order]
+        first = tuple(int(column[0]) for column in keys)
+        ordered = is_sorted(keys, strict=True) if keys else block.count == 1
+        if self._last is not None and first <= self._last:
+            ordered = False
+        if not ordered:
+            raise _disorder(self._last, keys, self._order, block.count)
+        self._last = tuple(int(column[-1]) for column in keys)
+        low = [int(column.min()) for column in block.coords]
+        high = [int(column.max()) for column in block.coords]
+        for dim, bottom in enumerate(low):
+            if bottom < 0:
+                raise ShapeError(f"the coordinate {bottom} of dimension {self._dims[dim]!r} is negative")
+            if self._fixed and self._kinds[dim] == np.int32 and high[dim] >= _NARROW:
+                raise ShapeError(f"the coordinate {high[dim]} of dimension {self._dims[dim]!r} does not fit int32")
+        return low, high
+
+    def _open_file(self, values: Sequence[Any]) -> _OpenFile:
+        import pyarrow.parquet as pq
+
+        schema = arrow_schema(self._dims, self._dtype, self._kinds)
+        sink = HashingFile(self._folder, f"{self._nonce}-{self._count}.tmp")
+        self._count += 1
+        try:
+            options = parquet_options(self._dims, values, self._profile, self._order)
+            parquet = pq.ParquetWriter(sink, schema, **options)
+        except BaseException:
+            sink.discard()
+            raise
+        return _OpenFile(sink, parquet, schema, self._ndim)
+
+    def _close_file(self) -> None:
+        file = self._open
+        if file is None:
+            return
+        file.parquet.add_key_value_metadata({FIRST: json.dumps(file.first), LAST: json.dumps(file.last)})
+        file.parquet.close()
+        name = file.sink.keep(lambda sha: f"{sha}-{self._nonce}.parquet")
+        self._open = None
+        kinds = tuple(kind.name for kind in self._kinds)
+        self._files.append(
+            DataFile(name, file.rows, file.sink.nbytes, tuple(file.low), tuple(file.high), file.first, file.last, kinds)
+        )
+
+
+def _disorder(
+    last: tuple[int, ...] | None, keys: Sequence[Any], order: Sequence[int], count: int
+) -> DuplicateError | InvalidValueError:
+    """Return the error for entries that are not sorted and unique, naming the first such place."""
+    previous = last
+    for row in range(count):
+        key = tuple(int(column[row]) for column in keys)
+        if previous is not None and key <= previous:
+            by_dim = dict(zip(order, key, strict=True))
+            cell = tuple(by_dim[dim] for dim in range(len(key)))
+            if key == previous:
+                return DuplicateError(f"the cell {cell} is given twice: reduce duplicates before writing")
+            return InvalidValueError(f"the entry at {cell} is out of order: sort the entries before writing")
+        previous = key
+    raise AssertionError("the entries are in order")
+
+
+def widen(
+    folder: Path,
+    dims: Sequence[str],
+    dtype: np.dtype[Any],
+    files: Sequence[DataFile],
+    profile: Profile,
+    order: Sequence[int] | None = None,
+) -> list[DataFile]:
+    """Return files whose coordinate columns all have one type each, rewriting the narrower ones."""
+    kinds = tuple(
+        "int64" if any(file.coordinate_dtypes[dim] == "int64" for file in files) else "int32"
+        for dim in range(len(dims))
+    )
+    out: list[DataFile] = []
+    for file in files:
+        if file.coordinate_dtypes == kinds:
+            out.append(file)
+            continue
+        sizes = Sizes(file_bytes=1 << 62)
+        writer = TensorWriter(folder, dims, dtype, profile=profile, order=order, coordinate_dtypes=kinds, sizes=sizes)
+        with writer:
+            path = os.fspath(folder / file.name)
+            for group in range(len(footer(path, len(dims)).rows)):
+                writer.write(read_group(path, group, len(dims), dtype))
+            out += writer.finish()
+        (folder / file.name).unlink()
+    return out

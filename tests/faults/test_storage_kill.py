@@ -1,0 +1,108 @@
+"""A process killed at any moment leaves the last committed version, and leftovers that can be cleared."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparrow import storage
+from sparrow.kernels.entries import Block
+from sparrow.relation import apply_edit
+from tests.faults import writers
+from tests.faults.writers import SCHEMA, SIZES, read_all, start
+
+EDIT_ROUNDS = 30
+CREATE_ROUNDS = 25
+
+
+@pytest.fixture(scope="module")
+def processes() -> Any:
+    """Processes that begin at once: forked from a server that has done the imports and nothing else."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pytest", "tests.faults.writers", "deltalake", "pyarrow.parquet"])
+    return context
+
+
+def killed_at_random(processes: Any, work: Callable[..., None], path: Path, longest: float) -> None:
+    """Run ``work`` and kill it some time after it began."""
+    here, there = processes.Pipe()
+    process = processes.Process(target=work, args=(str(path), there))
+    process.start()
+    there.close()
+    assert here.poll(60)
+    here.recv()
+    time.sleep(random.uniform(0, longest))
+    process.kill()
+    process.join()
+    assert process.exitcode == -9
+    here.close()
+
+
+def same(a: Block, b: Block) -> bool:
+    pairs = zip((*a.coords, a.values), (*b.coords, b.values), strict=True)
+    return a.count == b.count and all(bool((x == y).all()) for x, y in pairs)
+
+
+def test_kills_while_editing(tmp_path: Path, processes: Any) -> None:
+    path = tmp_path / "t"
+    storage.save(path, SCHEMA, [start(0)], sizes=SIZES)
+    expected = start(0)
+    version = leftovers = 0
+    for number in range(EDIT_ROUNDS):
+        killed_at_random(processes, writers.edit_forever, path, 0.3)
+        handle = storage.open(path, sizes=SIZES)
+        while version < handle.current.version:
+            version += 1
+            expected = apply_edit(expected, writers.edit(version), SCHEMA)
+        assert same(read_all(handle.current), expected)
+        assert [str(finding) for finding in handle.verify()] == []
+        if number % 10 == 9:
+            leftovers += len(orphans(handle))
+            handle.vacuum("0 seconds")
+            assert orphans(handle) == []
+            assert handle.verify() == []
+    assert version >= EDIT_ROUNDS // 2
+    assert leftovers
+
+
+def orphans(handle: storage.StoredHandle) -> list[str]:
+    """Return what is in the folder and in no version's files."""
+    path = Path(handle.path)
+    used = set(handle.current.base.names)
+    for order in handle.current.orders[1:]:
+        table = handle.current.table(order)
+        used |= {f"{Path(table.folder).relative_to(path)}/{name}" for name in table.names}
+    found = {str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()}
+    logs = {
+        name for name in found if "_delta_log/" in name and name.endswith((".json", ".parquet", "_last_checkpoint"))
+    }
+    return sorted(found - used - logs)
+
+
+def test_kills_while_creating(tmp_path: Path, processes: Any) -> None:
+    checked: set[str] = set()
+    seen = 0
+    for _ in range(CREATE_ROUNDS):
+        killed_at_random(processes, writers.create_forever, tmp_path, 0.25)
+        for path in sorted(tmp_path.glob("t*")):
+            if path.name not in checked:
+                handle = storage.open(path)
+                assert same(read_all(handle.current), start(int(path.name[1:])))
+                assert handle.verify() == []
+                checked.add(path.name)
+        if (tmp_path / "same").exists():
+            seen += 1
+            block = read_all(storage.open(tmp_path / "same").current)
+            assert same(block, start(int(block.values[0]) - 1))
+            assert storage.open(tmp_path / "same").verify() == []
+        else:
+            assert not seen
+    assert len(checked) >= CREATE_ROUNDS // 2
+    storage.save(tmp_path / "same", SCHEMA, [start(0)], overwrite=True)
+    assert not list(tmp_path.glob(".same.*"))

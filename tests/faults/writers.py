@@ -1,0 +1,116 @@
+"""What the killed and racing processes run; imported by them, so free of pytest."""
+
+from __future__ import annotations
+
+import itertools
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+
+from sparrow import errors, storage
+from sparrow.index import Box
+from sparrow.kernels.entries import Block, canonical, concatenate
+from sparrow.relation import Edit, scan
+from sparrow.schema import Schema
+
+SIZES = storage.Sizes(file_rows=60, group_rows=20)
+SCHEMA = Schema((80, 40), dtype=np.dtype(np.int64))
+
+
+def start(seed: int) -> Block:
+    """Return the entries that a tensor is created with."""
+    rng = np.random.default_rng(seed)
+    coords = tuple(rng.integers(0, n, 800) for n in SCHEMA.shape)
+    return canonical(Block(coords, np.full(800, seed + 1, np.int64)), SCHEMA.shape, 0, "last")
+
+
+def edit(version: int) -> Edit:
+    """Return the edit that makes a version from the one before; it always changes something."""
+    rng = np.random.default_rng(version)
+    row = int(rng.integers(0, 70))
+    coords = (np.append(rng.integers(row, row + 10, 20), 0), np.append(rng.integers(0, 40, 20), 0))
+    values = np.append(rng.integers(0, 50, 20), version + 1000)
+    upsert = canonical(Block(coords, values), SCHEMA.shape, None, "last", keep_fill=True)
+    row = int(rng.integers(0, 70))
+    return Edit("edit", (Box((range(row, row + 3), range(0, 40, 2))),) if version % 3 == 0 else (), upsert)
+
+
+def read_all(snapshot: storage.Snapshot) -> Block:
+    """Return all entries of a snapshot."""
+    box = Box.everything(snapshot.schema.shape)
+    return concatenate(list(scan(snapshot, box)), snapshot.schema.ndim, snapshot.schema.dtype)
+
+
+def edit_forever(path: str, ready: Connection) -> None:
+    """Commit edit after edit, now and then with an order, until killed."""
+    handle = storage.open(path, sizes=SIZES)
+    ready.send(handle.current.version)
+    while True:
+        version = handle.commit(edit(handle.current.version + 1)).version
+        if version % 5 == 0:
+            handle.add_order((1, 0))
+
+
+def create_forever(folder: str, ready: Connection) -> None:
+    """Save tensors side by side, and one over itself, until killed."""
+    first = max((int(path.name[1:]) for path in Path(folder).glob("t*")), default=-1) + 1
+    ready.send(first)
+    for seed in itertools.count(first):
+        storage.save(Path(folder, f"t{seed}"), SCHEMA, [start(seed)], sizes=SIZES)
+        storage.save(Path(folder, "same"), SCHEMA, [start(seed)], sizes=SIZES, overwrite=True, orders=[(1, 0)])
+
+
+def race(folder: str, who: int, count: int, results: Connection) -> None:
+    """Run the three races, and report what each gave."""
+    results.send(
+        (
+            append(f"{folder}/append", who, count),
+            increment(f"{folder}/increment", who, count),
+            claim_cells(f"{folder}/claim", who, count),
+        )
+    )
+
+
+def append(path: str, who: int, count: int) -> str:
+    """Append rows that nobody else writes; a conflict would be wrong."""
+    handle = storage.open(path, sizes=SIZES)
+    for k in range(count):
+        cells = (np.full(3, 10 * k + who), np.arange(3))
+        handle.commit(Edit("append", upsert=Block(cells, np.full(3, who + 1, np.int64)), existing="error"))
+    return "done"
+
+
+def increment(path: str, seed: int, count: int) -> int:
+    """Add 1 to cells that others write too: read, write, and begin again where another came between."""
+    rng = np.random.default_rng(seed)
+    handle = storage.open(path, sizes=SIZES)
+    conflicts = 0
+    for _ in range(count):
+        row = int(rng.integers(0, 4))
+        while True:
+            block = read_all(handle.refresh())
+            at = np.flatnonzero((block.coords[0] == row) & (block.coords[1] == 0))
+            value = int(block.values[at[0]]) if len(at) else 0
+            try:
+                upsert = Block((np.array([row]), np.array([0])), np.array([value + 1]))
+                handle.commit(Edit("increment", upsert=upsert))
+                break
+            except errors.ConflictError:
+                conflicts += 1
+    return conflicts
+
+
+def claim_cells(path: str, who: int, count: int) -> list[int]:
+    """Insert cells that everybody wants; report those won."""
+    handle = storage.open(path, sizes=SIZES)
+    won = []
+    for k in range(count):
+        handle.refresh()
+        try:
+            upsert = Block((np.array([k]), np.array([0])), np.array([who + 1]))
+            handle.commit(Edit("claim", upsert=upsert, existing="error"))
+            won.append(k)
+        except (errors.ConflictError, errors.DuplicateError):
+            pass
+    return won

@@ -1,0 +1,306 @@
+"""Opening and scanning: pruning, orders, labels, history, threads."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparrow import errors, storage
+from sparrow.index import Box
+from sparrow.kernels.entries import Block, concatenate
+from sparrow.relation import Edit, Relation, scan
+from sparrow.schema import Schema
+from sparrow.storage import footers
+from tests.storage.helpers import TINY, assert_same, entries, random_entries, read_all
+
+SCHEMA = Schema((60, 40))
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> storage.StoredHandle:
+    path = tmp_path_factory.mktemp("stored") / "t"
+    return storage.save(path, SCHEMA, [random_entries(SCHEMA, 600)], orders=[(1, 0)], sizes=TINY)
+
+
+def test_a_snapshot_is_a_relation(stored: storage.StoredHandle) -> None:
+    relation: Relation = stored.current
+    assert relation.schema == SCHEMA
+    assert relation.version == 0
+    assert relation.labels(0) is None
+    assert relation.orders == ((0, 1), (1, 0))
+
+
+@given(st.data())
+def test_scans_hold_every_entry_of_the_box(stored: storage.StoredHandle, data: st.DataObject) -> None:
+    ranges = []
+    for n in SCHEMA.shape:
+        start, stop = sorted((data.draw(st.integers(0, n)), data.draw(st.integers(0, n))))
+        ranges.append(range(start, stop)[:: data.draw(st.sampled_from([1, 1, 2, 7]))])
+    box, order = Box(tuple(ranges)), data.draw(st.sampled_from([None, (0, 1), (1, 0)]))
+    snapshot = stored.current
+    whole = read_all(snapshot)
+    chunks = snapshot.chunks(box, order)
+    found = concatenate(list(scan(snapshot, box, order)), 2, SCHEMA.dtype)
+    assert found.count == sum(chunk.rows for chunk in chunks)
+    for chunk in chunks:
+        block = snapshot.read(chunk)
+        assert tuple(int(c.min()) for c in block.coords) == chunk.low
+        assert tuple(int(c.max()) for c in block.coords) == chunk.high
+    inside = found.take(box.contains(found.coords))
+    if order == (1, 0):
+        assert np.array_equal(np.lexsort(found.coords[::1]), np.arange(found.count))
+        inside = inside.take(np.lexsort(inside.coords[::-1]))
+    assert_same(inside, whole.take(box.contains(whole.coords)))
+    stats = snapshot.stats(box, order)
+    assert (stats.rows, stats.row_groups_read) == (found.count, len(chunks))
+    assert stats.files_read <= stats.files
+    source = snapshot.source(box, order)
+    assert {chunk.ref[0] for chunk in chunks} <= set(source.paths)
+
+
+def test_boxes_skip_files_and_row_groups(stored: storage.StoredHandle) -> None:
+    snapshot = stored.current
+    row, column = Box((range(7, 8), range(40))), Box((range(60), range(9, 10)))
+    everything = snapshot.stats(Box.everything(SCHEMA.shape))
+    assert everything.files_read == everything.files == len(stored.files())
+    assert everything.rows == snapshot.nnz
+    assert snapshot.stats(row).files_read <= 4
+    assert snapshot.stats(column, (1, 0)).files_read <= 4 < snapshot.stats(column).files_read
+    assert len(snapshot.source(row).paths) <= 4
+
+
+def test_building_a_snapshot_reads_no_data_file(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    handle = storage.save(path, SCHEMA, [random_entries(SCHEMA, 100)], sizes=TINY)
+    nbytes = sum(file.stat().st_size for file in path.glob("*.parquet"))
+    for file in path.glob("*.parquet"):
+        file.unlink()
+    found = storage.open(path).current
+    assert (found.nnz, found.nbytes) == (handle.current.nnz, nbytes)
+    assert found.orders == ((0, 1),)
+    box = Box.everything(SCHEMA.shape)
+    for read in (lambda: list(scan(found, box)), lambda: found.source(box), found.files):
+        with pytest.raises(errors.NotFoundError, match="vacuum"):
+            read()
+
+
+def test_arrays_are_views_of_what_was_read(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).standard_normal(1000)
+    handle = storage.save(tmp_path / "t", Schema((1000,)), [Block((np.arange(1000, dtype=np.int32),), values)])
+    (chunk,) = handle.current.chunks(Box((range(1000),)))
+    block = handle.current.read(chunk)
+    assert not block.values.flags.owndata
+    assert not block.coords[0].flags.owndata
+    assert block.coords[0].dtype == np.int32
+
+
+def test_reads_from_several_threads_agree(stored: storage.StoredHandle) -> None:
+    box = Box.everything(SCHEMA.shape)
+    wanted = read_all(stored.current)
+
+    def read(_: int) -> Block:
+        snapshot = storage.open(stored.path).current
+        return concatenate([snapshot.read(chunk) for chunk in snapshot.chunks(box)], 2, SCHEMA.dtype)
+
+    with ThreadPoolExecutor(8) as pool:
+        for block in pool.map(read, range(24)):
+            assert_same(block, wanted)
+
+
+def test_footers_are_read_once(stored: storage.StoredHandle, monkeypatch: pytest.MonkeyPatch) -> None:
+    box = Box.everything(SCHEMA.shape)
+    stored.current.chunks(box)
+    monkeypatch.setattr(footers, "_load", lambda *_: pytest.fail("read again"))
+    assert storage.open(stored.path).current.chunks(box)
+
+
+# -- orders --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float64", "uint8", "complex64"])
+def test_orders_hold_the_same_entries(tmp_path: Path, dtype: str) -> None:
+    schema = Schema((20, 30, 10), ('a "b"', "x y", "c"), np.dtype(dtype))
+    handle = storage.save(tmp_path / "t", schema, [random_entries(schema, 500)], sizes=TINY)
+    handle.add_order((2, 0, 1))
+    handle.add_order((-1, -2, -3))
+    assert handle.current.orders == ((0, 1, 2), (2, 0, 1), (2, 1, 0))
+    whole = read_all(handle.current)
+    for order in handle.current.orders:
+        block = read_all(handle.current, order)
+        ranked = np.lexsort(tuple(block.coords[dim] for dim in reversed(order)))
+        assert np.array_equal(ranked, np.arange(block.count))
+        assert_same(block.take(np.lexsort(block.coords[::-1])), whole)
+        firsts = [tuple(record.first[dim] for dim in order) for record in handle.files(order)]
+        assert firsts == sorted(firsts)
+        assert len(firsts) > 10
+    assert handle.verify() == []
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "float16", "complex128", "bool"])
+def test_orders_larger_than_memory_are_sorted_by_duckdb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    from sparrow.storage import orders
+
+    schema = Schema((50, 40), ('say "a"', "b'c"), np.dtype(dtype))
+    handle = storage.save(tmp_path / "t's", schema, [random_entries(schema, 900)], sizes=TINY)
+    monkeypatch.setattr(orders, "sort_order", lambda *_: pytest.fail("sorted in memory"))
+    monkeypatch.setattr(orders, "_IN_MEMORY", 0)
+    handle.add_order((1, 0))
+    block, whole = read_all(handle.current, (1, 0)), read_all(handle.current)
+    assert_same(block.take(np.lexsort(block.coords[::-1])), whole)
+    assert handle.verify() == []
+
+
+def test_orders_become_stale_and_are_rebuilt(tmp_path: Path) -> None:
+    handle = storage.save(tmp_path / "t", SCHEMA, [random_entries(SCHEMA, 100)], orders=[(1, 0)], sizes=TINY)
+    old = handle.current
+    assert old.orders == ((0, 1), (1, 0))
+    handle.commit(Edit("put", upsert=entries([(0, 0)], [1000])))
+    assert len(handle.current.orders) == 1
+    with pytest.raises(errors.InvalidValueError, match="add_order"):
+        handle.current.chunks(Box.everything(SCHEMA.shape), (1, 0))
+    other = storage.open(handle.path)
+    assert len(other.current.orders) == 1
+    handle.add_order((1, 0))
+    assert handle.current.orders == ((0, 1), (1, 0))
+    assert other.refresh().orders == ((0, 1), (1, 0))
+    assert storage.open(handle.path, 0).current.orders == ((0, 1),)
+    assert read_all(handle.current, (1, 0)).count == handle.current.nnz
+    assert read_all(old, (1, 0)).count == old.nnz
+    assert handle.verify() == []
+    handle.commit(Edit("resize", shape=(70, 40)))
+    assert handle.current.orders == ((0, 1), (1, 0))
+
+
+def test_an_order_must_be_one(tmp_path: Path) -> None:
+    handle = storage.save(tmp_path / "t", SCHEMA, [])
+    for wrong in ((0,), (0, 0), (0, 2)):
+        with pytest.raises(errors.ShapeError, match="each of the 2 dimensions"):
+            handle.add_order(wrong)
+    handle.add_order((0, 1))
+    assert not (tmp_path / "t" / "_orders").exists()
+    handle.add_order((1, 0))
+    assert handle.current.orders == ((0, 1), (1, 0))
+
+
+# -- versions ------------------------------------------------------------------------------------
+
+
+def test_history_tells_what_happened(tmp_path: Path) -> None:
+    handle = storage.save(tmp_path / "t", SCHEMA, [random_entries(SCHEMA, 100)], operation="ingest edges")
+    handle.commit(Edit("put", upsert=entries([(0, 0)], [1000])))
+    handle.commit(Edit("clear", (Box((range(60), range(40))),)))
+    records = handle.history()
+    assert [r["version"] for r in records] == [2, 1, 0]
+    assert [r["operation"] for r in records] == ["clear", "put", "ingest edges"]
+    assert records[0]["nnz"] == 0
+    assert (records[0]["files_added"], records[0]["files_removed"]) == (0, 1)
+    assert len({r["nonce"] for r in records}) == 3
+    assert records[0]["timestamp"] >= records[2]["timestamp"]
+    assert len(storage.open(tmp_path / "t", 1).history()) == 2
+
+
+def test_tokens_tell_entries_apart(tmp_path: Path) -> None:
+    handle = storage.save(tmp_path / "t", SCHEMA, [random_entries(SCHEMA, 100)])
+    first = handle.current.token
+    assert hash(first) == hash(storage.open(tmp_path / "t").current.token)
+    handle.commit(Edit("put", upsert=entries([(0, 0)], [1000])))
+    assert handle.current.token != first
+    handle.commit(Edit("resize", shape=(100, 100)))
+    assert len({first, handle.current.token, storage.open(tmp_path / "t", 1).current.token}) == 3
+
+
+def test_handles_see_others_after_refresh(tmp_path: Path) -> None:
+    one = storage.save(tmp_path / "t", SCHEMA, [])
+    two = storage.open(tmp_path / "t")
+    one.commit(Edit("put", upsert=entries([(0, 0)], [1])))
+    before = two.current
+    assert before.version == 0
+    assert two.refresh().version == 1
+    assert before.nnz == 0
+    assert two.refresh() is two.current
+
+
+def test_handles_pickle_as_path_and_version(tmp_path: Path) -> None:
+    handle = storage.save(tmp_path / "t", SCHEMA, [random_entries(SCHEMA, 100)])
+    text = pickle.dumps(handle)
+    handle.commit(Edit("clear", (Box((range(60), range(40))),)))
+    found = pickle.loads(text)
+    assert (found.path, found.current.version, found.current.nnz) == (handle.path, 0, random_entries(SCHEMA, 100).count)
+    assert found.read_only
+
+
+def test_extra_and_labels_are_kept(tmp_path: Path) -> None:
+    labels = pa.array([f"näme {k}" for k in range(60)])
+    handle = storage.save(
+        tmp_path / "t",
+        SCHEMA,
+        [entries([(0, 0)], [1])],
+        labels={0: labels, 1: pa.array(range(40))},
+        extra={"index_base": 1},
+    )
+    found = storage.open(tmp_path / "t").current
+    assert pa.array(found.labels(0)).equals(labels)
+    assert pa.array(found.labels(1)).to_pylist() == list(range(40))
+    assert found.labels(0) is found.labels(0)
+    assert found.extra == {"index_base": 1}
+    handle.commit(Edit("put", upsert=entries([(1, 1)], [1])))
+    assert pa.array(handle.current.labels(0)).equals(labels)
+    assert handle.verify() == []
+    square = storage.save(tmp_path / "square", Schema((60, 60)), [], labels={0: labels, 1: labels})
+    assert len(list((tmp_path / "square" / "_labels").iterdir())) == 1
+    assert pa.array(square.current.labels(1)).equals(labels)
+    with pytest.raises(errors.ShapeError, match="3 labels for dimension 'd0' of size 60"):
+        storage.save(tmp_path / "u", SCHEMA, [], labels={0: pa.array(["a", "b", "c"])})
+    assert not (tmp_path / "u").exists()
+
+
+# -- what is not there ---------------------------------------------------------------------------
+
+
+def test_opening_what_is_no_tensor(tmp_path: Path) -> None:
+    with pytest.raises(errors.NotFoundError, match="nothing is there"):
+        storage.open(tmp_path / "none")
+    with pytest.raises(errors.NotFoundError, match="what is there is no tensor"):
+        storage.open(tmp_path)
+    storage.save(tmp_path / "b" / "x", SCHEMA, [])
+    storage.write_bundle(tmp_path / "b", {"x": None})
+    with pytest.raises(errors.NotFoundError, match="is a bundle, not a tensor: open one of its members 'x'"):
+        storage.open(tmp_path / "b")
+    for version in (5, -1):
+        with pytest.raises(errors.NotFoundError, match=f"no version {version}: versions go from 0 to 0"):
+            storage.open(tmp_path / "b" / "x", version)
+    with pytest.raises(errors.UnsupportedError, match="is a URL"):
+        storage.open("s3://bucket/t")
+    with pytest.raises(errors.UnsupportedError, match="storage_options"):
+        storage.open(tmp_path / "b" / "x", storage_options={"a": "b"})
+    with pytest.raises(errors.InvalidValueError, match="holds a '%'"):
+        storage.open(tmp_path / "a%20b")
+    from deltalake import write_deltalake
+
+    write_deltalake(tmp_path / "foreign", pa.table({"value": [1]}))
+    with pytest.raises(errors.NotFoundError, match="sparrow did not write"):
+        storage.open(tmp_path / "foreign")
+
+
+def test_a_log_that_is_broken_says_so(tmp_path: Path) -> None:
+    storage.save(tmp_path / "t", SCHEMA, [])
+    (tmp_path / "t" / "_delta_log" / f"{0:020d}.json").write_text("{")
+    with pytest.raises(errors.CorruptionError, match="log"):
+        storage.open(tmp_path / "t")
+
+
+def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    handle = storage.save("t", SCHEMA, [entries([(0, 0)], [1])])
+    monkeypatch.chdir(os.sep)
+    assert read_all(handle.current).count == 1
