@@ -1,0 +1,306 @@
+"""Lines of edge lists in bytes: two ids, then perhaps a weight.
+
+Columns are parted by blanks and tabs, or one comma among them. Lines that begin with ``#`` or ``%``
+and blank lines say nothing; ``#`` ends a line. A third column ``{}`` is no weight; a fourth one and
+those after it are passed over.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.kernels.text import BAD, HARD, OK, OVERFLOW, is_blank, kernel, scan_float, scan_integer
+
+__all__ = [
+    "BAD_ID",
+    "BAD_WEIGHT",
+    "FOURTH",
+    "GOOD",
+    "LARGE_ID",
+    "LARGE_WEIGHT",
+    "MIXED",
+    "NEGATIVE",
+    "NO_NAME",
+    "ONE_COLUMN",
+    "UNKNOWN",
+    "first_data_line",
+    "gather_texts",
+    "parse_edges",
+    "parse_vertices",
+]
+
+GOOD: Final = 0
+BAD_ID: Final = 1
+"""An id that is no integer."""
+LARGE_ID: Final = 2
+"""An id beyond int64."""
+NEGATIVE: Final = 3
+"""An id below 0."""
+ONE_COLUMN: Final = 4
+"""A line that ends, or an empty column, before the second id."""
+BAD_WEIGHT: Final = 5
+"""A weight that is no number of the kind wanted."""
+LARGE_WEIGHT: Final = 6
+"""An integer weight beyond int64."""
+MIXED: Final = 7
+"""A weight where lines before had none, or none where they had."""
+NO_NAME: Final = 8
+"""A vertex without a name."""
+
+UNKNOWN: Final = -1
+FOURTH: Final = 3
+
+
+@kernel
+def _separator(data: Any, at: Any) -> Any:
+    """Return the position behind blanks and at most one comma."""
+    comma = False
+    while True:
+        byte = data[at]
+        if byte == 44 and not comma:
+            comma = True
+        elif not is_blank(byte):
+            return at
+        at += 1
+
+
+@kernel
+def _ends(byte: Any) -> Any:
+    """Return whether a token ends before this byte."""
+    return byte == 10 or byte == 44 or is_blank(byte)
+
+
+@kernel
+def _token_end(data: Any, at: Any) -> Any:
+    while not _ends(data[at]):
+        at += 1
+    return at
+
+
+@kernel
+def _next_line(data: Any, at: Any) -> Any:
+    while data[at] != 10:
+        at += 1
+    return at + 1
+
+
+@kernel
+def first_data_line(data: NDArray[np.uint8]) -> Any:
+    """Return where the first line that is neither blank nor a comment begins and ends; its end is 0 where none is."""
+    at = 0
+    while at < len(data):
+        start = at
+        while is_blank(data[at]):
+            at += 1
+        byte = data[at]
+        at = _next_line(data, at)
+        if byte != 10 and byte != 35 and byte != 37:
+            return start, at
+    return 0, 0
+
+
+@kernel
+def parse_edges(
+    data: NDArray[np.uint8],
+    as_text: bool,
+    integers: bool,
+    weighted: int,
+    src: NDArray[np.int64],
+    dst: NDArray[np.int64],
+    src_end: NDArray[np.int64],
+    dst_end: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    integer_weights: NDArray[np.int64],
+    hard: NDArray[np.int64],
+) -> Any:
+    r"""Read whole lines.
+
+    Parameters
+    ----------
+    data
+        The text, shape (n,); the last byte is ``\n``.
+    as_text
+        Whether ids are texts: then ``src`` to ``src_end`` and ``dst`` to ``dst_end`` are the
+        positions of theirs in ``data``; otherwise ``src`` and ``dst`` are the ids.
+    integers
+        Whether weights are read as integers, into ``integer_weights``.
+    weighted
+        Whether lines have a weight: 0, 1, or -1 where that is not known yet.
+    src, dst, src_end, dst_end, weights, integer_weights
+        What is filled: one element a line where used, none otherwise.
+    hard
+        Filled with pairs: the edge and the position of a weight that only ``float`` can read.
+
+    Returns
+    -------
+    count, weighted, columns, hard, status, at
+        Edges; whether they have weights; the most columns seen, at most 4; how many ``hard`` there
+        are; ``GOOD``, or what is wrong at position ``at``.
+    """
+    at = 0
+    count = 0
+    hards = 0
+    columns = 0
+    n = len(data)
+    while at < n:
+        while is_blank(data[at]):
+            at += 1
+        byte = data[at]
+        if byte == 10:
+            at += 1
+            continue
+        if byte == 35 or byte == 37:
+            at = _next_line(data, at)
+            continue
+        # The first id.
+        start = at
+        if as_text:
+            at = _token_end(data, at)
+            if at == start:
+                return count, weighted, columns, hards, ONE_COLUMN, start
+            src[count] = start
+            src_end[count] = at
+        else:
+            value, at, status = scan_integer(data, at)
+            if status == BAD or not _ends(data[at]):
+                return count, weighted, columns, hards, BAD_ID, start
+            if status == OVERFLOW:
+                return count, weighted, columns, hards, LARGE_ID, start
+            if value < 0:
+                return count, weighted, columns, hards, NEGATIVE, start
+            src[count] = value
+        # The second id.
+        at = _separator(data, at)
+        start = at
+        if data[at] == 10 or data[at] == 44 or data[at] == 35:
+            return count, weighted, columns, hards, ONE_COLUMN, start
+        if as_text:
+            at = _token_end(data, at)
+            dst[count] = start
+            dst_end[count] = at
+        else:
+            value, at, status = scan_integer(data, at)
+            if status == BAD or not _ends(data[at]):
+                return count, weighted, columns, hards, BAD_ID, start
+            if status == OVERFLOW:
+                return count, weighted, columns, hards, LARGE_ID, start
+            if value < 0:
+                return count, weighted, columns, hards, NEGATIVE, start
+            dst[count] = value
+        # The weight.
+        if data[at] != 10:
+            at = _separator(data, at)
+        start = at
+        byte = data[at]
+        found = 0
+        if byte != 10 and byte != 35:
+            columns = max(columns, 3)
+            if byte == 123 and data[at + 1] == 125 and _ends(data[at + 2]):
+                at += 2
+            else:
+                found = 1
+        if weighted != found:
+            if weighted != -1:
+                return count, weighted, columns, hards, MIXED, start
+            weighted = found
+        if found == 1:
+            if integers:
+                value, at, status = scan_integer(data, at)
+                if status == OVERFLOW and _ends(data[at]):
+                    return count, weighted, columns, hards, LARGE_WEIGHT, start
+                if status != OK or not _ends(data[at]):
+                    return count, weighted, columns, hards, BAD_WEIGHT, start
+                integer_weights[count] = value
+            else:
+                number, at, status = scan_float(data, at)
+                if status == BAD or not _ends(data[at]):
+                    return count, weighted, columns, hards, BAD_WEIGHT, start
+                if status == HARD:
+                    hard[2 * hards] = count
+                    hard[2 * hards + 1] = start
+                    hards += 1
+                weights[count] = number
+        if data[at] != 10:
+            at = _separator(data, at)
+            if data[at] != 10 and data[at] != 35:
+                columns = 4
+            at = _next_line(data, at)
+        else:
+            at += 1
+        count += 1
+    return count, weighted, columns, hards, GOOD, n
+
+
+@kernel
+def parse_vertices(
+    data: NDArray[np.uint8], ids: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]
+) -> Any:
+    """Read lines of an id and a name, which runs to the next tab if one stood before it; more columns are passed over.
+
+    Returns
+    -------
+    count, status, at
+        Vertices; ``GOOD``, or what is wrong at position ``at``.
+    """
+    at = 0
+    count = 0
+    while at < len(data):
+        while is_blank(data[at]):
+            at += 1
+        byte = data[at]
+        if byte == 10:
+            at += 1
+            continue
+        if byte == 35 or byte == 37:
+            at = _next_line(data, at)
+            continue
+        first = at
+        value, at, status = scan_integer(data, at)
+        if status == BAD or not _ends(data[at]):
+            return count, BAD_ID, first
+        if status == OVERFLOW:
+            return count, LARGE_ID, first
+        if value < 0:
+            return count, NEGATIVE, first
+        tab = data[at] == 9
+        at = at + 1 if tab else _separator(data, at)
+        begin = at
+        if tab:
+            while data[at] != 9 and data[at] != 10:
+                at += 1
+        else:
+            at = _token_end(data, at)
+        stop = at
+        while stop > begin and is_blank(data[stop - 1]):
+            stop -= 1
+        while begin < stop and is_blank(data[begin]):
+            begin += 1
+        if begin == stop:
+            return count, NO_NAME, first
+        ids[count] = value
+        start[count] = begin
+        end[count] = stop
+        count += 1
+        at = _next_line(data, at)
+    return count, GOOD, at
+
+
+@kernel
+def gather_texts(
+    data: NDArray[np.uint8],
+    start: NDArray[np.int64],
+    end: NDArray[np.int64],
+    offsets: NDArray[np.int32],
+    out: NDArray[np.uint8],
+) -> None:
+    """Copy texts one behind the other to ``out``, text i from ``offsets[i]``, which are filled too."""
+    to = 0
+    for i in range(len(start)):
+        offsets[i] = to
+        for at in range(start[i], end[i]):
+            out[to] = data[at]
+            to += 1
+    offsets[len(start)] = to

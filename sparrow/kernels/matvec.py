@@ -1,0 +1,229 @@
+"""Products of entries with a dense operand: the loops under ``A @ x``.
+
+A chunk of entries comes as three arrays: the output coordinate of each entry (``rows``), its
+coordinate along the contracted dimension (``cols``) and its value. ``row0`` and ``col0`` are
+subtracted from the coordinates, so that a contiguous range of a tensor needs no copies; entries
+that then lie outside of ``y`` or ``x`` are skipped, which cuts the range out and keeps a damaged
+file from writing over foreign memory.
+
+* ``sum_runs_*`` want equal output coordinates to stand together. A run inside the chunk is summed in
+  a register and written once. The first and the last run may go on in the neighbouring chunks, so
+  their sums come back in ``edges`` (shape (2,) or (2, k)) with their rows, for the caller to add up in the
+  order of the chunks: no two threads write one cell and no sum depends on their number.
+* ``scatter_*`` take entries in any order and add each to its cell of ``y``; one thread at a time.
+
+Every kernel exists for one column (``vector``) and for k columns, row-major (``matrix``), where eight
+columns at a time are summed in registers. Entries that are absent are never multiplied, so NaN and
+infinity in ``x`` reach only the rows that hold an entry there.
+
+The entries of ``x`` (of ``y`` in a scatter) lie anywhere, and decoding the chunk has just pushed them out of the
+caches: each kernel asks for those it needs some entries ahead.
+
+Numba compiles a kernel for each combination of argument types. Callers pass read-only arrays
+(:func:`readonly`), coordinates of one width and values, ``x`` and ``y`` of one of the types of
+:func:`accumulator`, so that few combinations exist.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+__all__ = [
+    "accumulator",
+    "readonly",
+    "scatter_matrix",
+    "scatter_vector",
+    "sum_runs_matrix",
+    "sum_runs_vector",
+]
+
+T = TypeVar("T", bound=np.generic)
+
+_AHEAD = 64
+"""Entries between asking for memory and using it."""
+
+
+def accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type in which products of this result type are summed.
+
+    Integers of any width sum in int64 modulo 2^64, of which every narrower or unsigned result is the
+    low bits; booleans count in int64; float16 sums in float32.
+    """
+    if dtype.kind in "biu":
+        return np.dtype(np.int64)
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
+
+
+def readonly(array: NDArray[T]) -> NDArray[T]:
+    """Return a contiguous read-only array of the same entries: one type for Numba wherever they come from."""
+    view = np.ascontiguousarray(array).view()
+    view.setflags(write=False)
+    return view
+
+
+@intrinsic
+def _prefetch(context, array, index):  # type: ignore[no-untyped-def]
+    """Ask for element ``index`` of a contiguous array's memory; any index is safe, nothing is read."""
+
+    def generate(target, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        data = target.make_array(signature.args[0])(target, builder, arguments[0]).data
+        address = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
+        flag = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [address.type, flag, flag, flag])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(function, [address, flag(0), flag(3), flag(1)])
+        return target.get_dummy_value()
+
+    return types.void(array, index), generate
+
+
+@njit(cache=True, nogil=True)
+def sum_runs_vector(rows, cols, values, row0, col0, x, y, edges):  # type: ignore[no-untyped-def]
+    """Sum runs of equal rows: ``y[row - row0] = sum(value * x[col - col0])``.
+
+    Returns
+    -------
+    first, last
+        The cells of ``y`` that ``edges[0]`` and ``edges[1]`` belong to, unsigned; past the end of ``y`` where there
+        is nothing to add. With one run both sums stand in ``edges[0]`` and ``last`` is past the end.
+    """
+    nothing = np.uint64(len(y))
+    edges[0] = edges[1] = 0
+    if len(rows) == 0:
+        return nothing, nothing
+    height, width = np.uint64(len(y)), np.uint64(len(x))
+    zero = edges[0]
+    total = zero
+    current = rows[0]
+    first = np.uint64(current - row0)
+    inside = False
+    ahead = len(rows) - _AHEAD
+    for k in range(len(rows)):
+        if k < ahead:
+            _prefetch(x, cols[k + _AHEAD] - col0)
+        row = rows[k]
+        if row != current:
+            if inside:
+                cell = np.uint64(current - row0)
+                if cell < height:
+                    y[cell] = total
+            else:
+                edges[0] = total
+                inside = True
+            total = zero
+            current = row
+        col = np.uint64(cols[k] - col0)
+        if col < width:
+            total += values[k] * x[col]
+    if inside:
+        edges[1] = total
+        return first, np.uint64(current - row0)
+    edges[0] = total
+    return first, nothing
+
+
+@njit(cache=True, nogil=True)
+def sum_runs_matrix(rows, cols, values, row0, col0, x, y, edges):  # type: ignore[no-untyped-def]
+    """Sum runs of equal rows for k columns: ``y[row - row0, :] = sum(value * x[col - col0, :])``.
+
+    Returns
+    -------
+    first, last
+        As of :func:`sum_runs_vector`; ``edges`` has shape (2, k).
+    """
+    nothing = np.uint64(y.shape[0])
+    edges[:] = 0
+    n = len(rows)
+    if n == 0:
+        return nothing, nothing
+    height, width, columns = np.uint64(y.shape[0]), np.uint64(x.shape[0]), x.shape[1]
+    zero = edges[0, 0]
+    first, last = np.uint64(rows[0] - row0), nothing
+    ahead = n - _AHEAD // 4
+    start = 0
+    while start < n:
+        current = rows[start]
+        stop = start + 1
+        while stop < n and rows[stop] == current:
+            stop += 1
+        cell = np.uint64(current - row0)
+        if start == 0:
+            target = edges[0]
+        elif stop == n:
+            target = edges[1]
+            last = cell
+        elif cell < height:
+            target = y[cell]
+        else:
+            start = stop
+            continue
+        panel = 0
+        while panel + 8 <= columns:
+            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = zero
+            for k in range(start, stop):
+                if k < ahead:
+                    _prefetch(x, (cols[k + _AHEAD // 4] - col0) * columns + panel)
+                col = np.uint64(cols[k] - col0)
+                if col < width:
+                    value = values[k]
+                    a0 += value * x[col, panel]
+                    a1 += value * x[col, panel + 1]
+                    a2 += value * x[col, panel + 2]
+                    a3 += value * x[col, panel + 3]
+                    a4 += value * x[col, panel + 4]
+                    a5 += value * x[col, panel + 5]
+                    a6 += value * x[col, panel + 6]
+                    a7 += value * x[col, panel + 7]
+            target[panel] = a0
+            target[panel + 1] = a1
+            target[panel + 2] = a2
+            target[panel + 3] = a3
+            target[panel + 4] = a4
+            target[panel + 5] = a5
+            target[panel + 6] = a6
+            target[panel + 7] = a7
+            panel += 8
+        for column in range(panel, columns):
+            total = zero
+            for k in range(start, stop):
+                col = np.uint64(cols[k] - col0)
+                if col < width:
+                    total += values[k] * x[col, column]
+            target[column] = total
+        start = stop
+    return first, last
+
+
+@njit(cache=True, nogil=True)
+def scatter_vector(rows, cols, values, row0, col0, x, y):  # type: ignore[no-untyped-def]
+    """Add each entry to its cell, in order: ``y[row - row0] += value * x[col - col0]``."""
+    height, width = np.uint64(len(y)), np.uint64(len(x))
+    ahead = len(rows) - _AHEAD
+    for k in range(len(rows)):
+        if k < ahead:
+            _prefetch(y, rows[k + _AHEAD] - row0)
+        row, col = np.uint64(rows[k] - row0), np.uint64(cols[k] - col0)
+        if row < height and col < width:
+            y[row] += values[k] * x[col]
+
+
+@njit(cache=True, nogil=True)
+def scatter_matrix(rows, cols, values, row0, col0, x, y):  # type: ignore[no-untyped-def]
+    """Add each entry to its row of k cells, in order: ``y[row - row0, :] += value * x[col - col0, :]``."""
+    height, width, columns = np.uint64(y.shape[0]), np.uint64(x.shape[0]), y.shape[1]
+    ahead = len(rows) - _AHEAD // 4
+    for k in range(len(rows)):
+        if k < ahead:
+            _prefetch(y, (rows[k + _AHEAD // 4] - row0) * columns)
+        row, col = np.uint64(rows[k] - row0), np.uint64(cols[k] - col0)
+        if row < height and col < width:
+            value = values[k]
+            for column in range(columns):
+                y[row, column] += value * x[col, column]

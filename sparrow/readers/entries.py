@@ -1,0 +1,308 @@
+"""From rows in any order to the files of a tensor: what the readers of edges and tables share.
+
+Pieces of the input become rows on threads; rows that come sorted go straight to the files, others
+through :class:`sparrow.sorting.Sorter`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sparrow import settings, storage
+from sparrow.errors import StorageError, TooLargeError
+from sparrow.kernels.entries import Block, Duplicates
+from sparrow.kernels.interning import Interner
+from sparrow.progress import bar
+from sparrow.schema import is_fill
+from sparrow.sorting import Rows, Run, Segment, Sorter, Spool, memory_budget
+from sparrow.storage.footers import footer, forget, read_group
+from sparrow.workers import ordered_map
+
+__all__ = ["Ids", "Names", "Shelf", "Written", "cast_values", "check_labels", "check_space", "write_entries"]
+
+T = TypeVar("T")
+
+
+class Ids:
+    """The distinct integers of a column, gathered from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._parts: list[NDArray[np.int64]] = []
+        self._held = 0
+        self._merged = 0
+
+    def add(self, column: NDArray[np.int64]) -> None:
+        """Take in a column."""
+        fresh = np.unique(column)
+        with self._lock:
+            self._parts.append(fresh)
+            self._held += len(fresh)
+            if self._held > 2 * self._merged + (1 << 20):
+                self.finish()
+                self._merged = self._held = len(self._parts[0])
+                check_labels(self._merged, 8 * self._merged)
+
+    def finish(self) -> NDArray[np.int64]:
+        """Return the integers, ascending."""
+        self._parts = [np.unique(np.concatenate(self._parts)) if self._parts else np.empty(0, np.int64)]
+        return self._parts[0]
+
+
+class Names:
+    """The distinct texts of a column, numbered as they come; for one thread."""
+
+    def __init__(self) -> None:
+        self._interner = Interner()
+
+    def codes_of(
+        self, data: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return the numbers of the texts ``data[start[i]:end[i]]``."""
+        return self._checked(self._interner.codes_of(data, start, end))
+
+    def codes(self, texts: pa.Array) -> NDArray[np.int64]:
+        """Return the numbers of an array of strings without nulls."""
+        return self._checked(self._interner.codes(texts))
+
+    def _checked(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        check_labels(len(self._interner), self._interner.nbytes)
+        return codes
+
+    def finish(self) -> tuple[pa.Array, NDArray[np.int64]]:
+        """Return the texts, sorted, and the position of each number's among them; once."""
+        return self._interner.finish()
+
+
+def check_labels(count: int, nbytes: int) -> None:
+    """Raise ``TooLargeError`` where labels take too much of the memory limit."""
+    limit = settings.current().memory_limit
+    if nbytes > limit // 3:
+        raise TooLargeError(
+            f"{count} distinct labels take {nbytes} bytes, more than a third of the memory limit of {limit}: "
+            "raise it with sp.config(memory_limit=...), or number the ids beforehand"
+        )
+
+
+def cast_values(given: NDArray[Any], dtype: np.dtype[Any]) -> tuple[NDArray[Any], int | None]:
+    """Return values in a dtype, and the position of the first that it does not hold."""
+    if given.dtype == dtype:
+        return given, None
+    with np.errstate(all="ignore"):
+        values = given.astype(dtype)
+        if dtype.kind in "fc":
+            unfit = np.isinf(values) & np.isfinite(given)
+        elif dtype.kind == "b":
+            unfit = (given != 0) & (given != 1)
+        else:
+            unfit = values != given
+            if given.dtype.kind == "f":
+                # The largest integers round up to floats that they do not reach.
+                unfit |= (given >= 2.0 ** (np.iinfo(dtype).bits - (dtype.kind == "i"))) | (given != np.floor(given))
+            elif given.dtype.kind in "iu":
+                unfit |= (values < 0) != (given < 0)
+    return values, int(np.argmax(unfit)) if unfit.any() else None
+
+
+class Shelf:
+    """Rows put aside, in memory and then on disk, to be read again in their order."""
+
+    def __init__(self) -> None:
+        self._budget = memory_budget() // 2
+        self._held = 0
+        self._kept: list[Rows | tuple[list[Segment], Segment | None]] = []
+        self._spool = Spool()
+
+    def add(self, rows: Rows) -> None:
+        """Put rows aside."""
+        if self._held + rows.nbytes <= self._budget:
+            self._held += rows.nbytes
+            self._kept.append(rows)
+        else:
+            values = None if rows.values is None else self._spool.append(rows.values)
+            self._kept.append(([self._spool.append(column) for column in rows.coords], values))
+
+    def __iter__(self) -> Iterator[Rows]:
+        for each in self._kept:
+            if isinstance(each, Rows):
+                yield each
+            else:
+                coords = tuple(self._spool.read(segment, 0, segment.count) for segment in each[0])
+                yield Rows(coords, None if each[1] is None else self._spool.read(each[1], 0, each[1].count))
+
+    def close(self) -> None:
+        """Give memory and disk back."""
+        self._kept = []
+        self._spool.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What :func:`write_entries` wrote."""
+
+    files: list[Any]
+    maxima: tuple[int, ...]
+    """The largest coordinate of each dimension in the input, -1 where there is none."""
+    ids: tuple[NDArray[np.int64] | None, ...]
+    """Of each dimension that was numbered anew the distinct ids, ascending; None for the others."""
+
+
+def write_entries(
+    folder: str | os.PathLike[str],
+    items: Iterable[T],
+    rows_of: Callable[[T], Rows],
+    *,
+    dims: Sequence[str],
+    dtype: np.dtype[Any],
+    weighted: bool,
+    duplicates: Duplicates,
+    fill_value: Any,
+    profile: str,
+    ids: Sequence[Ids | None] | None = None,
+    describe: Callable[[tuple[int, ...]], str] = str,
+) -> Written:
+    """Write the rows of a whole input as the data files of a tensor.
+
+    Parameters
+    ----------
+    folder
+        Where the files go.
+    items, rows_of
+        The pieces of the input, and what turns one into rows, on several threads.
+    dims, dtype, weighted, duplicates, fill_value, profile
+        The tensor; see :class:`sparrow.sorting.Sorter` for ``weighted``.
+    ids
+        The dimensions to number anew, and what ``rows_of`` gathers their ids in.
+    describe
+        Turns a cell into text for errors.
+
+    Raises
+    ------
+    DuplicateError
+        If a cell comes twice and ``duplicates`` is ``"error"``.
+    StorageError
+        If the disk is full.
+    """
+    ndim = len(dims)
+    anew = [None] * ndim if ids is None else list(ids)
+    sorter = Sorter(ndim, dtype, weighted=weighted, duplicates=duplicates, describe=describe)
+    pieces = ordered_map(lambda item: sorter.prepare(rows_of(item)), items, settings.current().threads)
+
+    def writer() -> Any:
+        return storage.TensorWriter(folder, dims=tuple(dims), dtype=dtype, profile=profile)
+
+    with closing(sorter), closing(pieces):  # type: ignore[type-var]
+        if sorter.consume(pieces, pause=not any(anew)):
+            files = _write_sorted(folder, writer, sorter, pieces, dtype, fill_value)
+            if files is not None:
+                return Written(files, sorter.maxima, (None,) * ndim)
+        numbered = [None if each is None else each.finish() for each in anew]
+        largest = [top if known is None else len(known) for top, known in zip(sorter.maxima, numbered, strict=True)]
+        dtypes = [np.dtype(np.int32 if top < 2**31 else np.int64) for top in largest]
+        with writer() as out, bar("writing", sorter.count, "entries") as advance:
+            for block in sorter.blocks(dtypes, fill_value, numbered):
+                out.write(block)
+                advance(block.count)
+            return Written(out.finish(), sorter.maxima, tuple(numbered))
+
+
+def _write_sorted(
+    folder: str | os.PathLike[str],
+    writer: Callable[[], Any],
+    sorter: Sorter,
+    pieces: Iterator[Run | Rows],
+    dtype: np.dtype[Any],
+    fill_value: Any,
+) -> list[Any] | None:
+    """Write rows that come sorted straight to files; where they no longer do, give all back to the sorter.
+
+    Returns the files, or None where the sorter has everything.
+    """
+
+    def block(run: Run) -> Block | None:
+        rows = run.rows()
+        values = np.ones(run.count, dtype) if rows.values is None else rows.values
+        # A dropped zero would be missed where the rest has to be sorted with what was written.
+        return None if is_fill(values, fill_value).any() else Block(rows.coords, values)
+
+    with writer() as out:
+        odd: list[Run | Rows] = []
+        waiting = sorter.drain()
+        for run in waiting:
+            straight = block(run)
+            if straight is None:
+                odd = [run, *waiting]
+                break
+            out.write(straight)
+        if not odd:
+            for piece in pieces:
+                straight = block(piece) if isinstance(piece, Run) and sorter.follows(piece) else None
+                if straight is None:
+                    if isinstance(piece, Rows) and not piece.size:
+                        continue
+                    odd = [piece]
+                    break
+                assert isinstance(piece, Run)
+                sorter.passed(piece)
+                out.write(straight)
+        files = list(out.finish())
+        if not odd:
+            return files
+        again = _read_back(Path(folder), files, len(sorter.maxima), dtype, sorter)
+        sorter.consume(_chained(again, odd, pieces))
+        for file in files:
+            (Path(folder) / file.name).unlink()
+            forget(os.fspath(Path(folder) / file.name))
+    return None
+
+
+def _read_back(
+    folder: Path, files: Sequence[Any], ndim: int, dtype: np.dtype[Any], sorter: Sorter
+) -> Iterator[Run | Rows]:
+    for file in files:
+        path = os.fspath(folder / file.name)
+        for group in range(len(footer(path, ndim).rows)):
+            block = read_group(path, group, ndim, dtype)
+            yield sorter.prepare(Rows(block.coords, block.values if sorter.weighted else None))
+
+
+def _chained(*parts: Iterable[Run | Rows]) -> Iterator[Run | Rows]:
+    for part in parts:
+        yield from part
+
+
+def check_space(dst: str | os.PathLike[str], stored: int, spilled: int) -> None:
+    """Raise ``StorageError`` where a tensor clearly cannot fit the disks.
+
+    Parameters
+    ----------
+    dst
+        The folder to create.
+    stored, spilled
+        The fewest bytes that the tensor and the sort will take.
+    """
+    beside = Path(dst).absolute().parent
+    while not beside.exists():
+        beside = beside.parent
+    temporary = Path(settings.current().temp_directory)
+    needs = {beside: stored, temporary: spilled}
+    if beside.stat().st_dev == temporary.stat().st_dev:
+        needs = {beside: stored + spilled}
+    for folder, need in needs.items():
+        free = shutil.disk_usage(folder).free
+        if need > free:
+            raise StorageError(
+                f"the disk of {os.fspath(folder)!r} is too small: about {need} bytes are needed and {free} are free; "
+                "free space, or sort elsewhere with sp.config(temp_directory=...)"
+            )

@@ -1,0 +1,325 @@
+"""The one block reader of every text format.
+
+Files, globs and standard input, plain or compressed, become blocks of whole lines, read ahead on a
+thread. Compression is told from the content, never from the name.
+"""
+
+from __future__ import annotations
+
+import glob
+import io
+import os
+import queue
+import sys
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, BinaryIO, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sparrow import settings
+from sparrow.errors import IngestError, InvalidValueError, NotFoundError
+
+__all__ = ["BLOCK_SIZE", "LONGEST_LINE", "Source", "SourceLike", "TextBlock", "blocks", "open_sources", "total_size"]
+
+SourceLike: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+"""A path, a glob pattern, ``"-"`` for standard input, or a list of these."""
+
+BLOCK_SIZE = 1 << 22
+"""Bytes of text in a block."""
+
+LONGEST_LINE = 1 << 30
+"""Bytes beyond which a line is taken for something that is no text; a quarter of the memory limit if less."""
+
+_READ_AHEAD = 2
+_MAGIC_LENGTH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file to read, or standard input."""
+
+    name: str
+    """What errors call it."""
+    path: str | None
+    """Where it is, None for standard input."""
+    size: int | None
+    """Bytes as stored, None where that is not known (pipes)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextBlock:
+    """Whole lines of one source."""
+
+    source: Source
+    data: NDArray[np.uint8]
+    r"""The text, not empty; its last byte is ``\n`` and every line end in it is ``\n`` or ``\r\n``."""
+    first_line: int
+    """The number of its first line, counted from 1 within the source."""
+    lines: int
+    advance: int
+    """Bytes of the source, as stored, read since the block before: what a progress bar moves by."""
+
+    def line_at(self, position: int) -> int:
+        """Return the number of the line that holds a position of the text, counted from 1 within the source."""
+        return self.first_line + int(np.count_nonzero(self.data[:position] == 10))
+
+    def text(self, start: int, stop: int) -> str:
+        """Return the text between two positions; bytes that are no UTF-8 come as escapes."""
+        return bytes(self.data[start:stop]).decode(errors="backslashreplace")
+
+
+def open_sources(src: SourceLike) -> list[Source]:
+    """Return the sources that ``src`` names, in its order; the matches of a glob are sorted.
+
+    Parameters
+    ----------
+    src
+        A path, a glob pattern, ``"-"`` for standard input, or a list of these.
+
+    Raises
+    ------
+    NotFoundError
+        If a file is missing or a pattern matches none.
+    IngestError
+        If a path is a folder.
+    InvalidValueError
+        If the list is empty or names standard input twice.
+    """
+    wanted = [src] if isinstance(src, str | os.PathLike) else list(src)
+    if not wanted:
+        raise InvalidValueError("no files to read: give a path, a glob pattern, a list of them, or '-'")
+    found: list[Source] = []
+    for item in wanted:
+        name = os.fspath(item)
+        if name == "-":
+            found.append(Source("standard input", None, None))
+        elif os.path.exists(name):
+            found.append(_source(name))
+        elif glob.has_magic(name):
+            matches = [path for path in sorted(glob.glob(name, recursive=True)) if not os.path.isdir(path)]
+            if not matches:
+                raise NotFoundError(f"no file matches {name!r}")
+            found.extend(map(_source, matches))
+        else:
+            raise NotFoundError(f"there is no file {name!r}")
+    if sum(source.path is None for source in found) > 1:
+        raise InvalidValueError("standard input ('-') can be read once only")
+    return found
+
+
+def _source(path: str) -> Source:
+    if os.path.isdir(path):
+        raise IngestError(f"this is a folder: give its files, e.g. {os.path.join(path, '*')!r}", file=path)
+    return Source(path, path, os.path.getsize(path) if os.path.isfile(path) else None)
+
+
+def total_size(sources: Sequence[Source]) -> int | None:
+    """Return the bytes of all sources as stored, or None where one is not known."""
+    sizes = [source.size for source in sources]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
+def _compression(start: bytes, name: str) -> str | None:
+    """Return the compression that the first bytes of a file tell."""
+    if start.startswith(b"\x1f\x8b"):
+        return "gzip"
+    if start.startswith(b"\x28\xb5\x2f\xfd") or (start[1:4] == b"\x2a\x4d\x18" and 0x50 <= start[0] <= 0x5F):
+        return "zstd"
+    if start.startswith(b"BZh") and start[4:10] in (b"1AY&SY", b"\x17rE8P\x90"):
+        return "bz2"
+    for magic, kind in (
+        (b"\xfd7zXZ\x00", "xz"),
+        (b"PK\x03\x04", "zip"),
+        (b"\x04\x22\x4d\x18", "lz4"),
+        (b"7z\xbc\xaf\x27\x1c", "7z"),
+    ):
+        if start.startswith(magic):
+            raise IngestError(f"{kind} files are not read: unpack it, or use gzip, zstd or bz2", file=name)
+    return None
+
+
+class _Pipe(io.RawIOBase):
+    """An unseekable stream whose first bytes were looked at already."""
+
+    def __init__(self, raw: BinaryIO | io.RawIOBase, owned: bool) -> None:
+        super().__init__()
+        self._raw = raw
+        self._owned = owned
+        self._start = b""
+        self.taken = 0
+
+    def peek(self, n: int) -> bytes:
+        while len(self._start) < n:
+            more = self._raw.read(n - len(self._start))
+            if not more:
+                break
+            self._start += more
+        return self._start
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        if self._start:
+            piece, self._start = self._start[: len(view)], self._start[len(view) :]
+        else:
+            piece = self._raw.read(len(view)) or b""
+        view[: len(piece)] = piece
+        self.taken += len(piece)
+        return len(piece)
+
+    def close(self) -> None:
+        if self._owned:
+            self._raw.close()
+        super().close()
+
+
+class _Stream:
+    """The text of a source and how far it has been read as stored."""
+
+    def __init__(self, source: Source) -> None:
+        self._raw: pa.NativeFile | _Pipe
+        if source.size is not None:
+            self._raw = pa.OSFile(source.path, "rb")
+            compression = _compression(self._raw.read(_MAGIC_LENGTH), source.name)
+            self._raw.seek(0)
+        else:
+            self._raw = _open_pipe(source)
+            compression = _compression(self._raw.peek(_MAGIC_LENGTH), source.name)
+        self._text: pa.NativeFile | _Pipe = self._raw
+        if compression is not None:
+            below = pa.PythonFile(self._raw, mode="r") if isinstance(self._raw, _Pipe) else self._raw
+            self._text = pa.CompressedInputStream(below, compression)
+
+    def readinto(self, view: memoryview) -> int:
+        return int(self._text.readinto(view))
+
+    def tell(self) -> int:
+        return self._raw.taken if isinstance(self._raw, _Pipe) else int(self._raw.tell())
+
+    def close(self) -> None:
+        if self._text is not self._raw:
+            self._text.close()
+        self._raw.close()
+
+
+def _open_pipe(source: Source) -> _Pipe:
+    if source.path is not None:
+        return _Pipe(open(source.path, "rb", buffering=0), owned=True)
+    # A read that never comes back must not hold the lock of the buffer above it when the process ends.
+    stream: Any = getattr(sys.stdin, "buffer", sys.stdin)
+    return _Pipe(getattr(stream, "raw", stream), owned=False)
+
+
+def blocks(source: Source | Sequence[Source], block_size: int = BLOCK_SIZE) -> Generator[TextBlock]:
+    r"""Yield the text of a source, or of several one after the other, as blocks of whole lines.
+
+    A thread reads ahead by a few blocks; close the iterator to stop it. Lines end in ``\n`` or
+    ``\r\n``; a source whose first block holds ``\r`` and no ``\n`` has its ``\r`` turned into
+    ``\n``. A byte order mark of UTF-8 at the start is skipped. A line longer than a block makes
+    that block longer. No two sources share a block.
+
+    Raises
+    ------
+    IngestError
+        At its place in the order: if a source cannot be read, is compressed in a way that is not
+        known, truncated or damaged, holds NUL bytes, or has a line beyond :data:`LONGEST_LINE`.
+    """
+    sources = [source] if isinstance(source, Source) else list(source)
+    ready: queue.Queue[TextBlock | BaseException | None] = queue.Queue(maxsize=_READ_AHEAD)
+    stop = threading.Event()
+
+    def read() -> None:
+        try:
+            for each in sources:
+                with closing(_cut(each, block_size)) as cut:
+                    for block in cut:
+                        ready.put(block)
+                        if stop.is_set():
+                            return
+            ready.put(None)
+        except BaseException as error:  # noqa: BLE001 - handed to the reader's caller, at its place in the order
+            ready.put(error)
+
+    thread = threading.Thread(target=read, name="sparrow-reader", daemon=True)
+    thread.start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stop.set()
+        while not ready.empty():
+            ready.get_nowait()
+        # A pipe that has nothing to say would keep the thread for ever: it is a daemon, leave it.
+        thread.join(timeout=None if all(each.size is not None for each in sources) else 0.2)
+
+
+def _cut(source: Source, block_size: int) -> Generator[TextBlock]:
+    """Yield the blocks of one source."""
+    stream: _Stream | None = None
+    try:
+        stream = _Stream(source)
+        yield from _lines(source, stream, block_size)
+    except (OSError, pa.ArrowException) as error:
+        raise IngestError(f"cannot be read: {error}", file=source.name) from error
+    finally:
+        if stream is not None:
+            stream.close()
+
+
+def _lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlock]:
+    carry: memoryview | bytes = b""
+    longest = min(LONGEST_LINE, settings.current().memory_limit // 4)
+    line, told, returns_only, started, yielded = 1, 0, False, False, False
+    while True:
+        buffer = bytearray(max(block_size, 2 * len(carry)) + 1)  # one byte for a final newline that is missing
+        space = len(buffer) - 1
+        buffer[: len(carry)] = carry
+        used = len(carry)
+        with memoryview(buffer) as view:
+            while used < space and (n := stream.readinto(view[used:space])):
+                used += n
+        at_end = used < space
+        start = 0
+        if not started:
+            started = True
+            start = 3 if buffer.startswith(b"\xef\xbb\xbf") else 0
+        if not yielded:
+            carriage = buffer.find(b"\r", 0, used)
+            returns_only = carriage >= 0 and (at_end or carriage < used - 1) and buffer.find(b"\n", 0, used) < 0
+        if returns_only:
+            buffer = buffer.replace(b"\r", b"\n")
+        nul = buffer.find(b"\0", start, used)
+        if nul >= 0:
+            raise IngestError(
+                "there is a NUL byte: this is no text in UTF-8 or ASCII",
+                file=source.name,
+                line=line + buffer.count(b"\n", 0, nul),
+            )
+        if at_end and used > start and buffer[used - 1] != 10:
+            buffer[used] = 10
+            used += 1
+        end = buffer.rfind(b"\n", start, used) + 1
+        if end <= 0:
+            if at_end:
+                return
+            if used >= longest:
+                raise IngestError(f"a line is longer than {longest} bytes: is this text?", source.name, line)
+            carry = bytes(memoryview(buffer)[start:used])
+            continue
+        now = stream.tell()
+        lines = buffer.count(b"\n", start, end)
+        yield TextBlock(source, np.frombuffer(buffer, np.uint8)[start:end], line, lines, now - told)
+        told, yielded = now, True
+        if at_end:
+            return
+        line += lines
+        carry = memoryview(buffer)[end:used]

@@ -1,0 +1,615 @@
+"""Sorting more entries than memory holds.
+
+Entries come as rows in any order and go out as canonical blocks. Where the coordinates of one entry
+fit 63 bits they are packed into a key: blocks are sorted as they come, kept in memory, written as
+sorted runs to an unnamed file once memory is full, and merged range by range on threads. Wider
+coordinates go through a sort in DuckDB.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import IO, Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sparrow import database, settings
+from sparrow.errors import DuplicateError, InvalidValueError, StorageError
+from sparrow.kernels.entries import Block, Duplicates
+from sparrow.kernels.keys import Keys, Layout, covers, layout_for, pack, repack, sort_stable, take, unpack
+from sparrow.schema import is_fill
+from sparrow.workers import ordered_map
+
+__all__ = ["Rows", "Run", "Segment", "Sorter", "Spool", "memory_budget"]
+
+_SAMPLE = 1024
+"""One key in so many is kept in memory to find where a range begins in a run."""
+_CHUNK = 1 << 18
+_RANGE = (1 << 16, 1 << 20)
+"""The fewest and the most rows of a range that a thread sorts at once."""
+
+
+class Rows(NamedTuple):
+    """Entries as they come: ``coords[k]`` (shape (n,), integers from 0) along dimension k, ``values`` (shape (n,)).
+
+    Without values each row is one occurrence of its cell.
+    """
+
+    coords: tuple[NDArray[Any], ...]
+    values: NDArray[Any] | None
+
+    @property
+    def size(self) -> int:
+        """The number of rows, n."""
+        return len(self.coords[0])
+
+    def take(self, at: Any) -> Rows:
+        """Return the rows at positions, in a slice or under a mask."""
+        return Rows(tuple(c[at] for c in self.coords), None if self.values is None else self.values[at])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(c.nbytes for c in self.coords) + (0 if self.values is None else self.values.nbytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """An array in a spool."""
+
+    offset: int
+    count: int
+    dtype: np.dtype[Any]
+
+
+class Spool:
+    """Arrays in an unnamed file of the temporary folder: it vanishes with the process, however that ends.
+
+    Raises
+    ------
+    StorageError
+        If the folder cannot be written to, or its disk is full.
+    """
+
+    def __init__(self) -> None:
+        self._folder = settings.current().temp_directory
+        self._size = 0
+        self._file: IO[bytes] | None = None
+
+    def reserve(self, count: int, dtype: np.dtype[Any]) -> Segment:
+        """Return room for an array of shape (count,)."""
+        segment = Segment(self._size, count, dtype)
+        self._size += count * dtype.itemsize
+        return segment
+
+    def write(self, segment: Segment, start: int, array: NDArray[Any]) -> None:
+        """Write entries of an array from ``start``."""
+        offset = segment.offset + start * segment.dtype.itemsize
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 - until close()
+            view = _bytes(np.ascontiguousarray(array))
+            while view:
+                done = os.pwrite(self._file.fileno(), view[: 1 << 28], offset)
+                offset += done
+                view = view[done:]
+        except OSError as error:
+            raise StorageError(
+                f"cannot sort on the disk of {self._folder!r} beyond {offset} bytes: {error.strerror or error}; "
+                "free space, or name another folder with sp.config(temp_directory=...)"
+            ) from error
+
+    def append(self, array: NDArray[Any]) -> Segment:
+        """Write an array and return where it is."""
+        segment = self.reserve(len(array), array.dtype)
+        self.write(segment, 0, array)
+        return segment
+
+    def read(self, segment: Segment, start: int, stop: int) -> NDArray[Any]:
+        """Return entries of an array; may be called from several threads."""
+        out = np.empty(max(stop - start, 0), segment.dtype)
+        view = _bytes(out)
+        offset = segment.offset + start * segment.dtype.itemsize
+        while view and self._file is not None:
+            done = os.preadv(self._file.fileno(), [view], offset)
+            if done <= 0:
+                raise StorageError(f"the temporary file in {self._folder!r} was cut short")
+            offset += done
+            view = view[done:]
+        return out
+
+    def close(self) -> None:
+        """Give the space back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _bytes(array: NDArray[Any]) -> memoryview:
+    view: Any = array.view(np.uint8)
+    return memoryview(view)
+
+
+Column: TypeAlias = "NDArray[Any] | Segment"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Sorted rows; equal keys are in the order of the input."""
+
+    layout: Layout
+    count: int
+    maxima: tuple[int, ...]
+    keys: Column
+    values: Column | None
+    samples: Keys
+    """Every key whose position is a multiple of the sampling distance."""
+    ascending: bool
+    """Whether the rows came in strictly ascending order."""
+    last: tuple[int, ...]
+    """The coordinates of the last row."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held in memory."""
+        return sum(column.nbytes for column in (self.keys, self.values) if isinstance(column, np.ndarray))
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """The coordinates of the first row."""
+        return _cell(self.samples[0], self.layout)
+
+    def rows(self) -> Rows:
+        """Return the rows of a run in memory."""
+        assert isinstance(self.keys, np.ndarray)
+        assert not isinstance(self.values, Segment)
+        return Rows(unpack(self.keys, self.layout), self.values)
+
+
+def _cell(key: Any, layout: Layout) -> tuple[int, ...]:
+    return tuple(int(column[0]) for column in unpack(np.array([key], np.int64), layout))
+
+
+class _Range(NamedTuple):
+    """Rows of all runs between two keys: positions ``start[r]`` to ``stop[r]`` of run r."""
+
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    single: bool
+    """Whether all of them have one key."""
+
+
+def memory_budget() -> int:
+    """Return the bytes that rows waiting to be sorted may take under the memory limit in force."""
+    return int(0.4 * max(settings.current().memory_limit - 400_000_000, 100_000_000))
+
+
+class Sorter:
+    """Rows in, canonical blocks out, within the memory limit.
+
+    Parameters
+    ----------
+    ndim
+        The number of dimensions, at least 1.
+    dtype
+        The dtype of the values: of those that go in, and of those that come out.
+    weighted
+        Whether rows have values; without, a cell's value is its number of rows under
+        ``duplicates="sum"`` and 1 otherwise.
+    duplicates
+        What becomes of several rows for one cell; sums run in the order of the input.
+    describe
+        Turns a cell into text for errors.
+    """
+
+    def __init__(
+        self,
+        ndim: int,
+        dtype: np.dtype[Any],
+        *,
+        weighted: bool,
+        duplicates: Duplicates,
+        describe: Callable[[tuple[int, ...]], str] = str,
+    ) -> None:
+        self._ndim, self._dtype, self._duplicates = ndim, dtype, duplicates
+        self.weighted = weighted
+        self._describe = describe
+        self._budget = memory_budget()
+        self._threads = settings.current().threads
+        self._layout: Layout = layout_for((0,) * ndim) or ()
+        self._maxima: tuple[int, ...] = (-1,) * ndim
+        self._runs: list[Run] = []
+        self._held = 0
+        self._ascending = True
+        self._last: tuple[int, ...] = (-1,) * ndim
+        self._spool = Spool()
+        self._wide: _WideSort | None = None
+
+    @property
+    def maxima(self) -> tuple[int, ...]:
+        """The largest coordinate of each dimension so far, -1 where there is none."""
+        return self._maxima
+
+    @property
+    def count(self) -> int | None:
+        """The number of rows that wait, None where DuckDB has them."""
+        return None if self._wide is not None else sum(run.count for run in self._runs)
+
+    def close(self) -> None:
+        """Give memory and disk back."""
+        self._runs = []
+        self._spool.close()
+        if self._wide is not None:
+            self._wide.close()
+
+    # In -------------------------------------------------------------------------------------------
+
+    def prepare(self, rows: Rows) -> Run | Rows:
+        """Return rows sorted, for :meth:`consume`; may be called from several threads."""
+        if not rows.size:
+            return rows
+        maxima = tuple(int(column.max()) for column in rows.coords)
+        layout: Layout | None = self._layout
+        if not covers(self._layout, maxima):
+            layout = layout_for(_larger(maxima, self._maxima))
+        if layout is None:
+            return rows
+        keys = pack(rows.coords, layout)
+        values = None if rows.values is None else np.ascontiguousarray(rows.values)
+        later, earlier = keys[1:], keys[:-1]
+        ascending = bool((later > earlier).all())
+        if not ascending and bool((later < earlier).any()):
+            if values is None:
+                keys.sort()
+            else:
+                keys, order = sort_stable(keys)
+                values = take(values, order)
+        last = _cell(keys[-1], layout)
+        return Run(layout, len(keys), maxima, keys, values, keys[::_SAMPLE].copy(), ascending, last)
+
+    def consume(self, prepared: Iterable[Run | Rows], *, pause: bool = False) -> bool:
+        """Take in everything, or with ``pause`` until memory is full of rows that came strictly ascending.
+
+        Returns
+        -------
+        bool
+            Whether it paused: :meth:`drain` then gives the rows, and what follows is still in ``prepared``.
+        """
+        source = iter(prepared)
+        for piece in source:
+            if not self._add(piece):
+                self._wide = _WideSort(self._ndim, self._dtype, self.weighted, self._duplicates)
+                self._wide.load(self._unpacked(itertools.chain(self.drain(), [piece], source)))
+                return False
+            if self._held > self._budget:
+                if pause and self._ascending:
+                    return True
+                self._spill()
+        return False
+
+    def follows(self, piece: Run | Rows) -> bool:
+        """Return whether rows came strictly ascending and after all rows so far."""
+        return isinstance(piece, Run) and piece.ascending and self._last < piece.first
+
+    def passed(self, piece: Run) -> None:
+        """Take note of rows that are kept elsewhere."""
+        self._last, self._maxima = piece.last, _larger(self._maxima, piece.maxima)
+
+    def drain(self) -> Iterator[Run]:
+        """Yield all rows so far in pieces, in memory, and forget them; each cell's are in the order of the input."""
+        runs, self._runs, self._held = self._runs, [], 0
+        for run in runs:
+            if isinstance(run.keys, np.ndarray):
+                yield run
+                continue
+            for start in range(0, run.count, _CHUNK):
+                stop = min(start + _CHUNK, run.count)
+                values = None if run.values is None else self._read(run.values, start, stop)
+                yield replace(run, count=stop - start, keys=self._read(run.keys, start, stop), values=values)
+
+    def _add(self, piece: Run | Rows) -> bool:
+        """Take in one piece, unless keys would pass 63 bits."""
+        if isinstance(piece, Rows):
+            return not piece.size
+        maxima = _larger(self._maxima, piece.maxima)
+        if not covers(self._layout, maxima):
+            layout = layout_for(maxima)
+            if layout is None:
+                return False
+            self._runs = [self._relayout(run, layout) for run in self._runs]
+            self._layout = layout
+        self._ascending = self._ascending and self.follows(piece)
+        self.passed(piece)
+        if piece.layout != self._layout:
+            piece = self._relayout(piece, self._layout)
+        self._runs.append(piece)
+        self._held += piece.nbytes
+        return True
+
+    def _relayout(self, run: Run, layout: Layout) -> Run:
+        keys = run.keys
+        if isinstance(keys, Segment):
+            for start in range(0, run.count, _CHUNK):
+                chunk = self._spool.read(keys, start, min(start + _CHUNK, run.count))
+                self._spool.write(keys, start, repack(chunk, run.layout, layout))
+        else:
+            keys = repack(keys, run.layout, layout)
+        return replace(run, layout=layout, keys=keys, samples=repack(run.samples, run.layout, layout))
+
+    def _spill(self) -> None:
+        """Merge the runs in memory into one on disk."""
+        fresh = [run for run in self._runs if isinstance(run.keys, np.ndarray)]
+        count = sum(run.count for run in fresh)
+        keys = self._spool.reserve(count, np.dtype(np.int64))
+        values = self._spool.reserve(count, self._dtype) if self.weighted else None
+        samples: list[Keys] = []
+        at = 0
+        for merged, weights in ordered_map(lambda each: self._gather(fresh, each), self._ranges(fresh), self._threads):
+            self._spool.write(keys, at, merged)
+            if values is not None and weights is not None:
+                self._spool.write(values, at, weights)
+            samples.append(merged[-at % _SAMPLE :: _SAMPLE].copy())
+            at += len(merged)
+        run = replace(fresh[0], count=count, keys=keys, values=values, samples=np.concatenate(samples))
+        self._runs = [run for run in self._runs if isinstance(run.keys, Segment)] + [run]
+        self._held = 0
+
+    # Out ------------------------------------------------------------------------------------------
+
+    def blocks(
+        self,
+        dtypes: Sequence[np.dtype[Any]],
+        fill_value: Any,
+        ids: Sequence[NDArray[np.int64] | None] | None = None,
+    ) -> Iterator[Block]:
+        """Yield canonical blocks, sorted overall; once.
+
+        Parameters
+        ----------
+        dtypes
+            The integer dtype of each dimension's coordinates.
+        fill_value
+            The value of cells that are not stored.
+        ids
+            For each dimension None, or the distinct ids that occur, ascending: a coordinate
+            becomes its position.
+
+        Raises
+        ------
+        DuplicateError
+            If a cell comes twice and ``duplicates`` is ``"error"``.
+        """
+
+        def finish(coords: tuple[NDArray[Any], ...], values: NDArray[Any]) -> Block:
+            values = self._as_dtype(values)
+            absent = is_fill(values, fill_value)
+            if absent.any():
+                coords, values = tuple(column[~absent] for column in coords), values[~absent]
+            if ids is not None:
+                coords = tuple(
+                    column if known is None else np.searchsorted(known, column)
+                    for column, known in zip(coords, ids, strict=True)
+                )
+            return Block(tuple(c.astype(d, copy=False) for c, d in zip(coords, dtypes, strict=True)), values)
+
+        def reduced(each: _Range) -> Block:
+            if each.single:
+                keys, values = self._one_cell(each)
+            else:
+                keys, weights = self._gather(self._runs, each)
+                fresh = np.ones(len(keys), bool)
+                np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
+                at, values = self._reduce(fresh, weights, lambda i: _cell(keys[i], self._layout))
+                keys = keys if at is None else keys[at]
+            return finish(unpack(keys, self._layout), values)
+
+        blocks: Iterator[Block]
+        if self._wide is not None:
+            blocks = (finish(*each) for each in self._reduce_stream(self._wide.sorted()))
+        else:
+            blocks = ordered_map(reduced, self._ranges(self._runs), self._threads)
+        yield from (block for block in blocks if block.count)
+
+    def _as_dtype(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return values in the dtype; numbers of rows must fit it."""
+        if not self.weighted and self._dtype.kind in "iu" and len(values):
+            largest = int(values.max())
+            if largest > np.iinfo(self._dtype).max:
+                raise InvalidValueError(
+                    f"a cell comes {largest} times, more than {self._dtype} holds: ask for dtype='int64'"
+                )
+        return values.astype(self._dtype, copy=False)
+
+    def _reduce(
+        self, fresh: NDArray[np.bool_], values: NDArray[Any] | None, cell: Callable[[int], tuple[int, ...]]
+    ) -> tuple[NDArray[np.int64] | None, NDArray[Any]]:
+        """Return where the cells begin, None where each row is one, and a value for each cell.
+
+        ``fresh`` says which rows begin a cell. Several rows fold from the first to the last.
+        """
+        n = len(fresh)
+        if fresh.all():
+            return None, np.ones(n, np.int64) if values is None else values
+        starts = np.flatnonzero(fresh)
+        rule = self._duplicates
+        if rule == "error":
+            raise self._given(cell(int(np.flatnonzero(~fresh)[0])))
+        if values is None:
+            return starts, np.diff(starts, append=n) if rule == "sum" else np.ones(len(starts), np.int64)
+        if rule == "first":
+            return starts, values[starts]
+        if rule == "last":
+            return starts, values[np.append(starts[1:], n) - 1]
+        out = values[starts]
+        more = np.flatnonzero(~fresh)
+        group = np.searchsorted(starts, more, "right") - 1
+        with np.errstate(all="ignore"):
+            {"sum": np.add, "min": np.minimum, "max": np.maximum}[rule].at(out, group, values[more])
+        return starts, out
+
+    def _given(self, cell: tuple[int, ...]) -> DuplicateError:
+        return DuplicateError(
+            f"the cell {self._describe(cell)} is given more than once: "
+            "say duplicates='sum', 'last', 'first', 'min' or 'max'"
+        )
+
+    def _reduce_stream(self, pieces: Iterable[Rows]) -> Iterator[tuple[tuple[NDArray[Any], ...], NDArray[Any]]]:
+        """Yield sorted rows with each cell once: the last cell of a piece waits, reduced, for the next piece."""
+        held: tuple[tuple[NDArray[Any], ...], NDArray[Any]] | None = None
+        for rows in pieces:
+            coords = rows.coords
+            values = np.ones(rows.size, np.int64) if rows.values is None else rows.values
+            if held is not None:
+                coords = tuple(np.concatenate(pair) for pair in zip(held[0], coords, strict=True))
+                values = np.concatenate([held[1], values])
+            fresh = np.zeros(len(values), bool)
+            fresh[:1] = True
+            for column in coords:
+                fresh[1:] |= column[1:] != column[:-1]
+            at, values = self._reduce(fresh, values, lambda i, of=coords: tuple(int(c[i]) for c in of))  # type: ignore[misc]
+            if at is not None:
+                coords = tuple(column[at] for column in coords)
+            yield tuple(column[:-1] for column in coords), values[:-1]
+            held = tuple(column[-1:] for column in coords), values[-1:]
+        if held is not None:
+            yield held
+
+    def _one_cell(self, each: _Range) -> tuple[Keys, NDArray[Any]]:
+        """Return the key and the value of a range that is one cell, however many rows it has."""
+        total = int((each.stop - each.start).sum())
+        bounds = zip(self._runs, each.start.tolist(), each.stop.tolist(), strict=True)
+        parts = [part for part in bounds if part[1] < part[2]]
+        run, start, _ = parts[0]
+        key = self._read(run.keys, start, start + 1)
+        if total > 1 and self._duplicates == "error":
+            raise self._given(_cell(key[0], self._layout))
+        if not self.weighted:
+            return key, np.array([total if self._duplicates == "sum" else 1], np.int64)
+        held = np.empty(0, self._dtype)
+        for run, start, stop in parts:
+            assert run.values is not None
+            for at in range(start, stop, _CHUNK):
+                values = np.concatenate([held, self._read(run.values, at, min(at + _CHUNK, stop))])
+                held = self._reduce(np.arange(len(values)) == 0, values, lambda i: ())[1]
+        return key, held
+
+    def _read(self, column: Column, start: int, stop: int) -> NDArray[Any]:
+        return self._spool.read(column, start, stop) if isinstance(column, Segment) else column[start:stop]
+
+    def _gather(self, runs: Sequence[Run], each: _Range) -> tuple[Keys, NDArray[Any] | None]:
+        """Return the rows of a range, sorted, equal keys in the order of the input."""
+        parts: list[tuple[Keys, NDArray[Any] | None]] = []
+        for run, start, stop in zip(runs, each.start.tolist(), each.stop.tolist(), strict=True):
+            if start < stop:
+                values = None if run.values is None else self._read(run.values, start, stop)
+                parts.append((self._read(run.keys, start, stop), values))
+        if len(parts) == 1:
+            return parts[0]
+        keys = np.concatenate([part[0] for part in parts])
+        ordered = all(a[0][-1] <= b[0][0] for a, b in itertools.pairwise(parts))
+        if not self.weighted:
+            if not ordered:
+                keys.sort()
+            return keys, None
+        values = np.concatenate([part[1] for part in parts if part[1] is not None])
+        if not ordered:
+            keys, order = sort_stable(keys)
+            values = take(values, order)
+        return keys, values
+
+    def _ranges(self, runs: Sequence[Run]) -> list[_Range]:
+        """Cut the rows of runs into ranges of keys that a thread sorts in memory."""
+        if not runs:
+            return []
+        size = min(max(self._budget // (48 * (self._threads + 2)), _RANGE[0]), _RANGE[1])
+        samples = np.sort(np.concatenate([run.samples for run in runs]))
+        step = max(size // _SAMPLE, 1)
+        cuts, times = np.unique(samples[step::step], return_counts=True)
+        alone = cuts[(times > 1) & (cuts < np.iinfo(np.int64).max)]
+        splitters = np.union1d(cuts, alone + 1)
+        single = np.isin(splitters, alone)
+        edges = np.zeros((len(splitters) + 2, len(runs)), np.int64)
+        for r, run in enumerate(runs):
+            edges[1:-1, r] = self._positions(run, splitters)
+            edges[-1, r] = run.count
+        return [
+            _Range(start, stop, bool(i and single[i - 1]))
+            for i, (start, stop) in enumerate(itertools.pairwise(edges))
+            if (start < stop).any()
+        ]
+
+    def _positions(self, run: Run, splitters: Keys) -> NDArray[np.int64]:
+        """Return how many keys of a run are below each splitter."""
+        if isinstance(run.keys, np.ndarray):
+            return np.searchsorted(run.keys, splitters)
+        out = np.zeros(len(splitters), np.int64)
+        for i, above in enumerate(np.searchsorted(run.samples, splitters).tolist()):
+            if above:
+                start = (above - 1) * _SAMPLE
+                chunk = self._spool.read(run.keys, start, min(start + _SAMPLE, run.count))
+                out[i] = start + np.searchsorted(chunk, splitters[i])
+        return out
+
+    def _unpacked(self, pieces: Iterable[Run | Rows]) -> Iterator[Rows]:
+        for piece in pieces:
+            rows = piece.rows() if isinstance(piece, Run) else piece
+            if rows.size:
+                self._maxima = _larger(self._maxima, [int(column.max()) for column in rows.coords])
+                yield rows
+
+
+def _larger(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    return tuple(max(pair) for pair in zip(a, b, strict=True))
+
+
+class _WideSort:
+    """Rows whose coordinates together pass 63 bits, sorted by DuckDB."""
+
+    def __init__(self, ndim: int, dtype: np.dtype[Any], weighted: bool, duplicates: Duplicates) -> None:
+        self._dtype, self._weighted = dtype, weighted
+        self._coords = [f"c{k}" for k in range(ndim)]
+        # Values travel as bits: nothing on the way rounds, casts or compares them.
+        self._word = np.dtype(f"u{min(dtype.itemsize, 8)}")
+        self._values = [f"v{k}" for k in range(dtype.itemsize // self._word.itemsize)] if weighted else []
+        in_order = weighted and (duplicates in ("first", "last") or (duplicates == "sum" and dtype.kind in "fc"))
+        self._ordinal = ["o"] if in_order else []
+        self._con = database.connect()
+
+    def close(self) -> None:
+        self._con.close()
+
+    def load(self, rows: Iterable[Rows]) -> None:
+        """Take in all rows."""
+        fields = [(name, pa.int64()) for name in (*self._coords, *self._ordinal)]
+        fields += [(name, pa.from_numpy_dtype(self._word)) for name in self._values]
+        schema = pa.schema(fields)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            at = 0
+            for each in rows:
+                columns = [column.astype(np.int64, copy=False) for column in each.coords]
+                if self._ordinal:
+                    columns.append(np.arange(at, at + each.size))
+                if each.values is not None:
+                    words = np.ascontiguousarray(each.values).view(self._word).reshape(each.size, -1)
+                    columns += [np.ascontiguousarray(word) for word in words.T]
+                at += each.size
+                yield pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=schema)
+
+        database.load(self._con, "entries", schema, batches())
+
+    def sorted(self) -> Iterator[Rows]:
+        """Yield rows sorted by coordinates, those of a cell in the order of the input where that counts."""
+        columns, by = [*self._coords, *self._values], [*self._coords, *self._ordinal]
+        for batch in database.sorted_batches(self._con, "entries", columns, by):
+            arrays = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+            coords, words = tuple(arrays[: len(self._coords)]), arrays[len(self._coords) :]
+            values = np.stack(words, axis=1).view(self._dtype).reshape(-1) if words else None
+            if len(batch):
+                yield Rows(coords, values)
