@@ -1,0 +1,9 @@
+"""Engines: from a plan to its result."""
+
+from __future__ import annotations
+
+from sparrow.engines.choose import ENGINES
+from sparrow.engines.explain import explain
+from sparrow.engines.run import cell, count, entries, matmul, sorted_blocks
+
+__all__ = ["ENGINES", "cell", "count", "entries", "explain", "matmul", "sorted_blocks"]

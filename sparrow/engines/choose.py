@@ -1,0 +1,77 @@
+"""Which engine runs a step, and which sort order it scans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.index import New, Range, View
+from sparrow.plan import Scan
+
+__all__ = ["ENGINES", "engine_for", "groups_output", "product_order", "scan_order", "sorted_order"]
+
+ENGINES = ("auto", "duckdb", "stream")
+
+_LATER = {
+    "spark": "the engine for clusters is not part of this version",
+    "cupy": "the engine for GPUs is not part of this version",
+}
+
+
+def engine_for(engine: str) -> str:
+    """Return the engine that runs a step: the one asked for; under "auto" the streamed kernels.
+
+    Every step that there is reads a tensor in one pass, with a dense array beside it or alone, and there a join
+    or a scan in SQL is slower than row groups decoded straight into kernels.
+
+    Raises
+    ------
+    InvalidValueError
+        If there is no such engine.
+    UnsupportedError
+        If it is one of a later version.
+    """
+    if engine in _LATER:
+        raise UnsupportedError(f"engine={engine!r}: {_LATER[engine]}; use {', '.join(map(repr, ENGINES))}")
+    if engine not in ENGINES:
+        raise InvalidValueError(f"engine={engine!r}: use one of {', '.join(map(repr, ENGINES))}")
+    return "stream" if engine == "auto" else engine
+
+
+def _cheapest(scan: Scan, weight: Callable[[tuple[int, ...]], int]) -> tuple[int, ...]:
+    """Return the order with the fewest rows to read, times a weight; of equals the first."""
+    orders = scan.relation.orders
+    if len(orders) == 1:
+        return orders[0]
+    box = scan.view.box()
+    return min(orders, key=lambda order: scan.relation.stats(box, order).rows * weight(order))
+
+
+def scan_order(scan: Scan) -> tuple[int, ...]:
+    """Return the order in which the fewest rows are read; the base order on ties."""
+    return _cheapest(scan, lambda order: 1)
+
+
+def sorted_order(scan: Scan) -> tuple[int, ...]:
+    """Return the order to read where the result must be sorted: sorting a row costs about four reads."""
+    return _cheapest(scan, lambda order: 1 if scan.view.keeps_order(order) else 5)
+
+
+def product_order(scan: Scan) -> tuple[int, ...]:
+    """Return the order to read for a product: adding up on one thread costs about as much again."""
+    return _cheapest(scan, lambda order: 1 if groups_output(scan.view, order) else 2)
+
+
+def groups_output(view: View, order: tuple[int, ...]) -> bool:
+    """Return whether entries with one coordinate along the first of two axes stand together in the order.
+
+    A view with one axis contracts to one cell, so there they do.
+    """
+    if view.ndim == 1:
+        return True
+    axis = view.axes[0]
+    if axis.length <= 1 or isinstance(axis, New):
+        return True
+    fixed = {dim for dim, _ in view.fixed}
+    leading = next((dim for dim in order if dim not in fixed), None)
+    return isinstance(axis, Range) and axis.dim == leading

@@ -1,0 +1,47 @@
+-- Table macros for the Parquet files of stored matrices, in any DuckDB shell, without sparrow:
+--
+--     duckdb -init macros.sql
+--     D create view web as from read_parquet(['web.sparrow/3f1c-a0.parquet', 'web.sparrow/9b77-c2.parquet']);
+--     D from degree('web') order by degree desc limit 5;
+--     D from spmv('web', 'x');
+--     D from slice('web', i_from := 100, i_to := 200);
+--
+--   spmv(a, x)        i, value          sum over j of a[i, j] * x[j]
+--   spmm(a, x)        i, v0, v1, ...    the same for each column of x after the first, under its name
+--   degree(a, dim)    i, degree         entries at each index of dimension dim: 0 (the default) rows, 1 columns
+--   slice(a, i_from, i_to, j_from, j_to)
+--                     i, j, value       entries with i_from <= i < i_to and j_from <= j < j_to, where they stand in a;
+--                                       what is not given does not bound
+--
+-- a    a matrix: its columns are taken as row, column and value, whatever their names, each cell once
+-- x    a dense operand: its first column counts 0, 1, 2, ..., its others are values
+-- Both are names in quotes of tables and views, of Parquet files, or lists of either. i that hold no entry are left out:
+-- they are 0. Bounds skip row groups, since files are sorted.
+--
+-- Which files: a folder keeps files of older versions until they are vacuumed, and 'web.sparrow/*.parquet' reads them
+-- too, so that cells come twice after an edit. The files of the current version are what `sparrow info web.sparrow --json`
+-- lists and A.files() gives; with DuckDB's delta extension, delta_scan('web.sparrow') reads just them.
+--
+-- Used by people; sparrow itself runs the other texts of this folder.
+
+CREATE OR REPLACE MACRO spmv(a, x) AS TABLE
+SELECT a.i AS i, sum(a.value * x.value) AS value
+FROM query_table(a) AS a(i, j, value)
+JOIN query_table(x) AS x(j, value) ON a.j = x.j
+GROUP BY a.i;
+
+CREATE OR REPLACE MACRO spmm(a, x) AS TABLE
+SELECT a.i AS i, sum(a.value * COLUMNS(x.* EXCLUDE (j)))
+FROM query_table(a) AS a(i, j, value)
+JOIN query_table(x) AS x(j) ON a.j = x.j
+GROUP BY a.i;
+
+CREATE OR REPLACE MACRO degree(a, dim := 0) AS TABLE
+SELECT CASE WHEN dim = 0 THEN a.i ELSE a.j END AS i, count(*) AS degree
+FROM query_table(a) AS a(i, j, value)
+GROUP BY 1;
+
+CREATE OR REPLACE MACRO slice(a, i_from := 0, i_to := 9223372036854775807, j_from := 0, j_to := 9223372036854775807) AS TABLE
+SELECT a.i AS i, a.j AS j, a.value AS value
+FROM query_table(a) AS a(i, j, value)
+WHERE a.i >= i_from AND a.i < i_to AND a.j >= j_from AND a.j < j_to;
