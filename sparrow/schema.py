@@ -14,7 +14,16 @@ from numpy.typing import DTypeLike, NDArray
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.index import Listed, Range, View
 
-__all__ = ["DTYPES", "LARGEST_DIMENSION", "Schema", "check_dims", "check_dtype", "check_shape", "default_dims", "is_fill"]
+__all__ = [
+    "DTYPES",
+    "LARGEST_DIMENSION",
+    "Schema",
+    "check_dims",
+    "check_dtype",
+    "check_shape",
+    "default_dims",
+    "is_fill",
+]
 
 LARGEST_DIMENSION = 2**63 - 1
 
@@ -38,7 +47,8 @@ def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     """
     found = np.dtype(dtype).newbyteorder("=")
     if found not in DTYPES:
-        raise UnsupportedError(f"values of type {found} are not supported: cast to one of {', '.join(map(str, DTYPES))}")
+        names = ", ".join(map(str, DTYPES))
+        raise UnsupportedError(f"values of type {found} are not supported: cast to one of {names}")
     return found
 
 

@@ -20,18 +20,24 @@ Mode: TypeAlias = Literal["paired", "orthogonal", "pointwise"]
 
 @dataclass(frozen=True, slots=True)
 class Integer:
+    """One position of an axis, which drops it."""
+
     axis: int
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
+    """Positions of an axis that a slice walks."""
+
     axis: int
     walk: range
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Array:
+    """Positions of an axis from a list or a mask."""
+
     axis: int
     values: IntArray
     mask: int
@@ -51,12 +57,15 @@ Item: TypeAlias = Integer | Slice | Array | Flag | None
 
 @dataclass(frozen=True, slots=True)
 class Key:
+    """An index taken apart: one item for each axis and new axis, all positions checked and not negative."""
+
     items: tuple[Item, ...]
     breaks: frozenset[int]
     """Numbers of the items before which a slice, an ellipsis or a new axis stood."""
 
     @property
     def arrays(self) -> list[tuple[int, Array | Flag]]:
+        """The arrays, each with the number of its item."""
         return [(k, item) for k, item in enumerate(self.items) if isinstance(item, Array | Flag)]
 
     def blocks(self) -> list[list[tuple[int, Array | Flag]]]:
@@ -70,6 +79,7 @@ class Key:
         return [k for k, item in enumerate(self.items) if isinstance(item, Integer | Array | Flag)]
 
     def first_advanced(self) -> int:
+        """Return the number of the first item that is an integer or an array."""
         return self._advanced()[0]
 
     def contiguous(self) -> bool:
@@ -81,6 +91,7 @@ class Key:
 
     @classmethod
     def parse(cls, key: Any, shape: tuple[int, ...], names: Sequence[str] | None) -> Key:
+        """Take apart what stands between the brackets; raises ``IndexingError`` where the shape does not allow it."""
         parts = [_array_like(part) for part in (key if isinstance(key, tuple) else (key,))]
         used = sum(_consumed(part) for part in parts)
         if used > len(shape):

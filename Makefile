@@ -1,0 +1,57 @@
+# Every target sets up what it needs in $(VENV); none relies on anything installed by hand.
+#   make demo                      real data in, stored, sliced, queried, multiplied
+#   make test                      the whole test suite
+#   make PYTHON=python3.12 test    with another interpreter (from 3.11 on)
+
+PYTHON ?= python3
+VENV ?= .venv
+DEMO ?= demo
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: help demo test lint types bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make demo    store two real data sets, slice, query and multiply them'
+	@echo 'make test    run the tests (TESTS=tests/test_cli.py for some of them)'
+	@echo 'make lint    check style, formatting and that lower layers import no upper ones'
+	@echo 'make types   check types'
+	@echo 'make bench   time sparrow beside SciPy, DuckDB and scikit-learn, print ratios'
+	@echo 'make clean   remove what these targets made, $(VENV) included'
+
+$(BIN)/python:
+	@echo 'Making $(VENV) with $(PYTHON)'
+	@$(PYTHON) -c 'import sys; sys.exit("sparrow needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
+	@echo 'Installing sparrow into $(VENV)'
+	@$(PIP) install --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo 'Installing sparrow and its development tools into $(VENV)'
+	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@touch $@ $(VENV)/.runtime
+
+demo: $(VENV)/.runtime
+	@$(BIN)/sparrow demo $(DEMO)
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(TESTS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev
+	$(BIN)/python bench/run.py
+
+clean:
+	rm -rf $(VENV) $(DEMO) bench/data bench/results dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

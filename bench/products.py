@@ -1,0 +1,83 @@
+"""Products from Parquet against SciPy in RAM, and the SQL engine against the same SQL by hand."""
+
+from __future__ import annotations
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import scipy.sparse
+from generate import matrix
+from harness import DATA, Row, alternate, fresh
+
+import sparrow as sp
+
+
+def run(count: int, rounds: int) -> list[Row]:
+    n = 1 << 20
+    rows, columns, values = matrix(n, count)
+    A = sp.from_coords([rows, columns], values, shape=(n, n))
+    stored = A.save(fresh(DATA / "product.sparrow"))
+    csr = scipy.sparse.csr_array((values, (rows, columns)), shape=(n, n))
+    nnz = stored.nnz
+    rng = np.random.default_rng(0)
+    x, X = rng.standard_normal(n), rng.standard_normal((n, 8))
+    del A, rows, columns, values
+    out: list[Row] = []
+
+    np.testing.assert_allclose(stored @ x, csr @ x, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(stored @ X, csr @ X, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(stored.T @ x, csr.T @ x, rtol=1e-9, atol=1e-9)
+    floor = "first floor 3.5, goal 2.0"
+    for name, ours, theirs in [
+        ("SpMV A @ x", lambda: stored @ x, lambda: csr @ x),
+        ("SpMM A @ X, 8 vectors", lambda: stored @ X, lambda: csr @ X),
+        ("SpMV A.T @ x", lambda: stored.T @ x, lambda: csr.T @ x),
+    ]:
+        took = alternate({"sparrow": ours, "scipy": theirs}, rounds)
+        detail = f"{nnz / 1e6:.0f} M entries, {took['sparrow']:.2f} s : {took['scipy']:.2f} s; {floor}"
+        out.append(Row(f"{name} from Parquet", "SciPy CSR in RAM", took["sparrow"] / took["scipy"], 3.5, detail))
+
+    paths = [f"{stored.path}/{record.path}" for record in stored.files()]
+    con = duckdb.connect()
+    con.execute("set threads = 2")
+    con.register("x", pa.table({"j": np.arange(n, dtype=np.int32), "x": x}))
+
+    def by_hand() -> None:
+        found = con.execute(
+            "select a.d0 as i, sum(a.value * x.x) as y from read_parquet($1) a join x on a.d1 = x.j group by a.d0",
+            [paths],
+        ).fetchnumpy()
+        y = np.zeros(n)
+        y[found["i"]] = found["y"]
+
+    took = alternate({"sparrow": lambda: sp.matmul(stored, x, engine="duckdb"), "hand": by_hand}, rounds)
+    detail = f"{nnz / 1e6:.0f} M entries, {took['sparrow']:.2f} s : {took['hand']:.2f} s"
+    out.append(Row('SpMV, engine="duckdb"', "the same SQL by hand", took["sparrow"] / took["hand"], 1.1, detail))
+
+    middle = n // 2
+    one = con.execute
+    took = alternate(
+        {
+            "sparrow": lambda: sp.sql(
+                "select count(*), sum(value) from A where d0 between 1000 and 90000", A=stored
+            ).fetchall(),
+            "hand": lambda: one(
+                "select count(*), sum(value) from read_parquet($1) where d0 between 1000 and 90000", [paths]
+            ).fetchall(),
+        },
+        rounds,
+    )
+    detail = f"a range of rows: {took['sparrow'] * 1e3:.0f} ms : {took['hand'] * 1e3:.0f} ms"
+    out.append(Row("sp.sql with a filter", "the same SQL by hand", took["sparrow"] / took["hand"], 1.1, detail))
+
+    took = alternate(
+        {
+            "row": lambda: stored[middle].compute(),
+            "box": lambda: stored[middle : middle + 50_000, middle : middle + 50_000].compute(),
+            "scipy box": lambda: csr[middle : middle + 50_000, middle : middle + 50_000],
+        },
+        rounds,
+    )
+    detail = f"a row of Parquet {took['row'] * 1e3:.1f} ms, a box of 50 000 x 50 000 {took['box'] * 1e3:.1f} ms"
+    out.append(Row("box slice", "SciPy CSR in RAM", took["box"] / took["scipy box"], 3.0, detail))
+    return out

@@ -1,0 +1,51 @@
+"""Print the table of ``bench/RESULTS.md``: sparrow side by side with its peers, as ratios.
+
+``python bench/run.py`` takes about ten minutes and 10 GB of disk; ``--small`` a minute, on data too small to judge by;
+``--write`` puts the table into ``bench/RESULTS.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from harness import DATA, FOLDER, Row, machine, table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--small", action="store_true", help="data too small to judge by, to see that it runs")
+    parser.add_argument("--write", action="store_true", help="write bench/RESULTS.md")
+    parser.add_argument("--only", default="", help="comma-separated parts: products, text, memory, size")
+    options = parser.parse_args()
+    DATA.mkdir(exist_ok=True)
+    parts = options.only.split(",") if options.only else ["size", "products", "text", "memory"]
+    rows: list[Row] = []
+    if "size" in parts:
+        import size
+
+        rows += size.run()
+    if "products" in parts:
+        import products
+
+        rows += products.run(1_000_000 if options.small else 24_000_000, rounds=3 if options.small else 7)
+    if "text" in parts:
+        import text
+
+        rows += text.run(10, 500_000, 1) if options.small else text.run(300, 60_000_000, 3)
+    if "memory" in parts:
+        import text
+
+        rows += text.memory(300, 1_000_000) if options.small else text.memory(500, 180_000_000)
+    found = table(rows)
+    print(found)
+    if options.write:
+        note = "Medians of alternating runs, page cache warm, default settings; only ratios travel."
+        (FOLDER / "RESULTS.md").write_text(f"# What `make bench` printed\n\n{machine()}. {note}\n\n{found}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""A folder of tensors that belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sparrow import storage
+from sparrow.errors import LabelError
+from sparrow.tensor import Tensor
+
+__all__ = ["Bundle"]
+
+
+class Bundle(Mapping[str, Tensor]):
+    """A folder of tensors, opened like a mapping: ``sp.open("a9a")["X"]``."""
+
+    def __init__(self, path: str, members: Mapping[str, str]) -> None:
+        self.path = path
+        self._members = dict(members)
+        self._opened: dict[str, Tensor] = {}
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._members:
+            raise LabelError(f"{self.path} has no tensor {name!r}: it holds {', '.join(self._members)}")
+        if name not in self._opened:
+            self._opened[name] = Tensor(storage.open(self._members[name]))
+        return self._opened[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __repr__(self) -> str:
+        return f"<Bundle {self.path}: {', '.join(self._members)}>"

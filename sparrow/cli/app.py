@@ -1,0 +1,115 @@
+"""The program: its verbs, its general options and how it ends."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from sparrow.cli import ingesting, reading
+
+__all__ = ["app", "main"]
+
+VERBS = ("demo", "ingest", "info", "show", "sql", "explain", "multiply", "verify", "history", "vacuum")
+
+
+class _Verbs(TyperGroup):
+    """The verbs in the order in which one meets them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=VERBS.index)
+
+
+app = typer.Typer(
+    name="sparrow",
+    cls=_Verbs,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+ingesting.add_to(app)
+reading.add_to(app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from sparrow import __version__
+
+        typer.echo(f"sparrow {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def general(
+    memory_limit: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="What sparrow may use, such as 2GB (10^9). [default: 60 %]")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads. [default: one a processor]")] = None,
+    temp_directory: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where large sorts spill.")] = None,
+    progress: Annotated[
+        bool | None, typer.Option("--progress/--no-progress", help="Progress bars. [default: in a terminal]")
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Write the version.")
+    ] = False,
+) -> None:
+    """Sparse tensors on disk: sliced like NumPy, queried in SQL, multiplied without loading them.
+
+    PATH is the folder of a stored tensor; a tensor of a bundle is PATH/NAME, such as a9a.sparrow/X.
+
+    \b
+    Examples:
+      sparrow demo
+      sparrow ingest libsvm a9a.gz a9a.sparrow
+      sparrow info a9a.sparrow
+      sparrow show a9a.sparrow/X "5:9"
+      sparrow sql "select col, count(*) from X group by col" X=a9a.sparrow/X
+    """
+    from sparrow import settings
+
+    settings.config(memory_limit=memory_limit, threads=threads, temp_directory=temp_directory, progress=progress)
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit.
+
+    Parameters
+    ----------
+    args
+        The words after the program's name; those of the process by default.
+    """
+    from sparrow.errors import SparrowError
+
+    try:
+        app(args=None if args is None else list(args), prog_name="sparrow")
+    except SystemExit as end:
+        if end.code == 130:
+            _say("interrupted")
+        raise
+    except (SparrowError, OSError) as error:
+        _say(f"error: {_told(error)}")
+    except MemoryError:
+        _say("error: out of memory: give --memory-limit less than the machine has, or take a smaller view")
+    sys.exit(1)
+
+
+def _told(error: Exception) -> str:
+    """Return an error in one line."""
+    from sparrow.errors import SparrowError
+
+    if isinstance(error, OSError) and not isinstance(error, SparrowError) and error.strerror:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return f"{where}{error.strerror}"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _say(text: str) -> None:
+    try:
+        print(f"sparrow: {text}", file=sys.stderr)
+    except OSError:
+        return

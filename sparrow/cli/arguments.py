@@ -1,0 +1,125 @@
+"""What the commands share: opening what PATH names, reading an index, writing results."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+if TYPE_CHECKING:
+    from sparrow.tensor import Bundle, Tensor
+
+__all__ = ["AsJson", "Index", "StoredPath", "open_all", "open_one", "parse_index", "write_json", "write_table"]
+
+StoredPath: TypeAlias = Annotated[str, typer.Argument(metavar="PATH", help="The folder of a stored tensor or bundle.")]
+Index: TypeAlias = Annotated[
+    str, typer.Argument(metavar="[INDEX]", help="What stands between NumPy's brackets, such as '5:9, ...'.")
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
+
+
+def parse_index(text: str) -> Any:
+    """Return the index that a text spells, without evaluating anything.
+
+    Raises
+    ------
+    typer.BadParameter
+        If the text is no index.
+
+    Examples
+    --------
+    >>> parse_index("5:9, ..., -1, None, [0, 2]")
+    (slice(5, 9, None), Ellipsis, -1, None, [0, 2])
+    """
+    try:
+        tree = ast.parse(f"_[{text}]", mode="eval").body
+        if not isinstance(tree, ast.Subscript) or not isinstance(tree.value, ast.Name):
+            raise ValueError(text)
+        return _index(tree.slice)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        raise typer.BadParameter(
+            f"{text!r} is no index: use integers, slices, '...', None and lists, such as '5:9, ...' or '[0, 2], ::-1'"
+        ) from None
+
+
+def _index(node: ast.expr) -> Any:
+    """Return the part of an index that a node spells; ``ValueError`` for anything but literals."""
+    if isinstance(node, ast.Tuple):
+        return tuple(_index(part) for part in node.elts)
+    if isinstance(node, ast.List):
+        return [_index(part) for part in node.elts]
+    if isinstance(node, ast.Slice):
+        return slice(*(None if part is None else _index(part) for part in (node.lower, node.upper, node.step)))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        operand = _index(node.operand)
+        if type(operand) is int:
+            return -operand
+    if isinstance(node, ast.Constant) and (node.value in (None, ...) or type(node.value) in (int, bool)):
+        return node.value
+    raise ValueError(ast.dump(node))
+
+
+def open_any(path: str) -> Tensor | Bundle:
+    """Return the tensor or bundle that PATH names."""
+    import sparrow as sp
+
+    return sp.open(path)
+
+
+def open_one(path: str) -> Tensor:
+    """Return the tensor that PATH names.
+
+    Raises
+    ------
+    InvalidValueError
+        If it is a bundle.
+    """
+    from sparrow.errors import InvalidValueError
+    from sparrow.tensor import Tensor
+
+    found = open_any(path)
+    if isinstance(found, Tensor):
+        return found
+    members = " or ".join(os.path.join(path, name) for name in found)
+    raise InvalidValueError(f"{path} is a bundle of tensors: name one of them, {members}")
+
+
+def open_all(path: str) -> dict[str, Tensor]:
+    """Return the tensors that PATH names, by path: one, or the members of a bundle."""
+    from sparrow.tensor import Tensor
+
+    found = open_any(path)
+    if isinstance(found, Tensor):
+        return {path: found}
+    return {os.path.join(path, name): found[name] for name in found}
+
+
+def write_json(value: Any) -> None:
+    """Write a value as JSON on standard output; NumPy scalars become numbers, the rest texts."""
+    json.dump(value, sys.stdout, default=_plain, indent=2)
+    sys.stdout.write("\n")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, complex):
+        return [value.real, value.imag]
+    return _plain(value.item()) if hasattr(value, "item") and not hasattr(value, "__len__") else _number_or_text(value)
+
+
+def _number_or_text(value: Any) -> Any:
+    if isinstance(value, bool | int | float | str):
+        return value
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def write_table(rows: Iterable[Sequence[Any]], headers: Sequence[str]) -> None:
+    """Write a table on standard output, as wide as the terminal and 80 columns elsewhere."""
+    from sparrow.display import table
+
+    width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 80
+    print(table(rows, headers, max(width, 40)))

@@ -1,0 +1,381 @@
+"""The verbs on stored tensors: ``demo info show sql explain multiply verify history vacuum``."""
+
+from __future__ import annotations
+
+import csv
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+import typer
+
+from sparrow.cli.arguments import (
+    AsJson,
+    Index,
+    StoredPath,
+    open_all,
+    open_one,
+    parse_index,
+    write_json,
+    write_table,
+)
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from sparrow.tensor import Tensor
+
+__all__ = ["add_to"]
+
+Head: TypeAlias = Annotated[int, typer.Option(min=0, metavar="N", help="Rows to write, 0 for all.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    for command, short in (
+        (demo, "Two real data sets, stored, sliced, queried, multiplied."),
+        (info, "What is stored: shape, entries, bytes, files, version."),
+        (show, "The entries of a tensor or of a part of it."),
+        (sql, "Query stored tensors in SQL."),
+        (explain, "How a part would be read, and what is skipped."),
+        (multiply, "A stored matrix times a dense vector or matrix."),
+        (verify, "Read every file and say what is wrong."),
+        (history, "The versions of a tensor."),
+        (vacuum, "Delete files that no recent version uses."),
+    ):
+        app.command(short_help=short)(command)
+
+
+def demo(
+    folder: Annotated[str, typer.Argument(metavar="[FOLDER]", help="Where to store the tensors.")] = "sparrow-demo",
+) -> None:
+    """Store two real data sets, slice them, query them in SQL and multiply them two ways.
+
+    \b
+    Example:
+      sparrow demo
+    """
+    from sparrow import demo as shown
+
+    shown.run(folder)
+
+
+def info(path: StoredPath, as_json: AsJson = False) -> None:
+    """Say what is stored: shape, values, entries, bytes, files, orders, version. Reads the log only.
+
+    \b
+    Examples:
+      sparrow info a9a.sparrow
+      sparrow info a9a.sparrow/X --json
+    """
+    from sparrow.display import human_bytes
+
+    facts = {where: _facts(tensor) for where, tensor in open_all(path).items()}
+    if as_json:
+        write_json({"path": path, "tensors": [{"path": where, **fact} for where, fact in facts.items()]})
+        return
+    for number, (where, fact) in enumerate(facts.items()):
+        if number:
+            print()
+        sizes = ", ".join(f"{name}: {n:,}" for name, n in zip(fact["dims"], fact["shape"], strict=True))
+        per_entry = fact["bits_per_entry"]
+        lines = {
+            "path": where,
+            "shape": f"({sizes})",
+            "values": f"{fact['dtype']}, {fact['fill_value']} where nothing is stored",
+            "entries": f"{fact['nnz']:,}"
+            + ("" if fact["density"] is None else f" ({fact['density']:.3g} of the cells)"),
+            "size": human_bytes(fact["bytes"]) + ("" if per_entry is None else f", {per_entry:.2f} bits an entry"),
+            "files": str(fact["files"]),
+            "sorted by": "; ".join(", ".join(fact["dims"][k] for k in order) for order in fact["orders"]),
+            "labels": ", ".join(fact["labelled"]) or "none",
+            "version": str(fact["version"]),
+        }
+        for name, text in lines.items():
+            print(f"{name:<11}{text}")
+
+
+def _facts(tensor: Tensor) -> dict[str, Any]:
+    relation = tensor.__sparrow_scan__().relation
+    nnz, nbytes = tensor.nnz, tensor.nbytes
+    return {
+        "shape": list(tensor.shape),
+        "dims": list(tensor.dims),
+        "dtype": str(tensor.dtype),
+        "fill_value": tensor.fill_value.item(),
+        "stype": tensor.stype,
+        "nnz": nnz,
+        "density": tensor.density if tensor.size else None,
+        "bytes": nbytes,
+        "bits_per_entry": 8 * nbytes / nnz if nnz else None,
+        "files": len(tensor.files()),
+        "orders": [list(order) for order in relation.orders],
+        "labelled": [name for name in tensor.dims if tensor.labels(name) is not None],
+        "version": tensor.version,
+    }
+
+
+def show(
+    path: StoredPath,
+    index: Index = "...",
+    head: Head = 20,
+    dense: Annotated[bool, typer.Option("--dense", help="Write all cells, as NumPy does.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the entries of a tensor or of a part of it, with their coordinates in the tensor.
+
+    \b
+    Examples:
+      sparrow show web.sparrow 5:9
+      sparrow show a9a.sparrow/X "::1000, [0, 72]" --head 0
+      sparrow show a9a.sparrow/X ":4, :12" --dense
+      sparrow show web.sparrow "12, 342"
+    """
+    import numpy as np
+
+    from sparrow.tensor import Tensor
+
+    tensor = open_one(path)
+    part = tensor[parse_index(index)]
+    if not isinstance(part, Tensor):
+        if as_json:
+            write_json({"value": part})
+        else:
+            print(part)
+        return
+    if dense:
+        cells = part.to_numpy()
+        if as_json:
+            write_json({"shape": list(cells.shape), "cells": cells})
+        else:
+            print(np.array2string(cells, max_line_width=80, threshold=2000))
+        return
+    rows, more = _entries(part, head)
+    if as_json:
+        write_json([dict(zip((*tensor.dims, "value"), row, strict=True)) for row in rows])
+    else:
+        labels = [tensor.labels(name) for name in tensor.dims]
+        named = [
+            (*(at if names is None else names[at].as_py() for at, names in zip(row, labels, strict=False)), row[-1])
+            for row in rows
+        ]
+        write_table(named, (*tensor.dims, "value"))
+    if more:
+        typer.echo(f"the first {head} of {part.nnz:,} entries; --head 0 writes all", err=True)
+
+
+def _entries(part: Tensor, head: int) -> tuple[list[tuple[Any, ...]], bool]:
+    """Return entries with their coordinates in the base, and whether there are more."""
+    import numpy as np
+
+    view = part.__sparrow_scan__().view
+    rows: list[tuple[Any, ...]] = []
+    for batch in part.to_batches():
+        columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+        coords = columns[: part.ndim]
+        values = columns[part.ndim] if len(columns) == part.ndim + 1 else columns[-2] + 1j * columns[-1]
+        placed = view.to_base(coords) if part.ndim else [np.full(len(values), at) for _, at in view.fixed]
+        rows.extend(zip(*(column.tolist() for column in placed), values.tolist(), strict=True))
+        if head and len(rows) > head:
+            return rows[:head], True
+    return rows, False
+
+
+def sql(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="A query in DuckDB's SQL.")],
+    tables: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME=PATH...", help="The tensors that it names.")
+    ] = None,
+    head: Head = 50,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV, all rows.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, all rows.")] = False,
+) -> None:
+    """Query stored tensors in SQL: a column for each dimension, then value.
+
+    \b
+    Example:
+      sparrow sql "select dst, count(*) as links from web
+                   group by dst order by links desc limit 5" web=cnr.sparrow
+    """
+    import duckdb
+
+    import sparrow as sp
+    from sparrow.errors import InvalidValueError
+
+    named: dict[str, Tensor] = {}
+    for text in tables or []:
+        name, equals, path = text.partition("=")
+        if not (name and equals and path):
+            raise typer.BadParameter(f"{text!r}: say NAME=PATH")
+        named[name] = open_one(path)
+    try:
+        relation = sp.sql(query, **named)
+        if relation is not None:
+            _write_rows(relation, head, "json" if as_json else "csv" if as_csv else "table")
+    except duckdb.Error as error:
+        raise InvalidValueError(str(error).split("\n\n")[0]) from error
+
+
+def _write_rows(relation: duckdb.DuckDBPyRelation, head: int, how: Literal["json", "csv", "table"]) -> None:
+    names = relation.columns
+    if how == "table":
+        rows = (relation.limit(head + 1) if head else relation).fetchall()
+        write_table(rows[:head] if head else rows, names)
+        if head and len(rows) > head:
+            typer.echo(f"the first {head} rows; --head 0 writes all", err=True)
+    elif how == "json":
+        write_json([dict(zip(names, row, strict=True)) for row in relation.fetchall()])
+    else:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(names)
+        for batch in relation.to_arrow_reader(65_536):
+            writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+def explain(
+    path: StoredPath,
+    index: Index = "...",
+    analyze: Annotated[bool, typer.Option("--analyze", help="Run it, and count rows and bytes.")] = False,
+) -> None:
+    """Say how a part would be read: the predicate, files and row groups read and skipped.
+
+    \b
+    Example:
+      sparrow explain web.sparrow "5:9" --analyze
+    """
+    from sparrow.tensor import Tensor
+
+    part = open_one(path)[parse_index(index)]
+    if not isinstance(part, Tensor):
+        raise typer.BadParameter(f"{index!r} is one cell, which is read at once: ask for a part, such as '5:6'")
+    print(part.explain(analyze))
+
+
+def multiply(
+    path: StoredPath,
+    vector: Annotated[str, typer.Option(metavar="FILE.npy|ones", help="A dense vector or matrix.")],
+    transpose: Annotated[bool, typer.Option("--transpose", help="Multiply the transposed tensor.")] = False,
+    engine: Annotated[
+        Literal["auto", "duckdb", "stream"], typer.Option(help="The SQL join, streamed kernels, or the better one.")
+    ] = "auto",
+    out: Annotated[str | None, typer.Option(metavar="FILE.npy", help="Where to write the product.")] = None,
+    head: Head = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Multiply a stored matrix and a dense vector or matrix, without loading the stored one.
+
+    \b
+    Examples:
+      sparrow multiply web.sparrow --vector ones --transpose
+      sparrow multiply web.sparrow --vector x.npy --out y.npy
+    """
+    import numpy as np
+
+    import sparrow as sp
+
+    tensor = open_one(path)
+    tensor = tensor.T if transpose else tensor
+    x = np.ones(tensor.shape[-1] if tensor.ndim else 1) if vector == "ones" else _array(vector)
+    started = time.perf_counter()
+    y = np.asarray(sp.matmul(tensor, x, engine=engine))
+    seconds = time.perf_counter() - started
+    if out is not None:
+        np.save(out, y)
+    if as_json:
+        shown: dict[str, Any] = {"shape": list(y.shape), "dtype": str(y.dtype), "seconds": seconds, "out": out}
+        write_json(shown if out is not None else {**shown, "product": y})
+    elif out is None:
+        rows = y[:head] if head and y.ndim else y
+        if y.ndim < 2:
+            write_table([(k, value) for k, value in enumerate(rows.reshape(-1).tolist())], (_first(tensor), "value"))
+        else:
+            write_table(
+                [(k, *row) for k, row in enumerate(rows.tolist())],
+                (_first(tensor), *(f"value {k}" for k in range(y.shape[1]))),
+            )
+        if y.ndim and head and len(y) > head:
+            typer.echo(f"the first {head} of {len(y):,}; --out y.npy keeps all", err=True)
+    typer.echo(f"shape {y.shape}, sum {y.sum():.10g}, {seconds:.3f} s", err=True)
+
+
+def _first(tensor: Tensor) -> str:
+    return tensor.dims[0] if tensor.ndim else "d0"
+
+
+def _array(path: str) -> Any:
+    import numpy as np
+
+    from sparrow.errors import InvalidValueError
+
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InvalidValueError(f"{path} is no .npy file of numbers: {error}") from None
+
+
+def verify(path: StoredPath, as_json: AsJson = False) -> None:
+    """Read every file and say what is wrong; exit code 1 if anything is.
+
+    \b
+    Example:
+      sparrow verify a9a.sparrow
+    """
+    findings = [(where, finding) for where, tensor in open_all(path).items() for finding in tensor.verify()]
+    if as_json:
+        write_json([{"path": where, "file": found.file, "problem": found.problem} for where, found in findings])
+    else:
+        for where, found in findings:
+            print(f"{where}: {found}")
+        if not findings:
+            typer.echo("sound", err=True)
+    if findings:
+        raise typer.Exit(1)
+
+
+def history(path: StoredPath, as_json: AsJson = False) -> None:
+    """Write the versions of a tensor, newest first.
+
+    \b
+    Example:
+      sparrow history web.sparrow
+    """
+    records = [{"path": where, **record} for where, tensor in open_all(path).items() for record in tensor.history()]
+    if as_json:
+        write_json(records)
+        return
+    names = ["version", "timestamp", "operation", "nnz", "files_added", "files_removed"]
+    if len({record["path"] for record in records}) > 1:
+        names.insert(0, "path")
+    write_table([[_brief(record[name]) for name in names] for record in records], names)
+
+
+def _brief(value: Any) -> Any:
+    """Return a time without what nobody reads, and everything else as it is."""
+    return value.strftime("%Y-%m-%d %H:%M:%S") if hasattr(value, "strftime") else value
+
+
+def vacuum(
+    path: StoredPath,
+    older_than: Annotated[
+        str,
+        typer.Option(
+            metavar="AGE",
+            help="Keep what younger versions use. Shorter than the longest write, this may take a live writer's files.",
+        ),
+    ] = "7 days",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, delete nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete files that no recent version uses, such as those of killed writers.
+
+    \b
+    Example:
+      sparrow vacuum web.sparrow --older-than "2 days" --dry-run
+    """
+    gone = [name for tensor in open_all(path).values() for name in tensor.vacuum(older_than, dry_run)]
+    if as_json:
+        write_json({"dry_run": dry_run, "files": gone})
+        return
+    for name in gone:
+        print(name)
+    typer.echo(f"{len(gone)} files {'would be ' if dry_run else ''}deleted", err=True)

@@ -1,0 +1,190 @@
+"""SQL over tensors: ``sp.sql``.
+
+Every tensor that a query names becomes a temporary view of a connection of its own, made of the scan that its view
+of the files means, so that DuckDB pushes the query's filters down to row groups together with the view's.
+
+What the caller gives by keyword is defined first. A name that DuckDB then misses is looked up among the caller's
+variables, defined, and the query bound again: DuckDB alone decides what in a query is the name of a relation.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any, Protocol, TypeGuard
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from sparrow import database
+from sparrow.database import quote_name
+from sparrow.engines.duckdb import select
+from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.plan import Scan
+
+__all__ = ["sql"]
+
+
+class Scannable(Protocol):
+    """A tensor, as far as a query needs to know it."""
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The names of the dimensions."""
+
+    def labels(self, dim: str, /) -> pa.Array | None:
+        """Return the labels of a dimension, position = index, or None."""
+
+    def __sparrow_scan__(self) -> Scan:
+        """Return the plan of reading it."""
+
+
+def sql(query: str, /, _frame: FrameType | None = None, **tensors: Any) -> duckdb.DuckDBPyRelation:
+    """Run SQL over tensors and tables, and return a DuckDB relation.
+
+    A tensor is a relation with an integer column for each dimension, counted from 0, and a column ``value`` (a
+    complex one has ``value`` and ``value_im``) with a row for each stored entry. Where a dimension ``d`` of ``A`` has
+    labels, the relation ``A_d`` has columns ``d`` and ``label``, to join names with. Names are DuckDB's: the case of
+    ASCII letters is ignored, and what is no plain word stands in double quotes.
+
+    The rows come in no particular order: say ``order by``.
+
+    Parameters
+    ----------
+    query
+        One statement in DuckDB's dialect.
+    **tensors
+        Tensors, Arrow tables, Polars frames, DuckDB relations and whatever else has ``__arrow_c_stream__``, by the
+        names the query uses. Names not given here are looked for among the variables of the caller.
+
+    Returns
+    -------
+    duckdb.DuckDBPyRelation
+        Computed when it is fetched: ``fetchall()``, ``to_arrow_table()``, ``pl()``, ``df()``, ``show()``. It stays
+        valid for as long as it is kept, whatever other queries call by the same names.
+
+    Raises
+    ------
+    InvalidValueError
+        If the query names a relation that is nowhere, is not one statement, or names differ in case only.
+    UnsupportedError
+        If a name is given to something that is neither a tensor nor a table.
+    duckdb.Error
+        If DuckDB does not accept the query.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> web = sp.from_coords([[0, 0, 2], [1, 2, 0]], [1, 1, 1], shape=(3, 3), dims=("src", "dst"))
+    >>> sp.sql("select src, count(*) as links from web group by src order by src").fetchall()
+    [(0, 2), (2, 1)]
+    """
+    frame = _frame if _frame is not None else sys._getframe(1)
+    for name, thing in tensors.items():
+        if not _is_relation(thing):
+            raise UnsupportedError(
+                f"{name}= is given {_kind(thing)}, which is neither a tensor nor a table: give a tensor, or anything "
+                "with __arrow_c_stream__"
+            )
+    con = database.connect()
+    statements = con.extract_statements(query)
+    if len(statements) != 1:
+        raise InvalidValueError(f"the query holds {len(statements)} statements: give one")
+    for name in tensors:
+        _one_spelling(name, tensors)
+        _define(con, name, tensors[name])
+    defined: set[str] = set()
+    while True:
+        try:
+            return con.sql(query)
+        except duckdb.CatalogException as error:
+            missing = re.match(r"Catalog Error: Table with name (.*) does not exist!", str(error), re.DOTALL)
+            if missing is None or missing[1] in defined:
+                raise
+            name, problem = missing[1], error
+        thing = _lookup(name, tensors, frame)
+        if thing is None:
+            raise InvalidValueError(
+                f"the query names {name!r}, which is no tensor or table here: give it by keyword, as in "
+                f"sql(query, {name if name.isidentifier() else 'name'}=A); tensors in scope: {_known(tensors, frame)}"
+            ) from problem
+        defined.add(name)
+        _define(con, name, thing)
+
+
+def _lookup(name: str, given: Mapping[str, Any], frame: FrameType) -> Any:
+    """Return what a name of a query stands for, or None.
+
+    A variable of the caller, local before global; else the labels of a dimension of a tensor, ``<tensor>_<dimension>``.
+    """
+    for scope in (frame.f_locals, frame.f_globals):
+        relations = {known: thing for known, thing in scope.items() if _is_relation(thing)}
+        spelling = _one_spelling(name, relations)
+        if spelling is not None:
+            return relations[spelling]
+    for scope in (given, frame.f_locals, frame.f_globals):
+        for known, thing in scope.items():
+            if not _is_tensor(thing):
+                continue
+            for dim in thing.dims:
+                if _lower(f"{known}_{dim}") == _lower(name) and (labels := thing.labels(dim)) is not None:
+                    return pa.table({dim: np.arange(len(labels)), "label": labels})
+    return None
+
+
+def _one_spelling(name: str, names: Mapping[str, Any]) -> str | None:
+    """Return the name as it is spelled among names: exactly, or but for the case.
+
+    Raises
+    ------
+    InvalidValueError
+        If several are equal but for the case.
+    """
+    spellings = [known for known in names if _lower(known) == _lower(name)]
+    if len(spellings) > 1:
+        raise InvalidValueError(
+            f"{' and '.join(map(repr, spellings))} differ in case only, which SQL does not tell apart: pass one of them "
+            "by another name"
+        )
+    return spellings[0] if spellings else None
+
+
+def _lower(name: str) -> str:
+    """Return a name as DuckDB compares it: the case of ASCII letters alone is ignored."""
+    return re.sub("[A-Z]", lambda letter: letter[0].lower(), name)
+
+
+def _known(given: Mapping[str, Any], frame: FrameType) -> str:
+    scopes = {**frame.f_globals, **frame.f_locals, **given}
+    names = sorted(name for name, thing in scopes.items() if _is_tensor(thing))
+    return ", ".join(names) if names else "none"
+
+
+def _is_tensor(thing: Any) -> TypeGuard[Scannable]:
+    return hasattr(type(thing), "__sparrow_scan__")
+
+
+def _is_relation(thing: Any) -> bool:
+    return (
+        _is_tensor(thing)
+        or hasattr(type(thing), "__arrow_c_stream__")
+        or isinstance(thing, duckdb.DuckDBPyRelation | pa.Table)
+    )
+
+
+def _kind(thing: Any) -> str:
+    kind = type(thing)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+def _define(con: duckdb.DuckDBPyConnection, name: str, thing: Any) -> None:
+    """Make a name of a connection stand for a tensor or a table."""
+    if _is_tensor(thing):
+        con.execute(f"CREATE TEMP VIEW {quote_name(name)} AS {select(thing.__sparrow_scan__(), con)}")
+        return
+    if isinstance(thing, duckdb.DuckDBPyRelation):
+        thing = thing.to_arrow_table()
+    con.register(name, thing if isinstance(thing, pa.Table) else pa.table(thing))

@@ -1,0 +1,611 @@
+"""Tensor: what people hold. A base (files or memory) and a view of it; everything else is elsewhere.
+
+A live tensor shares a handle with its base and all views of it: a commit through any of them shows
+in all. A pinned tensor (a view through a list or mask, or an opened version) keeps one relation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from sparrow import display, engines, exports, storage
+from sparrow.assignment import assignment
+from sparrow.conversion import from_object
+from sparrow.errors import (
+    IndexingError,
+    InvalidValueError,
+    LabelError,
+    ReadOnlyError,
+    ShapeError,
+    UnsupportedError,
+)
+from sparrow.index import Listed, Mode, Range, View, check_permutation
+from sparrow.kernels.entries import Block, canonical, check_duplicates
+from sparrow.plan import Contract, Dense, Scan
+from sparrow.relation import (
+    Edit,
+    Handle,
+    MemoryHandle,
+    MemoryRelation,
+    Relation,
+    arrow_schema,
+    arrow_table,
+    label_position,
+)
+from sparrow.schema import Schema
+
+if TYPE_CHECKING:
+    import os
+
+    import polars
+    import scipy.sparse
+
+__all__ = ["Tensor", "matmul"]
+
+Engine = Literal["auto", "duckdb", "stream"]
+
+
+class Tensor:
+    """A sparse array: a view of entries that are stored or in memory.
+
+    Made by :func:`sparrow.open`, :func:`sparrow.from_coords` and :func:`sparrow.asarray`, and by indexing.
+    Indexing is NumPy's and lazy: it reads nothing, except that one cell is read at once and
+    that a sparse mask is counted.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> A = sp.from_coords([[0, 1, 2], [1, 2, 0]], [2.0, 3.0, 1.0], shape=(3, 4))
+    >>> A
+    <Tensor (d0: 3, d1: 4) float64 nnz=3 coo in memory>
+    >>> A[1:, 2].to_numpy()
+    array([3., 0.])
+    >>> A @ [1, 1, 1, 1]
+    array([2., 3., 1.])
+    """
+
+    __slots__ = ("_counted", "_handle", "_relation", "_schema", "_view")
+    __array_ufunc__ = None  # NumPy operands hand over to the operators below
+
+    def __init__(self, source: Handle | Relation, view: View | None = None) -> None:
+        self._handle: Handle | None = None
+        self._relation: Relation | None = None
+        if isinstance(source, Handle):
+            self._handle = source
+        else:
+            self._relation = source
+        base = self._base.schema
+        self._view = View.identity(base.shape) if view is None else view
+        self._schema = base.through(self._view)
+        self._counted: tuple[Any, int] | None = None
+
+    @property
+    def _base(self) -> Relation:
+        """The relation in force."""
+        if self._handle is not None:
+            return self._handle.current
+        assert self._relation is not None
+        return self._relation
+
+    def __sparrow_scan__(self) -> Scan:
+        """Return the plan of reading this tensor, pinned to the relation in force."""
+        return Scan(self._base, self._view, self._schema)
+
+    # -- what it is -----------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of cells along each dimension."""
+        return self._schema.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self._schema.ndim
+
+    @property
+    def size(self) -> int:
+        """The number of cells, absent ones included."""
+        return self._schema.size
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The names of the dimensions."""
+        return self._schema.dims
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the values."""
+        return self._schema.dtype
+
+    @property
+    def fill_value(self) -> Any:
+        """The value of absent cells, a NumPy scalar."""
+        return self._schema.fill_value
+
+    @property
+    def stype(self) -> str:
+        """The storage type."""
+        return self._schema.stype
+
+    @property
+    def version(self) -> int | None:
+        """The version of a stored tensor, None in memory."""
+        return self._base.version
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the base's data files, or of its arrays in memory."""
+        return self._base.nbytes
+
+    @property
+    def path(self) -> str | None:
+        """Where the tensor is stored, None in memory."""
+        return self._handle.path if self._handle is not None else None
+
+    @property
+    def nnz(self) -> int:
+        """The number of cells that differ from fill. Of a base this is known; a view is counted once a version."""
+        known = self._known_nnz()
+        if known is None:
+            scan = self.__sparrow_scan__()
+            known = engines.count(scan)
+            self._counted = (scan.relation.token, known)
+        return known
+
+    def _known_nnz(self) -> int | None:
+        base = self._base
+        if self._view.is_identity:
+            return base.nnz
+        if self._view.size == 0:
+            return 0
+        if self._counted is not None and self._counted[0] == base.token:
+            return self._counted[1]
+        return None
+
+    @property
+    def density(self) -> float:
+        """The share of cells that differ from fill, nnz / size; NaN where there are no cells."""
+        return self.nnz / self.size if self.size else math.nan
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise UnsupportedError("a tensor without dimensions has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[k] for k in range(len(self)))
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise InvalidValueError(
+                f"the truth of a tensor of shape {self.shape} is ambiguous: compare nnz, or read one cell"
+            )
+        return bool(self.to_numpy().reshape(-1)[0])
+
+    def __repr__(self) -> str:
+        return display.one_line(
+            self.shape, self.dims, self.dtype, self._known_nnz(), self.stype, self.path, self.version
+        )
+
+    def _repr_html_(self) -> str:
+        known = self._known_nnz()
+        return display.html(
+            self.shape, self.dims, self.dtype, known, self.stype, self.path, self.version, self.nbytes, self.fill_value
+        )
+
+    # -- views ----------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the view that NumPy's indexing rules give; one cell is read at once."""
+        return self._index(key, "paired")
+
+    @property
+    def oindex(self) -> _Indexer:
+        """Indexing that crosses lists, each in its place: ``A.oindex[[0, 2], [1, 3]]`` has shape (2, 2)."""
+        return _Indexer(self, "orthogonal")
+
+    @property
+    def vindex(self) -> _Indexer:
+        """Indexing that pairs lists and puts their axes first."""
+        return _Indexer(self, "pointwise")
+
+    @property
+    def T(self) -> Tensor:
+        """The view with its axes reversed."""
+        return self.transpose()
+
+    def transpose(self, *axes: int | Sequence[int]) -> Tensor:
+        """Return the view with its axes in the order ``axes``, reversed by default.
+
+        Raises
+        ------
+        ShapeError
+            If ``axes`` does not name each axis once.
+        """
+        wanted: Any = axes[0] if len(axes) == 1 and not isinstance(axes[0], int | np.integer) else axes
+        order = tuple(reversed(range(self.ndim))) if not axes or wanted is None else tuple(wanted)
+        return self._with(self._view.permute(check_permutation(order, self.ndim)))
+
+    def sel(self, labels: Mapping[str, Any] | None = None, /, **by_name: Any) -> Any:
+        """Return the view at labels: ``A.sel(src="example.org")``; lists of labels cross.
+
+        Parameters
+        ----------
+        labels
+            Labels by dimension name, where a name is no Python identifier.
+        **by_name
+            Labels by dimension name: one label drops the dimension, a list keeps it.
+
+        Raises
+        ------
+        LabelError
+            If a dimension or a label does not exist.
+        """
+        wanted = {**(labels or {}), **by_name}
+        key: list[Any] = [slice(None)] * self.ndim
+        for name, label in wanted.items():
+            if name not in self.dims:
+                raise LabelError(f"no dimension {name!r}: there are {', '.join(map(repr, self.dims))}")
+            axis = self.dims.index(name)
+            names = self.labels(name)
+            if isinstance(label, list | tuple | np.ndarray):
+                key[axis] = [label_position(names, one, name) for one in label]
+            else:
+                key[axis] = label_position(names, label, name)
+        return self._index(tuple(key), "orthogonal")
+
+    def labels(self, dim: str | int) -> pa.Array | None:
+        """Return the labels of a dimension, position = index, or None where it has none."""
+        axis = self.dims.index(dim) if isinstance(dim, str) else dim
+        found = self._view.axes[axis]
+        if isinstance(found, Range):
+            names = self._base.labels(found.dim)
+            if names is None or (found.start == 0 and found.step == 1 and found.length == len(names)):
+                return names
+            return names.take(pa.array(found.start + found.step * np.arange(found.length)))
+        if isinstance(found, Listed):
+            group = self._view.points[found.group]
+            if len(group.dims) == 1 and len(group.shape) == 1:
+                names = self._base.labels(group.dims[0])
+                return None if names is None else names.take(pa.array(group.coords[0]))
+        return None
+
+    def _with(self, view: View) -> Tensor:
+        live = self._handle is not None and not view.points
+        return Tensor(self._handle if live and self._handle is not None else self._base, view)
+
+    def _index(self, key: Any, mode: Mode) -> Any:
+        key = _counted_masks(key)
+        view = self._view.then(key, mode, self.dims)
+        if view.ndim == 0 and not _has_ellipsis(key):
+            return engines.cell(self._base, view)
+        return self._with(view)
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write cells in one atomic commit; a value that equals fill removes the entry.
+
+        The files that hold the cells are rewritten, whatever the number of cells in each.
+        """
+        key = _counted_masks(key)
+        view = self._view.then(key, "paired", self.dims)
+        self._writable().commit(assignment(self._base.schema, view, value))
+
+    def put(self, coords: Any, values: Any) -> None:
+        """Write cells by coordinate in one atomic commit; of equal coordinates the last wins.
+
+        One call rewrites every file that holds one of the cells, so write many cells in one call.
+
+        Parameters
+        ----------
+        coords
+            Shape (ndim, n), counted from 0, negative from the end.
+        values
+            A scalar or shape (n,). A value that equals fill removes the entry.
+
+        Raises
+        ------
+        ShapeError
+            If ``coords`` is not (ndim, n).
+        IndexingError
+            If a coordinate is out of range.
+        """
+        columns = [np.asarray(column) for column in coords]
+        if len(columns) != self.ndim:
+            raise ShapeError(f"coords has {len(columns)} rows: expected (ndim, n) with ndim {self.ndim}")
+        self[tuple(column.reshape(-1) for column in columns)] = values
+
+    def append(self, other: Any, duplicates: str = "error") -> None:
+        """Add the entries of ``other``, in the same coordinates, in one atomic commit.
+
+        Parameters
+        ----------
+        other
+            A tensor, or anything :func:`sparrow.asarray` takes, of the same shape.
+        duplicates
+            What becomes of a cell that both have: "error", "sum", "last" (the new), "first" (the old), "min", "max".
+
+        Raises
+        ------
+        DuplicateError
+            If both have a cell and ``duplicates`` is "error".
+        ShapeError
+            If the shapes differ.
+        """
+        rule = check_duplicates(duplicates)
+        if isinstance(other, Tensor):
+            shape = other.shape
+        else:
+            schema, block = from_object(other)
+            shape = schema.shape
+        if shape != self.shape:
+            raise ShapeError(f"append: the shapes must be equal, got {self.shape} and {shape}")
+        if isinstance(other, Tensor):
+            block = engines.entries(other.__sparrow_scan__())
+        base = self._base.schema
+        placed = self._view.to_base(block.coords) if self.ndim else block.coords
+        block = canonical(Block(placed, block.values.astype(base.dtype)), base.shape, base.fill_value)
+        self._writable().commit(Edit("append", upsert=block, existing=rule))
+
+    def _writable(self) -> Handle:
+        if self._handle is None or self._view.points:
+            raise ReadOnlyError(
+                "this tensor is read-only: a view through a list or mask is a copy, and an opened version stays "
+                "as it was; write to the tensor it came from"
+            )
+        return self._handle
+
+    # -- computing ------------------------------------------------------------------------------
+
+    def compute(self, engine: Engine = "auto") -> Tensor:
+        """Return the tensor in memory, as a base of its own.
+
+        Raises
+        ------
+        TooLargeError
+            If its entries would pass the memory limit.
+        """
+        scan = self.__sparrow_scan__()
+        block = engines.entries(scan, engine)
+        labels = {axis: names for axis in range(self.ndim) if (names := self.labels(axis)) is not None}
+        return Tensor(MemoryHandle(MemoryRelation(scan.schema, block, labels)))
+
+    def explain(self, analyze: bool = False) -> str:
+        """Return the plan: the predicate that reaches the scan, files and row groups read and skipped, bytes.
+
+        With ``analyze`` it is run, and rows, bytes and time are counted.
+        """
+        return engines.explain(self.__sparrow_scan__(), analyze)
+
+    def __matmul__(self, other: Any) -> Any:
+        return NotImplemented if _is_foreign(other) else matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return NotImplemented if _is_foreign(other) else matmul(other, self)
+
+    # -- out of sparrow -------------------------------------------------------------------------
+
+    def to_numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """Return all cells as a NumPy array.
+
+        Raises
+        ------
+        TooLargeError
+            If the array would pass the memory limit.
+        """
+        return exports.dense(self.__sparrow_scan__())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, np.dtype[Any]]:
+        if copy is False:
+            raise InvalidValueError("a sparse tensor has no dense array to share: copy=False is not possible")
+        dense = self.to_numpy()
+        return dense if dtype is None else dense.astype(dtype)
+
+    def to_scipy(self, format: str = "csr") -> scipy.sparse.sparray:
+        """Return a SciPy sparse array in a format such as "csr", "csc" or "coo", its fill being 0.
+
+        Raises
+        ------
+        UnsupportedError
+            If the fill is not 0 or SciPy has no such values.
+        """
+        return exports.scipy_array(self.__sparrow_scan__(), format)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the entries as an Arrow table: a column for each dimension, then ``value``; sorted."""
+        return arrow_table(self._schema, engines.entries(self.__sparrow_scan__()))
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the entries as Arrow record batches, sorted by the dimensions, without holding all of them."""
+        for block in engines.sorted_blocks(self.__sparrow_scan__()):
+            yield from arrow_table(self._schema, block).to_batches()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        reader = pa.RecordBatchReader.from_batches(arrow_schema(self._schema), self.to_batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return the entries as a Polars data frame: a column for each dimension, then ``value``."""
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    # -- stored tensors -------------------------------------------------------------------------
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        orders: Sequence[Sequence[int]] = (),
+        overwrite: bool = False,
+        profile: Literal["fast", "small"] = "fast",
+    ) -> Tensor:
+        """Store the tensor, in one atomic step, and return the stored one.
+
+        Parameters
+        ----------
+        path
+            A folder that does not exist yet.
+        orders
+            Further sort orders to keep, such as ``[(1, 0)]`` for fast column slices.
+        overwrite
+            Replace a tensor or bundle that stands there.
+        profile
+            "fast" to read, or "small" on disk.
+
+        Raises
+        ------
+        ExistsError
+            If ``path`` exists and ``overwrite`` is False.
+        """
+        scan = self.__sparrow_scan__()
+        labels = {axis: names for axis in range(self.ndim) if (names := self.labels(axis)) is not None}
+        handle = storage.save(
+            path,
+            scan.schema,
+            engines.sorted_blocks(scan),
+            profile=profile,
+            overwrite=overwrite,
+            labels=labels,
+            orders=[check_permutation(order, self.ndim) for order in orders],
+        )
+        return Tensor(handle)
+
+    def _stored(self) -> storage.StoredHandle:
+        if not isinstance(self._handle, storage.StoredHandle):
+            raise UnsupportedError("this tensor is not a stored one: save(path) it, or open the tensor it came from")
+        return self._handle
+
+    def refresh(self) -> None:
+        """Take in the commits of other processes."""
+        if self._handle is not None:
+            self._handle.refresh()
+
+    def history(self) -> list[dict[str, Any]]:
+        """Return the versions, newest first: number, time, operation."""
+        return self._stored().history()
+
+    def add_order(self, order: Sequence[int]) -> None:
+        """Keep the entries in a further sort order, such as ``(1, 0)`` for fast column slices."""
+        self._stored().add_order(check_permutation(order, self._base.schema.ndim))
+
+    def files(self, order: Sequence[int] | None = None) -> list[storage.FileRecord]:
+        """Return the data files of the version: path, rows, bytes, first and last coordinate."""
+        return self._stored().files(None if order is None else check_permutation(order, self._base.schema.ndim))
+
+    def verify(self) -> list[storage.Finding]:
+        """Return what is wrong with the files that this version references: an empty list when sound."""
+        return self._stored().verify()
+
+    def vacuum(self, older_than: str | timedelta = "7 days", dry_run: bool = False) -> list[str]:
+        """Delete files that no version younger than ``older_than`` uses, and return their paths.
+
+        A horizon shorter than the longest write may take files that a live writer is about to commit.
+        """
+        return self._stored().vacuum(older_than, dry_run)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        base = self._base
+        if isinstance(self._handle, storage.StoredHandle):
+            return _reopen, (self._handle.path, base.version, self._view)
+        if isinstance(base, MemoryRelation):
+            names = {dim: found for dim in range(base.schema.ndim) if (found := base.labels(dim)) is not None}
+            return _rebuild, (base.schema, base.block, names, self._view)
+        return _rebuild, (self._schema, engines.entries(self.__sparrow_scan__()), {}, None)
+
+
+def _reopen(path: str, version: int, view: View) -> Tensor:
+    return Tensor(storage.open(path, version), view)
+
+
+def _rebuild(schema: Schema, block: Block, labels: dict[int, pa.Array], view: View | None) -> Tensor:
+    return Tensor(MemoryHandle(MemoryRelation(schema, block, labels)), view)
+
+
+class _Indexer:
+    """``A.oindex`` and ``A.vindex``."""
+
+    __slots__ = ("_mode", "_tensor")
+
+    def __init__(self, tensor: Tensor, mode: Mode) -> None:
+        self._tensor = tensor
+        self._mode = mode
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._tensor._index(key, self._mode)
+
+
+def matmul(A: Any, B: Any, engine: Engine = "auto") -> Any:
+    """Return the product of a tensor and a dense vector or matrix: what ``A @ x`` does.
+
+    Parameters
+    ----------
+    A, B
+        One of them a tensor with one or two dimensions, (M, K) or (K,); the other dense, (K, N) or (K,).
+    engine
+        "stream" runs row groups through kernels on several threads without loading the tensor and gives
+        the same bits on any number of threads; "duckdb" runs the SQL join of ``sql/``; "auto" chooses.
+
+    Returns
+    -------
+    ndarray of shape (M, N), (M,), (N,) or a scalar, of NumPy's result dtype
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not fit.
+    UnsupportedError
+        If both are tensors or neither is.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> A = sp.asarray(np.array([[0, 2], [3, 0], [0, 0]]))
+    >>> sp.matmul(A, [10, 1])
+    array([ 2, 30,  0])
+    """
+    if isinstance(A, Tensor) and isinstance(B, Tensor):
+        raise UnsupportedError(
+            "a product of two tensors is not part of this version: A.to_scipy() @ B.to_scipy() where both fit in memory"
+        )
+    if not isinstance(A, Tensor) and not isinstance(B, Tensor):
+        raise UnsupportedError("matmul needs a tensor: for two dense arrays use NumPy")
+    left: Any = A.__sparrow_scan__() if isinstance(A, Tensor) else Dense(np.asarray(A))
+    right: Any = B.__sparrow_scan__() if isinstance(B, Tensor) else Dense(np.asarray(B))
+    return engines.matmul(Contract(left, right), engine)
+
+
+def _is_foreign(other: Any) -> bool:
+    """Return whether an operand is one that NumPy would not make an array of numbers from."""
+    return not isinstance(other, Tensor | np.ndarray | list | tuple) and not hasattr(other, "__array__")
+
+
+def _has_ellipsis(key: Any) -> bool:
+    return key is Ellipsis or (isinstance(key, tuple) and any(part is Ellipsis for part in key))
+
+
+def _counted_masks(key: Any) -> Any:
+    """Replace sparse masks in a key by the positions where they hold: the one index that reads."""
+    parts = key if isinstance(key, tuple) else (key,)
+    if not any(isinstance(part, Tensor) for part in parts):
+        return key
+    out: list[Any] = []
+    for part in parts:
+        if not isinstance(part, Tensor):
+            out.append(part)
+        elif part.dtype != bool:
+            raise IndexingError(f"a tensor of {part.dtype} is no index: use a mask of booleans")
+        elif part.fill_value or not part.ndim:
+            out.append(part.to_numpy())
+        else:
+            out.extend(engines.entries(part.__sparrow_scan__()).coords)
+    return tuple(out)

@@ -1,0 +1,398 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparrow as sp
+from sparrow.cli import main
+from sparrow.cli.arguments import parse_index
+
+EDGES = "# a small web\n0\t1\n0\t2\n1\t2\n2\t0\n4\t4\n"
+LIBSVM = "+1 1:0.5 3:2\n-1 2:1\n\n+1\n"
+
+
+class Run:
+    """What a run of the command line did."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*words: object) -> Run:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        assert isinstance(end.value.code, int)
+        return Run(end.value.code, out, err)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``web.sparrow`` and the bundle ``small.sparrow``."""
+    folder = tmp_path_factory.mktemp("stored")
+    (folder / "web.txt").write_text(EDGES)
+    (folder / "small.txt").write_text(LIBSVM)
+    sp.ingest.edges(folder / "web.txt", folder / "web.sparrow")
+    sp.ingest.libsvm(folder / "small.txt", folder / "small.sparrow")
+    return folder
+
+
+# -- wrong usage and failures --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["fly"],
+        ["info"],
+        ["show", "{web}", "5 6"],
+        ["show", "{web}", "__import__('os')"],
+        ["show", "{web}", "1.5"],
+        ["sql", "select 1", "web"],
+        ["explain", "{web}", "0, 1"],
+        ["multiply", "{web}"],
+        ["multiply", "{web}", "--vector", "ones", "--engine", "abacus"],
+        ["ingest", "libsvm", "only-one"],
+        ["ingest", "libsvm", "a", "b", "--index-base", "2"],
+        ["ingest", "columns", "a", "b", "--coords", "i,,j"],
+        ["ingest", "columns", "a", "b", "--coords", "i,j", "--shape", "3,x"],
+        ["--threads", "0", "info", "{web}"],
+    ],
+)
+def test_wrong_usage_exits_2_and_says_so_on_standard_error(cli: Any, stored: Path, words: list[str]) -> None:
+    done = cli(*(word.format(web=stored / "web.sparrow") for word in words))
+    assert done.code == 2
+    assert done.out == ""
+    assert "Error" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_no_words_show_the_help(cli: Any) -> None:
+    done = cli()
+    assert done.code == 2
+    assert "Usage: sparrow" in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["info", "{at}/absent.sparrow"], "absent.sparrow"),
+        (["show", "{at}/web.sparrow", "99"], "index 99 is out of range"),
+        (["show", "{at}/small.sparrow"], "small.sparrow/X"),
+        (["multiply", "{at}/web.sparrow", "--vector", "{at}/web.txt"], "no .npy file"),
+        (["multiply", "{at}/web.sparrow", "--vector", "{at}/absent.npy"], "absent.npy"),
+        (["sql", "selct 1"], "selct"),
+        (["sql", "select * from nobody"], "nobody"),
+        (["ingest", "edges", "{at}/absent.txt", "{at}/new.sparrow"], "absent.txt"),
+        (["ingest", "edges", "{at}/web.txt", "{at}/web.sparrow"], "web.sparrow"),
+        (["--memory-limit", "much", "info", "{at}/web.sparrow"], "'much' is not a size"),
+    ],
+)
+def test_a_failure_is_told_in_one_line(cli: Any, stored: Path, words: list[str], told: str) -> None:
+    done = cli(*(word.format(at=stored) for word in words))
+    assert done.code == 1
+    assert done.out == ""
+    assert done.err.startswith("sparrow: error: ")
+    assert done.err.count("\n") == 1
+    assert told in done.err
+
+
+def test_a_bad_line_is_told_with_file_line_and_token(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_text("1 1:2\n1 1:x\n")
+    done = cli("ingest", "libsvm", tmp_path / "bad.txt", tmp_path / "bad.sparrow")
+    assert done.code == 1
+    assert done.err.count("\n") == 1
+    assert "bad.txt" in done.err
+    assert "line 2" in done.err
+    assert "1:x" in done.err or "'x'" in done.err
+    assert not (tmp_path / "bad.sparrow").exists()
+
+
+# -- ingest --------------------------------------------------------------------------------------
+
+
+def test_ingest_libsvm(cli: Any, stored: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out.sparrow"
+    done = cli("ingest", "libsvm", stored / "small.txt", target, "--n-features", 5, "--dtype", "float32", "--json")
+    assert done.code == 0
+    X, y = done.json["tensors"]
+    assert (X["path"], X["shape"], X["dtype"], X["nnz"]) == (str(target / "X"), [3, 5], "float32", 3)
+    assert (y["path"], y["shape"]) == (str(target / "y"), [3])
+    np.testing.assert_array_equal(sp.open(target / "X").to_numpy()[0], [0.5, 0, 2, 0, 0])
+
+
+def test_ingest_several_edge_files_undirected(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "part-1.txt").write_text("0 1\n2 2\n")
+    (tmp_path / "part-2.txt").write_text("1 3\n")
+    done = cli(
+        "ingest", "edges", tmp_path / "part-1.txt", tmp_path / "part-2.txt", tmp_path / "out.sparrow",
+        "--undirected", "--self-loops", "drop",
+    )  # fmt: skip
+    assert done.code == 0
+    assert f"{tmp_path / 'out.sparrow'}: (src: 4, dst: 4) int64, 4 entries in " in done.out
+    expected = np.zeros((4, 4), int)
+    expected[[0, 1, 1, 3], [1, 0, 3, 1]] = 1
+    np.testing.assert_array_equal(sp.open(tmp_path / "out.sparrow").to_numpy(), expected)
+
+
+def test_ingest_columns(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "ratings.csv").write_text("user;item;rating\n10;7;4.5\n12;7;3\n")
+    done = cli(
+        "ingest", "columns", tmp_path / "ratings.csv", tmp_path / "out.sparrow",
+        "--coords", "user,item", "--value", "rating", "--delimiter", ";", "--shape", "20,10", "--dims", "u,i",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    A = sp.open(tmp_path / "out.sparrow")
+    assert (A.shape, A.dims, A[10, 7], A[12, 7], A.nnz) == ((20, 10), ("u", "i"), 4.5, 3.0, 2)
+
+
+def test_ingest_from_standard_input(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sparrow", "ingest", "edges", "-", str(tmp_path / "out.sparrow"), "--json"]
+    run = subprocess.run(command, input=EDGES.encode(), capture_output=True, check=True)
+    assert json.loads(run.stdout)["tensors"][0]["nnz"] == 5
+
+
+# -- looking -------------------------------------------------------------------------------------
+
+
+def test_info(cli: Any, stored: Path) -> None:
+    done = cli("info", stored / "web.sparrow", "--json")
+    (fact,) = done.json["tensors"]
+    assert (fact["shape"], fact["dims"], fact["dtype"]) == ([5, 5], ["src", "dst"], "int64")
+    assert (fact["nnz"], fact["density"], fact["fill_value"], fact["version"]) == (5, 0.2, 0, 0)
+    assert (fact["files"], fact["orders"], fact["labelled"]) == (1, [[0, 1]], [])
+    assert fact["bytes"] > 0
+    assert fact["bits_per_entry"] == pytest.approx(8 * fact["bytes"] / 5)
+    text = cli("info", stored / "web.sparrow").out
+    assert "shape      (src: 5, dst: 5)\n" in text
+    assert "entries    5 (0.2 of the cells)\n" in text
+
+
+def test_info_of_a_bundle_tells_every_member(cli: Any, stored: Path) -> None:
+    done = cli("info", stored / "small.sparrow", "--json")
+    assert [fact["path"] for fact in done.json["tensors"]] == [
+        str(stored / "small.sparrow" / "X"),
+        str(stored / "small.sparrow" / "y"),
+    ]
+
+
+def test_show_writes_entries_with_their_coordinates_in_the_tensor(cli: Any, stored: Path) -> None:
+    done = cli("show", stored / "web.sparrow", "0:3, 2")
+    assert done.out == "src  dst  value\n---  ---  -----\n  0    2      1\n  1    2      1\n"
+    assert cli("show", stored / "web.sparrow", "::-2", "--json").json == [
+        {"src": 4, "dst": 4, "value": 1},
+        {"src": 2, "dst": 0, "value": 1},
+        {"src": 0, "dst": 1, "value": 1},
+        {"src": 0, "dst": 2, "value": 1},
+    ]
+    assert cli("show", stored / "web.sparrow", "[2, 0], 1:", "--json").json == [
+        {"src": 0, "dst": 1, "value": 1},
+        {"src": 0, "dst": 2, "value": 1},
+    ]
+
+
+def test_show_stops_after_the_head(cli: Any, stored: Path) -> None:
+    done = cli("show", stored / "web.sparrow", "--head", 2)
+    assert len(done.out.splitlines()) == 4
+    assert done.err == "the first 2 of 5 entries; --head 0 writes all\n"
+    assert len(cli("show", stored / "web.sparrow", "--head", 0).out.splitlines()) == 7
+
+
+def test_show_a_cell_and_all_cells(cli: Any, stored: Path) -> None:
+    assert cli("show", stored / "small.sparrow" / "X", "0, 2").out == "2.0\n"
+    assert cli("show", stored / "small.sparrow" / "X", "0, 2", "--json").json == {"value": 2.0}
+    assert cli("show", stored / "web.sparrow", ":2, :3", "--dense").out == "[[0 1 1]\n [0 0 1]]\n"
+    dense = cli("show", stored / "web.sparrow", ":2, :3", "--dense", "--json").json
+    assert dense == {"shape": [2, 3], "cells": [[0, 1, 1], [0, 0, 1]]}
+
+
+def test_show_names_labels(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_text("rome milan\nmilan pisa\n")
+    assert cli("ingest", "edges", tmp_path / "names.txt", tmp_path / "cities.sparrow").code == 0
+    lines = cli("show", tmp_path / "cities.sparrow").out.splitlines()[2:]
+    assert sorted(line.split() for line in lines) == [["milan", "pisa", "1"], ["rome", "milan", "1"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [
+        ("5:9", slice(5, 9)),
+        ("-1", -1),
+        ("...", ...),
+        ("..., None, ::-2", (..., None, slice(None, None, -2))),
+        ("[0, -3], 2", ([0, -3], 2)),
+        ("[True, False]", [True, False]),
+        ("[[0], [1]]", [[0], [1]]),
+        ("()", ()),
+    ],
+)
+def test_an_index_is_read_as_numpy_would(text: str, index: Any) -> None:
+    assert parse_index(text) == index
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "1]; [2", "f()", "1 if 1 else 2", "'a'", "1.0", "{1}", "-'a'", "~1", "*[1]", "1\x00", "(" * 500]
+)
+def test_what_is_no_index_is_refused(text: str) -> None:
+    import typer
+
+    with pytest.raises(typer.BadParameter, match="is no index"):
+        parse_index(text)
+
+
+def test_explain(cli: Any, stored: Path) -> None:
+    text = cli("explain", stored / "web.sparrow", "1:3").out
+    assert "src" in text
+    assert "row group" in text
+    assert cli("explain", stored / "web.sparrow", "--analyze").code == 0
+
+
+# -- asking and multiplying ----------------------------------------------------------------------
+
+
+def test_sql(cli: Any, stored: Path) -> None:
+    query = "select src, count(*)::int as links from web group by src order by 2 desc, 1 limit 2"
+    words = ("sql", query, f"web={stored / 'web.sparrow'}")
+    assert cli(*words).out == "src  links\n---  -----\n  0      2\n  1      1\n"
+    assert cli(*words, "--json").json == [{"src": 0, "links": 2}, {"src": 1, "links": 1}]
+    assert cli(*words, "--csv").out == "src,links\n0,2\n1,1\n"
+
+
+def test_sql_joins_the_members_of_a_bundle(cli: Any, stored: Path) -> None:
+    done = cli(
+        "sql", 'select X.col, X.value * y.value as v from X join y using ("row") order by 1', "--json",
+        f"X={stored / 'small.sparrow' / 'X'}", f"y={stored / 'small.sparrow' / 'y'}",
+    )  # fmt: skip
+    assert done.json == [{"col": 0, "v": 0.5}, {"col": 1, "v": -1.0}, {"col": 2, "v": 2.0}]
+
+
+def test_sql_cuts_long_tables_and_says_so(cli: Any) -> None:
+    done = cli("sql", "select * from range(100) t(n) order by n desc", "--head", 3)
+    assert done.out == " n\n--\n99\n98\n97\n"
+    assert "--head 0" in done.err
+    assert len(cli("sql", "select * from range(100)", "--csv").out.splitlines()) == 101
+
+
+@pytest.mark.parametrize("engine", ["auto", "duckdb", "stream"])
+def test_multiply(cli: Any, stored: Path, tmp_path: Path, engine: str) -> None:
+    web = stored / "web.sparrow"
+    done = cli("multiply", web, "--vector", "ones", "--transpose", "--engine", engine, "--json")
+    assert done.json["product"] == [1.0, 1.0, 2.0, 0.0, 1.0]
+    np.save(tmp_path / "x.npy", np.arange(10.0).reshape(5, 2))
+    done = cli("multiply", web, "--vector", tmp_path / "x.npy", "--engine", engine, "--out", tmp_path / "y.npy")
+    assert done.out == ""
+    expected = sp.open(web).to_numpy() @ np.arange(10.0).reshape(5, 2)
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected)
+    done = cli("multiply", web, "--vector", "ones", "--head", 2)
+    assert done.out == "src  value\n---  -----\n  0      2\n  1      1\n"
+    assert "the first 2 of 5" in done.err
+
+
+# -- keeping -------------------------------------------------------------------------------------
+
+
+def test_verify_finds_a_flipped_byte(cli: Any, stored: Path, tmp_path: Path) -> None:
+    target = tmp_path / "web.sparrow"
+    assert cli("ingest", "edges", stored / "web.txt", target).code == 0
+    assert cli("verify", target).code == 0
+    assert cli("verify", target, "--json").json == []
+    (data,) = target.glob("*.parquet")
+    content = bytearray(data.read_bytes())
+    content[8] ^= 1
+    data.write_bytes(content)
+    done = cli("verify", target)
+    assert done.code == 1
+    assert data.name in done.out
+    for found in cli("verify", target, "--json").json:
+        assert found["path"] == str(target)
+        assert data.name in found["file"]
+        assert found["problem"]
+
+
+def test_history_and_vacuum(cli: Any, stored: Path, tmp_path: Path) -> None:
+    target = tmp_path / "web.sparrow"
+    assert cli("ingest", "edges", stored / "web.txt", target).code == 0
+    sp.open(target)[0, 0] = 7
+    records = cli("history", target, "--json").json
+    assert [record["version"] for record in records] == [1, 0]
+    assert "version" in cli("history", target).out.splitlines()[0]
+    orphan = target / ("0" * 64 + "-00000000000000aa.parquet")
+    assert cli("vacuum", target, "--dry-run", "--json").json == {"dry_run": True, "files": []}
+    assert not orphan.exists()
+    done = cli("vacuum", target, "--older-than", "0 days", "--dry-run")
+    assert done.code == 0
+    assert "would be deleted" in done.err
+
+
+# -- the program ---------------------------------------------------------------------------------
+
+
+def test_the_demo_runs_and_fits_80_columns(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = cli("demo", "demo")
+    assert done.code == 0, done.err
+    assert "\x1b" not in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+    assert "451,592" in done.out
+    assert "3,216,152" in done.out
+    assert sp.open(tmp_path / "demo" / "cnr-2000.sparrow").nnz == 3216152
+
+
+@pytest.mark.parametrize("words", [[], ["ingest"], ["ingest", "libsvm"], *([v] for v in ("show", "sql", "multiply"))])
+def test_help_has_an_example(cli: Any, words: list[str]) -> None:
+    done = cli(*words, "--help")
+    assert done.code == 0
+    assert "  sparrow " in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_version(cli: Any) -> None:
+    assert cli("--version").out == f"sparrow {sp.__version__}\n"
+
+
+def test_a_reader_that_goes_away_is_no_error(stored: Path) -> None:
+    command = [sys.executable, "-m", "sparrow", "sql", "select * from range(1000000)", "--csv"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
+        run.stdout.readline()
+        run.stdout.close()
+        told = run.stderr.read().decode()
+    assert "Traceback" not in told
+    assert "BrokenPipe" not in told
+
+
+def test_an_interrupt_exits_130_in_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    source = tmp_path / "endless"
+    os.mkfifo(source)
+    command = [sys.executable, "-m", "sparrow", "ingest", "edges", str(source), str(tmp_path / "out.sparrow")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        with open(source, "w") as feed:
+            feed.write(EDGES)
+            feed.flush()
+            time.sleep(1)
+            run.send_signal(signal.SIGINT)
+            time.sleep(0.5)
+        out, err = run.communicate(timeout=60)
+    assert run.returncode == 130, err
+    assert err == "sparrow: interrupted\n"
+    assert out == ""
+    assert not (tmp_path / "out.sparrow").exists()

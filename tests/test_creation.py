@@ -1,0 +1,170 @@
+"""Where tensors come from, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sparrow as sp
+from sparrow.errors import (
+    DuplicateError,
+    IndexingError,
+    InvalidValueError,
+    LabelError,
+    NotFoundError,
+    ShapeError,
+    UnsupportedError,
+)
+from sparrow.schema import DTYPES
+
+
+def test_coordinates_of_any_order() -> None:
+    coords = np.array([[0, 1, 0], [1, 1, 2], [1, 2, 0], [2, 0, 1], [2, 2, 0]]).T
+    A = sp.from_coords(coords, [1, 2, 3, 4, 5], shape=(3, 3, 3))
+    assert (A.shape, A.nnz, A.dtype, A.dims) == ((3, 3, 3), 5, np.int64, ("d0", "d1", "d2"))
+    dense = np.zeros((3, 3, 3), int)
+    dense[tuple(coords)] = [1, 2, 3, 4, 5]
+    assert np.array_equal(A.to_numpy(), dense)
+
+
+def test_an_array_of_zeros_costs_nothing() -> None:
+    A = sp.zeros((10_000, 10_000, 100))
+    assert (A.nnz, A.size, A.nbytes) == (0, 10**10, 0)
+    assert sp.zeros((2**40, 2**40)).size == 2**80
+
+
+def test_the_last_cell_of_a_huge_tensor() -> None:
+    A = sp.from_coords([[9999], [9999], [99]], [1.0], shape=(10_000, 10_000, 100))
+    assert A[9999, 9999, 99] == 1.0
+    assert A[-1, -1, -1] == 1.0
+    assert A[0, 0, 0] == 0.0
+
+
+def test_lists_take_numpys_dtype_and_shapes_are_inferred() -> None:
+    A = sp.from_coords([[0, 4], [2, 1]], [1, 2.5])
+    assert (A.shape, A.dtype) == ((5, 3), np.float64)
+    assert sp.from_coords([[0, 1]], True).dtype == bool
+    assert sp.from_coords([[1]], np.float16(2)).to_numpy().tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("coords", "values", "shape", "error", "words"),
+    [
+        ([[0, 1], [0, 1], [1, 0]], [1, 2, 3], (2, 2), ShapeError, "transpose"),
+        ([[0, 1], [0]], [1, 2], None, ShapeError, "one length"),
+        ([[0, 1], [0, 1]], [1, 2, 3], None, ShapeError, "one value each"),
+        ([[], []], [], None, ShapeError, "shape="),
+        ([[0, 2], [0, 1]], [1, 2], (2, 2), IndexingError, "coordinate 2 is out of range for dimension 0 of size 2"),
+        ([[0, 1], [0, -1]], [1, 2], (2, 2), IndexingError, "coordinate -1 is out of range for dimension 1"),
+        ([[0.0, 1.0]], [1, 2], None, UnsupportedError, "dimension 0 must be integers"),
+        ([[0, 0]], [1, 2], None, DuplicateError, r"\(0,\)"),
+        ([[0]], ["a"], None, UnsupportedError, "not supported"),
+        ([[0]], [{}], None, UnsupportedError, "objects"),
+    ],
+)
+def test_bad_coordinates(coords: Any, values: Any, shape: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        sp.from_coords(coords, values, shape)
+
+
+def test_duplicates_by_rule() -> None:
+    for rule, expected in {"sum": 7.0, "last": 4.0, "first": 3.0, "min": 3.0, "max": 4.0}.items():
+        assert sp.from_coords([[1, 1]], [3.0, 4.0], duplicates=rule)[1] == expected
+    with pytest.raises(InvalidValueError, match="'sum'"):
+        sp.from_coords([[1, 1]], [3.0, 4.0], duplicates="mean")
+
+
+def test_entries_that_equal_fill_are_not_kept() -> None:
+    assert sp.from_coords([[0, 1, 2]], [0.0, -0.0, np.nan]).nnz == 1
+    A = sp.from_coords([[0, 1, 2]], [1.0, 2.0, 1.0], fill_value=1)
+    assert A.nnz == 1
+    assert A.to_numpy().tolist() == [1, 2, 1]
+
+
+@given(st.data(), st.sampled_from([d for d in DTYPES if d.kind in "bif" and d != np.float16]))
+def test_dense_and_scipy_round_trips(data: st.DataObject, dtype: np.dtype[Any]) -> None:
+    shape = data.draw(st.tuples(st.integers(0, 4), st.integers(0, 4)))
+    dense = np.array(data.draw(st.lists(st.integers(0, 2), min_size=shape[0] * shape[1], max_size=shape[0] * shape[1])))
+    dense = dense.reshape(shape).astype(dtype)
+    A = sp.asarray(dense)
+    assert A.dtype == dtype
+    assert A.nnz == np.count_nonzero(dense)
+    assert np.array_equal(np.asarray(A), dense)
+    for form in ("csr", "csc", "coo"):
+        out = A.to_scipy(form)
+        assert isinstance(out, scipy.sparse.sparray)
+        assert np.array_equal(out.toarray(), dense)
+        assert np.array_equal(sp.asarray(out).to_numpy(), dense)
+
+
+def test_scipy_duplicates_mean_their_sum() -> None:
+    csr = scipy.sparse.csr_array(([1, 2, 3, 4, 5, 6, 1], [0, 2, 2, 0, 1, 2, 1], [0, 2, 3, 7]), shape=(3, 3))
+    found = sp.asarray(csr).to_scipy("csr")
+    assert found.data.tolist() == [1, 2, 3, 4, 6, 6]
+    assert found.indices.tolist() == [0, 2, 2, 0, 1, 2]
+    assert found.indptr.tolist() == [0, 2, 3, 6]
+
+
+def test_compressed_forms_of_worked_numbers() -> None:
+    dense = np.array([[0, 2, 0, 0], [0, 0, 3, 0], [0, 0, 0, 0], [1, 0, 4, 0], [0, 0, 2, 1]])
+    csr, csc = sp.asarray(dense).to_scipy("csr"), sp.asarray(dense).to_scipy("csc")
+    assert (csr.data.tolist(), csr.indices.tolist()) == ([2, 3, 1, 4, 2, 1], [1, 2, 0, 2, 2, 3])
+    assert csr.indptr.tolist() == [0, 1, 2, 2, 4, 6]
+    assert (csc.data.tolist(), csc.indices.tolist()) == ([1, 2, 3, 4, 2, 1], [3, 0, 1, 3, 4, 4])
+    assert csc.indptr.tolist() == [0, 1, 2, 5, 6]
+
+
+def test_a_slice_of_a_tensor_as_csr() -> None:
+    coords = np.array([[0, 1, 0], [1, 1, 2], [1, 2, 0], [2, 0, 1], [2, 2, 0]]).T
+    csr = sp.from_coords(coords, [1, 2, 3, 4, 5], shape=(3, 3, 3))[:, :, 0].to_scipy("csr")
+    assert (csr.data.tolist(), csr.indices.tolist(), csr.indptr.tolist()) == ([1, 3, 5], [1, 2, 2], [0, 1, 2, 3])
+
+
+def test_arrow_and_polars_round_trips() -> None:
+    A = sp.from_coords([[0, 1], [2, 0]], [1.5, 2.5], dims=("user", "item"))
+    table = A.to_arrow()
+    assert table.to_pydict() == {"user": [0, 1], "item": [2, 0], "value": [1.5, 2.5]}
+    assert sp.asarray(table).dims == ("user", "item")
+    assert sp.asarray(A.to_polars(), coords=["item", "user"]).shape == (3, 2)
+    assert pa.table(A).equals(table)
+    assert pl.DataFrame(A).equals(A.to_polars())
+    counts = sp.asarray(pa.table({"i": [1, 1, 2]}), coords=["i"], duplicates="sum")
+    assert counts.to_numpy().tolist() == [0, 2, 1]
+
+
+def test_tables_are_checked() -> None:
+    table = pa.table({"i": [0, None], "s": ["a", "b"], "v": [1.0, None]})
+    with pytest.raises(LabelError, match="'i', 's', 'v'"):
+        sp.asarray(table, coords=["x"])
+    with pytest.raises(InvalidValueError, match="1 nulls"):
+        sp.asarray(table, coords=["i"])
+    with pytest.raises(UnsupportedError, match="sp.ingest.columns"):
+        sp.asarray(table, coords=["s"])
+    with pytest.raises(InvalidValueError, match="'v' holds 1 nulls"):
+        sp.asarray(pa.table({"i": [0, 1], "v": [1.0, None]}), coords=["i"], value="v")
+
+
+def test_what_is_no_array() -> None:
+    with pytest.raises(UnsupportedError, match="object is no array"):
+        sp.asarray(object())
+    with pytest.raises(UnsupportedError, match="not supported"):
+        sp.asarray(["a"])
+
+
+def test_scipy_is_zero_where_nothing_is_stored() -> None:
+    with pytest.raises(UnsupportedError, match="zero where nothing is stored"):
+        sp.from_coords([[0]], [2.0], fill_value=1).to_scipy()
+
+
+def test_there_is_nothing_to_open(tmp_path: Any) -> None:
+    with pytest.raises(NotFoundError):
+        sp.open(tmp_path / "nothing")
+    with pytest.raises(FileNotFoundError):
+        sp.open(tmp_path)

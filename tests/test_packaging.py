@@ -1,0 +1,106 @@
+"""What is installed: the wheel holds all it needs, and the project says what it depends on."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def project(repository: Path) -> dict[str, Any]:
+    return tomllib.loads((repository / "pyproject.toml").read_text())
+
+
+@pytest.fixture(scope="module")
+def installed(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that holds what the wheel does."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(build, cwd=repository, check=True, capture_output=True)
+    (wheel,) = folder.glob("sparrow_tensor-*.whl")
+    unpacked = folder / "unpacked"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(unpacked)
+    return unpacked
+
+
+def _files(folder: Path) -> set[str]:
+    return {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_the_wheel_holds_package_sql_and_datasets(installed: Path, repository: Path) -> None:
+    found = _files(installed / "sparrow")
+    code = {name for name in _files(repository / "sparrow") if name.endswith((".py", ".typed"))}
+    assert code <= found
+    for folder in ("sql", "ingest", "datasets"):
+        expected = {f"_{folder}/{name}" for name in _files(repository / folder)}
+        assert {name for name in found if name.startswith(f"_{folder}/")} == expected
+    licence = list(installed.glob("*.dist-info/licenses/LICENSE"))
+    assert [path.read_text() for path in licence] == [(repository / "LICENSE").read_text()]
+
+
+def test_the_wheel_works_elsewhere(installed: Path, tmp_path: Path) -> None:
+    script = """
+import pathlib, sys
+import sparrow as sp
+assert pathlib.Path(sp.__file__).is_relative_to(sys.argv[1]), sp.__file__
+from sparrow.resources import data_folder
+assert (data_folder("sql") / "duckdb").is_dir()
+heart = sp.datasets.load("heart_scale", cache="cache")
+print(heart["X"].nnz)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", script, str(installed)],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(installed), "PATH": "", "HOME": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "3378\n"
+
+
+def _imported(folder: Path) -> set[str]:
+    found: set[str] = set()
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                found.add(node.module.split(".")[0])
+    return found - set(sys.stdlib_module_names) - {"sparrow", "__future__"}
+
+
+def _names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[<>=!~\[ ]", text)[0] for text in requirements}
+
+
+def test_what_is_imported_is_declared_and_the_other_way_round(repository: Path, project: dict[str, Any]) -> None:
+    declared = _names(project["project"]["dependencies"])
+    assert _imported(repository / "sparrow") == declared
+
+
+def test_every_requirement_is_pinned(repository: Path, project: dict[str, Any]) -> None:
+    lines = (repository / "constraints.txt").read_text().splitlines()
+    assert all(re.fullmatch(r"[A-Za-z0-9_.\-]+==[A-Za-z0-9_.]+", line) for line in lines)
+    pinned = {line.split("==")[0].lower() for line in lines}
+    extras = project["project"]["optional-dependencies"]
+    assert _names([*project["project"]["dependencies"], *extras["dev"]]) <= pinned
+
+
+def test_the_changelog_has_the_version(repository: Path) -> None:
+    import sparrow
+
+    assert f"## {sparrow.__version__}" in (repository / "CHANGELOG.md").read_text()

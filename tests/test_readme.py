@@ -1,0 +1,79 @@
+"""What README.md shows is what happens: its examples run, and their output is compared."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """Return the fenced blocks in a language, in order."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def readme(repository: Path) -> str:
+    return (repository / "README.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def folder(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as README's reader is in: the root of a checkout."""
+    made = tmp_path_factory.mktemp("readme")
+    for name in ("datasets", "sql"):
+        shutil.copytree(repository / name, made / name)
+    return made
+
+
+def comparable(text: str) -> str:
+    """Return output with times, which are never twice the same, and ends of lines made equal."""
+    return re.sub(r"\d+(\.\d+)? (ms|s)\b", "# s", text).rstrip()
+
+
+def test_the_session_in_python(readme: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    session = "\n".join(blocks(readme, "python"))
+    test = doctest.DocTestParser().get_doctest(session, {}, "README.md", "README.md", 0)
+    assert len(test.examples) >= 10
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    told: list[str] = []
+    runner.run(test, out=told.append)
+    assert runner.summarize(verbose=False).failed == 0, "".join(told)
+
+
+def test_the_session_in_the_shell(readme: str, folder: Path, tmp_path: Path) -> None:
+    command = tmp_path / "sparrow"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m sparrow "$@"\n')
+    command.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    shown = [block for block in blocks(readme, "console") if "make " not in block]
+    parts = re.split(r"^\$ ", "".join(shown), flags=re.MULTILINE)[1:]
+    assert len(parts) >= 4
+    for part in parts:
+        lines = part.split("\n")
+        count = next(k for k, line in enumerate(lines) if not line.endswith("\\")) + 1
+        typed, output = "\n".join(lines[:count]), "\n".join(lines[count:])
+        run = subprocess.run(typed, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr
+        assert comparable(run.stdout) == comparable(output), typed
+
+
+@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "datasets/README.md"])
+def test_links_to_files_lead_somewhere(repository: Path, name: str) -> None:
+    page = repository / name
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_architecture_names_modules_that_exist(repository: Path) -> None:
+    text = (repository / "ARCHITECTURE.md").read_text()
+    named = set(re.findall(r"`((?:sparrow|sql|tests|bench|datasets|ingest)/[\w./-]*)`", text))
+    assert len(named) >= 15
+    assert [name for name in sorted(named) if not (repository / name).exists()] == []
