@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import sparrow as sp
 from sparrow.display import human_bytes, table
@@ -27,7 +27,7 @@ from X
 join y using ("row")
 join read_csv('{names}') as trait using (col)
 group by all having people >= 100
-order by percent_over_50k desc limit 6"""
+order by percent_over_50k desc, people desc limit 6"""
 
 
 def run(folder: str | os.PathLike[str]) -> None:
@@ -76,6 +76,7 @@ def _store(console: Console, home: Path) -> tuple[Any, Tensor]:
         )
     console.print()
     _plain(console, table(rows, ("", "shape", "entries", "as text", "stored", "took")))
+    _plain(console, "(the first run on a machine compiles its loops, the next takes less)")
     return stored[0], stored[1]
 
 
@@ -110,7 +111,11 @@ def _multiply(console: Console, web: Tensor) -> None:
     _code(console, "x = np.divide(1, out, out=np.zeros_like(out), where=out > 0)")
     _code(console, "y = web.T @ x                                 # clicks that arrive")
     products, rows = [], []
-    for engine, how in (("stream", "row groups through compiled loops"), ("duckdb", "a join and a group by")):
+    engines: dict[Literal["stream", "duckdb"], str] = {
+        "stream": "row groups through compiled loops",
+        "duckdb": "a join and a group by",
+    }
+    for engine, how in engines.items():
         times = []
         for _ in range(3):
             product, seconds = _timed(partial(sp.matmul, web.T, surfer, engine=engine))

@@ -31,6 +31,12 @@ class Run:
         return json.loads(self.out)
 
 
+def opened(path: Path) -> sp.Tensor:
+    found = sp.open(path)
+    assert isinstance(found, sp.Tensor)
+    return found
+
+
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str]) -> Any:
     def run(*words: object) -> Run:
@@ -136,7 +142,7 @@ def test_ingest_libsvm(cli: Any, stored: Path, tmp_path: Path) -> None:
     X, y = done.json["tensors"]
     assert (X["path"], X["shape"], X["dtype"], X["nnz"]) == (str(target / "X"), [3, 5], "float32", 3)
     assert (y["path"], y["shape"]) == (str(target / "y"), [3])
-    np.testing.assert_array_equal(sp.open(target / "X").to_numpy()[0], [0.5, 0, 2, 0, 0])
+    np.testing.assert_array_equal(opened(target / "X").to_numpy()[0], [0.5, 0, 2, 0, 0])
 
 
 def test_ingest_several_edge_files_undirected(cli: Any, tmp_path: Path) -> None:
@@ -150,7 +156,7 @@ def test_ingest_several_edge_files_undirected(cli: Any, tmp_path: Path) -> None:
     assert f"{tmp_path / 'out.sparrow'}: (src: 4, dst: 4) int64, 4 entries in " in done.out
     expected = np.zeros((4, 4), int)
     expected[[0, 1, 1, 3], [1, 0, 3, 1]] = 1
-    np.testing.assert_array_equal(sp.open(tmp_path / "out.sparrow").to_numpy(), expected)
+    np.testing.assert_array_equal(opened(tmp_path / "out.sparrow").to_numpy(), expected)
 
 
 def test_ingest_columns(cli: Any, tmp_path: Path) -> None:
@@ -160,7 +166,7 @@ def test_ingest_columns(cli: Any, tmp_path: Path) -> None:
         "--coords", "user,item", "--value", "rating", "--delimiter", ";", "--shape", "20,10", "--dims", "u,i",
     )  # fmt: skip
     assert done.code == 0, done.err
-    A = sp.open(tmp_path / "out.sparrow")
+    A = opened(tmp_path / "out.sparrow")
     assert (A.shape, A.dims, A[10, 7], A[12, 7], A.nnz) == ((20, 10), ("u", "i"), 4.5, 3.0, 2)
 
 
@@ -299,7 +305,7 @@ def test_multiply(cli: Any, stored: Path, tmp_path: Path, engine: str) -> None:
     np.save(tmp_path / "x.npy", np.arange(10.0).reshape(5, 2))
     done = cli("multiply", web, "--vector", tmp_path / "x.npy", "--engine", engine, "--out", tmp_path / "y.npy")
     assert done.out == ""
-    expected = sp.open(web).to_numpy() @ np.arange(10.0).reshape(5, 2)
+    expected = opened(web).to_numpy() @ np.arange(10.0).reshape(5, 2)
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected)
     done = cli("multiply", web, "--vector", "ones", "--head", 2)
     assert done.out == "src  value\n---  -----\n  0      2\n  1      1\n"
@@ -330,7 +336,7 @@ def test_verify_finds_a_flipped_byte(cli: Any, stored: Path, tmp_path: Path) -> 
 def test_history_and_vacuum(cli: Any, stored: Path, tmp_path: Path) -> None:
     target = tmp_path / "web.sparrow"
     assert cli("ingest", "edges", stored / "web.txt", target).code == 0
-    sp.open(target)[0, 0] = 7
+    opened(target)[0, 0] = 7
     records = cli("history", target, "--json").json
     assert [record["version"] for record in records] == [1, 0]
     assert "version" in cli("history", target).out.splitlines()[0]
@@ -353,7 +359,7 @@ def test_the_demo_runs_and_fits_80_columns(cli: Any, tmp_path: Path, monkeypatch
     assert max(map(len, done.out.splitlines())) <= 80
     assert "451,592" in done.out
     assert "3,216,152" in done.out
-    assert sp.open(tmp_path / "demo" / "cnr-2000.sparrow").nnz == 3216152
+    assert opened(tmp_path / "demo" / "cnr-2000.sparrow").nnz == 3216152
 
 
 @pytest.mark.parametrize("words", [[], ["ingest"], ["ingest", "libsvm"], *([v] for v in ("show", "sql", "multiply"))])

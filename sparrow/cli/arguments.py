@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 if TYPE_CHECKING:
-    from sparrow.tensor import Bundle, Tensor
+    from sparrow.bundle import Bundle
+    from sparrow.tensor import Tensor
 
 __all__ = ["AsJson", "Index", "StoredPath", "open_all", "open_one", "parse_index", "write_json", "write_table"]
 
@@ -68,7 +69,8 @@ def open_any(path: str) -> Tensor | Bundle:
     """Return the tensor or bundle that PATH names."""
     import sparrow as sp
 
-    return sp.open(path)
+    found: Tensor | Bundle = sp.open(path)
+    return found
 
 
 def open_one(path: str) -> Tensor:

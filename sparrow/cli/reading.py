@@ -202,7 +202,7 @@ def sql(
     import sparrow as sp
     from sparrow.errors import InvalidValueError
 
-    named: dict[str, Tensor] = {}
+    named: dict[str, Any] = {}
     for text in tables or []:
         name, equals, path = text.partition("=")
         if not (name and equals and path):
