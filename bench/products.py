@@ -72,8 +72,8 @@ def run(count: int, rounds: int) -> list[Row]:
 
     took = alternate(
         {
-            "row": lambda: stored[middle].compute(),
-            "box": lambda: stored[middle : middle + 50_000, middle : middle + 50_000].compute(),
+            "row": stored[middle].compute,
+            "box": stored[middle : middle + 50_000, middle : middle + 50_000].compute,
             "scipy box": lambda: csr[middle : middle + 50_000, middle : middle + 50_000],
         },
         rounds,

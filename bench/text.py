@@ -1,4 +1,4 @@
-"""Text to stored tensors: libsvm against scikit-learn's reader, edges against DuckDB's COPY by hand, and peak memory."""
+"""Text to stored tensors: libsvm against scikit-learn, edges against DuckDB's COPY by hand, and peak memory."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def run(libsvm_megabytes: int, edge_count: int, rounds: int) -> list[Row]:
     )
     ours, theirs = took["sparrow"], took["duckdb"]
     detail = (
-        f"{edge_count / 1e6:.0f} M lines, limit {limit}, {ours[0]:.1f} s : {theirs[0]:.1f} s, peak {ours[1] / 1e6:.0f} MB : "
-        f"{theirs[1] / 1e6:.0f} MB; first floor 2, goal 1.2"
+        f"{edge_count / 1e6:.0f} M lines, limit {limit}, {ours[0]:.1f} s : {theirs[0]:.1f} s, "
+        f"peak {ours[1] / 1e6:.0f} MB : {theirs[1] / 1e6:.0f} MB; first floor 2, goal 1.2"
     )
     out.append(Row("edges to a stored tensor", "DuckDB COPY ... ORDER BY by hand", ours[0] / theirs[0], 2.0, detail))
     fresh(copied)

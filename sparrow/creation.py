@@ -27,7 +27,7 @@ __all__ = ["asarray", "from_coords", "from_relation", "open", "zeros"]
 
 def open(  # noqa: A001 - what people type is sp.open
     path: str | os.PathLike[str], version: int | None = None, storage_options: Mapping[str, str] | None = None
-) -> Tensor | Bundle:
+) -> Any:
     """Open a stored tensor, or a bundle of them as a mapping. Reads the log, no data.
 
     Parameters
@@ -38,6 +38,10 @@ def open(  # noqa: A001 - what people type is sp.open
         A version to open, read-only; the newest by default.
     storage_options
         Options of an object store.
+
+    Returns
+    -------
+    Tensor or Bundle
 
     Raises
     ------

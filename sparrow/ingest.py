@@ -10,12 +10,10 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
-from sparrow.bundle import Bundle
 from sparrow.creation import open as open_stored
-from sparrow.readers import columns as _columns
-from sparrow.readers import edges as _edges
-from sparrow.readers import libsvm as _libsvm
-from sparrow.tensor import Tensor
+from sparrow.readers.columns import columns as _columns
+from sparrow.readers.edges import edges as _edges
+from sparrow.readers.libsvm import libsvm as _libsvm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,12 +27,12 @@ def _opened(read: Callable[Concatenate[Any, P], str]) -> Callable[Concatenate[An
     """Return a reader that returns what :func:`sparrow.open` does instead of the path."""
 
     @wraps(read)
-    def ingest(src: Any, /, *args: P.args, **kwargs: P.kwargs) -> Tensor | Bundle:
+    def ingest(src: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         return open_stored(read(src, *args, **kwargs))
 
     return ingest
 
 
-libsvm = _opened(_libsvm.libsvm)
-edges = _opened(_edges.edges)
-columns = _opened(_columns.columns)
+libsvm = _opened(_libsvm)
+edges = _opened(_edges)
+columns = _opened(_columns)

@@ -134,8 +134,13 @@ def reduce_runs(values: NDArray[Any], starts: NDArray[np.int64], duplicates: Dup
     if duplicates == "last":
         return np.asarray(values[np.append(starts[1:], len(values)) - 1])
     ufunc: np.ufunc = {"sum": np.add, "min": np.minimum, "max": np.maximum}[duplicates]
+    out = values[starts]
+    later = np.ones(len(values), dtype=bool)
+    later[starts] = False
+    run = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(values)))
     with np.errstate(all="ignore"):
-        return np.asarray(ufunc.reduceat(values, starts), dtype=values.dtype)
+        ufunc.at(out, run[later], values[later])  # reduceat would add pairwise, not in order
+    return out
 
 
 def merge(old: Block, new: Block, shape: Sequence[int], duplicates: Duplicates) -> Block:

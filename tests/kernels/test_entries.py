@@ -61,6 +61,15 @@ def test_merge(a: list[tuple[int, int, int]], b: list[tuple[int, int, int]], rul
     assert as_dict(merge(old, new, (4, 4), rule)) == reduced(cells, rule)
 
 
+@given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=40))
+def test_sums_run_in_the_order_of_the_input(values: list[float]) -> None:
+    block = canonical(Block((np.zeros(len(values), int),), np.array(values)), (1,), None, "sum", keep_fill=True)
+    total = values[0]
+    for value in values[1:]:
+        total += value
+    assert block.values[0] == total
+
+
 def test_nan_is_not_zero_and_minus_zero_is() -> None:
     block = Block((np.array([0, 1, 2]),), np.array([np.nan, -0.0, 1.0]))
     assert canonical(block, (3,), 0.0).coords[0].tolist() == [0, 2]
@@ -76,7 +85,7 @@ def test_values_travel_with_coordinates() -> None:
 
 def test_concatenate_of_nothing_has_the_rank() -> None:
     empty = concatenate([], 3, np.dtype("int8"))
-    assert (len(empty.coords), empty.count, empty.values.dtype) == (3, 0, np.int8)
+    assert (len(empty.coords), empty.count, empty.values.dtype.name) == (3, 0, "int8")
 
 
 def test_rules_are_checked() -> None:
