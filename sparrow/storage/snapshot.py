@@ -276,7 +276,10 @@ class Snapshot:
             nbytes += int(found.nbytes[meets].sum())
         skipped = np.ones(len(table), dtype=bool)
         skipped[files] = False
-        groups += sum(max(1, -(-int(n) // (1 << 18))) for n in table.rows[skipped])
+        if skipped.any():
+            # Groups are of one size but for the last of a file, so the largest file tells that of all.
+            size = int(table.footer(int(table.rows.argmax())).rows.max())
+            groups += int((-(-table.rows[skipped] // size)).sum())
         return ScanStats(len(table), files_read, groups, read, rows, nbytes)
 
     def source(self, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource:

@@ -331,12 +331,12 @@ class TensorWriter:
             if kinds != self._kinds:
                 self._close_file()
                 self._kinds = kinds
+        coords = [np.ascontiguousarray(c, dtype=kind) for c, kind in zip(block.coords, self._kinds, strict=True)]
         values = encode(block.values, self._dtype)
         file = self._open
         if file is None:
-            file = self._open = self._open_file(values)
+            file = self._open = self._open_file(coords, values)
             file.first = tuple(int(column[0]) for column in block.coords)
-        coords = [np.ascontiguousarray(c, dtype=kind) for c, kind in zip(block.coords, self._kinds, strict=True)]
         table = pa.Table.from_arrays([pa.array(column) for column in (*coords, *values)], schema=file.schema)
         file.parquet.write_table(table, row_group_size=block.count)
         file.last = tuple(int(column[-1]) for column in block.coords)
@@ -365,14 +365,14 @@ class TensorWriter:
                 raise ShapeError(f"the coordinate {high[dim]} of dimension {self._dims[dim]!r} does not fit int32")
         return low, high
 
-    def _open_file(self, values: Sequence[Any]) -> _OpenFile:
+    def _open_file(self, coords: Sequence[Any], values: Sequence[Any]) -> _OpenFile:
         import pyarrow.parquet as pq
 
         schema = arrow_schema(self._dims, self._dtype, self._kinds)
         sink = HashingFile(self._folder, f"{self._nonce}-{self._count}.tmp")
         self._count += 1
         try:
-            options = parquet_options(self._dims, values, self._profile, self._order)
+            options = parquet_options(self._dims, coords, values, self._profile, self._order)
             parquet = pq.ParquetWriter(sink, schema, **options)
         except BaseException:
             sink.discard()

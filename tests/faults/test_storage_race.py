@@ -28,7 +28,7 @@ def raced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     """Three tensors after several spawned processes wrote to them at once, and what each process reports."""
     folder = tmp_path_factory.mktemp("raced")
     for name in ("append", "increment", "claim"):
-        storage.save(folder / name, Schema((400, 3), dtype=np.dtype(np.int64)), [], sizes=SIZES)
+        storage.save(folder / name, Schema((4000, 3), dtype=np.dtype(np.int64)), [], sizes=SIZES)
     context = multiprocessing.get_context("spawn")
     running = []
     for who in range(WRITERS):

@@ -77,7 +77,9 @@ def test_edits_mean_what_they_mean_in_memory(case: tuple[Schema, Block, list[Edi
             same = block.values.tobytes() == wanted.values.tobytes() and all(
                 map(np.array_equal, block.coords, wanted.coords)
             )
-            assert (after.version == before.version) == same
+            assert after.version == before.version + 1 or same
+            if not edit.clear:  # files whose entries all go are not read, so not compared
+                assert (after.version == before.version) == same
             assert_same(read_all(after), wanted)
             assert_same(read_all(before), block)
             assert after.nnz == wanted.count

@@ -252,3 +252,17 @@ def test_sizes_divide_evenly() -> None:
     assert sizes.small(12, 1)
     assert not sizes.small(13, 1)
     assert not sizes.small(1, 2)
+
+
+def test_a_codec_that_gains_nothing_is_left_out(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    schema = Schema((2**20, 2**20), dtype=np.dtype(np.int64))
+    coords = (np.sort(rng.choice(2**20, 50_000, replace=False)), rng.integers(0, 2**20, 50_000))
+    handle = storage.save(tmp_path / "t", schema, [Block(coords, np.ones(50_000, np.int64))])
+    group = pq.read_metadata(handle.files()[0].path).row_group(0)
+    assert group.column(1).compression == "UNCOMPRESSED"
+    regular = (np.repeat(np.arange(500), 100), np.tile(np.arange(100), 500))
+    handle = storage.save(tmp_path / "u", schema, [Block(regular, np.ones(50_000, np.int64))])
+    group = pq.read_metadata(handle.files()[0].path).row_group(0)
+    assert group.column(1).compression == "LZ4"
+    assert handle.verify() == []

@@ -73,6 +73,8 @@ def test_boxes_skip_files_and_row_groups(stored: storage.StoredHandle) -> None:
     assert everything.files_read == everything.files == len(stored.files())
     assert everything.rows == snapshot.nnz
     assert snapshot.stats(row).files_read <= 4
+    assert snapshot.stats(row).row_groups == everything.row_groups == everything.row_groups_read
+    assert snapshot.stats(Box((range(0), range(0)))).row_groups == everything.row_groups
     assert snapshot.stats(column, (1, 0)).files_read <= 4 < snapshot.stats(column).files_read
     assert len(snapshot.source(row).paths) <= 4
 
@@ -165,11 +167,11 @@ def test_orders_become_stale_and_are_rebuilt(tmp_path: Path) -> None:
     old = handle.current
     assert old.orders == ((0, 1), (1, 0))
     handle.commit(Edit("put", upsert=entries([(0, 0)], [1000])))
-    assert len(handle.current.orders) == 1
+    assert (1, 0) not in handle.current.orders
     with pytest.raises(errors.InvalidValueError, match="add_order"):
         handle.current.chunks(Box.everything(SCHEMA.shape), (1, 0))
     other = storage.open(handle.path)
-    assert len(other.current.orders) == 1
+    assert (1, 0) not in other.current.orders
     handle.add_order((1, 0))
     assert handle.current.orders == ((0, 1), (1, 0))
     assert other.refresh().orders == ((0, 1), (1, 0))
