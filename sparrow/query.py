@@ -42,7 +42,7 @@ class Scannable(Protocol):
         """Return the plan of reading it."""
 
 
-def sql(query: str, /, _frame: FrameType | None = None, **tensors: Any) -> duckdb.DuckDBPyRelation:
+def sql(query: str, /, _frame: Any = None, **tensors: Any) -> duckdb.DuckDBPyRelation:
     """Run SQL over tensors and tables, and return a DuckDB relation.
 
     A tensor is a relation with an integer column for each dimension, counted from 0, and a column ``value`` (a
@@ -82,7 +82,7 @@ def sql(query: str, /, _frame: FrameType | None = None, **tensors: Any) -> duckd
     >>> sp.sql("select src, count(*) as links from web group by src order by src").fetchall()
     [(0, 2), (2, 1)]
     """
-    frame = _frame if _frame is not None else sys._getframe(1)
+    frame: FrameType = _frame if _frame is not None else sys._getframe(1)
     for name, thing in tensors.items():
         if not _is_relation(thing):
             raise UnsupportedError(
@@ -90,12 +90,13 @@ def sql(query: str, /, _frame: FrameType | None = None, **tensors: Any) -> duckd
                 "with __arrow_c_stream__"
             )
     con = database.connect()
+    con.execute("set python_enable_replacements = false")  # or the variables of this function would be tables
     statements = con.extract_statements(query)
     if len(statements) != 1:
         raise InvalidValueError(f"the query holds {len(statements)} statements: give one")
-    for name in tensors:
+    for name, thing in tensors.items():
         _one_spelling(name, tensors)
-        _define(con, name, tensors[name])
+        _define(con, name, thing)
     defined: set[str] = set()
     while True:
         try:
@@ -120,12 +121,13 @@ def _lookup(name: str, given: Mapping[str, Any], frame: FrameType) -> Any:
 
     A variable of the caller, local before global; else the labels of a dimension of a tensor, ``<tensor>_<dimension>``.
     """
-    for scope in (frame.f_locals, frame.f_globals):
+    scopes: tuple[Mapping[str, Any], ...] = (given, frame.f_locals, frame.f_globals)
+    for scope in scopes[1:]:
         relations = {known: thing for known, thing in scope.items() if _is_relation(thing)}
         spelling = _one_spelling(name, relations)
         if spelling is not None:
             return relations[spelling]
-    for scope in (given, frame.f_locals, frame.f_globals):
+    for scope in scopes:
         for known, thing in scope.items():
             if not _is_tensor(thing):
                 continue
@@ -146,8 +148,8 @@ def _one_spelling(name: str, names: Mapping[str, Any]) -> str | None:
     spellings = [known for known in names if _lower(known) == _lower(name)]
     if len(spellings) > 1:
         raise InvalidValueError(
-            f"{' and '.join(map(repr, spellings))} differ in case only, which SQL does not tell apart: pass one of them "
-            "by another name"
+            f"{' and '.join(map(repr, spellings))} differ in case only, which SQL does not tell apart: "
+            "pass one of them by another name"
         )
     return spellings[0] if spellings else None
 

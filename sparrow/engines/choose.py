@@ -70,8 +70,8 @@ def groups_output(view: View, order: tuple[int, ...]) -> bool:
     if view.ndim == 1:
         return True
     axis = view.axes[0]
-    if axis.length <= 1 or isinstance(axis, New):
-        return True
+    if isinstance(axis, New):
+        return axis.length <= 1
     fixed = {dim for dim, _ in view.fixed}
     leading = next((dim for dim in order if dim not in fixed), None)
     return isinstance(axis, Range) and axis.dim == leading

@@ -25,7 +25,7 @@ from sparrow.errors import TooLargeError, UnsupportedError
 from sparrow.index import Listed, Points, Range
 from sparrow.kernels.entries import Block
 from sparrow.plan import Contract, Scan
-from sparrow.relation import ArrowSource
+from sparrow.relation import ArrowSource, ParquetSource
 from sparrow.resources import sql_text
 
 __all__ = ["Query", "compile_scan", "count", "entries", "matmul", "select"]
@@ -60,48 +60,53 @@ def compile_scan(scan: Scan, prefix: str = "sparrow") -> Query:
     view, schema = scan.view, scan.schema
     parts = ("value", "value_im") if schema.dtype.kind == "c" else ("value",)
     source = None if view.size == 0 else scan.relation.source(view.box(), scan_order(scan))
-    if source is None or (not isinstance(source, ArrowSource) and not source.paths):
-        nothing = [f"CAST(NULL AS {_coordinate_type(scan, axis)}) AS {quote_name(schema.dims[axis])}"
-                   for axis in range(schema.ndim)]  # fmt: skip
-        nothing += [f"CAST(NULL AS {_SQL_TYPES[schema.dtype.name]}) AS {quote_name(part)}" for part in parts]
-        return Query(f"SELECT {', '.join(nothing)} WHERE false", {})
-    tables: dict[str, pa.Table] = {}
-    if isinstance(source, ArrowSource):
-        tables[f"{prefix}_entries"] = _without_half(source.table)
-        relation = f"{quote_name(f'{prefix}_entries')} AS e"
-    else:
-        files = f"read_parquet([{', '.join(map(quote_literal, source.paths))}], hive_partitioning = false)"
-        if all(expression == quote_name(name) for name, expression in source.columns):
-            relation = f"{files} AS e"
-        else:
-            columns = ", ".join(f"{expression} AS {quote_name(name)}" for name, expression in source.columns)
-            relation = f"(SELECT {columns} FROM {files}) AS e"
+    if source is None or (isinstance(source, ParquetSource) and not source.paths):
+        types = [_SQL_TYPES[schema.coordinate_dtype(axis).name] for axis in range(schema.ndim)]
+        columns = [*zip(schema.dims, types, strict=True), *((part, _SQL_TYPES[schema.dtype.name]) for part in parts)]
+        nothing = ", ".join(f"CAST(NULL AS {kind}) AS {quote_name(name)}" for name, kind in columns)
+        return Query(f"SELECT {nothing} WHERE false", {})
+    names = [*scan.relation.schema.dims, *parts]
+    relation, of_files, tables = _base(source, names, prefix, joined=bool(view.points))
 
     def column(dim: int) -> str:
-        return f"e.{quote_name(scan.relation.schema.dims[dim])}"
+        return of_files[names[dim]]
 
     for number, group in enumerate(view.points):
         name = f"{prefix}_points{number}"
         tables[name] = _points_table(scan, group)
         on = " AND ".join(f"{column(dim)} = p{number}.c{k}" for k, dim in enumerate(group.dims))
         relation += f" JOIN {quote_name(name)} AS p{number} ON {on or 'true'}"
-    axes = []
-    for number, axis in enumerate(view.axes):
+    shown = []
+    for name, axis in zip(schema.dims, view.axes, strict=True):
         if isinstance(axis, Range):
             expression = positions(axis, column(axis.dim))
         elif isinstance(axis, Listed):
             expression = f"p{axis.group}.p{axis.position}"
         else:
             expression = "CAST(0 AS INTEGER)"
-        axes.append(f"{expression} AS {quote_name(schema.dims[number])}")
-    axes += [f"e.{part}" for part in parts]
-    text = f"SELECT {', '.join(axes)} FROM {relation}"
+        shown.append(f"{expression} AS {quote_name(name)}")
+    shown += [f"{of_files[part]} AS {quote_name(part)}" for part in parts]
+    text = f"SELECT {', '.join(shown)} FROM {relation}"
     where = conditions(scan, column)
     return Query(f"{text} WHERE {' AND '.join(where)}" if where else text, tables)
 
 
-def _coordinate_type(scan: Scan, axis: int) -> str:
-    return _SQL_TYPES[scan.schema.coordinate_dtype(axis).name]
+def _base(
+    source: ParquetSource | ArrowSource, names: list[str], prefix: str, joined: bool
+) -> tuple[str, dict[str, str], dict[str, pa.Table]]:
+    """Return what stands after FROM, the SQL of each column of the base by its name, and the tables to register."""
+    plain = {name: f"e.{quote_name(name)}" for name in names}
+    if isinstance(source, ArrowSource):
+        name = f"{prefix}_entries"
+        return f"{quote_name(name)} AS e", plain, {name: _without_half(source.table)}
+    files = f"read_parquet([{', '.join(map(quote_literal, source.paths))}], hive_partitioning = false) AS e"
+    derived = {name: sql for name, sql in source.columns if sql not in (name, quote_name(name))}
+    if joined and derived:
+        # Beside the columns of joined tables, expressions over the columns of files need a level of their own; alone
+        # they do not, and filters are pushed down through one level better than through two.
+        columns = ", ".join(f"{expression} AS {quote_name(name)}" for name, expression in source.columns)
+        return f"(SELECT {columns} FROM {files}) AS e", plain, {}
+    return files, plain | derived, {}
 
 
 def _points_table(scan: Scan, group: Points) -> pa.Table:
@@ -208,7 +213,7 @@ def matmul(contract: Contract) -> Any:
     out = np.zeros((height, *x.shape[1:]), np.int64 if whole else result)
     if out.size and scan.view.size:
         _join(scan, x if whole else x.astype(result), out, whole)
-    out = out != 0 if result == bool else out.astype(result, copy=False)
+    out = out != 0 if result.kind == "b" else out.astype(result, copy=False)
     if scan.view.ndim == 1:
         out = out[0]
     return out.T if contract.flipped else out
@@ -227,8 +232,7 @@ def _join(scan: Scan, x: NDArray[Any], out: NDArray[Any], whole: bool) -> None:
     con.execute(f"CREATE TEMP VIEW a AS SELECT {row} AS i, {col} AS j, {value} AS value FROM ({select(scan, con)})")
     at = scan.schema.coordinate_dtype(scan.view.ndim - 1)
     operand: dict[str, NDArray[Any]] = {"j": np.arange(len(x), dtype=at)}
-    if x.dtype == bool:
-        x = x.astype(np.int8)
+    x = x.astype(np.int8 if x.dtype == bool else x.dtype.newbyteorder("="), copy=False)
     if x.ndim == 1:
         operand["value"] = np.ascontiguousarray(x)
     else:

@@ -45,7 +45,7 @@ def _node(node: Node, order: tuple[int, ...] | None) -> list[str]:
         return [f"dense {_shape(node.schema)}, in memory"]
     if isinstance(node, Scan):
         assert order is not None
-        return _scan(node, order)
+        return _scan(node, order, "" if node.view.keeps_order(order) else "; the view's own order takes a sort")
     scan, _ = node.operands
     assert order is not None
     threads = settings.current().threads
@@ -55,11 +55,12 @@ def _node(node: Node, order: tuple[int, ...] | None) -> list[str]:
         how = f"add entry by entry in scan order, decoded on {threads} threads"
     lines = [f"matmul {_shape(node.schema)}", f"  engine      {engine_for('auto')}: {how}"]
     for side in (node.left, node.right):
-        lines += ["  " + line for line in _node(side, order)]
+        below = _scan(side, order, "") if isinstance(side, Scan) else _node(side, None)
+        lines += ["  " + line for line in below]
     return lines
 
 
-def _scan(scan: Scan, order: tuple[int, ...]) -> list[str]:
+def _scan(scan: Scan, order: tuple[int, ...], sort: str) -> list[str]:
     relation, view, base = scan.relation, scan.view, scan.relation.schema
     where = "in memory" if relation.version is None else f"stored, version {relation.version}"
     lines = [f"scan {_shape(scan.schema)}, of {_shape(base)} {where}"]
@@ -68,7 +69,6 @@ def _scan(scan: Scan, order: tuple[int, ...]) -> list[str]:
     stats = relation.stats(view.box(), order)
     lines.append(f"  engine      {engine_for('auto')}")
     lines.append(f"  predicate   {_predicate(scan)}")
-    sort = "" if view.keeps_order(order) else "; the view's own order takes a sort"
     lines.append(f"  order       {', '.join(base.dims[dim] for dim in order) or 'none'}{sort}")
     if stats.files:
         lines.append(f"  files       {_of(stats.files_read, stats.files)}")
@@ -115,10 +115,8 @@ def _run(node: Node, scan: Scan) -> str:
     else:
         result = f"{sum(block.count for block in stream.blocks(Scan(counting, scan.view, scan.schema)))} entries"
     seconds = time.perf_counter() - start
-    return (
-        f"analyzed: {result} from {counting.read_rows} rows, {_bytes(counting.read_bytes)} decoded in {counting.read_chunks} "
-        f"chunks, {1000 * seconds:.1f} ms"
-    )
+    decoded = f"{counting.read_rows} rows, {_bytes(counting.read_bytes)} decoded in {counting.read_chunks} chunks"
+    return f"analyzed: {result} from {decoded}, {1000 * seconds:.1f} ms"
 
 
 class _Counting:

@@ -14,18 +14,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import settings
+from sparrow import progress, settings
 from sparrow.engines.choose import groups_output, product_order, scan_order, sorted_order
 from sparrow.errors import TooLargeError, UnsupportedError
 from sparrow.index import Box, Range, View
-from sparrow.kernels.entries import Block, canonical, concatenate
+from sparrow.kernels.entries import Block, canonical
 from sparrow.plan import Contract, Scan
 from sparrow.relation import Chunk, Relation
 from sparrow.workers import ordered_map
 
 __all__ = ["blocks", "cell", "check_output", "count", "entries", "matmul", "sorted_blocks"]
 
-_PIECE = 1 << 18
+_SORT_COPIES = 4
+"""Entries are held about so many times while they are sorted in memory."""
 
 
 def blocks(scan: Scan, order: tuple[int, ...] | None = None) -> Iterator[Block]:
@@ -53,7 +54,8 @@ def blocks(scan: Scan, order: tuple[int, ...] | None = None) -> Iterator[Block]:
         columns = tuple(column.astype(dtype, copy=False) for column, dtype in zip(coords, dtypes, strict=True))
         return Block(columns, block.values if kept is None else block.values[kept])
 
-    for block in ordered_map(shown, relation.chunks(view.box(), order), settings.current().threads):
+    chunks = relation.chunks(view.box(), order)
+    for block in ordered_map(shown, chunks, min(settings.current().threads, len(chunks))):
         if block.count:
             yield block
 
@@ -66,25 +68,48 @@ def entries(scan: Scan) -> Block:
     TooLargeError
         If they would pass the memory limit.
     """
+    if scan.view.size == 0:
+        return _collected(scan, iter(()), 0)
     order = sorted_order(scan)
-    limit = settings.current().memory_limit
-    found: list[Block] = []
-    nbytes = 0
-    for block in blocks(scan, order):
-        found.append(block)
-        nbytes += _nbytes(block)
-        if nbytes > limit:
+    rows = scan.relation.stats(scan.view.box(), order).rows
+    if scan.view.keeps_order(order) or scan.view.ndim == 0:
+        return _collected(scan, blocks(scan, order), rows)
+    width = scan.schema.dtype.itemsize + 8 * scan.schema.ndim
+    if _SORT_COPIES * rows * width > settings.current().memory_limit:
+        return _collected(scan, sorted_blocks(scan), rows)
+    block = _collected(scan, blocks(scan, order), rows)
+    return canonical(block, scan.schema.shape, scan.schema.fill_value, keep_fill=True)
+
+
+def _collected(scan: Scan, pieces: Iterator[Block], rows: int) -> Block:
+    """Return blocks as one, held once; ``rows`` is about their number of entries."""
+    schema, limit = scan.schema, settings.current().memory_limit
+    dtypes = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)]
+    width = schema.dtype.itemsize + sum(dtype.itemsize for dtype in dtypes)
+    # Memory is taken when it is written to, so a bound that is far too large costs nothing.
+    arrays = [np.empty(min(rows, limit // width), dtype) for dtype in (*dtypes, schema.dtype)]
+    count = 0
+    for piece in pieces:
+        stop = count + piece.count
+        if stop * width > limit:
             raise TooLargeError(
-                f"the entries of shape {scan.schema.shape} pass the memory limit of {limit} bytes: read them in "
+                f"the entries of shape {schema.shape} pass the memory limit of {limit} bytes: read them in "
                 "pieces with to_batches(), take a smaller view, or raise the limit with sp.config(memory_limit=...)"
             )
-    if not found:
-        return _empty(scan)
-    block = concatenate(found, scan.schema.ndim, scan.schema.dtype)
-    del found
-    if scan.view.keeps_order(order):
-        return block
-    return canonical(block, scan.schema.shape, scan.schema.fill_value, keep_fill=True)
+        if stop > len(arrays[-1]):
+            arrays = [_longer(array, count, max(stop, 2 * count)) for array in arrays]
+        for array, column in zip(arrays, (*piece.coords, piece.values), strict=True):
+            array[count:stop] = column
+        count = stop
+    if count < len(arrays[-1]):
+        arrays = [array[:count] if 2 * count > len(array) else array[:count].copy() for array in arrays]
+    return Block(tuple(arrays[:-1]), arrays[-1])
+
+
+def _longer(array: NDArray[Any], count: int, size: int) -> NDArray[Any]:
+    out = np.empty(size, array.dtype)
+    out[:count] = array[:count]
+    return out
 
 
 def sorted_blocks(scan: Scan) -> Iterator[Block]:
@@ -119,7 +144,8 @@ def count(scan: Scan) -> int:
         return 0
     order = scan_order(scan)
     box = view.box()
-    countable = not view.points
+    # The footers of files say how many entries a chunk holds; what is computed knows about how many.
+    countable = not view.points and relation.version is not None
 
     def counted(chunk: Chunk) -> int:
         if countable and _inside(box, chunk):
@@ -145,15 +171,6 @@ def _inside(box: Box, chunk: Chunk) -> bool:
         r.start <= low and high <= r[-1] and (r.step == 1 or len(r) == 1)
         for r, low, high in zip(box.ranges, chunk.low, chunk.high, strict=True)
     )
-
-
-def _nbytes(block: Block) -> int:
-    return block.values.nbytes + sum(column.nbytes for column in block.coords)
-
-
-def _empty(scan: Scan) -> Block:
-    coords = tuple(np.zeros(0, scan.schema.coordinate_dtype(axis)) for axis in range(scan.schema.ndim))
-    return Block(coords, np.zeros(0, scan.schema.dtype))
 
 
 def _trimmed(block: Block, view: View, order: tuple[int, ...], chunk: Chunk) -> Block:
@@ -236,7 +253,7 @@ class _Loader:
     def _plain(self, chunk: Chunk) -> bool:
         """Return whether subtracting offsets is all there is to do after trimming; kernels check the bounds."""
         view = self.scan.view
-        if view.points or any(isinstance(axis, Range) and axis.step != 1 for axis in view.axes):
+        if view.points or view.repeats > 1 or any(isinstance(axis, Range) and axis.step != 1 for axis in view.axes):
             return False
         fixed = dict(view.fixed)
         trimmed = True
@@ -299,11 +316,14 @@ def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
     order = product_order(scan)
     loader = _Loader(scan, order, out.dtype)
     chunks = relation.chunks(scan.view.box(), order)
-    threads = settings.current().threads
+    threads = min(settings.current().threads, len(chunks))
+    rows = sum(chunk.rows for chunk in chunks)
     if not groups_output(scan.view, order):
         scatter = matvec.scatter_vector if x.ndim == 1 else matvec.scatter_matrix
-        for arguments in ordered_map(loader.load, chunks, threads):
-            scatter(*arguments, x, out)
+        with progress.bar("multiplying", rows, "entries") as advance:
+            for chunk, arguments in zip(chunks, ordered_map(loader.load, chunks, threads), strict=True):
+                scatter(*arguments, x, out)
+                advance(chunk.rows)
         return
     sum_runs = matvec.sum_runs_vector if x.ndim == 1 else matvec.sum_runs_matrix
 
@@ -313,18 +333,20 @@ def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
         return first, last, edges
 
     height = len(out)
-    for first, last, edges in ordered_map(summed, chunks, threads):
-        if first < height:
-            out[first] += edges[0]
-        if last < height:
-            out[last] += edges[1]
+    with progress.bar("multiplying", rows, "entries") as advance:
+        for chunk, (first, last, edges) in zip(chunks, ordered_map(summed, chunks, threads), strict=True):
+            if first < height:
+                out[first] += edges[0]
+            if last < height:
+                out[last] += edges[1]
+            advance(chunk.rows)
 
 
 def _finished(out: NDArray[Any], contract: Contract) -> Any:
     """Return sums as the result: its dtype, its shape, a scalar where it has no dimensions."""
     dtype = contract.schema.dtype
     with np.errstate(all="ignore"):
-        out = out != 0 if dtype == bool else out.astype(dtype, copy=False)
+        out = out != 0 if dtype.kind == "b" else out.astype(dtype, copy=False)
     if contract.operands[0].view.ndim == 1:
         out = out[0]
     return out.T if contract.flipped else out

@@ -29,7 +29,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -68,20 +68,23 @@ def readonly(array: NDArray[T]) -> NDArray[T]:
     return view
 
 
-@intrinsic
-def _prefetch(context, array, index):  # type: ignore[no-untyped-def]
+def _prefetch_call(context: Any, array: Any, index: Any) -> Any:
     """Ask for element ``index`` of a contiguous array's memory; any index is safe, nothing is read."""
 
-    def generate(target, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = target.make_array(signature.args[0])(target, builder, arguments[0]).data
         address = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
+        insert: Any = cgutils.get_or_insert_function
         flag = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [address.type, flag, flag, flag])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        function = insert(builder.module, kind, "llvm.prefetch.p0i8")
         builder.call(function, [address, flag(0), flag(3), flag(1)])
         return target.get_dummy_value()
 
     return types.void(array, index), generate
+
+
+_prefetch: Any = intrinsic(_prefetch_call)
 
 
 @njit(cache=True, nogil=True)

@@ -1,0 +1,109 @@
+"""What the tests of engines and SQL share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import storage
+from sparrow.index import Box, View
+from sparrow.kernels.entries import Block, canonical
+from sparrow.plan import Scan
+from sparrow.relation import Chunk, MemoryRelation, Relation
+from sparrow.schema import Schema, is_fill
+
+TINY = storage.Sizes(file_rows=40, group_rows=7)
+"""Files of a few row groups of 7 entries."""
+
+
+def random_array(shape: tuple[int, ...], dtype: Any = np.float64, seed: int = 0, density: float = 0.4) -> NDArray[Any]:
+    """Return a dense array of small integers, most of them 0."""
+    rng = np.random.default_rng(seed)
+    values = rng.integers(1, 9, shape).astype(dtype)
+    return np.where(rng.random(shape) < density, values, np.zeros((), dtype))
+
+
+def memory(dense: NDArray[Any], fill_value: Any = 0, dims: tuple[str, ...] = ()) -> MemoryRelation:
+    """Return a relation in memory."""
+    schema = Schema(dense.shape, dims, dense.dtype, fill_value)
+    stored = ~is_fill(dense, schema.fill_value)
+    coords = stored.nonzero() if dense.ndim else ()
+    return MemoryRelation(schema, canonical(Block(coords, dense[stored]), dense.shape, fill_value))
+
+
+def stored(folder: Path, dense: NDArray[Any], *orders: tuple[int, ...], sizes: Any = TINY, **options: Any) -> Relation:
+    """Return a stored relation with further orders."""
+    relation = memory(dense, **options)
+    handle = storage.save(folder, relation.schema, iter([relation.block]), orders=orders, sizes=sizes)
+    return handle.current
+
+
+def scan_of(relation: Relation, view: View | None = None) -> Scan:
+    """Return the scan of a view, of all by default."""
+    view = View.identity(relation.schema.shape) if view is None else view
+    return Scan(relation, view, relation.schema.through(view))
+
+
+def at(relation: Relation, *key: Any) -> Scan:
+    """Return the scan of what an index shows."""
+    return scan_of(relation, View.identity(relation.schema.shape).then(key))
+
+
+def to_dense(block: Block, schema: Schema) -> NDArray[Any]:
+    """Return the cells that entries make."""
+    out = np.full(schema.shape, schema.fill_value, schema.dtype)
+    if schema.ndim:
+        out[block.coords] = block.values
+    elif block.count:
+        out[...] = block.values[0]
+    return out
+
+
+class _Around:
+    """A relation that hands everything on to another."""
+
+    def __init__(self, relation: Relation) -> None:
+        self._relation = relation
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._relation, name)
+
+
+class Counting(_Around):
+    """A relation that counts the chunks read."""
+
+    reads = 0
+
+    def read(self, chunk: Chunk) -> Block:
+        self.reads += 1
+        return self._relation.read(chunk)
+
+
+class Unreadable(_Around):
+    """A relation whose data pages nobody may touch."""
+
+    def read(self, chunk: Chunk) -> NoReturn:
+        raise AssertionError(f"{chunk} was read")
+
+    def source(self, box: Box, order: tuple[int, ...] | None = None) -> NoReturn:
+        raise AssertionError(f"{box} was about to be read")
+
+
+class Labelled:
+    """Enough of a tensor for ``sp.sql``."""
+
+    def __init__(self, scan: Scan, labels: dict[str, Any] | None = None) -> None:
+        self._scan, self._labels = scan, labels or {}
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        return self._scan.schema.dims
+
+    def labels(self, dim: str, /) -> Any:
+        return self._labels.get(dim)
+
+    def __sparrow_scan__(self) -> Scan:
+        return self._scan

@@ -1,0 +1,154 @@
+"""The SQL that scans become, and what DuckDB makes of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sparrow import database, storage
+from sparrow.engines.duckdb import compile_scan, count, select
+from sparrow.index import View
+from sparrow.relation import Relation
+from sparrow.resources import sql_text
+from tests.engines.helpers import at, memory, random_array, scan_of, stored
+
+ENTRIES = '"sparrow_entries" AS e'
+
+
+@pytest.fixture(scope="module")
+def cube() -> Relation:
+    return memory(random_array((6, 7, 5)), dims=("a", "b b", 'c"c'))
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ((), f'SELECT e."a" AS "a", e."b b" AS "b b", e."c""c" AS "c""c", e."value" AS "value" FROM {ENTRIES}'),
+        (
+            (3, slice(None), 1),
+            f'SELECT e."b b" AS "b b", e."value" AS "value" FROM {ENTRIES} WHERE e."a" = 3 AND e."c""c" = 1',
+        ),
+        (
+            (slice(2, 5), 0, slice(3, None)),
+            (
+                f'SELECT e."a" - 2 AS "a", e."c""c" - 3 AS "c""c", e."value" AS "value" FROM {ENTRIES} '
+                'WHERE e."b b" = 0 AND e."a" BETWEEN 2 AND 4 AND e."c""c" >= 3'
+            ),
+        ),
+        (
+            (slice(None, None, -1), slice(1, None, 3), 0),
+            (
+                f'SELECT 5 - e."a" AS "a", (e."b b" - 1) // 3 AS "b b", e."value" AS "value" FROM {ENTRIES} '
+                'WHERE e."c""c" = 0 AND e."b b" >= 1 AND e."b b" % 3 = 1'
+            ),
+        ),
+        (
+            ([4, 1, 1], None, 2),
+            (
+                'SELECT p0.p0 AS "a", CAST(0 AS INTEGER) AS "d1", e."c""c" AS "c""c", e."value" AS "value" '
+                f'FROM {ENTRIES} JOIN "sparrow_points0" AS p0 ON e."a" = p0.c0 '
+                'WHERE e."b b" = 2 AND e."a" BETWEEN 1 AND 4'
+            ),
+        ),
+        (
+            (slice(2, 2), 0, 0),
+            'SELECT CAST(NULL AS INTEGER) AS "a", CAST(NULL AS DOUBLE) AS "value" WHERE false',
+        ),
+    ],
+)
+def test_sql_of_views(cube: Relation, key: Any, text: str) -> None:
+    assert compile_scan(at(cube, *key)).text == text
+
+
+def test_a_list_is_a_table_with_repeats_in_order(cube: Relation) -> None:
+    table = compile_scan(at(cube, slice(None), [[4, 1], [1, 1]])).tables["sparrow_points0"]
+    assert table.to_pydict() == {"c0": [4, 1, 1, 1], "p0": [0, 0, 1, 1], "p1": [0, 1, 0, 1]}
+    assert table.schema.field("c0").type == pa.int32()
+
+
+def test_complex_values_are_two_columns() -> None:
+    query = compile_scan(scan_of(memory(np.array([1 + 2j, 0]))))
+    assert (
+        query.text
+        == 'SELECT e."d0" AS "d0", e."value" AS "value", e."value_im" AS "value_im" FROM "sparrow_entries" AS e'
+    )
+    assert compile_scan(at(memory(np.array([1 + 2j, 0])), slice(0))).text.endswith('AS "value_im" WHERE false')
+
+
+def test_sql_of_files(tmp_path: Path) -> None:
+    folder = tmp_path / 'it\'s [a] * "name"' / "year=2024"
+    folder.parent.mkdir()
+    dense = random_array((20, 30))
+    relation = stored(folder, dense, dims=("year", "b"))
+    text = compile_scan(at(relation, slice(3, 9))).text
+    assert f"{folder}/".replace("'", "''") in text
+    assert count(at(relation, slice(3, 9))) == np.count_nonzero(dense[3:9])
+
+
+@pytest.fixture(scope="module")
+def tall(tmp_path_factory: pytest.TempPathFactory) -> Relation:
+    """Files that hold many row groups."""
+    folder = tmp_path_factory.mktemp("tall") / "a"
+    return stored(folder, np.ones((400, 50)), (1, 0), sizes=storage.Sizes(file_rows=20_000, group_rows=500))
+
+
+def groups_scanned(con: Any, query: str) -> tuple[int, int]:
+    plan = con.execute(f"EXPLAIN ANALYZE {query}").fetchall()[0][1]
+    found = re.findall(r"Row Groups Scanned:\s*(\d+) / (\d+)", plan)
+    assert len(found) == 1, plan
+    return int(found[0][0]), int(found[0][1])
+
+
+def test_the_view_is_pushed_down_to_row_groups(tall: Relation) -> None:
+    con = database.connect()
+    assert groups_scanned(con, select(scan_of(tall), con)) == (40, 40)
+    for key in ((slice(100, 105),), (103,), (slice(104, 99, -1),), ([104, 100, 100],)):
+        scanned, total = groups_scanned(con, select(at(tall, *key), con))
+        assert total == 40
+        assert scanned <= 2
+
+
+def test_filters_around_the_view_are_pushed_down_too(tall: Relation) -> None:
+    con = database.connect()
+    text = select(at(tall, slice(100, None)), con)
+    scanned, _ = groups_scanned(con, f"SELECT count(*) FROM ({text}) WHERE d0 BETWEEN 200 AND 205")
+    assert scanned <= 2
+    assert con.execute(f"SELECT count(*) FROM ({text}) WHERE d0 BETWEEN 200 AND 205").fetchall() == [(300,)]
+
+
+def test_a_derived_order_serves_column_slices(tall: Relation) -> None:
+    text = compile_scan(at(tall, slice(None), 7)).text
+    assert "_orders" in text
+    con = database.connect()
+    scanned, _ = groups_scanned(con, text)
+    assert scanned <= 2
+
+
+def test_every_kernel_has_a_header() -> None:
+    folder = Path(__file__).parent.parent.parent / "sql" / "duckdb"
+    names = sorted(path.stem for path in folder.glob("*.sql"))
+    assert names == ["macros", "modulo64", "spmm", "spmv"]
+    for name in names:
+        text = sql_text("duckdb", name)
+        header = text[: next(at.start() for at in re.finditer(r"^(?!--)", text, re.MULTILINE))]
+        assert "Used by" in header
+        assert header.startswith("-- ")
+
+
+def test_views_of_views_are_one_scan(cube: Relation) -> None:
+    view = (
+        View.identity((6, 7, 5))
+        .then((slice(1, None), slice(None), 2))
+        .then((slice(None, None, 2), 3))
+        .then(slice(1, 3))
+    )
+    text = compile_scan(scan_of(cube, view)).text
+    assert text == (
+        f'SELECT (e."a" - 3) // 2 AS "a", e."value" AS "value" FROM {ENTRIES} '
+        'WHERE e."b b" = 3 AND e."c""c" = 2 AND e."a" >= 3 AND e."a" % 2 = 1'
+    )

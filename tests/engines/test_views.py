@@ -1,0 +1,226 @@
+"""Every engine reads what NumPy's indexing shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from sparrow import engines
+from sparrow.engines import choose
+from sparrow.errors import TooLargeError
+from sparrow.index import View
+from sparrow.kernels.entries import Block, is_sorted
+from sparrow.plan import Contract, Dense
+from sparrow.relation import MemoryRelation, Relation
+from sparrow.schema import Schema
+from sparrow.settings import config
+from tests.engines.helpers import Counting, at, memory, random_array, scan_of, stored, to_dense
+
+SHAPES = [(6, 7), (9,), (4, 3, 5), (3, 2, 2, 4), ()]
+BASES = {shape: random_array(shape, seed=len(shape)) for shape in SHAPES}
+
+
+@pytest.fixture(scope="module")
+def relations(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[int, ...], list[Relation]]:
+    folder = tmp_path_factory.mktemp("relations")
+    found: dict[tuple[int, ...], list[Relation]] = {}
+    for number, (shape, dense) in enumerate(BASES.items()):
+        found[shape] = [memory(dense)]
+        if shape:
+            found[shape].append(stored(folder / f"{number}-plain", dense))
+            found[shape].append(stored(folder / f"{number}-order", dense, tuple(reversed(range(len(shape))))))
+    return found
+
+
+def parts_of(size: int) -> st.SearchStrategy[Any]:
+    bound = st.one_of(st.none(), st.integers(-size - 1, size + 1))
+    step = st.one_of(st.none(), st.integers(-3, 3).filter(bool))
+    options: list[st.SearchStrategy[Any]] = [st.builds(slice, bound, bound, step), st.just(slice(None))]
+    if size:
+        inside = st.integers(-size, size - 1)
+        options += [inside, st.lists(inside, max_size=4)]
+        options.append(st.lists(st.booleans(), min_size=size, max_size=size).map(np.array))
+    return st.one_of(options)
+
+
+@st.composite
+def keys(draw: st.DrawFn, shape: tuple[int, ...]) -> Any:
+    parts: list[Any] = []
+    for size in shape[: draw(st.integers(0, len(shape)))]:
+        if draw(st.integers(0, 5)) == 0:
+            parts.append(None)
+        parts.append(draw(parts_of(size)))
+    return tuple(parts)
+
+
+@st.composite
+def views(draw: st.DrawFn, shape: tuple[int, ...], expected: Any) -> tuple[View, Any]:
+    view = View.identity(shape)
+    for _ in range(draw(st.integers(1, 3))):
+        key = draw(keys(expected.shape))
+        try:
+            found = expected[key]
+        except IndexError:
+            assume(False)
+        view, expected = view.then(key), np.asarray(found)
+        assume(expected.ndim <= 5)
+    order = draw(st.permutations(range(view.ndim)))
+    return view.permute(order), expected.transpose(order)
+
+
+def assert_canonical(block: Block, shape: tuple[int, ...]) -> None:
+    assert is_sorted(block.coords, strict=True)
+    for column, size in zip(block.coords, shape, strict=True):
+        assert column.dtype == np.int32
+        assert ((column >= 0) & (column < size)).all()
+
+
+@settings(max_examples=150)
+@given(st.data(), st.sampled_from(SHAPES), st.integers(0, 2))
+def test_nested_views(
+    relations: dict[tuple[int, ...], list[Relation]], data: st.DataObject, shape: tuple[int, ...], which: int
+) -> None:
+    view, expected = data.draw(views(shape, BASES[shape]), label="view")
+    of_shape = relations[shape]
+    scan = scan_of(of_shape[which % len(of_shape)], view)
+    assert scan.schema.shape == expected.shape
+    for engine in ("stream", "duckdb"):
+        block = engines.entries(scan, engine)
+        assert_canonical(block, expected.shape)
+        np.testing.assert_array_equal(to_dense(block, scan.schema), expected)
+        assert block.values.dtype == np.float64
+        assert engines.run.count(scan, engine) == np.count_nonzero(expected)
+    pieces = list(engines.sorted_blocks(scan))
+    assert sum(piece.count for piece in pieces) == np.count_nonzero(expected)
+    whole = np.zeros(expected.shape)
+    for piece in pieces:
+        whole += to_dense(piece, scan.schema)
+    np.testing.assert_array_equal(whole, expected)
+    if view.ndim == 0:
+        assert engines.cell(scan.relation, view) == expected[()]
+
+
+@settings(max_examples=40)
+@given(st.data(), st.sampled_from([(6, 7), (9,), (4, 3, 5)]), st.integers(0, 2), st.sampled_from([None, 1, 3, 9]))
+def test_products_of_nested_views(
+    relations: dict[tuple[int, ...], list[Relation]],
+    data: st.DataObject,
+    shape: tuple[int, ...],
+    which: int,
+    columns: int | None,
+) -> None:
+    view, expected = data.draw(views(shape, BASES[shape]), label="view")
+    assume(expected.ndim in (1, 2))
+    scan = scan_of(relations[shape][which], view)
+    rng = np.random.default_rng(columns)
+    tail = () if columns is None else (columns,)
+    right, left = rng.random((expected.shape[-1], *tail)), rng.random((*tail, expected.shape[0]))
+    for engine in ("stream", "duckdb"):
+        found = engines.matmul(Contract(scan, Dense(right)), engine)
+        np.testing.assert_allclose(found, expected @ right, rtol=1e-12)
+        assert type(found) is type(expected @ right)
+        assert found.shape == (expected @ right).shape
+        found = engines.matmul(Contract(Dense(left), scan), engine)
+        np.testing.assert_allclose(found, left @ expected, rtol=1e-12)
+        assert found.shape == (left @ expected).shape
+
+
+@pytest.mark.parametrize("engine", ["stream", "duckdb"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
+)
+def test_values_keep_their_dtype(tmp_path: Path, dtype: str, engine: str) -> None:
+    dense = random_array((5, 6), dtype)
+    for relation in (memory(dense), stored(tmp_path / "a", dense)):
+        block = engines.entries(at(relation, slice(None, None, -1)), engine)
+        assert block.values.dtype == dtype
+        np.testing.assert_array_equal(to_dense(block, relation.schema), dense[::-1])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "complex64", "complex128"])
+def test_streamed_only_dtypes(tmp_path: Path, dtype: str) -> None:
+    dense = random_array((5, 6), dtype) * dtype_unit(dtype)
+    for relation in (memory(dense), stored(tmp_path / "a", dense)):
+        scan = at(relation, slice(None), [3, 0, 3])
+        np.testing.assert_array_equal(to_dense(engines.entries(scan), scan.schema), dense[:, [3, 0, 3]])
+        pieces = list(engines.sorted_blocks(scan))
+        assert pieces[0].values.dtype == dtype
+        assert is_sorted(pieces[0].coords, strict=True)
+        with pytest.raises(TypeError, match="engine='stream'"):
+            engines.entries(scan, "duckdb")
+
+
+def dtype_unit(dtype: str) -> Any:
+    return np.dtype(dtype).type(1 + 2j) if dtype.startswith("complex") else np.dtype(dtype).type(0.5)
+
+
+def test_wide_coordinates() -> None:
+    schema_shape = (2**40, 2**62)
+    coords = (np.array([3, 2**39, 2**39]), np.array([2**61, 0, 2**61]))
+    relation = MemoryRelation(Schema(schema_shape), Block(coords, np.array([1.0, 2.0, 3.0])))
+    scan = scan_of(relation, View.identity(schema_shape).permute((1, 0)))
+    for engine in ("stream", "duckdb"):
+        block = engines.entries(scan, engine)
+        assert block.coords[0].tolist() == [0, 2**61, 2**61]
+        assert block.coords[1].tolist() == [2**39, 3, 2**39]
+        assert block.values.tolist() == [2.0, 1.0, 3.0]
+    assert np.concatenate([block.values for block in engines.sorted_blocks(scan)]).tolist() == [2.0, 1.0, 3.0]
+    part = at(relation, slice(2**38, 2**38 + 2**39), 2**61)
+    for engine in ("stream", "duckdb"):
+        assert engines.entries(part, engine).coords[0].tolist() == [2**39 - 2**38]
+
+
+def test_whole_and_inner_chunks_are_counted_without_reading(tmp_path: Path) -> None:
+    dense = np.ones((30, 10))
+    relation = stored(tmp_path / "a", dense)
+    counting = Counting(relation)
+    assert engines.count(scan_of(counting)) == 300
+    assert counting.reads == 0
+    assert engines.count(at(counting, slice(3, 21))) == 180
+    assert 1 <= counting.reads <= 2
+
+
+def test_the_sort_order_with_the_fewest_rows_is_scanned(tmp_path: Path) -> None:
+    relation = stored(tmp_path / "a", np.ones((30, 10)), (1, 0))
+    assert choose.scan_order(at(relation, 3)) == (0, 1)
+    assert choose.scan_order(at(relation, slice(None), 3)) == (1, 0)
+    assert choose.scan_order(scan_of(relation)) == (0, 1)
+    transposed = scan_of(relation, View.identity((30, 10)).permute((1, 0)))
+    assert choose.sorted_order(transposed) == (1, 0)
+    assert choose.product_order(transposed) == (1, 0)
+
+
+def test_too_many_entries_are_refused() -> None:
+    relation = memory(np.ones((100, 100)))
+    with config(memory_limit=1000):
+        for engine in ("stream", "duckdb"):
+            with pytest.raises(TooLargeError, match="to_batches"):
+                engines.entries(scan_of(relation), engine)
+
+
+def test_what_would_not_fit_to_be_sorted_in_memory_is_sorted_on_disk() -> None:
+    dense = random_array((100, 100), density=1.0)
+    scan = scan_of(memory(dense), View.identity((100, 100)).permute((1, 0)))
+    with config(memory_limit=500_000):
+        block = engines.entries(scan)
+    assert_canonical(block, (100, 100))
+    np.testing.assert_array_equal(to_dense(block, scan.schema), dense.T)
+
+
+def test_lists_that_repeat_more_than_there_are_entries() -> None:
+    dense = random_array((5, 40), density=1.0)
+    scan = at(memory(dense), [2] * 30 + [1])
+    np.testing.assert_array_equal(to_dense(engines.entries(scan), scan.schema), dense[[2] * 30 + [1]])
+
+
+def test_engine_names() -> None:
+    scan = scan_of(memory(np.ones((2, 2))))
+    with pytest.raises(ValueError, match="'auto', 'duckdb', 'stream'"):
+        engines.entries(scan, "gpu")
+    with pytest.raises(TypeError, match="not part of this version"):
+        engines.entries(scan, "spark")

@@ -1,0 +1,176 @@
+"""SQL over tensors: names, scopes, views, labels."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.query import sql
+from tests.engines.helpers import Labelled, at, memory, random_array, scan_of, stored
+
+LINKS = np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]])
+web = Labelled(scan_of(memory(LINKS, dims=("src", "dst"))))
+
+
+def tensor(dense: Any, *key: Any, dims: tuple[str, ...] = (), labels: dict[str, Any] | None = None) -> Labelled:
+    return Labelled(at(memory(np.asarray(dense), dims=dims), *key), labels)
+
+
+def test_a_tensor_is_a_relation() -> None:
+    found = sql("select src, count(*) as links from web group by src order by src")
+    assert found.fetchall() == [(0, 2), (2, 1)]
+    assert found.columns == ["src", "links"]
+    assert [str(kind) for kind in sql("from web").types] == ["INTEGER", "INTEGER", "BIGINT"]
+
+
+def test_names_come_from_keywords_locals_and_globals() -> None:
+    local = tensor([5, 0, 6])
+    assert local.dims
+    assert sql("from local order by all").fetchall() == [(0, 5), (2, 6)]
+    assert sql("select count(*) from LOCAL, Web").fetchall() == [(6,)]
+    assert sql("select sum(value) from local", local=tensor([1, 1])).fetchall() == [(2,)]
+    web = tensor([7], dims=("dst",))
+    assert sql("select * exclude (dst) from web").fetchall() == [(7,)]
+    assert web.dims == ("dst",)
+
+
+def test_the_callers_frame_is_the_one_that_calls() -> None:
+    def ask() -> Any:
+        hidden = tensor([1, 2, 3])
+        assert hidden.dims
+        return sql("select sum(value) from hidden")
+
+    relation = ask()
+    gc.collect()
+    assert relation.fetchall() == [(6,)]
+
+
+def test_results_do_not_disturb_each_other() -> None:
+    first = sql("select sum(value) as s from t", t=tensor([1, 2]))
+    second = sql("select sum(value) as s from t", t=tensor([10, 20, 30], [0, 0, 2]))
+    gc.collect()
+    assert first.fetchall() == [(3,)]
+    assert second.fetchall() == [(50,)]
+    assert first.filter("s > 1").fetchall() == [(3,)]
+
+
+def test_a_result_outlives_its_tensors(tmp_path: Path) -> None:
+    relation = sql("select sum(value) from a", a=Labelled(scan_of(stored(tmp_path / "a", LINKS))))
+    gc.collect()
+    assert relation.fetchall() == [(3,)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "two words",
+        'a "quoted" one',
+        "x; drop table y; --",
+        "it's",
+        "select",
+        "größe",
+        "名前",
+        "a.b",
+        "value",
+        "sparrow_entries",
+    ],
+)
+def test_names_are_data(name: str) -> None:
+    quoted = '"' + name.replace('"', '""') + '"'
+    assert sql(f"select sum(value) from {quoted}", **{name: tensor([1, 2])}).fetchall() == [(3,)]
+    scoped: dict[str, Any] = {name: tensor([3, 4]), "sql": sql}
+    exec(f"found = sql('select sum(value) from ' + {quoted!r}).fetchall()", scoped)
+    assert scoped["found"] == [(7,)]
+
+
+@settings(max_examples=30)
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=8))
+def test_any_dimension_name(name: str) -> None:
+    if name.casefold() in ("value", "value_im"):
+        return
+    found = sql("from t order by all", t=tensor([0, 5, 6], slice(1, None), dims=(name,)))
+    assert found.columns == [name, "value"]
+    assert found.fetchall() == [(0, 5), (1, 6)]
+
+
+def test_labels_are_a_relation_of_their_own() -> None:
+    names = pa.array(["a'; drop", 'b"', "ç"])
+    web = tensor(LINKS, dims=("src", "dst"), labels={"src": names, "dst": names})
+    found = sql("select s.label, d.label from web join web_src s using (src) join WEB_DST d using (dst) order by all")
+    assert found.fetchall() == [("a'; drop", 'b"'), ("a'; drop", "ç"), ("ç", "a'; drop")]
+    assert sql("from t_src order by src", t=web).fetchall() == list(enumerate(names.to_pylist()))
+    with pytest.raises(InvalidValueError, match="'web_nope'"):
+        sql("from web_nope")
+
+
+def test_tables_beside_tensors() -> None:
+    frame = polars.DataFrame({"src": [0, 2], "weight": [10, 100]})
+    table = pa.table({"dst": [0, 1, 2], "name": ["x", "y", "z"]})
+    query = "select name, value * weight from web join frame using (src) join table_ using (dst) order by all"
+    assert sql(query, table_=table).fetchall() == [("x", 100), ("y", 10), ("z", 10)]
+    assert frame.shape == (2, 2)
+    earlier = sql("select src from web")
+    assert sql("select count(*) from earlier").fetchall() == earlier.aggregate("count(*)").fetchall()
+    reader = table.to_reader()
+    assert sql("select count(*) from r", r=reader).fetchall() == [(3,)]
+
+
+def test_views_of_every_kind(tmp_path: Path) -> None:
+    dense = random_array((6, 7))
+    relation = stored(tmp_path / "a", dense)
+    for key in [(slice(None, None, -2),), ([3, 3, 0], slice(1, 4)), (2, None), (slice(2, 2),), (1, 1)]:
+        found = sql("select sum(value), count(*) from v", v=Labelled(at(relation, *key))).fetchall()
+        expected = np.asarray(dense[key])
+        assert found == [(expected.sum() if expected.any() else None, np.count_nonzero(expected))]
+
+
+def test_values_that_sql_has_no_type_for() -> None:
+    assert sql("from t", t=tensor(np.array([1 + 2j, 0]))).fetchall() == [(0, 1.0, 2.0)]
+    assert sql("from t", t=tensor(np.array([0, 2.5], np.float16))).fetchall() == [(1, 2.5)]
+    assert sql("from t", t=tensor(np.array([True, False]))).fetchall() == [(0, True)]
+
+
+def test_statements_that_are_no_select(tmp_path: Path) -> None:
+    target = tmp_path / "out.parquet"
+    sql(f"copy (from web) to '{target}'")
+    assert sql(f"select count(*) from '{target}'").fetchall() == [(3,)]
+    assert len(sql("pivot web on dst using sum(value) group by src").fetchall()) == 2
+    assert "src" in str(sql("summarize web").fetchall())
+
+
+def test_unknown_names_say_what_there_is() -> None:
+    other = tensor([1])
+    assert other.dims
+    with pytest.raises(InvalidValueError, match=r"names 'nope'.*nope=A\); tensors in scope: extra, other, web$"):
+        sql("select * from web join nope using (src)", extra=other)
+    with pytest.raises(InvalidValueError, match=r"'no such; thing'.*name=A"):
+        sql('from "no such; thing"')
+    with pytest.raises(duckdb.CatalogException, match="schema"):
+        sql("from s.web")
+    with pytest.raises(InvalidValueError, match="'frame'"):
+        sql("from frame")
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(InvalidValueError, match=r"'t' and 'T' differ in case only"):
+        sql("from t", t=tensor([1]), T=tensor([2]))
+    with pytest.raises(InvalidValueError, match="2 statements"):
+        sql("from web; from web")
+    with pytest.raises(InvalidValueError, match="0 statements"):
+        sql("-- nothing")
+    with pytest.raises(UnsupportedError, match="x= is given int"):
+        sql("from x", x=3)
+    with pytest.raises(duckdb.ParserException):
+        sql("selec 1")
+    with pytest.raises(duckdb.BinderException):
+        sql("select nope from web")
