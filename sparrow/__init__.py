@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sparrow import errors
 from sparrow.bundle import Bundle
 from sparrow.creation import asarray, from_coords, from_relation, open, zeros  # noqa: A004 - sp.open is its name
+from sparrow.operators import where
 from sparrow.query import sql
 from sparrow.settings import config
 from sparrow.tensor import Tensor, matmul
@@ -38,6 +39,7 @@ __all__ = [
     "matmul",
     "open",
     "sql",
+    "where",
     "zeros",
 ]
 

@@ -57,7 +57,9 @@ def _shape(shape: Sequence[int], dims: Sequence[str]) -> str:
     return ", ".join(f"{name}: {n}" for name, n in zip(dims, shape, strict=True))
 
 
-def _where(where: str | None, version: int | None) -> str:
+def _where(where: str | None, version: int | None, lazy: bool) -> str:
+    if lazy:
+        return "lazy"
     if version is not None:
         return f"v{version}"
     return "in memory" if where is None else "stored"
@@ -71,6 +73,7 @@ def one_line(
     stype: str,
     where: str | None = None,
     version: int | None = None,
+    lazy: bool = False,
 ) -> str:
     """Return the repr of a tensor.
 
@@ -86,6 +89,8 @@ def one_line(
         The path of a stored tensor; its last part is shown.
     version
         The version of a stored tensor.
+    lazy
+        Whether the entries are those of an expression, not computed yet.
 
     Examples
     --------
@@ -96,7 +101,7 @@ def one_line(
     """
     name = "" if where is None else f"{PurePath(where).name} "
     count = "?" if nnz is None else nnz
-    return f"<Tensor {name}({_shape(shape, dims)}) {dtype} nnz={count} {stype} {_where(where, version)}>"
+    return f"<Tensor {name}({_shape(shape, dims)}) {dtype} nnz={count} {stype} {_where(where, version, lazy)}>"
 
 
 def html(
@@ -109,6 +114,7 @@ def html(
     version: int | None = None,
     nbytes: int | None = None,
     fill_value: object = 0,
+    lazy: bool = False,
 ) -> str:
     """Return a tensor as a small HTML table, the parameters being those of :func:`one_line`.
 
@@ -131,7 +137,7 @@ def html(
         ("shape", f"({_shape(shape, dims)})"),
         ("values", f"{dtype}, {fill_value} where nothing is stored"),
         ("entries", f"{'?' if nnz is None else format(nnz, ',')} of {human_count(size)} cells"),
-        ("storage", f"{stype}, {_where(where, version)}"),
+        ("storage", f"{stype}, {_where(where, version, lazy)}"),
     ]
     if nbytes is not None:
         rows.append(("size", human_bytes(nbytes)))

@@ -27,6 +27,7 @@ from sparrow.errors import (
 )
 from sparrow.index import Listed, Mode, Range, View, check_permutation
 from sparrow.kernels.entries import Block, canonical, check_duplicates
+from sparrow.operators import Operators
 from sparrow.plan import Contract, Dense, Scan
 from sparrow.relation import (
     Edit,
@@ -51,7 +52,7 @@ __all__ = ["Tensor", "matmul"]
 Engine = Literal["auto", "duckdb", "stream"]
 
 
-class Tensor:
+class Tensor(Operators):
     """A sparse array: a view of entries that are stored or in memory.
 
     Made by :func:`sparrow.open`, :func:`sparrow.from_coords` and :func:`sparrow.asarray`, and by indexing.
@@ -71,7 +72,6 @@ class Tensor:
     """
 
     __slots__ = ("_counted", "_handle", "_relation", "_schema", "_view")
-    __array_ufunc__ = None  # NumPy operands hand over to the operators below
 
     def __init__(self, source: Handle | Relation, view: View | None = None) -> None:
         self._handle: Handle | None = None
@@ -162,7 +162,7 @@ class Tensor:
     def _known_nnz(self) -> int | None:
         base = self._base
         if self._view.is_identity:
-            return base.nnz
+            return base.known_nnz if isinstance(base, engines.Derived) else base.nnz
         if self._view.size == 0:
             return 0
         if self._counted is not None and self._counted[0] == base.token:
@@ -189,16 +189,23 @@ class Tensor:
             )
         return bool(self.to_numpy().reshape(-1)[0])
 
+    @property
+    def _is_lazy(self) -> bool:
+        """Whether this is a view of an expression."""
+        return isinstance(self._relation, engines.Derived)
+
     def __repr__(self) -> str:
+        known = self._known_nnz()
         return display.one_line(
-            self.shape, self.dims, self.dtype, self._known_nnz(), self.stype, self.path, self.version
+            self.shape, self.dims, self.dtype, known, self.stype, self.path, self.version, self._is_lazy
         )
 
     def _repr_html_(self) -> str:
-        known = self._known_nnz()
+        nbytes = None if self._is_lazy else self.nbytes
         return display.html(
-            self.shape, self.dims, self.dtype, known, self.stype, self.path, self.version, self.nbytes, self.fill_value
-        )
+            self.shape, self.dims, self.dtype, self._known_nnz(), self.stype, self.path, self.version, nbytes,
+            self.fill_value, self._is_lazy,
+        )  # fmt: skip
 
     # -- views ----------------------------------------------------------------------------------
 
@@ -358,8 +365,8 @@ class Tensor:
     def _writable(self) -> Handle:
         if self._handle is None or self._view.points:
             raise ReadOnlyError(
-                "this tensor is read-only: a view through a list or mask is a copy, and an opened version stays "
-                "as it was; write to the tensor it came from"
+                "this tensor is read-only: a view through a list or mask is a copy, an expression is no place to write "
+                "to, and an opened version stays as it was; write to the tensor it came from, or compute() first"
             )
         return self._handle
 
@@ -385,11 +392,11 @@ class Tensor:
         """
         return engines.explain(self.__sparrow_scan__(), analyze)
 
-    def __matmul__(self, other: Any) -> Any:
-        return NotImplemented if _is_foreign(other) else matmul(self, other)
+    def _of(self, relation: engines.Derived) -> Tensor:
+        return Tensor(relation)
 
-    def __rmatmul__(self, other: Any) -> Any:
-        return NotImplemented if _is_foreign(other) else matmul(other, self)
+    def _matmul(self, left: Any, right: Any) -> Any:
+        return matmul(left, right)
 
     # -- out of sparrow -------------------------------------------------------------------------
 
@@ -582,11 +589,6 @@ def matmul(A: Any, B: Any, engine: Engine = "auto") -> Any:
     left: Any = A.__sparrow_scan__() if isinstance(A, Tensor) else Dense(np.asarray(A))
     right: Any = B.__sparrow_scan__() if isinstance(B, Tensor) else Dense(np.asarray(B))
     return engines.matmul(Contract(left, right), engine)
-
-
-def _is_foreign(other: Any) -> bool:
-    """Return whether an operand is one that NumPy would not make an array of numbers from."""
-    return not isinstance(other, Tensor | np.ndarray | list | tuple) and not hasattr(other, "__array__")
 
 
 def _has_ellipsis(key: Any) -> bool:

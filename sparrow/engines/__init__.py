@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from sparrow.engines.choose import ENGINES
+from sparrow.engines.derived import Derived
+from sparrow.engines.elementwise import elementwise
 from sparrow.engines.explain import explain
 from sparrow.engines.run import cell, count, entries, matmul, sorted_blocks
 
-__all__ = ["ENGINES", "cell", "count", "entries", "explain", "matmul", "sorted_blocks"]
+__all__ = ["ENGINES", "Derived", "cell", "count", "elementwise", "entries", "explain", "matmul", "sorted_blocks"]

@@ -16,7 +16,7 @@ from sparrow.index.box import Box
 from sparrow.index.key import Array, Flag, Integer, Key, Mode, Slice
 from sparrow.index.points import IntArray, Points
 
-__all__ = ["Axis", "Listed", "New", "Range", "View", "check_permutation"]
+__all__ = ["Axis", "Listed", "New", "Range", "View", "broadcast_shapes", "check_permutation"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """A view axis of length 1 (0 once sliced away) that no base dimension stands behind."""
+    """A view axis that no base dimension stands behind: of length 1 from ``None``, longer where it is broadcast."""
 
     length: int = 1
 
@@ -106,6 +106,32 @@ class View:
     def is_identity(self) -> bool:
         """Whether the view is its base."""
         return self == View.identity(self.base_shape)
+
+    @property
+    def repeats(self) -> int:
+        """How often each entry is shown for being broadcast."""
+        return math.prod(axis.length for axis in self.axes if isinstance(axis, New))
+
+    def broadcast_to(self, shape: Sequence[int]) -> View:
+        """Return the view repeated to a shape by NumPy's rule: missing leading axes and axes of length 1 stretch.
+
+        Raises
+        ------
+        ShapeError
+            If an axis is neither of length 1 nor of the length wanted.
+        """
+        wanted = tuple(shape)
+        missing = len(wanted) - self.ndim
+        own = (1,) * missing + self.shape
+        if missing < 0 or any(n not in (1, size) for n, size in zip(own, wanted, strict=True)):
+            raise ShapeError(f"shape {self.shape} does not broadcast to {wanted}")
+        stretched = [k for k, (n, size) in enumerate(zip(own, wanted, strict=True)) if n != size or k < missing]
+        key: list[Any] = [None] * missing
+        for k in range(missing, len(wanted)):
+            key.extend((0, None) if k in stretched else (slice(None),))
+        view = self.then(tuple(key)) if stretched else self
+        axes = tuple(New(wanted[k]) if k in stretched else axis for k, axis in enumerate(view.axes))
+        return replace(view, axes=axes)
 
     def then(self, key: Any, mode: Mode = "paired", names: Sequence[str] | None = None) -> View:
         """Return the view that ``key`` shows of this one.
@@ -224,7 +250,20 @@ class View:
                 out.append(unravelled[axis.group][axis.position])
             else:
                 out.append(np.zeros(m, dtype=np.int32))
-        return tuple(out), entries
+        return self._repeated(out, entries, m)
+
+    def _repeated(
+        self, coords: list[IntArray], entries: IntArray | None, m: int
+    ) -> tuple[tuple[IntArray, ...], IntArray | None]:
+        """Repeat entries along the new axes that are longer than 1."""
+        for number, axis in enumerate(self.axes):
+            if isinstance(axis, New) and axis.length > 1:
+                again = np.repeat(np.arange(m), axis.length)
+                coords = [column[again] for column in coords]
+                coords[number] = np.tile(np.arange(axis.length), m)
+                entries = again if entries is None else entries[again]
+                m *= axis.length
+        return tuple(coords), entries
 
     def _members(self, coords: Sequence[IntArray], n: int) -> IntArray | None:
         """Return the entries inside fixed coordinates and ranges, ascending; None when all are."""
@@ -253,7 +292,7 @@ class View:
 
     def keeps_order(self, order: Sequence[int]) -> bool:
         """Return whether base entries sorted by ``order`` come out sorted by the axes of the view, none twice."""
-        if self.points:
+        if self.points or self.repeats > 1:
             return False
         dims = []
         for axis in self.axes:
@@ -436,3 +475,25 @@ def check_permutation(order: Sequence[int], ndim: int) -> tuple[int, ...]:
     if sorted(resolved) != list(range(ndim)):
         raise ShapeError(f"{tuple(order)} does not name each of the {ndim} dimensions once")
     return resolved
+
+
+def broadcast_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the shape that all shapes broadcast to by NumPy's rule, whatever the product of the sizes.
+
+    Raises
+    ------
+    ShapeError
+        If two sizes of one axis differ and neither is 1.
+
+    Examples
+    --------
+    >>> broadcast_shapes([(2**62, 1), (2**62,), ()]) == (2**62, 2**62)
+    True
+    """
+    out: list[int] = [1] * max((len(shape) for shape in shapes), default=0)
+    for shape in shapes:
+        for k, size in enumerate(shape, len(out) - len(shape)):
+            if out[k] not in (1, size) and size != 1:
+                raise ShapeError(f"shapes {' and '.join(map(str, shapes))} do not broadcast")
+            out[k] = size if out[k] == 1 else out[k]
+    return tuple(out)

@@ -188,6 +188,19 @@ def test_keeps_order_means_sorted_output(data: st.DataObject, shape: tuple[int, 
         assert cells == sorted(set(cells))
 
 
+@given(st.data(), st.lists(st.integers(1, 3), max_size=3).map(tuple), st.lists(st.integers(0, 3), max_size=2))
+def test_broadcast_equals_numpy(data: st.DataObject, shape: tuple[int, ...], more: list[int]) -> None:
+    base = np.arange(int(np.prod(shape))).reshape(shape)
+    key = valid(base, data.draw(keys(shape)))
+    view, expected = View.identity(shape).then(key), np.asarray(base[key])
+    target = (*more, *(data.draw(st.integers(0, 3)) if n == 1 else n for n in expected.shape))
+    shown = view.broadcast_to(target)
+    assert np.array_equal(show(shown, base), np.broadcast_to(expected, target))
+    for other in ((3,), (3, 2), ()):
+        with pytest.raises(ShapeError, match="broadcast"):
+            View.identity((2, 3, 2)[-len(other) - 1 :]).broadcast_to(other)
+
+
 def test_whole_index_is_the_same_view() -> None:
     view = View.identity((3, 4))
     assert view.then((slice(None), slice(None))) == view

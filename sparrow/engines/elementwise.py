@@ -1,0 +1,138 @@
+"""Functions of cells, lazily: operands are scanned piece by piece, aligned, and given to the function.
+
+The fill of the result is the function of the fills, so ``exp(A)`` has fill 1 and ``A / A`` fill NaN and both stay
+sparse. Only in a product of arrays does an absent cell annihilate: where an operand of fill 0 has no entry the
+product is 0, against NaN and infinity too, and the cells of the result are an intersection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.engines import stream
+from sparrow.engines.derived import Derived, piece_of, pieces
+from sparrow.errors import UnsupportedError
+from sparrow.index import View, broadcast_shapes
+from sparrow.kernels.elementwise import align, apply
+from sparrow.kernels.entries import Block
+from sparrow.plan import Scan
+from sparrow.relation import MemoryRelation
+from sparrow.schema import Schema, check_dtype
+
+__all__ = ["elementwise", "result_dtype"]
+
+
+def result_dtype(function: Callable[..., Any], operands: Sequence[Any]) -> np.dtype[Any]:
+    """Return the dtype NumPy gives ``function`` of operands: scans and arrays by their dtype, scalars as they are.
+
+    Raises
+    ------
+    UnsupportedError
+        If NumPy has no such function of these types.
+    """
+    empty = [
+        np.empty(0, operand.schema.dtype) if isinstance(operand, Scan)
+        else np.empty(0, operand.dtype) if isinstance(operand, np.ndarray) else operand
+        for operand in operands
+    ]  # fmt: skip
+    try:
+        with np.errstate(all="ignore"):
+            return check_dtype(np.asarray(function(*empty)).dtype)
+    except TypeError as error:
+        raise UnsupportedError(str(error)) from None
+
+
+def elementwise(function: Callable[..., Any], operands: Sequence[Any]) -> Derived | NDArray[Any]:
+    """Return a function of cells: a lazy relation, or an array at once where a dense operand leaves no fill.
+
+    Parameters
+    ----------
+    function
+        Takes one array or scalar for each operand, all of one shape, and returns one such array.
+    operands
+        Scans, NumPy arrays and scalars, at least one of them a scan. Shapes broadcast.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    UnsupportedError
+        If NumPy has no such function of these types.
+    """
+    shape = broadcast_shapes([o.schema.shape if isinstance(o, Scan) else np.shape(o) for o in operands])
+    dtype = result_dtype(function, operands)
+    if function is np.true_divide and isinstance(operands[1], np.ndarray) and operands[0].schema.zero_fill:
+        operands = [operands[0], _as_scan(operands[1])]
+    arguments = [_stretched(operand, shape) for operand in operands]
+    scans = [argument for argument in arguments if isinstance(argument, Scan)]
+    fills = [scan.schema.fill_value for scan in scans]
+    product = function is np.multiply and all(isinstance(a, Scan | np.ndarray) for a in arguments)
+    annihilates = [product and scan.schema.zero_fill for scan in scans]
+    if len(scans) < sum(isinstance(a, Scan | np.ndarray) for a in arguments) and not any(annihilates):
+        return _at_once(function, arguments, shape, dtype)
+    if any(annihilates):
+        fill = dtype.type(0)
+    else:
+        with np.errstate(all="ignore"):
+            fill = np.asarray(function(*(a.schema.fill_value if isinstance(a, Scan) else a for a in arguments)))[()]
+    schema = Schema(shape, _names(operands, shape), dtype, fill)
+
+    def evaluate(start: int, stop: int) -> Block:
+        blocks = [piece_of(scan, start, stop) for scan in scans]
+        coords, columns = align(blocks, fills, shape, annihilates)
+        stored = iter(columns)
+        values = [
+            next(stored) if isinstance(a, Scan) else a[coords] if isinstance(a, np.ndarray) else a for a in arguments
+        ]
+        return apply(function, coords, values, dtype, schema.fill_value)
+
+    return Derived(schema, scans, lambda: pieces(scans, shape[0] if shape else 1), evaluate)
+
+
+def _stretched(operand: Any, shape: tuple[int, ...]) -> Any:
+    """Return an operand broadcast to a shape; arrays without dimensions count as scalars."""
+    if isinstance(operand, Scan):
+        if operand.schema.shape == shape:
+            return operand
+        view = operand.view.broadcast_to(shape)
+        return Scan(operand.relation, view, operand.relation.schema.through(view))
+    if isinstance(operand, np.ndarray):
+        return np.broadcast_to(operand, shape) if operand.ndim else operand[()]
+    return operand
+
+
+def _as_scan(array: NDArray[Any]) -> Scan:
+    """Return a divisor as a scan that says 1 where it is not looked at, so that 0 / 0 and 0 / NaN are found."""
+    one = array.dtype.type(1)
+    stored = array != one
+    block = Block(stored.nonzero(), array[stored]) if array.ndim else Block((), array[stored].reshape(-1))
+    schema = Schema(array.shape, (), check_dtype(array.dtype), one)
+    return Scan(MemoryRelation(schema, block), View.identity(array.shape), schema)
+
+
+def _at_once(
+    function: Callable[..., Any], arguments: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> NDArray[Any]:
+    """Return the dense result of dense operands and scans, these made dense."""
+    stream.check_output(shape, dtype)
+    with np.errstate(all="ignore"):
+        return np.asarray(function(*(_dense(a) if isinstance(a, Scan) else a for a in arguments)))
+
+
+def _dense(scan: Scan) -> NDArray[Any]:
+    array = np.full(scan.schema.shape, scan.schema.fill_value, dtype=scan.schema.dtype)
+    for block in stream.blocks(scan):
+        array[block.coords] = block.values
+    return array
+
+
+def _names(operands: Sequence[Any], shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Return the dimension names of the first tensor of the shape of the result."""
+    for operand in operands:
+        if isinstance(operand, Scan) and operand.schema.shape == shape:
+            return operand.schema.dims
+    return ()

@@ -1,0 +1,223 @@
+"""Operators and ufuncs against NumPy: in memory, stored and through views."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sparrow as sp
+from sparrow import engines
+from sparrow.engines import derived
+from sparrow.errors import ShapeError, UnsupportedError
+from sparrow.schema import DTYPES, is_fill
+
+Maker = Callable[[Any], sp.Tensor]
+
+
+@pytest.fixture(params=["memory", "stored", "view"], scope="module")
+def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Maker:
+    def maker(dense: Any) -> sp.Tensor:
+        dense = np.asarray(dense)
+        if request.param == "view" and dense.ndim:
+            bigger = np.full([n + 2 for n in dense.shape], dense.dtype.type(1))
+            bigger[tuple(slice(1, -1) for _ in dense.shape)] = dense[::-1]
+            return sp.asarray(bigger)[(slice(-2, 0, -1), *(slice(1, -1) for _ in dense.shape[1:]))]
+        A = sp.asarray(dense)
+        return A.save(tmp_path_factory.mktemp("tensor") / "A.sparrow") if request.param == "stored" else A
+
+    return maker
+
+
+def some(shape: tuple[int, ...], seed: int, dtype: Any = float, odd: bool = False) -> np.ndarray[Any, Any]:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(-3, 4, shape) * (rng.random(shape) < 0.5)
+    with np.errstate(all="ignore"):
+        dense = np.asarray(values).astype(dtype)
+    if odd and dense.dtype.kind in "fc" and dense.size:
+        flat = dense.reshape(-1)
+        flat[rng.integers(0, dense.size)] = np.nan
+        flat[rng.integers(0, dense.size)] = np.inf
+    return dense
+
+
+def agree(found: Any, expected: Any) -> None:
+    expected = np.asarray(expected)
+    if isinstance(found, sp.Tensor):
+        assert found.dtype == expected.dtype
+        assert found.shape == expected.shape
+        values = engines.entries(found.__sparrow_scan__()).values
+        assert not is_fill(values, found.fill_value).any()
+        found = found.to_numpy()
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+UNARY = [np.negative, np.absolute, np.exp, np.sin, np.sqrt, np.isnan, np.sign, np.square, np.floor, np.log1p, np.cos]
+BINARY = [
+    np.add, np.subtract, np.multiply, np.true_divide, np.maximum, np.minimum, np.greater, np.less_equal, np.equal,
+    np.not_equal, np.arctan2, np.hypot, np.logical_and, np.logical_or, np.floor_divide, np.remainder, np.fmax,
+]  # fmt: skip
+SHAPES = st.lists(st.integers(0, 4), max_size=3).map(tuple)
+SEEDS = st.integers(0, 2**16)
+
+
+@given(st.sampled_from(UNARY), SHAPES, SEEDS)
+def test_functions_of_one(make: Maker, ufunc: np.ufunc, shape: tuple[int, ...], seed: int) -> None:
+    dense = some(shape, seed, odd=True)
+    with np.errstate(all="ignore"):
+        agree(ufunc(make(dense)), ufunc(dense))
+
+
+@given(st.data(), st.sampled_from(BINARY), SHAPES, SEEDS)
+def test_functions_of_two(make: Maker, data: st.DataObject, ufunc: np.ufunc, shape: tuple[int, ...], seed: int) -> None:
+    other = tuple(data.draw(st.sampled_from([n, 1])) for n in shape)[data.draw(st.integers(0, len(shape))) :]
+    odd = ufunc is not np.multiply
+    a, b = some(shape, seed, odd=odd), some(other, seed + 1, odd=odd)
+    with np.errstate(all="ignore"):
+        agree(ufunc(make(a), make(b)), ufunc(a, b))
+        agree(ufunc(make(a), b), ufunc(a, b))
+        agree(ufunc(b, make(a)), ufunc(b, a))
+
+
+@given(st.sampled_from(BINARY), st.sampled_from([0, 1, 2.5, -1, np.nan, np.float32(2), True]), SHAPES, SEEDS)
+def test_functions_with_scalars(make: Maker, ufunc: np.ufunc, scalar: Any, shape: tuple[int, ...], seed: int) -> None:
+    dense = some(shape, seed, odd=True)
+    with np.errstate(all="ignore"):
+        agree(ufunc(make(dense), scalar), ufunc(dense, scalar))
+        agree(ufunc(scalar, make(dense)), ufunc(scalar, dense))
+
+
+@given(st.sampled_from([operator.add, operator.mul, operator.sub, operator.lt]), st.data(), SEEDS)
+def test_promotion_and_overflow(function: Any, data: st.DataObject, seed: int) -> None:
+    one, two = data.draw(st.sampled_from(DTYPES)), data.draw(st.sampled_from(DTYPES))
+    a, b = some((4, 3), seed, one), some((4, 3), seed + 1, two)
+    try:
+        with np.errstate(all="ignore"):
+            expected = function(a, b)
+    except TypeError:
+        with pytest.raises(TypeError):
+            function(sp.asarray(a), sp.asarray(b))
+        return
+    agree(function(sp.asarray(a), sp.asarray(b)), expected)
+
+
+def test_absent_cells_annihilate_only_in_products_of_arrays() -> None:
+    A, B = sp.asarray([0.0, 2.0, 0.0]), sp.asarray([np.nan, np.inf, 3.0])
+    assert (A * B).to_numpy().tolist() == [0, np.inf, 0]
+    assert (A * B.to_numpy()).nnz == 1
+    assert np.isnan((A * np.nan).fill_value)
+    assert np.exp(A).fill_value == 1
+    assert np.isnan((A / A).fill_value)
+    assert (np.exp(A).nnz, (A / A).nnz) == (1, 1)
+
+
+def test_products_are_intersections_and_sums_unions() -> None:
+    n = 10**12
+    A = sp.from_coords([[5, n - 1], [7, n - 1]], [2.0, 3.0], shape=(n, n))
+    B = sp.from_coords([[5, 6], [7, 8]], [10.0, 20.0], shape=(n, n))
+    assert (A * B).to_arrow().to_pydict() == {"d0": [5], "d1": [7], "value": [20.0]}
+    assert (A + B).to_arrow()["value"].to_pylist() == [12, 20, 3]
+    assert (A == B).fill_value
+    assert (A == B).nnz == 3
+
+
+def test_lazy_where_sparse_and_at_once_where_dense() -> None:
+    A, D = sp.asarray([[0, 2], [3, 0]]), np.array([[1, 0], [1, 1]])
+    assert repr(A + A).endswith("nnz=? coo lazy>")
+    assert isinstance(A * D, sp.Tensor)
+    assert isinstance(A / D, sp.Tensor)
+    assert isinstance(A + D, np.ndarray)
+    assert isinstance(A > D, np.ndarray)
+    agree(A / D, np.array([[0, np.inf], [3, 0]]))
+    agree(A / np.array([0.0, np.nan]), np.array([[np.nan, np.nan], [np.inf, np.nan]]))
+
+
+def test_expressions_pin_their_operands(make: Maker) -> None:
+    A = make([1.0, 0, 3])
+    twice = A * 2
+    A[0] = 5
+    assert twice.to_numpy().tolist() == [2, 0, 6]
+    with pytest.raises(ValueError, match="expression"):
+        twice[0] = 1
+
+
+def test_expressions_are_tensors(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derived, "_PIECE_ROWS", 5)
+    a, b = some((7, 6), 1), some((7, 6), 2)
+    C, c = make(a) + make(b) * 2, a + b * 2
+    assert C.nnz == np.count_nonzero(c)
+    assert C[3, 4] == c[3, 4]
+    agree(C.T[::-1, 1:5], c.T[::-1, 1:5])
+    agree(C[[4, 0, 4]], c[[4, 0, 4]])
+    agree(C[C > 1], c[c > 1])
+    np.testing.assert_allclose(C @ np.arange(6.0), c @ np.arange(6.0))
+    np.testing.assert_allclose(sp.matmul(C.T, np.arange(7.0), engine="duckdb"), c.T @ np.arange(7.0))
+    assert sp.sql("select sum(value) from C", C=C).fetchall() == [(c.sum(),)]
+    assert "scan" in C.explain()
+
+
+def test_saving_an_expression_streams_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derived, "_PIECE_ROWS", 9)
+    dense = some((40, 8), 3)
+    A = sp.asarray(dense).save(tmp_path / "A.sparrow")
+    B = (A - A[::-1]).save(tmp_path / "B.sparrow")
+    agree(B, dense - dense[::-1])
+    assert B.verify() == []
+
+
+def test_in_place_keeps_dtype_and_fill(make: Maker) -> None:
+    a = some((3, 4), 4)
+    A = make(a.copy())
+    same = A
+    A += np.ones(4)
+    a += np.ones(4)
+    A *= A
+    a *= a
+    assert A is same
+    agree(A, a)
+    assert A.fill_value == 0
+    with pytest.raises(TypeError, match="astype"):
+        make([1, 2]).__itruediv__(3)
+    dense = np.ones((3, 4))
+    dense *= A
+    np.testing.assert_array_equal(dense, a)
+
+
+def test_where_clip_round_astype(make: Maker) -> None:
+    a, b = some((3, 4), 5), some((3, 4), 6)
+    A, B = make(a), make(b)
+    agree(sp.where(A > 0, A, B), np.where(a > 0, a, b))
+    agree(np.where(A > 0, 0, B), np.where(a > 0, 0, b))
+    agree(A.clip(-1, 1), a.clip(-1, 1))
+    agree(np.clip(A, 1, 2), np.clip(a, 1, 2))
+    agree((A / 3).round(1), (a / 3).round(1))
+    agree(A.astype("int8"), a.astype("int8"))
+    assert (A * 0.1).astype(int).nnz == 0
+    agree((A + 1j * B).imag, b)
+    agree(np.conjugate(A * 1j), np.conjugate(a * 1j))
+    quotient, rest = divmod(A, 2)
+    agree(quotient, a // 2)
+    agree(rest, a % 2)
+
+
+def test_what_is_refused_says_what_to_do(make: Maker) -> None:
+    A = make([[1.0, 0]])
+    with pytest.raises(ShapeError, match=r"\(1, 2\) and \(3,\)"):
+        A + np.ones(3)
+    with pytest.raises(UnsupportedError, match=r"np.add.reduce.*to_numpy"):
+        np.add.reduce(A)
+    with pytest.raises(UnsupportedError, match=r"np\.det"):
+        np.linalg.det(A)
+    with pytest.raises(TypeError):
+        A + "a"
+    with pytest.raises(TypeError):
+        np.bitwise_and(A, 1)
+    with pytest.raises(ValueError, match="negative integer powers"):
+        sp.asarray([1, 0]) ** -1
