@@ -25,7 +25,7 @@ def from_coordinates(
 ) -> tuple[Schema, Block]:
     """Return schema and canonical entries; what :func:`sparrow.from_coords` checks is checked here."""
     rule = check_duplicates(duplicates)
-    data = np.asarray(values)
+    data = np.array(values)  # a copy: what the caller later does to the array must not show in the tensor
     if data.dtype == object:
         raise UnsupportedError("values must be numbers or booleans of one type, got objects")
     columns = _columns(coords, None if shape is None else len(check_shape(shape)), data)
@@ -43,11 +43,27 @@ def from_coordinates(
     sizes = check_shape(shape)
     for dim, (column, size) in enumerate(zip(columns, sizes, strict=True)):
         for extreme in (int(column.min()), int(column.max())) if count else ():
-            if not 0 <= extreme < size:
+            if extreme < 0:
+                raise IndexingError(f"coordinate {extreme} of dimension {dim} is negative: coordinates count from 0")
+            if extreme >= size:
                 raise IndexingError(f"coordinate {extreme} is out of range for dimension {dim} of size {size}")
-    schema = Schema(sizes, tuple(dims or ()), check_dtype(data.dtype), fill_value)
+    dtype = check_dtype(data.dtype)
+    schema = Schema(sizes, tuple(dims or ()), dtype, _fill(fill_value, dtype))
     block = Block(tuple(column.astype(schema.coordinate_dtype(d)) for d, column in enumerate(columns)), data)
     return schema, canonical(block, sizes, schema.fill_value, rule)
+
+
+def _fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a fill value as a scalar of the dtype; one that the dtype cannot hold is refused."""
+    given = np.asarray(fill_value)
+    if given.ndim or given.dtype.kind not in "biufc":
+        raise InvalidValueError(f"fill_value={fill_value!r} is no number")
+    with np.errstate(all="ignore"):
+        found = (given.real if dtype.kind != "c" else given).astype(dtype)[()]
+    exact = dtype.kind in "biu" or (given.dtype.kind == "c" and dtype.kind != "c")
+    if exact and found != given:
+        raise InvalidValueError(f"fill_value={fill_value!r} is no value of {dtype}: cast the values first")
+    return found
 
 
 def _columns(coords: Any, ndim: int | None, values: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
@@ -116,13 +132,14 @@ def from_table(
         value = "value"
     if value is None and coords is not None and "value" in names and "value" not in coords:
         value = "value"
-    picked = [name for name in names if name != value] if coords is None else list(coords)
+    imaginary = "value_im" if value == "value" and "value_im" in names and "value_im" not in (coords or ()) else None
+    picked = [name for name in names if name not in (value, imaginary)] if coords is None else list(coords)
     for name in [*picked, *([] if value is None else [value])]:
         if name not in names:
             raise LabelError(f"no column {name!r}: there are {', '.join(map(repr, names))}")
     columns = []
     for name in picked:
-        column = table[name]
+        column = _whole(table[name], name)
         if column.null_count:
             raise InvalidValueError(f"column {name!r} holds {column.null_count} nulls: a coordinate must be an integer")
         if not pa.types.is_integer(column.type):
@@ -138,7 +155,22 @@ def from_table(
             raise InvalidValueError(
                 f"column {value!r} holds {column.null_count} nulls: filter them or give them a value"
             )
+        column = _whole(column, value)
         if pa.types.is_decimal(column.type):
             column = column.cast(pa.float64())
         values = column.to_numpy()
+        if imaginary is not None:
+            whole = np.empty(len(values), np.result_type(values.dtype, np.complex64))
+            whole.real, whole.imag = values, table[imaginary].to_numpy()
+            values = whole
     return from_coordinates(columns, values, shape, picked if dims is None else dims, duplicates)
+
+
+def _whole(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Return a column of decimals without fraction, such as SQL's sums of integers, as int64; others as they are."""
+    if not pa.types.is_decimal(column.type) or column.type.scale:
+        return column
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        raise InvalidValueError(f"column {name!r} holds integers past 2^63: cast it to double") from None

@@ -60,4 +60,5 @@ def scipy_array(scan: Scan, format: str) -> scipy.sparse.sparray:
     block = engines.entries(scan)
     array = scipy.sparse.coo_array((block.values, block.coords), shape=schema.shape)
     array.has_canonical_format = True
-    return array.asformat(format)
+    # The other formats are new arrays; this one would share the tensor's own, which nobody may write to.
+    return array.copy() if format == "coo" else array.asformat(format)

@@ -119,9 +119,10 @@ def sql(query: str, /, _frame: Any = None, **tensors: Any) -> duckdb.DuckDBPyRel
 def _lookup(name: str, given: Mapping[str, Any], frame: FrameType) -> Any:
     """Return what a name of a query stands for, or None.
 
-    A variable of the caller, local before global; else the labels of a dimension of a tensor, ``<tensor>_<dimension>``.
+    A variable of the caller, local before enclosing before global; else the labels of a dimension of a tensor,
+    ``<tensor>_<dimension>``.
     """
-    scopes: tuple[Mapping[str, Any], ...] = (given, frame.f_locals, frame.f_globals)
+    scopes: list[Mapping[str, Any]] = [given, *_scopes(frame)]
     for scope in scopes[1:]:
         relations = {known: thing for known, thing in scope.items() if _is_relation(thing)}
         spelling = _one_spelling(name, relations)
@@ -135,6 +136,22 @@ def _lookup(name: str, given: Mapping[str, Any], frame: FrameType) -> Any:
                 if _lower(f"{known}_{dim}") == _lower(name) and (labels := thing.labels(dim)) is not None:
                     return pa.table({dim: np.arange(len(labels)), "label": labels})
     return None
+
+
+def _scopes(frame: FrameType) -> list[Mapping[str, Any]]:
+    """Return the variables that code in a frame may name, innermost first.
+
+    Python keeps of the enclosing functions only those variables that the code itself names, and a name in a query is
+    none of them: in a comprehension or a lambda they are looked for in the functions that made it, while these run.
+    """
+    found: list[Mapping[str, Any]] = [frame.f_locals]
+    inner, outer = frame.f_code, frame.f_back
+    while outer is not None:
+        if inner in outer.f_code.co_consts:
+            found.append(outer.f_locals)
+            inner = outer.f_code
+        outer = outer.f_back
+    return [*found, frame.f_globals]
 
 
 def _one_spelling(name: str, names: Mapping[str, Any]) -> str | None:
@@ -160,8 +177,8 @@ def _lower(name: str) -> str:
 
 
 def _known(given: Mapping[str, Any], frame: FrameType) -> str:
-    scopes = {**frame.f_globals, **frame.f_locals, **given}
-    names = sorted(name for name, thing in scopes.items() if _is_tensor(thing))
+    scopes = [given, *_scopes(frame)]
+    names = sorted({name for scope in scopes for name, thing in scope.items() if _is_tensor(thing)})
     return ", ".join(names) if names else "none"
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparrow import display, engines, exports, storage
-from sparrow.assignment import assignment
+from sparrow.assignment import assignment, check_kind
 from sparrow.conversion import from_object
 from sparrow.errors import (
     IndexingError,
@@ -25,7 +25,7 @@ from sparrow.errors import (
     ShapeError,
     UnsupportedError,
 )
-from sparrow.index import Listed, Mode, Range, View, check_permutation
+from sparrow.index import Listed, Mask, Mode, Range, View, check_permutation
 from sparrow.kernels.entries import Block, canonical, check_duplicates
 from sparrow.operators import Operators
 from sparrow.plan import Contract, Dense, Scan
@@ -269,8 +269,18 @@ class Tensor(Operators):
         return self._index(tuple(key), "orthogonal")
 
     def labels(self, dim: str | int) -> pa.Array | None:
-        """Return the labels of a dimension, position = index, or None where it has none."""
+        """Return the labels of a dimension, position = index, or None where it has none.
+
+        Raises
+        ------
+        LabelError, IndexingError
+            If there is no dimension of this name, or number.
+        """
+        if isinstance(dim, str) and dim not in self.dims:
+            raise LabelError(f"no dimension {dim!r}: there are {', '.join(map(repr, self.dims))}")
         axis = self.dims.index(dim) if isinstance(dim, str) else dim
+        if not -self.ndim <= axis < self.ndim:
+            raise IndexingError(f"dimension {axis} is out of range for a tensor of {self.ndim} dimensions")
         found = self._view.axes[axis]
         if isinstance(found, Range):
             names = self._base.labels(found.dim)
@@ -285,7 +295,7 @@ class Tensor(Operators):
         return None
 
     def _with(self, view: View) -> Tensor:
-        live = self._handle is not None and not view.points
+        live = self._handle is not None and not view.points and view.repeats <= 1
         return Tensor(self._handle if live and self._handle is not None else self._base, view)
 
     def _index(self, key: Any, mode: Mode) -> Any:
@@ -328,6 +338,11 @@ class Tensor(Operators):
         columns = [np.asarray(column) for column in coords]
         if len(columns) != self.ndim:
             raise ShapeError(f"coords has {len(columns)} rows: expected (ndim, n) with ndim {self.ndim}")
+        if not self.ndim:
+            given = np.asarray(values).reshape(-1)
+            if given.size:
+                self[()] = given[-1]
+            return
         self[tuple(column.reshape(-1) for column in columns)] = values
 
     def append(self, other: Any, duplicates: str = "error") -> None:
@@ -358,6 +373,7 @@ class Tensor(Operators):
         if isinstance(other, Tensor):
             block = engines.entries(other.__sparrow_scan__())
         base = self._base.schema
+        check_kind(block.values.dtype, base.dtype)
         placed = self._view.to_base(block.coords) if self.ndim else block.coords
         block = canonical(Block(placed, block.values.astype(base.dtype)), base.shape, base.fill_value)
         self._writable().commit(Edit("append", upsert=block, existing=rule))
@@ -527,11 +543,17 @@ class Tensor(Operators):
         if isinstance(base, MemoryRelation):
             names = {dim: found for dim in range(base.schema.ndim) if (found := base.labels(dim)) is not None}
             return _rebuild, (base.schema, base.block, names, self._view)
+        if isinstance(base, storage.Snapshot):
+            return _reopen_pinned, (base.path, base.version, self._view)
         return _rebuild, (self._schema, engines.entries(self.__sparrow_scan__()), {}, None)
 
 
 def _reopen(path: str, version: int, view: View) -> Tensor:
     return Tensor(storage.open(path, version), view)
+
+
+def _reopen_pinned(path: str, version: int, view: View) -> Tensor:
+    return Tensor(storage.open(path, version).current, view)
 
 
 def _rebuild(schema: Schema, block: Block, labels: dict[int, pa.Array], view: View | None) -> Tensor:
@@ -609,5 +631,5 @@ def _counted_masks(key: Any) -> Any:
         elif part.fill_value or not part.ndim:
             out.append(part.to_numpy())
         else:
-            out.extend(engines.entries(part.__sparrow_scan__()).coords)
+            out.append(Mask(part.shape, engines.entries(part.__sparrow_scan__()).coords))
     return tuple(out)

@@ -28,7 +28,8 @@ def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         if request.param == "view" and dense.ndim:
             bigger = np.full([n + 2 for n in dense.shape], dense.dtype.type(1))
             bigger[tuple(slice(1, -1) for _ in dense.shape)] = dense[::-1]
-            return sp.asarray(bigger)[(slice(-2, 0, -1), *(slice(1, -1) for _ in dense.shape[1:]))]
+            view: sp.Tensor = sp.asarray(bigger)[(slice(-2, 0, -1), *(slice(1, -1) for _ in dense.shape[1:]))]
+            return view
         A = sp.asarray(dense)
         return A.save(tmp_path_factory.mktemp("tensor") / "A.sparrow") if request.param == "stored" else A
 
@@ -109,7 +110,8 @@ def test_promotion_and_overflow(function: Any, data: st.DataObject, seed: int) -
 
 
 def test_absent_cells_annihilate_only_in_products_of_arrays() -> None:
-    A, B = sp.asarray([0.0, 2.0, 0.0]), sp.asarray([np.nan, np.inf, 3.0])
+    A: Any = sp.asarray([0.0, 2.0, 0.0])
+    B = sp.asarray([np.nan, np.inf, 3.0])
     assert (A * B).to_numpy().tolist() == [0, np.inf, 0]
     assert (A * B.to_numpy()).nnz == 1
     assert np.isnan((A * np.nan).fill_value)

@@ -6,6 +6,10 @@ from sparrow.engines.choose import ENGINES
 from sparrow.engines.derived import Derived
 from sparrow.engines.elementwise import elementwise
 from sparrow.engines.explain import explain
+from sparrow.engines.reshaping import concatenated, diagonal, reshaped, triangle
 from sparrow.engines.run import cell, count, entries, matmul, sorted_blocks
 
-__all__ = ["ENGINES", "Derived", "cell", "count", "elementwise", "entries", "explain", "matmul", "sorted_blocks"]
+__all__ = [
+    "ENGINES", "Derived", "cell", "concatenated", "count", "diagonal", "elementwise", "entries", "explain", "matmul",
+    "reshaped", "sorted_blocks", "triangle",
+]  # fmt: skip

@@ -66,7 +66,7 @@ def compile_scan(scan: Scan, prefix: str = "sparrow") -> Query:
         nothing = ", ".join(f"CAST(NULL AS {kind}) AS {quote_name(name)}" for name, kind in columns)
         return Query(f"SELECT {nothing} WHERE false", {})
     names = [*scan.relation.schema.dims, *parts]
-    relation, of_files, tables = _base(source, names, prefix, joined=bool(view.points))
+    relation, of_files, tables = _base(source, names, prefix, joined=bool(view.points) or view.repeats > 1)
 
     def column(dim: int) -> str:
         return of_files[names[dim]]
@@ -77,13 +77,16 @@ def compile_scan(scan: Scan, prefix: str = "sparrow") -> Query:
         on = " AND ".join(f"{column(dim)} = p{number}.c{k}" for k, dim in enumerate(group.dims))
         relation += f" JOIN {quote_name(name)} AS p{number} ON {on or 'true'}"
     shown = []
-    for name, axis in zip(schema.dims, view.axes, strict=True):
+    for number, (name, axis) in enumerate(zip(schema.dims, view.axes, strict=True)):
         if isinstance(axis, Range):
             expression = positions(axis, column(axis.dim))
         elif isinstance(axis, Listed):
             expression = f"p{axis.group}.p{axis.position}"
-        else:
+        elif axis.length == 1:
             expression = "CAST(0 AS INTEGER)"
+        else:
+            relation += f" CROSS JOIN range({axis.length}) AS n{number}(p)"
+            expression = f"n{number}.p"
         shown.append(f"{expression} AS {quote_name(name)}")
     shown += [f"{of_files[part]} AS {quote_name(part)}" for part in parts]
     text = f"SELECT {', '.join(shown)} FROM {relation}"

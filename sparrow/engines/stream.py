@@ -145,7 +145,7 @@ def count(scan: Scan) -> int:
     order = scan_order(scan)
     box = view.box()
     # The footers of files say how many entries a chunk holds; what is computed knows about how many.
-    countable = not view.points and relation.version is not None
+    countable = not view.points and view.repeats == 1 and relation.version is not None
 
     def counted(chunk: Chunk) -> int:
         if countable and _inside(box, chunk):

@@ -209,6 +209,8 @@ def relations(graph: NDArray[Any], tmp_path_factory: pytest.TempPathFactory) -> 
         (slice(None), slice(7, 50)),
         (slice(None, None, -1),),
         (slice(None), slice(None, None, 3)),
+        (slice(None), slice(7, 8)),
+        (slice(5, 6), slice(3, None)),
         ([5, 3, 3, 20],),
         (slice(None), [3, 3, 0]),
     ],

@@ -105,7 +105,7 @@ def test_nested_views(
         assert engines.cell(scan.relation, view) == expected[()]
 
 
-@settings(max_examples=40)
+@settings(max_examples=150)
 @given(st.data(), st.sampled_from([(6, 7), (9,), (4, 3, 5)]), st.integers(0, 2), st.sampled_from([None, 1, 3, 9]))
 def test_products_of_nested_views(
     relations: dict[tuple[int, ...], list[Relation]],
@@ -216,6 +216,21 @@ def test_lists_that_repeat_more_than_there_are_entries() -> None:
     dense = random_array((5, 40), density=1.0)
     scan = at(memory(dense), [2] * 30 + [1])
     np.testing.assert_array_equal(to_dense(engines.entries(scan), scan.schema), dense[[2] * 30 + [1]])
+
+
+def test_broadcast_views(tmp_path: Path) -> None:
+    dense = random_array((6, 7))
+    for relation in (memory(dense), stored(tmp_path / "a", dense), stored(tmp_path / "b", dense.astype(np.uint8))):
+        for key, shape in [((2,), (3, 7)), ((slice(None), 2, None), (6, 4)), ((slice(2, 3),), (5, 7)), ((), (2, 6, 7))]:
+            scan = scan_of(relation, View.identity((6, 7)).then(key).broadcast_to(shape))
+            expected = np.broadcast_to(dense[key], shape)
+            for engine in ("stream", "duckdb"):
+                np.testing.assert_array_equal(to_dense(engines.entries(scan, engine), scan.schema), expected)
+                assert engines.run.count(scan, engine) == np.count_nonzero(expected)
+                if expected.ndim == 2:
+                    x, y = np.arange(1.0, shape[1] + 1), np.arange(1.0, shape[0] + 1)
+                    assert engines.matmul(Contract(scan, Dense(x)), engine).tolist() == (expected @ x).tolist()
+                    assert engines.matmul(Contract(Dense(y), scan), engine).tolist() == (y @ expected).tolist()
 
 
 def test_engine_names() -> None:
