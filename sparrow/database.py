@@ -1,7 +1,7 @@
 """The embedded DuckDB: connections under the limits of the settings, quoting, the texts of ``sql/``.
 
-One database lives in the process; every caller gets a connection of its own, whose temporary views
-and tables nobody else sees.
+One database lives in the process (a new one where the temporary folder changes); every caller gets a
+connection of its own, whose temporary views and tables nobody else sees.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ __all__ = ["Feed", "connect", "failures", "load", "quote_literal", "quote_name",
 
 _lock = threading.Lock()
 _database: duckdb.DuckDBPyConnection | None = None
-_pid = -1
+_made_for: tuple[int, str] | None = None
+"""The process and the temporary folder of the database."""
 
 FEED_OVERSHOOT = 340_000_000
 """Bytes by which an Arrow feed was seen to pass DuckDB's own limit; the limit is set that much lower."""
@@ -29,18 +30,19 @@ FEED_OVERSHOOT = 340_000_000
 
 def connect() -> duckdb.DuckDBPyConnection:
     """Return a new connection under the memory limit, threads and temporary folder in force."""
-    global _database, _pid
-    with _lock:
-        if _database is None or _pid != os.getpid():
-            _database, _pid = duckdb.connect(":memory:"), os.getpid()
-            _database.execute("set python_enable_replacements = false")
-        con = _database.cursor()
+    global _database, _made_for
     now = settings.current()
+    with _lock:
+        # A database that has spilled refuses another folder: each folder gets its own.
+        if _database is None or _made_for != (os.getpid(), now.temp_directory):
+            _database, _made_for = duckdb.connect(":memory:"), (os.getpid(), now.temp_directory)
+            _database.execute(f"set temp_directory = {quote_literal(now.temp_directory)}")
+        con = _database.cursor()
     limit = max(now.memory_limit - FEED_OVERSHOOT, 120_000_000)
     con.execute(f"set memory_limit = '{limit} B'")
     con.execute(f"set threads = {1 if now.deterministic else now.threads}")
-    con.execute(f"set temp_directory = {quote_literal(now.temp_directory)}")
     con.execute("set preserve_insertion_order = false")
+    con.execute("set python_enable_replacements = false")
     return con
 
 

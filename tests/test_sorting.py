@@ -6,6 +6,7 @@ import errno
 import functools
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sparrow import settings, sorting
+from sparrow import settings
 from sparrow.errors import DuplicateError, InvalidValueError, StorageError
 from sparrow.kernels.entries import Duplicates
 from sparrow.kernels.keys import layout_for, pack, sort_stable, unpack
 from sparrow.sorting import Rows, Sorter, Spool
+from sparrow.sorting import sorter as sorting
 
 RULES: list[Duplicates] = ["sum", "last", "first", "min", "max"]
 
@@ -43,17 +45,16 @@ def run(
     pieces: Sequence[Rows], rule: Duplicates, dtype: np.dtype[Any], ids: Any = None
 ) -> tuple[dict[tuple[int, ...], Any], Sorter]:
     ndim = len(pieces[0].coords)
-    sorter = Sorter(ndim, dtype, weighted=pieces[0].values is not None, duplicates=rule)
-    assert not sorter.consume(map(sorter.prepare, pieces))
     out: dict[tuple[int, ...], Any] = {}
     last: tuple[int, ...] | None = None
-    for block in sorter.blocks([np.dtype(np.int64)] * ndim, dtype.type(0), ids):
-        assert block.values.dtype == dtype
-        for cell, value in zip(zip(*(c.tolist() for c in block.coords), strict=True), block.values, strict=True):
-            assert last is None or last < cell
-            last = cell
-            out[cell] = value
-    sorter.close()
+    with closing(Sorter(ndim, dtype, weighted=pieces[0].values is not None, duplicates=rule)) as sorter:
+        assert not sorter.consume(map(sorter.prepare, pieces))
+        for block in sorter.blocks([np.dtype(np.int64)] * ndim, dtype.type(0), ids):
+            assert block.values.dtype == dtype
+            for cell, value in zip(zip(*(c.tolist() for c in block.coords), strict=True), block.values, strict=True):
+                assert last is None or last < cell
+                last = cell
+                out[cell] = value
     return out, sorter
 
 
@@ -106,8 +107,6 @@ def test_every_dtype_in_keys_and_beyond(rule: Duplicates, dtype: str, top: int) 
         if values.dtype.kind == "c":
             values = (values * (1 + 2j)).astype(dtype)
         pieces.append(Rows(coords, values))
-    if dtype == "bool" and rule == "sum":
-        pieces = [Rows(p.coords, p.values) for p in pieces]
     found, _ = run(pieces, rule, np.dtype(dtype))
     assert found == expected(pieces, rule, np.dtype(dtype))
 
@@ -146,6 +145,21 @@ def test_same_bits_whatever_the_threads_and_the_memory(monkeypatch: pytest.Monke
             with settings.config(threads=threads):
                 runs.append(run(pieces, "sum", dtype)[0])
     assert all(each == runs[0] for each in runs)
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_parts_follow_one_another(weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = list(big_pieces(weighted, 3000))
+    dtype = np.dtype(np.float64 if weighted else np.int64)
+    monkeypatch.setattr(sorting, "_PART", 10_000)
+    monkeypatch.setattr(sorting, "_RANGE", (1 << 12, 1 << 12))
+    with closing(Sorter(2, dtype, weighted=weighted, duplicates="sum")) as sorter:
+        sorter.consume(map(sorter.prepare, pieces))
+        parts = sorter.parts([np.dtype(np.int32)] * 2, dtype.type(0))
+        assert len(parts) > 3
+        cells = [list(zip(*(c.tolist() for c in block.coords), strict=True)) for part in parts for block in part]
+    flat = [cell for block in cells for cell in block]
+    assert flat == list(expected(pieces, "sum", dtype))
 
 
 @pytest.mark.parametrize("top", [9, 2**62])

@@ -1,4 +1,9 @@
-"""Numbers for texts, in the order in which they are first met: a hash table over bytes."""
+"""Numbers for texts, in the order in which they are first met: a hash table over bytes.
+
+A text's record in the pool is its number, its length (4 bytes each) and its bytes; a slot of the
+table is where the record begins, below some bits of the hash. A text that is known thus costs two
+places in memory, and those of several texts are fetched at once.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,10 @@ from sparrow.kernels.text import kernel
 
 __all__ = ["Interner"]
 
+_BATCH = 32
+_PLACE = (1 << 40) - 1
+_MANY = 200_000
+
 
 @kernel
 def _hash(data: Any, start: Any, end: Any) -> Any:
@@ -25,64 +34,111 @@ def _hash(data: Any, start: Any, end: Any) -> Any:
 
 
 @kernel
+def _number(pool: Any, at: Any) -> Any:
+    return (
+        np.int64(pool[at])
+        | (np.int64(pool[at + 1]) << 8)
+        | (np.int64(pool[at + 2]) << 16)
+        | (np.int64(pool[at + 3]) << 24)
+    )
+
+
+@kernel
 def _intern(
     data: NDArray[np.uint8],
     start: NDArray[np.int64],
     end: NDArray[np.int64],
     first: int,
     codes: NDArray[np.int64],
-    slots: NDArray[np.int32],
-    hashes: NDArray[np.uint64],
-    offsets: NDArray[np.int64],
+    slots: NDArray[np.int64],
     pool: NDArray[np.uint8],
     known: int,
+    used: int,
 ) -> Any:
-    """Give texts numbers, from text ``first``; return where room ran out, and how many texts are known."""
+    """Give texts numbers, from text ``first``; return where room ran out, the texts and the bytes of pool in use."""
     mask = np.uint64(len(slots) - 1)
-    for i in range(first, len(start)):
-        length = end[i] - start[i]
-        if 2 * known >= len(slots) or known + 1 >= len(offsets) or offsets[known] + length > len(pool):
-            return i, known
-        h = _hash(data, start[i], end[i])
-        slot = h & mask
-        while True:
-            code = slots[slot]
-            if code < 0:
-                code = known
-                slots[slot] = code
-                hashes[code] = h
-                to = offsets[code]
-                for k in range(length):
-                    pool[to + k] = data[start[i] + k]
-                offsets[code + 1] = to + length
-                known += 1
-                break
-            if hashes[code] == h and offsets[code + 1] - offsets[code] == length:
-                to = offsets[code]
-                same = True
-                for k in range(length):
-                    if pool[to + k] != data[start[i] + k]:
-                        same = False
-                        break
-                if same:
+    room = len(slots) * 7 // 10
+    hashes = np.empty(_BATCH, np.uint64)
+    fetched = np.zeros(1, np.int64)
+    n = len(start)
+    for begin in range(first, n, _BATCH):
+        stop = min(begin + _BATCH, n)
+        for i in range(begin, stop):
+            hashes[i - begin] = _hash(data, start[i], end[i])
+        # Touch what the texts of a batch will need, so that memory is waited for once.
+        for i in range(begin, stop):
+            fetched[0] += slots[hashes[i - begin] & mask]
+        for i in range(begin, stop):
+            entry = slots[hashes[i - begin] & mask]
+            if entry >= 0:
+                fetched[0] += pool[entry & _PLACE]
+        for i in range(begin, stop):
+            length = end[i] - start[i]
+            h = hashes[i - begin]
+            tag = np.int64(h >> np.uint64(41))
+            slot = h & mask
+            while True:
+                entry = slots[slot]
+                if entry < 0:
+                    if known >= room or used + 8 + length > len(pool):
+                        return i, known, used
+                    slots[slot] = (tag << 40) | used
+                    for k in range(4):
+                        pool[used + k] = (known >> (8 * k)) & 255
+                        pool[used + 4 + k] = (length >> (8 * k)) & 255
+                    used += 8
+                    for at in range(start[i], end[i]):
+                        pool[used] = data[at]
+                        used += 1
+                    codes[i] = known
+                    known += 1
                     break
-            slot = (slot + np.uint64(1)) & mask
-        codes[i] = code
-    return len(start), known
+                if entry >> 40 == tag:
+                    place = entry & _PLACE
+                    if _number(pool, place + 4) == length:
+                        same = True
+                        for k in range(length):
+                            if pool[place + 8 + k] != data[start[i] + k]:
+                                same = False
+                                break
+                        if same:
+                            codes[i] = _number(pool, place)
+                            break
+                slot = (slot + np.uint64(1)) & mask
+    return n, known, used
 
 
 @kernel
-def _rehash(slots: NDArray[np.int32], hashes: NDArray[np.uint64], known: int) -> None:
+def _rehash(slots: NDArray[np.int64], pool: NDArray[np.uint8], known: int) -> None:
     mask = np.uint64(len(slots) - 1)
-    for code in range(known):
-        slot = hashes[code] & mask
+    at = 0
+    for _ in range(known):
+        end = at + 8 + _number(pool, at + 4)
+        h = _hash(pool, at + 8, end)
+        slot = h & mask
         while slots[slot] >= 0:
             slot = (slot + np.uint64(1)) & mask
-        slots[slot] = code
+        slots[slot] = (np.int64(h >> np.uint64(41)) << 40) | at
+        at = end
+
+
+@kernel
+def _texts(pool: NDArray[np.uint8], offsets: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
+    at = 0
+    to = 0
+    for i in range(len(offsets) - 1):
+        offsets[i] = to
+        length = _number(pool, at + 4)
+        at += 8
+        for _ in range(length):
+            out[to] = pool[at]
+            to += 1
+            at += 1
+    offsets[len(offsets) - 1] = to
 
 
 class Interner:
-    """Give each distinct text a number.
+    """Give each distinct text a number; at most 2^31 of them.
 
     Examples
     --------
@@ -98,11 +154,9 @@ class Interner:
         self._clear()
 
     def _clear(self) -> None:
-        self._slots = np.full(1 << 12, -1, np.int32)
-        self._hashes = np.zeros(1 << 11, np.uint64)
-        self._offsets = np.zeros((1 << 11) + 1, np.int64)
-        self._pool = np.zeros(1 << 15, np.uint8)
-        self._known = 0
+        self._slots = np.full(1 << 12, -1, np.int64)
+        self._pool = np.zeros(1 << 16, np.uint8)
+        self._known = self._used = 0
 
     def __len__(self) -> int:
         return self._known
@@ -110,17 +164,15 @@ class Interner:
     @property
     def nbytes(self) -> int:
         """Bytes of the table."""
-        return self._slots.nbytes + self._hashes.nbytes + self._offsets.nbytes + self._pool.nbytes
+        return self._slots.nbytes + self._pool.nbytes
 
-    def codes_of(
-        self, data: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def codes_of(self, data: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the numbers, shape (n,), of the texts ``data[start[i]:end[i]]``."""
         codes = np.empty(len(start), np.int64)
         done = 0
         while True:
-            done, self._known = _intern(
-                data, start, end, done, codes, self._slots, self._hashes, self._offsets, self._pool, self._known
+            done, self._known, self._used = _intern(
+                data, start, end, done, codes, self._slots, self._pool, self._known, self._used
             )
             if done == len(start):
                 return codes
@@ -133,38 +185,38 @@ class Interner:
             return np.zeros(0, np.int64)
         _, offsets, data = texts.buffers()
         bounds = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-        # A writable copy of the bytes in use: one compiled version serves this and text blocks.
+        # Writable copies, of the bytes in use: one compiled version serves these and blocks of text.
         low, high = int(bounds[0]), int(bounds[-1])
         used = np.array(np.frombuffer(data, np.uint8)[low:high] if high > low else [], np.uint8)
         return self.codes_of(used, bounds[:-1] - low, bounds[1:] - low)
 
     def _grow(self, length: int) -> None:
-        if int(self._offsets[self._known]) + length > len(self._pool):
-            self._pool = _longer(self._pool, 2 * len(self._pool) + length)
-        if self._known + 1 >= len(self._offsets):
-            self._hashes = _longer(self._hashes, 2 * len(self._hashes))
-            self._offsets = _longer(self._offsets, len(self._hashes) + 1)
-        if 2 * self._known >= len(self._slots):
-            self._slots = np.full(2 * len(self._slots), -1, np.int32)
-            _rehash(self._slots, self._hashes, self._known)
+        if self._used + 8 + length > len(self._pool):
+            pool = np.zeros(3 * len(self._pool) // 2 + length + 8, np.uint8)
+            pool[: self._used] = self._pool[: self._used]
+            self._pool = pool
+        if self._known >= len(self._slots) * 7 // 10:
+            size = 2 * len(self._slots)
+            self._slots = np.empty(0, np.int64)
+            self._slots = np.full(size, -1, np.int64)
+            _rehash(self._slots, self._pool, self._known)
 
-    def finish(self) -> tuple[pa.Array, NDArray[np.int64]]:
+    def finish(self) -> tuple[pa.Array, NDArray[np.int32]]:
         """Return the texts, sorted by their bytes, and the position of each number's among them; once."""
-        known, offsets, pool = self._known, self._offsets, self._pool
+        known = self._known
+        offsets = np.empty(known + 1, np.int64)
+        out = np.empty(self._used - 8 * known, np.uint8)
+        _texts(self._pool, offsets, out)
+        labels = pa.LargeStringArray.from_buffers(known, pa.py_buffer(offsets), pa.py_buffer(out))
+        if known > _MANY:
+            import polars as pl
+
+            labels = pl.Series(labels).sort().to_arrow().cast(pa.large_string())
+        else:
+            labels = labels.take(pc.array_sort_indices(labels))
+        rank = np.empty(known, np.int32)
+        rank[self.codes(labels)] = np.arange(known, dtype=np.int32)
         self._clear()
-        texts = pa.LargeStringArray.from_buffers(
-            known, pa.py_buffer(offsets[: known + 1]), pa.py_buffer(pool[: int(offsets[known])])
-        )
-        order = pc.array_sort_indices(texts).to_numpy()
-        rank = np.empty(known, np.int64)
-        rank[order] = np.arange(known)
-        labels = texts.take(order)
-        if int(offsets[known]) < 2**31:
+        if len(out) < 2**31:
             labels = labels.cast(pa.string())
         return labels, rank
-
-
-def _longer(array: NDArray[Any], size: int) -> NDArray[Any]:
-    out = np.zeros(size, array.dtype)
-    out[: len(array)] = array
-    return out

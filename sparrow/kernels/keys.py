@@ -88,7 +88,7 @@ def sort_stable(keys: Keys) -> tuple[Keys, NDArray[np.int32]]:
     counts = np.empty(1 << 11, np.int64)
     shift = 0
     moved = False
-    while (differing >> shift) != 0:
+    while shift < 63 and (differing >> shift) != 0:
         # Start at a digit's lowest bit that differs: fewer passes where few bits do.
         while ((differing >> shift) & 1) == 0:
             shift += 1

@@ -219,8 +219,7 @@ class _Ingest:
         items = batches if first is None else chain([first], batches)
         self._labels: list[pa.Array | None] = [None] * len(self._texts)
         known = [
-            Ids() if anew and not text else None
-            for anew, text in zip(self.options.anew, self._texts, strict=True)
+            Ids() if anew and not text else None for anew, text in zip(self.options.anew, self._texts, strict=True)
         ]
         if any(self._texts):
             written = self._named(items, known)
@@ -271,9 +270,7 @@ class _Ingest:
             )
         return check_dtype(kind.to_pandas_dtype())
 
-    def _write(
-        self, items: Iterator[Any] | Shelf, rows_of: Callable[[Any], Rows], known: list[Ids | None]
-    ) -> Written:
+    def _write(self, items: Iterator[Any] | Shelf, rows_of: Callable[[Any], Rows], known: list[Ids | None]) -> Written:
         return write_entries(
             self.folder,
             items,
@@ -289,9 +286,7 @@ class _Ingest:
         )
 
     def _describe(self, cell: tuple[int, ...]) -> str:
-        return str(
-            tuple(c if names is None else names[c].as_py() for c, names in zip(cell, self._labels, strict=True))
-        )
+        return str(tuple(c if names is None else names[c].as_py() for c, names in zip(cell, self._labels, strict=True)))
 
     def _named(self, items: Iterator[Batch], known: list[Ids | None]) -> Written:
         """Give texts numbers as they come, put rows aside, and take them again with the places of sorted texts."""
@@ -301,7 +296,7 @@ class _Ingest:
                 rows = self._rows(batch, known, names)
                 if rows.size:
                     shelf.add(rows)
-            ranks: list[NDArray[np.int64] | None] = [None] * len(names)
+            ranks: list[NDArray[np.int32] | None] = [None] * len(names)
             for dim, each in enumerate(names):
                 if each is not None:
                     self._labels[dim], ranks[dim] = each.finish()

@@ -7,6 +7,7 @@ aside; once all are known, in sorted order, the edges are read again and sorted.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Generator, Iterable, Iterator
@@ -34,6 +35,9 @@ from sparrow.workers import ordered_map
 __all__ = ["edges"]
 
 _DIMS = ("src", "dst")
+
+_ENTRY_BYTES, _WEIGHT_BYTES = 2.5, 6.0
+"""Bytes on disk of an edge and of its weight, roughly: what is said beforehand, not what is refused."""
 
 
 def edges(
@@ -281,13 +285,13 @@ class _Ingest:
         """Take blocks up to the first with an edge, and settle from it what ids are and whether there are weights."""
         from sparrow.kernels import edges_text as kernels
 
+        self._as_text = self.options.ids == "str"
         taken: list[TextBlock] = []
         for block in text:
             taken.append(block)
             first, end = kernels.first_data_line(block.data)
             if not end:
                 continue
-            self._as_text = self.options.ids == "str"
             parsed = self._parse(block)
             if parsed.status == kernels.BAD_ID and self.options.ids == "auto":
                 below = self._parse(_without(block, first, end))
@@ -319,6 +323,13 @@ class _Ingest:
         if ascending or spilled <= memory_budget():
             spilled = 0
         check_space(self.folder, expected // 2, spilled)
+        if settings.current().show_progress():
+            sample = np.empty(0) if parsed.values is None else parsed.values[:10_000]
+            varied = len(np.unique(sample)) > len(sample) // 2
+            stored = int(expected * (_ENTRY_BYTES + (_WEIGHT_BYTES if varied else 0)))
+            sorting = f" and {spilled:,} while sorting" if spilled else ""
+            free = shutil.disk_usage(self.folder).free
+            sys.stderr.write(f"edges: about {stored:,} bytes on disk{sorting}, {free:,} are free\n")
 
     def _parse(self, block: TextBlock) -> _Parsed:
         from sparrow.kernels import edges_text as kernels
@@ -397,6 +408,7 @@ class _Ingest:
     def _rows_of(self, known: Ids | None) -> Any:
         """Return what turns a block of text into rows."""
         limit = 2**63 - 1 if self.labels is None else len(self.labels)
+        gaps = None if self.labels is None or not self.labels.null_count else np.asarray(self.labels.is_null())
 
         def rows_of(block: TextBlock) -> Rows:
             parsed = self._checked(block)
@@ -404,7 +416,9 @@ class _Ingest:
             if len(src):
                 largest = int(max(src.max(), dst.max()))
                 if known is None and largest >= limit:
-                    raise self._beyond(parsed, limit)
+                    raise self._beyond(parsed, (src >= limit) | (dst >= limit), limit)
+                if gaps is not None and (absent := gaps[src] | gaps[dst]).any():
+                    raise self._beyond(parsed, absent, limit)
                 with self._lock:
                     self._largest = max(self._largest, largest)
             if known is not None:
@@ -413,16 +427,20 @@ class _Ingest:
 
         return rows_of
 
-    def _beyond(self, parsed: _Parsed, limit: int) -> IngestError:
-        i = int(np.argmax((parsed.src >= limit) | (parsed.dst >= limit)))
+    def _beyond(self, parsed: _Parsed, wrong: NDArray[np.bool_], limit: int) -> IngestError:
+        """Return the error about the first edge that ``wrong`` marks: an id of it cannot be."""
+        i = int(np.argmax(wrong))
         line, _ = _edge_line(parsed.block, i)
-        token = str(parsed.src[i] if parsed.src[i] >= limit else parsed.dst[i])
-        problem = (
-            "the id is beyond the largest dimension, 2^63 - 1: say relabel=True, or ids='str'"
-            if self.labels is None
-            else f"the id is beyond the {limit} vertices of vertices="
-        )
-        return IngestError(problem, parsed.block.source.name, line, token)
+        ends = int(parsed.src[i]), int(parsed.dst[i])
+        beyond = [end for end in ends if end >= limit]
+        if beyond and self.labels is None:
+            problem = "the id is beyond the largest dimension, 2^63 - 1: say relabel=True, or ids='str'"
+        elif beyond:
+            problem = f"the id is beyond the {limit} vertices of vertices="
+        else:
+            beyond = [end for end in ends if not cast("pa.Array", self.labels)[end].is_valid]
+            problem = "the id is none of vertices="
+        return IngestError(problem, parsed.block.source.name, line, str(beyond[0]))
 
     def _shaped(self, src: NDArray[np.int64], dst: NDArray[np.int64], values: NDArray[Any] | None) -> Rows:
         """Return rows with loops dropped and edges mirrored as asked; the order of the input is kept."""

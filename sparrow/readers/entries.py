@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -39,25 +40,39 @@ class Ids:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._parts: list[NDArray[np.int64]] = []
+        self._known: NDArray[np.int64] = np.empty(0, np.int64)
+        self._fresh: list[NDArray[np.int64]] = []
         self._held = 0
-        self._merged = 0
 
     def add(self, column: NDArray[np.int64]) -> None:
         """Take in a column."""
-        fresh = np.unique(column)
+        found, known = _distinct(column.copy()), self._known
+        if len(known):
+            found = found[known[np.minimum(np.searchsorted(known, found), len(known) - 1)] != found]
         with self._lock:
-            self._parts.append(fresh)
-            self._held += len(fresh)
-            if self._held > 2 * self._merged + (1 << 20):
-                self.finish()
-                self._merged = self._held = len(self._parts[0])
-                check_labels(self._merged, 8 * self._merged)
+            self._fresh.append(found)
+            self._held += len(found)
+            if self._held > len(self._known) // 2 + (1 << 20):
+                self._merge()
+
+    def _merge(self) -> None:
+        self._known = _distinct(np.concatenate([self._known, *self._fresh]))
+        self._fresh, self._held = [], 0
+        check_labels(len(self._known), self._known.nbytes)
 
     def finish(self) -> NDArray[np.int64]:
         """Return the integers, ascending."""
-        self._parts = [np.unique(np.concatenate(self._parts)) if self._parts else np.empty(0, np.int64)]
-        return self._parts[0]
+        with self._lock:
+            self._merge()
+        return self._known
+
+
+def _distinct(column: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the distinct integers of a column, which is sorted in place."""
+    column.sort()
+    fresh = np.ones(len(column), bool)
+    np.not_equal(column[1:], column[:-1], out=fresh[1:])
+    return column[fresh]
 
 
 class Names:
@@ -66,9 +81,7 @@ class Names:
     def __init__(self) -> None:
         self._interner = Interner()
 
-    def codes_of(
-        self, data: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def codes_of(self, data: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the numbers of the texts ``data[start[i]:end[i]]``."""
         return self._checked(self._interner.codes_of(data, start, end))
 
@@ -80,7 +93,7 @@ class Names:
         check_labels(len(self._interner), self._interner.nbytes)
         return codes
 
-    def finish(self) -> tuple[pa.Array, NDArray[np.int64]]:
+    def finish(self) -> tuple[pa.Array, NDArray[np.int32]]:
         """Return the texts, sorted, and the position of each number's among them; once."""
         return self._interner.finish()
 
@@ -197,12 +210,16 @@ def write_entries(
     ndim = len(dims)
     anew = [None] * ndim if ids is None else list(ids)
     sorter = Sorter(ndim, dtype, weighted=weighted, duplicates=duplicates, describe=describe)
-    pieces = ordered_map(lambda item: sorter.prepare(rows_of(item)), items, settings.current().threads)
+
+    def prepare(item: T) -> Run | Rows:
+        return sorter.prepare(rows_of(item))
+
+    pieces = cast("Generator[Run | Rows]", ordered_map(prepare, items, settings.current().threads))
 
     def writer() -> Any:
         return storage.TensorWriter(folder, dims=tuple(dims), dtype=dtype, profile=profile)
 
-    with closing(sorter), closing(pieces):  # type: ignore[type-var]
+    with closing(sorter), closing(pieces):
         if sorter.consume(pieces, pause=not any(anew)):
             files = _write_sorted(folder, writer, sorter, pieces, dtype, fill_value)
             if files is not None:
@@ -210,11 +227,36 @@ def write_entries(
         numbered = [None if each is None else each.finish() for each in anew]
         largest = [top if known is None else len(known) for top, known in zip(sorter.maxima, numbered, strict=True)]
         dtypes = [np.dtype(np.int32 if top < 2**31 else np.int64) for top in largest]
-        with writer() as out, bar("writing", sorter.count, "entries") as advance:
-            for block in sorter.blocks(dtypes, fill_value, numbered):
+        parts = sorter.parts(dtypes, fill_value, numbered)
+        with bar("writing", sorter.count, "entries") as advance:
+            return Written(_write_parts(parts, writer, advance), sorter.maxima, tuple(numbered))
+
+
+def _write_parts(
+    parts: Sequence[Iterator[Block]], writer: Callable[[], Any], advance: Callable[[int], None]
+) -> list[Any]:
+    """Write parts to files of their own, on several threads."""
+    stop = threading.Event()
+
+    def write(part: Iterator[Block]) -> list[Any]:
+        with writer() as out:
+            for block in part:
+                if stop.is_set():
+                    break
                 out.write(block)
                 advance(block.count)
-            return Written(out.finish(), sorter.maxima, tuple(numbered))
+            return list(out.finish())
+
+    if len(parts) == 1:
+        return write(parts[0])
+    with ThreadPoolExecutor(settings.current().threads, "sparrow-part") as pool:
+        running = [pool.submit(write, part) for part in parts]
+        try:
+            return [file for future in running for file in future.result()]
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _write_sorted(

@@ -11,6 +11,7 @@ are known only at the end of the input and cost a second pass where they turn ou
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 import shutil
@@ -146,10 +147,13 @@ class _Options:
     def check(cls, index_base: Any, n_features: Any, dtype: DTypeLike, duplicates: str, profile: str) -> _Options:
         if index_base not in ("auto", 0, 1, "0", "1"):
             raise InvalidValueError(f"index_base={index_base!r}: use 'auto', 0 or 1")
-        if n_features is not None and not 0 <= n_features <= LARGEST_DIMENSION:
-            raise InvalidValueError(f"n_features={n_features!r}: use a number from 0 to 2^63 - 1")
+        try:
+            width = None if n_features is None else operator.index(n_features)
+        except TypeError:
+            width = -1
+        if width is not None and not 0 <= width <= LARGEST_DIMENSION:
+            raise InvalidValueError(f"n_features={n_features!r}: use a whole number from 0 to 2^63 - 1")
         base = None if index_base == "auto" else int(index_base)
-        width = None if n_features is None else int(n_features)
         return cls(base, width, check_dtype(dtype), check_duplicates(duplicates), profile)
 
     @property

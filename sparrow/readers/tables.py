@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import os
+import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
@@ -21,6 +22,8 @@ __all__ = ["Batch", "Query", "Table", "open_table"]
 
 _ROWS = 1 << 18
 _CSV_BLOCK = 1 << 22
+_ARROW_FILE, _ARROW_STREAM = b"ARROW1", b"\xff\xff\xff\xff"
+_NULLS = ["", "NA", "N/A", "n/a", "#N/A", "NULL", "null"]
 
 Advance: TypeAlias = Callable[[int], None]
 
@@ -35,7 +38,6 @@ class Query:
     header: bool = True
     delimiter: str | None = None
     format: str | None = None
-
 
 
 class Batch(NamedTuple):
@@ -156,9 +158,12 @@ def _files(sources: Sequence[Source], query: Query, advance: Advance) -> Generat
         if kind == "csv":
             batches = _csv(source, query, types, advance)
         else:
-            if source.path is None or source.size is None:
-                raise IngestError(f"{kind} cannot be read from a pipe: give a file", source.name)
-            batches = (_parquet if kind == "parquet" else _arrow)(source.path, query, advance)
+            if kind == "arrow":
+                batches = _arrow(source, query, advance)
+            elif source.path is not None and source.size is not None:
+                batches = _parquet(source.path, query, advance)
+            else:
+                raise IngestError("parquet cannot be read from a pipe: give a file", source.name)
         row = 1
         for batch in _guarded(batches, source.name):
             yield Batch(batch.select(query.columns), source.name, row)
@@ -170,7 +175,8 @@ def _format(source: Source) -> str:
         return "csv"
     with open(source.path, "rb") as file:
         start = file.read(6)
-    return "parquet" if start[:4] == b"PAR1" else "arrow" if start == b"ARROW1" else "csv"
+    arrow = start == _ARROW_FILE or start.startswith(_ARROW_STREAM)
+    return "parquet" if start[:4] == b"PAR1" else "arrow" if arrow else "csv"
 
 
 def _parquet(path: str, query: Query, advance: Advance) -> Iterator[pa.RecordBatch]:
@@ -184,12 +190,34 @@ def _parquet(path: str, query: Query, advance: Advance) -> Iterator[pa.RecordBat
             advance(total * batch.num_rows // rows)
 
 
-def _arrow(path: str, query: Query, advance: Advance) -> Iterator[pa.RecordBatch]:
-    with pa.OSFile(path, "rb") as file, pa.ipc.open_file(file) as reader:
-        _check_columns(reader.schema.names, query, path)
-        for k in range(reader.num_record_batches):
-            yield reader.get_batch(k)
-            advance(os.path.getsize(path) // reader.num_record_batches)
+def _arrow(source: Source, query: Query, advance: Advance) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of Arrow's file format or of its stream format; a pipe holds the latter."""
+    if source.path is None or source.size is None:
+        with ExitStack() as stack:
+            stream: Any = getattr(sys.stdin, "buffer", sys.stdin)
+            if source.path is not None:
+                stream = stack.enter_context(open(source.path, "rb"))
+            reader = stack.enter_context(pa.ipc.open_stream(pa.PythonFile(stream, mode="r")))
+            _check_columns(reader.schema.names, query, source.name)
+            yield from reader
+        return
+    with pa.OSFile(source.path, "rb") as file:
+        whole = file.read(len(_ARROW_FILE)) == _ARROW_FILE
+        file.seek(0)
+        if not whole:
+            with pa.ipc.open_stream(file) as reader:
+                _check_columns(reader.schema.names, query, source.name)
+                told = 0
+                for batch in reader:
+                    yield batch
+                    told, before = file.tell(), told
+                    advance(told - before)
+            return
+        with pa.ipc.open_file(file) as reader:
+            _check_columns(reader.schema.names, query, source.name)
+            for k in range(reader.num_record_batches):
+                yield reader.get_batch(k)
+                advance(source.size // reader.num_record_batches)
 
 
 class _Text(io.RawIOBase):
@@ -241,17 +269,28 @@ def _csv(
         if not query.header:
             names = [f"c{k}" for k in range(len(names))]
         _check_columns(names, query, source.name)
-        wanted_types = {**dict.fromkeys(query.floats, pa.float64()), **types}
-        reader = arrow_csv.open_csv(
-            pa.PythonFile(file, mode="r"),
-            read_options=arrow_csv.ReadOptions(
-                block_size=_CSV_BLOCK, column_names=None if query.header else names
-            ),
-            parse_options=arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            convert_options=arrow_csv.ConvertOptions(
-                include_columns=query.columns, column_types=wanted_types, timestamp_parsers=[]
-            ),
+        reading = arrow_csv.ReadOptions(block_size=_CSV_BLOCK, column_names=None if query.header else names)
+        parsing = arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+        converting = arrow_csv.ConvertOptions(
+            include_columns=query.columns,
+            column_types={**dict.fromkeys(query.floats, pa.float64()), **types},
+            null_values=_NULLS,
         )
-        with reader:
+        # Dates stay the texts that they are.
+        start = file.first[: file.first.rfind(b"\n") + 1]
+        try:
+            guess = arrow_csv.read_csv(
+                io.BytesIO(start), read_options=reading, parse_options=parsing, convert_options=converting
+            ).schema
+        except pa.ArrowInvalid:
+            guess = pa.schema([])  # cut within quotes, or wrong: the reader below will say
+        dates = {field.name: pa.string() for field in guess if pa.types.is_temporal(field.type)}
+        converting.column_types = {**converting.column_types, **dates}
+        with arrow_csv.open_csv(
+            pa.PythonFile(file, mode="r"),
+            read_options=reading,
+            parse_options=parsing,
+            convert_options=converting,
+        ) as reader:
             types.update({field.name: field.type for field in reader.schema if not pa.types.is_null(field.type)})
             yield from reader

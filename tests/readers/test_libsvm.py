@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import threading
@@ -535,6 +536,7 @@ def test_arguments(tmp_path: Path) -> None:
         {"index_base": 2},
         {"index_base": "one"},
         {"n_features": -1},
+        {"n_features": 2.5},
         {"duplicates": "mean"},
         {"profile": "tiny"},
     ]
@@ -566,6 +568,14 @@ def test_what_is_recorded(tmp_path: Path) -> None:
     ingest(tmp_path, "1 0:1\n")
     assert json.loads((tmp_path / "out" / "bundle.json").read_text())["members"] == {"X": {"index_base": 0}, "y": {}}
     assert storage.open(tmp_path / "out" / "X").history()[0]["operation"] == "ingest libsvm"
+
+
+def test_the_disk_it_takes_is_told_beforehand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with settings.config(progress=True):
+        ingest(tmp_path, "".join(f"1 {k + 1}:0.{k}5\n" for k in range(5000)))
+    told = re.search(r"libsvm: about ([\d,]+) bytes on disk, [\d,]+ are free", capsys.readouterr().err)
+    assert told is not None
+    assert int(told[1].replace(",", "")) > 5000
 
 
 def test_a_disk_that_is_too_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

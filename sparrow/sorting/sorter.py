@@ -1,179 +1,34 @@
-"""Sorting more entries than memory holds.
-
-Entries come as rows in any order and go out as canonical blocks. Where the coordinates of one entry
-fit 63 bits they are packed into a key: blocks are sorted as they come, kept in memory, written as
-sorted runs to an unnamed file once memory is full, and merged range by range on threads. Wider
-coordinates go through a sort in DuckDB.
-"""
+"""The sorter: runs of keys in memory and on disk, merged range by range."""
 
 from __future__ import annotations
 
 import itertools
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import IO, Any, NamedTuple, TypeAlias
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow import database, settings
-from sparrow.errors import DuplicateError, InvalidValueError, StorageError
+from sparrow import settings
+from sparrow.errors import DuplicateError, InvalidValueError
 from sparrow.kernels.entries import Block, Duplicates
 from sparrow.kernels.keys import Keys, Layout, covers, layout_for, pack, repack, sort_stable, take, unpack
 from sparrow.schema import is_fill
+from sparrow.sorting.rows import Column, Rows, Run, cell
+from sparrow.sorting.spool import Segment, Spool, memory_budget
+from sparrow.sorting.wide import WideSort
 from sparrow.workers import ordered_map
 
-__all__ = ["Rows", "Run", "Segment", "Sorter", "Spool", "memory_budget"]
+__all__ = ["Sorter"]
 
 _SAMPLE = 1024
 """One key in so many is kept in memory to find where a range begins in a run."""
 _CHUNK = 1 << 18
 _RANGE = (1 << 16, 1 << 20)
 """The fewest and the most rows of a range that a thread sorts at once."""
-
-
-class Rows(NamedTuple):
-    """Entries as they come: ``coords[k]`` (shape (n,), integers from 0) along dimension k, ``values`` (shape (n,)).
-
-    Without values each row is one occurrence of its cell.
-    """
-
-    coords: tuple[NDArray[Any], ...]
-    values: NDArray[Any] | None
-
-    @property
-    def size(self) -> int:
-        """The number of rows, n."""
-        return len(self.coords[0])
-
-    def take(self, at: Any) -> Rows:
-        """Return the rows at positions, in a slice or under a mask."""
-        return Rows(tuple(c[at] for c in self.coords), None if self.values is None else self.values[at])
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays."""
-        return sum(c.nbytes for c in self.coords) + (0 if self.values is None else self.values.nbytes)
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """An array in a spool."""
-
-    offset: int
-    count: int
-    dtype: np.dtype[Any]
-
-
-class Spool:
-    """Arrays in an unnamed file of the temporary folder: it vanishes with the process, however that ends.
-
-    Raises
-    ------
-    StorageError
-        If the folder cannot be written to, or its disk is full.
-    """
-
-    def __init__(self) -> None:
-        self._folder = settings.current().temp_directory
-        self._size = 0
-        self._file: IO[bytes] | None = None
-
-    def reserve(self, count: int, dtype: np.dtype[Any]) -> Segment:
-        """Return room for an array of shape (count,)."""
-        segment = Segment(self._size, count, dtype)
-        self._size += count * dtype.itemsize
-        return segment
-
-    def write(self, segment: Segment, start: int, array: NDArray[Any]) -> None:
-        """Write entries of an array from ``start``."""
-        offset = segment.offset + start * segment.dtype.itemsize
-        try:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 - until close()
-            view = _bytes(np.ascontiguousarray(array))
-            while view:
-                done = os.pwrite(self._file.fileno(), view[: 1 << 28], offset)
-                offset += done
-                view = view[done:]
-        except OSError as error:
-            raise StorageError(
-                f"cannot sort on the disk of {self._folder!r} beyond {offset} bytes: {error.strerror or error}; "
-                "free space, or name another folder with sp.config(temp_directory=...)"
-            ) from error
-
-    def append(self, array: NDArray[Any]) -> Segment:
-        """Write an array and return where it is."""
-        segment = self.reserve(len(array), array.dtype)
-        self.write(segment, 0, array)
-        return segment
-
-    def read(self, segment: Segment, start: int, stop: int) -> NDArray[Any]:
-        """Return entries of an array; may be called from several threads."""
-        out = np.empty(max(stop - start, 0), segment.dtype)
-        view = _bytes(out)
-        offset = segment.offset + start * segment.dtype.itemsize
-        while view and self._file is not None:
-            done = os.preadv(self._file.fileno(), [view], offset)
-            if done <= 0:
-                raise StorageError(f"the temporary file in {self._folder!r} was cut short")
-            offset += done
-            view = view[done:]
-        return out
-
-    def close(self) -> None:
-        """Give the space back."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-
-def _bytes(array: NDArray[Any]) -> memoryview:
-    view: Any = array.view(np.uint8)
-    return memoryview(view)
-
-
-Column: TypeAlias = "NDArray[Any] | Segment"
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Sorted rows; equal keys are in the order of the input."""
-
-    layout: Layout
-    count: int
-    maxima: tuple[int, ...]
-    keys: Column
-    values: Column | None
-    samples: Keys
-    """Every key whose position is a multiple of the sampling distance."""
-    ascending: bool
-    """Whether the rows came in strictly ascending order."""
-    last: tuple[int, ...]
-    """The coordinates of the last row."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held in memory."""
-        return sum(column.nbytes for column in (self.keys, self.values) if isinstance(column, np.ndarray))
-
-    @property
-    def first(self) -> tuple[int, ...]:
-        """The coordinates of the first row."""
-        return _cell(self.samples[0], self.layout)
-
-    def rows(self) -> Rows:
-        """Return the rows of a run in memory."""
-        assert isinstance(self.keys, np.ndarray)
-        assert not isinstance(self.values, Segment)
-        return Rows(unpack(self.keys, self.layout), self.values)
-
-
-def _cell(key: Any, layout: Layout) -> tuple[int, ...]:
-    return tuple(int(column[0]) for column in unpack(np.array([key], np.int64), layout))
+_PART = 1 << 24
+"""Rows of a part; how an input is cut into parts must not depend on the threads."""
 
 
 class _Range(NamedTuple):
@@ -183,11 +38,6 @@ class _Range(NamedTuple):
     stop: NDArray[np.int64]
     single: bool
     """Whether all of them have one key."""
-
-
-def memory_budget() -> int:
-    """Return the bytes that rows waiting to be sorted may take under the memory limit in force."""
-    return int(0.4 * max(settings.current().memory_limit - 400_000_000, 100_000_000))
 
 
 class Sorter:
@@ -229,7 +79,7 @@ class Sorter:
         self._ascending = True
         self._last: tuple[int, ...] = (-1,) * ndim
         self._spool = Spool()
-        self._wide: _WideSort | None = None
+        self._wide: WideSort | None = None
 
     @property
     def maxima(self) -> tuple[int, ...]:
@@ -270,7 +120,7 @@ class Sorter:
             else:
                 keys, order = sort_stable(keys)
                 values = take(values, order)
-        last = _cell(keys[-1], layout)
+        last = cell(keys[-1], layout)
         return Run(layout, len(keys), maxima, keys, values, keys[::_SAMPLE].copy(), ascending, last)
 
     def consume(self, prepared: Iterable[Run | Rows], *, pause: bool = False) -> bool:
@@ -284,7 +134,7 @@ class Sorter:
         source = iter(prepared)
         for piece in source:
             if not self._add(piece):
-                self._wide = _WideSort(self._ndim, self._dtype, self.weighted, self._duplicates)
+                self._wide = WideSort(self._ndim, self._dtype, self.weighted, self._duplicates)
                 self._wide.load(self._unpacked(itertools.chain(self.drain(), [piece], source)))
                 return False
             if self._held > self._budget:
@@ -350,7 +200,11 @@ class Sorter:
         values = self._spool.reserve(count, self._dtype) if self.weighted else None
         samples: list[Keys] = []
         at = 0
-        for merged, weights in ordered_map(lambda each: self._gather(fresh, each), self._ranges(fresh), self._threads):
+
+        def gather(each: _Range) -> tuple[Keys, NDArray[Any] | None]:
+            return self._gather(fresh, each)
+
+        for merged, weights in ordered_map(gather, self._ranges(fresh)[0], self._threads):
             self._spool.write(keys, at, merged)
             if values is not None and weights is not None:
                 self._spool.write(values, at, weights)
@@ -362,13 +216,13 @@ class Sorter:
 
     # Out ------------------------------------------------------------------------------------------
 
-    def blocks(
+    def parts(
         self,
         dtypes: Sequence[np.dtype[Any]],
         fill_value: Any,
         ids: Sequence[NDArray[np.int64] | None] | None = None,
-    ) -> Iterator[Block]:
-        """Yield canonical blocks, sorted overall; once.
+    ) -> list[Iterator[Block]]:
+        """Return iterators over canonical blocks, sorted one behind the other, that may run on threads; once.
 
         Parameters
         ----------
@@ -383,19 +237,16 @@ class Sorter:
         Raises
         ------
         DuplicateError
-            If a cell comes twice and ``duplicates`` is ``"error"``.
+            If a cell comes twice and ``duplicates`` is ``"error"``, from the iterators.
         """
+        places = [_place_in(known) for known in ids or (None,) * self._ndim]
 
         def finish(coords: tuple[NDArray[Any], ...], values: NDArray[Any]) -> Block:
             values = self._as_dtype(values)
             absent = is_fill(values, fill_value)
             if absent.any():
                 coords, values = tuple(column[~absent] for column in coords), values[~absent]
-            if ids is not None:
-                coords = tuple(
-                    column if known is None else np.searchsorted(known, column)
-                    for column, known in zip(coords, ids, strict=True)
-                )
+            coords = tuple(place(column) for place, column in zip(places, coords, strict=True))
             return Block(tuple(c.astype(d, copy=False) for c, d in zip(coords, dtypes, strict=True)), values)
 
         def reduced(each: _Range) -> Block:
@@ -405,16 +256,26 @@ class Sorter:
                 keys, weights = self._gather(self._runs, each)
                 fresh = np.ones(len(keys), bool)
                 np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
-                at, values = self._reduce(fresh, weights, lambda i: _cell(keys[i], self._layout))
+                at, values = self._reduce(fresh, weights, lambda i: cell(keys[i], self._layout))
                 keys = keys if at is None else keys[at]
             return finish(unpack(keys, self._layout), values)
 
-        blocks: Iterator[Block]
         if self._wide is not None:
-            blocks = (finish(*each) for each in self._reduce_stream(self._wide.sorted()))
-        else:
-            blocks = ordered_map(reduced, self._ranges(self._runs), self._threads)
-        yield from (block for block in blocks if block.count)
+            return [_filled(itertools.starmap(finish, self._reduce_stream(self._wide.sorted())))]
+        total = sum(run.count for run in self._runs)
+        parts = self._ranges(self._runs, 2 * -(-total // (2 * _PART)) if total > _PART else 1)
+        if len(parts) == 1:
+            return [_filled(ordered_map(reduced, parts[0], self._threads))]
+        return [_filled(map(reduced, part)) for part in parts]
+
+    def blocks(
+        self,
+        dtypes: Sequence[np.dtype[Any]],
+        fill_value: Any,
+        ids: Sequence[NDArray[np.int64] | None] | None = None,
+    ) -> Iterator[Block]:
+        """Yield canonical blocks, sorted overall; the same as all :meth:`parts`, one after the other."""
+        return itertools.chain.from_iterable(self.parts(dtypes, fill_value, ids))
 
     def _as_dtype(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return values in the dtype; numbers of rows must fit it."""
@@ -427,7 +288,7 @@ class Sorter:
         return values.astype(self._dtype, copy=False)
 
     def _reduce(
-        self, fresh: NDArray[np.bool_], values: NDArray[Any] | None, cell: Callable[[int], tuple[int, ...]]
+        self, fresh: NDArray[np.bool_], values: NDArray[Any] | None, cell_at: Callable[[int], tuple[int, ...]]
     ) -> tuple[NDArray[np.int64] | None, NDArray[Any]]:
         """Return where the cells begin, None where each row is one, and a value for each cell.
 
@@ -439,7 +300,7 @@ class Sorter:
         starts = np.flatnonzero(fresh)
         rule = self._duplicates
         if rule == "error":
-            raise self._given(cell(int(np.flatnonzero(~fresh)[0])))
+            raise self._given(cell_at(int(np.flatnonzero(~fresh)[0])))
         if values is None:
             return starts, np.diff(starts, append=n) if rule == "sum" else np.ones(len(starts), np.int64)
         if rule == "first":
@@ -453,9 +314,9 @@ class Sorter:
             {"sum": np.add, "min": np.minimum, "max": np.maximum}[rule].at(out, group, values[more])
         return starts, out
 
-    def _given(self, cell: tuple[int, ...]) -> DuplicateError:
+    def _given(self, where: tuple[int, ...]) -> DuplicateError:
         return DuplicateError(
-            f"the cell {self._describe(cell)} is given more than once: "
+            f"the cell {self._describe(where)} is given more than once: "
             "say duplicates='sum', 'last', 'first', 'min' or 'max'"
         )
 
@@ -488,7 +349,7 @@ class Sorter:
         run, start, _ = parts[0]
         key = self._read(run.keys, start, start + 1)
         if total > 1 and self._duplicates == "error":
-            raise self._given(_cell(key[0], self._layout))
+            raise self._given(cell(key[0], self._layout))
         if not self.weighted:
             return key, np.array([total if self._duplicates == "sum" else 1], np.int64)
         held = np.empty(0, self._dtype)
@@ -523,26 +384,30 @@ class Sorter:
             values = take(values, order)
         return keys, values
 
-    def _ranges(self, runs: Sequence[Run]) -> list[_Range]:
-        """Cut the rows of runs into ranges of keys that a thread sorts in memory."""
+    def _ranges(self, runs: Sequence[Run], parts: int = 1) -> list[list[_Range]]:
+        """Cut the rows of runs into parts, and each into ranges of keys that a thread sorts in memory."""
         if not runs:
-            return []
+            return [[]]
         size = min(max(self._budget // (48 * (self._threads + 2)), _RANGE[0]), _RANGE[1])
         samples = np.sort(np.concatenate([run.samples for run in runs]))
         step = max(size // _SAMPLE, 1)
         cuts, times = np.unique(samples[step::step], return_counts=True)
         alone = cuts[(times > 1) & (cuts < np.iinfo(np.int64).max)]
-        splitters = np.union1d(cuts, alone + 1)
-        single = np.isin(splitters, alone)
+        begins = np.unique(samples[[len(samples) * part // parts for part in range(1, parts)]])
+        splitters = np.unique(np.concatenate([cuts, alone + 1, begins]))
         edges = np.zeros((len(splitters) + 2, len(runs)), np.int64)
         for r, run in enumerate(runs):
             edges[1:-1, r] = self._positions(run, splitters)
             edges[-1, r] = run.count
-        return [
-            _Range(start, stop, bool(i and single[i - 1]))
-            for i, (start, stop) in enumerate(itertools.pairwise(edges))
-            if (start < stop).any()
-        ]
+        single = np.isin(splitters, alone)
+        first = np.isin(splitters, begins)
+        out: list[list[_Range]] = [[]]
+        for i, (start, stop) in enumerate(itertools.pairwise(edges)):
+            if i and first[i - 1]:
+                out.append([])
+            if (start < stop).any():
+                out[-1].append(_Range(start, stop, bool(i and single[i - 1])))
+        return [part for part in out if part] or [[]]
 
     def _positions(self, run: Run, splitters: Keys) -> NDArray[np.int64]:
         """Return how many keys of a run are below each splitter."""
@@ -568,48 +433,16 @@ def _larger(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
     return tuple(max(pair) for pair in zip(a, b, strict=True))
 
 
-class _WideSort:
-    """Rows whose coordinates together pass 63 bits, sorted by DuckDB."""
+def _place_in(known: NDArray[np.int64] | None) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Return what turns ids into their places among the distinct ones, by a table unless gaps are wide."""
+    if known is None:
+        return lambda column: column
+    if not len(known) or int(known[-1]) > 4 * len(known) + 1000:
+        return lambda column: np.searchsorted(known, column)
+    table = np.zeros(int(known[-1]) + 1, np.int32 if len(known) <= 2**31 else np.int64)
+    table[known] = np.arange(len(known), dtype=table.dtype)
+    return lambda column: table[column]
 
-    def __init__(self, ndim: int, dtype: np.dtype[Any], weighted: bool, duplicates: Duplicates) -> None:
-        self._dtype, self._weighted = dtype, weighted
-        self._coords = [f"c{k}" for k in range(ndim)]
-        # Values travel as bits: nothing on the way rounds, casts or compares them.
-        self._word = np.dtype(f"u{min(dtype.itemsize, 8)}")
-        self._values = [f"v{k}" for k in range(dtype.itemsize // self._word.itemsize)] if weighted else []
-        in_order = weighted and (duplicates in ("first", "last") or (duplicates == "sum" and dtype.kind in "fc"))
-        self._ordinal = ["o"] if in_order else []
-        self._con = database.connect()
 
-    def close(self) -> None:
-        self._con.close()
-
-    def load(self, rows: Iterable[Rows]) -> None:
-        """Take in all rows."""
-        fields = [(name, pa.int64()) for name in (*self._coords, *self._ordinal)]
-        fields += [(name, pa.from_numpy_dtype(self._word)) for name in self._values]
-        schema = pa.schema(fields)
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            at = 0
-            for each in rows:
-                columns = [column.astype(np.int64, copy=False) for column in each.coords]
-                if self._ordinal:
-                    columns.append(np.arange(at, at + each.size))
-                if each.values is not None:
-                    words = np.ascontiguousarray(each.values).view(self._word).reshape(each.size, -1)
-                    columns += [np.ascontiguousarray(word) for word in words.T]
-                at += each.size
-                yield pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=schema)
-
-        database.load(self._con, "entries", schema, batches())
-
-    def sorted(self) -> Iterator[Rows]:
-        """Yield rows sorted by coordinates, those of a cell in the order of the input where that counts."""
-        columns, by = [*self._coords, *self._values], [*self._coords, *self._ordinal]
-        for batch in database.sorted_batches(self._con, "entries", columns, by):
-            arrays = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
-            coords, words = tuple(arrays[: len(self._coords)]), arrays[len(self._coords) :]
-            values = np.stack(words, axis=1).view(self._dtype).reshape(-1) if words else None
-            if len(batch):
-                yield Rows(coords, values)
+def _filled(blocks: Iterable[Block]) -> Iterator[Block]:
+    return (block for block in blocks if block.count)

@@ -1,0 +1,98 @@
+"""Arrays put aside on disk, and how much may stay in memory."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import settings
+from sparrow.errors import StorageError
+
+__all__ = ["Segment", "Spool", "memory_budget"]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """An array in a spool."""
+
+    offset: int
+    count: int
+    dtype: np.dtype[Any]
+
+
+class Spool:
+    """Arrays in an unnamed file of the temporary folder: it vanishes with the process, however that ends.
+
+    Raises
+    ------
+    StorageError
+        If the folder cannot be written to, or its disk is full.
+    """
+
+    def __init__(self) -> None:
+        self._folder = settings.current().temp_directory
+        self._size = 0
+        self._file: IO[bytes] | None = None
+
+    def reserve(self, count: int, dtype: np.dtype[Any]) -> Segment:
+        """Return room for an array of shape (count,)."""
+        segment = Segment(self._size, count, dtype)
+        self._size += count * dtype.itemsize
+        return segment
+
+    def write(self, segment: Segment, start: int, array: NDArray[Any]) -> None:
+        """Write entries of an array from ``start``."""
+        offset = segment.offset + start * segment.dtype.itemsize
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 - until close()
+            view = _bytes(np.ascontiguousarray(array))
+            while view:
+                done = os.pwrite(self._file.fileno(), view[: 1 << 28], offset)
+                offset += done
+                view = view[done:]
+        except OSError as error:
+            raise StorageError(
+                f"cannot sort on the disk of {self._folder!r} beyond {offset} bytes: {error.strerror or error}; "
+                "free space, or name another folder with sp.config(temp_directory=...)"
+            ) from error
+
+    def append(self, array: NDArray[Any]) -> Segment:
+        """Write an array and return where it is."""
+        segment = self.reserve(len(array), array.dtype)
+        self.write(segment, 0, array)
+        return segment
+
+    def read(self, segment: Segment, start: int, stop: int) -> NDArray[Any]:
+        """Return entries of an array; may be called from several threads."""
+        out = np.empty(max(stop - start, 0), segment.dtype)
+        view = _bytes(out)
+        offset = segment.offset + start * segment.dtype.itemsize
+        while view and self._file is not None:
+            done = os.preadv(self._file.fileno(), [view], offset)
+            if done <= 0:
+                raise StorageError(f"the temporary file in {self._folder!r} was cut short")
+            offset += done
+            view = view[done:]
+        return out
+
+    def close(self) -> None:
+        """Give the space back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _bytes(array: NDArray[Any]) -> memoryview:
+    view: Any = array.view(np.uint8)
+    return memoryview(view)
+
+
+def memory_budget() -> int:
+    """Return the bytes that rows waiting to be sorted may take under the memory limit in force."""
+    return int(0.4 * max(settings.current().memory_limit - 400_000_000, 100_000_000))

@@ -1,0 +1,39 @@
+"""The table of texts against a dictionary."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparrow.kernels import interning
+from sparrow.kernels.interning import Interner
+
+
+@given(st.lists(st.lists(st.text(st.characters(codec="utf-8"), max_size=6), max_size=80), max_size=5))
+def test_agrees_with_a_dictionary(lists: list[list[str]]) -> None:
+    names, known = Interner(), dict[str, int]()
+    for texts in lists:
+        codes = names.codes(pa.array(texts, pa.string()))
+        assert codes.tolist() == [known.setdefault(text, len(known)) for text in texts]
+    assert len(names) == len(known)
+    labels, rank = names.finish()
+    assert labels.to_pylist() == sorted(known, key=str.encode)
+    assert [labels[place].as_py() for place in rank.tolist()] == list(known)
+
+
+@pytest.mark.parametrize("many", [0, 10**9])
+def test_it_grows(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interning, "_MANY", many)
+    rng = np.random.default_rng(0)
+    texts = [f"{'x' * int(rng.integers(0, 40))}{k}" for k in rng.integers(0, 40_000, 100_000)] + ["y" * 300_000]
+    names, known = Interner(), dict[str, int]()
+    codes = names.codes(pa.array(texts))
+    assert codes.tolist() == [known.setdefault(text, len(known)) for text in texts]
+    labels, rank = names.finish()
+    assert labels.type == pa.string()
+    assert labels.to_pylist() == sorted(known)
+    assert np.array_equal(np.argsort(rank), [known[label] for label in labels.to_pylist()])
+    assert names.nbytes < 200_000
