@@ -115,6 +115,7 @@ def html(
     nbytes: int | None = None,
     fill_value: object = 0,
     lazy: bool = False,
+    picture: str | None = None,
 ) -> str:
     """Return a tensor as a small HTML table, the parameters being those of :func:`one_line`.
 
@@ -124,6 +125,8 @@ def html(
         Bytes of the data files or of the arrays.
     fill_value
         The value of absent cells.
+    picture
+        The address of a picture of where the entries are.
 
     Examples
     --------
@@ -146,7 +149,11 @@ def html(
     cells = "".join(
         f'<tr><th style="text-align:left">{name}</th><td>{markup.escape(text)}</td></tr>' for name, text in rows
     )
-    return f"<table><caption>sparrow.Tensor</caption><tbody>{cells}</tbody></table>"
+    table = f"<table><caption>sparrow.Tensor</caption><tbody>{cells}</tbody></table>"
+    if picture is None:
+        return table
+    image = f'<img src="{markup.escape(picture)}" alt="where the entries are" style="height:11em">'
+    return f'<div style="display:flex;gap:1em;align-items:center">{table}{image}</div>'
 
 
 def table(rows: Iterable[Sequence[Any]], headers: Sequence[str], width: int = 80) -> str:

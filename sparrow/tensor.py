@@ -6,6 +6,7 @@ in all. A pinned tensor (a view through a list or mask, or an opened version) ke
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from sparrow import display, engines, exports, storage
-from sparrow.assignment import assignment, check_kind
+from sparrow import display, editing, engines, exports, pictures, storage
+from sparrow.assignment import assignment, check_kind, placement
 from sparrow.conversion import from_object
 from sparrow.errors import (
     IndexingError,
@@ -23,14 +24,14 @@ from sparrow.errors import (
     LabelError,
     ReadOnlyError,
     ShapeError,
+    StorageError,
     UnsupportedError,
 )
 from sparrow.index import Listed, Mask, Mode, Range, View, check_permutation
-from sparrow.kernels.entries import Block, canonical, check_duplicates
+from sparrow.kernels.entries import Block, check_duplicates
 from sparrow.operators import Operators
 from sparrow.plan import Contract, Dense, Scan
 from sparrow.relation import (
-    Edit,
     Handle,
     MemoryHandle,
     MemoryRelation,
@@ -39,7 +40,7 @@ from sparrow.relation import (
     arrow_table,
     label_position,
 )
-from sparrow.schema import Schema
+from sparrow.schema import Schema, is_fill
 
 if TYPE_CHECKING:
     import os
@@ -71,7 +72,7 @@ class Tensor(Operators):
     array([2., 3., 1.])
     """
 
-    __slots__ = ("_counted", "_handle", "_relation", "_schema", "_view")
+    __slots__ = ("_counted", "_fitted", "_handle", "_relation", "_taken")
 
     def __init__(self, source: Handle | Relation, view: View | None = None) -> None:
         self._handle: Handle | None = None
@@ -81,8 +82,8 @@ class Tensor(Operators):
         else:
             self._relation = source
         base = self._base.schema
-        self._view = View.identity(base.shape) if view is None else view
-        self._schema = base.through(self._view)
+        self._taken = View.identity(base.shape) if view is None else view
+        self._fitted = (self._taken, base.through(self._taken))
         self._counted: tuple[Any, int] | None = None
 
     @property
@@ -93,9 +94,29 @@ class Tensor(Operators):
         assert self._relation is not None
         return self._relation
 
+    def _through(self, base: Schema) -> tuple[View, Schema]:
+        """Return the view, as it was taken or refitted to another shape of the base, and what it shows."""
+        found = self._fitted
+        if found[0].base_shape != base.shape:
+            view = editing.refit(self._taken, base.dims, base.shape)
+            found = self._fitted = (view, base.through(view))
+        return found
+
+    @property
+    def _view(self) -> View:
+        return self._through(self._base.schema)[0]
+
+    @property
+    def _schema(self) -> Schema:
+        try:
+            return self._through(self._base.schema)[1]
+        except ShapeError:  # a view that a resize cut off still says what it was
+            return self._base.schema.through(self._taken)
+
     def __sparrow_scan__(self) -> Scan:
         """Return the plan of reading this tensor, pinned to the relation in force."""
-        return Scan(self._base, self._view, self._schema)
+        base = self._base
+        return Scan(base, *self._through(base.schema))
 
     # -- what it is -----------------------------------------------------------------------------
 
@@ -161,9 +182,13 @@ class Tensor(Operators):
 
     def _known_nnz(self) -> int | None:
         base = self._base
-        if self._view.is_identity:
+        try:
+            view = self._through(base.schema)[0]
+        except ShapeError:
+            return None
+        if view.is_identity:
             return base.known_nnz if isinstance(base, engines.Derived) else base.nnz
-        if self._view.size == 0:
+        if view.size == 0:
             return 0
         if self._counted is not None and self._counted[0] == base.token:
             return self._counted[1]
@@ -201,11 +226,54 @@ class Tensor(Operators):
         )
 
     def _repr_html_(self) -> str:
+        """Return shape, entries and bytes as a small table, with a picture of at most 96 row groups."""
+        picture = None
+        if self.ndim and self.size and not self._is_lazy and pictures.can_draw():
+            with contextlib.suppress(StorageError):  # a tensor whose files are gone can still be named
+                found = self._density((0, self.ndim - 1), 120, sample=True)
+                picture = pictures.data_url(found, (self.dims[0], self.dims[-1]))
         nbytes = None if self._is_lazy else self.nbytes
         return display.html(
             self.shape, self.dims, self.dtype, self._known_nnz(), self.stype, self.path, self.version, nbytes,
-            self.fill_value, self._is_lazy,
+            self.fill_value, self._is_lazy, picture,
         )  # fmt: skip
+
+    def _density(self, axes: tuple[int, int], bins: int, sample: bool) -> engines.DensityMap:
+        flat = self if self.ndim > 1 else self[None]
+        return engines.density(flat.__sparrow_scan__(), axes if self.ndim > 1 else (0, 1), bins, sample)
+
+    def spy(self, axes: tuple[int, int] = (0, -1), bins: int = 400, ax: Any = None, sample: bool = False) -> Any:
+        """Draw where the entries are: a density map over two axes, by one scan. Needs Matplotlib.
+
+        Parameters
+        ----------
+        axes
+            The axes down and across; entries of all others are added up.
+        bins
+            Cells of the picture along each axis.
+        ax
+            Matplotlib axes to draw into; new ones by default.
+        sample
+            Read at most 96 row groups, evenly spread, and estimate the rest.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        MissingDependencyError
+            If Matplotlib is not installed.
+        ShapeError
+            If the tensor has no such axes.
+        """
+        if not self.ndim or any(not -self.ndim <= axis < self.ndim for axis in axes):
+            raise ShapeError(f"axes {axes} are out of range for {self.ndim} dimensions")
+        down, across = (axis % self.ndim for axis in axes)
+        found = self._density((down, across), bins, sample)
+        names = (self.dims[down], self.dims[across]) if self.ndim > 1 else ("", self.dims[0])
+        title = f"{self.nnz:,} entries of {display.human_count(self.size)} cells"
+        return pictures.draw(found, names, title, ax)
 
     # -- views ----------------------------------------------------------------------------------
 
@@ -312,14 +380,17 @@ class Tensor(Operators):
 
         The files that hold the cells are rewritten, whatever the number of cells in each.
         """
+        handle = self._writable()
         key = _counted_masks(key)
         view = self._view.then(key, "paired", self.dims)
-        self._writable().commit(assignment(self._base.schema, view, value))
+        editing.commit(handle, assignment(self._base.schema, view, value))
 
     def put(self, coords: Any, values: Any) -> None:
         """Write cells by coordinate in one atomic commit; of equal coordinates the last wins.
 
-        One call rewrites every file that holds one of the cells, so write many cells in one call.
+        What a call costs: every file that holds one of the cells is read and written anew, 32 to 128 MB
+        each, and one version is added to the log. A cell costs as much as a million cells of the
+        same files, so write many at once, here or with :meth:`edit`. In memory the arrays are copied.
 
         Parameters
         ----------
@@ -331,22 +402,54 @@ class Tensor(Operators):
         Raises
         ------
         ShapeError
-            If ``coords`` is not (ndim, n).
+            If ``coords`` is not (ndim, n), or ``values`` neither a scalar nor (n,).
         IndexingError
-            If a coordinate is out of range.
+            If a coordinate is no integer, or out of range.
+        UnsupportedError, InvalidValueError
+            If the dtype cannot hold the values.
+        ReadOnlyError
+            If the tensor is a copy, an expression or an opened version.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.zeros((2, 3), dtype="int64")
+        >>> A.put([[0, 1, -1], [1, 2, 2]], [5, 6, 7])
+        >>> A.to_numpy()
+        array([[0, 5, 0],
+               [0, 0, 7]])
         """
-        columns = [np.asarray(column) for column in coords]
-        if len(columns) != self.ndim:
-            raise ShapeError(f"coords has {len(columns)} rows: expected (ndim, n) with ndim {self.ndim}")
-        if not self.ndim:
-            given = np.asarray(values).reshape(-1)
-            if given.size:
-                self[()] = given[-1]
-            return
-        self[tuple(column.reshape(-1) for column in columns)] = values
+        handle = self._writable()
+        editing.commit(handle, placement(self._base.schema, self._view, coords, values, self.dims))
+
+    def edit(self) -> editing.Editor:
+        """Gather many writes into one atomic commit, made when the block ends well.
+
+        Later writes win over earlier ones; an exception in the block discards all of them.
+
+        Raises
+        ------
+        ReadOnlyError
+            If the tensor is a copy, an expression or an opened version.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.zeros((2, 3), dtype="int64")
+        >>> with A.edit() as e:
+        ...     e[0] = 1
+        ...     e[:, 1] = [7, 8]
+        ...     e.put([[1], [2]], 9)
+        >>> A.to_numpy()
+        array([[1, 7, 1],
+               [0, 8, 9]])
+        """
+        return editing.Editor(self._writable(), self._view, self._schema)
 
     def append(self, other: Any, duplicates: str = "error") -> None:
         """Add the entries of ``other``, in the same coordinates, in one atomic commit.
+
+        What is appended to a stored tensor is streamed and may be larger than memory.
 
         Parameters
         ----------
@@ -361,25 +464,65 @@ class Tensor(Operators):
             If both have a cell and ``duplicates`` is "error".
         ShapeError
             If the shapes differ.
+        InvalidValueError
+            If the fill values differ.
         """
         rule = check_duplicates(duplicates)
+        handle = self._writable()
         if isinstance(other, Tensor):
-            shape = other.shape
+            scan = other.__sparrow_scan__()
+            schema, parts = scan.schema, lambda: engines.sorted_blocks(scan)
         else:
             schema, block = from_object(other)
-            shape = schema.shape
-        if shape != self.shape:
-            raise ShapeError(f"append: the shapes must be equal, got {self.shape} and {shape}")
-        if isinstance(other, Tensor):
-            block = engines.entries(other.__sparrow_scan__())
-        base = self._base.schema
-        check_kind(block.values.dtype, base.dtype)
-        placed = self._view.to_base(block.coords) if self.ndim else block.coords
-        block = canonical(Block(placed, block.values.astype(base.dtype)), base.shape, base.fill_value)
-        self._writable().commit(Edit("append", upsert=block, existing=rule))
+            parts = lambda: iter((block,))  # noqa: E731
+        if schema.shape != self.shape:
+            raise ShapeError(f"append: the shapes must be equal, got {self.shape} and {schema.shape}")
+        check_kind(schema.dtype, self.dtype)
+        if not is_fill(np.asarray([schema.fill_value]), self.fill_value)[0]:
+            raise InvalidValueError(
+                f"append: the fill values must be equal, got {self.fill_value} and {schema.fill_value}"
+            )
+        editing.append(handle, self._view, parts, rule)
+
+    def resize(self, *shape: Any) -> None:
+        """Change the shape in one atomic commit: new cells are fill, entries outside the new shape go.
+
+        The number of dimensions stays. Every tensor that is the whole of this one takes the new shape;
+        views of parts keep their cells, and raise ``ShapeError`` where some are no more. Growing writes
+        no data.
+
+        Parameters
+        ----------
+        *shape
+            The new shape, as a tuple or as integers.
+
+        Raises
+        ------
+        ShapeError
+            If the number of dimensions differs, or a size is negative or past 2^63 - 1.
+        UnsupportedError
+            If this is a view, or a dimension with labels is to grow.
+        ReadOnlyError
+            If the tensor is a copy, an expression or an opened version.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.from_coords([[0, 2], [1, 0]], [5, 6])
+        >>> A.resize(2, 4)
+        >>> A.to_numpy()
+        array([[0, 5, 0, 0],
+               [0, 0, 0, 0]])
+        """
+        handle = self._writable()
+        if not self._view.is_identity:
+            raise UnsupportedError("a view cannot be resized: resize the tensor it was taken from")
+        wanted = shape[0] if len(shape) == 1 else shape
+        base = handle.current
+        editing.commit(handle, editing.resizing(base.schema, lambda dim: base.labels(dim) is not None, wanted))
 
     def _writable(self) -> Handle:
-        if self._handle is None or self._view.points:
+        if self._handle is None or self._taken.points or getattr(self._handle, "read_only", False):
             raise ReadOnlyError(
                 "this tensor is read-only: a view through a list or mask is a copy, an expression is no place to write "
                 "to, and an opened version stays as it was; write to the tensor it came from, or compute() first"
@@ -528,6 +671,45 @@ class Tensor(Operators):
     def verify(self) -> list[storage.Finding]:
         """Return what is wrong with the files that this version references: an empty list when sound."""
         return self._stored().verify()
+
+    def restore(self, version: int) -> None:
+        """Make a new version whose entries and shape are those of an old one, in one atomic commit.
+
+        No data is written: the files of the old version are still there, unless :meth:`vacuum` deleted them.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such version, or its files are gone.
+        UnsupportedError
+            If the tensor is in memory, which keeps no versions.
+        ReadOnlyError
+            If this is an opened version.
+        """
+        self._stored().restore(version)
+
+    def compact(self, profile: Literal["fast", "small"] | None = None) -> None:
+        """Rewrite small neighbouring files as full ones in one atomic commit; the entries stay as they are.
+
+        Sort orders are rebuilt. In memory there is nothing to do.
+
+        Parameters
+        ----------
+        profile
+            "fast" to read or "small" on disk, for all files and later ones; by default they keep theirs.
+
+        Raises
+        ------
+        InvalidValueError
+            If there is no such profile.
+        ReadOnlyError
+            If this is an expression or an opened version.
+        """
+        if profile not in (None, "fast", "small"):
+            raise InvalidValueError(f"profile={profile!r}: use 'fast' or 'small'")
+        handle = self._writable()
+        if isinstance(handle, storage.StoredHandle):
+            handle.compact(profile)
 
     def vacuum(self, older_than: str | timedelta = "7 days", dry_run: bool = False) -> list[str]:
         """Delete files that no version younger than ``older_than`` uses, and return their paths.

@@ -307,6 +307,59 @@ def test_building_reads_nothing(tmp_path: Path) -> None:
     assert "nnz=?" in repr(view)
     assert "nnz=?" in repr(A[1:])
     assert A.nnz == A.nnz
-    view._repr_html_()
     with pytest.raises(FileNotFoundError):
         view.to_numpy()
+    assert "(d0: 6, d1: 6)" in A._repr_html_()
+
+
+def test_python_numbers_that_do_not_fit_are_refused(make: Maker) -> None:
+    A = make(np.array([1, 2], np.uint8))
+    for value in (300, -1, math.nan, 2**70, [1, 300]):
+        with pytest.raises(InvalidValueError, match="uint8"):
+            A[:] = value
+    A[:] = np.array([300, 1])  # arrays wrap, as in NumPy
+    assert A.to_numpy().tolist() == [44, 1]
+    B = make(np.array([1.0, 2.0]))
+    for call in (lambda: B.__setitem__(0, 1j), lambda: B.append([0, 1j], duplicates="sum"), lambda: B.put([[0]], [1j])):
+        with pytest.raises(UnsupportedError, match="complex128"):
+            call()
+    assert B.to_numpy().tolist() == [1, 2]
+    B[0] = 2**70
+    assert B[0] == 2.0**70
+
+
+def test_put_without_dimensions(make: Maker) -> None:
+    A = make(np.array(1.0))
+    A.put(np.zeros((0, 2), int), [2.0, 3.0])
+    assert A[()] == 3
+
+
+def test_a_sparse_mask_is_one_index_of_its_shape(make: Maker) -> None:
+    dense = some_dense((3, 4, 5), 2)
+    A = make(dense)
+    for mask in (dense > 0, dense[:, :, 0] == 0, dense[0] > 0):
+        key = (slice(None), mask) if mask.shape == (4, 5) else (mask,)
+        sparse = tuple(sp.asarray(part) if isinstance(part, np.ndarray) else part for part in key)
+        assert np.array_equal(A[sparse].to_numpy(), dense[key])
+        assert np.array_equal(A.oindex[sparse].to_numpy(), dense[key])
+    for shape in [(2, 4, 5), (9, 9), (3, 4, 6)]:
+        with pytest.raises(IndexError, match="mask"):
+            A[sp.zeros(shape, bool)]
+
+
+def test_labels_of_what_is_no_dimension(make: Maker) -> None:
+    A = make(np.eye(2))
+    with pytest.raises(LabelError, match="'d0', 'd1'"):
+        A.labels("d2")
+    with pytest.raises(IndexError, match="2 dimensions"):
+        A.labels(2)
+
+
+def test_a_pinned_view_of_files_pickles_as_path_and_version(tmp_path: Path) -> None:
+    A = sp.asarray(np.arange(1000.0)).save(tmp_path / "A.sparrow")
+    B = A[np.arange(1000) % 2 == 0]
+    text = pickle.dumps(B)
+    A[0] = 5
+    C = pickle.loads(text)
+    assert C.version == 0
+    assert np.array_equal(C.to_numpy(), np.arange(0.0, 1000, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparrow.engines.choose import ENGINES
+from sparrow.engines.density import DensityMap, density
 from sparrow.engines.derived import Derived
 from sparrow.engines.elementwise import elementwise
 from sparrow.engines.explain import explain
@@ -10,6 +11,6 @@ from sparrow.engines.reshaping import concatenated, diagonal, reshaped, triangle
 from sparrow.engines.run import cell, count, entries, matmul, sorted_blocks
 
 __all__ = [
-    "ENGINES", "Derived", "cell", "concatenated", "count", "diagonal", "elementwise", "entries", "explain", "matmul",
-    "reshaped", "sorted_blocks", "triangle",
+    "ENGINES", "DensityMap", "Derived", "cell", "concatenated", "count", "density", "diagonal", "elementwise",
+    "entries", "explain", "matmul", "reshaped", "sorted_blocks", "triangle",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ chunks, whatever the number of threads, so the same relation gives the same bits
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,13 +29,15 @@ _SORT_COPIES = 4
 """Entries are held about so many times while they are sorted in memory."""
 
 
-def blocks(scan: Scan, order: tuple[int, ...] | None = None) -> Iterator[Block]:
+def blocks(scan: Scan, order: tuple[int, ...] | None = None, chunks: Sequence[Chunk] | None = None) -> Iterator[Block]:
     """Yield the entries of a scan at the view's coordinates, in the order of the base entries.
 
     Parameters
     ----------
     order
         The sort order to scan; by default the one in which the fewest rows are read.
+    chunks
+        Some of the chunks of that order, where not all are wanted.
     """
     relation, view = scan.relation, scan.view
     if view.size == 0:
@@ -54,7 +56,8 @@ def blocks(scan: Scan, order: tuple[int, ...] | None = None) -> Iterator[Block]:
         columns = tuple(column.astype(dtype, copy=False) for column, dtype in zip(coords, dtypes, strict=True))
         return Block(columns, block.values if kept is None else block.values[kept])
 
-    chunks = relation.chunks(view.box(), order)
+    if chunks is None:
+        chunks = relation.chunks(view.box(), order)
     for block in ordered_map(shown, chunks, min(settings.current().threads, len(chunks))):
         if block.count:
             yield block

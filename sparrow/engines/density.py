@@ -1,0 +1,80 @@
+"""Where the entries are: counts on a coarse grid, by one aggregating scan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.engines.choose import scan_order
+from sparrow.engines.stream import blocks
+from sparrow.index import Range
+from sparrow.plan import Scan
+
+__all__ = ["DensityMap", "density"]
+
+_SAMPLE = 96
+
+
+@dataclass(frozen=True)
+class DensityMap:
+    """Entries counted on a grid over two axes."""
+
+    counts: NDArray[np.float64]
+    """Shape (H, W): entries in each cell of the grid; estimated where ``sampled``."""
+    extent: tuple[int, int]
+    """The sizes of the two axes."""
+    sampled: bool
+    """Whether only some of the row groups were read."""
+
+
+def density(scan: Scan, axes: tuple[int, int], bins: int, sample: bool) -> DensityMap:
+    """Return how many entries lie in each cell of a grid over two axes.
+
+    Parameters
+    ----------
+    axes
+        The axes down and across.
+    bins
+        Cells of the grid along the longer axis, at most one for each index.
+    sample
+        Read at most 96 chunks, evenly spread in the scan order, each standing for those up to the next.
+    """
+    sizes = (scan.schema.shape[axes[0]], scan.schema.shape[axes[1]])
+    cells = tuple(min(bins, max(size, 1)) for size in sizes)
+    grid = np.zeros(cells[0] * cells[1])
+    order = scan_order(scan)
+    chunks = scan.relation.chunks(scan.view.box(), order) if scan.view.size else []
+    stride = -(-len(chunks) // _SAMPLE) if sample else 1
+    read = [np.zeros(n, dtype=bool) for n in cells]
+    for block in blocks(scan, order, chunks[:: max(stride, 1)]):
+        place: NDArray[Any] = np.zeros(block.count, dtype=np.int64)
+        for axis, size, n, strips in zip(axes, sizes, cells, read, strict=True):
+            column = block.coords[axis]
+            at = column // -(-size // n) if size * n >= 2**63 else column.astype(np.int64) * n // size
+            strips[at] = True
+            place = place * n + at
+        grid += np.bincount(place, minlength=len(grid))
+    counts = grid.reshape(cells)
+    if stride > 1:
+        leading = next((k for k, axis in enumerate(axes) if _walks(scan, axis, order[0])), None)
+        if leading is not None:
+            counts = np.take(counts, _nearest(read[leading]), axis=leading)
+    return DensityMap(counts, sizes, stride > 1)
+
+
+def _walks(scan: Scan, axis: int, dim: int) -> bool:
+    """Return whether an axis of the view walks a base dimension."""
+    found = scan.view.axes[axis]
+    return isinstance(found, Range) and found.dim == dim
+
+
+def _nearest(read: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return for each strip the one that was read at or before it; the first one read for those before it."""
+    if not read.any():
+        return np.arange(len(read))
+    known = np.maximum.accumulate(np.where(read, np.arange(len(read)), -1))
+    known[known < 0] = np.flatnonzero(read)[0]
+    return known
