@@ -7,6 +7,7 @@ from harness import DATA, Row, fresh, in_process, processes_in_turn
 
 OURS = """
 import sparrow as sp
+import sparrow.ingest
 sp.config(threads=2, progress=False, memory_limit=args[3] if len(args) > 3 else None)
 begin()
 getattr(sp.ingest, args[0])(args[1], args[2], overwrite=True)

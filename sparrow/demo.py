@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import textwrap
 import time
@@ -134,12 +135,15 @@ def _multiply(console: Console, web: Tensor) -> None:
 
 def _leave(console: Console, home: Path) -> None:
     _title(console, 5, "Where it is, what next")
-    census, web = home / "a9a.sparrow", home / "cnr-2000.sparrow"
+    census, web, named = (
+        shlex.quote(text)
+        for text in (f"{home}/a9a.sparrow", f"{home}/cnr-2000.sparrow", f"web={home}/cnr-2000.sparrow")
+    )
     _plain(console, f"Parquet and a Delta Lake log in {home}{os.sep}: any tool reads them.")
     _code(console, f"sparrow info {census}", prompt="$ ")
     _code(console, f"sparrow show {web} 324812 --head 5", prompt="$ ")
     _code(console, 'sparrow sql "select dst, count(*) from web group by 1 order by 2 desc" \\', prompt="$ ")
-    _code(console, f"web={web} --head 5", prompt="      ")
+    _code(console, f"{named} --head 5", prompt="      ")
     _code(console, f"sparrow verify {web}", prompt="$ ")
 
 

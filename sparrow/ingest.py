@@ -7,8 +7,10 @@ leaves nothing visible.
 
 from __future__ import annotations
 
+import inspect
+import re
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from sparrow.creation import open as open_stored
 from sparrow.readers.columns import columns as _columns
@@ -23,16 +25,73 @@ __all__ = ["columns", "edges", "libsvm"]
 P = ParamSpec("P")
 
 
-def _opened(read: Callable[Concatenate[Any, P], str]) -> Callable[Concatenate[Any, P], Any]:
+def _opened(read: Callable[P, str], returns: str, example: str) -> Callable[P, Any]:
     """Return a reader that returns what :func:`sparrow.open` does instead of the path."""
 
     @wraps(read)
-    def ingest(src: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        return open_stored(read(src, *args, **kwargs))
+    def ingest(*args: P.args, **kwargs: P.kwargs) -> Any:
+        return open_stored(read(*args, **kwargs))
 
+    ingest.__module__ = __name__
+    signature = inspect.signature(read)
+    returned = returns.split("\n", 1)[0]
+    vars(ingest)["__signature__"] = signature.replace(return_annotation=returned)
+    ingest.__annotations__ = {**read.__annotations__, "return": returned}
+    if read.__doc__ is not None:
+        doc = inspect.cleandoc(read.__doc__).partition("\nExamples\n--------\n")[0].rstrip()
+        said = "Returns\n-------\n" + returns.strip() + "\n\n"
+        ingest.__doc__ = (
+            re.sub(r"Returns\n-------\n.*?\n\n(?=Raises\n)", lambda _: said, doc, flags=re.DOTALL)
+            + f"\n\nExamples\n--------\n{example.strip()}\n"
+        )
     return ingest
 
 
-libsvm = _opened(_libsvm)
-edges = _opened(_edges)
-columns = _opened(_columns)
+libsvm = _opened(
+    _libsvm,
+    """\
+Bundle
+    What ``sp.open(dst)`` does: a mapping of ``"X"``, ``"y"`` and, where it occurs, ``"qid"`` to stored tensors.
+""",
+    r"""
+>>> from pathlib import Path
+>>> import sparrow as sp
+>>> size = Path("two.svm").write_text("1 3:0.5\n-1 1:2 4:1 # a comment\n")
+>>> data = sp.ingest.libsvm("two.svm", "two.sparrow")
+>>> data["X"].shape, data["y"].to_numpy()
+((2, 4), array([ 1., -1.]))
+""",
+)
+
+edges = _opened(
+    _edges,
+    """\
+Tensor
+    What ``sp.open(dst)`` does: a stored tensor of shape (n, n), n the largest id + 1 or, where there are
+    labels, their number.
+""",
+    r"""
+>>> from pathlib import Path
+>>> import sparrow as sp
+>>> size = Path("links.txt").write_text("# src dst\n0 2\n2\t1\n")
+>>> web = sp.ingest.edges("links.txt", "links.sparrow")
+>>> web.shape, web.dims, web.nnz
+((3, 3), ('src', 'dst'), 2)
+""",
+)
+
+columns = _opened(
+    _columns,
+    """\
+Tensor
+    What ``sp.open(dst)`` does: a stored tensor with a dimension for each column of ``coords``.
+""",
+    r"""
+>>> from pathlib import Path
+>>> import sparrow as sp
+>>> size = Path("ratings.csv").write_text("user,film,stars\nada,7,4.5\nbob,7,3\n")
+>>> ratings = sp.ingest.columns("ratings.csv", "ratings.sparrow", coords=["user", "film"], value="stars")
+>>> ratings.shape, ratings.labels("user").to_pylist(), ratings.nnz
+((2, 8), ['ada', 'bob'], 2)
+""",
+)

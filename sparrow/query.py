@@ -27,6 +27,11 @@ from sparrow.plan import Scan
 
 __all__ = ["sql"]
 
+_LASTING = frozenset(
+    {"ALTER", "ATTACH", "CREATE", "DELETE", "DETACH", "DROP", "INSERT", "SET", "TRANSACTION", "UPDATE"}
+)
+"""Kinds of statements that would change the database that all queries of the process share."""
+
 
 class Scannable(Protocol):
     """A tensor, as far as a query needs to know it."""
@@ -71,7 +76,7 @@ def sql(query: str, /, _frame: Any = None, **tensors: Any) -> duckdb.DuckDBPyRel
     InvalidValueError
         If the query names a relation that is nowhere, is not one statement, or names differ in case only.
     UnsupportedError
-        If a name is given to something that is neither a tensor nor a table.
+        If a name is given to something that is neither a tensor nor a table, or the statement changes a database.
     duckdb.Error
         If DuckDB does not accept the query.
 
@@ -94,6 +99,12 @@ def sql(query: str, /, _frame: Any = None, **tensors: Any) -> duckdb.DuckDBPyRel
     statements = con.extract_statements(query)
     if len(statements) != 1:
         raise InvalidValueError(f"the query holds {len(statements)} statements: give one")
+    kind = statements[0].type.name
+    if kind in _LASTING:
+        raise UnsupportedError(
+            f"sql answers a query, and this is a statement of kind {kind}: change tensors by writing to them, and use "
+            "a connection of your own for tables of DuckDB"
+        )
     for name, thing in tensors.items():
         _one_spelling(name, tensors)
         _define(con, name, thing)

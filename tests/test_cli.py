@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -348,6 +349,52 @@ def test_history_and_vacuum(cli: Any, stored: Path, tmp_path: Path) -> None:
     assert "would be deleted" in done.err
 
 
+def test_an_index_may_begin_with_a_minus(cli: Any, stored: Path) -> None:
+    web = stored / "web.sparrow"
+    assert cli("show", web, "-1", "--json").json == [{"src": 4, "dst": 4, "value": 1}]
+    assert [row["src"] for row in cli("show", web, "-3:", "--json").json] == [2, 4]
+    assert "predicate   src = 4" in cli("explain", web, "-1").out
+    assert cli("show", web, "--jsn").code == 2
+
+
+def test_json_has_no_words_that_are_not_json(cli: Any) -> None:
+    query = """select 'nan'::double as a, [1, '-inf'::double] as b, 'inf'::float as c, 1 as "é'", 2 as a,
+               timestamptz '2020-01-02 03:04:05+00' as t, date '2020-01-02' as d, 'x'::blob as x"""
+
+    def refuse(word: str) -> None:
+        raise AssertionError(word)
+
+    done = cli("sql", query, "--json")
+    assert done.code == 0, done.err
+    (row,) = json.loads(done.out, parse_constant=refuse)
+    assert (row["a"], row["b"], row["c"]) == ("NaN", [1, "-Infinity"], "Infinity")
+    assert row["é'"] == 1
+    assert row["a_1"] == 2
+    assert row["d"] == "2020-01-02"
+    assert row["t"].startswith("2020-01-0")
+
+
+def test_columns_of_one_name_are_kept_in_json(cli: Any) -> None:
+    assert cli("sql", "select 1 as a, 2 as a, 3 as a_1", "--json").json == [{"a": 1, "a_2": 2, "a_1": 3}]
+
+
+def test_times_with_a_zone_are_written(cli: Any) -> None:
+    done = cli("sql", "select timestamptz '2020-01-02 03:04:05+00' as t", "--csv")
+    assert done.out.startswith("t\n2020-01-0")
+
+
+def test_tables_are_not_cut_where_no_terminal_is(cli: Any) -> None:
+    long = "x" * 300
+    assert long in cli("sql", f"select '{long}' as a").out
+
+
+def test_a_type_that_is_none_is_wrong_usage(cli: Any, stored: Path, tmp_path: Path) -> None:
+    for dtype in ("foo", "object"):
+        done = cli("ingest", "libsvm", stored / "small.txt", tmp_path / "x.sparrow", "--dtype", dtype)
+        assert done.code == 2
+        assert dtype in done.err
+
+
 # -- the program ---------------------------------------------------------------------------------
 
 
@@ -360,6 +407,17 @@ def test_the_demo_runs_and_fits_80_columns(cli: Any, tmp_path: Path, monkeypatch
     assert "451,592" in done.out
     assert "3,216,152" in done.out
     assert opened(tmp_path / "demo" / "cnr-2000.sparrow").nnz == 3216152
+
+
+def test_the_commands_that_the_demo_ends_with_work(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = cli("demo", "my tensors' é").out
+    lines = shown.replace("\\\n", " ").split("\n")
+    commands = [shlex.split(line.split("$ ", 1)[1]) for line in lines if line.startswith("   $ ")]
+    assert [words[1] for words in commands] == ["info", "show", "sql", "verify"]
+    for words in commands:
+        done = cli(*words[1:])
+        assert done.code == 0, done.err
 
 
 @pytest.mark.parametrize("words", [[], ["ingest"], ["ingest", "libsvm"], *([v] for v in ("show", "sql", "multiply"))])
@@ -402,3 +460,19 @@ def test_an_interrupt_exits_130_in_one_line_and_leaves_nothing(tmp_path: Path) -
     assert err == "sparrow: interrupted\n"
     assert out == ""
     assert not (tmp_path / "out.sparrow").exists()
+
+
+def test_an_interrupt_ends_a_long_query(tmp_path: Path) -> None:
+    # DuckDB opens the pipe once the query runs, and waits for its end.
+    os.mkfifo(tmp_path / "endless")
+    query = f"select sum(i) from range(1000000000000) t(i), (select * from read_csv('{tmp_path / 'endless'}')) u"
+    command = [sys.executable, "-m", "sparrow", "sql", query]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        with open(tmp_path / "endless", "w") as feed:
+            feed.write("a,b\n1,2\n")
+        time.sleep(0.5)
+        run.send_signal(signal.SIGINT)
+        out, err = run.communicate(timeout=20)
+    assert run.returncode == 130, err
+    assert err == "sparrow: interrupted\n"
+    assert out == ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
 
@@ -10,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from sparrow.cli import ingesting, reading
+from sparrow.cli.arguments import QUERY_THREAD
 
 __all__ = ["app", "main"]
 
@@ -89,13 +92,25 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         app(args=None if args is None else list(args), prog_name="sparrow")
     except SystemExit as end:
         if end.code == 130:
-            _say("interrupted")
+            _interrupted()
         raise
     except (SparrowError, OSError) as error:
         _say(f"error: {_told(error)}")
     except MemoryError:
         _say("error: out of memory: give --memory-limit less than the machine has, or take a smaller view")
+    except RuntimeError as error:
+        if "Query interrupted" not in str(error):
+            raise
+        _interrupted()
+        sys.exit(130)
     sys.exit(1)
+
+
+def _interrupted() -> None:
+    """Say so; end at once where a query is still running, which the end of the process would wait for."""
+    _say("interrupted")
+    if any(thread.name == QUERY_THREAD for thread in threading.enumerate()):
+        os._exit(130)
 
 
 def _told(error: Exception) -> str:

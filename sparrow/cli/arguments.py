@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import datetime
 import json
+import math
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
@@ -15,7 +19,23 @@ if TYPE_CHECKING:
     from sparrow.bundle import Bundle
     from sparrow.tensor import Tensor
 
-__all__ = ["AsJson", "Index", "StoredPath", "open_all", "open_one", "parse_index", "write_json", "write_table"]
+__all__ = [
+    "QUERY_THREAD",
+    "AsJson",
+    "Index",
+    "StoredPath",
+    "interruptible",
+    "open_all",
+    "open_one",
+    "parse_index",
+    "write_json",
+    "write_table",
+]
+
+T = TypeVar("T")
+
+QUERY_THREAD = "sparrow-query"
+"""The name of a thread that may still be in DuckDB when the program ends."""
 
 StoredPath: TypeAlias = Annotated[str, typer.Argument(metavar="PATH", help="The folder of a stored tensor or bundle.")]
 Index: TypeAlias = Annotated[
@@ -101,27 +121,51 @@ def open_all(path: str) -> dict[str, Tensor]:
     return {os.path.join(path, name): found[name] for name in found}
 
 
+def interruptible(work: Callable[[], T]) -> T:
+    """Return what ``work`` returns, run on a thread: Ctrl-C comes through while DuckDB is too busy to notice."""
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name=QUERY_THREAD, daemon=True).start()
+    return outcome.result()
+
+
 def write_json(value: Any) -> None:
-    """Write a value as JSON on standard output; NumPy scalars become numbers, the rest texts."""
-    json.dump(value, sys.stdout, default=_plain, indent=2)
+    """Write a value as JSON on standard output.
+
+    NumPy scalars become numbers, arrays lists, complex numbers pairs, times ISO 8601, bytes hexadecimal
+    digits, and the floats for which JSON has no word the texts ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``.
+    """
+    json.dump(_plain(value), sys.stdout, indent=2, allow_nan=False)
     sys.stdout.write("\n")
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, complex):
-        return [value.real, value.imag]
-    return _plain(value.item()) if hasattr(value, "item") and not hasattr(value, "__len__") else _number_or_text(value)
-
-
-def _number_or_text(value: Any) -> Any:
-    if isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool | int | str):
         return value
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else json.dumps(float(value))
+    if isinstance(value, complex):
+        return [_plain(value.real), _plain(value.imag)]
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    return _plain(value.tolist()) if hasattr(value, "tolist") else str(value)
 
 
 def write_table(rows: Iterable[Sequence[Any]], headers: Sequence[str]) -> None:
-    """Write a table on standard output, as wide as the terminal and 80 columns elsewhere."""
+    """Write a table on standard output, no wider than a terminal; elsewhere nothing is cut."""
     from sparrow.display import table
 
-    width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 80
-    print(table(rows, headers, max(width, 40)))
+    width = max(os.get_terminal_size(sys.stdout.fileno()).columns, 40) if sys.stdout.isatty() else sys.maxsize
+    print(table(rows, headers, width))

@@ -193,10 +193,23 @@ def _sizes(text: str) -> tuple[int | None, ...]:
         raise typer.BadParameter(f"{text!r} is no shape: give sizes as M,N,... with ? for what fits") from None
 
 
+def _check_dtype(text: str) -> None:
+    from sparrow.errors import UnsupportedError
+    from sparrow.schema import check_dtype
+
+    try:
+        check_dtype(text)
+    except (TypeError, UnsupportedError):
+        raise typer.BadParameter(f"{text!r} is no type of values: say for example float32, int64 or bool") from None
+
+
 def _run(name: str, sources: list[str], target: str, as_json: bool, **options: Any) -> None:
     """Ingest, and say what was stored."""
     from sparrow import ingest as formats
     from sparrow.display import human_bytes
+
+    if options["dtype"] is not None:
+        _check_dtype(options["dtype"])
 
     started = time.perf_counter()
     getattr(formats, name)(sources[0] if len(sources) == 1 else sources, target, **options)

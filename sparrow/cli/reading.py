@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import sys
 import time
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
@@ -13,6 +15,7 @@ from sparrow.cli.arguments import (
     AsJson,
     Index,
     StoredPath,
+    interruptible,
     open_all,
     open_one,
     parse_index,
@@ -43,7 +46,8 @@ def add_to(app: typer.Typer) -> None:
         (history, "The versions of a tensor."),
         (vacuum, "Delete files that no recent version uses."),
     ):
-        app.command(short_help=short)(command)
+        # An index such as -1 or -5: is no option.
+        app.command(short_help=short, context_settings={"ignore_unknown_options": command in (show, explain)})(command)
 
 
 def demo(
@@ -124,12 +128,15 @@ def show(
 ) -> None:
     """Write the entries of a tensor or of a part of it, with their coordinates in the tensor.
 
+    A table has labels in place of coordinates where there are any, JSON has the numbers.
+
     \b
     Examples:
       sparrow show web.sparrow 5:9
       sparrow show a9a.sparrow/X "::1000, [0, 72]" --head 0
       sparrow show a9a.sparrow/X ":4, :12" --dense
       sparrow show web.sparrow "12, 342"
+      sparrow show web.sparrow -1 --json
     """
     import numpy as np
 
@@ -195,7 +202,7 @@ def sql(
     \b
     Example:
       sparrow sql "select dst, count(*) as links from web
-                   group by dst order by links desc limit 5" web=cnr.sparrow
+                   group by dst order by links desc limit 5" web=web.sparrow
     """
     import duckdb
 
@@ -217,19 +224,48 @@ def sql(
 
 
 def _write_rows(relation: duckdb.DuckDBPyRelation, head: int, how: Literal["json", "csv", "table"]) -> None:
+    relation = _zoned(relation)
     names = relation.columns
     if how == "table":
-        rows = (relation.limit(head + 1) if head else relation).fetchall()
+        rows = interruptible((relation.limit(head + 1) if head else relation).fetchall)
         write_table(rows[:head] if head else rows, names)
         if head and len(rows) > head:
             typer.echo(f"the first {head} rows; --head 0 writes all", err=True)
     elif how == "json":
-        write_json([dict(zip(names, row, strict=True)) for row in relation.fetchall()])
+        keys = _unlike(names)
+        write_json([dict(zip(keys, row, strict=True)) for row in interruptible(relation.fetchall)])
     else:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(names)
-        for batch in relation.to_arrow_reader(65_536):
+        reader = interruptible(partial(relation.to_arrow_reader, 65_536))
+        while (batch := interruptible(partial(next, reader, None))) is not None:
             writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+def _zoned(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """Return a relation with times that have a time zone as texts: DuckDB needs a further package to give them."""
+    from sparrow.database import quote_name
+
+    zoned = ["TIME ZONE" in str(kind) for kind in relation.types]
+    if not any(zoned):
+        return relation
+    columns = (
+        f"#{k}::varchar as {quote_name(name)}" if as_text else f"#{k}"
+        for k, (name, as_text) in enumerate(zip(relation.columns, zoned, strict=True), 1)
+    )
+    return relation.project(", ".join(columns))
+
+
+def _unlike(names: Sequence[str]) -> list[str]:
+    """Return names of which no two are alike: ``a, a`` becomes ``a, a_1``."""
+    found: list[str] = []
+    for name in names:
+        key, number = name, 0
+        while key in found or (number and key in names):
+            number += 1
+            key = f"{name}_{number}"
+        found.append(key)
+    return found
 
 
 def explain(

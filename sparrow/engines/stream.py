@@ -193,7 +193,8 @@ def _trimmed(block: Block, view: View, order: tuple[int, ...], chunk: Chunk) -> 
             return block
         if chunk.low[dim] < low or high < chunk.high[dim]:
             column = block.coords[dim]
-            start, stop = np.searchsorted(column, low, "left"), np.searchsorted(column, high, "right")
+            kind = column.dtype.type  # a Python integer would cast the whole column
+            start, stop = np.searchsorted(column, kind(low), "left"), np.searchsorted(column, kind(high), "right")
             block = block.take(slice(int(start), int(stop)))
         if low != high:
             return block

@@ -146,7 +146,12 @@ def _guarded(batches: Any, file: str | None) -> Iterator[pa.RecordBatch]:
         except (pa.ArrowException, duckdb.Error, OSError) as error:
             if isinstance(error, IngestError) or isinstance(error.__cause__, IngestError):
                 raise
-            raise IngestError(f"cannot be read after row {row - 1}: {error}", file) from error
+            hint = ""
+            if "CSV conversion error" in str(error):
+                hint = (
+                    "; the first rows settle the type of a column: say dtype='float64' for later values with decimals"
+                )
+            raise IngestError(f"cannot be read after row {row - 1}: {error}{hint}", file) from error
         yield batch
         row += batch.num_rows
 
@@ -251,9 +256,7 @@ class _Text(io.RawIOBase):
         return count
 
 
-def _csv(
-    source: Source, query: Query, types: dict[str, pa.DataType], advance: Advance
-) -> Iterator[pa.RecordBatch]:
+def _csv(source: Source, query: Query, types: dict[str, pa.DataType], advance: Advance) -> Iterator[pa.RecordBatch]:
     """Yield the rows of CSV; the first source settles the types of the columns."""
     from pyarrow import csv as arrow_csv
 

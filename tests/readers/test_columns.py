@@ -222,7 +222,8 @@ def test_fill_value(ingest: Any, schema: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "dtype"),
     [(getattr(pa, name)(), name.replace("bool_", "bool")) for name in
-     ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "bool_")]
+     ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+      "bool_")]
     + [(pa.decimal128(9, 2), "float64"), (pa.dictionary(pa.int8(), pa.int16()), "int16")],
 )  # fmt: skip
 def test_the_type_of_the_column(ingest: Any, schema: Any, kind: pa.DataType, dtype: str) -> None:
@@ -338,6 +339,14 @@ def test_an_arrow_stream_on_standard_input(tmp_path: Path) -> None:
     )
     subprocess.run([sys.executable, "-c", code], input=sink.getvalue().to_pybytes(), check=True)
     assert cells(tmp_path / "in.sparrow") == {("a", 1): 2, ("b", 0): 3}
+
+
+def test_decimals_that_come_late(tmp_path: Path, ingest: Any) -> None:
+    rows = "".join(f"{i},1\n" for i in range(600_000))
+    (tmp_path / "late.csv").write_text(f"i,v\n{rows}600000,1.5\n")
+    with pytest.raises(IngestError, match=r"late.csv: .*'1.5'; .* say dtype='float64'"):
+        ingest(tmp_path / "late.csv", coords=["i"], value="v")
+    assert ingest(tmp_path / "late.csv", coords=["i"], value="v", dtype="float64")[(600_000,)] == 1.5
 
 
 def test_a_cut_arrow_stream(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import sparrow as sp
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.query import sql
 from tests.engines.helpers import Labelled, at, memory, random_array, scan_of, stored
@@ -174,3 +175,35 @@ def test_what_is_refused() -> None:
         sql("selec 1")
     with pytest.raises(duckdb.BinderException):
         sql("select nope from web")
+
+
+def test_names_of_enclosing_functions() -> None:
+    here = sp.asarray(np.eye(3))
+    text = "select count(*) from here"
+    assert [sp.sql(text).fetchall() for _ in range(1)] == [[(3,)]]
+    assert list(sp.sql(text).fetchall() for _ in range(1)) == [[(3,)]]  # noqa: C400
+
+    def inner() -> list[Any]:
+        return [sp.sql(text).fetchall() for _ in range(2)]
+
+    assert inner() == [[(3,)], [(3,)]]
+    assert here.nnz == 3
+
+
+def test_the_variables_of_other_functions_are_not_found() -> None:
+    hidden = sp.asarray(np.eye(3))
+    with pytest.raises(ValueError, match="'hidden'"):
+        _query_elsewhere("select * from hidden")
+    assert hidden.nnz == 3
+
+
+def _query_elsewhere(text: str) -> object:
+    return sp.sql(text)
+
+
+@pytest.mark.parametrize(
+    "statement", ["create table leak as select 1 a", "drop table leak", "attach ':memory:' as leak"]
+)
+def test_statements_that_would_last_are_refused(statement: str) -> None:
+    with pytest.raises(UnsupportedError, match="connection of your own"):
+        sp.sql(statement)
