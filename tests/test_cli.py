@@ -231,6 +231,13 @@ def test_show_a_cell_and_all_cells(cli: Any, stored: Path) -> None:
     assert dense == {"shape": [2, 3], "cells": [[0, 1, 1], [0, 0, 1]]}
 
 
+def test_show_draws(cli: Any, stored: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="pictures need Matplotlib")
+    done = cli("show", stored / "web.sparrow", ":3", "--png", tmp_path / "web.png")
+    assert done.out == f"{tmp_path / 'web.png'}\n"
+    assert (tmp_path / "web.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_show_names_labels(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("rome milan\nmilan pisa\n")
     assert cli("ingest", "edges", tmp_path / "names.txt", tmp_path / "cities.sparrow").code == 0

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
@@ -124,9 +125,13 @@ def show(
     index: Index = "...",
     head: Head = 20,
     dense: Annotated[bool, typer.Option("--dense", help="Write all cells, as NumPy does.")] = False,
+    png: Annotated[
+        Path | None,
+        typer.Option("--png", metavar="FILE", help="Draw where the entries are into FILE. Needs Matplotlib."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the entries of a tensor or of a part of it, with their coordinates in the tensor.
+    """Write the entries of a tensor or of a part of it, with their coordinates in the tensor; or draw them.
 
     A table has labels in place of coordinates where there are any, JSON has the numbers.
 
@@ -137,6 +142,7 @@ def show(
       sparrow show a9a.sparrow/X ":4, :12" --dense
       sparrow show web.sparrow "12, 342"
       sparrow show web.sparrow -1 --json
+      sparrow show web.sparrow --png web.png
     """
     import numpy as np
 
@@ -149,6 +155,12 @@ def show(
             write_json({"value": part})
         else:
             print(part)
+        return
+    if png is not None:
+        from sparrow import pictures
+
+        png.write_bytes(pictures.png(part.spy()))
+        print(png)
         return
     if dense:
         cells = part.to_numpy()
