@@ -37,7 +37,7 @@ def run(count: int, rounds: int) -> list[Row]:
         detail = f"{nnz / 1e6:.0f} M entries, {took['sparrow']:.2f} s : {took['scipy']:.2f} s; {floor}"
         out.append(Row(f"{name} from Parquet", "SciPy CSR in RAM", took["sparrow"] / took["scipy"], 3.5, detail))
 
-    paths = [f"{stored.path}/{record.path}" for record in stored.files()]
+    paths = [record.path for record in stored.files()]
     con = duckdb.connect()
     con.execute("set threads = 2")
     con.register("x", pa.table({"j": np.arange(n, dtype=np.int32), "x": x}))

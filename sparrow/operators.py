@@ -12,13 +12,13 @@ from numpy.typing import DTypeLike, NDArray
 from sparrow import engines
 from sparrow.engines.derived import Derived
 from sparrow.errors import UnsupportedError
-from sparrow.plan import Scan
+from sparrow.reducing import NUMPY, Reductions
 from sparrow.schema import check_dtype
 
 __all__ = ["Operators", "where"]
 
 
-class Operators(NDArrayOperatorsMixin):
+class Operators(Reductions, NDArrayOperatorsMixin):
     """Operators and ufuncs of a tensor, lazy wherever the result is sparse.
 
     The fill goes through the function; only in a product of arrays does an absent cell of fill 0 annihilate.
@@ -26,14 +26,6 @@ class Operators(NDArrayOperatorsMixin):
 
     __slots__ = ()
     _functions: ClassVar[dict[Any, Callable[..., Any]]] = {}
-
-    def __sparrow_scan__(self) -> Scan:
-        """Return the plan of reading this tensor."""
-        raise NotImplementedError
-
-    def _of(self, relation: Derived) -> Any:
-        """Return the tensor of an expression."""
-        raise NotImplementedError
 
     def _matmul(self, left: Any, right: Any) -> Any:
         """Return a matrix product with this tensor."""
@@ -179,7 +171,8 @@ def _into(target: Any, result: Any, ufunc: np.ufunc) -> Any:
 
 
 Operators._functions.update(
-    {
+    NUMPY
+    | {
         np.where: where,
         np.clip: lambda a, a_min=None, a_max=None: a.clip(a_min, a_max),
         np.round: lambda a, decimals=0: a.round(decimals),

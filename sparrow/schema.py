@@ -45,7 +45,8 @@ def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     UnsupportedError
         If tensors cannot hold it.
     """
-    found = np.dtype(dtype).newbyteorder("=")
+    given = np.dtype(dtype)
+    found = given if given.isbuiltin == 1 else np.dtype(given.type) if given.kind in "biufc" else given
     if found not in DTYPES:
         names = ", ".join(map(str, DTYPES))
         raise UnsupportedError(f"values of type {found} are not supported: cast to one of {names}")
@@ -61,7 +62,9 @@ def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
         If a size is negative or past 2^63 - 1; the product of the sizes may be larger.
     """
     try:
-        sizes = tuple(operator.index(n) for n in shape) if isinstance(shape, Sequence) else (operator.index(shape),)
+        sizes = (
+            tuple(map(operator.index, shape)) if isinstance(shape, Sequence | np.ndarray) else (operator.index(shape),)
+        )
     except TypeError:
         raise ShapeError(f"a shape is a tuple of integers, got {shape!r}") from None
     for dim, n in enumerate(sizes):

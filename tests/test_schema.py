@@ -9,7 +9,7 @@ import pytest
 
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.index import View
-from sparrow.schema import DTYPES, Schema, check_dims, is_fill
+from sparrow.schema import DTYPES, Schema, check_dims, check_shape, is_fill
 
 
 def test_sizes_may_pass_what_an_integer_holds() -> None:
@@ -18,6 +18,10 @@ def test_sizes_may_pass_what_an_integer_holds() -> None:
     assert schema.coordinate_dtype(0) == np.int64
     assert Schema((2**31, 2**31 + 1)).coordinate_dtype(0) == np.int32
     assert Schema((2**31, 2**31 + 1)).coordinate_dtype(1) == np.int64
+
+
+def test_a_shape_may_be_an_array() -> None:
+    assert check_shape(np.array([2, 3])) == (2, 3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -54,10 +54,32 @@ _SQL_TYPES = {"uint8": "UTINYINT", "uint16": "USMALLINT", "uint32": "UINTEGER", 
 
 _SAMPLE = 16384
 _PAGE_ROWS = 65536
-_LZ4_LEVEL = 3
 _ZSTD_LEVEL = 15
 _WORTH_A_TRIAL = 4096
-_LEAST_GAIN = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """How a column of integers is written: an encoding, a codec and its level."""
+
+    encoding: str
+    codec: str
+    level: int | None = None
+    gain: float = 0.05
+    """The share of bytes that it has to save over a coding before it."""
+
+
+# Streams of bytes take fewer bits than deltas wherever a codec follows, since sorted coordinates repeat their high
+# bytes and lists of neighbours repeat each other, and they decode twice as fast; deltas are for regular runs.
+_CODINGS: dict[str, tuple[Coding, ...]] = {
+    "fast": (
+        Coding("BYTE_STREAM_SPLIT", "NONE"),
+        Coding("BYTE_STREAM_SPLIT", "LZ4", 1),
+        Coding("BYTE_STREAM_SPLIT", "LZ4", 3),
+        Coding("DELTA_BINARY_PACKED", "LZ4", 1, gain=0.6),
+    ),
+    "small": (Coding("BYTE_STREAM_SPLIT", "ZSTD", _ZSTD_LEVEL), Coding("DELTA_BINARY_PACKED", "ZSTD", _ZSTD_LEVEL)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,21 +191,24 @@ def parquet_options(
 ) -> dict[str, Any]:
     """Return the options of a Parquet writer, chosen from a sample of the entries that come first.
 
-    Coordinates are delta encoded, then LZ4 or zstd; ``"fast"`` leaves out a codec that gains little.
-    Values are dictionary encoded where few of them are distinct; otherwise integers are delta encoded
-    and floats plain or, where it is smaller and the profile is ``"small"``, split into streams of bytes.
+    Coordinates, and integers that are no small set, take the coding that a trial finds worth it. Values are
+    dictionary encoded where few of them are distinct; other floats are plain or, where it is smaller and the profile
+    is ``"small"``, split into streams of bytes.
     """
     import pyarrow.parquet as pq
 
-    codec, level = ("LZ4", _LZ4_LEVEL) if profile == "fast" else ("ZSTD", _ZSTD_LEVEL)
-    encoding = dict.fromkeys(dims, "DELTA_BINARY_PACKED")
-    compression = dict.fromkeys(dims, codec)
-    levels = dict.fromkeys(dims, level)
-    if profile == "fast" and len(columns[0]) >= _WORTH_A_TRIAL:
-        for name, gain in zip(dims, _gains(coords), strict=True):
-            if gain < _LEAST_GAIN:
-                compression[name] = "NONE"
-                del levels[name]
+    codec, level = ("LZ4", 1) if profile == "fast" else ("ZSTD", _ZSTD_LEVEL)
+    encoding: dict[str, str] = {}
+    compression: dict[str, str] = {}
+    levels: dict[str, int] = {}
+
+    def take(name: str, coding: Coding) -> None:
+        encoding[name], compression[name] = coding.encoding, coding.codec
+        if coding.level is not None:
+            levels[name] = coding.level
+
+    for name, column in zip(dims, coords, strict=True):
+        take(name, _worth_it(column, _CODINGS[profile]))
     dictionary: list[str] = []
     for name, values in zip(("value", "value_im"), columns, strict=False):
         sample = values[:: max(1, len(values) // _SAMPLE)]
@@ -193,7 +218,8 @@ def parquet_options(
         elif 4 * len(np.unique(sample)) <= len(sample) or len(sample) <= 4:
             dictionary.append(name)
         elif values.dtype.kind == "i":
-            encoding[name] = "DELTA_BINARY_PACKED"
+            del levels[name]
+            take(name, _worth_it(values, _CODINGS[profile]))
         else:
             encoding[name] = "PLAIN"
             plain = sample.tobytes()
@@ -218,25 +244,31 @@ def parquet_options(
     }
 
 
-def _gains(coords: Sequence[NDArray[Any]]) -> list[float]:
-    """Return which share of the bytes of delta encoded columns LZ4 saves, tried on their beginning."""
+def _worth_it(column: NDArray[Any], codings: Sequence[Coding]) -> Coding:
+    """Return the coding to use: of those in order of their cost the last that saves enough, tried on the beginning."""
     import pyarrow.parquet as pq
 
-    names = [str(dim) for dim in range(len(coords))]
-    table = pa.table([pa.array(column[:_PAGE_ROWS]) for column in coords], names=names)
-    trial: list[pq.FileMetaData] = []
-    with pq.ParquetWriter(
-        pa.BufferOutputStream(),
-        table.schema,
-        use_dictionary=False,
-        column_encoding=dict.fromkeys(names, "DELTA_BINARY_PACKED"),
-        compression="LZ4",
-        write_statistics=False,
-        metadata_collector=trial,
-    ) as writer:
-        writer.write_table(table)
-    columns = [trial[0].row_group(0).column(dim) for dim in range(len(coords))]
-    return [1 - column.total_compressed_size / column.total_uncompressed_size for column in columns]
+    if len(column) < _WORTH_A_TRIAL:
+        return codings[1]
+    table = pa.table({"c": pa.array(column[:_PAGE_ROWS])})
+    best, smallest = codings[0], 0
+    for coding in codings:
+        trial: list[pq.FileMetaData] = []
+        with pq.ParquetWriter(
+            pa.BufferOutputStream(),
+            table.schema,
+            use_dictionary=False,
+            column_encoding=coding.encoding,
+            compression=coding.codec,
+            compression_level=coding.level,
+            write_statistics=False,
+            metadata_collector=trial,
+        ) as writer:
+            writer.write_table(table)
+        size = trial[0].row_group(0).column(0).total_compressed_size
+        if not smallest or size < (1 - coding.gain) * smallest:
+            best, smallest = coding, size
+    return best
 
 
 # -- metadata ------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def test_files_end_by_bytes(tmp_path: Path) -> None:
     )
     writer.write(Block((np.arange(100_000, dtype=np.int32),), values))
     files = writer.finish()
-    assert len(files) == 8
+    assert len(files) >= 8
     assert all(100_000 <= f.nbytes < 125_000 for f in files[:-1])
 
 

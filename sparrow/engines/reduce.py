@@ -1,0 +1,368 @@
+"""Reductions over axes: entries in groups of equal coordinates along the axes that are kept, in one scan.
+
+Where the axes kept lead a sort order, groups come one after the other and only one is held; where the cells that are
+kept fit arrays in memory, entries are added to them as they come; elsewhere they are sorted by the axes kept, on disk
+where they are too many. A result that would not fit is computed in pieces of its leading axis. Sums run in the order of
+the chunks, whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import settings
+from sparrow.engines import stream
+from sparrow.engines.derived import pieces
+from sparrow.errors import TooLargeError
+from sparrow.index import New, Range, View
+from sparrow.kernels.entries import Block
+from sparrow.kernels.reduce import Best, Fold, State, group_starts, run_lengths
+from sparrow.plan import Scan
+from sparrow.workers import ordered_map
+
+__all__ = ["Grouping", "Groups", "first_extreme", "in_order"]
+
+_SMALL = 1 << 16
+"""Cells of a dense array that are never too many."""
+_WINDOW = 1 << 26
+"""Positions looked at in one scan for the first that has no entry."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """Groups of entries, ascending: coordinates along the axes kept, numbers of entries, states of the folds."""
+
+    coords: tuple[NDArray[Any], ...]
+    counts: NDArray[np.int64] | None
+    """None where nobody asked."""
+    states: tuple[State, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        arrays = [*self.coords, *(array for state in self.states for array in state)]
+        return sum(a.nbytes for a in arrays) + (0 if self.counts is None else self.counts.nbytes)
+
+    def take(self, at: slice) -> Groups:
+        """Return the groups in a slice."""
+        return Groups(
+            tuple(column[at] for column in self.coords),
+            None if self.counts is None else self.counts[at],
+            tuple(tuple(array[at] for array in state) for state in self.states),
+        )
+
+
+def _joined(parts: Sequence[Groups]) -> Groups:
+    if len(parts) == 1:
+        return parts[0]
+    counts = [part.counts for part in parts if part.counts is not None]
+    return Groups(
+        tuple(np.concatenate(columns) for columns in zip(*(part.coords for part in parts), strict=True)),
+        np.concatenate(counts) if counts else None,
+        tuple(
+            tuple(np.concatenate(arrays) for arrays in zip(*states, strict=True))
+            for states in zip(*(part.states for part in parts), strict=True)
+        ),
+    )
+
+
+class Grouping:
+    """The groups of a scan, for one reduction or several.
+
+    Parameters
+    ----------
+    scan
+        What is reduced.
+    kept
+        The axes that stay, ascending.
+    folds
+        What is computed of each group.
+    counted
+        Whether numbers of entries are wanted; without, a group whose states are all 0 may be left out.
+    lead
+        Whether the first axis kept is the leading one of the result, so that pieces of it may be computed.
+    """
+
+    def __init__(self, scan: Scan, kept: tuple[int, ...], folds: Sequence[Fold], counted: bool, lead: bool) -> None:
+        self.scan, self.kept, self.folds, self.counted = scan, kept, tuple(folds), counted
+        self._lead = lead and bool(kept)
+        self._whole: Groups | None = None
+        self._lock = threading.Lock()
+
+    def cuts(self) -> list[int]:
+        """Return bounds along the leading axis of the result between which groups fit in memory. Reads footers."""
+        if not self._lead:
+            return [0, 1]
+        axes = self.scan.view.axes
+        size = axes[self.kept[0]].length
+        if not size:
+            return [0]
+        order = _order(self.scan, self.kept)
+        rows = _rows(self.scan, order)
+        cells = math.prod(axes[k].length for k in self.kept)
+        nbytes = 4 * min(cells, rows) * (8 * len(self.kept) + _width(self.folds))
+        budget = settings.current().memory_limit // 4
+        if nbytes <= budget:
+            return [0, size]
+        if _leads(self.scan.view, self.kept, order):
+            return pieces([_permuted(self.scan, self.kept)], size)
+        count = min(-(-nbytes // budget), size)
+        return [size * k // count for k in range(count + 1)]
+
+    def between(self, start: int, stop: int) -> Groups:
+        """Return the groups between two bounds along the leading axis of the result; all of them are kept.
+
+        Raises
+        ------
+        TooLargeError
+            If they would pass the memory limit.
+        """
+        if not self._lead or (start, stop) == (0, self.scan.view.axes[self.kept[0]].length):
+            with self._lock:
+                if self._whole is None:
+                    self._whole = self._gathered(self.scan)
+                return self._whole
+        axis = self.kept[0]
+        if self._whole is not None:
+            first, last = np.searchsorted(self._whole.coords[0], [start, stop])
+            return self._whole.take(slice(int(first), int(last)))
+        view = self.scan.view.then((slice(None),) * axis + (slice(start, stop),))
+        found = self._gathered(Scan(self.scan.relation, view, self.scan.relation.schema.through(view)))
+        dtype = self.scan.schema.coordinate_dtype(axis)
+        leading = found.coords[0].astype(dtype) + np.asarray(start, dtype)
+        return Groups((leading, *found.coords[1:]), found.counts, found.states)
+
+    def _gathered(self, scan: Scan) -> Groups:
+        limit = settings.current().memory_limit
+        parts: list[Groups] = []
+        nbytes = 0
+        for part in self._groups(scan):
+            parts.append(part)
+            nbytes += part.nbytes
+            if nbytes > limit:
+                raise TooLargeError(
+                    f"the groups of a reduction of shape {scan.schema.shape} to axes {self.kept} pass the memory limit "
+                    f"of {limit} bytes: reduce a part of the tensor, or raise the limit with "
+                    "sp.config(memory_limit=...)"
+                )
+        if parts:
+            return _joined(parts)
+        coords = tuple(np.zeros(0, scan.schema.coordinate_dtype(k)) for k in self.kept)
+        states = tuple(fold.empty(0) for fold in self.folds)
+        return Groups(coords, np.zeros(0, np.int64) if self.counted else None, states)
+
+    def _groups(self, scan: Scan) -> Iterator[Groups]:
+        """Yield the groups of a scan, ascending, none twice."""
+        view, kept = scan.view, self.kept
+        if view.size == 0:
+            return
+        order = _order(scan, kept)
+        placed = any(fold.needs_positions for fold in self.folds)
+        if _leads(view, kept, order) and not (placed and not _positions_ascend(view, kept, order)):
+            yield from _runs(scan, stream.blocks(scan, order), kept, self.folds)
+            return
+        cells = math.prod(view.axes[k].length for k in kept)
+        small = cells <= max(4 * _rows(scan, order), _SMALL)
+        fits = cells * (8 + _width(self.folds)) <= settings.current().memory_limit // 4
+        scatters = all(fold.scatters for fold in self.folds)
+        if small and fits and scatters and not (placed and not _positions_ascend(view, kept, order)):
+            yield _scattered(scan, order, kept, self.folds, self.counted)
+            return
+        permuted = _permuted(scan, kept)
+        yield from _runs(permuted, stream.sorted_blocks(permuted), tuple(range(len(kept))), self.folds)
+
+
+def _width(folds: Iterable[Fold]) -> int:
+    """Return the bytes of a group's states."""
+    return 8 + sum(array.itemsize for fold in folds for array in fold.empty(0))
+
+
+def _rows(scan: Scan, order: tuple[int, ...]) -> int:
+    """Return about how many entries a scan shows."""
+    return scan.relation.stats(scan.view.box(), order).rows * max(scan.view.repeats, 1)
+
+
+def _order(scan: Scan, kept: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the order to read: adding to groups that lie anywhere costs about as much again."""
+    orders = scan.relation.orders
+    if len(orders) == 1:
+        return orders[0]
+    return min(orders, key=lambda order: _rows(scan, order) * (1 if _leads(scan.view, kept, order) else 2))
+
+
+def _leads(view: View, kept: tuple[int, ...], order: tuple[int, ...]) -> bool:
+    """Return whether entries sorted by the order come sorted by the axes kept, so that groups stand together."""
+    settled = {dim for dim, _ in view.fixed}
+    settled.update(axis.dim for axis in view.axes if isinstance(axis, Range) and axis.length == 1)
+    dims = []
+    for axis in (view.axes[k] for k in kept):
+        if axis.length == 1 and isinstance(axis, New | Range):
+            continue
+        if not isinstance(axis, Range) or axis.step < 0:
+            return False
+        dims.append(axis.dim)
+    return dims == [dim for dim in order if dim not in settled][: len(dims)]
+
+
+def _positions_ascend(view: View, kept: tuple[int, ...], order: tuple[int, ...]) -> bool:
+    """Return whether the entries of a group come with ascending positions along the axes that are reduced."""
+    reduced = [axis for k, axis in enumerate(view.axes) if k not in kept]
+    if len(reduced) == 1:
+        axis = reduced[0]
+        return axis.length <= 1 or (isinstance(axis, Range) and axis.step > 0)
+    return not kept and view.keeps_order(order)
+
+
+def in_order(scan: Scan) -> bool:
+    """Return whether one scan gives all entries in the order of their flat positions."""
+    return _positions_ascend(scan.view, (), _order(scan, ()))
+
+
+def _permuted(scan: Scan, kept: tuple[int, ...]) -> Scan:
+    """Return the scan with the axes kept first."""
+    reduced = tuple(k for k in range(scan.view.ndim) if k not in kept)
+    view = scan.view.permute(kept + reduced)
+    return Scan(scan.relation, view, scan.relation.schema.through(view))
+
+
+def _flat(columns: Sequence[NDArray[Any]], shape: Sequence[int], count: int) -> NDArray[np.int64]:
+    """Return positions in C order; the cells must not pass 2^63."""
+    out = np.zeros(count, np.int64)
+    for column, n in zip(columns, shape, strict=True):
+        out *= n
+        out += column
+    return out
+
+
+def _placed(block: Block, kept: tuple[int, ...], shape: tuple[int, ...], folds: Sequence[Fold]) -> Any:
+    """Return the positions of entries along the axes that are reduced, if a fold wants them."""
+    if not any(fold.needs_positions for fold in folds):
+        return None
+    reduced = [k for k in range(len(shape)) if k not in kept]
+    return _flat([block.coords[k] for k in reduced], [shape[k] for k in reduced], block.count)
+
+
+def _runs(scan: Scan, blocks: Iterator[Block], kept: tuple[int, ...], folds: Sequence[Fold]) -> Iterator[Groups]:
+    """Yield the groups of blocks in which they stand together, ascending; one may go on in the next block."""
+    shape = scan.schema.shape
+
+    def grouped(block: Block) -> Groups:
+        columns = tuple(block.coords[k] for k in kept)
+        starts = group_starts(columns, block.count)
+        positions = _placed(block, kept, shape, folds)
+        with np.errstate(all="ignore"):
+            states = tuple(fold.runs(block.values, starts, positions) for fold in folds)
+        return Groups(tuple(c[starts] for c in columns), run_lengths(starts, block.count), states)
+
+    pending: Groups | None = None
+    for part in ordered_map(grouped, blocks, settings.current().threads):
+        if pending is not None:
+            if all(a[0] == b[0] for a, b in zip(pending.coords, part.coords, strict=True)):
+                _absorb(pending, part, folds)
+            else:
+                yield pending
+        assert part.counts is not None
+        last = len(part.counts) - 1
+        pending = part.take(slice(last, None))
+        if last:
+            yield part.take(slice(0, last))
+    if pending is not None:
+        yield pending
+
+
+def _absorb(earlier: Groups, later: Groups, folds: Sequence[Fold]) -> None:
+    """Merge one group into the first of the groups that come later, in place."""
+    assert earlier.counts is not None
+    assert later.counts is not None
+    head = later.take(slice(0, 1))
+    for fold, a, b in zip(folds, earlier.states, head.states, strict=True):
+        with np.errstate(all="ignore"):
+            merged = fold.merge(a, earlier.counts, b, later.counts[:1])
+        for array, value in zip(b, merged, strict=True):
+            array[:] = value
+    later.counts[:1] += earlier.counts
+
+
+def _scattered(
+    scan: Scan, order: tuple[int, ...], kept: tuple[int, ...], folds: Sequence[Fold], counted: bool
+) -> Groups:
+    """Return the groups as cells of dense arrays that entries are added to as they come."""
+    shape = scan.schema.shape
+    cells = tuple(shape[k] for k in kept)
+    size = math.prod(cells)
+    states = tuple(fold.empty(size) for fold in folds)
+    counts = np.zeros(size, np.int64) if counted else None
+
+    def keyed(block: Block) -> tuple[NDArray[np.int64], Block, Any]:
+        return _flat([block.coords[k] for k in kept], cells, block.count), block, _placed(block, kept, shape, folds)
+
+    with np.errstate(all="ignore"):
+        for keys, block, positions in ordered_map(keyed, stream.blocks(scan, order), settings.current().threads):
+            if counts is not None and size <= len(keys):
+                counts += np.bincount(keys, minlength=size)
+            elif counts is not None:
+                np.add.at(counts, keys, 1)
+            for fold, state in zip(folds, states, strict=True):
+                fold.scatter(state, keys, block.values, positions)
+    if counts is not None:
+        found = counts != 0
+    else:
+        found = np.zeros(size, bool)
+        for state in states:
+            found |= state[0] != 0
+    at = np.flatnonzero(found)
+    columns = (at,) if len(cells) == 1 else np.unravel_index(at, cells)
+    coords = tuple(
+        column.astype(scan.schema.coordinate_dtype(k), copy=False) for k, column in zip(kept, columns, strict=True)
+    )
+    return Groups(
+        coords,
+        None if counts is None else counts[at],
+        tuple(tuple(array[at] for array in state) for state in states),
+    )
+
+
+def first_extreme(scan: Scan, fold: Best) -> int:
+    """Return the flat position of the first best cell of a scan in any order, absent cells taking part.
+
+    One scan finds the best value, another its first position, without sorting.
+    """
+    shape = scan.schema.shape
+    best: NDArray[Any] | None = None
+    start = np.zeros(1, np.int64)
+    for block in stream.blocks(scan):
+        here = fold.runs(block.values, start, np.arange(block.count))[0]
+        if best is None or bool(fold.beats(here, best)[0]):
+            best = here
+    if best is None:
+        return 0
+    fill = np.asarray(scan.schema.fill_value)
+    count = stream.count(scan)
+    if count < scan.schema.size and bool(fold.beats(fill, best)[0]):
+        return _first_absent(scan, count)
+    target = best[0]
+    first = scan.schema.size
+    for block in stream.blocks(scan):
+        hit = block.values == target if target == target else np.isnan(block.values)
+        if hit.any():
+            first = min(first, int(_flat(block.coords, shape, block.count)[hit].min()))
+    return first
+
+
+def _first_absent(scan: Scan, count: int) -> int:
+    """Return the smallest flat position without an entry; the number of entries bounds it."""
+    for low in range(0, count + 1, _WINDOW):
+        taken = np.zeros(min(_WINDOW, count + 1 - low), bool)
+        for block in stream.blocks(scan):
+            at = _flat(block.coords, scan.schema.shape, block.count) - low
+            taken[at[(at >= 0) & (at < len(taken))]] = True
+        if not taken.all():
+            return low + int(np.argmin(taken))
+    return count
