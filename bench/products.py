@@ -55,20 +55,16 @@ def run(count: int, rounds: int) -> list[Row]:
     out.append(Row('SpMV, engine="duckdb"', "the same SQL by hand", took["sparrow"] / took["hand"], 1.1, detail))
 
     middle = n // 2
-    one = con.execute
+    question = "select d1, count(*) c, sum(value) s from {} where value > 0 group by d1 order by s desc limit 5"
     took = alternate(
         {
-            "sparrow": lambda: sp.sql(
-                "select count(*), sum(value) from A where d0 between 1000 and 90000", A=stored
-            ).fetchall(),
-            "hand": lambda: one(
-                "select count(*), sum(value) from read_parquet($1) where d0 between 1000 and 90000", [paths]
-            ).fetchall(),
+            "sparrow": lambda: sp.sql(question.format("A"), A=stored).fetchall(),
+            "hand": lambda: con.execute(question.format("read_parquet($1)"), [paths]).fetchall(),
         },
         rounds,
     )
-    detail = f"a range of rows: {took['sparrow'] * 1e3:.0f} ms : {took['hand'] * 1e3:.0f} ms"
-    out.append(Row("sp.sql with a filter", "the same SQL by hand", took["sparrow"] / took["hand"], 1.1, detail))
+    detail = f"filter, group by, top 5: {took['sparrow']:.2f} s : {took['hand']:.2f} s"
+    out.append(Row("sp.sql", "the same SQL by hand", took["sparrow"] / took["hand"], 1.1, detail))
 
     took = alternate(
         {

@@ -44,7 +44,9 @@ def from_coordinates(
     for dim, (column, size) in enumerate(zip(columns, sizes, strict=True)):
         for extreme in (int(column.min()), int(column.max())) if count else ():
             if extreme < 0:
-                raise IndexingError(f"coordinate {extreme} of dimension {dim} is negative: coordinates count from 0")
+                raise IndexingError(
+                    f"coordinate {extreme} is out of range for dimension {dim}: coordinates count from 0"
+                )
             if extreme >= size:
                 raise IndexingError(f"coordinate {extreme} is out of range for dimension {dim} of size {size}")
     dtype = check_dtype(data.dtype)

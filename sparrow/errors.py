@@ -19,6 +19,8 @@
         |-- CorruptionError                         files that are not what the log says
         `-- ConflictError      (RuntimeError)       another writer changed the same cells
 
+    PerformanceWarning         (UserWarning)        work that another call does at a fraction of the cost
+
 Errors are grouped by what a handler would do about them. Each is also the
 builtin that a caller would catch without knowing sparrow, and its message says
 what was wrong, where, and the way out.
@@ -37,6 +39,7 @@ __all__ = [
     "LabelError",
     "MissingDependencyError",
     "NotFoundError",
+    "PerformanceWarning",
     "ReadOnlyError",
     "ShapeError",
     "SparrowError",
@@ -145,3 +148,7 @@ class CorruptionError(StorageError):
 
 class ConflictError(StorageError, RuntimeError):
     """Another writer changed the same cells first; reload and try again."""
+
+
+class PerformanceWarning(UserWarning):
+    """Work that another call does at a fraction of the cost; the message names the call."""

@@ -240,7 +240,8 @@ class MemoryRelation:
         if len(leading) == 0:
             return 0, 0
         column = self.block.coords[0]
-        return int(np.searchsorted(column, leading[0], "left")), int(np.searchsorted(column, leading[-1], "right"))
+        low, high = column.dtype.type(leading[0]), column.dtype.type(leading[-1])  # else the column would be cast
+        return int(np.searchsorted(column, low, "left")), int(np.searchsorted(column, high, "right"))
 
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
         """Return pieces of the arrays between the bounds of the leading dimension."""

@@ -444,7 +444,7 @@ class Tensor(Operators):
         array([[1, 7, 1],
                [0, 8, 9]])
         """
-        return editing.Editor(self._writable(), self._view, self._schema)
+        return editing.Editor(self._writable(), self._view, self._schema, _counted_masks)
 
     def append(self, other: Any, duplicates: str = "error") -> None:
         """Add the entries of ``other``, in the same coordinates, in one atomic commit.

@@ -168,3 +168,49 @@ def test_there_is_nothing_to_open(tmp_path: Any) -> None:
         sp.open(tmp_path / "nothing")
     with pytest.raises(FileNotFoundError):
         sp.open(tmp_path)
+
+
+def test_the_arrays_given_are_copied() -> None:
+    coords, values = np.array([0, 1], np.int32), np.array([1.0, 2.0])
+    matrix = scipy.sparse.coo_array(([1.0, 2.0], ([0, 1], [1, 0])))
+    A, B = sp.from_coords([coords], values), sp.asarray(matrix)
+    coords[:], values[:], matrix.data[:] = 1, 99, 0
+    assert A.to_numpy().tolist() == [1, 2]
+    assert B.to_numpy().tolist() == [[0, 1], [2, 0]]
+
+
+@pytest.mark.parametrize("format", ["coo", "csr", "csc"])
+def test_scipy_arrays_can_be_written_to(format: str) -> None:
+    A = sp.asarray(np.eye(3))
+    found = A.to_scipy(format)
+    found.data[:] = 7
+    assert A.to_numpy().tolist() == np.eye(3).tolist()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill"),
+    [("int64", np.nan), ("int64", 0.5), ("uint8", 300), ("uint8", -1), ("float64", 1j), ("float64", "a")],
+)
+def test_a_fill_that_the_dtype_cannot_hold_is_refused(dtype: str, fill: object) -> None:
+    with pytest.raises(ValueError, match="fill_value="):
+        sp.from_coords([[0]], np.ones(1, dtype), fill_value=fill)
+    assert sp.from_coords([[0]], np.ones(1, "uint8"), fill_value=255.0).fill_value == np.uint8(255)
+    assert np.isnan(sp.from_coords([[0]], np.ones(1, "complex64"), fill_value=np.nan).fill_value)
+
+
+def test_sums_of_integers_in_sql_stay_integers() -> None:
+    A = sp.asarray(np.array([[2**53 + 1, 0], [1, 1]]))
+    B = sp.from_relation(sp.sql("select d0, sum(value) as v from A group by d0", A=A), coords=["d0"], value="v")
+    assert B.dtype == np.int64
+    assert B.to_numpy().tolist() == [2**53 + 1, 2]
+    past = sp.sql("select 0 as i, sum(9223372036854775807::hugeint) * 4 as v")
+    with pytest.raises(ValueError, match="past 2\\^63"):
+        sp.from_relation(past, coords=["i"], value="v")
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_tensors_come_back_from_arrow(dtype: str) -> None:
+    dense = np.array([1 + 2j, 0, complex(3, np.inf)], dtype)
+    found = sp.asarray(sp.asarray(dense).to_arrow(), shape=(3,))
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found.to_numpy(), dense)

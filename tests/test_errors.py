@@ -27,7 +27,8 @@ BUILTINS = {
 
 
 def test_every_error_is_in_the_list_above() -> None:
-    assert {*BUILTINS, "SparrowError"} == set(errors.__all__)
+    assert {*BUILTINS, "SparrowError", "PerformanceWarning"} == set(errors.__all__)
+    assert issubclass(errors.PerformanceWarning, UserWarning)
 
 
 @pytest.mark.parametrize("name", BUILTINS)

@@ -320,7 +320,12 @@ def test_python_numbers_that_do_not_fit_are_refused(make: Maker) -> None:
     A[:] = np.array([300, 1])  # arrays wrap, as in NumPy
     assert A.to_numpy().tolist() == [44, 1]
     B = make(np.array([1.0, 2.0]))
-    for call in (lambda: B.__setitem__(0, 1j), lambda: B.append([0, 1j], duplicates="sum"), lambda: B.put([[0]], [1j])):
+    calls: list[Callable[[], object]] = [
+        lambda: B.__setitem__(0, 1j),
+        lambda: B.append([0, 1j], duplicates="sum"),
+        lambda: B.put([[0]], [1j]),
+    ]
+    for call in calls:
         with pytest.raises(UnsupportedError, match="complex128"):
             call()
     assert B.to_numpy().tolist() == [1, 2]

@@ -19,8 +19,20 @@ are gone once an index has been taken apart.
 from __future__ import annotations
 
 from sparrow.index.box import Box
-from sparrow.index.key import Mode
+from sparrow.index.key import Mask, Mode
 from sparrow.index.points import Points
 from sparrow.index.view import Axis, Listed, New, Range, View, broadcast_shapes, check_permutation
 
-__all__ = ["Axis", "Box", "Listed", "Mode", "New", "Points", "Range", "View", "broadcast_shapes", "check_permutation"]
+__all__ = [
+    "Axis",
+    "Box",
+    "Listed",
+    "Mask",
+    "Mode",
+    "New",
+    "Points",
+    "Range",
+    "View",
+    "broadcast_shapes",
+    "check_permutation",
+]

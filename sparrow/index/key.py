@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sparrow.errors import IndexingError
 from sparrow.index.points import IntArray
 
-__all__ = ["Array", "Flag", "Integer", "Item", "Key", "Mode", "Slice"]
+__all__ = ["Array", "Flag", "Integer", "Item", "Key", "Mask", "Mode", "Slice"]
 
 Mode: TypeAlias = Literal["paired", "orthogonal", "pointwise"]
 
@@ -50,6 +50,29 @@ class Flag:
 
     values: IntArray
     mask: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mask:
+    """A boolean mask given by the coordinates where it holds, in the place of the array of booleans."""
+
+    shape: tuple[int, ...]
+    coords: tuple[IntArray, ...]
+    """One array for each dimension, sorted as the mask's cells are."""
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions, at least one."""
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype[np.bool_]:
+        """That of a mask."""
+        return np.dtype(np.bool_)
+
+    def nonzero(self) -> tuple[IntArray, ...]:
+        """Return the coordinates where it holds."""
+        return self.coords
 
 
 Item: TypeAlias = Integer | Slice | Array | Flag | None
@@ -135,7 +158,7 @@ class Key:
 
 def _array_like(part: Any) -> Any:
     """Return one part of a key as an int, a slice, None, an ellipsis or a NumPy array of integers or booleans."""
-    if part is None or part is Ellipsis or isinstance(part, slice):
+    if part is None or part is Ellipsis or isinstance(part, slice | Mask):
         return part
     if isinstance(part, bool | np.bool_):
         return np.asarray(part)
@@ -165,7 +188,7 @@ def _array_like(part: Any) -> Any:
 def _consumed(part: Any) -> int:
     if part is None or part is Ellipsis:
         return 0
-    return int(part.ndim) if isinstance(part, np.ndarray) and part.dtype == bool else 1
+    return int(part.ndim) if isinstance(part, np.ndarray | Mask) and part.dtype == bool else 1
 
 
 def _walk(part: slice, length: int) -> range:
@@ -196,7 +219,7 @@ def _checked_array(part: IntArray, axis: int, shape: Sequence[int], names: Seque
     return np.where(values < 0, values + size, values)
 
 
-def _check_mask(part: NDArray[np.bool_], axis: int, shape: Sequence[int], names: Sequence[str] | None) -> None:
+def _check_mask(part: NDArray[np.bool_] | Mask, axis: int, shape: Sequence[int], names: Sequence[str] | None) -> None:
     for k, n in enumerate(part.shape):
         if n != shape[axis + k]:
             raise IndexingError(

@@ -23,12 +23,12 @@ from sparrow.kernels.entries import Block, concatenate
 from sparrow.relation import Edit, apply_edit
 from sparrow.schema import Schema, is_fill
 from sparrow.storage.footers import read_group
-from sparrow.storage.layout import Sizes
+from sparrow.storage.layout import Profile, Sizes
 from sparrow.storage.snapshot import Snapshot, covered
 from sparrow.storage.writer import DataFile, TensorWriter
 from sparrow.workers import ordered_map
 
-__all__ = ["Claim", "Rewrite", "plan", "prepare", "write"]
+__all__ = ["Claim", "Piece", "Rewrite", "discard", "plan", "prepare", "write"]
 
 Key: TypeAlias = tuple[int, ...]
 
@@ -369,7 +369,13 @@ def _exists_already(old: Block, share: Block | None, boxes: Sequence[Box]) -> Du
 
 
 def write(
-    snapshot: Snapshot, edit: Edit, runs: Sequence[Rewrite], sizes: Sizes, kinds: Sequence[Any], schema: Schema
+    snapshot: Snapshot,
+    edit: Edit,
+    runs: Sequence[Rewrite],
+    sizes: Sizes,
+    kinds: Sequence[Any],
+    schema: Schema,
+    profile: Profile | None = None,
 ) -> list[DataFile]:
     """Stream runs into new files and return them; on any failure none is left.
 
@@ -379,6 +385,8 @@ def write(
         Types of the coordinate columns.
     schema
         The schema after the edit.
+    profile
+        The profile of the files, by default that of the snapshot.
     """
     folder = Path(snapshot.path)
     out: list[DataFile] = []
@@ -390,7 +398,7 @@ def write(
                 folder,
                 schema.dims,
                 schema.dtype,
-                profile=snapshot.metadata.profile,
+                profile=profile or snapshot.metadata.profile,
                 coordinate_dtypes=kinds,
                 sizes=sizes.for_total(rows * _width(snapshot), rows),
             ) as writer:

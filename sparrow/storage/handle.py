@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import random
 import threading
@@ -9,27 +10,27 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-import numpy as np
 import pyarrow as pa
 
 from sparrow.errors import ConflictError, NotFoundError, ReadOnlyError, ShapeError, UnsupportedError
+from sparrow.index import Box
 from sparrow.kernels.entries import Block
 from sparrow.relation import Edit
 from sparrow.schema import Schema
 from sparrow.storage.bundle import is_bundle, is_tensor, open_bundle
 from sparrow.storage.creation import create, creating, local_path
-from sparrow.storage.edits import Claim, discard, plan, prepare, write
-from sparrow.storage.layout import METADATA_KEY, Metadata, Sizes, arrow_schema
+from sparrow.storage.edits import Claim, prepare
+from sparrow.storage.layout import Sizes, check_profile
 from sparrow.storage.log import Log, LostRace
 from sparrow.storage.orders import build_order
 from sparrow.storage.snapshot import FileRecord, Snapshot
 from sparrow.storage.vacuum import vacuum
 from sparrow.storage.verify import Finding, verify
-from sparrow.storage.writer import DataFile, TensorWriter
+from sparrow.storage.work import Work, appended, compacted, edited, restored
+from sparrow.storage.writer import TensorWriter
 
 __all__ = ["StoredHandle", "open", "save"]
 
@@ -57,13 +58,15 @@ def _path_lock(path: str) -> _PathLock:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
-    """Files written for a commit, against one snapshot."""
+class _Job:
+    """A commit to be made, on whichever version it turns out to go on top of."""
 
-    added: list[DataFile]
-    removed: list[tuple[str, int]]
-    schema: pa.Schema | None
-    """Set where the coordinate columns widen, which replaces every file."""
+    operation: str
+    claim: Claim
+    work: Callable[[Snapshot], Work]
+    """Write the files."""
+    check: Callable[[Schema], object]
+    """Raise ``ShapeError`` where another shape than that of the current version does not suit."""
 
 
 class StoredHandle:
@@ -101,10 +104,25 @@ class StoredHandle:
         """Whether a version was named when opening."""
         return self._read_only
 
+    def _check_there(self) -> None:
+        """Check that the folder still holds the table that was opened: one saved over it has versions of its own."""
+        if self._log.replaced():
+            raise ConflictError(
+                f"the tensor at {self.path!r} was removed, or another one was saved over it, since it was opened: "
+                "open it again with sp.open()"
+            )
+
     def refresh(self) -> Snapshot:
-        """Take in commits of other processes."""
+        """Take in commits of other processes.
+
+        Raises
+        ------
+        ConflictError
+            If another tensor was saved over this one.
+        """
         if not self._read_only:
             with self._turn.lock:
+                self._check_there()
                 self._log.reload()
                 if self._log.version != self._snapshot.version:
                     self._snapshot = Snapshot(self._log)
@@ -122,7 +140,8 @@ class StoredHandle:
         Raises
         ------
         ConflictError
-            If another process changed some of the same cells since the current version.
+            If another process changed some of the same cells since the current version, or saved another tensor
+            over this one.
         DuplicateError
             If ``edit.existing`` is ``"error"`` and a cell has an entry.
         ShapeError
@@ -132,49 +151,148 @@ class StoredHandle:
         StorageError
             If files or log cannot be written. Whatever is raised, nothing was changed.
         """
-        if self._read_only:
-            raise ReadOnlyError(
-                f"{self.path!r} was opened at version {self._snapshot.version}, which is read-only: "
-                "open it without version= to write"
-            )
+        self._check_writable("write")
         with self._turn.lock:
             edit = prepare(edit, self._snapshot.schema)
             if not edit.clear and edit.upsert is None and edit.shape is None:
                 return self._snapshot
-            return self._commit(edit)
 
-    def _commit(self, edit: Edit) -> Snapshot:
-        """Try until the edit is in, or cannot go in."""
-        log, snapshot, claim, nonce = self._log, self._snapshot, Claim.of(edit), os.urandom(8).hex()
-        work: _Work | None = None
+            def check(schema: Schema) -> None:
+                if edit.shape is not None:
+                    raise ShapeError("two changes of the shape")
+                prepare(edit, schema)
+
+            job = _Job(edit.operation, Claim.of(edit), lambda found: edited(found, edit, self._sizes), check)
+            return self._commit(job)
+
+    def append(self, edits: Callable[[], Iterable[Edit]], box: Box) -> Snapshot:
+        """Apply edits one after the other and commit all of them at once; only one is held in memory.
+
+        Parameters
+        ----------
+        edits
+            Begins the edits, again where the commit has to be repeated; none clears or changes the shape.
+        box
+            The cells that they may write.
+
+        Raises
+        ------
+        ConflictError, DuplicateError, ShapeError, ReadOnlyError, StorageError
+            As :meth:`commit`; nothing was changed.
+        """
+        self._check_writable("write")
+        with self._turn.lock:
+
+            def work(snapshot: Snapshot) -> Work:
+                wanted = (prepare(edit, snapshot.schema) for edit in edits())
+                return appended(snapshot, (edit for edit in wanted if edit.upsert is not None), self._sizes)
+
+            def check(schema: Schema) -> None:
+                if any(len(r) and r[-1] >= n for r, n in zip(box.ranges, schema.shape, strict=True)):
+                    raise ShapeError("cells outside the shape")
+
+            return self._commit(_Job("append", Claim((), (box,)), work, check))
+
+    def restore(self, version: int) -> Snapshot:
+        """Commit a version whose entries and shape are those of an old one; writes no data.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such version, or its files were vacuumed away.
+        ConflictError
+            If another process wrote since the current version.
+        ReadOnlyError
+            If a version was named when opening.
+        """
+        self._check_writable("restore")
+        with self._turn.lock:
+            self._check_there()
+            old = Snapshot(Log.open(self.path, operator.index(version)))
+            shape = tuple(map(max, old.schema.shape, self._snapshot.schema.shape))
+
+            def check(schema: Schema) -> None:
+                raise ShapeError("the version to restore has a shape of its own")
+
+            claim = Claim((), (Box.everything(shape),))
+            return self._commit(_Job("restore", claim, lambda found: restored(found, old), check))
+
+    def compact(self, profile: str | None = None) -> Snapshot:
+        """Write small neighbouring files as full ones in one commit; derived orders are rebuilt.
+
+        Entries stay as they are, so commits of others never conflict with it.
+
+        Parameters
+        ----------
+        profile
+            ``"fast"`` or ``"small"``, for all files and later ones; the default keeps what there is.
+
+        Raises
+        ------
+        InvalidValueError
+            If there is no such profile.
+        ReadOnlyError
+            If a version was named when opening.
+        """
+        self._check_writable("compact")
+        wanted = None if profile is None else check_profile(profile)
+        with self._turn.lock:
+            self._check_there()
+            self._snapshot.forget_orders()
+            orders = self._snapshot.orders[1:]
+            job = _Job(
+                "compact",
+                Claim(),
+                lambda found: compacted(found, wanted or found.metadata.profile, self._sizes),
+                lambda schema: None,
+            )
+            snapshot = self._commit(job)
+            for order in orders:
+                build_order(snapshot, order, self._sizes)
+            snapshot.forget_orders()
+            return snapshot
+
+    def _check_writable(self, what: str) -> None:
+        if self._read_only:
+            raise ReadOnlyError(
+                f"{self.path!r} was opened at version {self._snapshot.version}, which is read-only: "
+                f"open it without version= to {what}"
+            )
+
+    def _commit(self, job: _Job) -> Snapshot:
+        """Try until the job is done, or cannot be."""
+        log, snapshot, nonce = self._log, self._snapshot, os.urandom(8).hex()
+        work: Work | None = None
         try:
             for attempt in range(_ATTEMPTS):
+                self._check_there()
                 if attempt or os.path.exists(log.next_commit):
                     log = Log.open(self.path)
                     latest = Snapshot(log)
-                    self._check_apart(latest, edit, claim)
-                    if work is not None and not _reusable(work, snapshot, latest):
-                        discard(Path(self.path), work.added)
+                    self._check_apart(latest, job)
+                    if work is not None and not work.fits(snapshot, latest):
+                        work.undo(self.path)
                         work = None
                     snapshot = latest
                 if work is None:
-                    work = self._write(snapshot, edit)
-                if not work.added and not work.removed and edit.shape is None:
+                    work = job.work(snapshot)
+                if work.empty:
                     break
-                rows = snapshot.nnz + sum(file.rows for file in work.added)
                 gone = {name for name, _ in work.removed}
+                rows = snapshot.nnz + sum(file.rows for file in work.added)
                 rows -= sum(
                     int(n) for name, n in zip(snapshot.base.names, snapshot.base.rows, strict=True) if name in gone
                 )
                 notes = {
-                    "operation": edit.operation,
+                    "operation": job.operation,
                     "nonce": nonce,
                     "nnz": rows,
-                    "shape": list(edit.shape or snapshot.schema.shape),
-                    "claim": claim.to_json(),
+                    "shape": list(work.shape or snapshot.schema.shape),
+                    "claim": job.claim.to_json(),
                 }
+                self._check_there()  # writing the files may have taken a while
                 try:
-                    log.commit(work.added, work.removed, notes, edit.shape, work.schema)
+                    log.commit(work.added, work.removed, notes, work.shape, work.schema)
                 except LostRace:
                     time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.002 * 2**attempt)))
                     continue
@@ -185,72 +303,31 @@ class StoredHandle:
                 raise ConflictError(f"lost {_ATTEMPTS} races to commit to {self.path!r}: try again when it is quieter")
         except BaseException:
             if work is not None and not log.landed(snapshot.version, nonce):
-                discard(Path(self.path), work.added)
+                work.undo(self.path)
             raise
         self._log, self._snapshot = log, snapshot
         return snapshot
 
-    def _check_apart(self, latest: Snapshot, edit: Edit, claim: Claim) -> None:
-        """Check that what others committed since the current version is apart from an edit."""
+    def _check_apart(self, latest: Snapshot, job: _Job) -> None:
+        """Check that what others committed since the current version is apart from a job."""
         base = self._snapshot
         way_out = "call refresh(), read again and repeat the write"
         for commit in self._log.commits(base.version + 1):
             if commit.notes is None:
                 raise ConflictError(f"another tool committed version {commit.version} of {self.path!r}: {way_out}")
-            if "claim" in commit.notes and claim.meets(Claim.from_json(commit.notes["claim"])):
+            if "claim" in commit.notes and job.claim.meets(Claim.from_json(commit.notes["claim"])):
                 raise ConflictError(
                     f"version {commit.version} of {self.path!r} ({commit.notes['operation']}), by another writer, "
                     f"changed cells of this write: {way_out}"
                 )
         if latest.schema.shape != base.schema.shape:
-            message = (
-                f"another writer changed the shape of {self.path!r} from {base.schema.shape} "
-                f"to {latest.schema.shape}: {way_out}"
-            )
-            if edit.shape is not None:
-                raise ConflictError(message)
             try:
-                prepare(edit, latest.schema)
+                job.check(latest.schema)
             except ShapeError:
-                raise ConflictError(message) from None
-
-    def _write(self, snapshot: Snapshot, edit: Edit) -> _Work:
-        """Write the files that an edit needs on top of a snapshot."""
-        old, ndim = snapshot.schema, snapshot.schema.ndim
-        shape = edit.shape or old.shape
-        schema = Schema(shape, old.dims, old.dtype, old.fill_value, old.stype)
-        whole = Schema(tuple(map(max, shape, old.shape)), old.dims, old.dtype, old.fill_value, old.stype)
-        kinds = [
-            np.dtype(np.int64)
-            if edit.upsert is not None and edit.upsert.coords[dim].max() >= 2**31
-            else snapshot.base.coordinate_dtypes[dim]
-            for dim in range(ndim)
-        ]
-        widening = tuple(kinds) != snapshot.base.coordinate_dtypes
-        runs = plan(snapshot, edit, self._sizes, whole, widening)
-        places = [at for run in runs for at in run.places]
-        added = write(snapshot, edit, runs, self._sizes, kinds, whole)
-        try:
-            kept = np.ones(len(snapshot.base), dtype=bool)
-            kept[places] = False
-            tops = [file.high for file in added] + snapshot.base.high[kept].tolist()
-            for dim in range(ndim):
-                top = max((high[dim] for high in tops), default=-1)
-                if top >= shape[dim]:
-                    raise ShapeError(
-                        f"dimension {old.dims[dim]!r} cannot become {shape[dim]} long: there are entries up to "
-                        f"coordinate {top}"
-                    )
-        except BaseException:
-            discard(Path(self.path), added)
-            raise
-        removed = [(snapshot.base.names[at], int(snapshot.base.nbytes[at])) for at in places]
-        columns = None
-        if widening and (added or removed):
-            found = snapshot.metadata
-            metadata = Metadata(schema, found.profile, found.order, found.labels, found.built_from, found.extra)
-            columns = arrow_schema(old.dims, old.dtype, kinds, {METADATA_KEY: metadata.to_json()})
-        return _Work(added, removed, columns)
+                raise ConflictError(
+                    f"another writer changed the shape of {self.path!r} from {base.schema.shape} "
+                    f"to {latest.schema.shape}: {way_out}"
+                ) from None
 
     def history(self) -> list[dict[str, Any]]:
         """Return what was committed, newest first.
@@ -288,6 +365,8 @@ class StoredHandle:
         if self._read_only:
             raise ReadOnlyError(f"{self.path!r} was opened at a version: open it without version= to add an order")
         with self._turn.lock:
+            self._check_there()
+            self._snapshot.forget_orders()
             build_order(self._snapshot, order, self._sizes)
             self._snapshot.forget_orders()
 
@@ -305,20 +384,6 @@ class StoredHandle:
     def files(self, order: Sequence[int] | None = None) -> list[FileRecord]:
         """Return the data files of an order."""
         return self._snapshot.files(order)
-
-
-def _reusable(work: _Work, before: Snapshot, latest: Snapshot) -> bool:
-    """Return whether files written against one snapshot can be committed on top of a later one.
-
-    They can when the files they replace are still there, and nothing was added within their keys.
-    """
-    if work.schema is not None or latest.base.coordinate_dtypes != before.base.coordinate_dtypes:
-        return False
-    now, then = set(latest.base.names), set(before.base.names)
-    if not now.issuperset(name for name, _ in work.removed):
-        return False
-    fresh = [latest.base.footer(at) for at, name in enumerate(latest.base.names) if name not in then]
-    return not any(mine.first <= theirs.last and theirs.first <= mine.last for mine in work.added for theirs in fresh)
 
 
 def open(  # noqa: A001

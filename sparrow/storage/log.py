@@ -98,7 +98,7 @@ class Log:
                     raise NotFoundError(
                         f"{path!r} has no version {version}: versions go from 0 to {latest}, see history()"
                     ) from None
-            raise CorruptionError(f"the log of {path!r} cannot be read: {error}") from None
+            raise CorruptionError(f"the log of {path!r} cannot be read: {str(error).splitlines()[0]}") from None
 
     @classmethod
     def create(cls, path: str, schema: pa.Schema, files: Sequence[DataFile], notes: Mapping[str, Any]) -> Log:
@@ -153,6 +153,17 @@ class Log:
         """The table's own id, new for each table created."""
         return str(self._table.metadata().id)
 
+    def replaced(self) -> bool:
+        """Return whether another table, or none, stands in the folder by now."""
+        try:
+            with open(os.path.join(self.path, _LOG, f"{0:020d}.json"), encoding="utf-8") as file:
+                for line in file:
+                    if '"metaData"' in line and "metaData" in (action := json.loads(line)):
+                        return str(action["metaData"]["id"]) != self.identity
+        except FileNotFoundError:
+            return not os.path.isdir(os.path.join(self.path, _LOG))
+        return False
+
     def schema(self) -> pa.Schema:
         """Return the schema of the files."""
         return pa.schema(self._table.schema().to_arrow())
@@ -174,9 +185,16 @@ class Log:
 
     def shape(self, created: Sequence[int]) -> tuple[int, ...]:
         """Return the shape: as created, or as later commits changed it."""
+        from deltalake.exceptions import DeltaError
+
         changed: list[int] = []
         for dim, n in enumerate(created):
-            new = self._table.transaction_version(f"{_SHAPE}{dim}")
+            try:
+                new = self._table.transaction_version(f"{_SHAPE}{dim}")
+            except DeltaError as error:
+                raise CorruptionError(
+                    f"the log of {self.path!r} cannot be read: {str(error).splitlines()[0]}"
+                ) from None
             if new is None and not dim:  # a change sets all dimensions
                 return tuple(created)
             changed.append(n if new is None else int(new))

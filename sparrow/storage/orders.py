@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ _IN_MEMORY = 0.15
 
 
 def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
-    """Build a sort order of a snapshot, or rebuild it where it is stale; in memory if that is small enough.
+    """Build a sort order of a snapshot, or rebuild it where it is stale or damaged; in memory if that is small enough.
 
     Raises
     ------
@@ -42,6 +43,8 @@ def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
     if wanted in snapshot.orders:
         return
     folder = order_folder(snapshot.path, wanted)
+    if wanted in snapshot.damaged and snapshot.damaged[wanted].table is None:
+        shutil.rmtree(folder, ignore_errors=True)
     metadata = Metadata(schema, snapshot.metadata.profile, wanted, {}, snapshot.digest)
     if not os.path.exists(folder):
         try:
@@ -119,7 +122,7 @@ def _sorted(snapshot: Snapshot, order: tuple[int, ...]) -> Iterator[Block]:
     keys = ", ".join(quote_name(schema.dims[dim]) for dim in order)
     con = connect()
     try:
-        relation = con.sql(f"select {names} from read_parquet([{paths}]) order by {keys}")
+        relation = con.sql(f"select {names} from read_parquet([{paths}], hive_partitioning = false) order by {keys}")
         for batch in relation.to_arrow_reader(_BATCH):
             arrays = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
             yield Block(tuple(arrays[: schema.ndim]), decode(arrays[schema.ndim :], schema.dtype))

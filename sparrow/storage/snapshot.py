@@ -28,6 +28,15 @@ ORDERS = "_orders"
 LABELS = "_labels"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class DamagedOrder:
+    """A derived order that cannot be scanned."""
+
+    table: FileTable | None
+    """Its files, or None where its log cannot be read."""
+    problem: str
+
+
 @dataclass(frozen=True, slots=True)
 class FileRecord:
     """A data file of a tensor."""
@@ -140,6 +149,7 @@ class Snapshot:
         self._kinds = tuple(schema.coordinate_dtype(dim) for dim in range(ndim))
         self._digest: str | None = None
         self._orders: dict[tuple[int, ...], FileTable] | None = None
+        self._damaged: dict[tuple[int, ...], DamagedOrder] = {}
         self._labels: dict[int, pa.Array] = {}
         self._lock = threading.Lock()
 
@@ -185,8 +195,14 @@ class Snapshot:
 
     @property
     def orders(self) -> tuple[tuple[int, ...], ...]:
-        """The base order, then those derived from exactly these files."""
+        """The base order, then those derived from exactly these files that are all there."""
         return (self.base.order, *self._derived())
+
+    @property
+    def damaged(self) -> dict[tuple[int, ...], DamagedOrder]:
+        """The derived orders that are not scanned since their log is broken, or files are missing or cut off."""
+        self._derived()
+        return self._damaged
 
     def forget_orders(self) -> None:
         """Look again, when next asked, for orders that others may have built."""
@@ -196,11 +212,22 @@ class Snapshot:
     def _derived(self) -> dict[tuple[int, ...], FileTable]:
         with self._lock:
             if self._orders is None:
-                self._orders = {}
+                self._orders, self._damaged = {}, {}
                 for order in derived_orders(self.path, self.schema.ndim):
-                    table = self._open_order(order)
-                    if table is not None:
+                    try:
+                        table = self._open_order(order)
+                    except CorruptionError as error:
+                        self._damaged[order] = DamagedOrder(None, str(error))
+                        continue
+                    if table is None:
+                        continue
+                    problem = next(
+                        filter(None, map(_incomplete, map(table.path, range(len(table))), table.nbytes)), None
+                    )
+                    if problem is None:
                         self._orders[order] = table
+                    else:
+                        self._damaged[order] = DamagedOrder(table, problem)
             return self._orders
 
     def _open_order(self, order: tuple[int, ...]) -> FileTable | None:
@@ -221,11 +248,18 @@ class Snapshot:
         ------
         InvalidValueError
             If there is no such order, or it is stale.
+        CorruptionError
+            If it is damaged.
         """
         if order is None or tuple(order) == self.base.order:
             return self.base
         found = self._derived().get(tuple(order))
         if found is None:
+            damaged = self._damaged.get(tuple(order))
+            if damaged is not None:
+                raise CorruptionError(
+                    f"the order {tuple(order)} is damaged, rebuild it with add_order(): {damaged.problem}"
+                )
             raise InvalidValueError(
                 f"{self.path!r} has no order {tuple(order)} of version {self._version}: build it with add_order()"
             )
@@ -302,6 +336,15 @@ class Snapshot:
             for at in range(len(table))
             for found in (table.footer(at),)
         ]
+
+
+def _incomplete(path: str, nbytes: int) -> str | None:
+    """Return what is wrong with a file at first sight: it is missing, or not as long as the log says."""
+    try:
+        found = os.path.getsize(path)
+    except OSError as error:
+        return f"{path!r}: {error.strerror}"
+    return None if found == nbytes else f"{path!r} has {found} bytes, the log says {nbytes}"
 
 
 def derived_orders(path: str, ndim: int) -> list[tuple[int, ...]]:

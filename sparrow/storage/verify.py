@@ -17,7 +17,7 @@ from sparrow.errors import CorruptionError, NotFoundError, StorageError
 from sparrow.kernels.entries import Block
 from sparrow.schema import Schema, is_fill
 from sparrow.storage.footers import Footer, footer, forget, to_block
-from sparrow.storage.snapshot import FileTable, Snapshot, read_labels
+from sparrow.storage.snapshot import FileTable, Snapshot, order_folder, read_labels
 from sparrow.storage.writer import DATA_FILE
 from sparrow.workers import ordered_map
 
@@ -68,8 +68,16 @@ def verify(snapshot: Snapshot) -> list[Finding]:
         Empty when everything is sound.
     """
     findings, content = _verify_table(snapshot, snapshot.base)
-    for order in snapshot.orders[1:]:
-        table = snapshot.table(order)
+    snapshot.forget_orders()
+    tables = {order: snapshot.table(order) for order in snapshot.orders[1:]}
+    for order, damaged in snapshot.damaged.items():
+        if damaged.table is None:
+            findings.append(
+                Finding(os.path.relpath(order_folder(snapshot.path, order), snapshot.path), damaged.problem)
+            )
+        else:
+            tables[order] = damaged.table
+    for order, table in tables.items():
         found, other = _verify_table(snapshot, table)
         findings += found
         if content is not None and other is not None and content != other:
@@ -124,8 +132,8 @@ def _verify_file(snapshot: Snapshot, table: FileTable, at: int) -> _Report:
     named = DATA_FILE.fullmatch(table.names[at])
     if named is None:
         problem("the name is not one that sparrow gives: another tool added the file")
-    elif _sha256(path) != named["sha"]:
-        problem("the content does not match the hash in the name: bytes were changed")
+    elif (changed := _changed(path, named["sha"])) is not None:
+        problem(changed)
     forget(path)
     try:
         found = footer(path, len(table.order))
@@ -255,21 +263,27 @@ def _verify_labels(snapshot: Snapshot, dim: int, name: str) -> list[Finding]:
     if not os.path.exists(path):
         return [Finding(name, "the file is missing")]
     out: list[Finding] = []
-    if _sha256(path) != os.path.basename(name).removesuffix(".parquet").split("-")[-1]:
-        out.append(Finding(name, "the content does not match the hash in the name: bytes were changed"))
+    changed = _changed(path, os.path.basename(name).removesuffix(".parquet").split("-")[-1])
+    if changed is not None:
+        out.append(Finding(name, changed))
     try:
         count = len(read_labels(path))
     except (CorruptionError, NotFoundError) as error:
         return [*out, Finding(name, str(error))]
-    if count != snapshot.schema.shape[dim]:
+    if count < snapshot.schema.shape[dim]:  # shrinking keeps the labels of what went
         size = snapshot.schema.shape[dim]
         out.append(Finding(name, f"it has {count} labels for dimension {snapshot.schema.dims[dim]!r} of size {size}"))
     return out
 
 
-def _sha256(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _changed(path: str, sha: str) -> str | None:
+    """Return what is wrong with the bytes of a file, whose hash is in its name, or None."""
+    try:
+        with open(path, "rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        return f"the file cannot be read: {error.strerror}"
+    return None if found == sha else "the content does not match the hash in the name: bytes were changed"
 
 
 def _name(snapshot: Snapshot, table: FileTable, at: int) -> str:

@@ -149,12 +149,12 @@ def test_files_written_before_a_lost_race_are_used_again(
         calls.append(args)
         files = edits.write(*args)
         if len(calls) == 1:
-            monkeypatch.setattr("sparrow.storage.handle.write", edits.write)
+            monkeypatch.setattr("sparrow.storage.work.write", edits.write)
             one.commit(put(90, 9))
-            monkeypatch.setattr("sparrow.storage.handle.write", write)
+            monkeypatch.setattr("sparrow.storage.work.write", write)
         return files
 
-    monkeypatch.setattr("sparrow.storage.handle.write", write)
+    monkeypatch.setattr("sparrow.storage.work.write", write)
     other.commit(put(2, 5))
     assert len(calls) == 1
     assert other.current.version == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sparrow as sp
 from sparrow import errors, storage
 from sparrow.index import Box
 from sparrow.kernels.entries import Block, canonical
@@ -283,3 +285,20 @@ def test_edits_keep_the_type(tmp_path: Path, dtype: str, value: Any) -> None:
     assert block.values.dtype == np.dtype(dtype)
     assert (block.values == np.dtype(dtype).type(value)).all()
     assert block.coords[0].tolist() == [*range(4), *range(5, 20), 30]
+
+
+def test_what_was_saved_over_is_not_written_to(tmp_path: Path) -> None:
+    old = sp.asarray(np.diag([1.0, 2, 0, 0])).save(tmp_path / "a")
+    new = sp.asarray(np.diag([0.0, 0, 7, 8])).save(tmp_path / "a", overwrite=True)
+    calls: list[Callable[[], object]] = [
+        lambda: old.__setitem__(..., 0),
+        lambda: old.append(np.diag([0, 0, 9.0, 0])),
+        lambda: old.add_order((1, 0)),
+        old.refresh,
+    ]
+    for call in calls:
+        with pytest.raises(errors.ConflictError, match=r"saved over it.*sp.open"):
+            call()
+    assert new.verify() == []
+    assert sp.open(tmp_path / "a").to_numpy().diagonal().tolist() == [0, 0, 7, 8]
+    assert sp.open(tmp_path / "a").version == 0

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sparrow as sp
 from sparrow import errors, storage
 from sparrow.index import Box
 from sparrow.kernels.entries import Block, concatenate
@@ -306,3 +307,33 @@ def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.Monk
     handle = storage.save("t", SCHEMA, [entries([(0, 0)], [1])])
     monkeypatch.chdir(os.sep)
     assert read_all(handle.current).count == 1
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut off", "no log"])
+def test_a_damaged_order_is_not_scanned_and_can_be_rebuilt(tmp_path: Path, damage: str) -> None:
+    A = sp.asarray(np.eye(20)).save(tmp_path / "a", orders=[(1, 0)])
+    order = tmp_path / "a" / "_orders" / "1-0"
+    (file,) = order.glob("*.parquet")
+    if damage == "missing":
+        file.unlink()
+    elif damage == "cut off":
+        file.write_bytes(file.read_bytes()[:50])
+    else:
+        (order / "_delta_log" / f"{0:020d}.json").write_text("{")
+    assert A.verify() != []
+    A = sp.open(tmp_path / "a")
+    assert A[:, 3].to_numpy().tolist() == np.eye(20)[3].tolist()
+    with pytest.raises(errors.CorruptionError, match="add_order"):
+        A.files((1, 0))
+    assert all("_orders" in finding.file for finding in A.verify())
+    A.add_order((1, 0))
+    assert A.verify() == []
+    assert len(A.files((1, 0))) == 1
+
+
+def test_a_file_that_cannot_be_opened_is_a_finding(tmp_path: Path) -> None:
+    A = sp.asarray(np.eye(3)).save(tmp_path / "a")
+    (file,) = (tmp_path / "a").glob("*.parquet")
+    file.unlink()
+    file.mkdir()
+    assert any("cannot be read" in finding.problem for finding in A.verify())
