@@ -56,14 +56,15 @@ def in_process(code: str, *args: object) -> tuple[float, int]:
     ``code`` sets up, then calls ``begin()``, then does the work.
     """
     prelude = (
-        "import sys, time, resource\n"
+        "import re, sys, time\n"
         "args = sys.argv[1:]\n"
         "start = [time.perf_counter()]\n"
         "def begin():\n    start[0] = time.perf_counter()\n"
     )
     closing = (
         "\ntook = time.perf_counter() - start[0]\n"
-        "print(took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)\n"
+        "peak = re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status').read())[1]\n"
+        "print(took, int(peak) * 1024)\n"
     )
     run = subprocess.run(
         [sys.executable, "-c", prelude + code + closing, *map(str, args)],

@@ -202,8 +202,7 @@ class MemoryRelation:
     def __init__(self, schema: Schema, block: Block, labels: dict[int, pa.Array] | None = None) -> None:
         self._schema = schema
         coords = tuple(
-            np.ascontiguousarray(column, dtype=schema.coordinate_dtype(dim))
-            for dim, column in enumerate(block.coords)
+            np.ascontiguousarray(column, dtype=schema.coordinate_dtype(dim)) for dim, column in enumerate(block.coords)
         )
         self.block = Block(coords, np.ascontiguousarray(block.values, dtype=schema.dtype))
         self._labels = labels or {}

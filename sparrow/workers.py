@@ -13,9 +13,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def ordered_map(
-    work: Callable[[T], R], items: Iterable[T], threads: int, ahead: int | None = None
-) -> Iterator[R]:
+def ordered_map(work: Callable[[T], R], items: Iterable[T], threads: int, ahead: int | None = None) -> Iterator[R]:
     """Yield ``work(item)`` for each item, in order, worked on by ``threads`` threads.
 
     At most ``ahead`` items (default ``threads + 1``) are taken beyond the one whose result was

@@ -58,7 +58,7 @@ def test_nested_views(make: Maker, data: st.DataObject, shape: tuple[int, ...], 
         key = valid(dense, data.draw(keys(dense.shape), label="key"))
         A, dense = A[key], dense[key]
     if not isinstance(A, sp.Tensor):
-        assert A == dense
+        assert dense == A
         return
     assert A.shape == np.shape(dense)
     assert np.array_equal(A.to_numpy(), dense)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 __all__ = ["Best", "Fold", "Moments", "Running", "State", "group_starts", "run_lengths"]
@@ -83,10 +82,12 @@ class Running(Fold):
         self, state: State, keys: NDArray[np.int64], values: NDArray[Any], positions: NDArray[np.int64] | None
     ) -> None:
         """Add each entry to its group, in order."""
+        from sparrow.kernels.scatter import scatter_add
+
         prepared = self._prepared(values)
         if self.ufunc is np.add and self.dtype.kind in "iuf" and self.dtype.itemsize == 8:
             kind = np.float64 if self.dtype.kind == "f" else np.int64
-            _scatter_add(_readonly(keys), _readonly(prepared.view(kind)), state[0].view(kind))
+            scatter_add(_readonly(keys), _readonly(prepared.view(kind)), state[0].view(kind))
         else:
             self.ufunc.at(state[0], keys, prepared)
 
@@ -127,8 +128,10 @@ class Moments(Fold):
         self, state: State, keys: NDArray[np.int64], values: NDArray[Any], positions: NDArray[np.int64] | None
     ) -> None:
         """Add each entry to its group, in order."""
+        from sparrow.kernels.scatter import scatter_moments
+
         mean, away, count = state
-        _scatter_moments(_readonly(keys), _readonly(values.astype(self.dtype, copy=False)), mean, away, count)
+        scatter_moments(_readonly(keys), _readonly(values.astype(self.dtype, copy=False)), mean, away, count)
 
 
 def merged_moments(earlier: State, n: NDArray[np.float64], later: State, m: NDArray[np.float64]) -> State:
@@ -201,10 +204,12 @@ class Best(Fold):
         self, state: State, keys: NDArray[np.int64], values: NDArray[Any], positions: NDArray[np.int64] | None
     ) -> None:
         """Add each entry to its group, in order: the fifth array of the state counts, the sixth holds ranks."""
+        from sparrow.kernels.scatter import scatter_best
+
         assert positions is not None
         value, where, first, follows, count, rank = state
         ranks = _ranks(values, self.largest)
-        changed = _scatter_best(
+        changed = scatter_best(
             _readonly(keys), _readonly(positions), _readonly(ranks), where, first, follows, count, rank
         )
         value[keys[changed]] = values[changed]
@@ -227,48 +232,6 @@ def _readonly(array: NDArray[Any]) -> NDArray[Any]:
     view = np.ascontiguousarray(array).view()
     view.setflags(write=False)
     return view
-
-
-@njit(cache=True, nogil=True)
-def _scatter_add(keys, values, out):  # type: ignore[no-untyped-def]
-    size = np.uint64(len(out))
-    for k in range(len(keys)):
-        cell = np.uint64(keys[k])
-        if cell < size:
-            out[cell] += values[k]
-
-
-@njit(cache=True, nogil=True)
-def _scatter_moments(keys, values, mean, away, count):  # type: ignore[no-untyped-def]
-    size = np.uint64(len(mean))
-    for k in range(len(keys)):
-        cell = np.uint64(keys[k])
-        if cell < size:
-            count[cell] += 1
-            before = values[k] - mean[cell]
-            mean[cell] += before / count[cell]
-            away[cell] += before * (values[k] - mean[cell])
-
-
-@njit(cache=True, nogil=True)
-def _scatter_best(keys, positions, ranks, where, first, follows, count, rank):  # type: ignore[no-untyped-def]
-    """Update groups by entries in ascending positions; return the entries that were the best when they came."""
-    size = np.uint64(len(where))
-    changed = np.zeros(len(keys), np.bool_)
-    for k in range(len(keys)):
-        cell = np.uint64(keys[k])
-        if cell >= size:
-            continue
-        if count[cell] == 0:
-            first[cell] = positions[k]
-        if count[cell] == 0 or ranks[k] > rank[cell]:
-            rank[cell] = ranks[k]
-            where[cell] = positions[k]
-            changed[k] = True
-        if follows[cell] == count[cell] and positions[k] == first[cell] + count[cell]:
-            follows[cell] += 1
-        count[cell] += 1
-    return changed
 
 
 def group_starts(columns: Sequence[NDArray[Any]], count: int) -> NDArray[np.int64]:

@@ -31,9 +31,10 @@ def raced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
         storage.save(folder / name, Schema((4000, 3), dtype=np.dtype(np.int64)), [], sizes=SIZES)
     context = multiprocessing.get_context("spawn")
     running = []
+    line = context.Barrier(WRITERS)
     for who in range(WRITERS):
         here, there = context.Pipe()
-        process = context.Process(target=writers.race, args=(str(folder), who, COUNT, there))
+        process = context.Process(target=writers.race, args=(str(folder), who, COUNT, line, there))
         process.start()
         there.close()
         running.append((process, here))

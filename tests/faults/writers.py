@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import numpy as np
@@ -61,15 +62,13 @@ def create_forever(folder: str, ready: Connection) -> None:
         storage.save(Path(folder, "same"), SCHEMA, [start(seed)], sizes=SIZES, overwrite=True, orders=[(1, 0)])
 
 
-def race(folder: str, who: int, count: int, results: Connection) -> None:
-    """Run the three races, and report what each gave."""
-    results.send(
-        (
-            append(f"{folder}/append", who, count),
-            increment(f"{folder}/increment", who, count),
-            claim_cells(f"{folder}/claim", who, count),
-        )
-    )
+def race(folder: str, who: int, count: int, line: Barrier, results: Connection) -> None:
+    """Run the three races, each begun by all at once, and report what each gave."""
+    given = []
+    for name, run in (("append", append), ("increment", increment), ("claim", claim_cells)):
+        line.wait(60)
+        given.append(run(f"{folder}/{name}", who, count))
+    results.send(tuple(given))
 
 
 def append(path: str, who: int, count: int) -> str:

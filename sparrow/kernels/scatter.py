@@ -1,0 +1,52 @@
+"""Loops that add entries to groups, compiled: the scattered half of :mod:`sparrow.kernels.reduce`."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+__all__ = ["scatter_add", "scatter_best", "scatter_moments"]
+
+
+@njit(cache=True, nogil=True)
+def scatter_add(keys, values, out):  # type: ignore[no-untyped-def]
+    """Add each of ``values`` (shape (n,)) to the cell of ``out`` that ``keys`` (shape (n,)) names, in order."""
+    size = np.uint64(len(out))
+    for k in range(len(keys)):
+        cell = np.uint64(keys[k])
+        if cell < size:
+            out[cell] += values[k]
+
+
+@njit(cache=True, nogil=True)
+def scatter_moments(keys, values, mean, away, count):  # type: ignore[no-untyped-def]
+    """Update means and sums of squared deviations of groups by entries, in order (Welford 1962)."""
+    size = np.uint64(len(mean))
+    for k in range(len(keys)):
+        cell = np.uint64(keys[k])
+        if cell < size:
+            count[cell] += 1
+            before = values[k] - mean[cell]
+            mean[cell] += before / count[cell]
+            away[cell] += before * (values[k] - mean[cell])
+
+
+@njit(cache=True, nogil=True)
+def scatter_best(keys, positions, ranks, where, first, follows, count, rank):  # type: ignore[no-untyped-def]
+    """Update groups by entries in ascending positions; return the entries that were the best when they came."""
+    size = np.uint64(len(where))
+    changed = np.zeros(len(keys), np.bool_)
+    for k in range(len(keys)):
+        cell = np.uint64(keys[k])
+        if cell >= size:
+            continue
+        if count[cell] == 0:
+            first[cell] = positions[k]
+        if count[cell] == 0 or ranks[k] > rank[cell]:
+            rank[cell] = ranks[k]
+            where[cell] = positions[k]
+            changed[k] = True
+        if follows[cell] == count[cell] and positions[k] == first[cell] + count[cell]:
+            follows[cell] += 1
+        count[cell] += 1
+    return changed
