@@ -35,7 +35,7 @@ def main() -> None:
     if "text" in parts:
         import text
 
-        rows += text.run(10, 500_000, 1) if options.small else text.run(300, 60_000_000, 3)
+        rows += text.run(10, 500_000, 1) if options.small else text.run(300, 60_000_000, 2)
     if "memory" in parts:
         import text
 

@@ -25,7 +25,7 @@ con.execute(f"set memory_limit = '{args[2]}'")
 con.execute(f"set temp_directory = '{args[3]}'")
 con.execute("set preserve_insertion_order = false")
 begin()
-con.execute(f'''copy (select * from read_csv('{args[0]}', delim='\\t', header=false, comment='#',
+con.execute(f'''copy (select * from read_csv('{args[0]}', delim='\\t', header=false, skip=2, auto_detect=false,
     columns={{'s': 'INTEGER', 'd': 'INTEGER'}}) order by s, d)
     to '{args[1]}' (format parquet, compression zstd, row_group_size 262144)''')
 """

@@ -5,6 +5,7 @@ Parquet under a Delta log. Open it like an array, query it like a table, multipl
 
 * :func:`open`, :func:`from_coords`, :func:`asarray`, :mod:`sparrow.ingest` and :mod:`sparrow.datasets` make tensors;
 * :class:`Tensor` is what they are: ``A[5:9]``, ``A.T``, ``A @ x``, ``A.explain()``, ``A.save(path)``;
+* :func:`where`, :func:`concat`, :func:`reshape` and their kin, and NumPy's own functions, make lazy expressions;
 * :func:`sql` asks questions of them; :func:`from_relation` makes a tensor of the answer;
 * :func:`config` sets memory limit, threads and temporary folder; :mod:`sparrow.errors` is the tree of errors.
 """
