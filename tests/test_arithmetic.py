@@ -204,6 +204,8 @@ def test_where_clip_round_astype(make: Maker) -> None:
     assert (A * 0.1).astype(int).nnz == 0
     agree((A + 1j * B).imag, b)
     agree(np.conjugate(A * 1j), np.conjugate(a * 1j))
+    agree((A * 1j).conj(), (a * 1j).conj())
+    agree((A + 1j * B).real, a)
     quotient, rest = divmod(A, 2)
     agree(quotient, a // 2)
     agree(rest, a % 2)
