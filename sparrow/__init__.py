@@ -18,6 +18,7 @@ from sparrow import errors
 from sparrow.bundle import Bundle
 from sparrow.creation import asarray, from_coords, from_relation, open, zeros  # noqa: A004 - sp.open is its name
 from sparrow.operators import where
+from sparrow.products import matmul
 from sparrow.query import sql
 from sparrow.settings import config
 from sparrow.shaping import (
@@ -40,7 +41,7 @@ from sparrow.shaping import (
     triu,
     unique,
 )  # fmt: skip
-from sparrow.tensor import Tensor, matmul
+from sparrow.tensor import Tensor
 
 if TYPE_CHECKING:
     from sparrow import datasets, ingest

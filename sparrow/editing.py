@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -16,12 +15,12 @@ from sparrow import settings, storage
 from sparrow.assignment import assignment, placement
 from sparrow.errors import InvalidValueError, PerformanceWarning, ShapeError, UnsupportedError
 from sparrow.exports import check_room
-from sparrow.index import Box, Range, View
+from sparrow.index import Box, View
 from sparrow.kernels.entries import Block, Duplicates, canonical, concatenate
 from sparrow.relation import Edit, Handle
 from sparrow.schema import Schema, check_shape
 
-__all__ = ["Editor", "append", "commit", "refit", "resizing"]
+__all__ = ["Editor", "append", "commit", "resizing"]
 
 _SMALL_COMMITS = 100
 _LISTED = 1024
@@ -215,32 +214,3 @@ def resizing(base: Schema, labelled: Callable[[int], bool], shape: Any) -> Edit:
             ranges[dim] = range(new, old)
             boxes.append(Box(tuple(ranges)))
     return Edit("resize", clear=tuple(box for box in boxes if box.size), shape=wanted)
-
-
-def refit(view: View, names: tuple[str, ...], shape: tuple[int, ...]) -> View:
-    """Return a view taken before its base got another shape: the whole stays the whole, others keep their cells.
-
-    Raises
-    ------
-    ShapeError
-        If some of the cells are no more.
-    """
-    if view.base_shape == shape:
-        return view
-    if view.is_identity:
-        return View.identity(shape)
-    if view.size == 0:
-        return replace(view, base_shape=shape)
-    tops = [(dim, at) for dim, at in view.fixed]
-    tops += [
-        (axis.dim, max(axis.start, axis.start + axis.step * (axis.length - 1)))
-        for axis in view.axes
-        if isinstance(axis, Range) and axis.length
-    ]
-    for dim, top in tops:
-        if top >= shape[dim]:
-            raise ShapeError(
-                f"this view was taken when the tensor had the shape {view.base_shape} and shows cells up to coordinate "
-                f"{top} of dimension {names[dim]!r}; the tensor was resized to {shape} since: take the view again"
-            )
-    return replace(view, base_shape=shape)

@@ -1,19 +1,77 @@
-"""Entries as what other libraries hold."""
+"""Out of sparrow: entries as what other libraries hold."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from sparrow import display, engines, settings
-from sparrow.errors import TooLargeError, UnsupportedError
+from sparrow.base import Base
+from sparrow.errors import InvalidValueError, TooLargeError, UnsupportedError
 from sparrow.plan import Scan
+from sparrow.relation import arrow_schema, arrow_table
 
 if TYPE_CHECKING:
+    import polars
     import scipy.sparse
 
-__all__ = ["check_room", "dense", "scipy_array"]
+__all__ = ["Exports", "check_room"]
+
+
+class Exports(Base):
+    """What other libraries take tensors as."""
+
+    __slots__ = ()
+
+    def to_numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """Return all cells as a NumPy array.
+
+        Raises
+        ------
+        TooLargeError
+            If the array would pass the memory limit.
+        """
+        return _dense(self.__sparrow_scan__())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, np.dtype[Any]]:
+        if copy is False:
+            raise InvalidValueError("a sparse tensor has no dense array to share: copy=False is not possible")
+        dense = self.to_numpy()
+        return dense if dtype is None else dense.astype(dtype)
+
+    def to_scipy(self, format: str = "csr") -> scipy.sparse.sparray:
+        """Return a SciPy sparse array in a format such as "csr", "csc" or "coo", its fill being 0.
+
+        Raises
+        ------
+        UnsupportedError
+            If the fill is not 0 or SciPy has no such values.
+        """
+        return _scipy_array(self.__sparrow_scan__(), format)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the entries as an Arrow table: a column for each dimension, then ``value``; sorted."""
+        return arrow_table(self._schema, engines.entries(self.__sparrow_scan__()))
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the entries as Arrow record batches, sorted by the dimensions, without holding all of them."""
+        for block in engines.sorted_blocks(self.__sparrow_scan__()):
+            yield from arrow_table(self._schema, block).to_batches()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        reader = pa.RecordBatchReader.from_batches(arrow_schema(self._schema), self.to_batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return the entries as a Polars data frame: a column for each dimension, then ``value``."""
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
 
 
 def check_room(nbytes: int, what: str) -> None:
@@ -27,7 +85,7 @@ def check_room(nbytes: int, what: str) -> None:
         )
 
 
-def dense(scan: Scan) -> np.ndarray[Any, np.dtype[Any]]:
+def _dense(scan: Scan) -> np.ndarray[Any, np.dtype[Any]]:
     """Return all cells of a scan as a NumPy array; raises ``TooLargeError`` past the memory limit."""
     schema = scan.schema
     check_room(schema.size * schema.dtype.itemsize, "the dense array")
@@ -40,7 +98,7 @@ def dense(scan: Scan) -> np.ndarray[Any, np.dtype[Any]]:
     return array
 
 
-def scipy_array(scan: Scan, format: str) -> scipy.sparse.sparray:
+def _scipy_array(scan: Scan, format: str) -> scipy.sparse.sparray:
     """Return the entries of a scan as a SciPy sparse array; raises ``UnsupportedError`` where SciPy has none such."""
     import scipy.sparse
 

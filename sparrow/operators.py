@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from sparrow import engines
 from sparrow.engines.derived import Derived
 from sparrow.errors import UnsupportedError
+from sparrow.products import matmul
 from sparrow.reducing import NUMPY, Reductions
 from sparrow.schema import check_dtype
 
@@ -26,13 +27,6 @@ class Operators(Reductions, NDArrayOperatorsMixin):
 
     __slots__ = ()
     _functions: ClassVar[dict[Any, Callable[..., Any]]] = {}
-
-    def _matmul(self, left: Any, right: Any) -> Any:
-        """Return a matrix product with this tensor."""
-        raise NotImplementedError
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        raise NotImplementedError
 
     def _cells(self, function: Callable[..., Any], *operands: Any) -> Any:
         """Return a function of cells as a lazy tensor, or as an array where a dense operand leaves no fill."""
@@ -53,7 +47,7 @@ class Operators(Reductions, NDArrayOperatorsMixin):
             )
             raise UnsupportedError(f"{what} is not supported on sparse tensors: A.to_numpy() where it fits")
         if ufunc is np.matmul:
-            result: Any = self._matmul(*inputs)
+            result: Any = matmul(*inputs)
         elif ufunc.signature is not None:
             raise UnsupportedError(
                 f"np.{ufunc.__name__} is not supported on sparse tensors: A.to_numpy() where it fits"

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from sparrow.base import Base
 from sparrow.engines.derived import Derived
-from sparrow.plan import Scan
 from sparrow.reductions import Axis, Where, reduced, statistics
 
 __all__ = ["Reductions"]
 
 
-class Reductions:
+class Reductions(Base):
     """Reductions of a tensor: a NumPy scalar over all axes, else a lazy tensor.
 
     Absent cells take part with the fill value, counted exactly; ``where="stored"`` looks at entries only.
@@ -21,14 +21,6 @@ class Reductions:
     """
 
     __slots__ = ()
-
-    def __sparrow_scan__(self) -> Scan:
-        """Return the plan of reading this tensor."""
-        raise NotImplementedError
-
-    def _of(self, relation: Derived) -> Any:
-        """Return the tensor of an expression."""
-        raise NotImplementedError
 
     def _reduced(self, name: str, axis: Axis, keepdims: bool, where: Where, **options: Any) -> Any:
         found = reduced(self.__sparrow_scan__(), name, axis, keepdims, where, **options)
