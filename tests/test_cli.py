@@ -483,3 +483,33 @@ def test_an_interrupt_ends_a_long_query(tmp_path: Path) -> None:
     assert run.returncode == 130, err
     assert err == "sparrow: interrupted\n"
     assert out == ""
+
+
+def test_orders_compact_and_restore(cli: Any, stored: Path, tmp_path: Path) -> None:
+    target = tmp_path / "web.sparrow"
+    opened(stored / "web.sparrow").save(target)
+    assert cli("orders", target, "--json").json[0]["order"] == ["src", "dst"]
+    found = cli("orders", target, "--add", "dst,0", "--json").json
+    assert [one["order"] for one in found] == [["src", "dst"], ["dst", "src"]]
+    assert all(one["files"] == 1 and one["bytes"] > 0 for one in found)
+    assert cli("orders", target, "--add", "dst,nowhere").code == 2
+    web = opened(target)
+    before = web.nnz
+    web[0, 3] = 9
+    done = cli("restore", target, 0)
+    assert done.code == 0
+    assert f"{before} entries" in done.out
+    assert opened(target).nnz == before
+    assert cli("restore", target, 77).code == 1
+    assert "1 files" in cli("compact", target).out
+    assert cli("verify", target).code == 0
+
+
+def test_recipes_are_commands(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "graph.txt").write_text("# Nodes: 3\n3\t7\n7\t3\n3\t9\n")
+    assert "snap" in cli("ingest", "--help").out
+    done = cli("ingest", "snap", tmp_path / "graph.txt", tmp_path / "graph.sparrow", "--relabel")
+    assert done.code == 0
+    assert opened(tmp_path / "graph.sparrow").shape == (3, 3)
+    assert cli("ingest", "snap").code == 2
+    assert cli("ingest", "nothing", "a", "b").code == 2

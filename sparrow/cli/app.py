@@ -11,12 +11,15 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from sparrow.cli import ingesting, reading
+from sparrow.cli import ingesting, reading, upkeep
 from sparrow.cli.arguments import QUERY_THREAD
 
 __all__ = ["app", "main"]
 
-VERBS = ("demo", "ingest", "info", "show", "sql", "explain", "multiply", "verify", "history", "vacuum")
+VERBS = (
+    *("demo", "ingest", "export", "info", "show", "sql", "explain", "multiply", "als"),
+    *("orders", "compact", "verify", "history", "restore", "vacuum"),
+)
 
 
 class _Verbs(TyperGroup):
@@ -37,6 +40,7 @@ app = typer.Typer(
 )
 ingesting.add_to(app)
 reading.add_to(app)
+upkeep.add_to(app)
 
 
 def _version(wanted: bool) -> None:

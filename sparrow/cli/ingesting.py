@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
 import time
 from typing import Annotated, Any, Literal, TypeAlias
 
+import click
 import typer
+from typer.core import TyperGroup
 
 from sparrow.cli.arguments import AsJson, open_all, write_json
+from sparrow.resources import data_folder
 
 __all__ = ["add_to"]
 
@@ -23,12 +28,52 @@ DType: TypeAlias = Annotated[str | None, typer.Option(help="Type of the values, 
 Overwrite: TypeAlias = Annotated[bool, typer.Option("--overwrite", help="Replace what stands at DST.")]
 Profile: TypeAlias = Annotated[Literal["fast", "small"], typer.Option(help="Fast to read, or small on disk.")]
 
+
+class _Names(TyperGroup):
+    """The formats, and the recipes of ``ingest/``, each a script of its own that takes its own words."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *_recipes()]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        if found is not None or cmd_name not in _recipes():
+            return found
+        return click.Command(
+            cmd_name,
+            params=[click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)],
+            callback=lambda words: _run_recipe(cmd_name, words),
+            context_settings={"ignore_unknown_options": True, "help_option_names": []},
+            short_help=f"Recipe: {_recipes()[cmd_name]}",
+        )
+
+
+def _recipes() -> dict[str, str]:
+    """Return the first lines of the recipes by name."""
+    scripts = (entry for entry in data_folder("ingest").iterdir() if entry.name.endswith(".py"))
+    return {
+        script.name.removesuffix(".py"): script.read_text(encoding="utf-8").split("\n", 1)[0].strip('"')
+        for script in sorted(scripts, key=lambda script: script.name)
+    }
+
+
+def _run_recipe(name: str, words: tuple[str, ...]) -> None:
+    script = str(data_folder("ingest") / f"{name}.py")
+    before, sys.argv = sys.argv, [f"sparrow ingest {name}", *words]
+    try:
+        runpy.run_path(script, run_name="__main__")
+    finally:
+        sys.argv = before
+
+
 ingest = typer.Typer(
+    cls=_Names,
     no_args_is_help=True,
     rich_markup_mode=None,
     help="""Store files as tensors, within the memory limit, whatever their size.
 
-    SRC may be compressed (gzip, zstd, bz2: told from the content). A failed or interrupted ingest leaves nothing.
+    A command is a format, or a recipe for a published source. SRC may be compressed (gzip, zstd, bz2: told
+    from the content). A failed or interrupted ingest leaves nothing.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""The verbs on stored tensors: ``demo info show sql explain multiply verify history vacuum``."""
+"""The verbs that read stored tensors: ``demo info show sql explain multiply``."""
 
 from __future__ import annotations
 
@@ -43,9 +43,6 @@ def add_to(app: typer.Typer) -> None:
         (sql, "Query stored tensors in SQL."),
         (explain, "How a part would be read, and what is skipped."),
         (multiply, "A stored matrix times a dense vector or matrix."),
-        (verify, "Read every file and say what is wrong."),
-        (history, "The versions of a tensor."),
-        (vacuum, "Delete files that no recent version uses."),
     ):
         # An index such as -1 or -5: is no option.
         app.command(short_help=short, context_settings={"ignore_unknown_options": command in (show, explain)})(command)
@@ -359,71 +356,3 @@ def _array(path: str) -> Any:
         return np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise InvalidValueError(f"{path} is no .npy file of numbers: {error}") from None
-
-
-def verify(path: StoredPath, as_json: AsJson = False) -> None:
-    """Read every file and say what is wrong; exit code 1 if anything is.
-
-    \b
-    Example:
-      sparrow verify a9a.sparrow
-    """
-    findings = [(where, finding) for where, tensor in open_all(path).items() for finding in tensor.verify()]
-    if as_json:
-        write_json([{"path": where, "file": found.file, "problem": found.problem} for where, found in findings])
-    else:
-        for where, found in findings:
-            print(f"{where}: {found}")
-        if not findings:
-            typer.echo("sound", err=True)
-    if findings:
-        raise typer.Exit(1)
-
-
-def history(path: StoredPath, as_json: AsJson = False) -> None:
-    """Write the versions of a tensor, newest first.
-
-    \b
-    Example:
-      sparrow history web.sparrow
-    """
-    records = [{"path": where, **record} for where, tensor in open_all(path).items() for record in tensor.history()]
-    if as_json:
-        write_json(records)
-        return
-    names = ["version", "timestamp", "operation", "nnz", "files_added", "files_removed"]
-    if len({record["path"] for record in records}) > 1:
-        names.insert(0, "path")
-    write_table([[_brief(record[name]) for name in names] for record in records], names)
-
-
-def _brief(value: Any) -> Any:
-    """Return a time without what nobody reads, and everything else as it is."""
-    return value.strftime("%Y-%m-%d %H:%M:%S") if hasattr(value, "strftime") else value
-
-
-def vacuum(
-    path: StoredPath,
-    older_than: Annotated[
-        str,
-        typer.Option(
-            metavar="AGE",
-            help="Keep what younger versions use. Shorter than the longest write, this may take a live writer's files.",
-        ),
-    ] = "7 days",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, delete nothing.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Delete files that no recent version uses, such as those of killed writers.
-
-    \b
-    Example:
-      sparrow vacuum web.sparrow --older-than "2 days" --dry-run
-    """
-    gone = [name for tensor in open_all(path).values() for name in tensor.vacuum(older_than, dry_run)]
-    if as_json:
-        write_json({"dry_run": dry_run, "files": gone})
-        return
-    for name in gone:
-        print(name)
-    typer.echo(f"{len(gone)} files {'would be ' if dry_run else ''}deleted", err=True)

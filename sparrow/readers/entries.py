@@ -30,7 +30,17 @@ from sparrow.sorting import Rows, Run, Segment, Sorter, Spool, memory_budget
 from sparrow.storage.footers import footer, forget, read_group
 from sparrow.workers import ordered_map
 
-__all__ = ["Ids", "Names", "Shelf", "Written", "cast_values", "check_labels", "check_space", "write_entries"]
+__all__ = [
+    "Ids",
+    "Names",
+    "Shelf",
+    "Written",
+    "cast_values",
+    "check_labels",
+    "check_space",
+    "unfit_values",
+    "write_entries",
+]
 
 T = TypeVar("T")
 
@@ -114,18 +124,25 @@ def cast_values(given: NDArray[Any], dtype: np.dtype[Any]) -> tuple[NDArray[Any]
         return given, None
     with np.errstate(all="ignore"):
         values = given.astype(dtype)
-        if dtype.kind in "fc":
-            unfit = np.isinf(values) & np.isfinite(given)
-        elif dtype.kind == "b":
-            unfit = (given != 0) & (given != 1)
-        else:
-            unfit = values != given
-            if given.dtype.kind == "f":
-                # The largest integers round up to floats that they do not reach.
-                unfit |= (given >= 2.0 ** (np.iinfo(dtype).bits - (dtype.kind == "i"))) | (given != np.floor(given))
-            elif given.dtype.kind in "iu":
-                unfit |= (values < 0) != (given < 0)
+    unfit = unfit_values(given, values)
     return values, int(np.argmax(unfit)) if unfit.any() else None
+
+
+def unfit_values(given: NDArray[Any], values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return where values cast to another dtype are not those that were given, but for rounding to a float."""
+    dtype = values.dtype
+    with np.errstate(all="ignore"):
+        if dtype.kind in "fc":
+            return np.asarray(np.isinf(values) & np.isfinite(given))
+        if dtype.kind == "b":
+            return np.asarray((given != 0) & (given != 1))
+        unfit = values != given
+        if given.dtype.kind == "f":
+            # The largest integers round up to floats that they do not reach.
+            unfit |= (given >= 2.0 ** (np.iinfo(dtype).bits - (dtype.kind == "i"))) | (given != np.floor(given))
+        elif given.dtype.kind in "iu":
+            unfit |= (values < 0) != (given < 0)
+    return np.asarray(unfit)
 
 
 class Shelf:

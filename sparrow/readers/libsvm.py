@@ -33,6 +33,7 @@ from sparrow import settings, storage
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, StorageError
 from sparrow.kernels.entries import Block, Duplicates, canonical, check_duplicates
 from sparrow.progress import bar
+from sparrow.readers.entries import cast_values, unfit_values
 from sparrow.readers.source import Source, SourceLike, TextBlock, blocks, open_sources, total_size
 from sparrow.schema import LARGEST_DIMENSION, Schema, check_dtype
 from sparrow.storage.footers import footer, forget, read_group
@@ -285,24 +286,18 @@ def _first_repeat(entries: Block) -> int:
 
 def _cast(parsed: Parsed, dtype: np.dtype[Any], block: TextBlock) -> tuple[NDArray[Any], int | None]:
     """Return the values in a dtype, and the first entry whose value it does not hold."""
-    given = parsed.values
-    if dtype == np.float64:
-        return given, None
-    with np.errstate(all="ignore"):
-        values = given.astype(dtype)
-        if dtype.kind in "fc":
-            unfit = np.isinf(values) & np.isfinite(given)
-        elif dtype.kind == "b":
-            unfit = (given != 0) & (given != 1)
-        else:
-            info = np.iinfo(dtype)
-            unfit = (given != np.floor(given)) | (given < info.min) | (given > info.max)
-            for entry, start, stop in parsed.exact:
-                exact = _whole(block.text(start, stop))
-                unfit[entry] = exact is None or not info.min <= exact <= info.max
-                if not unfit[entry]:
-                    values[entry] = exact
-    return values, int(np.argmax(unfit)) if unfit.any() else None
+    values, unfit = cast_values(parsed.values, dtype)
+    if dtype.kind not in "iu" or not len(parsed.exact):
+        return values, unfit
+    # Whole numbers that a float does not hold are read again from the text.
+    info = np.iinfo(dtype)
+    wrong = unfit_values(parsed.values, values)
+    for entry, start, stop in parsed.exact:
+        exact = _whole(block.text(start, stop))
+        wrong[entry] = exact is None or not info.min <= exact <= info.max
+        if not wrong[entry]:
+            values[entry] = exact
+    return values, int(np.argmax(wrong)) if wrong.any() else None
 
 
 def _whole(token: str) -> int | None:

@@ -34,7 +34,7 @@ DATA_FILE = re.compile(r"(?P<sha>[0-9a-f]{64})-(?P<nonce>[0-9a-f]{8,32})\.parque
 TEMPORARY = re.compile(r"[0-9a-f]{8,32}-[0-9]+\.tmp")
 """Names of files that are being written."""
 
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _NARROW = 2**31
 

@@ -1,0 +1,170 @@
+"""The verbs that keep stored tensors in order: ``orders compact verify history restore vacuum``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from sparrow.cli.arguments import AsJson, StoredPath, open_all, open_one, write_json, write_table
+
+__all__ = ["add_to"]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    for command, short in (
+        (orders, "The sort orders of a tensor, or one more."),
+        (compact, "Rewrite small files as full ones."),
+        (verify, "Read every file and say what is wrong."),
+        (history, "The versions of a tensor."),
+        (restore, "Make an old version the newest."),
+        (vacuum, "Delete files that no recent version uses."),
+    ):
+        app.command(short_help=short)(command)
+
+
+def orders(
+    path: StoredPath,
+    add: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="Keep this order too: names or numbers of dimensions.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the sort orders in which a tensor is kept; the first is the one it was stored in.
+
+    \b
+    Examples:
+      sparrow orders web.sparrow
+      sparrow orders web.sparrow --add dst,src
+    """
+    tensor = open_one(path)
+    if add is not None:
+        tensor.add_order(_order(add, tensor.dims))
+    rows = []
+    for order in tensor.__sparrow_scan__().relation.orders:
+        files = tensor.files(order)
+        rows.append(([tensor.dims[dim] for dim in order], len(files), sum(file.bytes for file in files)))
+    if as_json:
+        write_json([{"order": dims, "files": files, "bytes": nbytes} for dims, files, nbytes in rows])
+        return
+    write_table([(", ".join(dims), files, nbytes) for dims, files, nbytes in rows], ("order", "files", "bytes"))
+
+
+def _order(text: str, dims: tuple[str, ...]) -> list[int]:
+    """Return the numbers of dimensions given by name or number."""
+    out = []
+    for word in (part.strip() for part in text.split(",")):
+        if word in dims:
+            out.append(dims.index(word))
+        elif word.isdigit():
+            out.append(int(word))
+        else:
+            raise typer.BadParameter(f"{word!r} is no dimension: there are {', '.join(dims)}")
+    return out
+
+
+def compact(
+    path: StoredPath,
+    profile: Annotated[
+        Literal["fast", "small"] | None, typer.Option(help="Fast to read, or small on disk. [default: as it is]")
+    ] = None,
+) -> None:
+    """Rewrite small neighbouring files as full ones, in one commit; the entries stay as they are.
+
+    \b
+    Examples:
+      sparrow compact web.sparrow
+      sparrow compact web.sparrow --profile small
+    """
+    from sparrow.display import human_bytes
+
+    for where, tensor in open_all(path).items():
+        before = (len(tensor.files()), tensor.nbytes)
+        tensor.compact(profile)
+        print(
+            f"{where}: {before[0]} files of {human_bytes(before[1])}, now {len(tensor.files())} of "
+            f"{human_bytes(tensor.nbytes)}, version {tensor.version}"
+        )
+
+
+def restore(
+    path: StoredPath, version: Annotated[int, typer.Argument(min=0, help="The version, as history names it.")]
+) -> None:
+    """Make a new version whose entries and shape are those of an old one. No data is written.
+
+    \b
+    Example:
+      sparrow restore web.sparrow 0
+    """
+    tensor = open_one(path)
+    tensor.restore(version)
+    print(f"{path}: version {tensor.version} is version {version} again, {tensor.nnz:,} entries")
+
+
+def verify(path: StoredPath, as_json: AsJson = False) -> None:
+    """Read every file and say what is wrong; exit code 1 if anything is.
+
+    \b
+    Example:
+      sparrow verify a9a.sparrow
+    """
+    findings = [(where, finding) for where, tensor in open_all(path).items() for finding in tensor.verify()]
+    if as_json:
+        write_json([{"path": where, "file": found.file, "problem": found.problem} for where, found in findings])
+    else:
+        for where, found in findings:
+            print(f"{where}: {found}")
+        if not findings:
+            typer.echo("sound", err=True)
+    if findings:
+        raise typer.Exit(1)
+
+
+def history(path: StoredPath, as_json: AsJson = False) -> None:
+    """Write the versions of a tensor, newest first.
+
+    \b
+    Example:
+      sparrow history web.sparrow
+    """
+    records = [{"path": where, **record} for where, tensor in open_all(path).items() for record in tensor.history()]
+    if as_json:
+        write_json(records)
+        return
+    names = ["version", "timestamp", "operation", "nnz", "files_added", "files_removed"]
+    if len({record["path"] for record in records}) > 1:
+        names.insert(0, "path")
+    write_table([[_brief(record[name]) for name in names] for record in records], names)
+
+
+def _brief(value: Any) -> Any:
+    """Return a time without what nobody reads, and everything else as it is."""
+    return value.strftime("%Y-%m-%d %H:%M:%S") if hasattr(value, "strftime") else value
+
+
+def vacuum(
+    path: StoredPath,
+    older_than: Annotated[
+        str,
+        typer.Option(
+            metavar="AGE",
+            help="Keep what younger versions use. Shorter than the longest write, this may take a live writer's files.",
+        ),
+    ] = "7 days",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, delete nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete files that no recent version uses, such as those of killed writers.
+
+    \b
+    Example:
+      sparrow vacuum web.sparrow --older-than "2 days" --dry-run
+    """
+    gone = [name for tensor in open_all(path).values() for name in tensor.vacuum(older_than, dry_run)]
+    if as_json:
+        write_json({"dry_run": dry_run, "files": gone})
+        return
+    for name in gone:
+        print(name)
+    typer.echo(f"{len(gone)} files {'would be ' if dry_run else ''}deleted", err=True)
