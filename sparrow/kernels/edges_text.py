@@ -88,6 +88,19 @@ def _next_line(data: Any, at: Any) -> Any:
 
 
 @kernel
+def _id(data: Any, start: Any) -> Any:
+    """Return an id, the position behind it, and ``GOOD`` or what is wrong with it."""
+    value, at, status = scan_integer(data, start)
+    if status == BAD or not _ends(data[at]):
+        return value, at, BAD_ID
+    if status == OVERFLOW:
+        return value, at, LARGE_ID
+    if value < 0:
+        return value, at, NEGATIVE
+    return value, at, GOOD
+
+
+@kernel
 def first_data_line(data: NDArray[np.uint8]) -> Any:
     """Return where the first line that is neither blank nor a comment begins and ends; its end is 0 where none is."""
     at = 0
@@ -164,13 +177,9 @@ def parse_edges(
             src[count] = start
             src_end[count] = at
         else:
-            value, at, status = scan_integer(data, at)
-            if status == BAD or not _ends(data[at]):
-                return count, weighted, columns, hards, BAD_ID, start
-            if status == OVERFLOW:
-                return count, weighted, columns, hards, LARGE_ID, start
-            if value < 0:
-                return count, weighted, columns, hards, NEGATIVE, start
+            value, at, fault = _id(data, at)
+            if fault != GOOD:
+                return count, weighted, columns, hards, fault, start
             src[count] = value
         # The second id.
         at = _separator(data, at)
@@ -182,13 +191,9 @@ def parse_edges(
             dst[count] = start
             dst_end[count] = at
         else:
-            value, at, status = scan_integer(data, at)
-            if status == BAD or not _ends(data[at]):
-                return count, weighted, columns, hards, BAD_ID, start
-            if status == OVERFLOW:
-                return count, weighted, columns, hards, LARGE_ID, start
-            if value < 0:
-                return count, weighted, columns, hards, NEGATIVE, start
+            value, at, fault = _id(data, at)
+            if fault != GOOD:
+                return count, weighted, columns, hards, fault, start
             dst[count] = value
         # The weight.
         if data[at] != 10:
@@ -258,13 +263,9 @@ def parse_vertices(
             at = _next_line(data, at)
             continue
         first = at
-        value, at, status = scan_integer(data, at)
-        if status == BAD or not _ends(data[at]):
-            return count, BAD_ID, first
-        if status == OVERFLOW:
-            return count, LARGE_ID, first
-        if value < 0:
-            return count, NEGATIVE, first
+        value, at, fault = _id(data, at)
+        if fault != GOOD:
+            return count, fault, first
         tab = data[at] == 9
         at = at + 1 if tab else _separator(data, at)
         begin = at

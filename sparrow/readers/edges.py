@@ -207,7 +207,8 @@ class _Ingest:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> None:
-        advance = self.stack.enter_context(bar("reading edges", total_size(self.sources)))
+        reading = self.stack.enter_context(ExitStack())
+        advance = reading.enter_context(bar("reading edges", total_size(self.sources)))
         text = self.stack.enter_context(closing(self._text()))
         start = self._probe(text)
 
@@ -215,6 +216,7 @@ class _Ingest:
             for block in chain(start, text):
                 yield block
                 advance(block.advance)
+            reading.close()  # so that the bar of what follows shows
 
         if self._as_text:
             written, labels = self._named(counted())
