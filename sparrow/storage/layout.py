@@ -240,6 +240,8 @@ def parquet_options(
         "write_page_checksum": True,
         "max_rows_per_page": _PAGE_ROWS,
         "store_schema": False,
+        # Bounds of floats leave NaN out, and DuckDB takes them for bounds of all values.
+        "write_statistics": [*dims] if columns and columns[0].dtype.kind == "f" else True,
         "sorting_columns": [pq.SortingColumn(dim) for dim in order] or None,
     }
 
