@@ -1,6 +1,6 @@
 """Print the table of ``bench/RESULTS.md``: sparrow side by side with its peers, as ratios.
 
-``python bench/run.py`` takes about ten minutes and 10 GB of disk; ``--small`` a minute, on data too small to judge by;
+``python bench/run.py`` takes about half an hour and 12 GB of disk; ``--small`` a minute, on data too small to judge by;
 ``--write`` puts the table into ``bench/RESULTS.md``.
 """
 
@@ -19,10 +19,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true", help="data too small to judge by, to see that it runs")
     parser.add_argument("--write", action="store_true", help="write bench/RESULTS.md")
-    parser.add_argument("--only", default="", help="comma-separated parts: products, text, memory, size")
+    parser.add_argument("--only", default="", help="comma-separated parts: products, text, memory, size, als, cells")
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
-    parts = options.only.split(",") if options.only else ["size", "products", "text", "memory"]
+    parts = options.only.split(",") if options.only else ["size", "products", "cells", "text", "memory", "als"]
     rows: list[Row] = []
     if "size" in parts:
         import size
@@ -32,6 +32,10 @@ def main() -> None:
         import products
 
         rows += products.run(1_000_000 if options.small else 24_000_000, rounds=3 if options.small else 7)
+    if "cells" in parts:
+        import cells
+
+        rows += cells.run(1_000_000, 1_000_000 if options.small else 20_000_000, rounds=3 if options.small else 5)
     if "text" in parts:
         import text
 
@@ -40,6 +44,10 @@ def main() -> None:
         import text
 
         rows += text.memory(300, 1_000_000) if options.small else text.memory(500, 180_000_000)
+    if "als" in parts:
+        import als
+
+        rows += als.run(options.small)
     found = table(rows)
     print(found)
     if options.write:

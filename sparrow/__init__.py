@@ -3,10 +3,14 @@
 A tensor is a relation, one integer column for each dimension and one column of values, kept as
 Parquet under a Delta log. Open it like an array, query it like a table, multiply it without loading it.
 
-* :func:`open`, :func:`from_coords`, :func:`asarray`, :mod:`sparrow.ingest` and :mod:`sparrow.datasets` make tensors;
+* :func:`open`, :func:`from_coords`, :func:`asarray`, :func:`random`, :mod:`sparrow.ingest` and
+  :mod:`sparrow.datasets` make tensors;
 * :class:`Tensor` is what they are: ``A[5:9]``, ``A.T``, ``A @ x``, ``A.explain()``, ``A.save(path)``;
 * :func:`where`, :func:`concat`, :func:`reshape` and their kin, and NumPy's own functions, make lazy expressions;
+* ``A.compute()`` and ``A.persist()`` bring one of them into memory, :func:`compute` several together;
 * :func:`sql` asks questions of them; :func:`from_relation` makes a tensor of the answer;
+* :mod:`sparrow.formats` are containers of arrays, such as compressed rows: ``asarray`` takes them, ``A.to_format(...)``
+  gives them, and a tensor's storage type, ``A.asformat(...)``, says what operations make of it;
 * :func:`config` sets memory limit, threads and temporary folder; :mod:`sparrow.errors` is the tree of errors.
 """
 
@@ -14,10 +18,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sparrow import errors
+from sparrow import dispatch as _dispatch  # noqa: F401 - NumPy's functions find sparrow's
+from sparrow import errors, formats
 from sparrow.bundle import Bundle
+from sparrow.computing import compute
 from sparrow.creation import asarray, from_coords, from_relation, open, zeros  # noqa: A004 - sp.open is its name
+from sparrow.generation import eye, full, full_like, ones, ones_like, random, zeros_like
 from sparrow.operators import where
+from sparrow.ordering import cumulative_prod, cumulative_sum, sort
 from sparrow.products import matmul
 from sparrow.query import sql
 from sparrow.settings import config
@@ -53,24 +61,35 @@ __all__ = [
     "Tensor",
     "asarray",
     "broadcast_to",
+    "compute",
     "concat",
     "config",
+    "cumulative_prod",
+    "cumulative_sum",
     "datasets",
     "diagonal",
     "errors",
     "expand_dims",
+    "eye",
     "flip",
+    "formats",
     "from_coords",
     "from_relation",
+    "full",
+    "full_like",
     "ingest",
     "kron",
     "matmul",
     "moveaxis",
     "nonzero",
+    "ones",
+    "ones_like",
     "open",
+    "random",
     "repeat",
     "reshape",
     "roll",
+    "sort",
     "split",
     "sql",
     "squeeze",
@@ -81,6 +100,7 @@ __all__ = [
     "unique",
     "where",
     "zeros",
+    "zeros_like",
 ]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines
-from sparrow.errors import IndexingError, InvalidValueError, ShapeError, UnsupportedError
+from sparrow.errors import IndexingError, InvalidValueError, NumberRangeError, ShapeError, UnsupportedError
 from sparrow.exports import check_room
 from sparrow.index import View
 from sparrow.kernels.entries import Block, canonical
@@ -100,8 +100,9 @@ def _columns(ndim: int, coords: Any) -> list[NDArray[Any]]:
     if len(columns) != ndim:
         hint = ""
         if columns and all(part == (ndim,) for part in shape):
-            hint = f"; it looks like (n, ndim) = ({len(columns)}, {ndim}), pass its transpose"
-        raise ShapeError(f"coords has {len(columns)} rows: expected (ndim, n) with ndim {ndim}{hint}")
+            hint = ": it looks like (n, ndim), pass its transpose"
+        length = len(columns[0]) if columns and columns[0].ndim else 0
+        raise ShapeError(f"coords must be (ndim, n) = ({ndim}, n), got ({len(columns)}, {length}){hint}")
     columns = [column.reshape(-1) if column.ndim < 2 else column for column in columns]
     if any(column.ndim > 1 or len(column) != len(columns[0]) for column in columns):
         raise ShapeError(f"coords has rows of shapes {', '.join(map(str, shape))}: expected (n,) for each, all as long")
@@ -112,18 +113,23 @@ def _columns(ndim: int, coords: Any) -> list[NDArray[Any]]:
 
 
 def _sparse(base: Schema, value: Any) -> tuple[tuple[int, ...], Block] | None:
-    """Return shape and entries of a tensor; None for anything else, and where its absent cells are no fill."""
-    if not hasattr(value, "__sparrow_scan__"):
+    """Return shape and entries of a tensor or container; None for others, and where absent cells are no fill."""
+    if hasattr(value, "__sparrow_scan__"):
+        scan = value.__sparrow_scan__()
+        schema, block = scan.schema, None
+    elif hasattr(value, "__sparrow_entries__"):
+        scan = None
+        schema, block = value.__sparrow_entries__()
+    else:
         return None
-    scan = value.__sparrow_scan__()
-    check_kind(scan.schema.dtype, base.dtype)
+    check_kind(schema.dtype, base.dtype)
     with np.errstate(all="ignore"):
-        fill = np.asarray(scan.schema.fill_value).astype(base.dtype)
+        fill = np.asarray(schema.fill_value).astype(base.dtype)
     if not is_fill(fill.reshape(1), base.fill_value)[0]:
         return None
-    found = engines.entries(scan)
+    found = engines.entries(scan) if block is None else block
     with np.errstate(all="ignore"):
-        return scan.schema.shape, Block(found.coords, found.values.astype(base.dtype))
+        return schema.shape, Block(found.coords, found.values.astype(base.dtype))
 
 
 def _spread(base: Schema, shape: tuple[int, ...], block: Block, target: tuple[int, ...]) -> Block:
@@ -181,4 +187,5 @@ def _cast(base: Schema, value: Any) -> NDArray[Any]:
         try:
             return np.asarray(value, dtype=base.dtype)  # as NumPy, which wraps arrays but not Python's numbers
         except (OverflowError, ValueError) as error:
-            raise InvalidValueError(f"cannot write {value!r} to a tensor of {base.dtype}: {error}") from None
+            kind = NumberRangeError if isinstance(error, OverflowError) else InvalidValueError
+            raise kind(f"cannot write {value!r} to a tensor of {base.dtype}: {error}") from None

@@ -18,6 +18,7 @@ from sparrow.index import Listed, Mask, Range, View
 from sparrow.plan import Scan
 from sparrow.relation import Handle, Relation
 from sparrow.schema import Schema
+from sparrow.storage_types import of_view
 
 __all__ = ["Base", "counted_masks"]
 
@@ -25,9 +26,9 @@ __all__ = ["Base", "counted_masks"]
 class Base:
     """A base and a view of it. What can be done with them is in the classes that derive from this one."""
 
-    __slots__ = ("_counted", "_fitted", "_handle", "_relation", "_taken")
+    __slots__ = ("_counted", "_fitted", "_handle", "_relation", "_stype", "_taken")
 
-    def __init__(self, source: Handle | Relation, view: View | None = None) -> None:
+    def __init__(self, source: Handle | Relation, view: View | None = None, stype: str | None = None) -> None:
         self._handle: Handle | None = None
         self._relation: Relation | None = None
         if isinstance(source, Handle):
@@ -36,12 +37,13 @@ class Base:
             self._relation = source
         base = self._base.schema
         self._taken = View.identity(base.shape) if view is None else view
-        self._fitted = (self._taken, base.through(self._taken))
+        self._stype = of_view(base.stype, self._taken).stype if stype is None else stype
+        self._fitted = (self._taken, base.through(self._taken, self._stype))
         self._counted: tuple[Any, int] | None = None
 
-    def _of(self, relation: Relation) -> Self:
-        """Return the tensor of an expression."""
-        return type(self)(relation)
+    def _of(self, relation: Relation, stype: str | None = None) -> Self:
+        """Return the tensor of an expression, of its own storage type or of another."""
+        return type(self)(relation, stype=stype)
 
     @property
     def _base(self) -> Relation:
@@ -56,7 +58,7 @@ class Base:
         found = self._fitted
         if found[0].base_shape != base.shape:
             view = _refit(self._taken, base.dims, base.shape)
-            found = self._fitted = (view, base.through(view))
+            found = self._fitted = (view, base.through(view, self._stype))
         return found
 
     @property
@@ -68,7 +70,7 @@ class Base:
         try:
             return self._through(self._base.schema)[1]
         except ShapeError:  # a view that a resize cut off still says what it was
-            return self._base.schema.through(self._taken)
+            return self._base.schema.through(self._taken, self._stype)
 
     def __sparrow_scan__(self) -> Scan:
         """Return the plan of reading this tensor, pinned to the relation in force."""

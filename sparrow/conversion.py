@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from sparrow.errors import IndexingError, InvalidValueError, LabelError, ShapeError, UnsupportedError
+from sparrow import settings
+from sparrow.binsparse import from_binsparse
+from sparrow.errors import (
+    IndexingError,
+    InvalidValueError,
+    LabelError,
+    ShapeError,
+    TooLargeError,
+    UnsupportedError,
+)
+from sparrow.interchange import Coordinates, from_cupy, from_npz, from_torch
 from sparrow.kernels.entries import Block, canonical, check_duplicates
 from sparrow.schema import LARGEST_DIMENSION, Schema, check_dtype, check_shape, is_fill
 
-__all__ = ["from_coordinates", "from_object", "from_table"]
+__all__ = ["check_fill", "from_coordinates", "from_object", "from_table"]
+
+_ROWS = 1 << 18
+_COPIES = 3
+"""A table is held about so many times while it becomes entries."""
 
 
 def from_coordinates(
@@ -25,7 +41,10 @@ def from_coordinates(
 ) -> tuple[Schema, Block]:
     """Return schema and canonical entries; what :func:`sparrow.from_coords` checks is checked here."""
     rule = check_duplicates(duplicates)
-    data = np.array(values)  # a copy: what the caller later does to the array must not show in the tensor
+    try:
+        data = np.array(values)  # a copy: what the caller later does to the array must not show in the tensor
+    except ValueError:
+        raise ShapeError("values is ragged: give one number for each coordinate, or a scalar") from None
     if data.dtype == object:
         raise UnsupportedError("values must be numbers or booleans of one type, got objects")
     columns = _columns(coords, None if shape is None else len(check_shape(shape)), data)
@@ -33,8 +52,10 @@ def from_coordinates(
     try:
         data = np.broadcast_to(data, (count,))
     except ValueError:
+        turned = f"; coords of shape ({len(columns)}, {count}) looks like (nnz, ndim), pass its transpose"
         raise ShapeError(
             f"values have shape {data.shape} for {count} coordinates: one value each, or a scalar"
+            + (turned if data.shape == (len(columns),) else "")
         ) from None
     if shape is None:
         if not count:
@@ -50,12 +71,12 @@ def from_coordinates(
             if extreme >= size:
                 raise IndexingError(f"coordinate {extreme} is out of range for dimension {dim} of size {size}")
     dtype = check_dtype(data.dtype)
-    schema = Schema(sizes, tuple(dims or ()), dtype, _fill(fill_value, dtype))
+    schema = Schema(sizes, tuple(dims or ()), dtype, check_fill(fill_value, dtype))
     block = Block(tuple(column.astype(schema.coordinate_dtype(d)) for d, column in enumerate(columns)), data)
     return schema, canonical(block, sizes, schema.fill_value, rule)
 
 
-def _fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
+def check_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
     """Return a fill value as a scalar of the dtype; one that the dtype cannot hold is refused."""
     given = np.asarray(fill_value)
     if given.ndim or given.dtype.kind not in "biufc":
@@ -70,7 +91,10 @@ def _fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
 
 def _columns(coords: Any, ndim: int | None, values: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
     """Return one array of integers for each dimension."""
-    columns = [np.asarray(column) for column in coords]
+    try:
+        columns = [np.asarray(column) for column in coords]
+    except (TypeError, ValueError):
+        raise ShapeError("coords must be (ndim, nnz): an array, or a list of integers for each dimension") from None
     lengths = {column.shape for column in columns}
     if len(lengths) > 1 or any(column.ndim != 1 for column in columns):
         raise ShapeError(
@@ -81,7 +105,7 @@ def _columns(coords: Any, ndim: int | None, values: np.ndarray[Any, Any]) -> lis
         turned = bool(columns) and columns[0].shape == (ndim,) and values.shape in ((), (len(columns),))
         hint = ": it looks like (nnz, ndim), pass its transpose" if turned else ""
         length = len(columns[0]) if columns else 0
-        raise ShapeError(f"coords has shape ({len(columns)}, {length}), expected (ndim, nnz) with ndim {ndim}{hint}")
+        raise ShapeError(f"coords must be (ndim, nnz) = ({ndim}, nnz), got ({len(columns)}, {length}){hint}")
     for dim, column in enumerate(columns):
         if not column.size:
             columns[dim] = column.astype(np.int64)
@@ -101,14 +125,29 @@ def from_object(
     duplicates: str | None = None,
 ) -> tuple[Schema, Block]:
     """Return schema and canonical entries of what :func:`sparrow.asarray` takes."""
+    if hasattr(obj, "__sparrow_entries__"):
+        schema, block = obj.__sparrow_entries__()
+        return replace(schema, dims=tuple(dims or ())), block
+    found = _foreign(obj)
+    if isinstance(found, Coordinates):
+        return from_coordinates(found.coords, found.values, found.shape, dims, found.duplicates, found.fill_value)
+    obj = found
     if hasattr(obj, "tocoo") and hasattr(obj, "nnz"):
         coo = obj.tocoo()
         return from_coordinates(coo.coords, coo.data, coo.shape, dims, "sum")
     if hasattr(obj, "coords") and hasattr(obj, "data") and hasattr(obj, "fill_value"):
         return from_coordinates(obj.coords, obj.data, obj.shape, dims, "error", obj.fill_value)
-    if hasattr(obj, "__arrow_c_stream__"):
-        return from_table(pa.table(obj), coords, value, shape, dims, duplicates or "error")
-    dense = np.asarray(obj)
+    if hasattr(obj, "__binsparse_descriptor__"):
+        found = from_binsparse(obj)
+        return from_coordinates(found.coords, found.values, found.shape, dims, found.duplicates, found.fill_value)
+    if hasattr(obj, "__arrow_c_stream__") or hasattr(obj, "collect_batches"):
+        return from_table(obj, coords, value, shape, dims, duplicates or "error")
+    if isinstance(obj, np.ma.MaskedArray) and np.ma.is_masked(obj):
+        raise UnsupportedError("a masked array has cells without values: give them some with its filled(...)")
+    try:
+        dense = np.asarray(obj)
+    except ValueError:
+        raise ShapeError("a nested list is ragged: its rows differ in length") from None
     if dense.dtype == object:
         raise UnsupportedError(
             f"{type(obj).__name__} is no array: pass a NumPy or SciPy array, a tensor or an Arrow table"
@@ -120,15 +159,43 @@ def from_object(
     return from_coordinates(at, values, dense.shape, dims, "error")
 
 
+def _foreign(obj: Any) -> Any:
+    """Return what arrays of other libraries and .npz files hold as coordinates, or as NumPy and SciPy arrays."""
+    if isinstance(obj, str | os.PathLike):
+        return from_npz(obj)
+    library = type(obj).__module__.partition(".")[0]
+    if library == "torch":
+        return from_torch(obj)
+    if library in ("cupy", "cupyx"):
+        return from_cupy(obj)
+    if library == "sparse" and hasattr(obj, "fill_value"):  # GCXS and DOK are COO in other clothes
+        return obj.asformat("coo")
+    return obj
+
+
 def from_table(
-    table: pa.Table,
+    source: Any,
     coords: Sequence[str] | None,
     value: str | None,
     shape: Sequence[int] | None,
     dims: Sequence[str] | None,
     duplicates: str,
 ) -> tuple[Schema, Block]:
-    """Return schema and canonical entries of a table; nulls and coordinates that are no integers are refused."""
+    """Return schema and canonical entries of a table; nulls and coordinates that are no integers are refused.
+
+    Parameters
+    ----------
+    source
+        An Arrow table, anything with ``__arrow_c_stream__``, a DuckDB relation or a Polars lazy frame.
+    coords, value, shape, dims, duplicates
+        As of :func:`sparrow.asarray`.
+
+    Raises
+    ------
+    TooLargeError
+        If its columns would pass the memory limit.
+    """
+    table = _gathered(source, None if coords is None else [*coords, value or "value", "value_im"])
     names = table.column_names
     if value is None and coords is None and "value" in names:
         value = "value"
@@ -166,6 +233,37 @@ def from_table(
             whole.real, whole.imag = values, table[imaginary].to_numpy()
             values = whole
     return from_coordinates(columns, values, shape, picked if dims is None else dims, duplicates)
+
+
+def _gathered(source: Any, wanted: Sequence[str] | None) -> pa.Table:
+    """Return some columns of a table in memory, read as a stream and given up where they would not fit."""
+    if isinstance(source, pa.Table):
+        return source
+    if hasattr(source, "collect_batches"):
+        names = source.collect_schema().names()
+        query = source.select([name for name in names if wanted is None or name in wanted])
+        schema = query.collect_schema().to_frame().to_arrow().schema
+        frames = query.collect_batches(chunk_size=_ROWS, maintain_order=True)
+        batches = (batch.cast(schema) for frame in frames for batch in frame.to_arrow().to_batches())
+    else:
+        lines = source.to_arrow_reader(_ROWS) if hasattr(source, "to_arrow_reader") else source
+        reader = pa.RecordBatchReader.from_stream(lines)
+        picked = [name for name in reader.schema.names if wanted is None or name in wanted]
+        schema = pa.schema([reader.schema.field(name) for name in picked])
+        batches = (batch.select(picked) for batch in reader)
+    limit = settings.current().memory_limit
+    kept: list[pa.RecordBatch] = []
+    nbytes = 0
+    for batch in batches:
+        kept.append(batch)
+        nbytes += _COPIES * batch.nbytes
+        if nbytes > limit:
+            raise TooLargeError(
+                f"a table of more than {sum(map(len, kept))} rows would pass the memory limit of {limit} bytes on its "
+                "way into memory: sp.ingest.columns(table, path, coords=...) stores tables of any length, or raise the "
+                "limit with sp.config(memory_limit=...)"
+            )
+    return pa.Table.from_batches(kept, schema)
 
 
 def _whole(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:

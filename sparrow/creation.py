@@ -15,12 +15,12 @@ from sparrow.errors import InvalidValueError
 from sparrow.kernels.entries import Block
 from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import Schema, check_dtype, check_shape
+from sparrow.storage_types import check_stype
 from sparrow.tensor import Tensor
 
 if TYPE_CHECKING:
     import os
 
-    import duckdb
 
 __all__ = ["asarray", "from_coords", "from_relation", "open", "zeros"]
 
@@ -55,8 +55,31 @@ def open(  # noqa: A001 - what people type is sp.open
     return Tensor(storage.open(path, version, storage_options))
 
 
-def zeros(shape: int | Sequence[int], dtype: DTypeLike = "float64", dims: Sequence[str] | None = None) -> Tensor:
+def zeros(
+    shape: int | Sequence[int],
+    dtype: DTypeLike = "float64",
+    dims: Sequence[str] | None = None,
+    stype: str = "coo",
+) -> Tensor:
     """Return a tensor without entries, whatever its shape.
+
+    Parameters
+    ----------
+    shape
+        The sizes of the dimensions.
+    dtype
+        The type of the values.
+    dims
+        The names of the dimensions, ``d0, d1, ...`` by default.
+    stype
+        The storage type: "coo", "csr", "csc", "row_sparse" or "dense".
+
+    Raises
+    ------
+    InvalidValueError
+        If there is no such storage type.
+    ShapeError
+        If it is not for as many dimensions.
 
     Examples
     --------
@@ -64,7 +87,8 @@ def zeros(shape: int | Sequence[int], dtype: DTypeLike = "float64", dims: Sequen
     >>> sp.zeros((10_000, 10_000, 100)).nnz
     0
     """
-    schema = Schema(check_shape(shape), tuple(dims or ()), check_dtype(dtype))
+    sizes = check_shape(shape)
+    schema = Schema(sizes, tuple(dims or ()), check_dtype(dtype), stype=check_stype(stype, len(sizes)))
     empty = Block(tuple(np.zeros(0, np.int32) for _ in schema.shape), np.zeros(0, schema.dtype))
     return _in_memory(schema, empty)
 
@@ -128,7 +152,10 @@ def asarray(
     ----------
     obj
         A tensor (returned as it is), a NumPy array or nested list, a SciPy sparse array or matrix (entries
-        for one cell mean their sum), a pydata/sparse array, or anything with ``__arrow_c_stream__``.
+        for one cell mean their sum), a pydata/sparse array, a PyTorch or CuPy array, dense or sparse, the path of a
+        .npz file of SciPy or pydata/sparse, an object with ``__binsparse_descriptor__``, a container of
+        :mod:`sparrow.formats` (the tensor has its storage type), or a table: a Polars lazy frame or anything with
+        ``__arrow_c_stream__``, read as a stream.
     coords
         Of a table: the columns that hold coordinates; by default all but the value's.
     value
@@ -142,6 +169,10 @@ def asarray(
     ------
     UnsupportedError
         If ``obj`` is none of these.
+    InvalidValueError
+        If a path is none of a .npz file, or the file holds no sparse array.
+    TooLargeError
+        If a table would pass the memory limit: :func:`sparrow.ingest.columns` stores tables of any length.
 
     Examples
     --------
@@ -155,19 +186,20 @@ def asarray(
 
 
 def from_relation(
-    rel: duckdb.DuckDBPyRelation,
+    rel: Any,
     coords: Sequence[str],
     value: str | None = None,
     shape: Sequence[int] | None = None,
     dims: Sequence[str] | None = None,
     duplicates: str = "error",
 ) -> Tensor:
-    """Return a tensor in memory from a DuckDB relation, such as one of :func:`sparrow.sql`.
+    """Return a tensor in memory from a relation or table, such as a DuckDB relation of :func:`sparrow.sql`.
 
     Parameters
     ----------
     rel
-        The relation.
+        A DuckDB relation, a Polars lazy frame, or anything with ``__arrow_c_stream__``; read as a stream, and only
+        the columns that are named.
     coords
         Its columns that hold the coordinates, integers counted from 0.
     value
@@ -179,6 +211,8 @@ def from_relation(
     ------
     LabelError
         If the relation has no such column.
+    TooLargeError
+        If it would pass the memory limit: :func:`sparrow.ingest.columns` stores relations of any length.
     UnsupportedError
         If a coordinate is no integer; :func:`sparrow.ingest.columns` makes labels of texts.
 
@@ -190,7 +224,7 @@ def from_relation(
     >>> sp.from_relation(rel, coords=["j"], value="v").to_numpy()
     array([3, 6])
     """
-    return _in_memory(*from_table(rel.to_arrow_table(), coords, value, shape, dims, duplicates))
+    return _in_memory(*from_table(rel, coords, value, shape, dims, duplicates))
 
 
 def _in_memory(schema: Schema, block: Block) -> Tensor:

@@ -7,11 +7,14 @@
     |-- IndexingError          (IndexError)         an index that the shape does not allow
     |-- LabelError             (KeyError)           a label or dimension name that does not exist
     |-- ShapeError             (ValueError)         shapes, axes or coordinates that do not fit
+    |   `-- AxisError          (IndexError)         an axis out of range; NumPy's AxisError too
     |-- DuplicateError         (ValueError)         two entries for one cell where one is allowed
     |-- InvalidValueError      (ValueError)         an argument outside what is accepted
+    |   `-- NumberRangeError   (OverflowError)      a number that the dtype cannot hold
     |-- UnsupportedError       (TypeError)          a type or operation that sparrow does not do
     |-- ReadOnlyError          (ValueError)         a write to a pinned or copied view
     |-- TooLargeError          (MemoryError)        a result that would pass the memory limit
+    |-- ConvergenceError       (ArithmeticError)    an iteration that does not lead to finite numbers
     |-- MissingDependencyError (ImportError)        an optional package that is not installed
     `-- StorageError           (OSError)            the files of a stored tensor
         |-- NotFoundError      (FileNotFoundError)  no tensor, file or version there
@@ -20,6 +23,7 @@
         `-- ConflictError      (RuntimeError)       another writer changed the same cells
 
     PerformanceWarning         (UserWarning)        work that another call does at a fraction of the cost
+    StorageFallbackWarning     (UserWarning)        a result that no rule gives a sparse storage type
 
 Errors are grouped by what a handler would do about them. Each is also the
 builtin that a caller would catch without knowing sparrow, and its message says
@@ -28,8 +32,12 @@ what was wrong, where, and the way out.
 
 from __future__ import annotations
 
+import numpy as np
+
 __all__ = [
+    "AxisError",
     "ConflictError",
+    "ConvergenceError",
     "CorruptionError",
     "DuplicateError",
     "ExistsError",
@@ -39,11 +47,13 @@ __all__ = [
     "LabelError",
     "MissingDependencyError",
     "NotFoundError",
+    "NumberRangeError",
     "PerformanceWarning",
     "ReadOnlyError",
     "ShapeError",
     "SparrowError",
     "StorageError",
+    "StorageFallbackWarning",
     "TooLargeError",
     "UnsupportedError",
 ]
@@ -103,12 +113,20 @@ class ShapeError(SparrowError, ValueError):
     """Shapes, axes or coordinates that do not fit together."""
 
 
+class AxisError(ShapeError, IndexingError, np.exceptions.AxisError):
+    """An axis that the shape does not have: an ``IndexError`` too, and NumPy's ``AxisError``."""
+
+
 class DuplicateError(SparrowError, ValueError):
     """Two entries for one cell where ``duplicates="error"``."""
 
 
 class InvalidValueError(SparrowError, ValueError):
     """An argument outside what is accepted."""
+
+
+class NumberRangeError(InvalidValueError, OverflowError):
+    """A Python number that the dtype cannot hold, where NumPy raises ``OverflowError``."""
 
 
 class UnsupportedError(SparrowError, TypeError):
@@ -121,6 +139,10 @@ class ReadOnlyError(SparrowError, ValueError):
 
 class TooLargeError(SparrowError, MemoryError):
     """A result that would pass the memory limit; the message gives the size and the deliberate call."""
+
+
+class ConvergenceError(SparrowError, ArithmeticError):
+    """An iteration that does not lead to finite numbers; the message names the setting to change."""
 
 
 class MissingDependencyError(SparrowError, ImportError):
@@ -152,3 +174,7 @@ class ConflictError(StorageError, RuntimeError):
 
 class PerformanceWarning(UserWarning):
     """Work that another call does at a fraction of the cost; the message names the call."""
+
+
+class StorageFallbackWarning(UserWarning):
+    """A result that is of storage type "dense" for want of a rule; given once for each operation and types."""

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import pyarrow as pa
 
-from sparrow import display, engines, settings
+from sparrow import binsparse, engines, formats, interchange
 from sparrow.base import Base
-from sparrow.errors import InvalidValueError, TooLargeError, UnsupportedError
+from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.formats.container import check_scipy
+from sparrow.interchange import check_room
+from sparrow.lazyframes import lazy_frame
 from sparrow.plan import Scan
 from sparrow.relation import arrow_schema, arrow_table
+from sparrow.storage_types import check_stype
 
 if TYPE_CHECKING:
+    import os
+
     import polars
     import scipy.sparse
 
@@ -34,7 +40,9 @@ class Exports(Base):
         TooLargeError
             If the array would pass the memory limit.
         """
-        return _dense(self.__sparrow_scan__())
+        schema = self._schema
+        check_room(schema.size * schema.dtype.itemsize, "the dense array")
+        return interchange.dense_array(schema, engines.entries(self.__sparrow_scan__()))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, np.dtype[Any]]:
         if copy is False:
@@ -48,9 +56,40 @@ class Exports(Base):
         Raises
         ------
         UnsupportedError
-            If the fill is not 0 or SciPy has no such values.
+            If the fill is not 0, or SciPy has no such values or no such format of as many dimensions.
+        TooLargeError
+            If the pointers to rows or columns, or the diagonals, would pass the memory limit.
         """
         return _scipy_array(self.__sparrow_scan__(), format)
+
+    def to_format(self, format: str) -> Any:
+        """Return the arrays of a format: a container of :mod:`sparrow.formats`, or a NumPy array for "dense".
+
+        Parameters
+        ----------
+        format
+            "coo", which keeps the fill, "csr", "csc", "row_sparse" or "dense". In the compressed ones every cell that
+            is not 0 is stored.
+
+        Raises
+        ------
+        InvalidValueError, ShapeError
+            If there is no such format, or it is not for as many dimensions.
+        TooLargeError
+            If the arrays would pass the memory limit.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> rows = sp.asarray([[7, 0, 8], [0, 0, 0], [0, 9, 0]]).to_format("csr")
+        >>> rows.data, rows.indices, rows.indptr
+        (array([7, 8, 9]), array([0, 2, 1], dtype=int32), array([0, 2, 2, 3]))
+        """
+        check_stype(format, self.ndim)
+        if format == "dense":
+            return self.to_numpy()
+        scan = self.__sparrow_scan__()
+        return formats.from_entries(format, scan.schema, engines.entries(scan))
 
     def to_arrow(self) -> pa.Table:
         """Return the entries as an Arrow table: a column for each dimension, then ``value``; sorted."""
@@ -65,58 +104,131 @@ class Exports(Base):
         reader = pa.RecordBatchReader.from_batches(arrow_schema(self._schema), self.to_batches())
         return reader.__arrow_c_stream__(requested_schema)
 
-    def to_polars(self) -> polars.DataFrame:
-        """Return the entries as a Polars data frame: a column for each dimension, then ``value``."""
+    @overload
+    def to_polars(self, lazy: Literal[False] = False) -> polars.DataFrame: ...
+    @overload
+    def to_polars(self, lazy: Literal[True]) -> polars.LazyFrame: ...
+    def to_polars(self, lazy: bool = False) -> polars.DataFrame | polars.LazyFrame:
+        """Return the entries as a Polars frame: a column for each dimension, then ``value``.
+
+        Parameters
+        ----------
+        lazy
+            Return a lazy frame of the entries as they are now, which reads when it is collected: only the columns that
+            the query uses, and of files and expressions only the parts that its ranges of coordinates meet. Larger
+            than memory with the streaming engine; the rows come in no particular order.
+
+        Raises
+        ------
+        TooLargeError
+            If the entries would pass the memory limit, unless ``lazy``.
+
+        Examples
+        --------
+        >>> import polars as pl, sparrow as sp
+        >>> A = sp.from_coords([[0, 2, 2], [1, 0, 3]], [5, 6, 7], dims=("i", "j"))
+        >>> A.to_polars(lazy=True).filter(pl.col("i") == 2).select(pl.col("value").sum()).collect().item()
+        13
+        """
         import polars
 
+        if lazy:
+            return lazy_frame(self.__sparrow_scan__())
         frame = polars.from_arrow(self.to_arrow())
         assert isinstance(frame, polars.DataFrame)
         return frame
 
+    def to_torch(self, layout: Literal["coo", "csr"] = "coo") -> Any:
+        """Return a sparse PyTorch tensor on the CPU; ``.to("cuda")`` takes it to a GPU.
 
-def check_room(nbytes: int, what: str) -> None:
-    """Raise ``TooLargeError`` where arrays of ``nbytes`` would pass the memory limit."""
-    limit = settings.current().memory_limit
-    if nbytes > limit:
-        size, allowed = display.human_bytes(nbytes), display.human_bytes(limit)
-        raise TooLargeError(
-            f"{what} would take {size}, beyond the memory limit of {allowed}: "
-            "take a smaller view, or raise the limit with sp.config(memory_limit=...)"
-        )
+        Parameters
+        ----------
+        layout
+            "coo" for any number of dimensions (PyTorch keeps its coordinates as int64), coalesced; or "csr" for two.
 
+        Raises
+        ------
+        MissingDependencyError
+            If PyTorch is not installed.
+        UnsupportedError
+            If the fill is not 0.
+        ShapeError
+            If "csr" is asked for and there are not two dimensions.
+        """
+        scan = self.__sparrow_scan__()
+        return interchange.torch_tensor(scan.schema, engines.entries(scan), layout)
 
-def _dense(scan: Scan) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return all cells of a scan as a NumPy array; raises ``TooLargeError`` past the memory limit."""
-    schema = scan.schema
-    check_room(schema.size * schema.dtype.itemsize, "the dense array")
-    block = engines.entries(scan)
-    array = np.full(schema.shape, schema.fill_value, dtype=schema.dtype)
-    if schema.ndim:
-        array[block.coords] = block.values
-    elif block.count:
-        array[...] = block.values[0]
-    return array
+    def to_cupy(self, format: Literal["csr", "csc", "coo"] = "csr") -> Any:
+        """Return a matrix of ``cupyx.scipy.sparse``, in the memory of the current GPU.
+
+        Raises
+        ------
+        MissingDependencyError
+            If CuPy is not installed.
+        UnsupportedError
+            If the fill is not 0, there are not two dimensions, or CuPy has no such format or values.
+        """
+        if self.ndim != 2 or format not in ("csr", "csc", "coo"):
+            raise UnsupportedError(f"CuPy has no {format!r} of {self.ndim} dimensions: csr, csc and coo of two")
+        return interchange.cupy_array(self.to_scipy(format), format)
+
+    def to_pydata_sparse(self) -> Any:
+        """Return a ``sparse.COO`` of pydata/sparse, with the fill value.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pydata/sparse is not installed.
+        """
+        scan = self.__sparrow_scan__()
+        return interchange.pydata_array(scan.schema, engines.entries(scan))
+
+    def to_npz(self, path: str | os.PathLike[str], compressed: bool = True) -> None:
+        """Write the entries to a .npz file, which ``sp.asarray(path)`` reads; what was there is replaced at the end.
+
+        ``scipy.sparse.load_npz`` reads it where the fill is 0: as CSR, or as COO where there are more rows than
+        entries or not two dimensions. ``sparse.load_npz`` of pydata/sparse reads what SciPy cannot hold: another fill,
+        float16, no dimensions. Names and labels are not kept.
+
+        Parameters
+        ----------
+        path
+            The file, by its full name.
+        compressed
+            Compress the arrays.
+
+        Examples
+        --------
+        >>> import scipy.sparse, sparrow as sp
+        >>> A = sp.from_coords([[0, 2, 2], [1, 0, 3]], [5, 6, 7])
+        >>> A.to_npz("A.npz")
+        >>> scipy.sparse.load_npz("A.npz").sum(), sp.asarray("A.npz").nnz
+        (np.int64(18), 3)
+        """
+        scan = self.__sparrow_scan__()
+        interchange.to_npz(path, scan.schema, engines.entries(scan), compressed)
+
+    def __binsparse_descriptor__(self) -> dict[str, Any]:
+        scan = self.__sparrow_scan__()
+        return binsparse.descriptor_of(scan.schema, engines.count(scan), "sparrow")
+
+    def __binsparse__(self) -> dict[str, Any]:
+        scan = self.__sparrow_scan__()
+        return binsparse.arrays_of(scan.schema, engines.entries(scan))
 
 
 def _scipy_array(scan: Scan, format: str) -> scipy.sparse.sparray:
     """Return the entries of a scan as a SciPy sparse array; raises ``UnsupportedError`` where SciPy has none such."""
-    import scipy.sparse
-
     schema = scan.schema
-    if not schema.zero_fill:
-        raise UnsupportedError(f"SciPy's arrays are zero where nothing is stored; here it is {schema.fill_value}")
-    if schema.dtype == np.float16:
-        raise UnsupportedError("SciPy's sparse arrays have no float16: take to_arrow() or to_numpy()")
-    if schema.ndim == 0:
-        raise UnsupportedError("SciPy's sparse arrays have at least one dimension: use to_numpy()")
-    formats = {1: ("coo", "csr", "dok"), 2: ("coo", "csr", "csc", "bsr", "dia", "dok", "lil")}.get(
-        schema.ndim, ("coo",)
-    )
-    if format not in formats:
-        names = ", ".join(map(repr, formats))
-        raise UnsupportedError(f"SciPy has no {format!r} of {schema.ndim} dimensions: use one of {names}")
-    block = engines.entries(scan)
-    array = scipy.sparse.coo_array((block.values, block.coords), shape=schema.shape)
-    array.has_canonical_format = True
-    # The other formats are new arrays; this one would share the tensor's own, which nobody may write to.
-    return array.copy() if format == "coo" else array.asformat(format)
+    check_scipy(schema)
+    known = {1: ("coo", "csr", "dok"), 2: ("coo", "csr", "csc", "bsr", "dia", "dok", "lil")}.get(schema.ndim, ("coo",))
+    if format not in known:
+        names = ", ".join(map(repr, known))
+        raise UnsupportedError(f"SciPy has no {format!r} of {schema.ndim} dimensions: there are {names}")
+    through = "coo" if schema.ndim != 2 or format in ("coo", "dok") else "csc" if format == "csc" else "csr"
+    array = formats.from_entries(through, schema, engines.entries(scan)).to_scipy()
+    if format == "dia":
+        rows, columns = array.nonzero()
+        width = int(columns.max(initial=-1)) + 1
+        check_room(len(np.unique(columns - rows)) * width * schema.dtype.itemsize, "the diagonals")
+    return array.asformat(format)

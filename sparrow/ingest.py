@@ -16,11 +16,12 @@ from sparrow.creation import open as open_stored
 from sparrow.readers.columns import columns as _columns
 from sparrow.readers.edges import edges as _edges
 from sparrow.readers.libsvm import libsvm as _libsvm
+from sparrow.readers.npz import npz as _npz
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["columns", "edges", "libsvm"]
+__all__ = ["columns", "edges", "libsvm", "npz"]
 
 P = ParamSpec("P")
 
@@ -93,5 +94,19 @@ Tensor
 >>> ratings = sp.ingest.columns("ratings.csv", "ratings.sparrow", coords=["user", "film"], value="stars")
 >>> ratings.shape, ratings.labels("user").to_pylist(), ratings.nnz
 ((2, 8), ['ada', 'bob'], 2)
+""",
+)
+
+npz = _opened(
+    _npz,
+    """\
+Tensor
+    What ``sp.open(dst)`` does: a stored tensor of the array's shape, dtype and fill.
+""",
+    r"""
+>>> import scipy.sparse, sparrow as sp
+>>> scipy.sparse.save_npz("eye.npz", scipy.sparse.eye_array(3))
+>>> sp.ingest.npz("eye.npz", "eye.sparrow").nnz
+3
 """,
 )

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from sparrow import engines
 from sparrow.engines.derived import Derived
 from sparrow.errors import UnsupportedError
+from sparrow.plan import Cast, Clip, Round
 from sparrow.products import matmul
 from sparrow.reducing import NUMPY, Reductions
 from sparrow.schema import check_dtype
+from sparrow.storage_types import COMPRESSED, of_function, settled
 
 __all__ = ["Operators", "where"]
 
@@ -31,12 +33,18 @@ class Operators(Reductions, NDArrayOperatorsMixin):
     def _cells(self, function: Callable[..., Any], *operands: Any) -> Any:
         """Return a function of cells as a lazy tensor, or as an array where a dense operand leaves no fill."""
         found = engines.elementwise(function, [_operand(operand) for operand in operands])
-        return self._of(found) if isinstance(found, Derived) else found
+        return self._of(found, _stype(function, operands, found)) if isinstance(found, Derived) else found
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Apply one of NumPy's functions of cells."""
-        if any(not _is_operand(operand) for operand in inputs):
+        strange = [operand for operand in inputs if not _is_operand(operand)]
+        if any(hasattr(type(operand), "__array_ufunc__") for operand in strange):
             return NotImplemented
+        if strange:
+            raise UnsupportedError(
+                f"np.{ufunc.__name__}: {type(strange[0]).__name__} {strange[0]!r} is no operand: use tensors, arrays "
+                "and numbers"
+            )
         out = kwargs.pop("out", (None,))
         dtype = kwargs.pop("dtype", None)
         if method != "__call__" or kwargs:
@@ -58,7 +66,7 @@ class Operators(Reductions, NDArrayOperatorsMixin):
             result = self._cells(ufunc, *inputs)
         if dtype is not None:
             result = result.astype(dtype)
-        return result if out[0] is None else _into(out[0], result, ufunc)
+        return result if out[0] is None else _into(out[0], result, ufunc.__name__)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Apply one of NumPy's functions of the named list; of any other a clear error."""
@@ -78,15 +86,18 @@ class Operators(Reductions, NDArrayOperatorsMixin):
             If tensors cannot hold the type.
         """
         wanted = check_dtype(dtype)
-        return self if wanted == self.__sparrow_scan__().schema.dtype else self._cells(_Cast(wanted), self)
+        return self if wanted == self.__sparrow_scan__().schema.dtype else self._cells(Cast(wanted), self)
 
     def clip(self, min: Any = None, max: Any = None) -> Any:
         """Return the cells limited to the interval from ``min`` to ``max``, lazily; the fill too."""
-        return self._cells(lambda values: np.clip(values, min, max), self)
+        if np.ndim(min) or np.ndim(max):
+            low = self if min is None else self._cells(np.maximum, self, min)
+            return low if max is None else self._cells(np.minimum, low, max)
+        return self._cells(Clip(min, max), self)
 
     def round(self, decimals: int = 0) -> Any:
         """Return the cells rounded to a number of decimals, lazily."""
-        return self._cells(lambda values: np.round(values, decimals), self)
+        return self._cells(Round(decimals), self)
 
     def conj(self) -> Any:
         """Return the complex conjugates, lazily."""
@@ -101,16 +112,6 @@ class Operators(Reductions, NDArrayOperatorsMixin):
     def imag(self) -> Any:
         """The imaginary parts, lazily."""
         return self._cells(np.imag, self)
-
-
-class _Cast:
-    """A cast, as a function of cells."""
-
-    def __init__(self, dtype: np.dtype[Any]) -> None:
-        self.dtype = dtype
-
-    def __call__(self, values: Any) -> NDArray[Any]:
-        return np.asarray(values).astype(self.dtype)
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
@@ -153,22 +154,47 @@ def _operand(operand: Any) -> Any:
     return operand
 
 
-def _into(target: Any, result: Any, ufunc: np.ufunc) -> Any:
+def _stype(function: Callable[..., Any], operands: Sequence[Any], result: Derived) -> str:
+    """Return the storage type of a function of cells."""
+    name = getattr(function, "__name__", type(function).__name__.lower())
+    types = [o._stype if isinstance(o, Operators) else "dense" if np.ndim(o) else None for o in operands]
+    misfits = set()
+    if not set(types).isdisjoint(COMPRESSED):
+        shapes = (o.shape if isinstance(o, Operators) else np.shape(o) for o in operands)
+        misfits = {t for t, shape in zip(types, shapes, strict=True) if t is not None and shape != result.schema.shape}
+    stretched = not misfits.isdisjoint(COMPRESSED)
+    return settled(name, types, of_function(name, types, result.schema.zero_fill, bool(misfits), stretched))
+
+
+def _into(target: Any, result: Any, name: str) -> Any:
     """Write a result to the target of an in-place operation, which keeps its dtype and fill."""
     if not np.can_cast(result.dtype, target.dtype, "same_kind"):
         raise UnsupportedError(
-            f"np.{ufunc.__name__} gives {result.dtype}, which an in-place operation cannot write to {target.dtype}: "
+            f"np.{name} gives {result.dtype}, which an in-place operation cannot write to {target.dtype}: "
             "use A = A.astype(...) first"
         )
     target[...] = result if isinstance(target, Operators) or not isinstance(result, Operators) else np.asarray(result)
     return target
 
 
+def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    """Return the cells limited, with NumPy's names for the limits and those of the array standard."""
+    return a.clip(min if a_min is None else a_min, max if a_max is None else a_max)
+
+
+def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    """Write the cells of one to the other, which keeps its dtype, fill and storage type."""
+    if where is not True or casting != "same_kind":
+        raise UnsupportedError("np.copyto to or from a tensor takes no casting= and no where=: dst[mask] = src[mask]")
+    _into(dst, src if hasattr(src, "dtype") else np.asarray(src), "copyto")
+
+
 Operators._functions.update(
     NUMPY
     | {
+        np.copyto: _copyto,
         np.where: where,
-        np.clip: lambda a, a_min=None, a_max=None: a.clip(a_min, a_max),
+        np.clip: _clip,
         np.round: lambda a, decimals=0: a.round(decimals),
         np.real: lambda val: val.real,
         np.imag: lambda val: val.imag,

@@ -30,13 +30,15 @@ _drawing = threading.Lock()
 
 
 @contextmanager
-def bar(description: str, total: int | None, unit: str = "bytes") -> Iterator[Callable[[int], None]]:
+def bar(
+    description: str | Callable[[], str], total: int | None, unit: str = "bytes"
+) -> Iterator[Callable[[int], None]]:
     """Show the progress of the work in the block.
 
     Parameters
     ----------
     description
-        What is being done, a few words.
+        What is being done, a few words; a function where they change.
     total
         The whole, in ``unit``; None where it is not known, which shows no time left.
     unit
@@ -70,8 +72,9 @@ def _nothing(n: int) -> None:
 class _Bar:
     """Counts, and draws after a while unless another bar is being drawn."""
 
-    def __init__(self, description: str, total: int | None, unit: str) -> None:
-        self._description, self._total, self._unit = description, total, unit
+    def __init__(self, description: str | Callable[[], str], total: int | None, unit: str) -> None:
+        self._describe = description if callable(description) else lambda: description
+        self._total, self._unit = total, unit
         self._lock = threading.Lock()
         self._done = 0
         self._started = time.monotonic()
@@ -88,9 +91,9 @@ class _Bar:
             if self._drawn is None:
                 if not _drawing.acquire(blocking=False):
                     return
-                self._drawn = _open(self._description, self._total, self._unit, now - self._started)
+                self._drawn = _open(self._describe(), self._total, self._unit, now - self._started)
             progress, task = self._drawn
-            progress.update(task, completed=self._done, refresh=True)
+            progress.update(task, description=self._describe(), completed=self._done, refresh=True)
 
     def close(self) -> None:
         with self._lock:

@@ -1,7 +1,8 @@
 """SQL over tensors: ``sp.sql``.
 
 Every tensor that a query names becomes a temporary view of a connection of its own, made of the scan that its view
-of the files means, so that DuckDB pushes the query's filters down to row groups together with the view's.
+of the files means, so that DuckDB pushes the query's filters down to row groups together with the view's. An
+expression is compiled with its operands into the same query; what SQL has no form for is computed when it is defined.
 
 What the caller gives by keyword is defined first. A name that DuckDB then misses is looked up among the caller's
 variables, defined, and the query bound again: DuckDB alone decides what in a query is the name of a relation.
@@ -53,7 +54,8 @@ def sql(query: str, /, _frame: Any = None, **tensors: Any) -> duckdb.DuckDBPyRel
     A tensor is a relation with an integer column for each dimension, counted from 0, and a column ``value`` (a
     complex one has ``value`` and ``value_im``) with a row for each stored entry. Where a dimension ``d`` of ``A`` has
     labels, the relation ``A_d`` has columns ``d`` and ``label``, to join names with. Names are DuckDB's: the case of
-    ASCII letters is ignored, and what is no plain word stands in double quotes.
+    ASCII letters is ignored, and what is no plain word stands in double quotes. An expression such as ``A + B`` is
+    computed inside the query wherever SQL gives what NumPy gives: ``A.explain(engine="duckdb")`` says where.
 
     The rows come in no particular order: say ``order by``.
 
@@ -86,6 +88,9 @@ def sql(query: str, /, _frame: Any = None, **tensors: Any) -> duckdb.DuckDBPyRel
     >>> web = sp.from_coords([[0, 0, 2], [1, 2, 0]], [1, 1, 1], shape=(3, 3), dims=("src", "dst"))
     >>> sp.sql("select src, count(*) as links from web group by src order by src").fetchall()
     [(0, 2), (2, 1)]
+    >>> mutual = web + web.T
+    >>> sp.sql("select count(*) from mutual where value > 1").fetchall()
+    [(2,)]
     """
     frame: FrameType = _frame if _frame is not None else sys._getframe(1)
     for name, thing in tensors.items():

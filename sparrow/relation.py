@@ -7,7 +7,7 @@ A :class:`Relation` is a frozen set of entries: one version of a stored tensor, 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -113,8 +113,12 @@ class Relation(Protocol):
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
         """Return the chunks that may hold entries of the box, sorted by the order. Reads no data pages."""
 
-    def read(self, chunk: Chunk) -> Block:
-        """Return the entries of a chunk: coords by dimension number whatever the order, values in the dtype."""
+    def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
+        """Return the entries of a chunk: coords by dimension number whatever the order, values in the dtype.
+
+        Only the coordinates along ``dims`` (all of them by default) are wanted: the others need not be decoded, their
+        columns have the length of the values and may hold anything.
+        """
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
         """Return what a scan of the box touches. Reads no data pages."""
@@ -257,7 +261,7 @@ class MemoryRelation:
             out.append(Chunk(last - first, low, high, (first, last)))
         return out
 
-    def read(self, chunk: Chunk) -> Block:
+    def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return a piece of the arrays, without a copy."""
         return self.block.take(slice(*chunk.ref))
 
@@ -318,7 +322,7 @@ class MemoryHandle:
         shape = old.schema.shape if edit.shape is None else edit.shape
         schema = Schema(shape, old.schema.dims, old.schema.dtype, old.schema.fill_value, old.schema.stype)
         block = apply_edit(old.block, edit, schema)
-        self._relation = MemoryRelation(schema, block, old._labels)
+        self._relation = type(old)(schema, block, old._labels)
         return self._relation
 
     def refresh(self) -> MemoryRelation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.index import Listed, Range, View
+from sparrow.storage_types import of_view
 
 __all__ = [
     "DTYPES",
@@ -20,6 +21,7 @@ __all__ = [
     "Schema",
     "check_dims",
     "check_dtype",
+    "check_integer",
     "check_shape",
     "default_dims",
     "is_fill",
@@ -45,12 +47,29 @@ def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     UnsupportedError
         If tensors cannot hold it.
     """
-    given = np.dtype(dtype)
+    try:
+        given = np.dtype(dtype)
+    except (TypeError, ValueError):
+        raise UnsupportedError(f"dtype={dtype!r} is no type: cast to one of {', '.join(map(str, DTYPES))}") from None
     found = given if given.isbuiltin == 1 else np.dtype(given.type) if given.kind in "biufc" else given
     if found not in DTYPES:
         names = ", ".join(map(str, DTYPES))
         raise UnsupportedError(f"values of type {found} are not supported: cast to one of {names}")
     return found
+
+
+def check_integer(value: Any, name: str) -> int:
+    """Return an argument as a Python integer.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is none.
+    """
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise UnsupportedError(f"{name}={value!r} must be an integer") from None
 
 
 def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -164,10 +183,15 @@ class Schema:
         """Return the integer type of a dimension's coordinates: int32, or int64 past 2^31 cells."""
         return np.dtype(np.int32 if self.shape[dim] <= 2**31 else np.int64)
 
-    def through(self, view: View) -> Schema:
-        """Return what a view of such a tensor is: axes along one dimension keep its name."""
+    def through(self, view: View, stype: str | None = None) -> Schema:
+        """Return what a view of such a tensor is: axes along one dimension keep its name.
+
+        Its storage type is ``stype``, or the one inferred for the view.
+        """
+        if stype is None:
+            stype = of_view(self.stype, view).stype
         if view.is_identity:
-            return self
+            return self if stype == self.stype else replace(self, stype=stype)
         taken = {self.dims[axis.dim].casefold() for axis in view.axes if isinstance(axis, Range)}
         names: list[str] = []
         for number, axis in enumerate(view.axes):
@@ -184,4 +208,4 @@ class Schema:
                 name, k = f"{wish}_{k}", k + 1
             taken.add(name.casefold())
             names.append(name)
-        return Schema(view.shape, tuple(names), self.dtype, self.fill_value, self.stype)
+        return Schema(view.shape, tuple(names), self.dtype, self.fill_value, stype)

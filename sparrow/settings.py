@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from numbers import Integral
 from pathlib import Path
 
 from sparrow.errors import InvalidValueError
@@ -143,7 +144,7 @@ def config(
     if memory_limit is not None:
         after = replace(after, memory_limit=parse_bytes(memory_limit))
     if threads is not None:
-        if threads < 1:
+        if not isinstance(threads, Integral) or threads < 1:
             raise InvalidValueError(f"threads must be at least 1, got {threads}")
         after = replace(after, threads=int(threads))
     if temp_directory is not None:

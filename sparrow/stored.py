@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -50,7 +51,7 @@ class Stored(Writing):
         scan = self.__sparrow_scan__()
         handle = storage.save(
             path,
-            scan.schema,
+            replace(scan.schema, stype="coo"),
             engines.sorted_blocks(scan),
             profile=profile,
             overwrite=overwrite,

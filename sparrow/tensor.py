@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ import pyarrow as pa
 
 from sparrow import display, engines, pictures, storage
 from sparrow.base import counted_masks
+from sparrow.computing import Computing
+from sparrow.engines.refill import refilled
 from sparrow.errors import InvalidValueError, LabelError, ShapeError, StorageError, UnsupportedError
 from sparrow.exports import Exports
 from sparrow.index import Mode, View, check_permutation
@@ -23,12 +25,13 @@ from sparrow.operators import Operators
 from sparrow.products import Engine
 from sparrow.relation import MemoryHandle, MemoryRelation, label_position
 from sparrow.schema import Schema
+from sparrow.storage_types import COMPRESSED, check_stype, of_view, settled
 from sparrow.stored import Stored
 
 __all__ = ["Tensor"]
 
 
-class Tensor(Operators, Exports, Stored):
+class Tensor(Computing, Operators, Exports, Stored):
     """A sparse array: a view of entries that are stored or in memory.
 
     Made by :func:`sparrow.open`, :func:`sparrow.from_coords` and :func:`sparrow.asarray`, and by indexing.
@@ -53,7 +56,7 @@ class Tensor(Operators, Exports, Stored):
 
     @property
     def stype(self) -> str:
-        """The storage type."""
+        """The storage type: "coo", "csr", "csc", "row_sparse" or "dense"; see :mod:`sparrow.storage_types`."""
         return self._schema.stype
 
     @property
@@ -114,6 +117,32 @@ class Tensor(Operators, Exports, Stored):
                 f"the truth of a tensor of shape {self.shape} is ambiguous: compare nnz, or read one cell"
             )
         return bool(self.to_numpy().reshape(-1)[0])
+
+    def item(self) -> Any:
+        """Return the cell of a tensor of one cell as a Python number.
+
+        Raises
+        ------
+        InvalidValueError
+            If it has more cells, or none.
+        """
+        if self.size != 1:
+            raise InvalidValueError(f"a tensor of shape {self.shape} is not one number: read a cell of it")
+        return self.to_numpy().item()
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if self.ndim or self.dtype.kind not in "iu":
+            raise UnsupportedError(f"a tensor of shape {self.shape} and type {self.dtype} is no index")
+        return int(self.item())
 
     def __repr__(self) -> str:
         known = self._known_nnz()
@@ -200,9 +229,10 @@ class Tensor(Operators, Exports, Stored):
         ShapeError
             If ``axes`` does not name each axis once.
         """
-        wanted: Any = axes[0] if len(axes) == 1 and not isinstance(axes[0], int | np.integer) else axes
+        wanted: Any = axes[0] if len(axes) == 1 and not np.isscalar(axes[0]) else axes
         order = tuple(reversed(range(self.ndim))) if not axes or wanted is None else tuple(wanted)
-        return self._with(self._view.permute(check_permutation(order, self.ndim)))
+        order = check_permutation(order, self.ndim)
+        return self._with(self._view.permute(order), lambda whole: whole.permute(order), "transpose")
 
     def sel(self, labels: Mapping[str, Any] | None = None, /, **by_name: Any) -> Any:
         """Return the view at labels: ``A.sel(src="example.org")``; lists of labels cross.
@@ -232,60 +262,106 @@ class Tensor(Operators, Exports, Stored):
                 key[axis] = label_position(names, label, name)
         return self._index(tuple(key), "orthogonal")
 
-    def _with(self, view: View) -> Tensor:
+    def _with(self, view: View, derive: Callable[[View], View], operation: str) -> Tensor:
+        """Return the tensor of a view of the base, which ``derive`` would make of a base of this shape."""
+        stype = self._stype
+        if stype in COMPRESSED:
+            stype = settled(operation, [stype], of_view(stype, derive(View.identity(self.shape))))
         live = self._handle is not None and not view.points and view.repeats <= 1
-        return Tensor(self._handle if live and self._handle is not None else self._base, view)
+        return Tensor(self._handle if live and self._handle is not None else self._base, view, stype)
 
     def _index(self, key: Any, mode: Mode) -> Any:
         key = counted_masks(key)
         view = self._view.then(key, mode, self.dims)
         if view.ndim == 0 and not _has_ellipsis(key):
             return engines.cell(self._base, view)
-        return self._with(view)
+        return self._with(view, lambda whole: whole.then(key, mode), "indexing")
 
     # -- computing ------------------------------------------------------------------------------
 
-    def compute(self, engine: Engine = "auto") -> Tensor:
-        """Return the tensor in memory, as a base of its own.
+    def asformat(self, stype: str) -> Tensor:
+        """Return the tensor with another storage type, lazily; :mod:`sparrow.storage_types` says what follows of it.
+
+        Parameters
+        ----------
+        stype
+            "coo", "csr", "csc", "row_sparse" or "dense". The last keeps its fill and stays lazy too: an array is
+            made by :meth:`to_numpy`. The compressed ones have fill 0: of a tensor of another fill every cell that
+            is not 0 becomes an entry.
 
         Raises
         ------
+        InvalidValueError
+            If there is no such storage type.
+        ShapeError
+            If "csr" or "csc" is asked for and there are not two dimensions, or "row_sparse" and there are fewer.
         TooLargeError
-            If its entries would pass the memory limit.
-        """
-        scan = self.__sparrow_scan__()
-        block = engines.entries(scan, engine)
-        return Tensor(MemoryHandle(MemoryRelation(scan.schema, block, self._labelled())))
+            If cells of a fill that is not 0 would pass the memory limit as entries.
 
-    def explain(self, analyze: bool = False) -> str:
-        """Return the plan: the predicate that reaches the scan, files and row groups read and skipped, bytes.
-
-        With ``analyze`` it is run, and rows, bytes and time are counted.
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.asarray([[7, 0, 8], [0, 0, 0], [0, 9, 0]]).asformat("csr")
+        >>> A, (A * 2).stype, A.T.stype, (A + 1).stype
+        (<Tensor (d0: 3, d1: 3) int64 nnz=3 csr in memory>, 'csr', 'csc', 'dense')
         """
-        return engines.explain(self.__sparrow_scan__(), analyze)
+        check_stype(stype, self.ndim)
+        if stype == self.stype:
+            return self
+        if stype in COMPRESSED and self.fill_value != 0:
+            return self._of(refilled(self.__sparrow_scan__(), 0, self.labels), stype)
+        return Tensor(self._base, self._view, stype)
+
+    def explain(self, analyze: bool = False, engine: Engine = "auto") -> str:
+        """Return the plan: the steps of an expression, what reaches each scan, files and row groups read and skipped.
+
+        Parameters
+        ----------
+        analyze
+            Run it, and count rows, bytes and time.
+        engine
+            The engine that would be asked for. Of "duckdb" each step says whether SQL runs it.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.asarray([[0.5, 0], [0, -2]])
+        >>> print((A * 2).astype("int8").explain(engine="duckdb"))
+        map astype int8 (d0: 2, d1: 2) int8
+          engine      stream: float64 to int8: what does not fit is the processor's choice; its entries are handed ...
+          map multiply (d0: 2, d1: 2) float64
+            engine      stream
+            scan (d0: 2, d1: 2) float64, of (d0: 2, d1: 2) float64 in memory
+              engine      stream
+              predicate   none: everything is read
+              order       d0, d1
+              rows        2 of 2 read, 0 skipped, 32 bytes
+            scalar 2
+        """
+        return engines.explain(self.__sparrow_scan__(), analyze, engine)
 
     def __reduce__(self) -> tuple[Any, ...]:
         base = self._base
         if isinstance(self._handle, storage.StoredHandle):
-            return _reopen, (self._handle.path, base.version, self._view)
+            return _reopen, (self._handle.path, base.version, self._view, self._stype)
         if isinstance(base, MemoryRelation):
             names = {dim: found for dim in range(base.schema.ndim) if (found := base.labels(dim)) is not None}
-            return _rebuild, (base.schema, base.block, names, self._view)
+            return _rebuild, (base.schema, base.block, names, self._view, self._stype)
         if isinstance(base, storage.Snapshot):
-            return _reopen_pinned, (base.path, base.version, self._view)
-        return _rebuild, (self._schema, engines.entries(self.__sparrow_scan__()), {}, None)
+            return _reopen_pinned, (base.path, base.version, self._view, self._stype)
+        return _rebuild, (self._schema, engines.entries(self.__sparrow_scan__()), {}, None, self._stype)
 
 
-def _reopen(path: str, version: int, view: View) -> Tensor:
-    return Tensor(storage.open(path, version), view)
+def _reopen(path: str, version: int, view: View, stype: str) -> Tensor:
+    return Tensor(storage.open(path, version), view, stype)
 
 
-def _reopen_pinned(path: str, version: int, view: View) -> Tensor:
-    return Tensor(storage.open(path, version).current, view)
+def _reopen_pinned(path: str, version: int, view: View, stype: str) -> Tensor:
+    return Tensor(storage.open(path, version).current, view, stype)
 
 
-def _rebuild(schema: Schema, block: Block, labels: dict[int, pa.Array], view: View | None) -> Tensor:
-    return Tensor(MemoryHandle(MemoryRelation(schema, block, labels)), view)
+def _rebuild(schema: Schema, block: Block, labels: dict[int, pa.Array], view: View | None, stype: str) -> Tensor:
+    return Tensor(MemoryHandle(MemoryRelation(schema, block, labels)), view, stype)
 
 
 class _Indexer:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import pickle
 
+import numpy as np
 import pytest
 
 from sparrow import errors
@@ -12,11 +13,14 @@ BUILTINS = {
     "IndexingError": IndexError,
     "LabelError": KeyError,
     "ShapeError": ValueError,
+    "AxisError": np.exceptions.AxisError,
     "DuplicateError": ValueError,
     "InvalidValueError": ValueError,
+    "NumberRangeError": OverflowError,
     "UnsupportedError": TypeError,
     "ReadOnlyError": ValueError,
     "TooLargeError": MemoryError,
+    "ConvergenceError": ArithmeticError,
     "MissingDependencyError": ImportError,
     "StorageError": OSError,
     "NotFoundError": FileNotFoundError,
@@ -27,7 +31,7 @@ BUILTINS = {
 
 
 def test_every_error_is_in_the_list_above() -> None:
-    assert {*BUILTINS, "SparrowError", "PerformanceWarning"} == set(errors.__all__)
+    assert {*BUILTINS, "SparrowError", "PerformanceWarning", "StorageFallbackWarning"} == set(errors.__all__)
     assert issubclass(errors.PerformanceWarning, UserWarning)
 
 

@@ -42,9 +42,9 @@ def test_a_sample_reads_few_chunks_and_looks_alike(monkeypatch: pytest.MonkeyPat
     read: list[Any] = []
     real = relation.MemoryRelation.read
 
-    def counted(self: relation.MemoryRelation, chunk: relation.Chunk) -> Any:
+    def counted(self: relation.MemoryRelation, chunk: relation.Chunk, dims: Any = None) -> Any:
         read.append(chunk)
-        return real(self, chunk)
+        return real(self, chunk, dims)
 
     monkeypatch.setattr(relation.MemoryRelation, "read", counted)
     found = engines.density(A.__sparrow_scan__(), (0, 1), 40, sample=True)

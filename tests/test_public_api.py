@@ -14,7 +14,7 @@ import sparrow as sp
 MODULES = ["sparrow"] + [
     found.name for found in pkgutil.walk_packages(sp.__path__, "sparrow.") if not found.name.endswith("__main__")
 ]
-PROMISED = "Tensor Bundle open from_coords asarray zeros from_relation matmul sql config ingest datasets errors"
+PROMISED = "Tensor Bundle open from_coords asarray zeros from_relation matmul sql config formats ingest datasets errors"
 
 
 def _own(module: ModuleType) -> set[str]:

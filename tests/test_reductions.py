@@ -21,15 +21,17 @@ from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, Unsuppo
 from sparrow.index import View
 from sparrow.kernels.entries import Block, canonical
 from sparrow.plan import Scan
-from sparrow.reductions import REDUCTIONS, reduced, statistics
+from sparrow.reductions import REDUCTIONS, jointly, reduced, statistics
 from sparrow.relation import MemoryRelation, Relation
 from sparrow.schema import Schema, is_fill
 from sparrow.settings import config
 from tests.engines.helpers import Counting, Unreadable, memory, random_array, scan_of, stored, to_dense
 
 DTYPES = ["bool", "int8", "int64", "uint8", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
-ONE_AXIS = ("argmin", "argmax")
-EXACT = ("min", "max", "nanmin", "nanmax", "any", "all", "count", "argmin", "argmax")
+ONE_AXIS = ("argmin", "argmax", "nanargmin", "nanargmax")
+EXACT = ("min", "max", "nanmin", "nanmax", "any", "all", "count", *ONE_AXIS)
+SQUARES = ("var", "nanvar")
+ROOTS = ("std", "nanstd")
 
 
 def found(scan: Scan, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -60,13 +62,28 @@ def expected(
             degree = options.get("ord", 2)
             if degree == np.inf:
                 out = cells.max(axis=axis, keepdims=keepdims, initial=0)
+            elif degree == -np.inf:
+                out = cells.min(axis=axis, keepdims=keepdims) if cells.size else 0 * cells.sum(axis, keepdims=keepdims)
             else:
                 out = (cells**degree if degree else cells != 0).sum(axis=axis, keepdims=keepdims, dtype=np.float64)
-                out = np.sqrt(out) if degree == 2 else out
+                out = np.sqrt(out) if degree == 2 else out ** (1 / degree) if degree else out
             return out.astype(np.linalg.norm(np.ones(1, dense.dtype)).dtype)
+        if name in ("nanargmin", "nanargmax"):
+            return best_number(dense, name == "nanargmax", axis, keepdims)
         function = getattr(np, name)
         kind = function(np.ones(2, dense.dtype)).dtype
         return np.asarray(function(wide, axis=axis, keepdims=keepdims, **options)).astype(kind)
+
+
+def best_number(dense: NDArray[Any], largest: bool, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return what nanargmax or nanargmin is; NumPy's own takes NaN for an infinity that may be first."""
+    blind = np.isnan(dense)
+    if blind.all(axis=axis).any():
+        raise ValueError("All-NaN slice encountered")
+    ranks = np.unique(dense, return_inverse=True)[1].reshape(dense.shape)  # NaN comes last
+    if not largest:
+        return np.argmin(ranks, axis=axis, keepdims=keepdims)
+    return np.argmax(np.where(blind, -1, ranks), axis=axis, keepdims=keepdims)
 
 
 def assert_same(result: Any, wanted: Any, name: str, dense: NDArray[Any]) -> None:
@@ -76,9 +93,9 @@ def assert_same(result: Any, wanted: Any, name: str, dense: NDArray[Any]) -> Non
         np.testing.assert_array_equal(result, wanted)
         return
     finite = np.abs(dense[np.isfinite(dense)].astype(np.complex128))
-    scale = finite.max(initial=1) ** (2 if name == "var" else 1) * max(dense.size, 1)
+    scale = finite.max(initial=1) ** (2 if name in SQUARES else 1) * max(dense.size, 1)
     room = 16 * np.finfo(wanted.dtype).eps
-    if name == "std":
+    if name in ROOTS:
         room = np.sqrt(np.finfo(np.float64).eps) + room
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(result, wanted, rtol=room * dense.ndim * 4 + room, atol=room * scale)
@@ -117,10 +134,10 @@ def asked(draw: st.DrawFn, ndim: int) -> tuple[str, dict[str, Any]]:
     if name not in ONE_AXIS:
         choices += [c for n in range(ndim + 1) for c in itertools.combinations(range(ndim), n)]
     options: dict[str, Any] = {"axis": draw(st.sampled_from(choices)), "keepdims": draw(st.booleans())}
-    if name in ("var", "std"):
+    if name in SQUARES + ROOTS:
         options["ddof"] = draw(st.sampled_from([0, 1, 2]))
     if name == "norm":
-        options["ord"] = draw(st.sampled_from([0, 1, 2, np.inf]))
+        options["ord"] = draw(st.sampled_from([0, 1, 2, np.inf, -np.inf, 3, 0.5]))
     return name, options
 
 
@@ -143,11 +160,17 @@ def viewed(relation: Relation, dense: NDArray[Any], data: st.DataObject) -> tupl
     return scan_of(relation, view.permute(tuple(order))), shown.transpose(order)
 
 
+def reduced_lazily(dense: NDArray[Any], options: dict[str, Any]) -> bool:
+    return dense.dtype.kind in "fc" and (options["keepdims"] or (options["axis"] is not None and dense.ndim > 1))
+
+
 def check(scan: Scan, dense: NDArray[Any], fill: Any, name: str, options: dict[str, Any]) -> None:
     try:
+        if name.startswith("nanarg") and fill != fill and reduced_lazily(dense, options):
+            raise ValueError(name)  # where a line may hold nothing but absent cells
         wanted = expected(dense, name, fill=fill, **options)
     except ValueError:
-        with pytest.raises(ShapeError, match=name):
+        with pytest.raises((ShapeError, InvalidValueError), match=name):
             found(scan, name, **options)
         return
     assert_same(found(scan, name, **options), wanted, name, dense)
@@ -184,7 +207,8 @@ def test_all_cells_of_files(
 
 def of_entries(dense: NDArray[Any], name: str, axis: int, fill: Any, options: dict[str, Any]) -> list[Any]:
     """Return a reduction of the entries of each group of a matrix, one at a time."""
-    nothing = {"prod": 1, "all": True, "mean": np.nan, "var": np.nan, "std": np.nan, "nanmean": np.nan}
+    nothing: dict[str, Any] = {"prod": 1, "nanprod": 1, "all": True}
+    nothing |= dict.fromkeys(("mean", "nanmean", *SQUARES, *ROOTS), np.nan)
     nothing |= dict.fromkeys(("min", "max", "nanmin", "nanmax"), fill) | dict.fromkeys(ONE_AXIS, -1)
     out = []
     for line in np.moveaxis(dense, axis, 1):
@@ -193,6 +217,8 @@ def of_entries(dense: NDArray[Any], name: str, axis: int, fill: Any, options: di
             out.append(nothing.get(name, 0))
         elif name == "count":
             out.append(len(at))
+        elif name.startswith("nanarg") and np.isnan(line[at]).all():
+            out.append(-1)
         else:
             result = expected(line[at], name, **options)
             out.append(at[result] if name in ONE_AXIS else result)
@@ -277,7 +303,7 @@ def test_same_bits_on_any_number_of_threads(tmp_path: Path, axis: Any) -> None:
     rng = np.random.default_rng(5)
     dense = np.where(rng.random((40, 30, 20)) < 0.3, rng.standard_normal((40, 30, 20)), 0)
     relation = stored(tmp_path / "t", dense, sizes=storage.Sizes(file_rows=2000, group_rows=300))
-    for name in ("sum", "mean", "var", "prod", "norm"):
+    for name in ("sum", "mean", "var", "prod", "norm", "nanvar", "nanmean"):
         results = []
         for threads in (1, 2, 3):
             with config(threads=threads):
@@ -338,9 +364,9 @@ def test_pieces_and_sorting_within_a_small_limit(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(engine, "_SMALL", 0)
     monkeypatch.setattr(derived, "_PIECE_ROWS", 400)
     for axis, names in (
-        (0, ("sum", "argmax", "var", "all")),
-        (1, ("sum", "argmax")),
-        (2, ("sum", "var", "argmin")),
+        (0, ("sum", "argmax", "var", "all", "nanvar", "nanargmin")),
+        (1, ("sum", "argmax", "nanstd", "nanprod")),
+        (2, ("sum", "var", "argmin", "nanargmax")),
         ((0, 2), ("mean",)),
     ):
         for name in names:
@@ -426,6 +452,54 @@ def test_a_count_reads_footers_only(tmp_path: Path) -> None:
     assert found(scan_of(Unreadable(relation)), "count") == np.count_nonzero(dense)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize("name", ["sum", "prod", "nansum", "nanprod", "mean", "var", "nanmean", "nanstd"])
+def test_cells_of_another_type(name: str, dtype: str) -> None:
+    inexact = name in ("mean", "nanmean", *SQUARES, *ROOTS)
+    for fill in (0, 2):
+        dense = np.array([[100.0, 0, 2.5], [0, 100, 0], [2, 2, -1]])
+        scan = scan_of(memory(dense, fill))
+        if inexact and np.dtype(dtype).kind not in "fc":
+            with pytest.raises(UnsupportedError, match="fractions"):
+                reduced(scan, name, dtype=dtype)
+            continue
+        cast = dense.astype(dtype)
+        for axis in (None, 0, 1):
+            result = found(scan, name, axis, dtype=dtype)
+            wanted = getattr(np, name)(cast.astype(_accumulated(dtype)), axis=axis).astype(result.dtype)
+            np.testing.assert_allclose(result, wanted, rtol=1e-6)
+            assert name in SQUARES + ROOTS or result.dtype == dtype
+
+
+def _accumulated(dtype: str) -> str:
+    return {"f": "float64", "c": "complex128"}.get(np.dtype(dtype).kind, dtype)
+
+
+def test_types_do_not_mix_in_one_scan() -> None:
+    dense = np.array([[100.0, 100.5], [27, 0]])
+    scan = scan_of(memory(dense))
+    nodes = [reduced(scan, "sum", 0, dtype="int8").node, reduced(scan, "sum", 0).node]
+    narrow, wide = (to_dense(engines.entries(scan_of(one)), one.schema) for one in jointly(nodes))
+    assert (str(narrow.dtype), str(wide.dtype)) == ("int8", "float64")
+    assert (narrow.tolist(), wide.tolist()) == ([127, 100], [127, 100.5])
+
+
+def test_numbers_among_nan(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    dense = np.where(rng.random((50, 8)) < 0.5, rng.integers(-4, 5, (50, 8)), 0).astype(float)
+    dense[rng.random((50, 8)) < 0.4] = np.nan
+    dense[:, 0], dense[0] = 1, 2
+    relation = stored(tmp_path / "t", dense)
+    for name, axis in itertools.product(("nanvar", "nanstd", "nanprod", "nanargmin", "nanargmax"), (None, 0, 1)):
+        assert_same(found(scan_of(relation), name, axis), expected(dense, name, axis), name, dense)
+    blind = scan_of(memory(np.array([[np.nan, np.nan], [1, 0]])))
+    with pytest.raises(InvalidValueError, match="nothing but NaN"):
+        found(blind, "nanargmax", 1)
+    assert found(blind, "nanargmax", 1, where="stored").tolist() == [-1, 0]
+    with pytest.raises(InvalidValueError, match="nothing but NaN"):
+        found(scan_of(memory(np.full(3, np.nan), np.nan)), "nanargmin")
+
+
 def test_bad_arguments() -> None:
     scan = scan_of(memory(random_array((3, 4))))
     cases: list[tuple[type[Exception], str, str, dict[str, Any]]] = [
@@ -435,7 +509,11 @@ def test_bad_arguments() -> None:
         (UnsupportedError, "integer", "sum", {"axis": "row"}),
         (InvalidValueError, "'all' or 'stored'", "sum", {"where": "some"}),
         (InvalidValueError, "no reduction 'median'", "median", {}),
-        (InvalidValueError, "ord=3", "norm", {"ord": 3}),
+        (InvalidValueError, "ord=-1", "norm", {"ord": -1}),
+        (InvalidValueError, "ord='fro'", "norm", {"ord": "fro"}),
+        (InvalidValueError, "ddof='a'", "var", {"ddof": "a"}),
+        (UnsupportedError, "dtype=int64 has no fractions", "mean", {"dtype": "int64"}),
+        (UnsupportedError, "not supported", "sum", {"dtype": "U3"}),
         (InvalidValueError, "no option 'ddof'", "sum", {"ddof": 1}),
         (InvalidValueError, "give one of them", "var", {"ddof": 1, "correction": 1}),
     ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparrow as sp
@@ -118,6 +118,22 @@ def test_nonzero_and_unique(make: Maker, shape: tuple[int, ...], seed: int) -> N
     for found, expected in zip(sp.nonzero(make(a) + 1), (a + 1).nonzero(), strict=True):
         assert np.array_equal(found, expected)
     assert np.array_equal(sp.unique(make(a)), np.unique(a))
+
+
+@given(st.data(), st.lists(st.integers(0, 4), min_size=2, max_size=3).map(tuple), SEEDS)
+@settings(max_examples=15)
+def test_several_axes_at_once(make: Maker, data: st.DataObject, shape: tuple[int, ...], seed: int) -> None:
+    a = some(shape, seed)
+    A = make(a)
+    agree(sp.concat([A, a[::-1]], None), np.concatenate([a, a[::-1]], None))
+    agree(sp.roll(A, (1, -2), (0, -1)), np.roll(a, (1, -2), (0, -1)))
+    agree(sp.roll(A, 2, (0, 1, 0)), np.roll(a, 2, (0, 1, 0)))
+    agree(sp.moveaxis(A, (0, 1), (-1, 0)), np.moveaxis(a, (0, 1), (-1, 0)))
+    agree(sp.flip(A, (0, 1)), np.flip(a, (0, 1)))
+    axis = data.draw(st.integers(-a.ndim, a.ndim - 1))
+    counts = data.draw(st.lists(st.integers(0, 3), min_size=shape[axis], max_size=shape[axis]))
+    agree(sp.repeat(A, counts, axis), np.repeat(a, np.array(counts, int), axis))
+    agree(sp.repeat(A, 2), np.repeat(a, 2))
 
 
 def test_kron(make: Maker) -> None:

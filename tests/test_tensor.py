@@ -171,7 +171,7 @@ def test_put_writes_in_order(make: Maker) -> None:
     assert A.to_numpy().tolist() == [[0, 7, 0], [0, 0, 0], [0, 0, 6]]
     A.put([[0, -1], [1, -1]], 0)
     assert A.nnz == 0
-    with pytest.raises(ShapeError, match="ndim 2"):
+    with pytest.raises(ShapeError, match=r"= \(2, n\), got \(1, 1\)"):
         A.put([[0]], 1)
     with pytest.raises(IndexError, match="index 3"):
         A.put([[3], [0]], 1)

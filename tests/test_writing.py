@@ -497,8 +497,8 @@ def test_help_says_what_a_write_costs() -> None:
 
 
 BAD_PUTS: list[tuple[Any, Any, type[Exception], str]] = [
-    ([[0]], 1, ShapeError, r"1 rows: expected \(ndim, n\) with ndim 2"),
-    ([[0, 1], [1, 1], [2, 2]], [1, 2, 3], ShapeError, r"\(n, ndim\) = \(3, 2\), pass its transpose"),
+    ([[0]], 1, ShapeError, r"\(ndim, n\) = \(2, n\), got \(1, 1\)"),
+    ([[0, 1], [1, 1], [2, 2]], [1, 2, 3], ShapeError, r"got \(3, 2\): it looks like \(n, ndim\), pass its transpose"),
     ([[0, 1], [1]], 1, ShapeError, r"\(2,\), \(1,\)"),
     (np.zeros((2, 1, 1), int), 1, ShapeError, r"\(1, 1\)"),
     (5, 1, ShapeError, r"expected shape \(ndim, n\)"),

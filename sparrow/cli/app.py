@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from sparrow.cli import ingesting, reading, upkeep
+from sparrow.cli import exporting, ingesting, reading, upkeep
 from sparrow.cli.arguments import QUERY_THREAD
 
 __all__ = ["app", "main"]
@@ -39,6 +39,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 ingesting.add_to(app)
+exporting.add_to(app)
 reading.add_to(app)
 upkeep.add_to(app)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import runpy
 import sys
 import time
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeAlias
 
-import click
 import typer
-from typer.core import TyperGroup
 
 from sparrow.cli.arguments import AsJson, open_all, write_json
 from sparrow.resources import data_folder
@@ -29,45 +28,7 @@ Overwrite: TypeAlias = Annotated[bool, typer.Option("--overwrite", help="Replace
 Profile: TypeAlias = Annotated[Literal["fast", "small"], typer.Option(help="Fast to read, or small on disk.")]
 
 
-class _Names(TyperGroup):
-    """The formats, and the recipes of ``ingest/``, each a script of its own that takes its own words."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return [*super().list_commands(ctx), *_recipes()]
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        found = super().get_command(ctx, cmd_name)
-        if found is not None or cmd_name not in _recipes():
-            return found
-        return click.Command(
-            cmd_name,
-            params=[click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)],
-            callback=lambda words: _run_recipe(cmd_name, words),
-            context_settings={"ignore_unknown_options": True, "help_option_names": []},
-            short_help=f"Recipe: {_recipes()[cmd_name]}",
-        )
-
-
-def _recipes() -> dict[str, str]:
-    """Return the first lines of the recipes by name."""
-    scripts = (entry for entry in data_folder("ingest").iterdir() if entry.name.endswith(".py"))
-    return {
-        script.name.removesuffix(".py"): script.read_text(encoding="utf-8").split("\n", 1)[0].strip('"')
-        for script in sorted(scripts, key=lambda script: script.name)
-    }
-
-
-def _run_recipe(name: str, words: tuple[str, ...]) -> None:
-    script = str(data_folder("ingest") / f"{name}.py")
-    before, sys.argv = sys.argv, [f"sparrow ingest {name}", *words]
-    try:
-        runpy.run_path(script, run_name="__main__")
-    finally:
-        sys.argv = before
-
-
 ingest = typer.Typer(
-    cls=_Names,
     no_args_is_help=True,
     rich_markup_mode=None,
     help="""Store files as tensors, within the memory limit, whatever their size.
@@ -86,8 +47,25 @@ ingest = typer.Typer(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands to the program."""
+    """Add the commands to the program: the formats, and the scripts of ``ingest/``, which take words of their own."""
+    own = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+    for script in sorted(data_folder("ingest").iterdir(), key=lambda entry: entry.name):
+        if script.name.endswith(".py"):
+            title = script.read_text(encoding="utf-8").split("\n", 1)[0].strip('"')
+            name = script.name.removesuffix(".py")
+            ingest.command(name, short_help=f"Recipe: {title}", context_settings=own)(_recipe(str(script), name))
     app.add_typer(ingest, name="ingest", short_help="Store files as tensors.")
+
+
+def _recipe(script: str, name: str) -> Callable[[typer.Context], None]:
+    def run(ctx: typer.Context) -> None:
+        before, sys.argv = sys.argv, [f"sparrow ingest {name}", *ctx.args]
+        try:
+            runpy.run_path(script, run_name="__main__")
+        finally:
+            sys.argv = before
+
+    return run
 
 
 @ingest.command(short_help="libsvm / svmlight text.")
@@ -224,6 +202,32 @@ def columns(
     )
 
 
+@ingest.command(short_help="Sparse arrays of SciPy and pydata/sparse.")
+def npz(
+    source: Annotated[str, typer.Argument(metavar="SRC", help="The .npz file.")],
+    target: Target,
+    dims: Annotated[str | None, typer.Option(metavar="A,B,...", help="Names. [default: d0,d1,...]")] = None,
+    overwrite: Overwrite = False,
+    profile: Profile = "fast",
+    as_json: AsJson = False,
+) -> None:
+    """Store a sparse array that SciPy's or pydata/sparse's save_npz wrote; it must fit in memory.
+
+    \b
+    Example:
+      sparrow ingest npz matrix.npz matrix.sparrow --dims row,col
+    """
+    _run(
+        "npz",
+        [source],
+        target,
+        as_json,
+        dims=None if dims is None else _names(dims),
+        overwrite=overwrite,
+        profile=profile,
+    )
+
+
 def _names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     if not all(names):
@@ -253,7 +257,7 @@ def _run(name: str, sources: list[str], target: str, as_json: bool, **options: A
     from sparrow import ingest as formats
     from sparrow.display import human_bytes
 
-    if options["dtype"] is not None:
+    if options.get("dtype") is not None:
         _check_dtype(options["dtype"])
 
     started = time.perf_counter()

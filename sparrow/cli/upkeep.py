@@ -89,7 +89,8 @@ def compact(
 
 
 def restore(
-    path: StoredPath, version: Annotated[int, typer.Argument(min=0, help="The version, as history names it.")]
+    path: StoredPath,
+    version: Annotated[int, typer.Argument(metavar="VERSION", min=0, help="As history names it.")],
 ) -> None:
     """Make a new version whose entries and shape are those of an old one. No data is written.
 

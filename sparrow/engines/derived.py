@@ -2,32 +2,47 @@
 
 An expression such as ``A + B`` is a tensor whose base is one of these, so every view of it, product with it
 and conversion of it goes the way of any other tensor. Pieces are ranges of the leading dimension, small enough
-that a few of them fit in memory, whatever the size of the operands.
+that a few of them fit in memory, whatever the size of the operands; those of a function of one operand are the chunks
+of that operand.
 """
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sparrow import settings
-from sparrow.engines import stream
-from sparrow.engines.choose import scan_order
+from sparrow.engines import sharing, stream
+from sparrow.engines.choose import scan_order, sorted_order
 from sparrow.errors import TooLargeError
 from sparrow.index import Box, Range, View
 from sparrow.kernels.entries import Block, concatenate
-from sparrow.plan import Scan
+from sparrow.plan import Scan, Step
 from sparrow.relation import ArrowSource, Chunk, ScanStats, arrow_table
 from sparrow.schema import Schema
 
-__all__ = ["Derived", "piece_of", "pieces"]
+__all__ = ["Derived", "piece_of", "pieces", "pieces_of"]
+
+Evaluate: TypeAlias = Callable[[int, int], Block]
 
 _tokens = itertools.count()
-_PIECE_ROWS = 1 << 19
+_PIECE_ROWS = 1 << 18
+_PASS = 4
+"""How much larger pieces are of a scan that is read whole for each of them."""
+_ENTRY_BYTES = 32
+"""About what an entry takes in memory, and some more."""
+_SORT_COPIES = 8
+"""Of the memory limit, one part for entries that are put in order."""
 
 
 class Derived:
@@ -45,6 +60,15 @@ class Derived:
         Returns the canonical entries between two bounds, at coordinates of the whole result.
     labels
         Labels by dimension number.
+    node
+        What it does with its operands, for engines that compile it and for ``explain``.
+    each
+        What is done with a block of entries where there is one input and entries keep their coordinates: the pieces
+        are then the chunks of the input, if it has them in order.
+    axes
+        The axes whose coordinates ``each`` looks at, all by default.
+    begin
+        Returns an ``evaluate`` for the pieces between two bounds, where what they share is worth keeping meanwhile.
     """
 
     def __init__(
@@ -52,9 +76,17 @@ class Derived:
         schema: Schema,
         inputs: Sequence[Scan],
         cuts: Callable[[], Sequence[int]],
-        evaluate: Callable[[int, int], Block],
+        evaluate: Evaluate,
         labels: Callable[[int], pa.Array | None] = lambda dim: None,
+        node: Step | None = None,
+        each: Callable[[Block], Block] | None = None,
+        axes: Sequence[int] | None = None,
+        begin: Callable[[int, int], Evaluate] | None = None,
     ) -> None:
+        self.node = node
+        self._begin = begin
+        self._each = each
+        self._axes = axes
         self._schema = schema
         self._inputs = tuple(inputs)
         self._cuts = cuts
@@ -86,6 +118,11 @@ class Derived:
         return (tuple(range(self._schema.ndim)),)
 
     @property
+    def inputs(self) -> tuple[Scan, ...]:
+        """The scans that it reads."""
+        return self._inputs
+
+    @property
     def known_nnz(self) -> int | None:
         """The number of entries once it has been counted."""
         return self._count
@@ -95,7 +132,7 @@ class Derived:
         """The number of entries: computed once, and kept."""
         if self._count is None:
             everything = Scan(self, View.identity(self._schema.shape), self._schema)
-            self._count = sum(block.count for block in stream.blocks(everything))
+            self._count = sum(stream.mapped(everything, lambda block: block.count, axes=(), doing="counting"))
         return self._count
 
     @property
@@ -113,26 +150,71 @@ class Derived:
         shape = self._schema.shape
         if any(len(r) == 0 for r in box.ranges):
             return []
+        order = self._own_order()
+        if order is not None:
+            return [self._seen(chunk, order) for chunk in self._chunks_below(box, order)]
         if not shape:
-            return [Chunk(1, (), (), (0, 1))]
+            return [Chunk(1, (), (), (self._evaluate, 0, 1))]
         with self._lock:
             if self._bounds is None:
                 self._bounds = self._cuts()
         first, last = box.ranges[0][0], box.ranges[0][-1]
         low, high = (0,) * (len(shape) - 1), tuple(n - 1 for n in shape[1:])
+        evaluate = self._evaluate if self._begin is None else self._begin(first, last + 1)
         out = []
         for start, stop in itertools.pairwise(self._bounds):
             start, stop = max(start, first), min(stop, last + 1)
             if start < stop:
-                out.append(Chunk(_PIECE_ROWS, (start, *low), (stop - 1, *high), (start, stop)))
+                out.append(Chunk(_PIECE_ROWS, (start, *low), (stop - 1, *high), (evaluate, start, stop)))
         return out
 
-    def read(self, chunk: Chunk) -> Block:
+    def _own_order(self) -> tuple[int, ...] | None:
+        """Return the order in which the chunks of the input are the pieces, if they are."""
+        if self._each is None:
+            return None
+        order = sorted_order(self._inputs[0])
+        return order if self._inputs[0].view.keeps_order(order) else None
+
+    def _narrowed(self, box: Box) -> Box:
+        """Return the box of the input's base that a box of the result shows."""
+        return self._inputs[0].view.then(tuple(slice(r.start, r.stop, r.step) for r in box.ranges)).box()
+
+    def _chunks_below(self, box: Box, order: tuple[int, ...]) -> list[Chunk]:
+        return self._inputs[0].relation.chunks(self._narrowed(box), order)
+
+    def _seen(self, chunk: Chunk, order: tuple[int, ...]) -> Chunk:
+        """Return a chunk of the input as one of the result: bounds at the coordinates of the view."""
+        low, high = [], []
+        for axis in self._inputs[0].view.axes:
+            if isinstance(axis, Range):
+                low.append(max(-((axis.start - chunk.low[axis.dim]) // axis.step), 0))
+                high.append(min((chunk.high[axis.dim] - axis.start) // axis.step, axis.length - 1))
+            else:
+                low.append(0)
+                high.append(0)
+        return Chunk(chunk.rows, tuple(low), tuple(high), (order, chunk))
+
+    def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Compute a piece."""
-        return self._evaluate(*chunk.ref)
+        if self._each is None or not isinstance(chunk.ref[1], Chunk):
+            evaluate, start, stop = chunk.ref
+            return evaluate(start, stop)  # type: ignore[no-any-return]
+        order, below = chunk.ref
+        axes = None if dims is None or self._axes is None else (*dims, *self._axes)
+        return self._each(stream.reader(self._inputs[0], order, axes)(below))
+
+    def span(self, chunk: Chunk) -> tuple[int, int] | None:
+        """Return the bounds along the leading dimension that a chunk is computed for; None of a chunk of the input."""
+        if isinstance(chunk.ref[1], Chunk):
+            return None
+        _, start, stop = chunk.ref
+        return start, stop
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
-        """Return what computing all of it reads of its inputs."""
+        """Return what computing it reads of its inputs, all of them where they are several."""
+        own = self._own_order()
+        if own is not None and all(len(r) for r in box.ranges):
+            return self._inputs[0].relation.stats(self._narrowed(box), own)
         found = [scan.relation.stats(scan.view.box(), scan_order(scan)) for scan in self._inputs]
         fields = ("files", "files_read", "row_groups", "row_groups_read", "rows", "nbytes")
         return ScanStats(*(sum(getattr(one, name) for one in found) for name in fields))
@@ -178,8 +260,9 @@ def pieces(scans: Sequence[Scan], size: int) -> list[int]:
                 at = (chunk.high[axis.dim] - axis.start) // axis.step + 1
                 steps.append((min(max(at, 0), size), chunk.rows))
         else:
-            count = -(-total // _PIECE_ROWS)
-            steps.extend((size * (k + 1) // count, _PIECE_ROWS) for k in range(count))
+            rows_each = _PASS * _PIECE_ROWS
+            count = -(-total // rows_each)
+            steps.extend((size * (k + 1) // count, rows_each) for k in range(count))
     bounds, gathered = [0], 0
     for at, count in sorted(steps):
         gathered += count
@@ -193,8 +276,107 @@ def piece_of(scan: Scan, start: int, stop: int) -> Block:
     """Return the canonical entries of a scan whose leading coordinate lies between two bounds, where they stand."""
     if not scan.schema.ndim:
         return stream.entries(scan)
+    relation, schema = scan.relation, scan.schema
     view = scan.view.then((slice(start, stop),))
-    block = stream.entries(Scan(scan.relation, view, scan.relation.schema.through(view)))
-    leading = block.coords[0].astype(scan.schema.coordinate_dtype(0), copy=False)
+    part = Scan(relation, view, relation.schema.through(view, schema.stype))
+    order = sorted_order(part)
+    chunks = relation.chunks(view.box(), order) if view.size and view.keeps_order(order) else None
+    if chunks is None or sum(chunk.rows for chunk in chunks) * _ENTRY_BYTES > settings.current().memory_limit:
+        block = stream.entries(part)
+    elif scan.view.is_identity and order[0] == 0:
+        found = [_between(sharing.read(relation, chunk), chunk, start, stop) for chunk in chunks]
+        return concatenate(found, schema.ndim, schema.dtype)
+    else:
+        block = concatenate(list(map(stream.reader(part, order), chunks)), schema.ndim, schema.dtype)
+    leading = block.coords[0].astype(schema.coordinate_dtype(0), copy=False)
     moved = leading + np.asarray(start, dtype=leading.dtype) if start else leading
     return Block((moved, *block.coords[1:]), block.values)
+
+
+def _between(block: Block, chunk: Chunk, start: int, stop: int) -> Block:
+    """Return the entries of a chunk, sorted by its first dimension, that lie between two bounds along it."""
+    if start <= chunk.low[0] and chunk.high[0] < stop:
+        return block
+    return block.take(_range_of(block.coords[0], start, stop))
+
+
+def _range_of(column: NDArray[Any], start: int, stop: int) -> slice:
+    """Return where an ascending column lies between two bounds."""
+    kind = column.dtype.type  # a Python integer would cast the whole column
+    first, last = np.searchsorted(column, kind(start), "left"), np.searchsorted(column, kind(stop - 1), "right")
+    return slice(int(first), int(last))
+
+
+def pieces_of(scans: Sequence[Scan], start: int, stop: int) -> list[Evaluate]:
+    """Return :func:`piece_of` for each scan, for pieces that lie between two bounds.
+
+    A chunk that lies in several pieces is read once. A scan whose entries do not come in the order of its axes is put
+    in order once for all pieces, if it fits.
+    """
+    return [_pieces_of(scan, start, stop) for scan in scans]
+
+
+def _pieces_of(scan: Scan, start: int, stop: int) -> Evaluate:
+    view = scan.view
+    if view.ndim and view.repeats <= 1 and view.size:
+        order = sorted_order(scan)
+        if view.is_identity and view.keeps_order(order):
+            return _Whole(scan, start, stop).piece
+        rows = 0 if view.keeps_order(order) else scan.relation.stats(view.box(), order).rows
+        if 0 < rows * _ENTRY_BYTES * _SORT_COPIES <= settings.current().memory_limit:
+            return _Sorted(scan, start, stop).piece
+    return partial(piece_of, scan)
+
+
+class _Whole:
+    """The entries of a relation shown as it is, in pieces; the chunks read last are kept for the pieces that follow."""
+
+    def __init__(self, scan: Scan, start: int, stop: int) -> None:
+        box = scan.view.then((slice(start, stop),)).box()
+        self._scan = scan
+        self._chunks = scan.relation.chunks(box)
+        self._low = [chunk.low[0] for chunk in self._chunks]
+        self._high = [chunk.high[0] for chunk in self._chunks]
+        self._kept: OrderedDict[int, Future[Block]] = OrderedDict()
+        self._ahead = settings.current().threads + 2
+        self._room = 0
+        self._lock = threading.Lock()
+
+    def piece(self, start: int, stop: int) -> Block:
+        """Return the entries between two bounds."""
+        first, last = bisect.bisect_left(self._high, start), bisect.bisect_left(self._low, stop)
+        self._room = max(self._room, self._ahead * (last - first))
+        found = [_between(self._read(at), self._chunks[at], start, stop) for at in range(first, last)]
+        return concatenate(found, self._scan.schema.ndim, self._scan.schema.dtype)
+
+    def _read(self, at: int) -> Block:
+        with self._lock:
+            future = self._kept.get(at)
+            mine = future is None
+            if future is None:
+                future = self._kept[at] = Future()
+                if len(self._kept) > self._room:
+                    self._kept.popitem(last=False)
+        if mine:
+            try:
+                future.set_result(sharing.read(self._scan.relation, self._chunks[at]))
+            except BaseException as error:
+                future.set_exception(error)
+                raise
+        return future.result()
+
+
+class _Sorted:
+    """The entries of a scan between two bounds along its leading axis, put in order when first asked for."""
+
+    def __init__(self, scan: Scan, start: int, stop: int) -> None:
+        self._scan, self._bounds = scan, (start, stop)
+        self._block: Block | None = None
+        self._lock = threading.Lock()
+
+    def piece(self, start: int, stop: int) -> Block:
+        """Return the entries between two bounds."""
+        with self._lock:
+            if self._block is None:
+                self._block = piece_of(self._scan, *self._bounds)
+        return self._block.take(_range_of(self._block.coords[0], start, stop))

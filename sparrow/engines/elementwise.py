@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.engines import stream
-from sparrow.engines.derived import Derived, piece_of, pieces
-from sparrow.errors import UnsupportedError
+from sparrow.engines.derived import Derived, Evaluate, pieces, pieces_of
+from sparrow.errors import InvalidValueError, NumberRangeError, UnsupportedError
 from sparrow.index import View, broadcast_shapes
-from sparrow.kernels.elementwise import align, apply
+from sparrow.kernels.elementwise import apply, combine
 from sparrow.kernels.entries import Block
-from sparrow.plan import Scan
+from sparrow.plan import Dense, Map, Scan
 from sparrow.relation import MemoryRelation
 from sparrow.schema import Schema, check_dtype
 
@@ -44,6 +44,8 @@ def result_dtype(function: Callable[..., Any], operands: Sequence[Any]) -> np.dt
             return check_dtype(np.asarray(function(*empty)).dtype)
     except TypeError as error:
         raise UnsupportedError(str(error)) from None
+    except OverflowError as error:
+        raise NumberRangeError(f"{error}: cast the tensor with astype() first") from None
 
 
 def elementwise(function: Callable[..., Any], operands: Sequence[Any]) -> Derived | NDArray[Any]:
@@ -78,19 +80,54 @@ def elementwise(function: Callable[..., Any], operands: Sequence[Any]) -> Derive
         fill = dtype.type(0)
     else:
         with np.errstate(all="ignore"):
-            fill = np.asarray(function(*(a.schema.fill_value if isinstance(a, Scan) else a for a in arguments)))[()]
+            fill = np.asarray(
+                _called(function, *(a.schema.fill_value if isinstance(a, Scan) else a for a in arguments))
+            )[()]
     schema = Schema(shape, _names(operands, shape), dtype, fill)
 
-    def evaluate(start: int, stop: int) -> Block:
-        blocks = [piece_of(scan, start, stop) for scan in scans]
-        coords, columns = align(blocks, fills, shape, annihilates)
+    def cells(coords: tuple[NDArray[Any], ...], columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
         stored = iter(columns)
-        values = [
-            next(stored) if isinstance(a, Scan) else a[coords] if isinstance(a, np.ndarray) else a for a in arguments
-        ]
-        return apply(function, coords, values, dtype, schema.fill_value)
+        values = np.asarray(
+            _called(
+                function,
+                *(
+                    next(stored) if isinstance(a, Scan) else _at(a, coords) if isinstance(a, np.ndarray) else a
+                    for a in arguments
+                ),
+            )
+        )
+        return values.astype(dtype, copy=False) if values.ndim else np.full(len(columns[0]), values, dtype)
 
-    return Derived(schema, scans, lambda: pieces(scans, shape[0] if shape else 1), evaluate)
+    def begin(first: int, last: int) -> Evaluate:
+        parts = pieces_of(scans, first, last)
+        return lambda start, stop: combine(
+            cells, [piece(start, stop) for piece in parts], fills, shape, annihilates, schema.fill_value
+        )
+
+    def each(block: Block) -> Block:
+        return apply(cells, block.coords, [block.values], schema.fill_value)
+
+    parts = [Dense(o) if isinstance(a, np.ndarray) else a for o, a in zip(operands, arguments, strict=True)]
+    node = Map(function, tuple(parts), tuple(annihilates), schema)
+    dense = any(isinstance(a, np.ndarray) for a in arguments)
+    return Derived(
+        schema,
+        scans,
+        lambda: pieces(scans, shape[0] if shape else 1),
+        lambda start, stop: begin(start, stop)(start, stop),
+        node=node,
+        each=each if len(scans) == 1 else None,
+        axes=None if dense else (),
+        begin=begin,
+    )
+
+
+def _called(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return a function of cells; of values that NumPy refuses, such as negative powers of integers, an own error."""
+    try:
+        return function(*arguments)
+    except ValueError as error:
+        raise InvalidValueError(str(error)) from None
 
 
 def _stretched(operand: Any, shape: tuple[int, ...]) -> Any:
@@ -103,6 +140,15 @@ def _stretched(operand: Any, shape: tuple[int, ...]) -> Any:
     if isinstance(operand, np.ndarray):
         return np.broadcast_to(operand, shape) if operand.ndim else operand[()]
     return operand
+
+
+def _at(array: NDArray[Any], coords: tuple[NDArray[Any], ...]) -> NDArray[Any]:
+    """Return the cells of a broadcast array at coordinates, looking only along the axes on which it changes."""
+    changing = [k for k, step in enumerate(array.strides) if step]
+    core = array[tuple(slice(None) if step else 0 for step in array.strides)]
+    if len(changing) == 1:
+        return core.take(coords[changing[0]])
+    return np.asarray(core[tuple(coords[k] for k in changing)])
 
 
 def _as_scan(array: NDArray[Any]) -> Scan:
@@ -120,7 +166,7 @@ def _at_once(
     """Return the dense result of dense operands and scans, these made dense."""
     stream.check_output(shape, dtype)
     with np.errstate(all="ignore"):
-        return np.asarray(function(*(_dense(a) if isinstance(a, Scan) else a for a in arguments)))
+        return np.asarray(_called(function, *(_dense(a) if isinstance(a, Scan) else a for a in arguments)))
 
 
 def _dense(scan: Scan) -> NDArray[Any]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparrow.index import Range
-from sparrow.plan import Scan
+from sparrow.index import Range, View
 
 __all__ = ["conditions", "positions"]
 
 
-def conditions(scan: Scan, column: Callable[[int], str]) -> list[str]:
+def conditions(view: View, column: Callable[[int], str]) -> list[str]:
     """Return what must hold of a base entry for the view to show it, lists apart: of those only the bounds.
 
     Fixed dimensions become equalities, ranges bounds and a modulo. Bounds that every cell keeps are left out.
@@ -20,7 +19,6 @@ def conditions(scan: Scan, column: Callable[[int], str]) -> list[str]:
     column
         Gives the SQL of a base dimension's column.
     """
-    view = scan.view
     found = [f"{column(dim)} = {coordinate}" for dim, coordinate in view.fixed]
     box = view.box()
     for dim in sorted(axis.dim for axis in view.axes if isinstance(axis, Range)):

@@ -3,27 +3,27 @@
 Where the axes kept lead a sort order, groups come one after the other and only one is held; where the cells that are
 kept fit arrays in memory, entries are added to them as they come; elsewhere they are sorted by the axes kept, on disk
 where they are too many. A result that would not fit is computed in pieces of its leading axis. Sums run in the order of
-the chunks, whatever the number of threads.
+the chunks, or of a fixed number of stretches of them and within these, whatever the number of threads.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import settings
+from sparrow import progress, settings
 from sparrow.engines import stream
 from sparrow.engines.derived import pieces
 from sparrow.errors import TooLargeError
 from sparrow.index import New, Range, View
 from sparrow.kernels.entries import Block
-from sparrow.kernels.reduce import Best, Fold, State, group_starts, run_lengths
+from sparrow.kernels.reduce import Best, Fold, Running, State, group_starts, run_lengths
 from sparrow.plan import Scan
 from sparrow.workers import ordered_map
 
@@ -31,6 +31,8 @@ __all__ = ["Grouping", "Groups", "first_extreme", "in_order"]
 
 _SMALL = 1 << 16
 """Cells of a dense array that are never too many."""
+_LANES = 4
+"""Stretches of chunks that are added up side by side; a fixed number, so that no sum depends on that of threads."""
 _WINDOW = 1 << 26
 """Positions looked at in one scan for the first that has no entry."""
 
@@ -166,7 +168,9 @@ class Grouping:
         order = _order(scan, kept)
         placed = any(fold.needs_positions for fold in self.folds)
         if _leads(view, kept, order) and not (placed and not _positions_ascend(view, kept, order)):
-            yield from _runs(scan, stream.blocks(scan, order), kept, self.folds)
+            grouped = _grouped(scan.schema.shape, kept, self.folds)
+            axes = None if placed else kept
+            yield from _runs(stream.mapped(scan, grouped, order, axes=axes, doing="reducing"), self.folds)
             return
         cells = math.prod(view.axes[k].length for k in kept)
         small = cells <= max(4 * _rows(scan, order), _SMALL)
@@ -176,7 +180,9 @@ class Grouping:
             yield _scattered(scan, order, kept, self.folds, self.counted)
             return
         permuted = _permuted(scan, kept)
-        yield from _runs(permuted, stream.sorted_blocks(permuted), tuple(range(len(kept))), self.folds)
+        grouped = _grouped(permuted.schema.shape, tuple(range(len(kept))), self.folds)
+        parts = ordered_map(grouped, stream.sorted_blocks(permuted), settings.current().threads)
+        yield from _runs(parts, self.folds)
 
 
 def _width(folds: Iterable[Fold]) -> int:
@@ -249,9 +255,8 @@ def _placed(block: Block, kept: tuple[int, ...], shape: tuple[int, ...], folds: 
     return _flat([block.coords[k] for k in reduced], [shape[k] for k in reduced], block.count)
 
 
-def _runs(scan: Scan, blocks: Iterator[Block], kept: tuple[int, ...], folds: Sequence[Fold]) -> Iterator[Groups]:
-    """Yield the groups of blocks in which they stand together, ascending; one may go on in the next block."""
-    shape = scan.schema.shape
+def _grouped(shape: tuple[int, ...], kept: tuple[int, ...], folds: Sequence[Fold]) -> Callable[[Block], Groups]:
+    """Return the function that finds the groups of a block in which they stand together."""
 
     def grouped(block: Block) -> Groups:
         columns = tuple(block.coords[k] for k in kept)
@@ -261,8 +266,13 @@ def _runs(scan: Scan, blocks: Iterator[Block], kept: tuple[int, ...], folds: Seq
             states = tuple(fold.runs(block.values, starts, positions) for fold in folds)
         return Groups(tuple(c[starts] for c in columns), run_lengths(starts, block.count), states)
 
+    return grouped
+
+
+def _runs(parts: Iterator[Groups], folds: Sequence[Fold]) -> Iterator[Groups]:
+    """Yield the groups of successive blocks, ascending; the last of one may go on in the next."""
     pending: Groups | None = None
-    for part in ordered_map(grouped, blocks, settings.current().threads):
+    for part in parts:
         if pending is not None:
             if all(a[0] == b[0] for a, b in zip(pending.coords, part.coords, strict=True)):
                 _absorb(pending, part, folds)
@@ -290,43 +300,92 @@ def _absorb(earlier: Groups, later: Groups, folds: Sequence[Fold]) -> None:
     later.counts[:1] += earlier.counts
 
 
+class _Cells:
+    """Groups as the cells of dense arrays that entries are added to as they come."""
+
+    def __init__(self, shape: tuple[int, ...], folds: Sequence[Fold], counted: bool) -> None:
+        self._shape, self._folds = shape, folds
+        size = math.prod(shape)
+        self._states = [fold.empty(size) for fold in folds]
+        self._counts = np.zeros(size, np.int64) if counted else None
+
+    def add(self, keys: NDArray[np.int64], values: NDArray[Any], positions: NDArray[np.int64] | None) -> None:
+        """Add entries to the cells of their keys, in order."""
+        counts = self._counts
+        if counts is not None and len(counts) <= len(keys):
+            counts += np.bincount(keys, minlength=len(counts))
+        elif counts is not None:
+            np.add.at(counts, keys, 1)
+        with np.errstate(all="ignore"):
+            for fold, state in zip(self._folds, self._states, strict=True):
+                fold.scatter(state, keys, values, positions)
+
+    def merge(self, later: _Cells) -> None:
+        """Add what others hold of entries that come later; folds must all be :class:`Running`."""
+        one = np.ones(1, np.int64)
+        with np.errstate(all="ignore"):
+            pairs = zip(self._folds, self._states, later._states, strict=True)
+            self._states = [fold.merge(a, one, b, one) for fold, a, b in pairs]
+        if self._counts is not None and later._counts is not None:
+            self._counts += later._counts
+
+    def groups(self, dtypes: Sequence[np.dtype[Any]]) -> Groups:
+        """Return the cells that hold something, their coordinates in the types given."""
+        if self._counts is not None:
+            found = self._counts != 0
+        else:
+            found = np.logical_or.reduce([state[0] != 0 for state in self._states])
+        at = np.flatnonzero(found)
+        columns = (at,) if len(self._shape) == 1 else np.unravel_index(at, self._shape)
+        return Groups(
+            tuple(column.astype(dtype, copy=False) for column, dtype in zip(columns, dtypes, strict=True)),
+            None if self._counts is None else self._counts[at],
+            tuple(tuple(array[at] for array in state) for state in self._states),
+        )
+
+
 def _scattered(
     scan: Scan, order: tuple[int, ...], kept: tuple[int, ...], folds: Sequence[Fold], counted: bool
 ) -> Groups:
-    """Return the groups as cells of dense arrays that entries are added to as they come."""
+    """Return the groups of entries that come in any order, added to dense arrays.
+
+    Where entries are many for each cell and folds can be merged, stretches of the chunks are added up side by side.
+    """
     shape = scan.schema.shape
     cells = tuple(shape[k] for k in kept)
-    size = math.prod(cells)
-    states = tuple(fold.empty(size) for fold in folds)
-    counts = np.zeros(size, np.int64) if counted else None
+    axes = None if any(fold.needs_positions for fold in folds) else kept
+    chunks = scan.relation.chunks(scan.view.box(), order)
 
-    def keyed(block: Block) -> tuple[NDArray[np.int64], Block, Any]:
-        return _flat([block.coords[k] for k in kept], cells, block.count), block, _placed(block, kept, shape, folds)
+    def keyed(block: Block) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
+        keys = _flat([block.coords[k] for k in kept], cells, block.count)
+        return keys, block.values, _placed(block, kept, shape, folds)
 
-    with np.errstate(all="ignore"):
-        for keys, block, positions in ordered_map(keyed, stream.blocks(scan, order), settings.current().threads):
-            if counts is not None and size <= len(keys):
-                counts += np.bincount(keys, minlength=size)
-            elif counts is not None:
-                np.add.at(counts, keys, 1)
-            for fold, state in zip(folds, states, strict=True):
-                fold.scatter(state, keys, block.values, positions)
-    if counts is not None:
-        found = counts != 0
-    else:
-        found = np.zeros(size, bool)
-        for state in states:
-            found |= state[0] != 0
-    at = np.flatnonzero(found)
-    columns = (at,) if len(cells) == 1 else np.unravel_index(at, cells)
-    coords = tuple(
-        column.astype(scan.schema.coordinate_dtype(k), copy=False) for k, column in zip(kept, columns, strict=True)
-    )
-    return Groups(
-        coords,
-        None if counts is None else counts[at],
-        tuple(tuple(array[at] for array in state) for state in states),
-    )
+    lanes = _lanes(sum(chunk.rows for chunk in chunks), math.prod(cells), folds)
+    bounds = [len(chunks) * lane // lanes for lane in range(lanes + 1)]
+    read = stream.reader(scan, order, axes)
+    with progress.bar("reducing", sum(chunk.rows for chunk in chunks), "entries") as advance:
+
+        def added(lane: int) -> _Cells:
+            out = _Cells(cells, folds, counted)
+            mine = chunks[bounds[lane] : bounds[lane + 1]]
+            threads = settings.current().threads if lanes == 1 else 1
+            for chunk, entries in zip(mine, ordered_map(lambda c: keyed(read(c)), mine, threads), strict=True):
+                out.add(*entries)
+                advance(chunk.rows)
+            return out
+
+        whole, *further = ordered_map(added, range(lanes), min(settings.current().threads, lanes))
+    for later in further:
+        whole.merge(later)
+    return whole.groups([scan.schema.coordinate_dtype(k) for k in kept])
+
+
+def _lanes(rows: int, cells: int, folds: Sequence[Fold]) -> int:
+    """Return into how many stretches entries are dealt; it does not depend on the threads, so neither do sums."""
+    if not all(isinstance(fold, Running) for fold in folds):
+        return 1
+    room = settings.current().memory_limit // 4 // (cells * (8 + _width(folds)))
+    return max(min(_LANES, rows // (_LANES * cells), room), 1)
 
 
 def first_extreme(scan: Scan, fold: Best) -> int:
@@ -337,7 +396,7 @@ def first_extreme(scan: Scan, fold: Best) -> int:
     shape = scan.schema.shape
     best: NDArray[Any] | None = None
     start = np.zeros(1, np.int64)
-    for block in stream.blocks(scan):
+    for block in stream.blocks(scan, axes=()):
         here = fold.runs(block.values, start, np.arange(block.count))[0]
         if best is None or bool(fold.beats(here, best)[0]):
             best = here

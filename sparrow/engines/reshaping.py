@@ -11,7 +11,7 @@ import numpy as np
 from sparrow.engines.derived import Derived, piece_of, pieces
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.kernels.entries import Block, canonical, concatenate
-from sparrow.plan import Scan
+from sparrow.plan import Concat, Diagonal, Reshape, Scan, Triangle
 from sparrow.schema import Schema
 
 __all__ = ["concatenated", "diagonal", "reshaped", "triangle"]
@@ -64,7 +64,7 @@ def concatenated(scans: Sequence[Scan], axis: int) -> Derived:
         block = concatenate(found, schema.ndim, dtype)
         return block if axis == 0 else canonical(block, shape, schema.fill_value, keep_fill=True)
 
-    return Derived(schema, scans, cuts, evaluate)
+    return Derived(schema, scans, cuts, evaluate, node=Concat(tuple(scans), axis, schema))
 
 
 def reshaped(scan: Scan, shape: tuple[int, ...]) -> Derived:
@@ -110,7 +110,7 @@ def reshaped(scan: Scan, shape: tuple[int, ...]) -> Derived:
             coords.append(position.astype(schema.coordinate_dtype(0)) + start)
         return Block(tuple(reversed(coords)), block.values[kept])
 
-    return Derived(schema, [scan], cuts, evaluate)
+    return Derived(schema, [scan], cuts, evaluate, node=Reshape(scan, schema))
 
 
 def triangle(scan: Scan, k: int, upper: bool) -> Derived:
@@ -133,7 +133,8 @@ def triangle(scan: Scan, k: int, upper: bool) -> Derived:
         distance = block.coords[-1].astype(np.int64) - block.coords[-2]
         return block.take(distance >= k if upper else distance <= k)
 
-    return Derived(schema, [scan], lambda: pieces([scan], schema.shape[0]), evaluate)
+    node = Triangle(scan, k, upper, schema)
+    return Derived(schema, [scan], lambda: pieces([scan], schema.shape[0]), evaluate, node=node)
 
 
 def diagonal(scan: Scan, offset: int) -> Derived:
@@ -160,4 +161,4 @@ def diagonal(scan: Scan, offset: int) -> Derived:
     def cuts() -> list[int]:
         return sorted({min(max(bound - row, 0), length) for bound in [*pieces([scan], height), row, row + length]})
 
-    return Derived(schema, [scan], cuts, evaluate)
+    return Derived(schema, [scan], cuts, evaluate, node=Diagonal(scan, offset, schema))

@@ -7,6 +7,7 @@ from typing import Any
 
 from sparrow.engines import duckdb, stream
 from sparrow.engines.choose import engine_for
+from sparrow.engines.pushdown import pushed
 from sparrow.index import View
 from sparrow.kernels.entries import Block
 from sparrow.plan import Contract, Scan
@@ -25,12 +26,12 @@ def entries(scan: Scan, engine: str = "auto") -> Block:
     InvalidValueError, UnsupportedError
         If there is no such engine, or it does not do this.
     """
-    return duckdb.entries(scan) if engine_for(engine) == "duckdb" else stream.entries(scan)
+    return duckdb.entries(scan) if engine_for(engine) == "duckdb" else stream.entries(pushed(scan))
 
 
 def count(scan: Scan, engine: str = "auto") -> int:
     """Return the number of entries of a scan."""
-    return duckdb.count(scan) if engine_for(engine) == "duckdb" else stream.count(scan)
+    return duckdb.count(scan) if engine_for(engine) == "duckdb" else stream.count(pushed(scan))
 
 
 def cell(relation: Relation, view: View) -> Any:
@@ -40,7 +41,7 @@ def cell(relation: Relation, view: View) -> Any:
 
 def sorted_blocks(scan: Scan) -> Iterator[Block]:
     """Yield the entries of a scan in canonical blocks, in the order of the view's axes, within the memory limit."""
-    return stream.sorted_blocks(scan)
+    return stream.sorted_blocks(pushed(scan))
 
 
 def matmul(contract: Contract, engine: str = "auto") -> Any:
@@ -53,4 +54,9 @@ def matmul(contract: Contract, engine: str = "auto") -> Any:
     InvalidValueError, UnsupportedError
         If there is no such engine, or it does not do this.
     """
-    return duckdb.matmul(contract) if engine_for(engine) == "duckdb" else stream.matmul(contract)
+    return duckdb.matmul(contract) if engine_for(engine) == "duckdb" else stream.matmul(_pushed(contract))
+
+
+def _pushed(contract: Contract) -> Contract:
+    sides = (pushed(side) if isinstance(side, Scan) else side for side in (contract.left, contract.right))
+    return Contract(*sides)

@@ -7,14 +7,16 @@ chunks, whatever the number of threads, so the same relation gives the same bits
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import progress, settings
+from sparrow.engines import persisted, sharing
 from sparrow.engines.choose import groups_output, product_order, scan_order, sorted_order
 from sparrow.errors import TooLargeError, UnsupportedError
 from sparrow.index import Box, Range, View
@@ -23,13 +25,20 @@ from sparrow.plan import Contract, Scan
 from sparrow.relation import Chunk, Relation
 from sparrow.workers import ordered_map
 
-__all__ = ["blocks", "cell", "check_output", "count", "entries", "matmul", "sorted_blocks"]
+__all__ = ["blocks", "cell", "check_output", "count", "entries", "mapped", "matmul", "reader", "sorted_blocks"]
+
+T = TypeVar("T")
 
 _SORT_COPIES = 4
 """Entries are held about so many times while they are sorted in memory."""
 
 
-def blocks(scan: Scan, order: tuple[int, ...] | None = None, chunks: Sequence[Chunk] | None = None) -> Iterator[Block]:
+def blocks(
+    scan: Scan,
+    order: tuple[int, ...] | None = None,
+    chunks: Sequence[Chunk] | None = None,
+    axes: Sequence[int] | None = None,
+) -> Iterator[Block]:
     """Yield the entries of a scan at the view's coordinates, in the order of the base entries.
 
     Parameters
@@ -38,29 +47,75 @@ def blocks(scan: Scan, order: tuple[int, ...] | None = None, chunks: Sequence[Ch
         The sort order to scan; by default the one in which the fewest rows are read.
     chunks
         Some of the chunks of that order, where not all are wanted.
+    axes
+        The axes whose coordinates are wanted, all by default; the columns of the others may hold anything.
     """
-    relation, view = scan.relation, scan.view
+    yield from mapped(scan, lambda block: block, order, chunks, axes)
+
+
+def mapped(
+    scan: Scan,
+    work: Callable[[Block], T],
+    order: tuple[int, ...] | None = None,
+    chunks: Sequence[Chunk] | None = None,
+    axes: Sequence[int] | None = None,
+    doing: str | None = None,
+) -> Iterator[T]:
+    """Yield ``work(block)`` for each of the :func:`blocks` of a scan, done by the threads that read them.
+
+    Parameters
+    ----------
+    order, chunks, axes
+        As of :func:`blocks`.
+    doing
+        What a progress bar says; there is none by default.
+    """
+    view = scan.view
     if view.size == 0:
         return
     if order is None:
         order = scan_order(scan)
-    whole = view.is_identity
+    if chunks is None:
+        chunks = scan.relation.chunks(view.box(), order)
+    read = reader(scan, order, axes)
+
+    def worked(chunk: Chunk) -> tuple[T] | None:
+        block = read(chunk)
+        return (work(block),) if block.count else None
+
+    threads = min(settings.current().threads, len(chunks))
+    with progress.bar(doing, sum(chunk.rows for chunk in chunks), "entries") if doing else nullcontext() as advance:
+        for chunk, found in zip(chunks, ordered_map(worked, chunks, threads), strict=True):
+            if found is not None:
+                yield found[0]
+            if advance is not None:
+                advance(chunk.rows)
+
+
+def reader(scan: Scan, order: tuple[int, ...], axes: Sequence[int] | None = None) -> Callable[[Chunk], Block]:
+    """Return the function that reads one chunk of a sort order; the arguments are those of :func:`blocks`."""
+    relation, view = scan.relation, scan.view
+    dims = None if axes is None else _dims(view, axes)
+    if view.is_identity:
+        return lambda chunk: sharing.read(relation, chunk, dims)
     dtypes = [scan.schema.coordinate_dtype(axis) for axis in range(view.ndim)]
 
     def shown(chunk: Chunk) -> Block:
-        block = relation.read(chunk)
-        if whole:
-            return block
-        block = _trimmed(block, view, order, chunk)
+        block = _trimmed(sharing.read(relation, chunk, dims), view, order, chunk)
         coords, kept = view.from_base(block.coords, block.count)
         columns = tuple(column.astype(dtype, copy=False) for column, dtype in zip(coords, dtypes, strict=True))
         return Block(columns, block.values if kept is None else block.values[kept])
 
-    if chunks is None:
-        chunks = relation.chunks(view.box(), order)
-    for block in ordered_map(shown, chunks, min(settings.current().threads, len(chunks))):
-        if block.count:
-            yield block
+    return shown
+
+
+def _dims(view: View, axes: Sequence[int]) -> tuple[int, ...]:
+    """Return the dimensions that tell which entries a view shows, and their coordinates along some of its axes."""
+    wanted = {dim for dim, _ in view.fixed}.union(*(group.dims for group in view.points))
+    for number, axis in enumerate(view.axes):
+        if isinstance(axis, Range) and (number in axes or axis.length < view.base_shape[axis.dim]):
+            wanted.add(axis.dim)
+    return tuple(sorted(wanted))
 
 
 def entries(scan: Scan) -> Block:
@@ -75,13 +130,26 @@ def entries(scan: Scan) -> Block:
         return _collected(scan, iter(()), 0)
     order = sorted_order(scan)
     rows = scan.relation.stats(scan.view.box(), order).rows
+    doing = "computing" if scan.relation.version is None else "reading"
+    read = mapped(scan, lambda block: block, order, doing=doing)
     if scan.view.keeps_order(order) or scan.view.ndim == 0:
-        return _collected(scan, blocks(scan, order), rows)
+        return _collected(scan, read, rows)
     width = scan.schema.dtype.itemsize + 8 * scan.schema.ndim
     if _SORT_COPIES * rows * width > settings.current().memory_limit:
         return _collected(scan, sorted_blocks(scan), rows)
-    block = _collected(scan, blocks(scan, order), rows)
-    return canonical(block, scan.schema.shape, scan.schema.fill_value, keep_fill=True)
+    block = _collected(scan, read, rows)
+    leading = _out_of_order(scan.view, order)
+    return canonical(block, scan.schema.shape, scan.schema.fill_value, keep_fill=True, leading=leading)
+
+
+def _out_of_order(view: View, order: tuple[int, ...]) -> int:
+    """Return how many first axes entries read in an order have to be sorted by: the rest then are in theirs."""
+    fixed = {dim for dim, _ in view.fixed}
+    dims = [axis.dim for axis in view.axes if isinstance(axis, Range) and axis.step > 0]
+    if view.points or len(dims) < view.ndim:
+        return view.ndim
+    rest = [dim for dim in order if dim not in fixed]
+    return next(k for k in range(view.ndim + 1) if [dim for dim in rest if dim not in dims[:k]] == dims[k:])
 
 
 def _collected(scan: Scan, pieces: Iterator[Block], rows: int) -> Block:
@@ -149,11 +217,12 @@ def count(scan: Scan) -> int:
     box = view.box()
     # The footers of files say how many entries a chunk holds; what is computed knows about how many.
     countable = not view.points and view.repeats == 1 and relation.version is not None
+    dims = _dims(view, ())
 
     def counted(chunk: Chunk) -> int:
         if countable and _inside(box, chunk):
             return chunk.rows
-        block = _trimmed(relation.read(chunk), view, order, chunk)
+        block = _trimmed(sharing.read(relation, chunk, dims), view, order, chunk)
         _, kept = view.from_base(block.coords, block.count)
         return block.count if kept is None else len(kept)
 
@@ -229,7 +298,7 @@ class _Loader:
         from sparrow.kernels.matvec import readonly
 
         view = self.scan.view
-        block = _trimmed(self.scan.relation.read(chunk), view, self.order, chunk)
+        block = _trimmed(sharing.read(self.scan.relation, chunk), view, self.order, chunk)
         values = block.values
         row0 = col0 = 0
         columns: list[NDArray[Any] | None]
@@ -313,9 +382,13 @@ def matmul(contract: Contract) -> Any:
 
 
 def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
-    """Add ``scan @ x`` to ``out``; both have shape (n,) or (n, k)."""
+    """Add ``scan @ x`` to ``out``, which is 0; both have shape (n,) or (n, k)."""
     from sparrow.kernels import matvec
 
+    laid_out = persisted.rows_of(scan)
+    if laid_out is not None:
+        persisted.accumulate(laid_out, scan.schema.fill_value, x, out)
+        return
     relation = scan.relation
     order = product_order(scan)
     loader = _Loader(scan, order, out.dtype)

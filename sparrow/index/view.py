@@ -471,7 +471,10 @@ def check_permutation(order: Sequence[int], ndim: int) -> tuple[int, ...]:
     ShapeError
         If it does not name every dimension once.
     """
-    resolved = tuple(operator.index(k) + (ndim if k < 0 else 0) for k in order)
+    try:
+        resolved = tuple(operator.index(k) + (ndim if k < 0 else 0) for k in order)
+    except TypeError:
+        raise ShapeError(f"{order!r} is no order of {ndim} dimensions: name each by its number, once") from None
     if sorted(resolved) != list(range(ndim)):
         raise ShapeError(f"{tuple(order)} does not name each of the {ndim} dimensions once")
     return resolved

@@ -3,21 +3,103 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.entries import Block, sort_order
+from sparrow.kernels.entries import Block, concatenate, pick, sort_order
 from sparrow.schema import is_fill
 
-__all__ = ["align", "apply"]
+__all__ = ["Function", "align", "apply", "combine"]
+
+Function: TypeAlias = Callable[[tuple[NDArray[Any], ...], Sequence[NDArray[Any]]], NDArray[Any]]
+"""Takes the coordinates of cells and the value of each operand there, arrays of shape (n,), and returns n results."""
+
+_STRETCH = 1 << 15
+"""Entries of the longer operand that are merged at a time: few enough for the caches."""
+_FEW = 1 << 12
+"""Entries up to which the plain form is as fast."""
+
+
+def combine(
+    function: Function,
+    blocks: Sequence[Block],
+    fills: Sequence[Any],
+    shape: Sequence[int],
+    required: Sequence[bool],
+    fill_value: Any,
+) -> Block:
+    """Return the entries of a function of cells: those of :func:`align` whose result is not ``fill_value``.
+
+    Two operands whose coordinates fit a key of 63 bits are merged by compiled loops; others, and few entries, by
+    :func:`align`.
+
+    Parameters
+    ----------
+    function
+        What is done with the values at some of the cells.
+    blocks, fills, shape, required
+        As of :func:`align`.
+    fill_value
+        The result at all other cells.
+    """
+    layout = None
+    if len(blocks) == 2 and shape and sum(block.count for block in blocks) > _FEW:
+        from sparrow.kernels.keys import layout_for
+
+        layout = layout_for([max(n - 1, 0) for n in shape])
+    if layout is None:
+        coords, columns = align(blocks, fills, shape, required)
+        return apply(function, coords, columns, fill_value)
+    return _merged(function, blocks, fills, layout, required, fill_value)
+
+
+def _merged(
+    function: Function,
+    blocks: Sequence[Block],
+    fills: Sequence[Any],
+    layout: tuple[int, ...],
+    required: Sequence[bool],
+    fill_value: Any,
+) -> Block:
+    """Return the entries of a function of two operands, stretch by stretch of their keys."""
+    from sparrow.kernels import merge
+    from sparrow.kernels.keys import pack
+
+    one, two = blocks
+    a, b = pack(one.coords, layout), pack(two.coords, layout)
+    dtypes = [column.dtype for column in one.coords]
+    left, right = merge.words(one.values), merge.words(two.values)
+    fill_a, fill_b = (
+        merge.words(np.array([fill], block.values.dtype))[0] for fill, block in zip(fills, blocks, strict=True)
+    )
+    longer = max(a, b, key=len)
+    borders = longer[_STRETCH::_STRETCH]
+    cuts_a, cuts_b = ([0, *np.searchsorted(keys, borders).tolist(), len(keys)] for keys in (a, b))
+    found = []
+    for start_a, stop_a, start_b, stop_b in zip(cuts_a, cuts_a[1:], cuts_b, cuts_b[1:], strict=False):
+        p, q = a[start_a:stop_a], b[start_b:stop_b]
+        x, y = left[start_a:stop_a], right[start_b:stop_b]
+        if len(p) == len(q) and np.array_equal(p, q):
+            keys = p
+        elif all(required):
+            keys, x, y = merge.intersection(p, q, x, y)
+        elif required[0]:
+            keys, y = p, merge.lookup(p, q, y, fill_b)
+        elif required[1]:
+            keys, x = q, merge.lookup(q, p, x, fill_a)
+        else:
+            keys, x, y = merge.union(p, q, x, y, fill_a, fill_b)
+        coords = merge.unpack(keys, layout, dtypes)
+        found.append(apply(function, coords, [x.view(one.values.dtype), y.view(two.values.dtype)], fill_value))
+    return concatenate(found, len(layout), found[0].values.dtype)
 
 
 def align(
     blocks: Sequence[Block], fills: Sequence[Any], shape: Sequence[int], required: Sequence[bool]
 ) -> tuple[tuple[NDArray[Any], ...], list[NDArray[Any]]]:
-    """Return the cells where some operand has an entry, and each operand's values there.
+    """Return the cells where some operand has an entry, and each operand's values there, by one sort.
 
     Parameters
     ----------
@@ -74,17 +156,11 @@ def align(
 
 
 def apply(
-    function: Callable[..., NDArray[Any]],
-    coords: tuple[NDArray[Any], ...],
-    arguments: Sequence[Any],
-    dtype: np.dtype[Any],
-    fill_value: Any,
+    function: Function, coords: tuple[NDArray[Any], ...], columns: Sequence[NDArray[Any]], fill_value: Any
 ) -> Block:
-    """Return the entries of ``function(*arguments)`` at sorted coordinates, without results that equal fill."""
+    """Return the entries of a function at sorted coordinates, without results that equal fill."""
     with np.errstate(all="ignore"):
-        values = np.asarray(function(*arguments)).astype(dtype, copy=False)
-    if values.ndim == 0:
-        values = np.full(len(coords[0]) if coords else 1, values)
+        values = function(coords, columns)
     absent = is_fill(values, fill_value)
     block = Block(coords, values)
-    return block.take(~absent) if absent.any() else block
+    return pick(block, ~absent) if absent.any() else block

@@ -14,13 +14,20 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow import settings
 from sparrow.errors import DuplicateError, InvalidValueError
 from sparrow.schema import is_fill
+from sparrow.workers import ordered_map
 
-__all__ = ["Block", "Duplicates", "canonical", "check_duplicates", "concatenate", "merge", "sort_order"]
+__all__ = ["Block", "Duplicates", "canonical", "check_duplicates", "concatenate", "merge", "pick", "sort_order"]
 
 Duplicates: TypeAlias = Literal["error", "sum", "last", "first", "min", "max"]
 """What becomes of several entries for one cell."""
+
+_FEW = 1 << 12
+"""Entries up to which NumPy's own indexing is as fast as a compiled loop."""
+_MANY = 1 << 18
+"""Entries from which threads are worth starting."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +45,20 @@ class Block:
     def take(self, at: Any) -> Block:
         """Return the entries at positions, in a slice or under a mask."""
         return Block(tuple(column[at] for column in self.coords), self.values[at])
+
+
+def pick(block: Block, keep: NDArray[np.bool_]) -> Block:
+    """Return the entries under a mask, without holding the GIL where they are many."""
+    if block.count < _FEW:
+        return block.take(keep)
+    from sparrow.kernels.merge import compress, words
+
+    count = int(np.count_nonzero(keep))
+    coords = tuple(
+        column[:count] if column.strides == (0,) else compress(words(column), keep, count).view(column.dtype)
+        for column in block.coords
+    )
+    return Block(coords, compress(words(block.values), keep, count).view(block.values.dtype))
 
 
 def check_duplicates(duplicates: str) -> Duplicates:
@@ -80,31 +101,41 @@ def is_sorted(coords: Sequence[NDArray[Any]], strict: bool = False) -> bool:
     return not (strict and bool(tie.any()))
 
 
-def sort_order(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[np.int64] | None:
+def sort_order(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[Any] | None:
     """Return the stable order that sorts entries lexicographically, or None where they are sorted."""
     if not coords or is_sorted(coords):
         return None
     key = packed(coords, shape)
+    if key is not None and _FEW <= len(key) < 2**31:
+        from sparrow.kernels.keys import sort_stable
+
+        return sort_stable(key)[1]
     if key is not None:
         return np.argsort(key, kind="stable")
     return np.lexsort(tuple(reversed(coords)))
 
 
 def canonical(
-    block: Block, shape: Sequence[int], fill_value: Any, duplicates: Duplicates = "error", keep_fill: bool = False
+    block: Block,
+    shape: Sequence[int],
+    fill_value: Any,
+    duplicates: Duplicates = "error",
+    keep_fill: bool = False,
+    leading: int | None = None,
 ) -> Block:
     """Return entries sorted, unique and, unless ``keep_fill``, without values that equal fill.
 
-    Sums run in the order of the input, in the dtype of the values.
+    Sums run in the order of the input, in the dtype of the values. Where ``leading`` is given, entries that agree in so
+    many first coordinates are in order already.
 
     Raises
     ------
     DuplicateError
         If a coordinate comes twice and ``duplicates`` is ``"error"``.
     """
-    order = sort_order(block.coords, shape)
+    order = sort_order(block.coords[:leading], shape[:leading])
     if order is not None:
-        block = block.take(order)
+        block = _ordered(block, order)
     n = block.count
     fresh = np.zeros(n, dtype=bool)
     fresh[:1] = True
@@ -125,6 +156,17 @@ def canonical(
         if absent.any():
             block = block.take(~absent)
     return block
+
+
+def _ordered(block: Block, order: NDArray[Any]) -> Block:
+    """Return the entries at positions, column by column on threads where they are many."""
+    if order.dtype != np.int32:
+        return block.take(order)
+    from sparrow.kernels.keys import take
+
+    threads = settings.current().threads if block.count >= _MANY else 1
+    *coords, values = ordered_map(lambda column: take(column, order), (*block.coords, block.values), threads)
+    return Block(tuple(coords), values)
 
 
 def reduce_runs(values: NDArray[Any], starts: NDArray[np.int64], duplicates: Duplicates) -> NDArray[Any]:

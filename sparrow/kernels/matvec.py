@@ -11,6 +11,8 @@ file from writing over foreign memory.
   their sums come back in ``edges`` (shape (2,) or (2, k)) with their rows, for the caller to add up in the
   order of the chunks: no two threads write one cell and no sum depends on their number.
 * ``scatter_*`` take entries in any order and add each to its cell of ``y``; one thread at a time.
+* ``rows_*`` take whole rows with pointers to where each begins (CSR) and write each row's sum. The sum of a row runs in
+  the same order whatever rows come with it, so rows may be dealt out to threads at will.
 
 Every kernel exists for one column (``vector``) and for k columns, row-major (``matrix``), where eight
 columns at a time are summed in registers. Entries that are absent are never multiplied, so NaN and
@@ -37,7 +39,10 @@ from numpy.typing import NDArray
 
 __all__ = [
     "accumulator",
+    "counting_order",
     "readonly",
+    "rows_matrix",
+    "rows_vector",
     "scatter_matrix",
     "scatter_vector",
     "sum_runs_matrix",
@@ -48,6 +53,7 @@ T = TypeVar("T", bound=np.generic)
 
 _AHEAD = 64
 """Entries between asking for memory and using it."""
+_ONE, _TWO, _THREE, _FOUR, _FAR = (np.uint64(k) for k in (1, 2, 3, 4, _AHEAD))
 
 
 def accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -230,3 +236,90 @@ def scatter_matrix(rows, cols, values, row0, col0, x, y):  # type: ignore[no-unt
             value = values[k]
             for column in range(columns):
                 y[row, column] += value * x[col, column]
+
+
+@njit(cache=True, nogil=True)
+def rows_vector(indptr, indices, values, x, y):  # type: ignore[no-untyped-def]
+    """Multiply rows: ``y[i] = sum(values[k] * x[indices[k]])`` for the entries of row i, in four partial sums.
+
+    Parameters
+    ----------
+    indptr
+        Shape (m + 1,): row i has the entries from ``indptr[i] - indptr[0]`` up to ``indptr[i + 1] - indptr[0]``.
+    indices, values
+        Shape (n,), the entries of these rows; ``indices`` count from 0 and lie within ``x``.
+    x, y
+        Shapes (k,) and (m,); ``y`` is overwritten.
+    """
+    base, zero = indptr[0], y.dtype.type(0)
+    ahead = np.uint64(max(len(indices) - _AHEAD - 3, 0))
+    for i in range(len(y)):
+        # Unsigned positions spare the question whether they count from the end.
+        k, stop = np.uint64(indptr[i] - base), np.uint64(indptr[i + 1] - base)
+        a0 = a1 = a2 = a3 = zero
+        while k + _FOUR <= stop:
+            if k < ahead:
+                _prefetch(x, np.int64(indices[k + _FAR]))
+                _prefetch(x, np.int64(indices[k + _FAR + _ONE]))
+                _prefetch(x, np.int64(indices[k + _FAR + _TWO]))
+                _prefetch(x, np.int64(indices[k + _FAR + _THREE]))
+            a0 += values[k] * x[np.uint64(indices[k])]
+            a1 += values[k + _ONE] * x[np.uint64(indices[k + _ONE])]
+            a2 += values[k + _TWO] * x[np.uint64(indices[k + _TWO])]
+            a3 += values[k + _THREE] * x[np.uint64(indices[k + _THREE])]
+            k += _FOUR
+        while k < stop:
+            a0 += values[k] * x[np.uint64(indices[k])]
+            k += _ONE
+        y[i] = (a0 + a1) + (a2 + a3)
+
+
+@njit(cache=True, nogil=True)
+def rows_matrix(indptr, indices, values, x, y):  # type: ignore[no-untyped-def]
+    """Multiply rows by k columns: ``y[i, :] = sum(values[k] * x[indices[k], :])``; as :func:`rows_vector`."""
+    base, zero = indptr[0], y.dtype.type(0)
+    columns = x.shape[1]
+    ahead = len(indices) - _AHEAD // 4
+    for i in range(y.shape[0]):
+        start, stop = indptr[i] - base, indptr[i + 1] - base
+        panel = 0
+        while panel + 8 <= columns:
+            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = zero
+            for k in range(start, stop):
+                if k < ahead:
+                    _prefetch(x, np.int64(indices[k + _AHEAD // 4]) * columns + panel)
+                col, value = np.uint64(indices[k]), values[k]
+                a0 += value * x[col, panel]
+                a1 += value * x[col, panel + 1]
+                a2 += value * x[col, panel + 2]
+                a3 += value * x[col, panel + 3]
+                a4 += value * x[col, panel + 4]
+                a5 += value * x[col, panel + 5]
+                a6 += value * x[col, panel + 6]
+                a7 += value * x[col, panel + 7]
+            y[i, panel] = a0
+            y[i, panel + 1] = a1
+            y[i, panel + 2] = a2
+            y[i, panel + 3] = a3
+            y[i, panel + 4] = a4
+            y[i, panel + 5] = a5
+            y[i, panel + 6] = a6
+            y[i, panel + 7] = a7
+            panel += 8
+        for column in range(panel, columns):
+            total = zero
+            for k in range(start, stop):
+                total += values[k] * x[np.uint64(indices[k]), column]
+            y[i, column] = total
+
+
+@njit(cache=True, nogil=True)
+def counting_order(keys, indptr):  # type: ignore[no-untyped-def]
+    """Return the stable order that sorts ``keys`` (shape (n,)), given where each key's entries begin (CSR pointers)."""
+    order = np.empty(len(keys), np.int64)
+    free = indptr[:-1].copy()
+    for k in range(len(keys)):
+        key = keys[k]
+        order[free[key]] = k
+        free[key] += 1
+    return order

@@ -21,6 +21,9 @@ __all__ = ["Best", "Fold", "Moments", "Running", "State", "group_starts", "run_l
 State: TypeAlias = tuple[NDArray[Any], ...]
 """What a fold knows of each group: arrays of shape (groups,)."""
 
+_FEW = 1 << 12
+"""Entries up to which NumPy alone is as fast as a compiled loop."""
+
 
 class Fold:
     """One running quantity."""
@@ -68,7 +71,10 @@ class Running(Fold):
 
     def runs(self, values: NDArray[Any], starts: NDArray[np.int64], positions: NDArray[np.int64] | None) -> State:
         """Return the state of each run; sums are pairwise within a run."""
-        return (self.ufunc.reduceat(self._prepared(values), starts),)
+        prepared = self._prepared(values)
+        if len(starts) == 1:  # reduceat has no vector instructions for extremes
+            return (self.ufunc.reduce(prepared, keepdims=True),)
+        return (self.ufunc.reduceat(prepared, starts),)
 
     def merge(self, earlier: State, n: NDArray[np.int64], later: State, m: NDArray[np.int64]) -> State:
         """Return the states of groups that go on."""
@@ -238,6 +244,10 @@ def group_starts(columns: Sequence[NDArray[Any]], count: int) -> NDArray[np.int6
     """Return where runs of entries with equal coordinates begin; without columns all ``count`` entries are one run."""
     if not count:
         return np.zeros(0, np.int64)
+    if len(columns) == 1 and count >= _FEW:
+        from sparrow.kernels.scatter import run_starts
+
+        return np.asarray(run_starts(_readonly(columns[0])))
     fresh = np.zeros(count, bool)
     fresh[0] = True
     for column in columns:

@@ -5,7 +5,19 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["scatter_add", "scatter_best", "scatter_moments"]
+__all__ = ["run_starts", "scatter_add", "scatter_best", "scatter_moments"]
+
+
+@njit(cache=True, nogil=True)
+def run_starts(column):  # type: ignore[no-untyped-def]
+    """Return where runs of equal elements of ``column`` (shape (n,), n at least 1) begin, int64."""
+    out = np.empty(len(column), np.int64)
+    out[0] = 0
+    count = 1
+    for k in range(1, len(column)):
+        out[count] = k
+        count += column[k] != column[k - 1]
+    return out[:count].copy()
 
 
 @njit(cache=True, nogil=True)

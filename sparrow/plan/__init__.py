@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
-from sparrow.plan.nodes import Contract, Dense, Node, Scan
+from sparrow.plan.functions import Cast, Clip, Round, function_name
+from sparrow.plan.nodes import Concat, Contract, Dense, Diagonal, Map, Node, Reduce, Reshape, Scan, Step, Triangle
+from sparrow.plan.rewrites import narrowed, operands_of, split_view
 
-__all__ = ["Contract", "Dense", "Node", "Scan"]
+__all__ = [
+    "Cast", "Clip", "Concat", "Contract", "Dense", "Diagonal", "Map", "Node", "Reduce", "Reshape", "Round", "Scan",
+    "Step", "Triangle", "function_name", "narrowed", "operands_of", "split_view",
+]  # fmt: skip

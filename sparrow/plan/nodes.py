@@ -1,11 +1,14 @@
-"""The nodes of a plan: reading a tensor through a view, a dense array, a product of the two.
+"""The nodes of a plan: reading a tensor through a view, and what is done with what was read.
 
-Each node knows its ``schema``: shape, names, dtype and fill of its result. Building a node checks shapes
-and types and reads nothing.
+Each node knows its ``schema``: shape, names, dtype and fill of its result. Building a node reads nothing. What an
+expression is made of says so in a node (``Map``, ``Reduce``, ``Concat``, ``Reshape``, ``Triangle``, ``Diagonal``),
+whose operands are scans; a scan of another expression is how they nest.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -17,7 +20,7 @@ from sparrow.index import View
 from sparrow.relation import Relation
 from sparrow.schema import Schema, check_dtype
 
-__all__ = ["Contract", "Dense", "Node", "Scan"]
+__all__ = ["Concat", "Contract", "Dense", "Diagonal", "Map", "Node", "Reduce", "Reshape", "Scan", "Step", "Triangle"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -113,4 +116,81 @@ def _side(name: str, node: Scan | Dense, dim: int) -> str:
     return f"dimension {dim} (size {size}) of the {name} operand"
 
 
-Node: TypeAlias = Scan | Dense | Contract
+@dataclass(frozen=True, eq=False, slots=True)
+class Map:
+    """A function of cells, its operands of one shape."""
+
+    function: Callable[..., Any]
+    operands: tuple[Any, ...]
+    """In the order of the function's arguments: scans of the shape of the result, ``Dense`` that broadcast to it,
+    and Python or NumPy scalars."""
+    required: tuple[bool, ...]
+    """For each scan whether a cell counts only where it has an entry; of none required, where any has."""
+    schema: Schema
+
+    @property
+    def scans(self) -> tuple[Scan, ...]:
+        """The operands that are scans."""
+        return tuple(operand for operand in self.operands if isinstance(operand, Scan))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Reduce:
+    """A reduction of the entries of a scan, by groups that agree along the axes that stay."""
+
+    name: str
+    """As in ``sparrow.reductions.REDUCTIONS``."""
+    operand: Scan
+    axes: tuple[int | None, ...]
+    """For each axis of the result the operand's axis that it is; None for one that went and is kept with length 1."""
+    stored: bool
+    """Whether only entries take part, and no absent cells."""
+    options: Mapping[str, Any]
+    schema: Schema
+
+    @property
+    def cells(self) -> int:
+        """The number of cells of each group, absent ones included; may pass 2^63."""
+        return math.prod(n for k, n in enumerate(self.operand.schema.shape) if k not in self.axes)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Concat:
+    """Scans joined along an axis."""
+
+    operands: tuple[Scan, ...]
+    axis: int
+    schema: Schema
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Reshape:
+    """The cells of a scan in another shape of as many cells, in row-major order."""
+
+    operand: Scan
+    schema: Schema
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Triangle:
+    """The cells of the last two axes on and above, or on and below, the diagonal ``k`` to the right."""
+
+    operand: Scan
+    k: int
+    upper: bool
+    schema: Schema
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Diagonal:
+    """The diagonal of a matrix that lies ``offset`` to the right."""
+
+    operand: Scan
+    offset: int
+    schema: Schema
+
+
+Step: TypeAlias = Map | Reduce | Concat | Reshape | Triangle | Diagonal
+"""What an expression does with its operands."""
+
+Node: TypeAlias = Scan | Dense | Contract | Step

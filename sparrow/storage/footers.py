@@ -111,17 +111,35 @@ def _load(path: str, ndim: int) -> Footer:
     return Footer(metadata, rows, nbytes, low, high, first, last)
 
 
-def read_group(path: str, group: int, ndim: int, dtype: np.dtype[Any], kinds: Sequence[Any] | None = None) -> Block:
+def read_group(
+    path: str,
+    group: int,
+    ndim: int,
+    dtype: np.dtype[Any],
+    kinds: Sequence[Any] | None = None,
+    dims: Sequence[int] | None = None,
+) -> Block:
     """Return the entries of a row group, zero-copy where the types agree; safe from several threads.
 
     Parameters
     ----------
     kinds
         The types wanted for the coordinates; those of the file by default.
+    dims
+        The dimensions whose coordinates are decoded, all by default; the columns of the others hold zeros.
     """
     file = _open(path, ndim)
     try:
-        return to_block(file.read_row_group(group, use_threads=False), ndim, dtype, kinds)
+        if dims is None:
+            return to_block(file.read_row_group(group, use_threads=False), ndim, dtype, kinds)
+        # By number: a name with a dot in it would be taken for a path.
+        at = [*sorted(dims), *range(ndim, file.metadata.num_columns)]
+        table = file.reader.read_row_group(group, column_indices=at, use_threads=False)
+        block = to_block(table, len(dims), dtype, None if kinds is None else [kinds[dim] for dim in sorted(dims)])
+        coords = [np.broadcast_to(np.zeros(1, np.int32), block.count)] * ndim
+        for dim, column in zip(sorted(dims), block.coords, strict=True):
+            coords[dim] = column
+        return Block(tuple(coords), block.values)
     except (OSError, pa.ArrowException) as error:
         raise CorruptionError(
             f"row group {group} of the data file {path!r} cannot be read: {_one_line(error)}; verify() tells more"

@@ -290,10 +290,10 @@ class Snapshot:
                 out.append(Chunk(int(found.rows[group]), low, high, (path, group)))
         return out
 
-    def read(self, chunk: Chunk) -> Block:
+    def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return the entries of a chunk; zero-copy where the file holds the types wanted."""
         path, group = chunk.ref
-        return read_group(path, group, self.schema.ndim, self.schema.dtype, self._kinds)
+        return read_group(path, group, self.schema.ndim, self.schema.dtype, self._kinds, dims)
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
         """Return what a scan of the box touches."""

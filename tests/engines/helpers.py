@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -77,15 +78,15 @@ class Counting(_Around):
 
     reads = 0
 
-    def read(self, chunk: Chunk) -> Block:
+    def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         self.reads += 1
-        return self._relation.read(chunk)
+        return self._relation.read(chunk, dims)
 
 
 class Unreadable(_Around):
     """A relation whose data pages nobody may touch."""
 
-    def read(self, chunk: Chunk) -> NoReturn:
+    def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> NoReturn:
         raise AssertionError(f"{chunk} was read")
 
     def source(self, box: Box, order: tuple[int, ...] | None = None) -> NoReturn:

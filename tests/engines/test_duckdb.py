@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import sparrow as sp
 from sparrow import database, storage
-from sparrow.engines.duckdb import compile_scan, count, select
+from sparrow.engines.duckdb import count, select
+from sparrow.engines.sql import compile_scan
 from sparrow.index import View
 from sparrow.relation import Relation
 from sparrow.resources import sql_text
@@ -127,6 +129,85 @@ def test_a_derived_order_serves_column_slices(tall: Relation) -> None:
     con = database.connect()
     scanned, _ = groups_scanned(con, text)
     assert scanned <= 2
+
+
+def scanned_by(scan: Any, where: str = "true") -> list[tuple[int, int]]:
+    """Return for each scan of files the row groups read and those of the files opened."""
+    con = database.connect()
+    text = f"SELECT count(*) FROM ({select(scan, con)}) WHERE {where}"
+    plan = con.execute(f"EXPLAIN ANALYZE {text}").fetchall()[0][1]
+    found = re.findall(r"Row Groups Scanned:\s*(\d+) / (\d+)", plan)
+    return [(int(read), int(total)) for read, total in found]
+
+
+def test_the_view_of_an_expression_is_pushed_into_its_operands(tall: Relation) -> None:
+    A: Any = sp.Tensor(tall)
+    for part in ((A + A * 2)[100:105], (A + A * 2)[104:99:-1], (A * 2 + A).sum(axis=1)[100:105], (A + A)[[104, 100]]):
+        scanned = scanned_by(part.__sparrow_scan__())
+        assert len(scanned) >= 2
+        assert all(read <= 2 for read, _ in scanned)
+        assert part.compute(engine="duckdb").to_numpy().shape == part.shape
+    text = compile_scan((A + A)[:, 7].__sparrow_scan__()).text
+    assert text.count("_orders") == 2
+
+
+def test_filters_around_an_expression_are_pushed_into_its_operands(tall: Relation) -> None:
+    A: Any = sp.Tensor(tall)
+    for whole in (A + A, A * A, (A + A).sum(axis=1)):
+        scanned = scanned_by(whole.__sparrow_scan__(), "d0 BETWEEN 200 AND 205")
+        assert all(read <= 2 for read, _ in scanned), scanned
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda A, B: A + B,
+            """
+            SELECT * FROM (
+                SELECT e.i0 AS "a", e.i1 AS "b",
+                    (coalesce(e.v0, CAST('0.0' AS DOUBLE)) + coalesce(e.v1, CAST('0.0' AS DOUBLE))) AS value
+                FROM (
+                    SELECT coalesce(l.i0, r.i0) AS i0, coalesce(l.i1, r.i1) AS i1, l.v0, r.value AS v1
+                    FROM (
+                        SELECT i0, i1, value AS v0
+                        FROM (SELECT e."a" AS "i0", e."b" AS "i1", e."value" AS "value" FROM "sparrow.0_entries" AS e)
+                    ) AS l
+                    FULL JOIN (
+                        SELECT e."a" AS "i0", e."b" AS "i1", e."value" AS "value" FROM "sparrow.1_entries" AS e
+                    ) AS r ON l.i0 = r.i0 AND l.i1 = r.i1
+                ) AS e
+            ) WHERE value <> CAST('0.0' AS DOUBLE)
+            """,
+        ),
+        (
+            lambda A, B: A * B[0],
+            """
+            SELECT * FROM (
+                SELECT a0.i0 AS "a", a0.i1 AS "b", (a0.value * a1.value) AS value
+                FROM (SELECT e."a" AS "i0", e."b" AS "i1", e."value" AS "value" FROM "sparrow.0_entries" AS e) AS a0
+                JOIN (
+                    SELECT e."b" AS "i1", e."value" AS "value" FROM "sparrow.1_entries" AS e WHERE e."a" = 0
+                ) AS a1 ON a0.i1 = a1.i1
+            ) WHERE value <> CAST('0.0' AS DOUBLE)
+            """,
+        ),
+        (
+            lambda A, B: A.mean(axis=1),
+            """
+            SELECT * FROM (
+                SELECT e.i0 AS "a", sum(CAST(e.value AS DOUBLE)) / CAST('4.0' AS DOUBLE) AS value
+                FROM (SELECT e."a" AS "i0", e."value" AS "value" FROM "sparrow.0_entries" AS e) AS e
+                GROUP BY e.i0
+            ) WHERE value <> CAST('0.0' AS DOUBLE)
+            """,
+        ),
+    ],
+)
+def test_sql_of_steps(make: Any, text: str) -> None:
+    A, B = (sp.from_coords([[0, 2], [1, 3]], [2.0, 5.0], shape=(3, 4), dims=("a", "b")) for _ in range(2))
+    found = compile_scan(make(A, B).__sparrow_scan__()).text
+    assert found == re.sub(r"\( | \)", lambda at: at[0].strip(), " ".join(text.split()))
 
 
 def test_every_kernel_has_a_header() -> None:

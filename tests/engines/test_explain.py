@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import sparrow as sp
 from sparrow import engines, storage
 from sparrow.index import View
 from sparrow.plan import Contract, Dense
@@ -82,6 +83,67 @@ def test_analyze_counts_what_was_read(tall: Relation) -> None:
     assert "\nanalyzed: 750 entries from 1000 rows, 16.0 kB decoded in 2 chunks, " in text
     text = engines.explain(Contract(Dense(np.ones((3, 15))), at(tall, slice(0, 15))), analyze=True)
     assert "\nanalyzed: dense (d0: 3, d1: 50) float64 from 1000 rows, 16.0 kB decoded in 2 chunks, " in text
+
+
+def test_an_expression_is_a_tree_of_steps(tall: Relation) -> None:
+    A: Any = sp.Tensor(tall)
+    found = (A * 2 - A.T[:50].T).sum(axis=1)[100:104]
+    text = engines.explain(found.__sparrow_scan__(), engine="duckdb")
+    assert without_sizes(text) == (
+        "reduce sum over dst (src: 4) float64\n"
+        "  engine      duckdb\n"
+        "  map subtract (src: 4, dst: 50) float64\n"
+        "    engine      duckdb\n"
+        "    cells       a union\n"
+        "    map multiply (src: 4, dst: 50) float64\n"
+        "      engine      duckdb\n"
+        "      scan (src: 4, dst: 50) float64, of (src: 400, dst: 50) float64 stored, version 0\n"
+        "        engine      duckdb\n"
+        "        predicate   src BETWEEN 100 AND 103\n"
+        "        order       src, dst\n"
+        "        files       1 of 4 read, 3 skipped\n"
+        "        row groups  1 of ALL read\n"
+        "        rows        500 of 20000 read, 19500 skipped, SIZE\n"
+        "      scalar 2\n"
+        "    scan (src: 4, dst: 50) float64, of (src: 400, dst: 50) float64 stored, version 0\n"
+        "      engine      duckdb\n"
+        "      predicate   src BETWEEN 100 AND 103\n"
+        "      order       src, dst\n"
+        "      files       1 of 4 read, 3 skipped\n"
+        "      row groups  1 of ALL read\n"
+        "      rows        500 of 20000 read, 19500 skipped, SIZE"
+    )
+    assert "engine      duckdb" not in engines.explain(found.__sparrow_scan__())
+
+
+def test_a_step_says_why_it_does_not_run_in_sql(tall: Relation) -> None:
+    A: Any = sp.Tensor(Unreadable(tall))
+    reason = "float64 to int8: what does not fit is the processor's choice"
+    text = engines.explain((A.astype("int8") + A)[:3, [5, 5]].__sparrow_scan__(), engine="duckdb")
+    assert text.splitlines()[:9] == [
+        "view (src: 3, dst: 2) float64",
+        "  engine      duckdb",
+        "  predicate   dst IN a list of 2",
+        "  map add (src: 3, dst: 1) float64",
+        "    engine      duckdb",
+        "    cells       a union",
+        "    map astype int8 (src: 3, dst: 1) int8",
+        f"      engine      stream: {reason}; its entries are handed over to duckdb",
+        "      scan (src: 3, dst: 1) float64, of (src: 400, dst: 50) float64 stored, version 0",
+    ]
+    streamed = engines.explain((A + A).sum(axis=0, where="stored").__sparrow_scan__())
+    assert streamed.startswith(
+        "reduce sum over src of stored entries (dst: 50) float64\n  engine      stream\n  map add"
+    )
+
+
+def test_the_way_to_a_column_of_a_sum(tall: Relation) -> None:
+    A: Any = sp.Tensor(tall)
+    column = (A + A)[:, 7]
+    assert "order       dst, src\n" in column.explain()
+    assert column.to_numpy().tolist() == [2.0] * 400
+    for engine in ("stream", "duckdb"):
+        assert "\nanalyzed: 400 entries, " in column.explain(analyze=True, engine=engine)
 
 
 @pytest.mark.parametrize("key", [(), (3,), ([2, 2],), (slice(None, None, -2), None, 4), (1, 1)])

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from sparrow.kernels import reduce
 from sparrow.kernels.reduce import Best, Moments, Running, group_starts
 
 FLOAT = np.dtype(np.float64)
@@ -23,6 +24,28 @@ def test_group_starts() -> None:
     assert group_starts(columns, 5).tolist() == [0, 2, 3]
     assert group_starts([], 5).tolist() == [0]
     assert group_starts(columns, 0).tolist() == []
+
+
+@given(st.lists(st.integers(0, 3), max_size=30))
+def test_runs_of_one_column(given: list[int]) -> None:
+    column = np.array(given, np.int32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reduce, "_FEW", 0)
+        compiled = group_starts([column], len(column))
+    expected = [k for k in range(len(given)) if k == 0 or given[k] != given[k - 1]]
+    assert compiled.tolist() == group_starts([column], len(column)).tolist() == expected
+    assert compiled.dtype == np.int64
+
+
+@pytest.mark.parametrize("ufunc", [np.add, np.maximum, np.fmin, np.logical_or])
+def test_one_run_is_many_of_one_kind(ufunc: np.ufunc) -> None:
+    values = np.array([1.5, -0.0, np.nan, np.inf, 2.0])
+    kind = np.dtype(bool if ufunc is np.logical_or else float)
+    fold = Running(ufunc, kind, 0)
+    with np.errstate(all="ignore"):
+        once = fold.runs(values, np.array([0]), None)[0]
+        twice = fold.runs(np.concatenate([values, values]), np.array([0, 5]), None)[0]
+    np.testing.assert_array_equal(twice, np.repeat(once, 2))
 
 
 def test_a_mean_far_from_zero_costs_no_digits() -> None:

@@ -1,0 +1,168 @@
+"""Scans in SQL: a view is a projection of coordinates over a filter on the base's columns.
+
+The base is Parquet files, an Arrow table, or the SQL of the last step of an expression. DuckDB pushes the filter, and
+those of a query around it, down to row groups. Lists are joined.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sparrow.database import quote_literal, quote_name
+from sparrow.engines.choose import scan_order
+from sparrow.engines.predicate import conditions, positions
+from sparrow.engines.pushdown import pushed, step_of
+from sparrow.engines.sql.steps import Names, Query, compile_step, declines
+from sparrow.engines.sql.types import sql_type
+from sparrow.index import Listed, Points, Range, View
+from sparrow.plan import Dense, Scan
+from sparrow.relation import ArrowSource, ParquetSource
+from sparrow.schema import Schema
+
+__all__ = ["compile_scan"]
+
+
+def compile_scan(scan: Scan, prefix: str = "sparrow", names: Names | None = None) -> Query:
+    """Return the SELECT of a scan: a column for each axis, named as the schema says, then ``value``.
+
+    A complex tensor has ``value`` and ``value_im``. Opens no data pages, but what SQL has no form for is computed.
+
+    Parameters
+    ----------
+    prefix
+        What the names of registered tables begin with.
+    names
+        The axes wanted and the names of their columns, where not all of them are.
+    """
+    view, schema = scan.view, scan.schema
+    names = dict(enumerate(schema.dims)) if names is None else names
+    parts = ("value", "value_im") if schema.dtype.kind == "c" else ("value",)
+    if view.size == 0:
+        return _nothing(schema, names, parts)
+    found = step_of(scan)
+    if found is not None and declines(found[0]) is None:
+        step, rest = found
+        whole = rest.is_identity
+
+        def operand(of: Scan | Dense, number: int, wanted: Names) -> Query:
+            below = f"{prefix}.{number}"
+            return compile_scan(of, below, wanted) if isinstance(of, Scan) else _dense(of, step.schema, below, wanted)
+
+        query = compile_step(step, names if whole else dict(enumerate(step.schema.dims)), operand)
+        if whole:
+            return query
+        columns = {name: f"e.{quote_name(name)}" for name in (*step.schema.dims, "value")}
+        base = f"({query.text}) AS e", columns, dict(query.tables)
+        return _project(rest, step.schema, base, prefix, names, parts)
+    scan = pushed(scan)
+    view = scan.view
+    source = scan.relation.source(view.box(), scan_order(scan))
+    if isinstance(source, ParquetSource) and not source.paths:
+        return _nothing(schema, names, parts)
+    stored = scan.relation.schema
+    base = _base(source, stored, parts, prefix, joined=bool(view.points) or view.repeats > 1)
+    return _project(view, stored, base, prefix, names, parts)
+
+
+def _nothing(schema: Schema, names: Names, parts: tuple[str, ...]) -> Query:
+    """Return a SELECT without rows."""
+    columns = [(name, sql_type(schema.coordinate_dtype(axis))) for axis, name in names.items()]
+    columns += [(part, sql_type(schema.dtype)) for part in parts]
+    nothing = ", ".join(f"CAST(NULL AS {kind}) AS {quote_name(name)}" for name, kind in columns)
+    return Query(f"SELECT {nothing} WHERE false", {})
+
+
+def _project(
+    view: View,
+    schema: Schema,
+    base: tuple[str, dict[str, str], dict[str, pa.Table]],
+    prefix: str,
+    names: Names,
+    parts: tuple[str, ...],
+) -> Query:
+    """Return the SELECT of a view of a base of this schema: what stands after FROM, the columns by name, tables."""
+    relation, columns, tables = base
+
+    def column(dim: int) -> str:
+        return columns[schema.dims[dim]]
+
+    for number, group in enumerate(view.points):
+        name = f"{prefix}_points{number}"
+        tables[name] = _points_table(schema, group)
+        on = " AND ".join(f"{column(dim)} = p{number}.c{k}" for k, dim in enumerate(group.dims))
+        relation += f" JOIN {quote_name(name)} AS p{number} ON {on or 'true'}"
+    shown = []
+    for number, name in names.items():
+        axis = view.axes[number]
+        if isinstance(axis, Range):
+            expression = positions(axis, column(axis.dim))
+        elif isinstance(axis, Listed):
+            expression = f"p{axis.group}.p{axis.position}"
+        elif axis.length == 1:
+            expression = "CAST(0 AS INTEGER)"
+        else:
+            relation += f" CROSS JOIN range({axis.length}) AS n{number}(p)"
+            expression = f"CAST(n{number}.p AS {'INTEGER' if axis.length <= 2**31 else 'BIGINT'})"
+        shown.append(f"{expression} AS {quote_name(name)}")
+    shown += [f"{columns[part]} AS {quote_name(part)}" for part in parts]
+    text = f"SELECT {', '.join(shown)} FROM {relation}"
+    where = conditions(view, column)
+    return Query(f"{text} WHERE {' AND '.join(where)}" if where else text, tables)
+
+
+def _base(
+    source: ParquetSource | ArrowSource, schema: Schema, parts: tuple[str, ...], prefix: str, joined: bool
+) -> tuple[str, dict[str, str], dict[str, pa.Table]]:
+    """Return what stands after FROM, the SQL of each column of the base by its name, and the tables to register."""
+    names = (*schema.dims, *parts)
+    plain = {name: f"e.{quote_name(name)}" for name in names}
+    if isinstance(source, ArrowSource):
+        name = f"{prefix}_entries"
+        return f"{quote_name(name)} AS e", plain, {name: _without_half(source.table)}
+    files = f"read_parquet([{', '.join(map(quote_literal, source.paths))}], hive_partitioning = false) AS e"
+    derived = {name: sql for name, sql in source.columns if sql not in (name, quote_name(name))}
+    if schema.dtype.kind in "fc":
+        # Statistics of floats in Parquet leave NaN out, and DuckDB takes them for bounds of all values: isnan, max and
+        # comparisons come out wrong. It knows nothing of what TRY gives.
+        derived |= {name: f"TRY({sql})" for name, sql in source.columns[schema.ndim :]}
+    if joined and derived:
+        # Beside the columns of joined tables, expressions over the columns of files need a level of their own; alone
+        # they do not, and filters are pushed down through one level better than through two.
+        columns = ", ".join(f"{derived.get(name, quote_name(name))} AS {quote_name(name)}" for name in names)
+        return f"(SELECT {columns} FROM {files}) AS e", plain, {}
+    return files, plain | derived, {}
+
+
+def _points_table(schema: Schema, group: Points) -> pa.Table:
+    """Return the points of a group: base coordinates c0, c1, ... and their positions p0, p1, ..."""
+    columns: dict[str, NDArray[Any]] = {}
+    for k, (dim, coords) in enumerate(zip(group.dims, group.coords, strict=True)):
+        columns[f"c{k}"] = coords.reshape(-1).astype(schema.coordinate_dtype(dim))
+    for k, place in enumerate(np.unravel_index(np.arange(group.count), group.shape)):
+        columns[f"p{k}"] = place.astype(np.int32 if group.shape[k] <= 2**31 else np.int64)
+    return pa.table(columns)
+
+
+def _dense(dense: Dense, schema: Schema, prefix: str, names: Names) -> Query:
+    """Return the SELECT of a dense array that broadcasts to a schema: the cells along the axes wanted."""
+    array = dense.array
+    missing = schema.ndim - array.ndim
+    places = np.indices(array.shape, sparse=True)
+    columns = {
+        name: np.broadcast_to(places[axis - missing], array.shape).reshape(-1).astype(schema.coordinate_dtype(axis))
+        for axis, name in names.items()
+    }
+    columns["value"] = array.astype(dense.schema.dtype, copy=False).reshape(-1)
+    return Query(f"SELECT * FROM {quote_name(f'{prefix}_dense')}", {f"{prefix}_dense": pa.table(columns)})
+
+
+def _without_half(table: pa.Table) -> pa.Table:
+    """Return the table with float16 as float32, the narrowest that DuckDB has."""
+    at = table.schema.get_field_index("value")
+    if table.schema.field(at).type != pa.float16():
+        return table
+    return table.set_column(at, "value", table.column(at).cast(pa.float32()))

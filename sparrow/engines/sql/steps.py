@@ -1,0 +1,250 @@
+"""The steps of an expression in SQL, each one SELECT over those of its operands.
+
+A union of cells is a full outer join on the coordinates, the fills of the operands standing in where one has no entry;
+an intersection an inner join, on the axes that both have: what is repeated along an axis is not repeated. Groups are
+``GROUP BY``. What equals the fill of the result is filtered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from sparrow import settings
+from sparrow.database import quote_name
+from sparrow.engines.sql.functions import function_sql
+from sparrow.engines.sql.reductions import reduction_sql
+from sparrow.engines.sql.types import Declined, cast, differs, literal, sql_type
+from sparrow.index import New
+from sparrow.plan import Concat, Dense, Diagonal, Map, Reduce, Reshape, Scan, Step, Triangle
+from sparrow.schema import Schema
+
+__all__ = ["Names", "Operand", "Query", "compile_step", "declines"]
+
+Names: TypeAlias = Mapping[int, str]
+"""The axes that a SELECT gives, each with its column's name; ``value`` comes last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A SELECT, and the Arrow tables that must be registered under the names it uses."""
+
+    text: str
+    tables: dict[str, pa.Table]
+
+
+Operand: TypeAlias = Callable[[Scan | Dense, int, Names], Query]
+"""Compiles an operand, by its number, to a SELECT of some of its axes."""
+
+
+def compile_step(node: Step, names: Names, operand: Operand) -> Query:
+    """Return the SELECT of a step.
+
+    Raises
+    ------
+    Declined
+        If SQL does not reproduce what it does.
+    """
+    for scan in _scans(node):
+        if scan.schema.dtype.kind == "c" or scan.schema.dtype == np.float16:
+            raise Declined(f"SQL has no {scan.schema.dtype}")
+    tables: dict[str, pa.Table] = {}
+
+    def select(of: Scan | Dense, number: int, wanted: Names) -> str:
+        query = operand(of, number, wanted)
+        tables.update(query.tables)
+        return query.text
+
+    if isinstance(node, Map):
+        text = _map(node, names, select)
+    elif isinstance(node, Reduce):
+        text = _reduce(node, names, select)
+    elif isinstance(node, Concat):
+        text = _concat(node, names, select)
+    elif isinstance(node, Reshape):
+        text = _reshape(node, names, select)
+    else:
+        text = _diagonal(node, names, select) if isinstance(node, Diagonal) else _triangle(node, names, select)
+    return Query(text, tables)
+
+
+def declines(node: Step) -> str | None:
+    """Return why SQL does not run a step, whatever its operands are made of; None where it does."""
+    try:
+        compile_step(node, dict(enumerate(node.schema.dims)), lambda of, number, names: Query("", {}))
+    except Declined as reason:
+        return str(reason)
+    return None
+
+
+_Select: TypeAlias = Callable[[Scan | Dense, int, Names], str]
+
+
+def _scans(node: Step) -> tuple[Scan, ...]:
+    return node.scans if isinstance(node, Map) else node.operands if isinstance(node, Concat) else (node.operand,)
+
+
+def _columns(axes: Mapping[int, str] | list[int] | range | set[int]) -> dict[int, str]:
+    """Return the names of axes within a step: i0, i1, ..."""
+    return {axis: f"i{axis}" for axis in sorted(axes)}
+
+
+def _shown(expressions: Mapping[int, str], names: Names, value: str) -> str:
+    """Return what stands after SELECT."""
+    columns = [f"{expressions[axis]} AS {quote_name(name)}" for axis, name in names.items()]
+    return ", ".join([*columns, f"{value} AS value"])
+
+
+def _kept(text: str, schema: Schema) -> str:
+    """Return the SELECT without what equals fill."""
+    return f"SELECT * FROM ({text}) WHERE {differs('value', schema.fill_value, schema.dtype)}"
+
+
+# -- functions of cells --------------------------------------------------------------------------
+
+
+def _map(node: Map, names: Names, select: _Select) -> str:
+    arrays = [operand for operand in node.operands if isinstance(operand, Scan | Dense)]
+    needed = iter(node.required)
+    inner = [isinstance(array, Dense) or next(needed) for array in arrays]
+    if len(arrays) == 1 or any(inner):
+        coords, values, source = _matched(node, arrays, [True] if len(arrays) == 1 else inner, select)
+    else:
+        coords, values, source = _united(node, arrays, select)
+    stored = iter(values)
+    arguments = [
+        (next(stored), operand.schema.dtype) if isinstance(operand, Scan | Dense) else operand
+        for operand in node.operands
+    ]
+    value = function_sql(node.function, arguments, node.schema.dtype)
+    return _kept(f"SELECT {_shown(coords, names, value)} FROM {source}", node.schema)
+
+
+def _matched(node: Map, arrays: list[Any], inner: list[bool], select: _Select) -> tuple[dict[int, str], list[str], str]:
+    """Return the coordinates, values and FROM where the operands ``inner`` have cells, in SQL.
+
+    The others join from the left. An operand is joined on the axes along which it is not repeated.
+    """
+    own = [_own_axes(array, node.schema) for array in arrays]
+    order = sorted(range(len(arrays)), key=lambda k: (not inner[k], isinstance(arrays[k], Dense)))
+    first = order[0]
+    own[first] |= set(range(node.schema.ndim)) - set().union(*(own[k] for k in order if inner[k]))
+    coords: dict[int, str] = {}
+    values = [""] * len(arrays)
+    source = ""
+    for k in order:
+        if isinstance(arrays[k], Dense):
+            _check_room(arrays[k], own[k])
+        text = f"({select(arrays[k], k, _columns(own[k]))}) AS a{k}"
+        on = " AND ".join(f"{coords[axis]} = a{k}.i{axis}" for axis in sorted(own[k]) if axis in coords) or "true"
+        source = text if k == first else f"{source} {'JOIN' if inner[k] else 'LEFT JOIN'} {text} ON {on}"
+        coords = {axis: f"a{k}.i{axis}" for axis in own[k]} | coords
+        values[k] = f"a{k}.value" if inner[k] else _filled(f"a{k}.value", arrays[k])
+    return coords, values, source
+
+
+def _united(node: Map, arrays: list[Any], select: _Select) -> tuple[dict[int, str], list[str], str]:
+    """Return the coordinates, values and FROM where any operand has a cell, in SQL."""
+    axes = range(node.schema.ndim)
+    plain = [f"i{axis}" for axis in axes] or ["one"]
+
+    def below(k: int) -> str:
+        text = select(arrays[k], k, _columns(axes))
+        return text if axes else f"SELECT 1 AS one, value FROM ({text})"
+
+    text = f"SELECT {', '.join(plain)}, value AS v0 FROM ({below(0)})"
+    for k in range(1, len(arrays)):
+        coords = ", ".join(f"coalesce(l.{i}, r.{i}) AS {i}" for i in plain)
+        before = ", ".join(f"l.v{earlier}" for earlier in range(k))
+        on = " AND ".join(f"l.{i} = r.{i}" for i in plain)
+        text = f"SELECT {coords}, {before}, r.value AS v{k} FROM ({text}) AS l FULL JOIN ({below(k)}) AS r ON {on}"
+    values = [_filled(f"e.v{k}", array) for k, array in enumerate(arrays)]
+    return {axis: f"e.i{axis}" for axis in axes}, values, f"({text}) AS e"
+
+
+def _own_axes(operand: Scan | Dense, schema: Schema) -> set[int]:
+    """Return the axes along which an operand is not merely repeated."""
+    if isinstance(operand, Scan):
+        return {k for k, axis in enumerate(operand.view.axes) if not isinstance(axis, New)}
+    missing = schema.ndim - operand.array.ndim
+    return {k for k in range(missing, schema.ndim) if operand.array.shape[k - missing] != 1}
+
+
+def _filled(column: str, scan: Scan) -> str:
+    return f"coalesce({column}, {literal(scan.schema.fill_value, scan.schema.dtype)})"
+
+
+def _check_room(dense: Dense, axes: set[int]) -> None:
+    """Decline a dense array that takes much memory as a table."""
+    nbytes = dense.array.size * (dense.array.itemsize + 8 * len(axes))
+    if nbytes > settings.current().memory_limit // 8:
+        raise Declined(f"a dense array of {dense.array.size} cells is large as a table")
+
+
+# -- groups --------------------------------------------------------------------------------------
+
+
+def _reduce(node: Reduce, names: Names, select: _Select) -> str:
+    value = reduction_sql(node)
+    kept = [axis for axis in node.axes if axis is not None]
+    repeated = {k for k, axis in enumerate(node.operand.view.axes) if isinstance(axis, New) and axis.length > 1}
+    below = select(node.operand, 0, _columns({*kept, *repeated}))
+    coords = {k: "CAST(0 AS INTEGER)" if axis is None else f"e.i{axis}" for k, axis in enumerate(node.axes)}
+    # Without groups an aggregate has a row even of nothing, which is the fill.
+    groups = f"GROUP BY {', '.join(f'e.i{axis}' for axis in kept)}" if kept else "HAVING count(*) > 0"
+    return _kept(f"SELECT {_shown(coords, names, value)} FROM ({below}) AS e {groups}", node.schema)
+
+
+# -- rearrangements ------------------------------------------------------------------------------
+
+
+def _coordinate(schema: Schema, axis: int) -> str:
+    return sql_type(schema.coordinate_dtype(axis))
+
+
+def _concat(node: Concat, names: Names, select: _Select) -> str:
+    parts, start = [], 0
+    for k, scan in enumerate(node.operands):
+        coords = {axis: f"e.i{axis}" for axis in range(node.schema.ndim)}
+        coords[node.axis] = f"CAST(e.i{node.axis} AS {_coordinate(node.schema, node.axis)}) + {start}"
+        value = cast("e.value", scan.schema.dtype, node.schema.dtype)
+        below = select(scan, k, _columns(range(node.schema.ndim)))
+        parts.append(f"SELECT {_shown(coords, names, value)} FROM ({below}) AS e")
+        start += scan.schema.shape[node.axis]
+    return " UNION ALL ".join(parts)
+
+
+def _reshape(node: Reshape, names: Names, select: _Select) -> str:
+    old, new = node.operand.schema.shape, node.schema.shape
+    if node.schema.size >= 2**126:
+        raise Declined("positions pass 126 bits")
+    wide = "BIGINT" if node.schema.size < 2**63 else "HUGEINT"
+    terms = [f"CAST(i{k} AS {wide}) * {math.prod(old[k + 1 :])}" for k in range(len(old))]
+    below = select(node.operand, 0, _columns(range(len(old))))
+    coords = {
+        k: f"CAST(e.p // {max(math.prod(new[k + 1 :]), 1)} % {max(n, 1)} AS {_coordinate(node.schema, k)})"
+        for k, n in enumerate(new)
+    }
+    position = " + ".join(terms) or "0"
+    return f"SELECT {_shown(coords, names, 'e.value')} FROM (SELECT {position} AS p, value FROM ({below})) AS e"
+
+
+def _triangle(node: Triangle, names: Names, select: _Select) -> str:
+    ndim = node.schema.ndim
+    below = select(node.operand, 0, _columns(range(ndim)))
+    coords = {axis: f"e.i{axis}" for axis in range(ndim)}
+    distance = f"CAST(e.i{ndim - 1} AS BIGINT) - e.i{ndim - 2}"
+    test = f"{distance} {'>=' if node.upper else '<='} {node.k}"
+    return f"SELECT {_shown(coords, names, 'e.value')} FROM ({below}) AS e WHERE {test}"
+
+
+def _diagonal(node: Diagonal, names: Names, select: _Select) -> str:
+    below = select(node.operand, 0, _columns(range(2)))
+    row = max(-node.offset, 0)
+    test = f"CAST(e.i1 AS BIGINT) - e.i0 = {node.offset}"
+    return f"SELECT {_shown({0: f'e.i0 - {row}'}, names, 'e.value')} FROM ({below}) AS e WHERE {test}"

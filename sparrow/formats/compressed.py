@@ -1,0 +1,324 @@
+"""Compressed rows and compressed columns: indices along one dimension, and where each line of them begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.errors import DuplicateError, IndexingError, InvalidValueError, ShapeError
+from sparrow.formats.container import Container, as_index, as_values, readonly
+from sparrow.interchange import alike, check_room, pointers
+from sparrow.kernels.entries import Block
+from sparrow.schema import Schema, check_shape, is_fill
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+__all__ = ["CSC", "CSR"]
+
+
+class _Compressed(Container):
+    """What rows and columns have in common. A *line* is a row of CSR, a column of CSC."""
+
+    __slots__ = ("_indices", "_indptr")
+    _major: ClassVar[int]
+    """The dimension whose lines are compressed."""
+    _line: ClassVar[str]
+    _indices: NDArray[Any]
+    _indptr: NDArray[Any]
+
+    def __init__(self, data: Any, indices: Any, indptr: Any, shape: Sequence[int] | None = None) -> None:
+        self._data, self._indices = as_values(data), as_index("indices", indices)
+        self._indptr = as_index("indptr", indptr)
+        if shape is None:
+            shape = self._inferred()
+        self._shape = self._sizes(shape)
+        self.check_format()
+        stored = ~is_fill(self._data, self.fill_value)
+        if not stored.all():
+            self._indptr = np.append(0, np.cumsum(stored))[self._indptr]
+            self._data, self._indices = self._data[stored], self._indices[stored]
+
+    @classmethod
+    def _sizes(cls, shape: Sequence[int]) -> tuple[int, ...]:
+        sizes = check_shape(shape)
+        if len(sizes) != 2:
+            raise ShapeError(f"{cls.__name__} has two dimensions, shape={sizes} has {len(sizes)}")
+        return sizes
+
+    def _inferred(self) -> tuple[int, int]:
+        if not len(self._indices):
+            raise ShapeError("without entries there is nothing to tell the shape from: say shape=")
+        lines, across = len(self._indptr) - 1, int(self._indices.max()) + 1
+        return (across, lines) if self._major else (lines, across)
+
+    @classmethod
+    def _made(cls, data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, ...]) -> Self:
+        """Return a container of arrays that are known to be sound."""
+        made = cls.__new__(cls)
+        made._data, made._indices, made._indptr, made._shape = data, indices, indptr, shape
+        return made
+
+    @classmethod
+    def from_begin_end(cls, data: Any, indices: Any, begin: Any, end: Any, shape: Sequence[int] | None = None) -> Self:
+        """Return the container of four arrays, as MKL takes them: line i has the entries ``begin[i]`` to ``end[i]``.
+
+        Lines may lie in any order, with gaps between them; entries of none are not taken over.
+
+        Parameters
+        ----------
+        data, indices
+            Shape (n,): values, and their columns (in CSC their rows), counted from 0, in any order within a line.
+        begin, end
+            Shape (lines,): positions in ``data``.
+        shape
+            The shape; by default as many lines as ``begin`` says, and the largest index + 1 across.
+
+        Raises
+        ------
+        ShapeError
+            If lengths do not fit, or a range does not lie in ``data``.
+        IndexingError
+            If an index is out of range.
+        DuplicateError
+            If an index comes twice in a line.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.formats.CSR.from_begin_end([5, 2, 3, 9], [1, 0, 2, 0], [1, 0], [3, 1], shape=(2, 3))
+        >>> A.to_numpy()
+        array([[2, 0, 3],
+               [0, 5, 0]])
+        """
+        values, places = as_values(data), as_index("indices", indices)
+        first, last = as_index("begin", begin), as_index("end", end)
+        if values.shape != places.shape:
+            raise ShapeError(f"data has the shape {values.shape}, indices {places.shape}: expected one (n,)")
+        if len(first) != len(last):
+            raise ShapeError(f"begin has {len(first)} positions, end has {len(last)}: one each for every {cls._line}")
+        wrong = (first < 0) | (last < first) | (last > len(values))
+        if wrong.any():
+            at = int(np.flatnonzero(wrong)[0])
+            raise ShapeError(
+                f"{cls._line} {at} runs from {int(first[at])} to {int(last[at])}, outside the {len(values)} entries"
+            )
+        counts = last - first
+        ends = np.cumsum(counts)
+        at = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - (ends - counts), counts)
+        lines = np.repeat(np.arange(len(first)), counts)
+        if shape is None:
+            across = 1 + int(places[at].max(initial=-1))
+            if not across:
+                raise ShapeError("without entries there is nothing to tell the shape from: say shape=")
+            shape = (across, len(first)) if cls._major else (len(first), across)
+        shape = cls._sizes(shape)
+        if shape[cls._major] != len(first):
+            raise ShapeError(f"begin has {len(first)} positions for {shape[cls._major]} {cls._line}s")
+        coords = (places[at], lines) if cls._major else (lines, places[at])
+        return cls.from_coords(coords, values[at], shape, "error")
+
+    @property
+    def indices(self) -> NDArray[Any]:
+        """The column (in CSC the row) of each value, shape (nnz,), ascending in every line, read-only."""
+        return readonly(self._indices)
+
+    @property
+    def indptr(self) -> NDArray[Any]:
+        """Where lines begin: line i has the entries ``indptr[i]`` to ``indptr[i + 1]``; shape (lines + 1,), read-only.
+
+        Of the four-array form ``indptr[:-1]`` are the beginnings and ``indptr[1:]`` the ends.
+        """
+        return readonly(self._indptr)
+
+    def check_format(self, full: bool = True) -> None:
+        """Raise where the arrays are not what the format says. See :meth:`Container.check_format`."""
+        data, indices, indptr = self._data, self._indices, self._indptr
+        lines, across = self._shape[self._major], self._shape[1 - self._major]
+        if data.shape != indices.shape:
+            raise ShapeError(f"data has the shape {data.shape}, indices {indices.shape}: expected one (nnz,)")
+        if len(indptr) != lines + 1:
+            raise ShapeError(f"indptr has {len(indptr)} pointers: expected {lines + 1} for {lines} {self._line}s")
+        if indptr[0] != 0:
+            raise ShapeError(f"indptr begins with {int(indptr[0])}: expected 0")
+        if indptr[-1] != len(data):
+            raise ShapeError(f"indptr ends with {int(indptr[-1])}: expected {len(data)}, the number of values")
+        if not full:
+            return
+        falling = np.flatnonzero(indptr[1:] < indptr[:-1])
+        if len(falling):
+            at = int(falling[0])
+            raise ShapeError(
+                f"indptr falls from {int(indptr[at])} to {int(indptr[at + 1])} at {self._line} {at}: it must not"
+            )
+        outside = np.flatnonzero((indices < 0) | (indices >= across))
+        if len(outside):
+            at = int(outside[0])
+            raise IndexingError(
+                f"index {int(indices[at])} of {self._line} {self._line_of(at)} is out of range for {across} cells"
+            )
+        stuck = np.flatnonzero(indices[1:] <= indices[:-1]) + 1
+        stuck = stuck[~np.isin(stuck, indptr)]
+        if len(stuck):
+            at = int(stuck[0])
+            where = f"{self._line} {self._line_of(at)}"
+            hint = f"{type(self).__name__}.from_array of SciPy's array sorts and adds up"
+            if indices[at] == indices[at - 1]:
+                raise DuplicateError(f"{where} has the index {int(indices[at])} twice: {hint}")
+            raise InvalidValueError(
+                f"the indices of {where} do not ascend, {int(indices[at])} follows {int(indices[at - 1])}: {hint}"
+            )
+
+    def _line_of(self, at: int) -> int:
+        return int(np.searchsorted(self._indptr, at, "right")) - 1
+
+    def _lines(self) -> NDArray[Any]:
+        """Return the line of each value."""
+        kind = np.int32 if self._shape[self._major] <= 2**31 else np.int64
+        return np.repeat(np.arange(self._shape[self._major], dtype=kind), np.diff(self._indptr))
+
+    def _with_data(self, data: NDArray[Any]) -> Self:
+        return type(self)(data, self._indices, self._indptr, self._shape)
+
+    def _arrays(self) -> tuple[NDArray[Any], ...]:
+        return (self._data, self._indices, self._indptr)
+
+
+class CSR(_Compressed):
+    """Compressed rows: row i has ``data[indptr[i]:indptr[i + 1]]`` at the columns ``indices[indptr[i]:indptr[i + 1]]``.
+
+    The columns of a row ascend, none comes twice, and no value is 0: values that are 0 are dropped.
+
+    Parameters
+    ----------
+    data
+        Shape (nnz,).
+    indices
+        Shape (nnz,): columns, counted from 0. int32 and int64 are kept, other integers become int64.
+    indptr
+        Shape (rows + 1,): from 0 to nnz, never falling.
+    shape
+        The shape; by default (len(indptr) - 1, largest index + 1).
+
+    Raises
+    ------
+    ShapeError
+        If lengths do not fit, ``indptr`` does not lead from 0 to nnz or falls, or no shape is given and there are no
+        entries.
+    IndexingError
+        If a column is out of range.
+    InvalidValueError, DuplicateError
+        If the columns of a row do not ascend, or one comes twice.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> A = sp.formats.CSR([7, 8, 9], [0, 2, 1], [0, 2, 2, 3], shape=(3, 3))
+    >>> A.to_numpy()
+    array([[7, 0, 8],
+           [0, 0, 0],
+           [0, 9, 0]])
+    >>> sp.asarray(A)
+    <Tensor (d0: 3, d1: 3) int64 nnz=3 csr in memory>
+    """
+
+    __slots__ = ()
+    stype = "csr"
+    _major = 0
+    _line = "row"
+
+    @property
+    def T(self) -> CSC:
+        """The transpose, of the same arrays."""
+        return CSC._made(self._data, self._indices, self._indptr, self._shape[::-1])
+
+    @classmethod
+    def _from_entries(cls, schema: Schema, block: Block) -> Self:
+        rows, columns = block.coords
+        return cls._made(block.values, columns, pointers(rows, schema.shape[0]), schema.shape)
+
+    def _entries(self) -> Block:
+        kind = np.int32 if self._shape[1] <= 2**31 else np.int64
+        return Block((self._lines(), self._indices.astype(kind, copy=False)), self._data)
+
+    def _scipy(self) -> scipy.sparse.sparray:
+        import scipy.sparse
+
+        indptr = alike(self._indptr, self._indices)
+        return scipy.sparse.csr_array((self._data, self._indices, indptr), shape=self._shape, copy=True)
+
+
+class CSC(_Compressed):
+    """Compressed columns: as :class:`CSR`, with rows and columns swapped.
+
+    Parameters
+    ----------
+    data
+        Shape (nnz,).
+    indices
+        Shape (nnz,): rows, counted from 0. int32 and int64 are kept, other integers become int64.
+    indptr
+        Shape (columns + 1,): from 0 to nnz, never falling.
+    shape
+        The shape; by default (largest index + 1, len(indptr) - 1).
+
+    Raises
+    ------
+    ShapeError, IndexingError, InvalidValueError, DuplicateError
+        As :class:`CSR`.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> A = sp.formats.CSC([1, 2, 3, 4], [2, 0, 1, 2], [0, 1, 2, 4], shape=(4, 3))
+    >>> A.to_numpy()
+    array([[0, 2, 0],
+           [0, 0, 3],
+           [1, 0, 4],
+           [0, 0, 0]])
+    """
+
+    __slots__ = ()
+    stype = "csc"
+    _major = 1
+    _line = "column"
+
+    @property
+    def T(self) -> CSR:
+        """The transpose, of the same arrays."""
+        return CSR._made(self._data, self._indices, self._indptr, self._shape[::-1])
+
+    @classmethod
+    def _from_entries(cls, schema: Schema, block: Block) -> Self:
+        rows, columns = block.coords
+        return cls._made(*_grouped(columns, rows, block.values, schema.shape[::-1]), schema.shape)
+
+    def _entries(self) -> Block:
+        rows, columns, data = self._indices, self._lines(), self._data
+        kind = np.int32 if self._shape[0] <= 2**31 else np.int64
+        if self._shape[0] > 8 * len(rows):
+            order = np.argsort(rows, kind="stable")
+            return Block((rows[order].astype(kind, copy=False), columns[order]), data[order])
+        data, columns, indptr = _grouped(rows, columns, data, self._shape)
+        return CSR._made(data, columns, indptr, self._shape)._entries()
+
+    def _scipy(self) -> scipy.sparse.sparray:
+        import scipy.sparse
+
+        indptr = alike(self._indptr, self._indices)
+        return scipy.sparse.csc_array((self._data, self._indices, indptr), shape=self._shape, copy=True)
+
+
+def _grouped(
+    lines: NDArray[Any], places: NDArray[Any], values: NDArray[Any], shape: tuple[int, ...]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
+    """Return data, indices and pointers of entries whose places ascend within each line, though lines come mixed."""
+    import scipy.sparse
+
+    check_room(8 * (shape[0] + 1), f"the pointers of {shape[0]} rows or columns")
+    plain = values.view(np.uint16) if values.dtype == np.float16 else values  # SciPy moves values, and has no float16
+    found = scipy.sparse.coo_array((plain, (lines, places)), shape=shape).tocsr()
+    return found.data.view(values.dtype), found.indices, found.indptr.astype(np.int64)

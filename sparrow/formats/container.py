@@ -1,0 +1,345 @@
+"""What the containers of arrays share: how they are made, converted, compared and shown."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from sparrow.conversion import from_coordinates, from_object
+from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.interchange import dense_array
+from sparrow.kernels.entries import Block
+from sparrow.schema import Schema, check_dtype, check_shape, is_fill
+from sparrow.storage_types import check_stype
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+__all__ = ["Container", "as_index", "as_values", "check_scipy", "from_entries", "readonly"]
+
+_FORMATS: dict[str, type[Container]] = {}
+
+
+class Container(ABC):
+    """Arrays of one storage format: the base class of ``COO``, ``CSR``, ``CSC`` and ``RowSparse``.
+
+    A container is frozen: what it returns are read-only arrays. Arrays that are given to it are not copied where they
+    fit as they are; what their owner does to them later shows, :meth:`check_format` tells whether it is sound still,
+    and :meth:`copy` gives a container of its own. No operations: :func:`sparrow.asarray` makes a tensor of one.
+    """
+
+    __slots__ = ("_data", "_shape")
+    __array_ufunc__ = None
+    __hash__ = None  # type: ignore[assignment]
+    stype: ClassVar[str]
+    """The storage type that a tensor of this layout has."""
+    _data: NDArray[Any]
+    _shape: tuple[int, ...]
+
+    def __init_subclass__(cls) -> None:
+        if "stype" in cls.__dict__:
+            _FORMATS[cls.stype] = cls
+
+    # -- what a format knows --------------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def _from_entries(cls, schema: Schema, block: Block) -> Self:
+        """Return the container of canonical entries."""
+
+    @abstractmethod
+    def _entries(self) -> Block:
+        """Return the canonical entries."""
+
+    @abstractmethod
+    def _with_data(self, data: NDArray[Any]) -> Self:
+        """Return other values in the same places."""
+
+    @abstractmethod
+    def _arrays(self) -> tuple[NDArray[Any], ...]:
+        """Return the arrays that it is made of."""
+
+    @abstractmethod
+    def check_format(self, full: bool = True) -> None:
+        """Raise where the arrays are not what the format says.
+
+        Parameters
+        ----------
+        full
+            Look at every index; else only at what costs no pass over the arrays: lengths and ends.
+
+        Raises
+        ------
+        ShapeError
+            If lengths, dimensions or pointers do not fit together.
+        IndexingError
+            If an index is out of range.
+        InvalidValueError, DuplicateError
+            If indices do not ascend, or one comes twice.
+        """
+
+    # -- making ---------------------------------------------------------------------------------
+
+    @classmethod
+    def from_coords(cls, coords: Any, values: Any, shape: Sequence[int] | None = None, duplicates: str = "sum") -> Self:
+        """Return the container of coordinates and values; values for one cell are added up.
+
+        Parameters
+        ----------
+        coords, values, shape, duplicates
+            As of :func:`sparrow.from_coords`, which also says what is refused.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.formats.CSR.from_coords([[0, 1, 0], [2, 0, 2]], [1, 2, 3], shape=(2, 3)).data
+        array([4, 2])
+        """
+        schema, block = from_coordinates(coords, values, shape, None, duplicates)
+        check_stype(cls.stype, schema.ndim)
+        return cls._from_entries(schema, block)
+
+    @classmethod
+    def from_array(cls, obj: Any, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Self:
+        """Return the container of a tensor, another container, a NumPy or SciPy array, or a nested list.
+
+        Cells that are 0 are not stored, entries of SciPy's for one cell mean their sum.
+
+        Parameters
+        ----------
+        obj
+            What :func:`sparrow.asarray` takes.
+        shape
+            The shape that ``obj`` must have.
+        dtype
+            The type of the values, that of ``obj`` by default.
+
+        Raises
+        ------
+        ShapeError
+            If ``obj`` has another shape, or not the number of dimensions that the format is for.
+        TooLargeError
+            If the arrays would pass the memory limit.
+
+        Examples
+        --------
+        >>> import numpy as np, sparrow as sp
+        >>> ones = sp.formats.CSR.from_array(np.ones((2, 2)), dtype="float32")
+        >>> ones.indptr, ones.dtype
+        (array([0, 2, 4]), dtype('float32'))
+        """
+        if not isinstance(obj, Container):
+            is_tensor = hasattr(obj, "to_format")
+            obj = obj.to_format("coo") if is_tensor else _FORMATS["coo"]._from_entries(*from_object(obj))
+        if shape is not None and check_shape(shape) != obj.shape:
+            raise ShapeError(f"shape={tuple(shape)} was asked for, the array has the shape {obj.shape}")
+        found: Self = obj.asformat(cls.stype)
+        return found if dtype is None else found.astype(dtype, copy=False)
+
+    @classmethod
+    def zeros(cls, shape: Sequence[int], dtype: DTypeLike = "float64") -> Self:
+        """Return the container without entries."""
+        schema = Schema(check_shape(shape), (), check_dtype(dtype))
+        check_stype(cls.stype, schema.ndim)
+        return cls._from_entries(
+            schema, Block(tuple(np.zeros(0, np.int32) for _ in schema.shape), np.zeros(0, schema.dtype))
+        )
+
+    # -- what it is -----------------------------------------------------------------------------
+
+    @property
+    def data(self) -> NDArray[Any]:
+        """The values, read-only."""
+        return readonly(self._data)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of cells along each dimension."""
+        return self._shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the values."""
+        return self._data.dtype
+
+    @property
+    def fill_value(self) -> Any:
+        """The value of absent cells, a NumPy scalar: 0 in every format but COO."""
+        return self.dtype.type(0)
+
+    @property
+    def nnz(self) -> int:
+        """The number of cells that differ from fill."""
+        return len(self._data)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(array.nbytes for array in self._arrays())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.shape} {self.dtype} nnz={self.nnz}>"
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether another container, of whatever format, or an array has the same shape and equal cells."""
+        if isinstance(other, np.ndarray | list):
+            return bool(np.array_equal(self.to_numpy(), other))
+        if not isinstance(other, Container):
+            return NotImplemented
+        if self.shape != other.shape:
+            return False
+        if self.fill_value != other.fill_value:
+            return bool(np.array_equal(self.to_numpy(), other.to_numpy()))
+        a, b = self._entries(), other._entries()
+        return np.array_equal(a.values, b.values) and all(map(np.array_equal, a.coords, b.coords))
+
+    # -- converting -----------------------------------------------------------------------------
+
+    def _schema(self) -> Schema:
+        return Schema(self._shape, (), self.dtype, self.fill_value, self.stype)
+
+    def __sparrow_entries__(self) -> tuple[Schema, Block]:
+        """Return what a tensor of the container is, in arrays of its own."""
+        block = self._entries()
+        return self._schema(), Block(tuple(column.copy() for column in block.coords), block.values.copy())
+
+    def asformat(self, format: str) -> Any:
+        """Return the cells in another format: "coo", "csr", "csc", "row_sparse", or as an array for "dense".
+
+        Raises
+        ------
+        InvalidValueError, ShapeError
+            If there is no such format, or it is not for as many dimensions.
+        TooLargeError
+            If the arrays would pass the memory limit.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.formats.CSR([7, 8, 9], [0, 2, 1], [0, 2, 2, 3], (3, 3))
+        >>> A.asformat("csc").indptr, A.asformat("row_sparse").indices
+        (array([0, 1, 2, 3]), array([0, 2], dtype=int32))
+        """
+        check_stype(format, self.ndim)
+        if format == self.stype:
+            return self
+        if format == "dense":
+            return self.to_numpy()
+        return from_entries(format, self._schema(), self._entries())
+
+    def astype(self, dtype: DTypeLike, copy: bool = True) -> Self:
+        """Return the container with another type of values; itself if it has it and ``copy`` is False."""
+        wanted = check_dtype(dtype)
+        if wanted == self.dtype:
+            return self.copy() if copy else self
+        if self.dtype.kind == "c" and wanted.kind != "c":
+            raise UnsupportedError(f"{self.dtype} values cannot become {wanted}: take the real part first")
+        with np.errstate(all="ignore"):
+            return self._with_data(self._data.astype(wanted))
+
+    def copy(self) -> Self:
+        """Return a container with arrays of its own."""
+        return copy.deepcopy(self)
+
+    def to_numpy(self) -> NDArray[Any]:
+        """Return all cells as a NumPy array.
+
+        Raises
+        ------
+        TooLargeError
+            If the array would pass the memory limit.
+        """
+        return dense_array(self._schema(), self._entries())
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise InvalidValueError("a sparse container has no dense array to share: copy=False is not possible")
+        dense = self.to_numpy()
+        return dense if dtype is None else dense.astype(dtype)
+
+    def to_scipy(self) -> scipy.sparse.sparray:
+        """Return a SciPy sparse array of the same format, or the nearest that there is, with arrays of its own.
+
+        Raises
+        ------
+        UnsupportedError
+            If SciPy has no such values, or the fill is not 0.
+        """
+        check_scipy(self._schema())
+        return self._scipy()
+
+    def _scipy(self) -> scipy.sparse.sparray:
+        import scipy.sparse
+
+        block = self._entries()
+        array = scipy.sparse.coo_array((block.values, block.coords), shape=self._shape).copy()
+        array.has_canonical_format = True
+        return array
+
+
+def from_entries(format: str, schema: Schema, block: Block) -> Container:
+    """Return canonical entries as the container of a format, cells of a fill that is not 0 listed where it has none."""
+    if format != "coo" and not schema.zero_fill:
+        cells = dense_array(schema, block)
+        stored = ~is_fill(cells, cells.dtype.type(0))
+        schema, block = Schema(schema.shape, (), schema.dtype), Block(stored.nonzero(), cells[stored])
+    return _FORMATS[format]._from_entries(schema, block)
+
+
+def check_scipy(schema: Schema) -> None:
+    """Raise ``UnsupportedError`` where SciPy has no sparse array of such fill, values and dimensions."""
+    if not schema.zero_fill:
+        raise UnsupportedError(f"SciPy's arrays are zero where nothing is stored; here it is {schema.fill_value}")
+    if schema.dtype == np.float16 or not schema.ndim:
+        what = "float16" if schema.ndim else "array without dimensions"
+        raise UnsupportedError(f"SciPy's sparse arrays have no {what}: use to_numpy()")
+
+
+def readonly(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the array as one that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def as_values(values: Any) -> NDArray[Any]:
+    """Return the values of a container as an array of a type that tensors hold."""
+    try:
+        data = np.asarray(values)
+    except ValueError:
+        raise ShapeError("data is ragged: its rows differ in length") from None
+    return data.astype(check_dtype(data.dtype), copy=False)
+
+
+def as_index(name: str, indices: Any) -> NDArray[Any]:
+    """Return indices or pointers as an array of shape (n,), int32 or int64, as it is where it is one.
+
+    Raises
+    ------
+    ShapeError
+        If it has not one dimension.
+    UnsupportedError
+        If it holds no integers.
+    """
+    try:
+        array = np.asarray(indices)
+    except ValueError:
+        raise ShapeError(f"{name} is ragged: expected one dimension") from None
+    if array.ndim != 1:
+        raise ShapeError(f"{name} has the shape {array.shape}: expected one dimension")
+    if array.size and array.dtype.kind not in "iu":
+        raise UnsupportedError(f"{name} holds {array.dtype} values: expected integers")
+    if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
+        raise InvalidValueError(f"{name} holds {int(array.max())}, past 2^63 - 1")
+    native = array.dtype.newbyteorder("=")
+    return array.astype(native if native in (np.int32, np.int64) else np.int64, copy=False)

@@ -1,0 +1,112 @@
+"""Coordinates and values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from numpy.typing import NDArray
+
+from sparrow.conversion import from_coordinates
+from sparrow.errors import IndexingError, InvalidValueError, ShapeError
+from sparrow.formats.container import Container, readonly
+from sparrow.kernels.entries import Block, is_sorted
+from sparrow.schema import Schema, is_fill
+
+__all__ = ["COO"]
+
+
+class COO(Container):
+    """Coordinates and values, of any number of dimensions: ``dense[coords[0][k], coords[1][k], ...] = data[k]``.
+
+    Entries are sorted by their coordinates, the first dimension first, unique, and differ from fill.
+
+    Parameters
+    ----------
+    data
+        Shape (nnz,), copied.
+    coords
+        Shape (ndim, nnz), or a list of ``ndim`` arrays of shape (nnz,), counted from 0, in any order.
+    shape
+        The sizes of the dimensions; by default the largest coordinate + 1 of each.
+    duplicates
+        What becomes of a cell given twice: "error", "sum", "last", "first", "min" or "max".
+    fill_value
+        The value of absent cells.
+
+    Raises
+    ------
+    ShapeError, IndexingError, DuplicateError
+        As :func:`sparrow.from_coords`.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> A = sp.formats.COO([2, 3, 1, 4], [[0, 1, 2, 2], [1, 2, 0, 2]], shape=(4, 3))
+    >>> A
+    <COO (4, 3) int64 nnz=4>
+    >>> A.asformat("csc").indptr
+    array([0, 1, 2, 4])
+    """
+
+    __slots__ = ("_coords", "_fill")
+    stype = "coo"
+    _coords: tuple[NDArray[Any], ...]
+    _fill: Any
+
+    def __init__(
+        self,
+        data: Any,
+        coords: Any,
+        shape: Sequence[int] | None = None,
+        duplicates: str = "error",
+        fill_value: Any = 0,
+    ) -> None:
+        schema, block = from_coordinates(coords, data, shape, None, duplicates, fill_value)
+        self._put(schema, block)
+
+    def _put(self, schema: Schema, block: Block) -> None:
+        self._shape, self._fill = schema.shape, schema.fill_value
+        self._coords, self._data = block.coords, block.values
+
+    @property
+    def coords(self) -> tuple[NDArray[Any], ...]:
+        """The coordinates, an array of shape (nnz,) for each dimension, read-only."""
+        return tuple(readonly(column) for column in self._coords)
+
+    @property
+    def fill_value(self) -> Any:
+        """The value of absent cells, a NumPy scalar."""
+        return self._fill
+
+    def check_format(self, full: bool = True) -> None:
+        """Raise where the arrays are not what the format says. See :meth:`Container.check_format`."""
+        for dim, column in enumerate(self._coords):
+            if column.shape != self._data.shape:
+                raise ShapeError(f"coords[{dim}] has the shape {column.shape} for data of shape {self._data.shape}")
+        if not full or not len(self._data):
+            return
+        for dim, (column, size) in enumerate(zip(self._coords, self._shape, strict=True)):
+            for extreme in (int(column.min()), int(column.max())):
+                if not 0 <= extreme < size:
+                    raise IndexingError(f"coords[{dim}] holds {extreme}, out of range for a dimension of size {size}")
+        if not is_sorted(self._coords, strict=True):
+            raise InvalidValueError("coords are not in ascending order, or hold a cell twice")
+
+    @classmethod
+    def _from_entries(cls, schema: Schema, block: Block) -> Self:
+        made = cls.__new__(cls)
+        made._put(schema, block)
+        return made
+
+    def _entries(self) -> Block:
+        return Block(self._coords, self._data)
+
+    def _with_data(self, data: NDArray[Any]) -> Self:
+        schema = Schema(self._shape, (), data.dtype, self._fill)
+        kept = ~is_fill(data, schema.fill_value)
+        block = Block(self._coords, data)
+        return self._from_entries(schema, block if kept.all() else block.take(kept))
+
+    def _arrays(self) -> tuple[NDArray[Any], ...]:
+        return (*self._coords, self._data)

@@ -1,0 +1,188 @@
+"""Some rows of an array, whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.errors import DuplicateError, IndexingError, InvalidValueError, ShapeError, UnsupportedError
+from sparrow.formats.container import Container, as_index, as_values, readonly
+from sparrow.interchange import check_room
+from sparrow.kernels.entries import Block
+from sparrow.schema import Schema, check_shape, is_fill
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+__all__ = ["RowSparse"]
+
+
+class RowSparse(Container):
+    """Some rows of an array, whole: ``dense[indices[k]] = data[k]``, and all other rows are 0.
+
+    Zeros inside a stored row are stored, and so are rows of nothing but zeros: the list of rows says which ones a
+    gradient touched. Conversions to other formats drop both, and so does a tensor, which holds the cells that are
+    not 0: ``sp.asarray(R).to_format("row_sparse")`` has the rows that have some.
+
+    Parameters
+    ----------
+    data
+        Shape (rows stored, ...), of two dimensions or more.
+    indices
+        Shape (rows stored,): row numbers, counted from 0, ascending. int32 and int64 are kept, other integers become
+        int64.
+    shape
+        The shape; by default (last index + 1, ...).
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not fit, or no shape is given and there are no rows.
+    IndexingError
+        If a row number is out of range.
+    InvalidValueError, DuplicateError
+        If row numbers do not ascend, or one comes twice.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> R = sp.formats.RowSparse([[1, 2], [3, 4]], [1, 4], shape=(6, 2))
+    >>> R
+    <RowSparse (6, 2) int64 nnz=4 rows=2>
+    >>> R.retain([0, 1]).data
+    array([[0, 0],
+           [1, 2]])
+    """
+
+    __slots__ = ("_indices",)
+    stype = "row_sparse"
+    _indices: NDArray[Any]
+
+    def __init__(self, data: Any, indices: Any, shape: Sequence[int] | None = None) -> None:
+        self._data, self._indices = as_values(data), as_index("indices", indices)
+        if shape is None:
+            if not len(self._indices):
+                raise ShapeError("without rows there is nothing to tell the shape from: say shape=")
+            shape = (int(self._indices[-1]) + 1, *self._data.shape[1:])
+        self._shape = check_shape(shape)
+        self.check_format()
+
+    @classmethod
+    def _made(cls, data: NDArray[Any], indices: NDArray[Any], shape: tuple[int, ...]) -> Self:
+        """Return a container of arrays that are known to be sound."""
+        made = cls.__new__(cls)
+        made._data, made._indices, made._shape = data, indices, shape
+        return made
+
+    @property
+    def indices(self) -> NDArray[Any]:
+        """The numbers of the stored rows, ascending, read-only."""
+        return readonly(self._indices)
+
+    @property
+    def nnz(self) -> int:
+        """The number of cells that are not 0."""
+        return int(np.count_nonzero(self._data))
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]} rows={len(self._indices)}>"
+
+    def check_format(self, full: bool = True) -> None:
+        """Raise where the arrays are not what the format says. See :meth:`Container.check_format`."""
+        data, indices, shape = self._data, self._indices, self._shape
+        if len(shape) < 2:
+            raise ShapeError(f"RowSparse has two dimensions or more, shape={shape} has {len(shape)}")
+        if data.ndim < 2 or data.shape[1:] != shape[1:]:
+            wanted = ", ".join(map(str, ("rows stored", *shape[1:])))
+            raise ShapeError(f"data has the shape {data.shape}: expected ({wanted})")
+        if len(data) != len(indices):
+            raise ShapeError(f"data has {len(data)} rows for {len(indices)} indices")
+        if not full or not len(indices):
+            return
+        _check_ascending(indices)
+        for extreme in (int(indices[0]), int(indices[-1])):
+            if not 0 <= extreme < shape[0]:
+                raise IndexingError(f"row {extreme} is out of range for {shape[0]} rows")
+
+    def retain(self, rows: Any) -> RowSparse:
+        """Return the container of certain rows: exactly these are stored, as zeros where they were not.
+
+        Parameters
+        ----------
+        rows
+            Row numbers, counted from 0, ascending; whole numbers of any type.
+
+        Raises
+        ------
+        UnsupportedError
+            If one is no whole number below 2^63.
+        IndexingError
+            If one is out of range.
+        InvalidValueError, DuplicateError
+            If they do not ascend, or one comes twice.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> R = sp.formats.RowSparse([[1, 2], [3, 4], [5, 6]], [0, 1, 3], shape=(4, 2))
+        >>> R.retain([0, 3]).indices, R.retain([0, 3]).data
+        (array([0, 3]), array([[1, 2],
+               [5, 6]]))
+        """
+        given = np.asarray(rows)
+        if given.dtype.kind == "f":
+            wrong = ~((given == np.floor(given)) & (np.abs(given) < 2.0**63))
+            if wrong.any():
+                raise UnsupportedError(f"rows holds {given[wrong][0]}: expected whole numbers below 2^63")
+            given = given.astype(np.int64)
+        wanted = as_index("rows", given)
+        _check_ascending(wanted)
+        check_room(len(wanted) * math.prod(self._shape[1:]) * self.dtype.itemsize, f"{len(wanted)} rows")
+        data = np.zeros((len(wanted), *self._shape[1:]), self.dtype)
+        _, here, there = np.intersect1d(wanted, self._indices, assume_unique=True, return_indices=True)
+        data[here] = self._data[there]
+        return RowSparse(data, wanted, self._shape)
+
+    @classmethod
+    def _from_entries(cls, schema: Schema, block: Block) -> Self:
+        leading = block.coords[0]
+        fresh = np.ones(len(leading), dtype=bool)
+        fresh[1:] = leading[1:] != leading[:-1]
+        indices = leading[fresh]
+        nbytes = len(indices) * math.prod(schema.shape[1:]) * schema.dtype.itemsize
+        check_room(nbytes, f"{len(indices)} whole rows of shape {schema.shape[1:]}")
+        data = np.zeros((len(indices), *schema.shape[1:]), schema.dtype)
+        data[(np.cumsum(fresh) - 1, *block.coords[1:])] = block.values
+        return cls._made(data, indices, schema.shape)
+
+    def _entries(self) -> Block:
+        stored = ~is_fill(self._data, self.fill_value)
+        row, *others = stored.nonzero()
+        kind = self._schema().coordinate_dtype
+        columns = (self._indices[row], *others)
+        coords = tuple(column.astype(kind(dim), copy=False) for dim, column in enumerate(columns))
+        return Block(coords, self._data[stored])
+
+    def _with_data(self, data: NDArray[Any]) -> Self:
+        return self._made(data, self._indices, self._shape)
+
+    def _arrays(self) -> tuple[NDArray[Any], ...]:
+        return (self._data, self._indices)
+
+    def _scipy(self) -> scipy.sparse.sparray:
+        found: Container = self.asformat("csr" if self.ndim == 2 else "coo")
+        return found.to_scipy()
+
+
+def _check_ascending(rows: NDArray[Any]) -> None:
+    """Raise where row numbers do not ascend."""
+    stuck = np.flatnonzero(rows[1:] <= rows[:-1])
+    if len(stuck):
+        before, after = int(rows[stuck[0]]), int(rows[stuck[0] + 1])
+        if before == after:
+            raise DuplicateError(f"row {after} is given twice: add up its rows first")
+        raise InvalidValueError(f"row numbers must ascend, {after} follows {before}: sort them and the rows with them")

@@ -1,0 +1,295 @@
+"""Arrays in the layouts of other libraries and protocols: NumPy, PyTorch, CuPy, pydata/sparse, .npz files.
+
+What goes out takes schema and canonical entries, what comes in gives coordinates, values, shape and fill.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import settings
+from sparrow.display import human_bytes
+from sparrow.errors import (
+    ExistsError,
+    InvalidValueError,
+    MissingDependencyError,
+    NotFoundError,
+    ShapeError,
+    TooLargeError,
+    UnsupportedError,
+)
+from sparrow.kernels.entries import Block
+from sparrow.schema import Schema
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+__all__ = [
+    "Coordinates",
+    "alike",
+    "check_room",
+    "cupy_array",
+    "dense_array",
+    "from_cupy",
+    "from_npz",
+    "from_torch",
+    "pointers",
+    "pydata_array",
+    "replacing",
+    "to_npz",
+    "torch_tensor",
+]
+
+
+class Coordinates(NamedTuple):
+    """Entries as they come from elsewhere: ``coords`` (ndim arrays of shape (n,)), ``values`` (shape (n,))."""
+
+    coords: Any
+    values: Any
+    shape: tuple[int, ...]
+    fill_value: Any = 0
+    duplicates: str = "error"
+
+
+def _zero_fill(schema: Schema, whose: str) -> None:
+    if not schema.zero_fill:
+        raise UnsupportedError(
+            f"{whose} sparse arrays are zero where nothing is stored; here it is {schema.fill_value}"
+        )
+
+
+def _stacked(schema: Schema, block: Block) -> NDArray[np.int64]:
+    """Return coordinates as one array of shape (ndim, n), int64."""
+    out = np.empty((schema.ndim, block.count), np.int64)
+    for row, column in zip(out, block.coords, strict=True):
+        row[:] = column
+    return out
+
+
+def check_room(nbytes: int, what: str) -> None:
+    """Raise ``TooLargeError`` where arrays of ``nbytes`` would pass the memory limit."""
+    limit = settings.current().memory_limit
+    if nbytes > limit:
+        raise TooLargeError(
+            f"{what} would take {human_bytes(nbytes)}, beyond the memory limit of {human_bytes(limit)}: "
+            "take a smaller view, or raise the limit with sp.config(memory_limit=...)"
+        )
+
+
+def dense_array(schema: Schema, block: Block) -> NDArray[Any]:
+    """Return all cells as a NumPy array; raises ``TooLargeError`` past the memory limit."""
+    check_room(schema.size * schema.dtype.itemsize, "the dense array")
+    cells = np.full(schema.shape, schema.fill_value, dtype=schema.dtype)
+    if schema.ndim:
+        cells[block.coords] = block.values
+    elif block.count:
+        cells[...] = block.values[0]
+    return cells
+
+
+def pointers(rows: NDArray[Any], height: int) -> NDArray[np.int64]:
+    """Return where each of ``height`` rows begins among entries sorted by row, and their number: CSR's indptr.
+
+    Raises
+    ------
+    TooLargeError
+        If the pointers would pass the memory limit.
+    """
+    check_room(8 * (height + 1), f"the pointers of {height} rows or columns")
+    out = np.zeros(height + 1, np.int64)
+    np.cumsum(np.bincount(rows, minlength=height), out=out[1:])
+    return out
+
+
+# -- PyTorch -------------------------------------------------------------------------------------
+
+
+def torch_tensor(schema: Schema, block: Block, layout: str) -> Any:
+    """Return entries as a PyTorch tensor on the CPU, in the layout "coo" or "csr"; the values are not copied."""
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingDependencyError("to_torch needs PyTorch: pip install torch") from error
+    if layout not in ("coo", "csr"):
+        raise InvalidValueError(f"layout={layout!r}: use 'coo' or 'csr'")
+    _zero_fill(schema, "PyTorch's")
+    values = torch.from_numpy(block.values)
+    if layout == "coo":
+        indices = torch.from_numpy(_stacked(schema, block))
+        return torch.sparse_coo_tensor(indices, values, schema.shape, is_coalesced=True, check_invariants=False)
+    if schema.ndim != 2:
+        raise ShapeError(f"layout='csr' is for two dimensions, not {schema.ndim}: use layout='coo'")
+    rows, cols = block.coords
+    indptr = pointers(rows, schema.shape[0])
+    if max(block.count, schema.shape[1]) >= 2**31:
+        cols = cols.astype(np.int64, copy=False)
+    indptr = indptr.astype(cols.dtype, copy=False)
+    return torch.sparse_csr_tensor(
+        torch.from_numpy(indptr), torch.from_numpy(cols), values, schema.shape, check_invariants=False
+    )
+
+
+def from_torch(tensor: Any) -> Coordinates | NDArray[Any]:
+    """Return the entries of a sparse PyTorch tensor, entries for one cell summed; a dense one as a NumPy array."""
+    tensor = tensor.detach().cpu().resolve_conj()
+    if str(tensor.dtype) == "torch.bfloat16":  # NumPy has none; float32 holds all of its values
+        tensor = tensor.float()
+    if str(tensor.layout) == "torch.strided":
+        dense: NDArray[Any] = tensor.numpy()
+        return dense
+    coo = tensor.to_sparse_coo().coalesce()
+    if coo.dense_dim():
+        raise UnsupportedError(f"a hybrid tensor has {coo.dense_dim()} dense dimensions: pass tensor.to_dense()")
+    return Coordinates(coo.indices().numpy(), coo.values().numpy(), tuple(coo.shape))
+
+
+# -- CuPy ----------------------------------------------------------------------------------------
+
+
+def cupy_array(array: scipy.sparse.sparray, format: str) -> Any:
+    """Return a SciPy array in GPU memory as one of ``cupyx.scipy.sparse``."""
+    try:
+        import cupy
+        import cupyx.scipy.sparse
+    except ImportError as error:
+        raise MissingDependencyError("to_cupy needs CuPy: pip install cupy-cuda12x, or -cuda13x") from error
+    if array.dtype.char not in "?fdFD":
+        raise UnsupportedError(
+            f"CuPy's sparse arrays hold bool, float32, float64, complex64 and complex128, not {array.dtype}: "
+            "use astype first"
+        )
+    arrays = (array.data, array.coords) if format == "coo" else (array.data, array.indices, array.indptr)
+    on_device = [tuple(map(cupy.asarray, part)) if isinstance(part, tuple) else cupy.asarray(part) for part in arrays]
+    kind = getattr(cupyx.scipy.sparse, f"{format}_matrix")
+    return kind(tuple(on_device), shape=array.shape)
+
+
+def from_cupy(array: Any) -> Any:
+    """Return a CuPy array, dense or sparse, as the NumPy or SciPy array of the same entries."""
+    return array.get()
+
+
+# -- pydata/sparse -------------------------------------------------------------------------------
+
+
+def pydata_array(schema: Schema, block: Block) -> Any:
+    """Return entries as a ``sparse.COO``, with their fill."""
+    try:
+        import sparse
+    except ImportError as error:
+        raise MissingDependencyError("to_pydata_sparse needs pydata/sparse: pip install sparse") from error
+    return sparse.COO(
+        _stacked(schema, block),
+        block.values,
+        shape=schema.shape,
+        has_duplicates=False,
+        sorted=True,
+        fill_value=schema.fill_value,
+    )
+
+
+# -- .npz ----------------------------------------------------------------------------------------
+
+
+def to_npz(path: str | os.PathLike[str], schema: Schema, block: Block, compressed: bool) -> None:
+    """Write entries to a .npz file: as SciPy does where it can hold them, else as pydata/sparse does."""
+    arrays: dict[str, Any] = {"shape": np.array(schema.shape, np.int64), "data": block.values}
+    if not schema.zero_fill or schema.ndim == 0 or schema.dtype == np.float16:
+        arrays |= {"format": "coo", "coords": _stacked(schema, block), "fill_value": schema.fill_value}
+    else:
+        arrays["_is_array"] = True
+        if schema.ndim == 2 and schema.shape[0] <= block.count:
+            rows, cols = block.coords
+            indptr = pointers(rows, schema.shape[0])
+            arrays |= {"format": b"csr", "indices": cols, "indptr": alike(indptr, cols)}
+        elif schema.ndim == 2:
+            arrays |= {"format": b"coo", "row": block.coords[0], "col": block.coords[1]}
+        else:
+            arrays |= {"format": b"coo", "coords": np.array(block.coords)}
+    with replacing(path) as file:
+        (np.savez_compressed if compressed else np.savez)(file, **arrays)
+
+
+def alike(indptr: NDArray[Any], indices: NDArray[Any]) -> NDArray[Any]:
+    """Return pointers in the type of the indices where they fit, as SciPy wants them."""
+    return indptr.astype(indices.dtype) if len(indices) < 2**31 else indptr
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a file that takes its name, and the place of what has it, when the block ends well.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such folder.
+    ExistsError
+        If the name is that of a folder.
+    """
+    folder, name = os.path.split(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise NotFoundError(f"there is no folder {folder!r} to write {name!r} into")
+    if os.path.isdir(path):
+        raise ExistsError(f"{os.fspath(path)!r} is a folder: give the name of a file")
+    handle, part = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            mask = os.umask(0)
+            os.umask(mask)
+            os.fchmod(handle, 0o666 & ~mask)  # mkstemp's files are for nobody else
+            yield file
+        os.replace(part, path)
+    except BaseException:
+        os.unlink(part)
+        raise
+
+
+def from_npz(path: str | os.PathLike[str]) -> Any:
+    """Return what a .npz file of SciPy or pydata/sparse holds: a SciPy array, or coordinates."""
+    import scipy.sparse
+
+    name = os.fspath(path)
+    if Path(name).suffix != ".npz":
+        raise InvalidValueError(
+            f"{name!r} does not end in .npz, and of files only such are read as arrays: sp.open opens what is stored, "
+            "sp.ingest stores text and tables"
+        )
+    try:
+        with np.load(name, allow_pickle=False) as arrays:
+            if "fill_value" in arrays:
+                return _from_nodes(arrays)
+        return scipy.sparse.load_npz(name)
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        reason = error if zipfile.is_zipfile(name) else "what it holds is not what .npz files hold"
+        raise InvalidValueError(f"{name} is no sparse array of SciPy or pydata/sparse: {reason}") from error
+
+
+def _from_nodes(arrays: Any) -> Coordinates:
+    """Return the entries of a COO or GCXS array as pydata/sparse writes them."""
+    shape = tuple(arrays["shape"].tolist())
+    fill, data = arrays["fill_value"][()], arrays["data"]
+    kind = str(arrays["format"])
+    if kind == "coo":
+        return Coordinates(arrays["coords"], data, shape, fill)
+    if kind != "gcxs":
+        raise ValueError(f"the format {kind!r} is none of 'coo' and 'gcxs'")
+    # Generalised compressed storage: some axes ravelled are the rows of a CSR matrix, the others its columns.
+    down = tuple(arrays["compressed_axes"].tolist())
+    indices, indptr = arrays["indices"], arrays["indptr"]
+    if not down:
+        return Coordinates([indices], data, shape, fill)
+    across = tuple(axis for axis in range(len(shape)) if axis not in down)
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    coords: dict[int, NDArray[Any]] = {}
+    for axes, flat in ((down, rows), (across, indices)):
+        coords |= dict(zip(axes, np.unravel_index(flat, [shape[axis] for axis in axes]), strict=True))
+    return Coordinates([coords[axis] for axis in range(len(shape))], data, shape, fill)

@@ -1,0 +1,128 @@
+"""Merging sorted entries of two operands by their keys, and picking entries under a mask, compiled.
+
+Keys are those of :mod:`sparrow.kernels.keys`: one ascending int64 for each entry. Values travel as words, whatever they
+mean: unsigned integers of their width, or complex numbers. The loops have no branch that depends on the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+__all__ = ["compress", "intersection", "lookup", "union", "unpack", "words"]
+
+
+def words(values: NDArray[Any]) -> NDArray[Any]:
+    """Return a contiguous read-only array as the words that kernels take; it may share memory with ``values``."""
+    array = np.ascontiguousarray(values)
+    view = array.view(f"u{array.dtype.itemsize}" if array.dtype.itemsize <= 8 else array.dtype.type)
+    view.setflags(write=False)
+    return view
+
+
+@njit(cache=True, nogil=True)
+def union(a, b, values_a, values_b, fill_a, fill_b):  # type: ignore[no-untyped-def]
+    """Return the keys that are in either of two operands, and the values of both there.
+
+    Parameters
+    ----------
+    a, b
+        Ascending keys without repeats, shapes (n,) and (m,).
+    values_a, values_b
+        Their values.
+    fill_a, fill_b
+        The values where an operand has no key.
+
+    Returns
+    -------
+    keys, left, right
+        Shape (k,), k at most n + m.
+    """
+    n, m = len(a), len(b)
+    keys = np.empty(n + m, np.int64)
+    left = np.empty(n + m, values_a.dtype)
+    right = np.empty(n + m, values_b.dtype)
+    i = j = k = 0
+    while i < n and j < m:
+        x, y = a[i], b[j]
+        keys[k] = min(x, y)
+        left[k] = values_a[i] if x <= y else fill_a
+        right[k] = values_b[j] if y <= x else fill_b
+        i += x <= y
+        j += y <= x
+        k += 1
+    for rest in range(i, n):
+        keys[k] = a[rest]
+        left[k] = values_a[rest]
+        right[k] = fill_b
+        k += 1
+    for rest in range(j, m):
+        keys[k] = b[rest]
+        left[k] = fill_a
+        right[k] = values_b[rest]
+        k += 1
+    return keys[:k], left[:k], right[:k]
+
+
+@njit(cache=True, nogil=True)
+def intersection(a, b, values_a, values_b):  # type: ignore[no-untyped-def]
+    """Return the keys that are in both of two operands, and the values of both there; as :func:`union`."""
+    n, m = len(a), len(b)
+    size = min(n, m)
+    keys = np.empty(size, np.int64)
+    left = np.empty(size, values_a.dtype)
+    right = np.empty(size, values_b.dtype)
+    i = j = k = 0
+    while i < n and j < m:  # while it runs both have keys left, so k is below size
+        x, y = a[i], b[j]
+        keys[k] = x
+        left[k] = values_a[i]
+        right[k] = values_b[j]
+        i += x <= y
+        j += y <= x
+        k += x == y
+    return keys[:k], left[:k], right[:k]
+
+
+@njit(cache=True, nogil=True)
+def lookup(a, b, values_b, fill_b):  # type: ignore[no-untyped-def]
+    """Return the values of the second operand at each key of the first; as :func:`union`."""
+    out = np.empty(len(a), values_b.dtype)
+    j = 0
+    for i in range(len(a)):
+        while j < len(b) and b[j] < a[i]:
+            j += 1
+        out[i] = values_b[j] if j < len(b) and b[j] == a[i] else fill_b
+    return out
+
+
+@njit(cache=True, nogil=True)
+def compress(array, keep, count):  # type: ignore[no-untyped-def]
+    """Return the ``count`` elements of an array at which ``keep`` holds, in order."""
+    out = np.empty(count + 1, array.dtype)
+    k = 0
+    for i in range(len(array)):
+        out[k] = array[i]
+        k += keep[i]
+    return out[:count]
+
+
+def unpack(keys: NDArray[np.int64], layout: Sequence[int], dtypes: Sequence[np.dtype[Any]]) -> tuple[NDArray[Any], ...]:
+    """Return the coordinates of keys in the dtypes given: one pass for each column."""
+    columns = tuple(np.empty(len(keys), dtype) for dtype in dtypes)
+    shift = sum(layout)
+    for column, bits in zip(columns, layout, strict=True):
+        shift -= bits
+        _unpack_column(keys, shift, (1 << bits) - 1, column)
+    return columns
+
+
+@njit(cache=True, nogil=True)
+def _unpack_column(keys, shift, mask, out):  # type: ignore[no-untyped-def]
+    """Write the bits of ``mask`` of each key shifted right by ``shift`` to ``out``."""
+    for k in range(len(keys)):
+        out[k] = (keys[k] >> shift) & mask

@@ -1,0 +1,133 @@
+"""A tensor as a Polars lazy frame: what a query selects and filters reaches the scan.
+
+Polars asks for columns, a filter and a number of rows. Only the columns asked for are decoded. Of the filter, ranges of
+coordinates narrow the view, so that row groups of files and pieces of expressions outside of them are skipped; then the
+whole filter is applied to what was read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparrow.engines import stream
+from sparrow.kernels.entries import Block
+from sparrow.plan import Scan
+from sparrow.relation import arrow_schema, arrow_table
+
+if TYPE_CHECKING:
+    import polars
+
+__all__ = ["bounds", "lazy_frame"]
+
+_MIRRORED = {"Lt": "Gt", "LtEq": "GtEq", "Gt": "Lt", "GtEq": "LtEq", "Eq": "Eq"}
+
+
+def lazy_frame(scan: Scan) -> polars.LazyFrame:
+    """Return the entries of a scan as a lazy frame: a column for each axis, then ``value``."""
+    import polars
+    from polars.io.plugins import register_io_source
+
+    schema = scan.schema
+    empty = polars.from_arrow(arrow_schema(schema).empty_table())
+    assert isinstance(empty, polars.DataFrame)
+
+    def read(
+        with_columns: list[str] | None, predicate: polars.Expr | None, n_rows: int | None, batch_size: int | None
+    ) -> Iterator[polars.DataFrame]:
+        columns = empty.columns if with_columns is None else with_columns
+        used = set(columns) | (set() if predicate is None else set(predicate.meta.root_names()))
+        axes = [axis for axis, name in enumerate(schema.dims) if name in used]
+        left = n_rows
+        for block in _narrowed(scan, predicate, axes):
+            frame = polars.from_arrow(arrow_table(schema, block))
+            assert isinstance(frame, polars.DataFrame)
+            if predicate is not None:
+                frame = frame.filter(predicate)
+            frame = frame.select(columns)
+            if left is not None:
+                frame = frame.head(left)
+                left -= len(frame)
+            yield frame
+            if left == 0:
+                return
+
+    return register_io_source(read, schema=dict(empty.schema), is_pure=True)
+
+
+def _narrowed(scan: Scan, predicate: polars.Expr | None, axes: Sequence[int]) -> Iterator[Block]:
+    """Yield the entries of a scan that may pass a filter, at the coordinates that they have in the whole."""
+    shape = scan.schema.shape
+    if predicate is None:
+        yield from stream.blocks(scan, axes=axes)
+        return
+    limits = bounds(predicate, scan.schema.dims)
+    starts = [limits.get(name, (0, n))[0] for name, n in zip(scan.schema.dims, shape, strict=True)]
+    stops = [limits.get(name, (0, n))[1] for name, n in zip(scan.schema.dims, shape, strict=True)]
+    view = scan.view.then(tuple(slice(start, max(start, stop)) for start, stop in zip(starts, stops, strict=True)))
+    part = Scan(scan.relation, view, scan.relation.schema.through(view))
+    for block in stream.blocks(part, axes=axes):
+        coords = [column.astype(scan.schema.coordinate_dtype(axis)) for axis, column in enumerate(block.coords)]
+        for axis in axes:
+            coords[axis] += np.asarray(starts[axis], coords[axis].dtype)
+        yield Block(tuple(coords), block.values)
+
+
+def bounds(predicate: polars.Expr, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Return half-open ranges of integer columns outside of which a filter lets nothing through.
+
+    Comparisons with integers, ``is_between`` and what ``&`` joins are understood; anything else bounds nothing.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> bounds((pl.col("i") >= 3) & pl.col("j").is_between(0, 4) & (pl.col("value") > 0.5), ["i", "j"])
+    {'i': (3, 9223372036854775807), 'j': (0, 5)}
+    """
+    found: dict[str, tuple[int, int]] = {}
+
+    def narrow(column: Any, operation: str, literal: Any) -> None:
+        name, number = column.get("Column"), _integer(literal)
+        if name not in names or number is None or operation not in _MIRRORED:
+            return
+        low, high = found.get(name, (0, 2**63 - 1))
+        if operation in ("Gt", "GtEq", "Eq"):
+            low = max(low, number + (operation == "Gt"))
+        if operation in ("Lt", "LtEq", "Eq"):
+            high = min(high, number + (operation != "Lt"))
+        found[name] = (max(low, 0), max(high, 0))
+
+    def visit(node: Any) -> None:
+        match node:
+            case {"BinaryExpr": {"left": left, "op": "And", "right": right}}:
+                visit(left)
+                visit(right)
+            case {"BinaryExpr": {"left": {"Column": _} as left, "op": operation, "right": right}}:
+                narrow(left, operation, right)
+            case {"BinaryExpr": {"left": left, "op": operation, "right": {"Column": _} as right}}:
+                narrow(right, _MIRRORED.get(operation, operation), left)
+            case {
+                "Function": {
+                    "input": [{"Column": _} as column, low, high],
+                    "function": {"Boolean": {"IsBetween": {"closed": closed}}},
+                }
+            }:
+                narrow(column, "GtEq" if closed in ("Both", "Left") else "Gt", low)
+                narrow(column, "LtEq" if closed in ("Both", "Right") else "Lt", high)
+
+    visit(json.loads(predicate.meta.serialize(format="json")))
+    return found
+
+
+def _integer(node: Any) -> int | None:
+    """Return the integer that a literal of a filter is, or None."""
+    match node:
+        case {"Literal": {"Dyn": {"Int": int(number)}}}:
+            return number
+        case {"Literal": {"Scalar": dict(typed)}}:
+            ((kind, value),) = typed.items()
+            return value if kind.removeprefix("U").startswith("Int") and type(value) is int else None
+    return None

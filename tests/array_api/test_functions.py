@@ -1,0 +1,136 @@
+"""The array API standard: what is claimed does what the strict implementation of it does, what is not is refused.
+
+The public test suite is no package of a registry, so this asks the functions themselves, with special values.
+"""
+
+from __future__ import annotations
+
+import itertools
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparrow as sp
+from sparrow.errors import SparrowError
+from tests.array_api import namespace
+
+strict = pytest.importorskip("array_api_strict")
+FUNCTIONS = namespace.FUNCTIONS
+ELEMENTWISE = [name for name, how in FUNCTIONS["claimed"].items() if "calls" not in how]
+CALLS = [(name, call) for name, how in FUNCTIONS["claimed"].items() for call in how.get("calls", ())]
+REFUSED = [(name, how["call"]) for name, how in FUNCTIONS["not_claimed"].items() if "call" in how]
+
+INTEGERS = ["int8", "int64", "uint8"]
+REAL = ["float32", "float64"]
+COMPLEX = ["complex64", "complex128"]
+TYPES = {
+    "boolean": ["bool"],
+    "integer or boolean": [*INTEGERS, "bool"],
+    "shift": INTEGERS,
+    "real floating": REAL,
+    "floating": REAL + COMPLEX,
+    "complex": COMPLEX,
+    "real": INTEGERS + REAL,
+    "numeric": INTEGERS + REAL + COMPLEX,
+}
+SPECIAL = [0.0, 1.0, -1.0, 0.5, 2.0, -2.5, 3.0, np.inf, -np.inf, np.nan, 1e300, 5e-324, -7.0]
+OTHER = [0.0, 2.0, -1.0, 3.0, np.inf, np.nan, -np.inf, 0.5]
+
+
+def values(dtype: str, given: list[float], shift: bool = False) -> np.ndarray[Any, Any]:
+    """Return special values of a type, each once."""
+    kind = np.dtype(dtype)
+    if kind.kind == "b":
+        return np.array([False, True])
+    if kind.kind in "iu":
+        limits = np.iinfo(kind)
+        return np.array([0, 1, 3, 2] if shift else [0, 1, 3, limits.max, limits.min, 7], kind)
+    with np.errstate(all="ignore"):
+        found = np.array(given).astype(kind)
+    return np.concatenate([found, np.array([1 + 2j, -1j], kind)]) if kind.kind == "c" else found
+
+
+def same(found: Any, wanted: Any) -> None:
+    """Compare a result, or several, with the strict implementation's."""
+    if isinstance(wanted, tuple | list):
+        assert len(found) == len(wanted)
+        for one, other in zip(found, wanted, strict=True):
+            same(one, other)
+        return
+    expected = np.asarray(wanted._array)
+    found = found.to_numpy() if isinstance(found, sp.Tensor) else np.asarray(found)
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    if expected.dtype.kind in "fc":
+        np.testing.assert_allclose(found, expected, rtol=4 * np.finfo(expected.dtype).eps)
+    else:
+        np.testing.assert_array_equal(found, expected)
+
+
+def asked(name: str, *arrays: np.ndarray[Any, Any]) -> None:
+    """Compare a function of cells, of tensors and of their dense twins."""
+    tensors = [sp.asarray(array) for array in arrays]
+    twins = [strict.asarray(tensor.to_numpy()) for tensor in tensors]  # an absent cell is 0.0, whatever its sign was
+    with np.errstate(all="ignore"):
+        same(getattr(namespace, name)(*tensors), getattr(strict, name)(*twins))
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_functions_of_cells(name: str) -> None:
+    how = FUNCTIONS["claimed"][name]
+    unary = "unary" in how
+    for dtype in TYPES[how["unary" if unary else "binary"]]:
+        one = values(dtype, SPECIAL)
+        if name == "sign" and dtype in COMPLEX:  # NumPy does better than x / abs(x) where that leaves the range
+            one = values(dtype, [0.0, 2.0, -1.0, 0.5])
+        if unary:
+            asked(name, one)
+            asked(name, one[:0].reshape(0, 2))
+            asked(name, one[-1].reshape(()))
+            continue
+        two = values(dtype, OTHER, shift=how["binary"] == "shift")
+        if name == "multiply":  # absent cells annihilate, also against NaN and infinity
+            one, two = one[np.isfinite(one)], two[np.isfinite(two)]
+        asked(name, *(np.array(column) for column in zip(*itertools.product(one, two), strict=True)))
+        asked(name, one[:, None], two[None, :])
+        asked(name, one[:0], two[:1])
+        asked(name, one[1].reshape(()), two[:2])
+
+
+@pytest.mark.parametrize(("name", "call"), CALLS, ids=[call for _, call in CALLS])
+def test_calls(name: str, call: str) -> None:
+    rng = np.random.default_rng(3)
+    y = rng.integers(-3, 4, (3, 4)) * (rng.random((3, 4)) < 0.6) + 0.0
+    x = np.array([[0, np.nan, 2, 0], [-1.5, 0, np.inf, 0], [3, 0, 0, -np.inf]])
+    i = np.array([3, 0, 0])
+    if name in ("max", "min", "argmax", "argmin", "sum", "prod", "mean", "std", "var"):
+        x = y
+    dense = {name: strict.asarray(array) for name, array in (("x", x), ("y", y), ("i", i))}
+    with np.errstate(all="ignore"):
+        found = eval(call, {"xp": namespace, "x": sp.asarray(x), "y": sp.asarray(y), "i": i})
+        wanted = eval(call, {"xp": strict, **dense})
+    same(found, wanted)
+
+
+@pytest.mark.parametrize(("name", "call"), REFUSED)
+def test_what_is_not_claimed_is_refused(name: str, call: str) -> None:
+    x = sp.asarray(np.diag([1.0, 2.0, 3.0, 4.0])[:3])
+    with pytest.raises((SparrowError, TypeError)):
+        eval(call, {"np": np, "x": x})
+
+
+def test_every_function_of_the_standard_is_in_the_list() -> None:
+    found = {n for n in strict.__all__ if isinstance(getattr(strict, n), types.FunctionType)}
+    found = {n for n in found if not n.startswith("__") and not n.endswith("_flags")}
+    for extension in ("linalg", "fft"):
+        module = getattr(strict, extension)
+        found |= {f"{extension}.{name}" for name in module.__all__ if callable(getattr(module, name))}
+    parts = [set(FUNCTIONS[part]) for part in ("claimed", "partly", "not_claimed")]
+    assert set.union(*parts) == found
+    assert sum(map(len, parts)) == len(found)
+    assert strict.__array_api_version__ >= FUNCTIONS["standard"]
+
+
+def test_what_is_not_claimed_is_not_there() -> None:
+    assert [name for name in FUNCTIONS["not_claimed"] if hasattr(sp, name)] == []

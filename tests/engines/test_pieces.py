@@ -1,0 +1,203 @@
+"""How little is read for functions of cells and reductions, and that it comes to the same as reading everything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import sparrow as sp
+from sparrow import engines, progress, settings
+from sparrow.engines import derived, reduce, stream
+from sparrow.engines.derived import Derived
+from sparrow.index import Box, View
+from sparrow.kernels.entries import Block
+from sparrow.kernels.reduce import Best, Running
+from sparrow.plan import Scan
+from sparrow.reductions import reduced
+from sparrow.relation import Relation
+from tests.engines.helpers import Counting, at, memory, random_array, scan_of, stored, to_dense
+
+KEYS: list[tuple[Any, ...]] = [
+    (),
+    (slice(2, 9),),
+    (slice(1, None, 3), slice(None, None, -1)),
+    (4,),
+    (slice(None), 3),
+    ([5, 1, 5],),
+    (None, slice(None), slice(2, 5)),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("relations")
+
+
+@pytest.fixture(scope="module", params=["memory", "stored"])
+def relation(request: pytest.FixtureRequest, folder: Path) -> tuple[Relation, NDArray[Any]]:
+    dense = random_array((12, 9), seed=7)
+    return (memory(dense) if request.param == "memory" else stored(folder / "A.sparrow", dense)), dense
+
+
+def dense_of(found: Any) -> NDArray[Any]:
+    assert isinstance(found, Derived)
+    return to_dense(engines.entries(scan_of(found)), found.schema)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "uint8", "complex64"])
+@pytest.mark.parametrize("dims", [(), (1,), (2, 0)])
+def test_a_chunk_is_read_without_some_coordinates(dtype: str, dims: tuple[int, ...], tmp_path: Path) -> None:
+    dense = random_array((4, 5, 6), dtype, seed=1)
+    relation = stored(tmp_path / "A.sparrow", dense, dims=("a", "a.b", "b"))
+    for chunk in relation.chunks(Box.everything(dense.shape)):
+        whole, part = relation.read(chunk), relation.read(chunk, dims)
+        np.testing.assert_array_equal(part.values, whole.values)
+        assert [len(column) for column in part.coords] == [whole.count] * 3
+        for dim in dims:
+            np.testing.assert_array_equal(part.coords[dim], whole.coords[dim])
+            assert part.coords[dim].dtype == whole.coords[dim].dtype
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_blocks_of_some_axes_are_those_of_all(relation: tuple[Relation, NDArray[Any]], key: tuple[Any, ...]) -> None:
+    scan = at(relation[0], *key)
+    for axes in [(), *((axis,) for axis in range(scan.schema.ndim))]:
+        for whole, part in zip(stream.blocks(scan), stream.blocks(scan, axes=axes), strict=True):
+            np.testing.assert_array_equal(part.values, whole.values)
+            for axis in axes:
+                np.testing.assert_array_equal(part.coords[axis], whole.coords[axis])
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("outer", [(), (slice(1, 2),), (slice(None, None, 2), ...)])
+def test_a_function_of_one_goes_chunk_by_chunk(
+    relation: tuple[Relation, NDArray[Any]], key: tuple[Any, ...], outer: tuple[Any, ...]
+) -> None:
+    scan, dense = at(relation[0], *key), relation[1][key]
+    found = engines.elementwise(np.negative, [scan])
+    assert isinstance(found, Derived)
+    shown = scan_of(found, View.identity(found.schema.shape).then(outer))
+    np.testing.assert_array_equal(to_dense(engines.entries(shown), shown.schema), -dense[outer])
+    for chunk in found.chunks(Box.everything(dense.shape)):
+        block = found.read(chunk)
+        for low, column, high in zip(chunk.low, block.coords, chunk.high, strict=True):
+            assert block.count == 0 or low <= column.min() <= column.max() <= high
+    np.testing.assert_array_equal(dense_of(reduced(scan_of(found), "sum", keepdims=True)), (-dense).sum(keepdims=True))
+    assert reduced(scan_of(found), "max") == (-dense).max()
+
+
+def test_a_function_of_one_decodes_the_row_groups_of_its_box(folder: Path) -> None:
+    dense = random_array((40, 9), seed=2)
+    counting: Any = Counting(stored(folder / "box.sparrow", dense))
+    found = engines.elementwise(np.multiply, [scan_of(counting), 3])
+    assert isinstance(found, Derived)
+    view = View.identity(dense.shape).then((slice(30, 33),))
+    block = engines.entries(scan_of(found, view))
+    np.testing.assert_array_equal(to_dense(block, scan_of(found, view).schema), 3 * dense[30:33])
+    assert counting.reads == len(counting.chunks(view.box())) < len(counting.chunks(Box.everything(dense.shape)))
+    assert found.stats(view.box()).rows < found.stats(Box.everything(dense.shape)).rows
+
+
+@pytest.mark.parametrize("rows", [3, 20, 1000])
+def test_functions_of_two_read_each_chunk_once(folder: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    monkeypatch.setattr(derived, "_PIECE_ROWS", rows)
+    one, two = random_array((30, 9), seed=3), random_array((30, 9), seed=4)
+    sides: list[Any] = [
+        Counting(stored(folder / f"{name}-{rows}.sparrow", side)) for name, side in (("one", one), ("two", two))
+    ]
+    with settings.config(threads=3):
+        found = engines.elementwise(np.subtract, [scan_of(side) for side in sides])
+        np.testing.assert_array_equal(dense_of(found), one - two)
+    assert [side.reads for side in sides] == [len(side.chunks(Box.everything(one.shape))) for side in sides]
+
+
+def test_what_comes_in_another_order_is_sorted_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derived, "_PIECE_ROWS", 10)
+    dense = random_array((20, 20), seed=5)
+    counting: Any = Counting(stored(folder / "turned.sparrow", dense))
+    scan = scan_of(counting)
+    found = engines.elementwise(np.add, [scan, scan.transposed()])
+    np.testing.assert_array_equal(dense_of(found), dense + dense.T)
+    assert counting.reads == 2 * len(counting.chunks(Box.everything(dense.shape)))
+
+
+def test_an_error_in_a_piece_reaches_the_caller(folder: Path) -> None:
+    class Failing(Counting):
+        def read(self, chunk: Any, dims: Any = None) -> Block:
+            raise OSError("the disk is gone")
+
+    dense = random_array((8, 9), seed=6)
+    failing: Any = Failing(memory(dense))
+    found = engines.elementwise(np.add, [scan_of(failing), scan_of(memory(dense))])
+    with pytest.raises(OSError, match="the disk is gone"):
+        dense_of(found)
+
+
+ODD = st.sampled_from([0.0, -0.0, 1.0, 1e300, -1e300, 0.1, 1e-300, np.nan, np.inf, -np.inf])
+
+
+@given(st.lists(ODD, min_size=1, max_size=60), st.sampled_from(["sum", "max", "nansum", "any", "prod", "mean", "norm"]))
+def test_lanes_and_threads_change_no_bit(values: list[float], name: str) -> None:
+    dense = np.array([*values, *[0.0] * (-len(values) % 3)]).reshape(-1, 3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sparrow.relation._CHUNK", 4)
+        scan = scan_of(memory(dense))
+        found = []
+        for threads in (1, 3):
+            with settings.config(threads=threads):
+                found.append(dense_of(reduced(scan, name, axis=0)))
+        assert found[0].tobytes() == found[1].tobytes()
+        patch.setattr(reduce, "_LANES", 1)
+        one = dense_of(reduced(scan, name, axis=0))
+    np.testing.assert_allclose(found[0], one, rtol=1e-12)
+
+
+def test_many_entries_a_cell_are_dealt_to_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparrow.relation._CHUNK", 50)
+    dense = np.random.default_rng(8).standard_normal((400, 3))
+    scan = scan_of(memory(dense))
+    fold = Running(np.add, np.dtype(np.float64), 0)
+    assert reduce._lanes(scan.relation.nnz, 3, [fold]) == 4
+    np.testing.assert_allclose(dense_of(reduced(scan, "sum", axis=0)), dense.sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(dense_of(reduced(scan, "mean", axis=0, where="stored")), dense.mean(axis=0), rtol=1e-12)
+    assert reduce._lanes(scan.relation.nnz, 3, [Best(np.dtype(float), True)]) == 1
+
+
+def test_long_work_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    described: list[str] = []
+    original = progress.bar
+
+    def spied(description: str, *args: Any) -> Any:
+        described.append(description)
+        return original(description, *args)
+
+    monkeypatch.setattr("sparrow.progress.bar", spied)
+    A = sp.asarray(random_array((5, 6)))
+    (A + A.T[:1, :1]).compute()
+    A.sum(axis=0).compute()
+    A.sum(axis=1).compute()
+    (A * 2).count(axis=None)
+    assert {"computing", "reducing", "counting"} <= {*described}
+
+
+def test_a_scan_through_a_view_of_a_function_keeps_its_places() -> None:
+    dense = random_array((6, 7, 8), seed=9)
+    found = engines.elementwise(np.absolute, [at(memory(dense), slice(1, 5), 2)])
+    assert isinstance(found, Derived)
+    view = View.identity(found.schema.shape).then((slice(2, None), slice(None, None, 3))).permute((1, 0))
+    block = engines.entries(Scan(found, view, found.schema.through(view)))
+    np.testing.assert_array_equal(to_dense(block, found.schema.through(view)), np.abs(dense)[1:5, 2][2:, ::3].T)
+
+
+def test_the_largest_coordinates_of_32_bits() -> None:
+    n = 2**31
+    A = sp.from_coords([[0, 5, n - 1], [n - 1, 7, 5]], [1.0, 2.0, 3.0], shape=(n, n))
+    found = (A + A.T).to_arrow().to_pydict()
+    assert found == {"d0": [0, 5, 5, 7, n - 1, n - 1], "d1": [n - 1, 7, n - 1, 5, 0, 5], "value": [1, 2, 3, 2, 1, 3]}
+    assert (A.T * 2)[n - 1, 0] == 2

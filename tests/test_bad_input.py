@@ -1,0 +1,124 @@
+"""Wrong shapes, axes, types, coordinates and indexes: an error of the tree, NumPy's too, that says what was wrong.
+
+What each function refuses in detail is with its own tests; here all of them meet the same few mistakes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparrow as sp
+from sparrow.errors import SparrowError
+
+REDUCTIONS = [
+    "sum", "prod", "mean", "var", "std", "min", "max", "any", "all", "norm", "count", "argmin", "argmax", "nansum",
+    "nanprod", "nanmean", "nanvar", "nanstd", "nanmin", "nanmax", "nanargmin", "nanargmax", "cumsum", "cumprod",
+]  # fmt: skip
+ALONG = [
+    "sp.expand_dims(A, {})", "sp.squeeze(A, {})", "sp.flip(A, {})", "sp.sort(A, {})", "sp.cumulative_sum(A, {})",
+    "sp.moveaxis(A, {}, 0)", "sp.moveaxis(A, 0, {})", "sp.concat([A, A], {})", "sp.stack([A, A], {})",
+    "sp.split(A, 1, {})", "sp.repeat(A, 2, {})", "sp.roll(A, 1, {})", "np.swapaxes(A, 0, {})", "np.take(A, [0], {})",
+    *(f"A.{name}(axis={{}})" for name in REDUCTIONS),
+]  # fmt: skip
+NO_TENSOR = [
+    f"sp.{name}(x)" for name in ("tril", "triu", "diagonal", "unique", "nonzero", "sort", "zeros_like", "squeeze")
+] + ["sp.reshape(x, (1,))", "sp.kron(A, x)", "sp.concat([A, x])", "A + x", "x * A", "A == x", "A @ x", "np.hypot(A, x)"]
+
+# What is asked, the builtin that it is too, and words of the message.
+CASES: list[tuple[str, type[Exception], list[str]]] = [
+    ("A + np.ones((2, 2))", ValueError, ["(3, 4)", "(2, 2)"]),
+    ("A @ np.ones(3)", ValueError, ["(3, 4)", "(3,)"]),
+    ("A @ np.ones((3, 2))", ValueError, ["(3, 4)", "(3, 2)"]),
+    ("np.ones(4) @ A", ValueError, ["(4,)", "(3, 4)"]),
+    ("sp.reshape(A, (5, 2))", ValueError, ["(3, 4)", "(5, 2)"]),
+    ("sp.reshape(A, (-1, -1))", ValueError, ["-1"]),
+    ("sp.reshape(A, 'ab')", TypeError, ["'ab'"]),
+    ("sp.broadcast_to(A, (3, 5))", ValueError, ["(3, 4)", "(3, 5)"]),
+    ("sp.broadcast_to(A, None)", ValueError, ["None"]),
+    ("sp.concat([A, A[:, 1:]])", ValueError, ["(3, 4)", "(3, 3)"]),
+    ("sp.concat(5)", TypeError, ["5"]),
+    ("sp.stack([A, A[0]])", ValueError, ["(3, 4)", "(4,)"]),
+    ("sp.split(A, 2)", ValueError, ["size 3", "2 equal parts"]),
+    ("sp.split(A, [1.5])", TypeError, ["1.5"]),
+    ("sp.repeat(A, [1, 2], 0)", ValueError, ["(2,)", "size 3"]),
+    ("sp.repeat(A, -1, 0)", ValueError, ["-1"]),
+    ("sp.roll(A, (1, 2), (0,))", ValueError, ["2 shifts", "1 axes"]),
+    ("sp.moveaxis(A, (0, 1), 0)", ValueError, ["2 axes", "1 positions"]),
+    ("sp.tile(A, 'a')", TypeError, ["'a'"]),
+    ("A.transpose(0, 0)", ValueError, ["(0, 0)"]),
+    ("A.transpose('x')", ValueError, ["'x'"]),
+    ("A.sum(axis=(0, 0))", ValueError, ["(0, 0)", "twice"]),
+    ("A.sum(where=np.ones(3))", ValueError, ["'stored'"]),
+    ("A.mean(dtype=int)", TypeError, ["int64", "fractions"]),
+    ("(A * 1j).sum(dtype=float)", TypeError, ["float64", "imaginary"]),
+    ("A.astype('nonsense')", TypeError, ["'nonsense'"]),
+    ("A.astype('U3')", TypeError, ["<U3", "float64"]),
+    ("A.norm(ord='fro')", ValueError, ["'fro'"]),
+    ("A[5]", IndexError, ["index 5", "dimension 0", "size 3"]),
+    ("A[0, 0, 0]", IndexError, ["3", "2 dimensions"]),
+    ("A[[0, 3]]", IndexError, ["index 3", "size 3"]),
+    ("A[1.5]", IndexError, ["1.5"]),
+    ("A['x']", IndexError, ["'x'"]),
+    ("A[np.ones((2, 2), bool)]", IndexError, ["2", "3"]),
+    ("A.put([[0, 1], [0]], 1)", ValueError, ["(2,)", "(1,)"]),
+    ("A.put(np.zeros((5, 2), int), 1)", ValueError, ["(ndim, n) = (2, n)", "(5, 2)", "transpose"]),
+    ("A.put([[0], [4]], 1)", IndexError, ["index 4", "size 4"]),
+    ("A.put([[0.5], [0]], 1)", IndexError, ["float64"]),
+    ("A.put([[0, 1], [0, 1]], [1, 2, 3])", ValueError, ["(3,)", "2 cells"]),
+    ("A.put([[0], [0]], 'a')", TypeError, ["str"]),
+    ("A.put([[0], [0]], 1j)", TypeError, ["complex128", "float64"]),
+    ("sp.from_coords(None, 1)", ValueError, ["(ndim, nnz)"]),
+    ("sp.from_coords([[0, 1], [0, 1]], [[1], [1, 2]])", ValueError, ["ragged"]),
+    ("sp.from_coords([[0], [2**70]], [1])", TypeError, ["dimension 1", "object"]),
+    ("sp.from_coords([[0], [0]], [1], dims=['a', 'A'])", ValueError, ["'a'", "'A'"]),
+    ("B + 300", OverflowError, ["300", "uint8"]),
+    ("B.put([[0]], [300])", OverflowError, ["300", "uint8"]),
+    ("B ** -1", ValueError, ["-1"]),
+    ("sp.asarray([1, 0]) ** -1", ValueError, ["negative integer powers"]),
+    ("A[[0, 1]].put([[0], [0]], 1)", ValueError, ["read-only"]),
+    ("(A + A).put([[0], [0]], 1)", ValueError, ["read-only"]),
+    ("sp.broadcast_to(A, (2, 3, 4)).put([[0], [0], [0]], 1)", ValueError, ["read-only"]),
+    ("A.resize(3)", ValueError, ["(3, 4)", "(3,)"]),
+    ("A.append(A[0])", ValueError, ["(3, 4)", "(4,)"]),
+    ("float(A)", ValueError, ["(3, 4)"]),
+    ("bool(A)", ValueError, ["(3, 4)"]),
+    ("np.sum(A, out=np.zeros(()))", TypeError, ["np.sum(out=)"]),
+    ("np.median(A)", TypeError, ["np.median"]),
+]  # fmt: skip
+
+
+def refused(expression: str, **names: Any) -> SparrowError:
+    """Return the error that an expression raises; what it was asked of is as it was before."""
+    dense = np.array([[0, 2.0, 0, 0], [0, 0, 3.0, 0], [1.0, 0, 0, 0]])
+    A, B = sp.asarray(dense), sp.asarray(np.array([1, 0], np.uint8))
+    with pytest.raises(SparrowError) as caught:
+        eval(expression, {"np": np, "sp": sp, "A": A, "B": B, **names})
+    assert np.array_equal(A.to_numpy(), dense)
+    assert B.to_numpy().tolist() == [1, 0]
+    return caught.value
+
+
+@pytest.mark.parametrize(("expression", "kind", "words"), CASES, ids=[case[0] for case in CASES])
+def test_what_was_wrong_is_named(expression: str, kind: type[Exception], words: list[str]) -> None:
+    error = refused(expression)
+    assert isinstance(error, kind)
+    assert [word for word in words if word not in str(error)] == []
+
+
+@pytest.mark.parametrize("call", ALONG)
+def test_axes(call: str) -> None:
+    for axis in ("5", "-4"):
+        error = refused(call.format(axis))
+        assert isinstance(error, np.exceptions.AxisError)
+        assert axis in str(error)
+    for axis in ("'x'", "1.5"):
+        assert isinstance(refused(call.format(axis)), TypeError)
+
+
+@pytest.mark.parametrize(("call", "thing"), list(itertools.product(NO_TENSOR, [None, "text", {}, object()])))
+def test_what_is_no_tensor(call: str, thing: Any) -> None:
+    assert isinstance(refused(call, x=thing), TypeError | ValueError)

@@ -1,0 +1,127 @@
+"""Constant, diagonal and random tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sparrow as sp
+from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
+from sparrow.kernels.entries import is_sorted
+from sparrow.schema import DTYPES
+
+
+@given(st.data(), st.lists(st.integers(0, 6), max_size=3).map(tuple), st.sampled_from(["uniform", "powerlaw"]))
+def test_exactly_so_many_entries(data: st.DataObject, shape: tuple[int, ...], distribution: Any) -> None:
+    size = int(np.prod(shape))
+    nnz = data.draw(st.integers(0, size))
+    seed = data.draw(st.integers(0, 99))
+    A = sp.random(shape, nnz=nnz, seed=seed, distribution=distribution)
+    dense = A.to_numpy()
+    assert (A.shape, A.nnz, int(np.count_nonzero(dense))) == (shape, nnz, nnz)
+    assert ((dense >= 0) & (dense <= 1)).all()
+    table = A.to_arrow()
+    assert is_sorted([table[name].to_numpy() for name in A.dims], strict=True)
+    assert np.array_equal(sp.random(shape, nnz=nnz, seed=seed, distribution=distribution).to_numpy(), dense)
+    if distribution == "powerlaw" and shape and nnz:
+        counts = np.count_nonzero(dense.reshape(shape[0], -1), axis=1)
+        assert (counts > 0).sum() == min(nnz, shape[0])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("distribution", ["uniform", "powerlaw"])
+def test_types(dtype: np.dtype[Any], distribution: Any) -> None:
+    A = sp.random((50, 40), density=0.25, seed=1, dtype=dtype, distribution=distribution, dims=("a", "b"))
+    assert (A.dtype, A.nnz, A.dims) == (dtype, 500, ("a", "b"))
+    values = A.to_arrow()["value"].to_numpy()
+    assert values.min() > 0
+    assert values.max() <= (100 if dtype.kind in "iu" else 1)
+
+
+def test_every_set_of_cells_is_as_likely() -> None:
+    rng = np.random.default_rng(0)
+    for nnz in (2, 4):
+        found = np.zeros(6)
+        for _ in range(1500):
+            found += sp.random((2, 3), nnz=nnz, seed=rng).to_numpy().reshape(-1) > 0
+        assert abs(found / 1500 - nnz / 6).max() < 0.05
+
+
+def test_huge_shapes() -> None:
+    A = sp.random((2**40, 2**40), nnz=5000, seed=2)
+    assert (A.nnz, A.size) == (5000, 2**80)
+    assert A[: 2**39].nnz == pytest.approx(2500, abs=250)
+    B = sp.random((2**33, 2**40), nnz=5000, seed=2, distribution="powerlaw")
+    assert (B.nnz, B[0].nnz, B[4999].nnz, B[5000].nnz) == (5000, 1, 1, 0)
+    C = sp.random((8, 2**62), nnz=600, seed=2, distribution="powerlaw")
+    assert C.count(axis=1).to_numpy().tolist() == [2, 4, 8, 16, 32, 64, 128, 346]
+
+
+def test_a_power_law_doubles() -> None:
+    counts = sp.random((32, 10_000), density=0.01, seed=5, distribution="powerlaw").count(axis=1).to_numpy()
+    assert counts.sum() == 3200
+    assert counts[:10].tolist() == [2 ** (k + 1) for k in range(10)]
+    assert counts[10:].tolist() == [1133, *[1] * 21]
+    wide = sp.random((5, 4), nnz=18, seed=5, distribution="powerlaw").count(axis=1)
+    assert wide.to_numpy().tolist() == [2, 4, 4, 4, 4]
+    full = sp.random((5, 4), nnz=19, seed=5, distribution="powerlaw").count(axis=1)
+    assert full.to_numpy().tolist() == [3, 4, 4, 4, 4]
+
+
+@given(
+    st.integers(0, 6), st.none() | st.integers(0, 6), st.integers(-8, 8), st.sampled_from(["int8", "float64", "bool"])
+)
+def test_eye(n: int, m: int | None, k: int, dtype: str) -> None:
+    found, expected = sp.eye(n, m, k, dtype), np.eye(n, m, k, dtype)
+    assert found.dtype == expected.dtype
+    assert np.array_equal(found.to_numpy(), expected)
+    assert found.nnz == np.count_nonzero(expected)
+
+
+def test_constants_have_no_entries() -> None:
+    A = sp.full((2, 3), 7, dims=("a", "b"))
+    assert (str(A.dtype), A.nnz, A.fill_value, A.dims) == ("int64", 0, 7, ("a", "b"))
+    assert sp.full((2,), 2.5).to_numpy().tolist() == [2.5, 2.5]
+    assert sp.ones(3, dtype=bool).to_numpy().all()
+    assert sp.full((10**12, 10**12), np.nan).nnz == 0
+    assert A.sum() == 42
+    B = sp.full_like(A, 1)
+    assert (B.shape, B.dtype, B.dims, B.fill_value) == (A.shape, A.dtype, A.dims, 1)
+    assert sp.zeros_like(np.ones((2, 2), np.float32)).dtype == np.float32
+    assert sp.ones_like(A, dtype=bool).fill_value
+    assert np.full_like(A, 3, dtype=np.float32).dtype == np.float32
+
+
+def test_what_is_refused() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({}, "either nnz"),
+        ({"nnz": 1, "density": 0.1}, "either nnz"),
+        ({"nnz": 10}, "9 cells"),
+        ({"nnz": -1}, "nnz=-1"),
+        ({"density": 1.5}, "between 0 and 1"),
+        ({"density": "x"}, "density='x'"),
+        ({"nnz": 1, "seed": -1}, "seed=-1"),
+        ({"nnz": 1, "distribution": "normal"}, "'powerlaw'"),
+    ]
+    for options, words in cases:
+        with pytest.raises(InvalidValueError, match=words):
+            sp.random((3, 3), **options)
+    with pytest.raises(UnsupportedError, match="nnz=1"):
+        sp.random((3, 3), nnz=1.5)  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match="k='a'"):
+        sp.eye(3, k="a")  # type: ignore[arg-type]
+    with pytest.raises(ShapeError, match="negative"):
+        sp.eye(-1)
+    with pytest.raises(InvalidValueError, match="no number"):
+        sp.full((2,), [1, 2])
+    with pytest.raises(InvalidValueError, match="no value of int8"):
+        sp.full((2,), 300, dtype="int8")
+    with sp.config(memory_limit=10_000_000):
+        with pytest.raises(TooLargeError, match="memory limit"):
+            sp.random((10**6, 10**6), nnz=10**6)
+        with pytest.raises(TooLargeError, match="memory limit"):
+            sp.eye(10**7)
