@@ -9,6 +9,7 @@ Parquet under a Delta log. Open it like an array, query it like a table, multipl
 * :func:`where`, :func:`concat`, :func:`reshape` and their kin, and NumPy's own functions, make lazy expressions;
 * ``A.compute()`` and ``A.persist()`` bring one of them into memory, :func:`compute` several together;
 * :func:`sql` asks questions of them; :func:`from_relation` makes a tensor of the answer;
+* :mod:`sparrow.models` fits models to them: :class:`sparrow.models.ALS`;
 * :mod:`sparrow.formats` are containers of arrays, such as compressed rows: ``asarray`` takes them, ``A.to_format(...)``
   gives them, and a tensor's storage type, ``A.asformat(...)``, says what operations make of it;
 * :func:`config` sets memory limit, threads and temporary folder; :mod:`sparrow.errors` is the tree of errors.
@@ -52,7 +53,7 @@ from sparrow.shaping import (
 from sparrow.tensor import Tensor
 
 if TYPE_CHECKING:
-    from sparrow import datasets, ingest
+    from sparrow import datasets, ingest, models
 
 __version__ = "0.1.0"
 
@@ -80,6 +81,7 @@ __all__ = [
     "ingest",
     "kron",
     "matmul",
+    "models",
     "moveaxis",
     "nonzero",
     "ones",
@@ -105,7 +107,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("datasets", "ingest"):
+    if name in ("datasets", "ingest", "models"):
         import importlib
 
         return importlib.import_module(f"sparrow.{name}")

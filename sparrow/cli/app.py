@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from sparrow.cli import exporting, ingesting, reading, upkeep
+from sparrow.cli import als, exporting, ingesting, reading, upkeep
 from sparrow.cli.arguments import QUERY_THREAD
 
 __all__ = ["app", "main"]
@@ -41,6 +41,7 @@ app = typer.Typer(
 ingesting.add_to(app)
 exporting.add_to(app)
 reading.add_to(app)
+als.add_to(app)
 upkeep.add_to(app)
 
 

@@ -1,0 +1,107 @@
+"""Fits that go on after a kill: a folder that holds both tables as they were after some half step."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparrow.errors import InvalidValueError, StorageError
+from sparrow.models.tables import FactorTable
+
+__all__ = ["Checkpoints"]
+
+_STATE = "state.json"
+
+
+class Checkpoints:
+    """The folder of one fit.
+
+    Parameters
+    ----------
+    folder
+        Where it is. Made if it does not exist.
+    identity
+        What the fit is: settings and data. A folder of another fit is refused.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], identity: dict[str, Any]) -> None:
+        self._folder = Path(folder)
+        self._identity = identity
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"cannot write checkpoints to {os.fspath(folder)!r}: {error.strerror}") from error
+
+    def _steps(self) -> list[Path]:
+        """Return the complete checkpoints, the newest last."""
+        return sorted(found.parent for found in self._folder.glob(f"step-*/{_STATE}"))
+
+    def load(self, tables: tuple[FactorTable, FactorTable]) -> list[float]:
+        """Fill the tables from the newest checkpoint; return the losses so far, none where there is no checkpoint.
+
+        Raises
+        ------
+        InvalidValueError
+            If the folder is that of another fit.
+        """
+        steps = self._steps()
+        if not steps:
+            return []
+        state = json.loads((steps[-1] / _STATE).read_text(encoding="utf-8"))
+        differs = [name for name, value in self._identity.items() if state["identity"].get(name) != value]
+        if differs:
+            raise InvalidValueError(
+                f"the checkpoint in {os.fspath(self._folder)!r} is of a fit with other {', '.join(differs)}: name "
+                "another folder, or remove this one"
+            )
+        for k, table in enumerate(tables):
+            table.stored[:] = np.load(steps[-1] / f"{k}.npy", mmap_mode="r" if table.stored.size else None)
+        return [float.fromhex(loss) for loss in state["losses"]]
+
+    def save(self, tables: tuple[FactorTable, FactorTable], losses: list[float]) -> None:
+        """Write a checkpoint beside the one before and then remove that: one of them is complete at any moment.
+
+        Raises
+        ------
+        StorageError
+            If it cannot be written.
+        """
+        before = self._steps()
+        target = self._folder / f"step-{len(losses):06d}"
+        hidden = self._folder / f".step-{len(losses):06d}"
+        try:
+            for rest in (hidden, target):
+                shutil.rmtree(rest, ignore_errors=True)
+            hidden.mkdir()
+            for k, table in enumerate(tables):
+                with open(hidden / f"{k}.npy", "wb") as file:
+                    np.save(file, table.stored)
+                    file.flush()
+                    os.fsync(file.fileno())
+            state = {"identity": self._identity, "losses": [loss.hex() for loss in losses]}
+            with open(hidden / _STATE, "w", encoding="utf-8") as text:
+                json.dump(state, text)
+                text.flush()
+                os.fsync(text.fileno())
+            hidden.rename(target)
+            _sync(self._folder)
+        except OSError as error:
+            raise StorageError(
+                f"cannot write a checkpoint to {os.fspath(self._folder)!r}: {error.strerror or error}"
+            ) from error
+        for old in before:
+            if old != target:
+                shutil.rmtree(old, ignore_errors=True)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

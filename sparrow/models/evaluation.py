@@ -1,0 +1,416 @@
+"""How well a model recommends to rows that it never saw: strong generalisation.
+
+The protocol is that of ALX (Mehta et al. 2021, arXiv:2112.02194), made exact where the text is silent:
+
+* a tenth of the rows are test rows; training sees no link of them;
+* of the n links of a test row, floor(n / 4) drawn at random are held out and the others are its history; rows with
+  fewer than 4 links are not evaluated;
+* a row is folded in from its history, all items are scored exactly in float32 and those of the history left out;
+* Recall@K is the number of held-out items among the first K, divided by min(K, number held out), averaged over rows.
+  NDCG@K (Järvelin and Kekäläinen 2002) counts a hit at rank r as 1 / log2(r + 1), divided by what the best order gives;
+* settings are chosen on a second tenth of the rows, trained on the rest; the model to test is trained on all but the
+  test rows.
+
+The program released with that paper rounds scores to bfloat16 before it ranks them, counts test rows without held-out
+links as 0 and searches approximately; none of these is done here.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import engines, progress
+from sparrow.errors import InvalidValueError, ShapeError
+from sparrow.kernels.entries import Block
+from sparrow.models.passes import check_matrix
+from sparrow.models.ranking import Pattern, pattern_of
+from sparrow.models.recommending import Recommender
+from sparrow.relation import MemoryHandle, MemoryRelation
+from sparrow.schema import Schema
+from sparrow.tensor import Tensor
+
+__all__ = [
+    "HeldOut",
+    "Model",
+    "Popularity",
+    "Recommending",
+    "Split",
+    "evaluate",
+    "hold_out",
+    "metrics",
+    "min_links",
+    "search",
+    "split",
+]
+
+
+class Recommending(Protocol):
+    """What can be evaluated."""
+
+    def recommend(self, rows: Tensor, k: int, /) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return ids and scores, shapes (m, k), for histories (m, items), which are left out; -1 where none is left."""
+
+
+class Model(Recommending, Protocol):
+    """What can be searched for: an estimator by scikit-learn's protocol."""
+
+    def get_params(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+
+    def fit(self, A: Tensor, /) -> Self:
+        """Fit to links (rows, items)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Rows to evaluate, each cut in two."""
+
+    rows: NDArray[np.int64]
+    """Shape (m,): their numbers in the tensor they were taken from, ascending."""
+    history: Tensor
+    """Shape (m, items): the links to fold in."""
+    truth: Tensor
+    """Shape (m, items): the links to find."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The rows of a tensor, for training and to evaluate."""
+
+    train: Tensor
+    """Shape (n, items): the rows that are neither for validation nor for test; a view, nothing is copied."""
+    rows: NDArray[np.int64]
+    """Shape (n,): their numbers, ascending."""
+    validation: HeldOut | None
+    """The rows to choose settings by, None where none were asked for."""
+    test: HeldOut
+    """The rows to test with: the same whether there is a validation set or not."""
+
+
+def split(A: Tensor, seed: int = 0, test: float = 0.1, validation: float = 0.0) -> Split:
+    """Return training rows, and test and validation rows with a part of their links held out.
+
+    Parameters
+    ----------
+    A
+        Links (rows, items), fill 0.
+    seed
+        Of the rows that are drawn and of the links held out.
+    test, validation
+        Their shares of the rows; of those, the rows with at least 4 links are evaluated.
+
+    Raises
+    ------
+    InvalidValueError
+        If the shares are not between 0 and 1 together, or no row that was drawn has 4 links.
+    ShapeError, UnsupportedError
+        If this is no matrix of real numbers and fill 0.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> from sparrow.models.evaluation import split
+    >>> A = sp.asarray(np.ones((20, 5)))
+    >>> parts = split(A, test=0.1)
+    >>> parts.train.shape, parts.test.history.nnz, parts.test.truth.nnz
+    ((18, 5), 8, 2)
+    """
+    check_matrix(A.__sparrow_scan__())
+    if not (test > 0 and validation >= 0 and test + validation < 1):
+        raise InvalidValueError(
+            f"test={test!r} and validation={validation!r} are shares of the rows: between 0 and 1, together too"
+        )
+    height = A.shape[0]
+    drawn = np.random.default_rng([seed, 0]).permutation(height)
+    first = round(test * height)
+    second = first + round(validation * height)
+    rows = np.sort(drawn[second:])
+    tested = _held_out(A, np.sort(drawn[:first]), [seed, 1])
+    validated = _held_out(A, np.sort(drawn[first:second]), [seed, 2]) if validation else None
+    return Split(A[rows], rows, validated, tested)
+
+
+def _held_out(A: Tensor, rows: NDArray[np.int64], seed: int | Sequence[int]) -> HeldOut:
+    found = hold_out(A[rows], seed)
+    return HeldOut(rows[found.rows], found.history, found.truth)
+
+
+def hold_out(rows: Tensor, seed: int | Sequence[int] = 0) -> HeldOut:
+    """Return rows with a quarter of their links held out: floor(n / 4) of n, drawn at random.
+
+    Parameters
+    ----------
+    rows
+        Links (m, items), fill 0. Rows with fewer than 4 are dropped.
+    seed
+        Of the links that are drawn.
+
+    Raises
+    ------
+    InvalidValueError
+        If no row has 4 links.
+    ShapeError, UnsupportedError
+        If this is no matrix of real numbers and fill 0.
+    TooLargeError
+        If the links would pass the memory limit.
+    """
+    scan = rows.__sparrow_scan__()
+    check_matrix(scan)
+    block = engines.entries(scan)
+    row = block.coords[0]
+    degrees = np.bincount(row, minlength=rows.shape[0])
+    held = degrees // 4
+    kept = np.flatnonzero(held)
+    if not len(kept):
+        raise InvalidValueError(f"none of the {rows.shape[0]} rows drawn has 4 links: there is nothing to evaluate")
+    order = np.lexsort((np.random.default_rng(seed).random(block.count), row))
+    starts = np.cumsum(degrees) - degrees
+    hidden = np.zeros(block.count, bool)
+    hidden[order] = np.arange(block.count) - starts[row] < held[row]
+    renumbered = np.full(rows.shape[0], -1)
+    renumbered[kept] = np.arange(len(kept))
+    there = held[row] > 0
+
+    def part(mask: NDArray[np.bool_]) -> Tensor:
+        at = np.flatnonzero(mask)
+        schema = Schema((len(kept), rows.shape[1]), rows.dims, rows.dtype, rows.fill_value)
+        taken = Block((renumbered[row[at]], block.coords[1][at]), block.values[at])
+        return Tensor(MemoryHandle(MemoryRelation(schema, taken)))
+
+    return HeldOut(kept, part(there & ~hidden), part(hidden))
+
+
+def metrics(
+    ids: NDArray[np.int64], truth: Tensor, recall: Sequence[int] = (20, 50), ndcg: Sequence[int] = (100,)
+) -> dict[str, float]:
+    """Return mean Recall@K and NDCG@K of rankings.
+
+    Parameters
+    ----------
+    ids
+        Shape (m, k), the best first; -1 is no item. No item comes twice in a row.
+    truth
+        Shape (m, items): the items to find, at least one a row.
+    recall, ndcg
+        The numbers K of items to look at, none above k.
+
+    Returns
+    -------
+    dict
+        ``"recall@K"`` and ``"ndcg@K"`` for each K.
+
+    Raises
+    ------
+    ShapeError
+        If there are not as many rankings as rows, or fewer than K items in them.
+    InvalidValueError
+        If a row has no items to find.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> from sparrow.models.evaluation import metrics
+    >>> truth = sp.from_coords([[0, 0, 0], [4, 5, 6]], 1, shape=(1, 9))
+    >>> metrics(np.array([[5, 1, 4]]), truth, recall=[2, 3], ndcg=[3])
+    {'recall@2': 0.5, 'recall@3': 0.6666666666666666, 'ndcg@3': 0.7039180890341347}
+    """
+    wanted = pattern_of(truth)
+    degrees = wanted.degrees
+    deepest = max([*recall, *ndcg])
+    if ids.shape[0] != len(degrees) or ids.shape[1] < deepest:
+        raise ShapeError(f"{deepest} items are looked at of each of {len(degrees)} rows, got ids of shape {ids.shape}")
+    if not (degrees > 0).all():
+        raise InvalidValueError(f"row {np.flatnonzero(degrees == 0)[0]} has no items to find: leave it out")
+    hits = _hits(ids[:, :deepest], wanted, truth.shape[1])
+    found = {f"recall@{k}": float(np.mean(hits[:, :k].sum(axis=1) / np.minimum(k, degrees))) for k in recall}
+    gains = 1 / np.log2(np.arange(2, deepest + 2))
+    highest = np.cumsum(gains)
+    for k in ndcg:
+        gained = hits[:, :k] @ gains[:k]
+        found[f"ndcg@{k}"] = float(np.mean(gained / highest[np.minimum(k, degrees) - 1]))
+    return found
+
+
+def _hits(ids: NDArray[np.int64], wanted: Pattern, items: int) -> NDArray[np.bool_]:
+    """Return where ids are among the wanted ones of their row."""
+    hits = np.zeros(ids.shape, bool)
+    mark = np.zeros(items, bool)
+    for row, line in enumerate(ids):
+        truth = wanted.indices[wanted.indptr[row] : wanted.indptr[row + 1]]
+        mark[truth] = True
+        hits[row] = mark[line] & (line >= 0)
+        mark[truth] = False
+    return hits
+
+
+def evaluate(
+    model: Recommending, held_out: HeldOut, recall: Sequence[int] = (20, 50), ndcg: Sequence[int] = (100,)
+) -> dict[str, float]:
+    """Return mean Recall@K and NDCG@K of a fitted model on rows that it did not see.
+
+    Parameters
+    ----------
+    model
+        A model fitted to other rows.
+    held_out
+        What :func:`split` or :func:`hold_out` returns.
+    recall, ndcg
+        The numbers K of items to look at.
+
+    Returns
+    -------
+    dict
+        As of :func:`metrics`.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> from sparrow.models.evaluation import Popularity, evaluate, split
+    >>> A = sp.asarray(np.random.default_rng(0).random((200, 500)) < np.linspace(0, 0.2, 500))
+    >>> parts = split(A)
+    >>> found = evaluate(Popularity().fit(parts.train), parts.test)
+    >>> {name: round(value, 2) for name, value in found.items()}
+    {'recall@20': 0.06, 'recall@50': 0.19, 'ndcg@100': 0.17}
+    """
+    ids, _ = model.recommend(held_out.history, max([*recall, *ndcg]))
+    return metrics(ids, held_out.truth, recall, ndcg)
+
+
+class Popularity(Recommender):
+    """Recommend what has most links, whatever the history: the baseline every model has to beat."""
+
+    user_factors: NDArray[np.float32]
+    item_factors: NDArray[np.float32]
+    _training: Tensor
+
+    def fit(self, A: Tensor) -> Self:
+        """Count the links (rows, items) of each item. Counts above 2^24 are compared in float32."""
+        self.item_factors = np.asarray(A.count(axis=0), dtype=np.float32)[:, None]
+        self.user_factors = np.ones((A.shape[0], 1), np.float32)
+        self._training = A
+        return self
+
+    def fold_in(self, rows: Tensor) -> NDArray[np.float32]:
+        """Return the same factor for every history."""
+        return np.ones((rows.shape[0], 1), np.float32)
+
+
+def search(
+    A: Tensor,
+    model: Model,
+    grid: Mapping[str, Sequence[Any]],
+    seed: int = 0,
+    by: str = "recall@20",
+    test: float = 0.1,
+    validation: float = 0.1,
+) -> list[dict[str, Any]]:
+    """Return how well each setting of a grid does on validation rows, the best first.
+
+    Test rows take no part: :func:`split` with the same seed and ``test`` gives them.
+
+    Parameters
+    ----------
+    A
+        Links (rows, items), fill 0.
+    model
+        The model with all other settings; it is not fitted itself. It has no folder for checkpoints, since every
+        setting is another fit.
+    grid
+        The values to try, by parameter; every combination is.
+    seed, test, validation
+        As of :func:`split`.
+    by
+        What to order by: ``"recall@20"``, ``"recall@50"`` or ``"ndcg@100"``.
+
+    Returns
+    -------
+    list of dict
+        The parameters of the grid and the figures of :func:`evaluate`.
+
+    Raises
+    ------
+    InvalidValueError
+        If a figure or a parameter of this name does not exist, or there is nothing to try.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> from sparrow.models.evaluation import search
+    >>> import numpy as np
+    >>> A = sp.asarray(np.kron(np.eye(5), np.ones((8, 8))))
+    >>> found = search(A, sp.models.ALS(factors=8, epochs=2), {"regularization": [0.01, 0.1]})
+    >>> [sorted(setting) for setting in found]
+    [['ndcg@100', 'recall@20', 'recall@50', 'regularization'], ['ndcg@100', 'recall@20', 'recall@50', 'regularization']]
+    """
+    known = ("recall@20", "recall@50", "ndcg@100")
+    if by not in known:
+        raise InvalidValueError(f"by={by!r}: say one of {', '.join(map(repr, known))}")
+    params = model.get_params()
+    for name in grid:
+        if name not in params:
+            raise InvalidValueError(f"the model has no parameter {name!r}: there are {', '.join(params)}")
+    settings = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    if not settings:
+        raise InvalidValueError("the grid is empty: give each parameter at least one value")
+    parts = split(A, seed, test, validation)
+    if parts.validation is None:
+        raise InvalidValueError("validation=0 leaves no rows to compare settings with")
+    found = []
+    with progress.bar("searching", len(settings), "fits") as advance:
+        for setting in settings:
+            fitted = type(model)(**{**params, **setting}).fit(parts.train)
+            found.append({**setting, **evaluate(fitted, parts.validation)})
+            advance(1)
+    return sorted(found, key=lambda each: -each[by])
+
+
+def min_links(A: Tensor, least: int) -> tuple[Tensor, NDArray[np.int64]]:
+    """Return the part of a graph whose nodes have many links: the filter of the WebGraph data sets.
+
+    It is applied once, so that some of the nodes that stay end below it.
+
+    Parameters
+    ----------
+    A
+        The links of a graph (n, n), from row to column.
+    least
+        What a node needs of links to it and of links from it, each.
+
+    Returns
+    -------
+    part : Tensor
+        Shape (m, m), a view: nothing is copied.
+    kept : ndarray of int64, shape (m,)
+        The nodes that stay, ascending: node ``kept[i]`` of ``A`` is node i of the part.
+
+    Raises
+    ------
+    ShapeError
+        If ``A`` is not square.
+    InvalidValueError
+        If ``least`` is negative, or no node has so many.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> from sparrow.models.evaluation import min_links
+    >>> A = sp.from_coords([[0, 1, 2, 2, 3], [1, 2, 1, 3, 2]], 1, shape=(4, 4))
+    >>> part, kept = min_links(A, 1)
+    >>> kept, part.shape
+    (array([1, 2, 3]), (3, 3))
+    """
+    if A.ndim != 2 or A.shape[0] != A.shape[1]:
+        raise ShapeError(f"a graph is a square matrix, and this tensor has the shape {A.shape}")
+    if least < 0:
+        raise InvalidValueError(f"least={least}: say how many links a node needs, at least 0")
+    degrees = np.minimum(np.asarray(A.count(axis=1)), np.asarray(A.count(axis=0)))
+    kept = np.flatnonzero(degrees >= least)
+    if not len(kept):
+        raise InvalidValueError(f"no node has {least} links to it and {least} from it: take a smaller number")
+    return A.oindex[kept, kept], kept

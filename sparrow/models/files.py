@@ -1,0 +1,173 @@
+"""Parquet files that appear whole: of recommendations and of factors."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sparrow.errors import ExistsError, ShapeError, StorageError
+from sparrow.storage.writer import disk_full, fsync_folder
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+    from sparrow.models.ranking import Factors
+
+__all__ = ["check_absent", "ranking_table", "write_factors", "writing"]
+
+_RANKING = pa.schema(
+    [
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("rank", pa.int32(), nullable=False),
+        pa.field("item", pa.int64(), nullable=False),
+        pa.field("score", pa.float32(), nullable=False),
+    ]
+)
+_PIECE = 1 << 24
+"""Bytes of factors written at a time."""
+
+
+def check_absent(path: str | os.PathLike[str], way_out: str) -> None:
+    """Raise ``ExistsError`` with a way out if something is at ``path``."""
+    if os.path.lexists(path):
+        raise ExistsError(f"{os.fspath(path)!r} exists: {way_out}")
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str], overwrite: bool = False) -> Iterator[pq.ParquetWriter]:
+    """Yield a writer of recommendations whose file becomes ``path``, by one rename, when the block ends well.
+
+    Until then it is a hidden file beside it, locked; the next writer of ``path`` takes over what a killed one left.
+
+    Raises
+    ------
+    ExistsError
+        If something is there and ``overwrite`` is False, or another process is writing it.
+    StorageError
+        If the file cannot be written.
+    """
+    import pyarrow.parquet as pq
+
+    final = Path(path)
+    refused = "choose another name, or pass overwrite=True to replace it"
+    if not overwrite:
+        check_absent(final, refused)
+    hidden = final.with_name(f".{final.name}.partial")
+    try:
+        with _locked(hidden) as file:
+            try:
+                with pq.ParquetWriter(
+                    file,
+                    _RANKING,
+                    compression="lz4",
+                    use_dictionary=["row", "rank"],
+                    column_encoding={"item": "DELTA_BINARY_PACKED", "score": "BYTE_STREAM_SPLIT"},
+                ) as writer:
+                    yield writer
+                file.flush()
+                os.fsync(file.fileno())
+                if not overwrite:
+                    check_absent(final, refused)
+                hidden.replace(final)
+                fsync_folder(final.parent)
+            except BaseException:
+                hidden.unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise disk_full(error, final.parent) from error
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[IO[bytes]]:
+    """Yield an empty file that no other process writes."""
+    while True:
+        with path.open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ExistsError(
+                    f"another process is writing {os.fspath(path)!r}: wait for it, or choose another name"
+                ) from None
+            if _is_at(path, file):
+                file.truncate(0)
+                yield file
+                return
+        # Between opening and locking its writer was done and renamed it.
+
+
+def _is_at(path: Path, file: IO[bytes]) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def ranking_table(first: int, ids: NDArray[np.int64], scores: NDArray[np.float32]) -> pa.Table:
+    """Return ids and scores of consecutive rows, shapes (m, k), one row of the table for each that is not -1.
+
+    Parameters
+    ----------
+    first
+        The number of the first row.
+    ids, scores
+        As :func:`sparrow.models.ranking.ranked` yields them.
+    """
+    height, k = ids.shape
+    rows = np.repeat(np.arange(first, first + height), k)
+    ranks = np.tile(np.arange(1, k + 1, dtype=np.int32), height)
+    columns: list[NDArray[Any]] = [rows, ranks, ids.reshape(-1), scores.reshape(-1)]
+    found = columns[2] >= 0
+    if not found.all():
+        columns = [column[found] for column in columns]
+    return pa.Table.from_arrays([pa.array(column) for column in columns], schema=_RANKING)
+
+
+def write_factors(path: Path, name: str, factors: Factors, numbers: Any = None) -> None:
+    """Write factors as Parquet: numbers as the column ``name``, and ``factors``, lists of one length.
+
+    Parameters
+    ----------
+    path
+        A new file.
+    name
+        The column of the numbers.
+    factors
+        Shape (n, d); written as float32, a piece at a time.
+    numbers
+        Shape (n,), integers; counted from 0 by default.
+
+    Raises
+    ------
+    ShapeError
+        If there are not n numbers.
+    """
+    import pyarrow.parquet as pq
+
+    height, width = factors.shape
+    if numbers is not None and np.shape(numbers) != (height,):
+        raise ShapeError(
+            f"there are {height} factors to number, and numbers of shape {np.shape(numbers)} for column {name!r}"
+        )
+    kind = pa.list_(pa.field("element", pa.float32(), nullable=False), width)
+    schema = pa.schema([pa.field(name, pa.int64(), nullable=False), pa.field("factors", kind, nullable=False)])
+    step = max(1, _PIECE // (4 * width))
+    with path.open("xb") as file, pq.ParquetWriter(file, schema, compression="none", use_dictionary=False) as writer:
+        for start in range(0, height, step):
+            piece = np.ascontiguousarray(factors[start : start + step], dtype=np.float32)
+            stop = start + len(piece)
+            here = np.arange(start, stop) if numbers is None else np.asarray(numbers[start:stop], dtype=np.int64)
+            lists = pa.FixedSizeListArray.from_arrays(pa.array(piece.reshape(-1)), type=kind)
+            writer.write_table(pa.Table.from_arrays([pa.array(here), lists], schema=schema))
+        writer.close()
+        file.flush()
+        os.fsync(file.fileno())

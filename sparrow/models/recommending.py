@@ -1,0 +1,309 @@
+"""What models of factors offer once they are fitted: recommendations, similar items, factors as files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import progress, storage
+from sparrow.creation import asarray
+from sparrow.errors import IndexingError, InvalidValueError, ShapeError
+from sparrow.models import files
+from sparrow.models.ranking import Factors, Pattern, best, pattern_of, patterns_by_block, ranked, rows_of_block
+
+if TYPE_CHECKING:
+    import os
+
+    from sparrow.tensor import Tensor
+
+__all__ = ["Recommender"]
+
+_ROW_GROUP = 1 << 20
+"""Rows of a row group of recommendations."""
+
+
+class Recommender:
+    """Recommendations of a model of factors, in which the score of a row and an item is their inner product.
+
+    A model that derives from it has the factors below, ``fold_in`` and the tensor that it was fitted to.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def user_factors(self) -> Any:
+            """Shape (rows, d)."""
+
+        @property
+        def item_factors(self) -> Any:
+            """Shape (items, d)."""
+
+        def fold_in(self, rows: Tensor) -> NDArray[np.float32]:
+            """Return the factors of other rows, shape (m, d), from their links (m, items)."""
+
+        _training: Tensor
+        """What the model was fitted to, (rows, items)."""
+
+    def _factors(self) -> tuple[Factors, Factors]:
+        """Return the factors of rows and of items, to read in pieces."""
+        return self.user_factors, self.item_factors
+
+    def recommend(self, rows: Any, k: int = 10, exclude: Any = True) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return the k best items of rows: those with the largest inner products of factors.
+
+        Parameters
+        ----------
+        rows
+            Row numbers of the training tensor, shape (m,), counted from 0, negative from the end; or the histories
+            of other rows, which are folded in: a tensor (m, items), or an array of two dimensions.
+        k
+            How many.
+        exclude
+            True leaves out what the rows are linked with: in the training tensor, or in the histories given.
+            False leaves out nothing. A tensor (m, items), or an array, leaves out its entries and nothing else.
+
+        Returns
+        -------
+        ids : ndarray of int64, shape (m, k)
+            By descending score, the smaller id first where scores are equal; -1 where there are no more items.
+        scores : ndarray of float32, shape (m, k)
+            -inf where the id is -1.
+
+        Raises
+        ------
+        IndexingError
+            If a row number is out of range.
+        InvalidValueError
+            If ``k`` is below 1 or ``exclude`` is none of these.
+        ShapeError
+            If histories or cells to leave out have another shape.
+        TooLargeError
+            If the result would pass the memory limit; :meth:`recommend_all` streams it.
+
+        Notes
+        -----
+        A row without factors, all of them 0 as where it has no links, has no recommendations. Scores are summed in
+        float32. They are computed exactly for all items, so there is no item that the search could miss.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.asarray([[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1]])
+        >>> model = sp.models.ALS(factors=2, unobserved_weight=0.1).fit(A)
+        >>> ids, scores = model.recommend([2], k=1)
+        >>> ids
+        array([[1]])
+        >>> model.recommend(sp.asarray([[0, 1, 0, 0]]), k=1)[0]
+        array([[0]])
+        """
+        users, items = self._factors()
+        history = _matrix(rows)
+        if history is not None:
+            factors = self.fold_in(history)
+        else:
+            at = _positions(rows, users.shape[0], "row")
+            factors, history = users[at], self._training[at]
+        left_out = _left_out(exclude, history, (len(factors), items.shape[0]))
+        ids, scores = best(factors, items, k, None if left_out is None else pattern_of(left_out))
+        nothing = ~factors.any(axis=1)
+        ids[nothing], scores[nothing] = -1, -np.inf
+        return ids, scores
+
+    def recommend_all(
+        self, path: str | os.PathLike[str], k: int = 10, exclude: Any = True, overwrite: bool = False
+    ) -> None:
+        """Write the k best items of every row to a Parquet file, in bounded memory.
+
+        The columns are ``row`` and ``item``, counted from 0, ``rank``, counted from 1, and ``score``, sorted by row
+        and rank. A row without factors is not in it, nor is one that is linked with every item.
+
+        Parameters
+        ----------
+        path
+            The file; it appears when it is complete.
+        k
+            How many items a row.
+        exclude
+            As of :meth:`recommend`; a tensor has the shape (rows, items).
+        overwrite
+            Replace what is there.
+
+        Raises
+        ------
+        ExistsError
+            If there is something at ``path`` and ``overwrite`` is False, or another process is writing it.
+        InvalidValueError, ShapeError
+            As of :meth:`recommend`.
+        StorageError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> import duckdb, sparrow as sp
+        >>> A = sp.asarray([[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1]])
+        >>> model = sp.models.ALS(factors=2, unobserved_weight=0.1).fit(A)
+        >>> model.recommend_all("best.parquet", k=2)
+        >>> duckdb.sql("select row, item from 'best.parquet' where rank = 1 order by row").fetchall()
+        [(0, 2), (1, 3), (2, 1), (3, 1), (4, 2)]
+        """
+        rows, items = self._factors()
+        left_out = _left_out(exclude, self._training, (rows.shape[0], items.shape[0]))
+        cuts = None if left_out is None else patterns_by_block(left_out, rows_of_block(k))
+        _write_all(path, rows, items, k, cuts, overwrite)
+
+    def similar(self, items: Any, k: int = 10) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return the k items whose factors point in the most similar direction, by the cosine.
+
+        Parameters
+        ----------
+        items
+            Item numbers, shape (m,), counted from 0, negative from the end; an item is not similar to itself.
+            Or vectors of factors, float, shape (m, d).
+        k
+            How many.
+
+        Returns
+        -------
+        ids : ndarray of int64, shape (m, k)
+            By descending cosine, the smaller id first where they are equal; -1 where there are no more items. Items
+            whose factors are all 0 are similar to none.
+        cosines : ndarray of float32, shape (m, k)
+            -inf where the id is -1.
+
+        Raises
+        ------
+        IndexingError
+            If an item number is out of range.
+        InvalidValueError
+            If ``k`` is below 1.
+        ShapeError
+            If vectors have not d factors.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.asarray([[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1]])
+        >>> model = sp.models.ALS(factors=4, epochs=8, regularization=0.01).fit(A)
+        >>> model.similar([0, 3], k=1)[0]
+        array([[1],
+               [2]])
+        """
+        _, table = self._factors()
+        given = np.asarray(items)
+        if given.ndim == 2 and given.dtype.kind == "f":
+            return best(given, table, k, cosine=True)
+        at = _positions(given, table.shape[0], "item")
+        itself = Pattern(np.arange(len(at) + 1), at)
+        return best(table[at], table, k, itself, cosine=True)
+
+    def save_factors(self, path: str | os.PathLike[str], rows: Any = None, items: Any = None) -> None:
+        """Write the factors as two Parquet files, ``user_factors.parquet`` and ``item_factors.parquet``.
+
+        Their columns are ``row`` or ``item``, int64, and ``factors``, lists of d numbers of type float32, which Arrow
+        reads as a fixed-size list.
+
+        Parameters
+        ----------
+        path
+            A folder that does not exist yet; it appears with both files in it.
+        rows, items
+            What to write as the numbers of rows, shape (rows,), and of items, shape (items,): such as where they stood
+            in the tensor that the training tensor is a part of. By default they are counted from 0.
+
+        Raises
+        ------
+        ExistsError
+            If there is something at ``path``.
+        ShapeError
+            If there are not as many numbers as factors.
+        StorageError
+            If the folder cannot be written.
+
+        Examples
+        --------
+        What the row 2 would be recommended, in SQL:
+
+        >>> import duckdb, sparrow as sp
+        >>> A = sp.asarray([[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1]])
+        >>> model = sp.models.ALS(factors=2, unobserved_weight=0.1).fit(A)
+        >>> model.save_factors("factors")
+        >>> duckdb.sql('''
+        ...     select item
+        ...     from 'factors/user_factors.parquet' as u, 'factors/item_factors.parquet' as i
+        ...     where row = 2
+        ...     order by array_inner_product(u.factors::float[2], i.factors::float[2]) desc, item
+        ...     limit 2
+        ... ''').fetchall()
+        [(0,), (1,)]
+        """
+        files.check_absent(path, "choose another folder")
+        user_factors, item_factors = self._factors()
+        with storage.creating(path) as folder:
+            files.write_factors(folder / "user_factors.parquet", "row", user_factors, rows)
+            files.write_factors(folder / "item_factors.parquet", "item", item_factors, items)
+
+
+def _write_all(
+    path: str | os.PathLike[str], rows: Factors, items: Factors, k: int, cuts: Iterable[Pattern] | None, overwrite: bool
+) -> None:
+    """Write the k best items of all rows to a Parquet file."""
+    import pyarrow as pa
+
+    waiting: list[pa.Table] = []
+    first = 0
+    with (
+        files.writing(Path(path), overwrite) as writer,
+        progress.bar("recommending", rows.shape[0], "rows") as advance,
+    ):
+        for ids, scores in ranked(rows, items, k, cuts):
+            ids[~np.asarray(rows[first : first + len(ids)]).any(axis=1)] = -1
+            waiting.append(files.ranking_table(first, ids, scores))
+            first += len(ids)
+            if sum(map(len, waiting)) >= _ROW_GROUP:
+                writer.write_table(pa.concat_tables(waiting))
+                waiting.clear()
+            advance(len(ids))
+        if waiting:
+            writer.write_table(pa.concat_tables(waiting))
+
+
+def _matrix(given: Any) -> Tensor | None:
+    """Return what has two dimensions as a tensor, and None for anything else."""
+    return asarray(given) if getattr(given, "ndim", None) == 2 else None
+
+
+def _positions(numbers: Any, size: int, what: str) -> NDArray[np.int64]:
+    """Return row or item numbers, counted from 0.
+
+    Raises
+    ------
+    IndexingError
+        If they are no integers, no list, or out of range.
+    """
+    given = np.asarray(numbers)
+    if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size):
+        raise IndexingError(f"say {what} numbers as a list of integers, got {given.dtype} of shape {given.shape}")
+    at = given.astype(np.int64)
+    at = np.where(at < 0, at + size, at)
+    wrong = (at < 0) | (at >= size)
+    if wrong.any():
+        raise IndexingError(f"{what} {given[wrong][0]} is out of range: there are {size}")
+    return at
+
+
+def _left_out(exclude: Any, history: Tensor, shape: tuple[int, int]) -> Tensor | None:
+    """Return the cells to leave out, of the given shape (rows, items), or None."""
+    if exclude is False:
+        return None
+    cells = history if exclude is True else _matrix(exclude)
+    if cells is None:
+        raise InvalidValueError(
+            f"exclude={exclude!r}: say True to leave out the history, False, or a tensor of cells to leave out"
+        )
+    if cells.shape != shape:
+        raise ShapeError(f"the cells to leave out have the shape {cells.shape} and the scores {shape}")
+    return cells

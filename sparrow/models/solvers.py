@@ -1,0 +1,251 @@
+"""One half step of alternating least squares: the rows of one table, the other held fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import settings
+from sparrow.errors import ConvergenceError
+from sparrow.models.passes import HEIGHT, Part, Side, room_for
+from sparrow.models.tables import FactorTable, Survey
+from sparrow.workers import ordered_map
+
+__all__ = ["SOLVERS", "Equations", "half_step", "solve_rows"]
+
+Solver = Literal["cg", "exact", "subspace"]
+SOLVERS = ("cg", "exact", "subspace")
+
+_SINGLE, _MIXED = 2e3, 1e7
+"""Up to the first condition float32 gives every exact solution to 1e-5; up to the second it depends on the row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Equations:
+    """What the equations of a row consist of besides its links."""
+
+    regularization: float
+    unobserved_weight: float
+    frequency_scaling: float
+
+    def ridge(self, counts: NDArray[np.int64], others: int) -> NDArray[np.float64]:
+        """Return the multiple of the identity for rows with so many links, of ``others`` cells each."""
+        if self.frequency_scaling == 0:
+            return np.full(len(counts), self.regularization)
+        seen = counts + self.unobserved_weight * others
+        return np.asarray(self.regularization * seen**self.frequency_scaling)
+
+
+def half_step(
+    side: Side,
+    fixed: FactorTable,
+    survey: Survey,
+    solved: FactorTable,
+    equations: Equations,
+    solver: Solver,
+    cg_steps: int,
+    block: int,
+    advance: Callable[[int], None],
+) -> tuple[float, Survey]:
+    """Solve or improve all rows of a table.
+
+    Parameters
+    ----------
+    side
+        The links by the rows to solve.
+    fixed, survey
+        The other table and what is known of it. Where the equations are well conditioned it is turned into the
+        eigenbasis of its Gramian, in place: factors are determined up to a rotation of both tables.
+    solved
+        The table to solve for: rows of the solver's start, if it has one, in the basis that ``fixed`` comes in.
+    equations, solver, cg_steps, block
+        The settings of :class:`sparrow.models.ALS`.
+    advance
+        Told the number of links of each part that is done.
+
+    Returns
+    -------
+    loss
+        The objective after the half step.
+    survey
+        What is known of the table that was solved for.
+
+    Raises
+    ------
+    ConvergenceError
+        If the equations have no solution. A result that is not finite shows in the loss.
+    """
+
+    def ridge(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        return equations.ridge(counts, fixed.shape[0])
+
+    alpha = equations.unobserved_weight
+    spectrum, basis = _eigenbasis(survey.gramian, alpha)
+    errors: float | None = None
+    gramian = survey.gramian
+    condition = _condition(side, spectrum, survey, ridge) if solver == "exact" else 1.0
+    if condition <= _MIXED:
+        if alpha:
+            fixed.rotate(basis)
+            gramian = np.diag(spectrum / alpha)
+        work = _single(solver, spectrum, basis if alpha else basis[:0], cg_steps, block, condition > _SINGLE)
+        errors = _run(side, fixed, solved, ridge, work, advance)
+        if errors is None and solver != "exact":
+            raise _singular(equations)
+    if errors is None:
+        if alpha:
+            gramian = fixed.survey(lambda first, last: np.zeros(last - first), precise=True).gramian
+        errors = _run(side, fixed, solved, ridge, _double(alpha * gramian), advance)
+        if errors is None:
+            raise _singular(equations)
+    after = solved.survey(lambda first, last: ridge(np.diff(side.indptr[first : last + 1])))
+    with np.errstate(all="ignore"):
+        loss = errors + alpha * float(np.sum(gramian * after.gramian)) + survey.penalty + after.penalty
+    return loss, after
+
+
+def solve_rows(side: Side, fixed: FactorTable, gramian: NDArray[np.float64], equations: Equations) -> NDArray[Any]:
+    """Return the exact solutions of rows, shape (rows, d), from T'T of the fixed table in float64.
+
+    Raises
+    ------
+    ConvergenceError
+        If the equations have no solution.
+    """
+    solved = FactorTable(side.rows, fixed.shape[1], "float32")
+    work = _double(equations.unobserved_weight * gramian)
+    if _run(side, fixed, solved, lambda counts: equations.ridge(counts, fixed.shape[0]), work, lambda n: None) is None:
+        raise _singular(equations)
+    return solved.to_numpy()
+
+
+def _singular(equations: Equations) -> ConvergenceError:
+    return ConvergenceError(
+        f"the equations of a row have no unique solution: raise regularization (now {equations.regularization:g})"
+    )
+
+
+def _eigenbasis(gramian: NDArray[np.float64], alpha: float) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+    """Return the eigenvalues of the weighted Gramian, and its eigenvectors as columns."""
+    if not alpha:
+        return np.zeros(len(gramian)), np.eye(len(gramian), dtype=np.float32)
+    values, vectors = np.linalg.eigh(alpha * gramian)
+    return np.maximum(values, 0.0), np.ascontiguousarray(vectors, np.float32)
+
+
+def _condition(
+    side: Side, spectrum: NDArray[np.float64], survey: Survey, ridge: Callable[[NDArray[np.int64]], NDArray[np.float64]]
+) -> float:
+    """Return about how badly the worst row's equations may be conditioned."""
+    counts = np.diff(side.indptr)
+    counts = counts[counts > 0]
+    if not len(counts):
+        return 1.0
+    weights = ridge(np.array([counts.min(), counts.max()]))
+    few = min(int(counts.max()), len(spectrum))
+    with np.errstate(divide="ignore"):
+        return float((spectrum[-1] + weights[1] + few * survey.largest) / np.float64(spectrum[0] + weights[0]))
+
+
+_Work = Callable[[Part, FactorTable, NDArray[np.float64], NDArray[np.float32], NDArray[np.float64]], int | None]
+
+
+def _run(
+    side: Side,
+    fixed: FactorTable,
+    solved: FactorTable,
+    ridge: Callable[[NDArray[np.int64]], NDArray[np.float64]],
+    work: _Work,
+    advance: Callable[[int], None],
+) -> float | None:
+    """Do the work of all parts on threads; return the sum of squared errors, or None where it broke down."""
+    losses = np.zeros(side.blocks)
+
+    def done(part: Part) -> int | None:
+        stop = part.first + len(part.indptr) - 1
+        factors = solved.read(part.first, stop)
+        out = losses[part.block : part.block + len(part.cuts) - 1]
+        failed = work(part, fixed, ridge(np.diff(part.indptr)), factors, out)
+        solved.write(part.first, factors)
+        return None if failed is not None and failed >= 0 else len(part.cols)
+
+    for links in ordered_map(done, side.parts(), settings.current().threads):
+        if links is None:
+            return None
+        advance(links)
+    return float(np.sum(losses))
+
+
+def _arguments(part: Part, fixed: FactorTable) -> tuple[Any, Any, Any]:
+    """Return the arguments of the kernels that say what the links are, and the fixed table."""
+    from sparrow.kernels.matvec import readonly
+
+    links = readonly(part.cols), readonly(part.values), len(part.values) > 0
+    return readonly(part.indptr), links, fixed.operands()
+
+
+def _single(
+    solver: Solver,
+    spectrum: NDArray[np.float64],
+    basis: NDArray[np.float32],
+    cg_steps: int,
+    width: int,
+    double: bool,
+) -> _Work:
+    """Return the work of a solver in the eigenbasis, in float32 but for the long rows of "exact" where ``double``."""
+    from sparrow.kernels import als
+    from sparrow.kernels.blas import address
+    from sparrow.kernels.matvec import readonly
+
+    room = room_for(len(spectrum))
+    lapack = (address("ssyrk"), address("spotrf"), address("spotrs"))
+    diagonal, turn = readonly(spectrum.astype(np.float32)), readonly(basis)
+
+    def cg(part: Part, fixed: FactorTable, ridge: Any, factors: Any, losses: Any) -> None:
+        als.conjugate_gradient(
+            readonly(part.cuts), HEIGHT, room, *_arguments(part, fixed), diagonal, readonly(ridge.astype(np.float32)),
+            turn, cg_steps, address("sgemm"), factors, losses,
+        )  # fmt: skip
+
+    def subspace(part: Part, fixed: FactorTable, ridge: Any, factors: Any, losses: Any) -> int:
+        failed: int = als.subspace(
+            readonly(part.cuts), HEIGHT, room, *_arguments(part, fixed), diagonal, readonly(ridge.astype(np.float32)),
+            turn, min(width, len(spectrum)), address("sgemm"), lapack, factors, losses,
+        )  # fmt: skip
+        return failed
+
+    def exact(part: Part, fixed: FactorTable, ridge: Any, factors: Any, losses: Any) -> int:
+        failed: int = als.eigenbasis(
+            readonly(part.cuts), *_arguments(part, fixed), readonly(spectrum), readonly(ridge), double, lapack,
+            _double_lapack(), factors, losses,
+        )  # fmt: skip
+        return failed
+
+    works: dict[Solver, _Work] = {"cg": cg, "subspace": subspace, "exact": exact}
+    return works[solver]
+
+
+def _double_lapack() -> tuple[int, int, int]:
+    from sparrow.kernels.blas import address
+
+    return address("dsyrk"), address("dpotrf"), address("dpotrs")
+
+
+def _double(weighted: NDArray[np.float64]) -> _Work:
+    """Return the work of the exact solver in float64, from the weighted Gramian."""
+    from sparrow.kernels import als
+    from sparrow.kernels.matvec import readonly
+
+    matrix = readonly(weighted)
+
+    def exact(part: Part, fixed: FactorTable, ridge: Any, factors: Any, losses: Any) -> int:
+        failed: int = als.normal_equations(
+            readonly(part.cuts), *_arguments(part, fixed), matrix, readonly(ridge), _double_lapack(), factors, losses
+        )
+        return failed
+
+    return exact

@@ -1,0 +1,324 @@
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import sparrow as sp
+from sparrow.errors import (
+    ConvergenceError,
+    InvalidValueError,
+    ShapeError,
+    StorageError,
+    TooLargeError,
+    UnsupportedError,
+)
+from sparrow.models import ALS
+from tests.models import als_reference as reference
+
+DENSE = reference.matrix(70, 50, 6)
+RATINGS = reference.matrix(70, 50, 6, seed=1, weighted=True)
+
+
+def tensor(dense: Any, **options: Any) -> sp.Tensor:
+    at = np.nonzero(dense)
+    return sp.from_coords(at, dense[at], shape=dense.shape, **options)
+
+
+A = tensor(DENSE)
+
+
+@pytest.mark.parametrize("nu", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(("dense", "alpha"), [(DENSE, 0.05), (RATINGS, 0.05), (RATINGS, 0.0)])
+@pytest.mark.parametrize("factors", [4, 24])
+def test_exact_items_solve_their_equations(dense: Any, alpha: float, nu: float, factors: int) -> None:
+    model = ALS(factors, 0.3, alpha, nu, epochs=2, solver="exact").fit(tensor(dense))
+    wanted = reference.solve(dense.T, model.user_factors, 0.3, alpha, nu)
+    assert reference.distance(model.item_factors, wanted) < 1e-5
+
+
+@pytest.mark.parametrize("init", ["uniform", "normal"])
+@pytest.mark.parametrize(
+    ("alpha", "regularization"), [(0.0, 1e-4), (1e-6, 1e-6), (1e-6, 1e-2), (1e-3, 1e-6), (1e-3, 1e-2)]
+)
+@pytest.mark.parametrize("factors", [8, 40])
+def test_exact_is_exact_where_the_condition_is_bad(
+    alpha: float, regularization: float, factors: int, init: Any
+) -> None:
+    dense = RATINGS if alpha == 0 else DENSE
+    model = ALS(factors, regularization, alpha, epochs=3, solver="exact", init=init).fit(tensor(dense))
+    wanted = reference.solve(dense.T, model.user_factors, regularization, alpha)
+    assert reference.distance(model.item_factors, wanted) < 1e-5
+
+
+@pytest.mark.parametrize("nu", [0.0, 1.0])
+@pytest.mark.parametrize(("dense", "alpha"), [(DENSE, 0.05), (RATINGS, 0.0)])
+def test_the_other_solvers_come_to_the_exact_solution(dense: Any, alpha: float, nu: float) -> None:
+    for options in ({"solver": "cg", "cg_steps": 40}, {"solver": "subspace", "block": 16}):
+        model = ALS(16, 0.5, alpha, nu, epochs=1, init="normal", **options).fit(tensor(dense))  # type: ignore[arg-type]
+        wanted = reference.solve(dense.T, model.user_factors, 0.5, alpha, nu)
+        assert reference.distance(model.item_factors, wanted) < 1e-5, options
+
+
+@pytest.mark.parametrize("options", [{"solver": "cg"}, {"solver": "subspace", "block": 6}])
+def test_more_epochs_of_an_approximate_solver_reach_what_exact_ones_reach(options: dict[str, Any]) -> None:
+    exact = ALS(16, 0.3, 0.05, epochs=60, solver="exact").fit(A).loss_[-1]
+    assert ALS(16, 0.3, 0.05, epochs=60, **options).fit(A).loss_[-1] == pytest.approx(exact, rel=0.02)
+
+
+@pytest.mark.parametrize("solver", ["cg", "exact", "subspace"])
+@pytest.mark.parametrize("nu", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(("dense", "alpha"), [(DENSE, 0.05), (RATINGS, 0.0), (RATINGS, 0.2)])
+def test_loss_is_the_objective(solver: Any, nu: float, dense: Any, alpha: float) -> None:
+    model = ALS(12, 0.3, alpha, nu, epochs=3, solver=solver).fit(tensor(dense))
+    wanted = reference.objective(dense, model.user_factors, model.item_factors, 0.3, alpha, nu)
+    assert model.loss_.shape == (6,)
+    assert model.loss_[-1] == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.parametrize("nu", [0.0, 1.0])
+@pytest.mark.parametrize("alpha", [0.0, 1e-3, 0.5])
+def test_loss_never_rises_with_exact_solves(alpha: float, nu: float) -> None:
+    losses = ALS(12, 0.1, alpha, nu, epochs=12, solver="exact", init="normal").fit(tensor(RATINGS)).loss_
+    assert (np.diff(losses) <= 1e-6 * losses[:-1]).all()
+    assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize("solver", ["cg", "exact", "subspace"])
+def test_rows_without_links_are_zero_and_others_are_not(solver: Any) -> None:
+    model = ALS(8, epochs=1, solver=solver).fit(A)
+    assert ((model.user_factors != 0).any(axis=1) == DENSE.any(axis=1)).all()
+    assert ((model.item_factors != 0).any(axis=1) == DENSE.any(axis=0)).all()
+    assert not DENSE.any(axis=1).all()
+    assert not DENSE.any(axis=0).all()
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (0, 4), (5, 0), (1, 1)])
+@pytest.mark.parametrize("solver", ["cg", "exact", "subspace"])
+def test_no_links_at_all(shape: tuple[int, int], solver: Any, tmp_path: Path) -> None:
+    model = ALS(3, epochs=2, solver=solver, memory_map=tmp_path).fit(sp.zeros(shape))
+    assert model.user_factors.shape == (shape[0], 3)
+    assert model.item_factors.shape == (shape[1], 3)
+    assert not model.user_factors.any()
+    assert not model.loss_.any()
+
+
+def test_start_is_seeded_and_positive_or_centred() -> None:
+    def start(**options: Any) -> Any:
+        return ALS(6, epochs=0, **options).fit(A).user_factors
+
+    filled = DENSE.any(axis=1)
+    uniform = start()
+    assert (uniform[filled] >= 0).all()
+    assert uniform.max() < 0.01
+    assert uniform[filled].mean() == pytest.approx(0.005, rel=0.1)
+    assert (start() == uniform).all()
+    assert not (start(seed=1)[filled] == uniform[filled]).any()
+    normal = start(init="normal")
+    assert normal[filled].std() == pytest.approx(0.1 / np.sqrt(6), rel=0.15)
+    assert abs(normal[filled].mean()) < 0.01
+
+
+@pytest.mark.parametrize("solver", ["cg", "exact", "subspace"])
+def test_bits_do_not_depend_on_threads(solver: Any) -> None:
+    dense = reference.matrix(3000, 2500, 8, seed=3)
+    found = []
+    for threads in (1, 2, 3):
+        with sp.config(threads=threads):
+            model = ALS(16, epochs=2, solver=solver).fit(tensor(dense))
+        found.append((model.user_factors.tobytes(), model.item_factors.tobytes(), model.loss_.tobytes()))
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("solver", ["cg", "exact", "subspace"])
+@pytest.mark.parametrize(("dtype", "error"), [("bfloat16", 0.03), ("float16", 0.02)])
+def test_half_precision_is_near_single(dtype: Any, error: float, solver: Any) -> None:
+    options: dict[str, Any] = {"factors": 8, "epochs": 4, "solver": solver, "unobserved_weight": 0.05}
+    full = ALS(**options).fit(A)
+    half = ALS(**options, dtype=dtype).fit(A)
+    assert half.user_factors.dtype == (np.float32 if dtype == "bfloat16" else np.float16)
+    assert half._users.stored.itemsize == 2
+    scores = [model.user_factors.astype(float) @ model.item_factors.astype(float).T for model in (full, half)]
+    assert np.abs(scores[0] - scores[1]).max() < error
+    assert half.loss_[-1] == pytest.approx(full.loss_[-1], rel=error)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_memory_mapped_tables_hold_the_same(dtype: Any, tmp_path: Path) -> None:
+    inside = ALS(8, epochs=2, dtype=dtype).fit(A)
+    mapped = ALS(8, epochs=2, dtype=dtype, memory_map=tmp_path / "tables").fit(A)
+    for name in ("user_factors", "item_factors"):
+        assert (getattr(mapped, name) == getattr(inside, name)).all()
+        raw = np.load(tmp_path / "tables" / f"{name}.npy", mmap_mode="r")
+        assert raw.dtype == {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}[dtype]
+        wide = (raw.astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" else raw
+        assert (wide == getattr(inside, name)).all()
+
+
+@pytest.mark.parametrize(("alpha", "nu"), [(0.05, 0.0), (0.05, 1.0), (0.0, 0.5)])
+def test_fold_in_solves_exactly(alpha: float, nu: float) -> None:
+    model = ALS(12, 0.3, alpha, nu, epochs=3).fit(tensor(RATINGS))
+    new = reference.matrix(9, 50, 20, seed=5, weighted=True)
+    found = model.fold_in(tensor(new))
+    assert found.dtype == np.float32
+    assert reference.distance(found, reference.solve(new, model.item_factors, 0.3, alpha, nu)) < 1e-6
+    assert not found[~new.any(axis=1)].any()
+    assert (model.fold_in(scipy.sparse.csr_array(new)) == found).all()
+    assert model.fold_in(tensor(new)[:0]).shape == (0, 12)
+
+
+def test_fold_in_after_a_new_fit_uses_the_new_items() -> None:
+    model = ALS(4, epochs=2).fit(A)
+    model.fold_in(A[:2])
+    model.set_params(seed=9).fit(A)
+    assert reference.distance(model.fold_in(A), reference.solve(DENSE, model.item_factors, 0.2, 1e-3)) < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64, np.float16, np.float64])
+def test_dtypes_of_links(dtype: Any) -> None:
+    found = ALS(4, epochs=2).fit(tensor(DENSE.astype(dtype)))
+    assert (found.user_factors == ALS(4, epochs=2).fit(A).user_factors).all()
+
+
+def test_what_can_be_fitted(tmp_path: Path) -> None:
+    wanted = ALS(4, epochs=2).fit(A).item_factors
+    stored = A.save(tmp_path / "a", orders=[(1, 0)])
+    for same in (DENSE, scipy.sparse.coo_array(DENSE), stored, A.T.T, A + 0, stored.T.T, (A * 2) / 2):
+        assert (ALS(4, epochs=2).fit(same).item_factors == wanted).all()
+    turned = ALS(4, epochs=2).fit(stored.T)
+    assert turned.item_factors.shape == (70, 4)
+    part = ALS(4, epochs=2).fit(stored[10:40, ::2])
+    assert (part.item_factors == ALS(4, epochs=2).fit(DENSE[10:40, ::2]).item_factors).all()
+    twice = [3, 3, 5]
+    assert (ALS(4, epochs=2).fit(A[twice]).item_factors == ALS(4, epochs=2).fit(DENSE[twice]).item_factors).all()
+
+
+def test_parameters_as_scikit_learn_wants_them() -> None:
+    base = pytest.importorskip("sklearn.base")
+    model = ALS(7, epochs=2, cg_steps=5, buffer="1MB")
+    copy = base.clone(model)
+    assert copy is not model
+    assert copy.get_params() == model.get_params()
+    assert copy.fit(A).get_params()["factors"] == 7
+    assert not hasattr(base.clone(copy), "loss_")
+    assert model.set_params(factors=3, solver="exact") is model
+    assert repr(model) == "ALS(factors=3, epochs=2, solver='exact', cg_steps=5, buffer='1MB')"
+    assert repr(ALS()) == "ALS()"
+    with pytest.raises(InvalidValueError, match="no parameter 'rank'"):
+        model.set_params(rank=3)
+
+
+def test_a_fitted_model_pickles(tmp_path: Path) -> None:
+    model = ALS(4, epochs=1, dtype="bfloat16", memory_map=tmp_path).fit(A)
+    copy = pickle.loads(pickle.dumps(model))
+    assert (copy.item_factors == model.item_factors).all()
+    assert (copy.fold_in(A) == model.fold_in(A)).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"factors": 0}, "factors=0"),
+        ({"factors": 2.5}, "factors=2.5"),
+        ({"epochs": -1}, "epochs=-1"),
+        ({"cg_steps": True}, "cg_steps=True"),
+        ({"block": 0}, "block=0"),
+        ({"seed": -1}, "seed=-1"),
+        ({"regularization": -0.1}, "regularization=-0.1"),
+        ({"regularization": float("nan")}, "regularization=nan"),
+        ({"unobserved_weight": "x"}, "unobserved_weight='x'"),
+        ({"unobserved_weight": float("inf")}, "unobserved_weight=inf"),
+        ({"frequency_scaling": 1.5}, "frequency_scaling=1.5"),
+        ({"solver": "lu"}, "'cg', 'exact', 'subspace'"),
+        ({"dtype": "float64"}, "'float32', 'float16', 'bfloat16'"),
+        ({"init": "zeros"}, "'uniform', 'normal'"),
+        ({"buffer": "a lot"}, "is not a size"),
+        ({"regularization": 0, "unobserved_weight": 0}, "no unique solution"),
+    ],
+)
+def test_wrong_settings_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidValueError, match=message):
+        ALS(**options).fit(A)
+
+
+def test_wrong_matrices() -> None:
+    with pytest.raises(ShapeError, match="needs a matrix"):
+        ALS().fit(sp.zeros((3, 3, 3)))
+    with pytest.raises(UnsupportedError, match="complex"):
+        ALS().fit(tensor(DENSE + 1j * DENSE))
+    with pytest.raises(UnsupportedError, match="must be 0, not 1"):
+        ALS().fit(tensor(DENSE * 2, fill_value=1))
+    for wrong in (np.nan, np.inf, 1e300):
+        dense = DENSE.copy()
+        dense[3, 3] = wrong
+        with pytest.raises(InvalidValueError, match=r"at cell \(3, 3\) is not finite"):
+            ALS().fit(tensor(dense))
+
+
+def test_what_needs_a_fit_says_so() -> None:
+    acts: list[Callable[[ALS], Any]] = [lambda m: m.user_factors, lambda m: m.item_factors, lambda m: m.fold_in(A)]
+    for act in acts:
+        with pytest.raises(UnsupportedError, match="call fit"):
+            act(ALS())
+    with pytest.raises(ShapeError, match="3 columns, the model was fitted to 50"):
+        ALS(4, epochs=1).fit(A).fold_in(sp.zeros((2, 3)))
+
+
+def test_numbers_that_grow_without_bounds_name_the_setting() -> None:
+    with pytest.raises(ConvergenceError, match="dtype='float16'"):
+        ALS(4, dtype="float16", regularization=1e-9, unobserved_weight=0).fit(tensor(DENSE * 1e30))
+    with pytest.raises(ConvergenceError, match="raise regularization"):
+        ALS(4, regularization=1e-3, unobserved_weight=0).fit(tensor(DENSE * 1e37))
+    # Two columns that are the same leave no unique solution without regularisation.
+    with pytest.raises(ConvergenceError, match=r"raise regularization \(now 0\)"):
+        ALS(40, regularization=0, epochs=3, solver="exact").fit(tensor(DENSE[:4]))
+
+
+def test_kernels_are_compiled_once() -> None:
+    script = (
+        "import sparrow as sp, numpy as np\n"
+        "from sparrow.kernels import als\n"
+        "for solver in ('cg', 'exact', 'subspace'):\n"
+        "    sp.models.ALS(4, epochs=1, solver=solver).fit(np.eye(5)).fold_in(np.eye(5))\n"
+        "for kernel in (als.conjugate_gradient, als.eigenbasis, als.normal_equations, als.subspace):\n"
+        "    assert sum(kernel.stats.cache_hits.values()) == 1, kernel\n"
+        "    assert not kernel.stats.cache_misses, kernel\n"
+    )
+    for solver in ("cg", "exact", "subspace"):
+        ALS(4, epochs=1, solver=solver).fit(np.eye(5)).fold_in(np.eye(5))
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+
+
+def test_tables_beyond_the_memory_limit_are_refused_unless_mapped(tmp_path: Path) -> None:
+    wide = sp.from_coords([[0], [2_000_000]], [1.0], shape=(5, 2_000_001))
+    with sp.config(memory_limit="1GB"):
+        with pytest.raises(TooLargeError, match="memory_map="):
+            ALS(128, epochs=0).fit(wide)
+        assert ALS(128, epochs=0, dtype="bfloat16").fit(wide)._items.stored.nbytes == 2 * 128 * 2_000_001
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot map a table"):
+        ALS(4, memory_map=tmp_path / "file").fit(A)
+
+
+def test_a_new_fit_leaves_mapped_tables_of_the_one_before_alone(tmp_path: Path) -> None:
+    model = ALS(4, epochs=1, memory_map=tmp_path).fit(A)
+    before = model.user_factors
+    kept = before.copy()
+    model.fit(A[:3])
+    assert (before == kept).all()
+    assert model.user_factors.shape == (3, 4)
+
+
+def test_the_bar_tells_epoch_and_loss(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sparrow.progress.DELAY", 0.0)
+    monkeypatch.setattr("sparrow.progress.INTERVAL", 0.0)
+    with sp.config(progress=True):
+        loss = ALS(4, epochs=3).fit(A).loss_[-2]
+    assert f"epoch 3 of 3, loss {loss:.6g}" in capsys.readouterr().err

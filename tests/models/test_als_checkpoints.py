@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparrow.errors import InvalidValueError, StorageError
+from sparrow.models import ALS, solvers
+from tests.models import als_reference as reference
+
+DENSE = reference.matrix(400, 300, 8, seed=4)
+OPTIONS: dict[str, Any] = {"factors": 8, "epochs": 6, "unobserved_weight": 0.01}
+
+
+def bits(model: ALS) -> tuple[bytes, ...]:
+    return model.user_factors.tobytes(), model.item_factors.tobytes(), model.loss_.tobytes()
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int, error: BaseException) -> None:
+    """Let a fit raise an error in the middle of a half step."""
+    run, calls = solvers._run, iter(range(steps))
+
+    def cut(*arguments: Any) -> Any:
+        found = run(*arguments)
+        if next(calls, None) is None:
+            raise error
+        return found
+
+    monkeypatch.setattr(solvers, "_run", cut)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4, 11])
+@pytest.mark.parametrize("solver", ["cg", "exact", "subspace"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_fit_goes_on_where_it_was_cut_short(
+    steps: int, solver: Any, dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {**OPTIONS, "solver": solver, "dtype": dtype}
+    wanted = ALS(**options).fit(DENSE)
+    with monkeypatch.context() as patch:
+        stop_after(patch, steps, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            ALS(**options, checkpoint=tmp_path).fit(DENSE)
+    assert len(list(tmp_path.iterdir())) == (steps > 0)
+    resumed = ALS(**options, checkpoint=tmp_path).fit(DENSE)
+    assert bits(resumed) == bits(wanted)
+
+
+def test_more_epochs_later_are_the_same_as_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ALS(**{**OPTIONS, "epochs": 2}, checkpoint=tmp_path).fit(DENSE)
+    wanted = bits(ALS(**OPTIONS).fit(DENSE))
+    assert bits(ALS(**OPTIONS, checkpoint=tmp_path).fit(DENSE)) == wanted
+    assert [folder.name for folder in tmp_path.iterdir()] == ["step-000012"]
+    with monkeypatch.context() as patch:  # a fit that is complete is not fitted again
+        stop_after(patch, 0, AssertionError())
+        assert bits(ALS(**OPTIONS, checkpoint=tmp_path).fit(DENSE)) == wanted
+    with pytest.raises(InvalidValueError, match="epochs=6 already, beyond epochs=4"):
+        ALS(**{**OPTIONS, "epochs": 4}, checkpoint=tmp_path).fit(DENSE)
+
+
+def test_a_killed_process_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+    np.save(tmp_path / "links.npy", DENSE)
+    script = (
+        "import sys, numpy as np, sparrow as sp\n"
+        "A = np.load(sys.argv[1] + '/links.npy')\n"
+        "sp.models.ALS(factors=8, epochs=200, unobserved_weight=0.01, checkpoint=sys.argv[1] + '/check').fit(A)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", script, os.fspath(tmp_path)])
+    try:
+        deadline = time.monotonic() + 60
+        while not list((tmp_path / "check").glob("step-*")) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(0.05)
+    finally:
+        child.kill()
+        child.wait()
+    assert child.returncode == -signal.SIGKILL
+    steps = [int(folder.name[5:]) for folder in (tmp_path / "check").glob("step-*")]
+    assert 0 < max(steps) < 400
+    epochs = max(steps) // 2 + 3
+    options = {**OPTIONS, "epochs": epochs}
+    assert bits(ALS(**options, checkpoint=tmp_path / "check").fit(DENSE)) == bits(ALS(**options).fit(DENSE))
+
+
+@pytest.mark.parametrize("left", ["hidden", "both", "half"])
+def test_what_a_kill_leaves_behind_is_no_checkpoint(left: str, tmp_path: Path) -> None:
+    ALS(**{**OPTIONS, "epochs": 2}, checkpoint=tmp_path).fit(DENSE)
+    if left == "hidden":  # killed while it wrote
+        (tmp_path / ".step-000005").mkdir()
+        (tmp_path / ".step-000005" / "0.npy").write_bytes(b"half")
+    if left == "both":  # killed before the older one was removed
+        (tmp_path / "step-000001").mkdir()
+        (tmp_path / "step-000001" / "state.json").write_text((tmp_path / "step-000004" / "state.json").read_text())
+    if left == "half":  # killed while the older one was removed
+        (tmp_path / "step-000003").mkdir()
+        (tmp_path / "step-000003" / "0.npy").write_bytes(b"")
+    assert bits(ALS(**OPTIONS, checkpoint=tmp_path).fit(DENSE)) == bits(ALS(**OPTIONS).fit(DENSE))
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"factors": 9}, "factors"),
+        ({"regularization": 0.3}, "regularization"),
+        ({"seed": 1}, "seed"),
+        ({"solver": "exact"}, "solver"),
+        ({"cg_steps": 4}, "cg_steps"),
+        ({"dtype": "bfloat16"}, "dtype"),
+        ({}, "data"),
+    ],
+)
+def test_the_folder_of_another_fit_is_refused(change: dict[str, Any], name: str, tmp_path: Path) -> None:
+    ALS(**OPTIONS, checkpoint=tmp_path).fit(DENSE)
+    other = DENSE.copy()
+    if not change:
+        at = np.argwhere(DENSE)[0]
+        other[tuple(at)] = 2
+    with pytest.raises(InvalidValueError, match=f"other.* {name}"):
+        ALS(**{**OPTIONS, **change}, checkpoint=tmp_path).fit(other)
+
+
+def test_numbers_of_numpy_are_settings_too(tmp_path: Path) -> None:
+    options = {**OPTIONS, "factors": np.int64(8), "regularization": np.float32(0.25), "seed": np.uint8(3)}
+    first = bits(ALS(**options, checkpoint=tmp_path).fit(DENSE))
+    same = {**OPTIONS, "regularization": 0.25, "seed": 3}
+    assert bits(ALS(**same, checkpoint=tmp_path).fit(DENSE)) == first == bits(ALS(**same).fit(DENSE))
+
+
+def test_a_checkpoint_says_what_it_is(tmp_path: Path) -> None:
+    model = ALS(**OPTIONS, checkpoint=tmp_path).fit(DENSE)
+    state = json.loads((tmp_path / "step-000012" / "state.json").read_text())
+    assert [float.fromhex(loss) for loss in state["losses"]] == model.loss_.tolist()
+    assert state["identity"]["factors"] == 8
+    assert (np.load(tmp_path / "step-000012" / "1.npy") == model.item_factors).all()
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot write checkpoints"):
+        ALS(**OPTIONS, checkpoint=tmp_path / "file").fit(DENSE)
+
+
+def test_ctrl_c_ends_a_long_fit_soon(tmp_path: Path) -> None:
+    script = (
+        "import sys, sparrow as sp; from tests.models import als_reference as reference\n"
+        "dense = reference.matrix(3000, 3000, 30, seed=6)\n"
+        "with sp.config(threads=2):\n"
+        "    sp.models.ALS(32, epochs=100_000, checkpoint=sys.argv[1]).fit(dense)\n"
+    )
+    root = Path(__file__).parent.parent.parent
+    child = subprocess.Popen([sys.executable, "-c", script, os.fspath(tmp_path)], cwd=root, stderr=subprocess.PIPE)
+    while child.poll() is None and not list(tmp_path.glob("step-*/state.json")):
+        time.sleep(0.02)
+    child.send_signal(signal.SIGINT)
+    said = child.communicate(timeout=60)[1]
+    assert b"KeyboardInterrupt" in said
+    assert child.returncode != 0
+    assert len(list(tmp_path.glob("step-*/state.json"))) == 1

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import sparrow as sp
+from sparrow.cli import main
+from sparrow.models import evaluation
+
+SMALL = ["--factors", "8", "--epochs", "3"]
+
+
+class Run:
+    """What a run of the command line did."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def table(self) -> list[list[str]]:
+        return [line.split() for line in self.out.splitlines() if line.strip() and not set(line.strip()) <= set("-─ ")]
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*words: object) -> Run:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        assert isinstance(end.value.code, int)
+        return Run(end.value.code, out, err)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A graph of 6 communities, in which most links stay within, and 20 nodes with few links."""
+    rng = np.random.default_rng(0)
+    chances = np.kron(np.eye(6), np.ones((30, 30))) * 0.5 + 0.01
+    dense = np.zeros((200, 200))
+    dense[10:190, 10:190] = rng.random((180, 180)) < chances
+    dense[:10, 20] = 1
+    path = tmp_path_factory.mktemp("als") / "web.sparrow"
+    sp.asarray(dense).save(path)
+    return path
+
+
+def test_evaluation_is_a_table_of_the_model_and_the_baseline(cli: Any, web: Path) -> None:
+    done = cli("als", web, "--min-links", 3, "--evaluate", *SMALL)
+    assert done.code == 0
+    header, popularity, als = done.table
+    assert header == ["model", "recall@20", "recall@50", "ndcg@100"]
+    assert [popularity[0], als[0]] == ["popularity", "als"]
+    assert float(als[1]) > 2 * float(popularity[1])
+    assert "18 rows that training never saw" in done.err
+
+
+def test_evaluation_in_json_is_that_of_the_library(cli: Any, web: Path) -> None:
+    done = cli("als", web, "--min-links", 3, "--evaluate", "--seed", 5, "--json", *SMALL)
+    assert done.code == 0
+    report = done.json
+    assert report["shape"] == [180, 180]
+    A = sp.open(web)
+    part, _ = evaluation.min_links(A, 3)
+    assert report["nnz"] == part.nnz
+    parts = evaluation.split(part, 5)
+    model = sp.models.ALS(factors=8, epochs=3, seed=5).fit(parts.train)
+    assert report["evaluation"]["als"] == evaluation.evaluate(model, parts.test)
+    baseline = evaluation.Popularity().fit(parts.train)
+    assert report["evaluation"]["popularity"] == evaluation.evaluate(baseline, parts.test)
+    assert report["settings"]["factors"] == 8
+    assert "loss" not in report
+
+
+def test_search_goes_on_with_the_best(cli: Any, web: Path) -> None:
+    weights = ["--regularization", "0.05,500", "--unobserved-weight", "0.01"]
+    done = cli("als", web, "--min-links", 3, "--search", "--evaluate", "--json", *weights, *SMALL)
+    assert done.code == 0
+    report = done.json
+    assert [each["regularization"] for each in report["search"]] == [0.05, 500]
+    assert report["settings"]["regularization"] == 0.05
+    assert report["settings"]["unobserved_weight"] == 0.01
+    alone = cli("als", web, "--min-links", 3, "--search", *weights, *SMALL)
+    assert alone.table[0] == ["regularization", "unobserved_weight", "recall@20", "recall@50", "ndcg@100"]
+    assert [row[0] for row in alone.table[1:]] == ["0.05", "500"]
+
+
+def test_fitting_all_rows_writes_the_loss(cli: Any, web: Path) -> None:
+    done = cli("als", web, "--solver", "exact", "--regularization", "0.1", *SMALL)
+    assert done.code == 0
+    assert done.table[0] == ["epoch", "loss,", "rows", "loss,", "items"]
+    losses = [float(number.replace(",", "")) for row in done.table[1:] for number in row[1:]]
+    assert len(losses) == 6
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_factors_are_saved_with_the_numbers_of_the_tensor(cli: Any, web: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "factors"
+    done = cli("als", web, "--min-links", 3, "--save", folder, "--json", *SMALL)
+    assert done.code == 0
+    assert done.json["saved"] == str(folder)
+    part, kept = evaluation.min_links(sp.open(web), 3)
+    model = sp.models.ALS(factors=8, epochs=3).fit(part)
+    assert done.json["loss"] == [float(loss) for loss in model.loss_]
+    for name, column, factors in (("user", "row", model.user_factors), ("item", "item", model.item_factors)):
+        table = pq.read_table(folder / f"{name}_factors.parquet")
+        np.testing.assert_array_equal(table[column], kept)
+        np.testing.assert_array_equal(np.stack(table["factors"].to_numpy()), factors)
+    again = cli("als", web, "--save", folder, *SMALL)
+    assert (again.code, again.out) == (1, "")
+    assert "exists: choose another folder" in again.err
+
+
+def test_a_checkpoint_is_gone_on_from(cli: Any, web: Path, tmp_path: Path) -> None:
+    words = ["als", web, "--evaluate", "--json", *SMALL, "--checkpoint", tmp_path / "kept"]
+    first, second = cli(*words), cli(*words)
+    assert first.code == second.code == 0
+    assert list((tmp_path / "kept").iterdir())
+    assert first.json == second.json
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["{web}", "--factors", "0"],
+        ["{web}", "--solver", "magic"],
+        ["{web}", "--dtype", "int8"],
+        ["{web}", "--regularization", "much"],
+        ["{web}", "--regularization", "0.1,0.2"],
+        ["{web}", "--unobserved-weight", "0.1,0.2", "--evaluate"],
+        ["{web}", "--min-links", "0"],
+        ["{web}", "--epochs"],
+    ],
+)
+def test_wrong_usage_exits_2(cli: Any, web: Path, words: list[str]) -> None:
+    done = cli("als", *(word.format(web=web) for word in words))
+    assert (done.code, done.out) == (2, "")
+    assert "Error" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["{web}.gone"], "no tensor"),
+        (["{web}", "--min-links", "150"], "no node"),
+        (["{web}", "--regularization", "-1"], "regularization"),
+    ],
+)
+def test_failures_are_told_in_one_line(cli: Any, web: Path, words: list[str], problem: str) -> None:
+    done = cli("als", *(word.format(web=web) for word in words))
+    assert (done.code, done.out) == (1, "")
+    assert problem in done.err
+    assert len(done.err.strip().splitlines()) == 1
+
+
+def test_the_help_names_the_options(cli: Any) -> None:
+    done = cli("als", "--help")
+    assert done.code == 0
+    for option in ("--factors", "--unobserved-weight", "--min-links", "--evaluate", "--search", "--checkpoint"):
+        assert option in done.out

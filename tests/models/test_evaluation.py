@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import sparrow as sp
+from sparrow.models.evaluation import Popularity, evaluate, hold_out, metrics, min_links, search, split
+
+
+def links(seed: int, height: int = 60, width: int = 40, density: float = 0.2) -> NDArray[Any]:
+    rng = np.random.default_rng(seed)
+    return (rng.random((height, width)) < density) * rng.integers(1, 9, (height, width))
+
+
+# -- splitting -----------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.sampled_from([0.02, 0.1, 0.5]))
+def test_a_quarter_of_the_links_is_held_out_and_the_rest_is_history(data: int, seed: int, density: float) -> None:
+    dense = links(data, density=density)
+    degrees = (dense != 0).sum(axis=1)
+    if not (degrees >= 4).any():
+        with pytest.raises(sp.errors.InvalidValueError, match="4 links"):
+            hold_out(sp.asarray(dense), seed)
+        return
+    found = hold_out(sp.asarray(dense), seed)
+    np.testing.assert_array_equal(found.rows, np.flatnonzero(degrees >= 4))
+    history, truth = found.history.to_numpy(), found.truth.to_numpy()
+    np.testing.assert_array_equal((truth != 0).sum(axis=1), degrees[found.rows] // 4)
+    assert not ((history != 0) & (truth != 0)).any()
+    np.testing.assert_array_equal(history + truth, dense[found.rows])
+    again = hold_out(sp.asarray(dense), seed)
+    np.testing.assert_array_equal(again.truth.to_numpy(), truth)
+
+
+def test_every_link_is_held_out_as_often() -> None:
+    found = hold_out(sp.asarray(np.ones((8000, 9))), seed=1)
+    assert found.truth.nnz == 16_000
+    share = np.asarray(found.truth.count(axis=0)) / 8000
+    np.testing.assert_allclose(share, 2 / 9, atol=0.025)  # five standard deviations
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_a_split_parts_the_rows(seed: int) -> None:
+    dense = links(3, height=50, density=0.3)
+    A = sp.asarray(dense)
+    parts, more = split(A, seed, test=0.2), split(A, seed, test=0.2, validation=0.1)
+    assert parts.validation is None
+    assert more.validation is not None
+    assert (len(parts.rows), len(more.rows)) == (40, 35)
+    np.testing.assert_array_equal(parts.train.to_numpy(), dense[parts.rows])
+    np.testing.assert_array_equal(parts.test.truth.to_numpy(), more.test.truth.to_numpy())
+    np.testing.assert_array_equal(parts.test.rows, more.test.rows)
+    assert not set(parts.test.rows.tolist()) & set(parts.rows.tolist())
+    assert set(more.validation.rows.tolist()) <= set(parts.rows.tolist()) - set(more.rows.tolist())
+    for held in (more.test, more.validation):
+        np.testing.assert_array_equal(held.history.to_numpy() + held.truth.to_numpy(), dense[held.rows])
+
+
+def test_seeds_draw_other_rows_and_a_stored_tensor_the_same(tmp_path: Path) -> None:
+    A = sp.asarray(links(0))
+    first, second = split(A, 0), split(A, 1)
+    assert first.test.rows.tolist() != second.test.rows.tolist()
+    stored = split(A.save(tmp_path / "a.sparrow"), 0)
+    np.testing.assert_array_equal(stored.test.truth.to_numpy(), first.test.truth.to_numpy())
+    np.testing.assert_array_equal(stored.train.to_numpy(), first.train.to_numpy())
+
+
+@pytest.mark.parametrize("shares", [(0, 0), (0.5, 0.5), (1, 0), (0.1, -0.1), (math.nan, 0)])
+def test_shares_are_checked(shares: tuple[float, float]) -> None:
+    with pytest.raises(sp.errors.InvalidValueError, match="shares"):
+        split(sp.asarray(links(0)), test=shares[0], validation=shares[1])
+
+
+def test_only_matrices_are_split() -> None:
+    with pytest.raises(sp.errors.ShapeError):
+        split(sp.zeros((3, 3, 3)))
+
+
+# -- figures -------------------------------------------------------------------------------------
+
+
+def test_figures_by_hand() -> None:
+    # Row 0 finds 2 of 3 (ranks 1 and 4), row 1 has one link and finds it at rank 2, row 2 finds nothing.
+    truth = sp.from_coords([[0, 0, 0, 1, 2], [1, 2, 3, 5, 0]], 1, shape=(3, 9))
+    ids = np.array([[2, 4, 5, 1], [0, 5, 1, -1], [8, -1, -1, -1]])
+    found = metrics(ids, truth, recall=[2, 4], ndcg=[2, 4])
+    assert found["recall@2"] == pytest.approx((1 / 2 + 1 + 0) / 3)
+    assert found["recall@4"] == pytest.approx((2 / 3 + 1 + 0) / 3)
+    second = 1 / math.log2(3)
+    assert found["ndcg@2"] == pytest.approx((1 / (1 + second) + second + 0) / 3)
+    best = 1 + second + 1 / 2
+    assert found["ndcg@4"] == pytest.approx(((1 + 1 / math.log2(5)) / best + second + 0) / 3)
+
+
+def test_figures_are_one_where_all_is_found_and_zero_where_nothing_is() -> None:
+    truth = sp.from_coords([[0] * 30, np.arange(30)], 1, shape=(1, 99))
+    everything = metrics(np.arange(60)[None], truth, ndcg=[60])
+    assert everything == {"recall@20": 1, "recall@50": 1, "ndcg@60": pytest.approx(1)}
+    nothing = metrics(np.full((1, 60), -1), sp.from_coords([[0], [98]], 1, shape=(1, 99)), ndcg=[60])
+    assert set(nothing.values()) == {0}
+
+
+def test_rankings_are_checked() -> None:
+    truth = sp.from_coords([[0], [1]], 1, shape=(1, 9))
+    with pytest.raises(sp.errors.ShapeError, match="50"):
+        metrics(np.zeros((1, 20), np.int64), truth, ndcg=[])
+    with pytest.raises(sp.errors.ShapeError):
+        metrics(np.zeros((2, 100), np.int64), truth)
+    with pytest.raises(sp.errors.InvalidValueError, match="row 1 has no items"):
+        metrics(np.zeros((2, 100), np.int64), sp.from_coords([[0], [1]], 1, shape=(2, 9)))
+
+
+def plain_protocol(dense: NDArray[Any], seed: int, items: NDArray[Any], ks: tuple[int, int], deep: int) -> list[float]:
+    """Return the figures of a model that scores by ``history @ items @ items.T``, the protocol in plain Python."""
+    height, width = dense.shape
+    drawn = np.random.default_rng([seed, 0]).permutation(height)[: round(0.1 * height)]
+    parts = split(sp.asarray(dense), seed)
+    evaluated = sorted(int(row) for row in drawn if np.count_nonzero(dense[row]) >= 4)
+    assert parts.test.rows.tolist() == evaluated
+    history, truth = parts.test.history.to_numpy(), parts.test.truth.to_numpy()
+    totals = [0.0, 0.0, 0.0]
+    for at in range(len(evaluated)):
+        wanted = {j for j in range(width) if truth[at, j]}
+        seen = {j for j in range(width) if history[at, j]}
+        assert len(wanted) == (len(wanted) + len(seen)) // 4
+        scores = [math.fsum(history[at, i] * float(items[i] @ items[j]) for i in seen) for j in range(width)]
+        ranking = sorted((j for j in range(width) if j not in seen), key=lambda j: (-scores[j], j))
+        for place, k in enumerate(ks):
+            totals[place] += len(wanted & set(ranking[:k])) / min(k, len(wanted))
+        gained = sum(1 / math.log2(rank + 2) for rank, j in enumerate(ranking[:deep]) if j in wanted)
+        totals[2] += gained / sum(1 / math.log2(rank + 2) for rank in range(min(deep, len(wanted))))
+    return [total / len(evaluated) for total in totals]
+
+
+class Neighbours(Popularity):
+    """Folds a row in as the sum of whole numbers that stand for its items: every score is exact."""
+
+    def __init__(self, items: NDArray[Any]) -> None:
+        self.item_factors = items.astype(np.float32)
+        self.user_factors = np.empty((0, items.shape[1]), np.float32)
+
+    def fold_in(self, rows: sp.Tensor) -> NDArray[np.float32]:
+        return np.asarray(rows.to_numpy() @ self.item_factors, dtype=np.float32)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_evaluation_is_the_protocol_in_plain_python(seed: int) -> None:
+    dense = links(seed, height=200, width=50, density=0.3)
+    items = np.random.default_rng(seed).integers(-2, 3, (50, 3))
+    found = evaluate(Neighbours(items), split(sp.asarray(dense), seed).test, recall=(3, 10), ndcg=(20,))
+    assert list(found.values()) == pytest.approx(plain_protocol(dense, seed, items, (3, 10), 20))
+    assert 0 < found["recall@3"] < 1
+
+
+def test_popularity_ranks_by_the_number_of_links() -> None:
+    dense = links(5)
+    model = Popularity().fit(sp.asarray(dense))
+    history = np.zeros((2, 40))
+    history[1, 7] = 3
+    order = np.argsort(-(dense != 0).sum(axis=0), kind="stable")
+    ids, _ = model.recommend(sp.asarray(history), k=40)
+    np.testing.assert_array_equal(ids[0], order)
+    np.testing.assert_array_equal(ids[1], [*order[order != 7], -1])
+
+
+# -- search --------------------------------------------------------------------------------------
+
+
+class Noisy(Popularity):
+    """Popularity with noise; remembers what it was fitted to."""
+
+    fits: list[sp.Tensor]
+
+    def __init__(self, noise: float = 0.0, seed: int = 0, fits: Any = None) -> None:
+        self.noise, self.seed, self.fits = noise, seed, fits
+
+    def get_params(self) -> dict[str, Any]:
+        return {"noise": self.noise, "seed": self.seed, "fits": self.fits}
+
+    def fit(self, A: sp.Tensor) -> Self:
+        super().fit(A)
+        noise = np.random.default_rng(self.seed).normal(0, 1, self.item_factors.shape)
+        self.item_factors = (self.item_factors + self.noise * noise).astype(np.float32)
+        self.fits.append(A)
+        return self
+
+
+def test_search_tries_all_settings_on_validation_rows_only() -> None:
+    rng = np.random.default_rng(0)
+    A = sp.asarray(rng.random((400, 300)) < np.linspace(0, 0.3, 300))
+    fits: list[sp.Tensor] = []
+    model = Noisy(fits=fits)
+    found = search(A, model, {"noise": [1000.0, 0.0], "seed": [1, 2]})
+    assert sorted((each["noise"], each["seed"]) for each in found) == [(0, 1), (0, 2), (1000, 1), (1000, 2)]
+    assert [each["recall@20"] for each in found] == sorted((each["recall@20"] for each in found), reverse=True)
+    assert {each["noise"] for each in found[:2]} == {0}
+    assert [found[0]["seed"], found[1]["seed"]] == [1, 2]  # equal figures: in the order of the grid
+    parts = split(A, validation=0.1)
+    assert len(fits) == 4
+    np.testing.assert_array_equal(fits[0].to_numpy(), parts.train.to_numpy())
+    assert parts.validation is not None
+    best = Noisy(fits=[]).fit(parts.train)
+    assert evaluate(best, parts.validation)["ndcg@100"] == found[0]["ndcg@100"]
+    assert not hasattr(model, "item_factors")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"grid": {"noise": []}}, {"grid": {"sound": [1]}}, {"by": "recall@7"}, {"validation": 0}]
+)
+def test_searches_that_make_no_sense(wrong: dict[str, Any]) -> None:
+    with pytest.raises(sp.errors.InvalidValueError):
+        search(sp.asarray(links(0)), Noisy(fits=[]), **{"grid": {"noise": [0.0]}, **wrong})
+
+
+# -- the filter ----------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 6))
+def test_nodes_with_few_links_go_once(seed: int, least: int) -> None:
+    dense = links(seed, 30, 30, density=0.12)
+    out, into = (dense != 0).sum(axis=1), (dense != 0).sum(axis=0)
+    expected = np.flatnonzero((out >= least) & (into >= least))
+    if not len(expected):
+        with pytest.raises(sp.errors.InvalidValueError, match="no node"):
+            min_links(sp.asarray(dense), least)
+        return
+    part, kept = min_links(sp.asarray(dense), least)
+    np.testing.assert_array_equal(kept, expected)
+    np.testing.assert_array_equal(part.to_numpy(), dense[np.ix_(expected, expected)])
+
+
+def test_the_filter_takes_graphs() -> None:
+    with pytest.raises(sp.errors.ShapeError, match="square"):
+        min_links(sp.zeros((3, 4)), 1)
+    with pytest.raises(sp.errors.InvalidValueError):
+        min_links(sp.zeros((3, 3)), -1)
+
+
+def test_the_small_web_graph_is_the_one_of_the_published_figures(tmp_path: Path) -> None:
+    web = sp.datasets.load("cnr-2000", cache=tmp_path)
+    assert isinstance(web, sp.Tensor)
+    part, kept = min_links(web, 10)
+    assert (len(kept), part.nnz) == (24_178, 512_618)
+    parts = split(part)
+    found = evaluate(Popularity().fit(parts.train), parts.test)
+    expected = {"recall@20": 0.073, "recall@50": 0.122, "ndcg@100": 0.097}  # of another draw of the rows
+    assert found == pytest.approx(expected, abs=0.006)
+    model = sp.models.ALS(factors=128, regularization=0.2, unobserved_weight=1e-3, epochs=16).fit(parts.train)
+    found = evaluate(model, parts.test)
+    assert found["recall@20"] >= 0.944
+    assert found["recall@50"] >= 0.966
