@@ -1,13 +1,19 @@
-"""The data of the benchmarks, made once into ``bench/data``: power-law matrices and text of the same kind."""
+"""The data of the benchmarks, made once into ``bench/data``: power-law matrices, text of the same kind, link graphs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import polars as pl
-from harness import DATA
+import pyarrow as pa
+from harness import DATA, fresh
+
+import sparrow as sp
+import sparrow.ingest
 
 
 def power_law(rng: np.random.Generator, n: int, count: int, exponent: float) -> np.ndarray[Any, Any]:
@@ -68,3 +74,56 @@ def libsvm_text(megabytes: int, features: int = 1 << 20, per_row: int = 60, seed
                 text.write_csv(out, include_header=False, quote_style="never")
         part.rename(path)
     return path
+
+
+@numba.njit(cache=True, nogil=True)
+def _random_bits(seed: int, position: int) -> np.uint64:
+    """Return 64 bits by splitmix64 (Steele, Lea, Flood 2014): a number of a stream without going through it."""
+    bits = (np.uint64(seed) << np.uint64(48)) + np.uint64(position + 1) * np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+@numba.njit(cache=True, nogil=True)
+def _rmat(scale: int, first: int, seed: int, sources: np.ndarray, targets: np.ndarray) -> None:
+    """Draw links ``first, first + 1, ...``: at each level one quadrant of the matrix, by 16 random bits."""
+    a, ab, abc = np.uint64(37356), np.uint64(49808), np.uint64(62260)  # 0.57, 0.76, 0.95 of 2^16, as in Graph500
+    mask = np.int64((1 << scale) - 1)
+    for k in range(len(sources)):
+        source = target = np.int64(0)
+        bits = np.uint64(0)
+        for level in range(scale):
+            if level % 4 == 0:
+                bits = _random_bits(seed, (first + k) * 8 + level // 4)
+            draw = bits & np.uint64(0xFFFF)
+            bits >>= np.uint64(16)
+            source = source << 1 | np.int64(draw >= ab)
+            target = target << 1 | np.int64((draw >= a and draw < ab) or draw >= abc)
+        # Odd multipliers permute the ids: neighbours in number are no neighbours in the graph.
+        sources[k] = (source * 2_654_435_761 + 12_345) & mask
+        targets[k] = (target * 2_654_435_761 + 12_345) & mask
+
+
+def links(scale: int, count: int, seed: int = 3) -> sp.Tensor:
+    """Return a stored graph of 2^scale nodes from ``count`` draws of R-MAT, in row order and in column order.
+
+    A link drawn twice counts once, so there are somewhat fewer (Chakrabarti, Zhan, Faloutsos: R-MAT, 2004, with the
+    probabilities of Graph500). The same arguments give the same graph.
+    """
+    path = DATA / f"rmat-{scale}-{count}-{seed}.sparrow"
+    if not (path / "_orders").is_dir():
+        columns = {"source": pa.int32(), "target": pa.int32()}
+
+        def drawn() -> Iterator[pa.RecordBatch]:
+            for first in range(0, count, 1 << 20):
+                part = [np.empty(min(1 << 20, count - first), np.int32) for _ in columns]
+                _rmat(scale, first, seed, *part)
+                yield pa.record_batch([pa.array(ids) for ids in part], names=list(columns))
+
+        reader = pa.RecordBatchReader.from_batches(pa.schema(columns), drawn())
+        graph = sparrow.ingest.columns(
+            reader, fresh(path), coords=list(columns), shape=(1 << scale, 1 << scale), duplicates="first", dtype="int8"
+        )
+        graph.add_order((1, 0))
+    return sp.open(path)
