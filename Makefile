@@ -17,7 +17,7 @@ help:
 	@echo 'make test    run the tests (TESTS=tests/test_cli.py for some of them)'
 	@echo 'make lint    check style, formatting and that lower layers import no upper ones'
 	@echo 'make types   check types'
-	@echo 'make bench   time sparrow beside SciPy, DuckDB and scikit-learn, print ratios'
+	@echo 'make bench   time sparrow beside SciPy, DuckDB, scikit-learn, implicit and pydata/sparse, print ratios'
 	@echo 'make clean   remove what these targets made, $(VENV) included'
 
 $(BIN)/python:
@@ -49,7 +49,12 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
-bench: $(VENV)/.dev
+$(VENV)/.bench: $(VENV)/.dev
+	@echo 'Installing what the bench compares with into $(VENV)'
+	@$(PIP) install --constraint constraints.txt --editable '.[dev,bench]'
+	@touch $@
+
+bench: $(VENV)/.bench
 	$(BIN)/python bench/run.py
 
 clean:
