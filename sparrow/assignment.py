@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from sparrow import engines
 from sparrow.errors import IndexingError, InvalidValueError, NumberRangeError, ShapeError, UnsupportedError
-from sparrow.exports import check_room
 from sparrow.index import View
+from sparrow.interchange import check_room
 from sparrow.kernels.entries import Block, canonical
 from sparrow.relation import Edit
 from sparrow.schema import Schema, is_fill

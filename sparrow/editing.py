@@ -14,8 +14,8 @@ import numpy as np
 from sparrow import settings, storage
 from sparrow.assignment import assignment, placement
 from sparrow.errors import InvalidValueError, PerformanceWarning, ShapeError, UnsupportedError
-from sparrow.exports import check_room
 from sparrow.index import Box, View
+from sparrow.interchange import check_room
 from sparrow.kernels.entries import Block, Duplicates, canonical, concatenate
 from sparrow.relation import Edit, Handle
 from sparrow.schema import Schema, check_shape

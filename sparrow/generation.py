@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from sparrow.conversion import check_fill
 from sparrow.errors import InvalidValueError
-from sparrow.exports import check_room
+from sparrow.interchange import check_room
 from sparrow.kernels.entries import Block, canonical, concatenate
 from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import Schema, check_dtype, check_integer, check_shape

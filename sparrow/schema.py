@@ -22,6 +22,7 @@ __all__ = [
     "check_dims",
     "check_dtype",
     "check_integer",
+    "check_integers",
     "check_shape",
     "default_dims",
     "is_fill",
@@ -70,6 +71,12 @@ def check_integer(value: Any, name: str) -> int:
         return operator.index(value)
     except TypeError:
         raise UnsupportedError(f"{name}={value!r} must be an integer") from None
+
+
+def check_integers(given: Any, name: str) -> list[int]:
+    """Return an argument that is an integer or several as a list."""
+    several = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str) and np.ndim(given)
+    return [check_integer(n, name) for n in (given if several else [given])]
 
 
 def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:

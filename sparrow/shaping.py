@@ -13,8 +13,8 @@ from sparrow.conversion import from_object
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.reductions import resolved_axis
 from sparrow.relation import MemoryHandle, MemoryRelation
-from sparrow.schema import check_integer, check_shape
-from sparrow.storage_types import COMPRESSED, of_concat, of_other, settled
+from sparrow.schema import check_integer, check_integers, check_shape
+from sparrow.storage_types import COMPRESSED, of_concat, settled
 from sparrow.tensor import Tensor
 
 __all__ = [
@@ -87,7 +87,7 @@ def split(tensor: Tensor, sections: int | Sequence[int], axis: int = 0) -> list[
             raise ShapeError(f"an axis of size {size} does not split into {sections} equal parts")
         bounds = [size * k // int(sections) for k in range(int(sections) + 1)]
     else:
-        cuts = _integers(sections, "sections")
+        cuts = check_integers(sections, "sections")
         bounds = [0, *(slice(None, at).indices(size)[1] for at in cuts), size]
     before = (slice(None),) * axis
     return [tensor[(*before, slice(a, b), ...)] for a, b in itertools.pairwise(bounds)]
@@ -144,12 +144,6 @@ def _axes(axes: int | Sequence[int], ndim: int) -> list[int]:
     return found
 
 
-def _integers(given: Any, name: str) -> list[int]:
-    """Return an argument that is an integer or several as a list."""
-    several = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str) and np.ndim(given)
-    return [check_integer(n, name) for n in (given if several else [given])]
-
-
 def flip(tensor: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     """Return the view with axes reversed, all by default."""
     tensor = as_tensor(tensor)
@@ -170,7 +164,7 @@ def roll(tensor: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] |
     if axis is None:
         return reshape(roll(reshape(tensor, -1), shift, 0), tensor.shape)
     axes = list(axis) if isinstance(axis, Sequence) else [axis]
-    shifts = _integers(shift, "shift")
+    shifts = check_integers(shift, "shift")
     shifts = shifts * len(axes) if len(shifts) == 1 else shifts
     if len(shifts) != len(axes):
         raise ShapeError(f"{len(shifts)} shifts {shift} do not fit {len(axes)} axes {axis}")
@@ -199,21 +193,7 @@ def reshape(tensor: Tensor, *shape: int | Sequence[int]) -> Tensor:
            [2, 0],
            [3, 0]])
     """
-    tensor = as_tensor(tensor)
-    given: Any = shape[0] if len(shape) == 1 else shape
-    sizes = _integers(given, "shape")
-    if sizes.count(-1) == 1:
-        rest = 1
-        for n in sizes:
-            rest *= n if n != -1 else 1
-        if not rest or tensor.size % rest:
-            raise ShapeError(f"cannot reshape {tensor.shape} of {tensor.size} cells into {tuple(sizes)}")
-        sizes[sizes.index(-1)] = tensor.size // rest
-    wanted = check_shape(sizes)
-    if wanted == tensor.shape:
-        return tensor
-    cells = engines.reshaped(tensor.__sparrow_scan__(), wanted)
-    return Tensor(cells, stype=settled("reshape", [tensor.stype], of_other(tensor.stype)))
+    return as_tensor(tensor).reshape(*shape)
 
 
 def broadcast_to(tensor: Tensor, shape: Sequence[int]) -> Tensor:
@@ -251,7 +231,7 @@ def diagonal(tensor: Tensor, offset: int = 0) -> Tensor:
 def tile(tensor: Tensor, times: int | Sequence[int]) -> Tensor:
     """Return the tensor laid side by side ``times`` along each axis, lazily."""
     tensor = as_tensor(tensor)
-    counts = _integers(times, "times")
+    counts = check_integers(times, "times")
     while len(counts) < tensor.ndim:
         counts.insert(0, 1)
     for _ in range(len(counts) - tensor.ndim):

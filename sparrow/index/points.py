@@ -15,6 +15,9 @@ __all__ = ["IntArray", "Points"]
 
 IntArray: TypeAlias = NDArray[np.signedinteger[Any]]
 
+_TABLE = 1 << 22
+"""The most coordinates between the first and the last of a few points for them to be looked up in a table."""
+
 
 @dataclass(frozen=True, eq=False)
 class Points:
@@ -55,6 +58,42 @@ class Points:
         by_key = np.argsort(key, kind="stable")
         return steps, key[by_key], by_key
 
+    @cached_property
+    def _table(self) -> tuple[int, IntArray, IntArray, IntArray] | None:
+        """Of points along one dimension that lie close enough to one another: where to look a coordinate up.
+
+        The smallest coordinate; for each from there on its rank among the distinct ones, or -1; where the points of
+        a rank begin, and the end; the points by rank.
+        """
+        column = self.coords[0].reshape(-1)
+        if not len(column):
+            return None
+        low = int(column.min())
+        span = int(column.max()) - low + 1
+        if span > max(_TABLE, 4 * len(column)):
+            return None
+        distinct, counts = np.unique(column, return_counts=True)
+        ranks = np.full(span, -1, dtype=np.int64)
+        ranks[distinct - low] = np.arange(len(distinct))
+        starts = np.zeros(len(distinct) + 1, dtype=np.int64)
+        np.cumsum(counts, out=starts[1:])
+        return low, ranks, starts, np.argsort(column, kind="stable")
+
+    def _looked_up(self, column: IntArray) -> tuple[IntArray, IntArray]:
+        assert self._table is not None
+        low, ranks, starts, points = self._table
+        inside = (column >= low) & (column < low + len(ranks))
+        entries: IntArray | None = None if inside.all() else np.flatnonzero(inside)
+        rank = ranks[(column if entries is None else column[entries]) - low]
+        hit = np.flatnonzero(rank >= 0)
+        rank = rank[hit]
+        entries = hit if entries is None else entries[hit]
+        if len(points) == len(starts) - 1:
+            return entries, points[rank]
+        repeats = starts[rank + 1] - starts[rank]
+        first = np.repeat(starts[rank] - (np.cumsum(repeats) - repeats), repeats)
+        return np.repeat(entries, repeats), points[first + np.arange(len(first))]
+
     def match(self, coords: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
         """Pair base entries with the points they equal.
 
@@ -68,6 +107,8 @@ class Points:
         entries, points
             Of equal length: entry ``entries[k]`` equals flat point ``points[k]``. Entries ascend.
         """
+        if len(coords) == 1 and self._table is not None:
+            return self._looked_up(coords[0])
         steps, keys, by_key = self._keys
         n = len(coords[0]) if coords else 0
         entries: IntArray = np.arange(n)
