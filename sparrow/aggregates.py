@@ -103,6 +103,8 @@ class Meaning:
     """Takes the states of the folds, in order."""
     counted: bool = True
     """Whether numbers of entries are needed though the fill is 0."""
+    nowhere: str | None = None
+    """What is wrong where a result, a position among all cells, is -1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,13 +386,11 @@ def _best(scan: Scan, options: dict[str, Any], largest: bool, skip_nan: bool = F
         wins = (totals.count == 0) | ((totals.absent > 0) & fold.beats(fill, value))
         if skip_nan:
             wins &= ~np.isnan(fill)
-            if not (there | wins).all():
-                raise InvalidValueError(
-                    f"{name}: a line holds nothing but NaN and has no position to return: where='stored' gives -1 there"
-                )
-        return np.where(wins, absent, where)
+        return np.where(wins, absent, np.where(there, where, -1))
 
-    return Meaning(np.dtype(np.int64), scan.schema.fill_value, {f"best {largest} {skip_nan}": fold}, finish)
+    nowhere = f"{name}: a line holds nothing but NaN and has no position to return: where='stored' gives -1 there"
+    key = f"best {largest} {skip_nan}"
+    return Meaning(np.dtype(np.int64), scan.schema.fill_value, {key: fold}, finish, nowhere=nowhere)
 
 
 _MEANINGS: dict[str, Callable[[Scan, dict[str, Any]], Meaning]] = {

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.interchange import Coordinates, pointers
 from sparrow.kernels.entries import Block
-from sparrow.schema import Schema
+from sparrow.schema import Schema, check_shape
 
 __all__ = ["arrays_of", "descriptor_of", "from_binsparse"]
 
@@ -114,34 +114,42 @@ def from_binsparse(obj: Any) -> Coordinates:
     UnsupportedError
         If the version is another, or the structure names a triangle that stands for both.
     InvalidValueError
-        If the descriptor names a format or level that there is not, or an array that it names is missing.
+        If the descriptor is not whole, names a format or level that there is not, or an array is missing.
     ShapeError
         If arrays do not fit the descriptor.
     """
-    found: dict[str, Any] = obj.__binsparse_descriptor__()["binsparse"]
-    given = obj.__binsparse__()
-    named = given if isinstance(given, Mapping) else dict(zip(found["data_types"], given, strict=True))
-    arrays = {name: _numpy(array) for name, array in named.items()}
+    try:
+        return _entries(obj.__binsparse_descriptor__()["binsparse"], obj.__binsparse__())
+    except KeyError as error:
+        raise InvalidValueError(f"binsparse: {error} is missing from the descriptor or among the arrays") from None
+
+
+def _entries(found: dict[str, Any], given: Any) -> Coordinates:
+    if not isinstance(given, Mapping):
+        if len(given) != len(found["data_types"]):
+            names = ", ".join(found["data_types"])
+            raise ShapeError(f"binsparse: {len(given)} arrays for {len(found['data_types'])} names: {names}")
+        given = dict(zip(found["data_types"], given, strict=True))
+    arrays = {name: _numpy(array) for name, array in given.items()}
     version = str(found["version"])
     if not version.startswith("0."):
         raise UnsupportedError(f"binsparse version {version}: 0.1 is read")
     if "structure" in found:
         raise UnsupportedError(f"binsparse structure {found['structure']!r}: store both triangles")
-    shape = tuple(int(size) for size in found["shape"])
+    shape = check_shape(found["shape"])
     order, level = _format(found, len(shape))
-    try:
-        columns, values = _walked(level, [shape[dim] for dim in order], arrays, int(found.get("index_base", 0)))
-    except KeyError as error:
-        raise InvalidValueError(f"the binsparse array {error} is missing: there are {', '.join(arrays)}") from None
+    if sorted(order) != list(range(len(shape))):
+        raise ShapeError(f"the binsparse format describes {len(order)} dimensions, the shape {shape} has {len(shape)}")
+    columns, values = _walked(level, [shape[dim] for dim in order], arrays, int(found.get("index_base", 0)))
     if len(columns) != len(shape):
-        raise ShapeError(
-            f"the binsparse format describes {len(columns)} dimensions, the shape {shape} has {len(shape)}"
-        )
+        raise ShapeError(f"the binsparse levels describe {len(columns)} dimensions, the shape {shape} has {len(shape)}")
     kind = str(found["data_types"]["values"])
     if "complex[" in kind and values.dtype.kind != "c":
         values = np.ascontiguousarray(values).view(np.result_type(values.dtype, np.complex64))
     if kind.startswith("iso["):
         values = np.repeat(values[:1], len(columns[0]) if columns else 1)
+    if columns and len(values) != len(columns[0]):
+        raise ShapeError(f"the binsparse array 'values' has {len(values)} elements for {len(columns[0])} entries")
     fill = arrays["fill_value"].reshape(-1)[0] if found.get("fill") else values.dtype.type(0)
     if "bint8" in kind:
         values, fill = values.astype(bool), bool(fill)
@@ -184,6 +192,8 @@ def _walked(
             own = [arrays[f"indices_{depth + k}"] - base for k in range(rank)]
             if depth:
                 counts = np.diff(arrays[f"pointers_to_{depth}"])
+                if (counts < 0).any():
+                    raise ShapeError(f"pointers_to_{depth} falls: it must not")
                 if len(counts) != positions:
                     raise ShapeError(f"pointers_to_{depth} has {len(counts) + 1} elements for {positions} positions")
                 columns = [np.repeat(column, counts) for column in columns]

@@ -41,6 +41,7 @@ def from_coordinates(
 ) -> tuple[Schema, Block]:
     """Return schema and canonical entries; what :func:`sparrow.from_coords` checks is checked here."""
     rule = check_duplicates(duplicates)
+    _check_unmasked(values)
     try:
         data = np.array(values)  # a copy: what the caller later does to the array must not show in the tensor
     except ValueError:
@@ -89,6 +90,11 @@ def check_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
     return found
 
 
+def _check_unmasked(values: Any) -> None:
+    if np.ma.is_masked(values):
+        raise UnsupportedError("a masked array has cells without values: give them some with its filled(...)")
+
+
 def _columns(coords: Any, ndim: int | None, values: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
     """Return one array of integers for each dimension."""
     try:
@@ -125,6 +131,11 @@ def from_object(
     duplicates: str | None = None,
 ) -> tuple[Schema, Block]:
     """Return schema and canonical entries of what :func:`sparrow.asarray` takes."""
+    is_table = hasattr(obj, "__arrow_c_stream__") or hasattr(obj, "collect_batches")
+    options = {"coords": coords, "value": value, "shape": shape, "duplicates": duplicates}
+    for name, given in () if is_table else options.items():
+        if given is not None:
+            raise InvalidValueError(f"{name}= is for tables, and {type(obj).__name__} is none")
     if hasattr(obj, "__sparrow_entries__"):
         schema, block = obj.__sparrow_entries__()
         return replace(schema, dims=tuple(dims or ())), block
@@ -140,14 +151,15 @@ def from_object(
     if hasattr(obj, "__binsparse_descriptor__"):
         found = from_binsparse(obj)
         return from_coordinates(found.coords, found.values, found.shape, dims, found.duplicates, found.fill_value)
-    if hasattr(obj, "__arrow_c_stream__") or hasattr(obj, "collect_batches"):
+    if is_table:
         return from_table(obj, coords, value, shape, dims, duplicates or "error")
-    if isinstance(obj, np.ma.MaskedArray) and np.ma.is_masked(obj):
-        raise UnsupportedError("a masked array has cells without values: give them some with its filled(...)")
+    _check_unmasked(obj)
     try:
         dense = np.asarray(obj)
     except ValueError:
         raise ShapeError("a nested list is ragged: its rows differ in length") from None
+    if dense.dtype == object and isinstance(obj, list | tuple | int):
+        raise UnsupportedError("values must be numbers of 64 bits or booleans, all of one type, got objects")
     if dense.dtype == object:
         raise UnsupportedError(
             f"{type(obj).__name__} is no array: pass a NumPy or SciPy array, a tensor or an Arrow table"
@@ -195,7 +207,7 @@ def from_table(
     TooLargeError
         If its columns would pass the memory limit.
     """
-    table = _gathered(source, None if coords is None else [*coords, value or "value", "value_im"])
+    table = _gathered(source, coords, value)
     names = table.column_names
     if value is None and coords is None and "value" in names:
         value = "value"
@@ -203,9 +215,11 @@ def from_table(
         value = "value"
     imaginary = "value_im" if value == "value" and "value_im" in names and "value_im" not in (coords or ()) else None
     picked = [name for name in names if name not in (value, imaginary)] if coords is None else list(coords)
-    for name in [*picked, *([] if value is None else [value])]:
-        if name not in names:
-            raise LabelError(f"no column {name!r}: there are {', '.join(map(repr, names))}")
+    if shape is not None and len(check_shape(shape)) != len(picked):
+        raise ShapeError(
+            f"shape={shape} has {len(check_shape(shape))} dimensions for {len(picked)} columns of coordinates: "
+            f"{', '.join(map(repr, picked))}"
+        )
     columns = []
     for name in picked:
         column = _whole(table[name], name)
@@ -213,42 +227,70 @@ def from_table(
             raise InvalidValueError(f"column {name!r} holds {column.null_count} nulls: a coordinate must be an integer")
         if not pa.types.is_integer(column.type):
             raise UnsupportedError(
-                f"coordinate column {name!r} holds {column.type}, not integers: sp.ingest.columns makes labels of texts"
+                f"coordinate column {name!r} holds {column.type}, not integers: name the columns of coordinates in "
+                "coords=, and sp.ingest.columns makes labels of texts"
             )
         columns.append(column.to_numpy())
     if value is None:
         values = np.ones(table.num_rows, np.int64)
     else:
-        column = table[value]
-        if column.null_count:
-            raise InvalidValueError(
-                f"column {value!r} holds {column.null_count} nulls: filter them or give them a value"
-            )
-        column = _whole(column, value)
-        if pa.types.is_decimal(column.type):
-            column = column.cast(pa.float64())
-        values = column.to_numpy()
+        values = _values(table, value)
         if imaginary is not None:
             whole = np.empty(len(values), np.result_type(values.dtype, np.complex64))
-            whole.real, whole.imag = values, table[imaginary].to_numpy()
+            whole.real, whole.imag = values, _values(table, imaginary)
             values = whole
     return from_coordinates(columns, values, shape, picked if dims is None else dims, duplicates)
 
 
-def _gathered(source: Any, wanted: Sequence[str] | None) -> pa.Table:
-    """Return some columns of a table in memory, read as a stream and given up where they would not fit."""
+def _values(table: pa.Table, name: str) -> np.ndarray[Any, Any]:
+    """Return a column of values."""
+    column = table[name]
+    if column.null_count:
+        raise InvalidValueError(f"column {name!r} holds {column.null_count} nulls: filter them or give them a value")
+    column = _whole(column, name)
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    if not pa.types.is_integer(column.type) and not pa.types.is_floating(column.type) and column.type != pa.bool_():
+        raise UnsupportedError(f"column {name!r} holds {column.type}: values are numbers or booleans")
+    found: np.ndarray[Any, Any] = column.to_numpy()
+    return found
+
+
+def _picked(names: Sequence[str], coords: Sequence[str] | None, value: str | None) -> list[str]:
+    """Return the columns that coordinates and values may be in, of those that there are."""
+    for name in [*(coords or ()), *([] if value is None else [value])]:
+        if name not in names:
+            raise LabelError(f"no column {name!r}: there are {', '.join(map(repr, names))}")
+    wanted = names if coords is None else [*coords, value or "value", "value_im"]
+    picked = [name for name in names if name in wanted]
+    for name in picked:
+        if picked.count(name) > 1:
+            raise InvalidValueError(f"{picked.count(name)} columns are called {name!r}: rename them")
+    return picked
+
+
+def _gathered(source: Any, coords: Sequence[str] | None, value: str | None) -> pa.Table:
+    """Return what :func:`_picked` does of a table, in memory, read as a stream and given up where it would not fit."""
     if isinstance(source, pa.Table):
-        return source
+        return source.select(_picked(source.column_names, coords, value))
     if hasattr(source, "collect_batches"):
-        names = source.collect_schema().names()
-        query = source.select([name for name in names if wanted is None or name in wanted])
+        query = source.select(_picked(source.collect_schema().names(), coords, value))
         schema = query.collect_schema().to_frame().to_arrow().schema
         frames = query.collect_batches(chunk_size=_ROWS, maintain_order=True)
         batches = (batch.cast(schema) for frame in frames for batch in frame.to_arrow().to_batches())
     else:
         lines = source.to_arrow_reader(_ROWS) if hasattr(source, "to_arrow_reader") else source
-        reader = pa.RecordBatchReader.from_stream(lines)
-        picked = [name for name in reader.schema.names if wanted is None or name in wanted]
+        if not hasattr(lines, "__arrow_c_stream__"):
+            raise UnsupportedError(
+                f"{type(source).__name__} is no table: sp.asarray takes arrays, sp.from_coords entries"
+            )
+        try:
+            reader = pa.RecordBatchReader.from_stream(lines)
+        except pa.ArrowInvalid:
+            raise UnsupportedError(
+                f"{type(source).__name__} is one column and no table: pass its to_numpy() for an array of one dimension"
+            ) from None
+        picked = _picked(reader.schema.names, coords, value)
         schema = pa.schema([reader.schema.field(name) for name in picked])
         batches = (batch.select(picked) for batch in reader)
     limit = settings.current().memory_limit

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sparrow.generation import full_like, ones_like, zeros_like
+from sparrow.operators import where
 from sparrow.ordering import cumulative_prod, cumulative_sum, sort
 from sparrow.reductions import resolved_axis
 from sparrow.shaping import (
@@ -81,9 +82,14 @@ def _reshape(tensor: Tensor, shape: Any) -> Tensor:
     return reshape(tensor, shape)
 
 
-def _sort(tensor: Tensor, axis: int = -1, kind: str | None = None, stable: bool | None = None) -> Tensor:
-    """Return the cells in order, whatever the kind: equal values cannot be told apart."""
-    return sort(tensor, axis)
+def _sort(tensor: Tensor, axis: int | None = -1, kind: str | None = None, stable: bool | None = None) -> Tensor:
+    """Return the cells in order, whatever the kind: equal values cannot be told apart; of no axis as a vector."""
+    return sort(reshape(tensor, -1)) if axis is None else sort(tensor, axis)
+
+
+def _where(condition: Any, *choices: Any) -> Any:
+    """Return the cells of one or the other, or without these the positions at which the condition holds."""
+    return where(condition, *choices) if choices else nonzero(condition)
 
 
 def _astype(tensor: Tensor, dtype: Any) -> Any:
@@ -130,5 +136,6 @@ Tensor._functions.update(
         np.repeat: called_as(np.repeat, repeat, repeats="times"),
         np.split: called_as(np.split, split, indices_or_sections="sections"),
         np.tile: called_as(np.tile, tile, reps="times"),
+        np.where: _where,
     }
 )

@@ -74,6 +74,8 @@ def export(
     UnsupportedError
         If the format cannot hold the tensor.
     """
+    if not isinstance(source, Tensor | Bundle):
+        raise UnsupportedError(f"{type(source).__name__} is no tensor: sp.asarray makes one of an array or a table")
     name = os.fspath(dst)
     kind, compression = _format(name, format)
     if index_base not in (0, 1):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import polars
     import scipy.sparse
 
-__all__ = ["Exports", "check_room"]
+__all__ = ["Exports"]
 
 
 class Exports(Base):

@@ -35,6 +35,10 @@ class Operators(Reductions, NDArrayOperatorsMixin):
         found = engines.elementwise(function, [_operand(operand) for operand in operands])
         return self._of(found, _stype(function, operands, found)) if isinstance(found, Derived) else found
 
+    def __contains__(self, value: Any) -> bool:
+        """Return whether some cell, absent ones among them, equals a value."""
+        return bool((self == value).any())
+
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Apply one of NumPy's functions of cells."""
         strange = [operand for operand in inputs if not _is_operand(operand)]
@@ -148,7 +152,10 @@ def _operand(operand: Any) -> Any:
     if isinstance(operand, Operators):
         return operand.__sparrow_scan__()
     if isinstance(operand, list | tuple):
-        operand = np.asarray(operand)
+        try:
+            operand = np.asarray(operand)
+        except ValueError as error:
+            raise UnsupportedError(f"{operand!r} is no operand: {error}") from None
     if not _is_operand(operand) or (isinstance(operand, np.ndarray) and operand.dtype.kind not in "biufc"):
         raise UnsupportedError(f"{type(operand).__name__} {operand!r} is no operand: use tensors, arrays and numbers")
     return operand
@@ -193,7 +200,6 @@ Operators._functions.update(
     NUMPY
     | {
         np.copyto: _copyto,
-        np.where: where,
         np.clip: _clip,
         np.round: lambda a, decimals=0: a.round(decimals),
         np.real: lambda val: val.real,

@@ -217,23 +217,27 @@ def _several(
             return np.asarray(meaning.finish(states, totals)).astype(meaning.dtype, copy=False)
 
     nothing = Groups((), np.zeros(1, np.int64), tuple(fold.empty(1) for fold in folds.values()))
+    fills = {name: finished(name, nothing)[0] for name in meanings}
+
+    def answered(name: str, groups: Groups, size: int) -> _Array:
+        """Return the results of the groups that have entries, of ``size`` in all."""
+        values = finished(name, groups)
+        nowhere = meanings[name].nowhere
+        if nowhere and wheres[name] == "all" and ((values < 0).any() or (len(values) < size and fills[name] < 0)):
+            raise InvalidValueError(nowhere)
+        return values
+
     if not dims:
         whole = grouping.between(0, 1)
-        found = whole if len(_lengths(whole)) else nothing
-        return {name: finished(name, found)[0] for name in meanings}
-    return {name: _lazy(scan, grouping, name, finished, finished(name, nothing)[0], dims) for name in meanings}
-
-
-def _lengths(groups: Groups) -> _Array:
-    """Return an array with one element for each group."""
-    return groups.counts if groups.counts is not None else groups.states[0][0]
+        return {name: [*answered(name, whole, 1), fills[name]][0] for name in meanings}
+    return {name: _lazy(scan, grouping, name, answered, fills[name], dims) for name in meanings}
 
 
 def _lazy(
     scan: Scan,
     grouping: Grouping,
     name: str,
-    finished: Callable[[str, Groups], _Array],
+    answered: Callable[[str, Groups, int], _Array],
     fill: Any,
     dims: tuple[int, ...],
 ) -> Derived:
@@ -243,7 +247,7 @@ def _lazy(
 
     def evaluate(start: int, stop: int) -> Block:
         groups = grouping.between(start, stop)
-        values = finished(name, groups)
+        values = answered(name, groups, (stop - start) * math.prod(shape[1:]))
         columns = iter(groups.coords)
         coords = tuple(next(columns) if k in kept else np.zeros(len(values), np.int32) for k in dims)
         block = Block(coords, values)

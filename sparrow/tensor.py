@@ -24,8 +24,8 @@ from sparrow.kernels.entries import Block
 from sparrow.operators import Operators
 from sparrow.products import Engine
 from sparrow.relation import MemoryHandle, MemoryRelation, label_position
-from sparrow.schema import Schema
-from sparrow.storage_types import COMPRESSED, check_stype, of_view, settled
+from sparrow.schema import Schema, check_integers, check_shape
+from sparrow.storage_types import COMPRESSED, check_stype, of_other, of_view, settled
 from sparrow.stored import Stored
 
 __all__ = ["Tensor"]
@@ -234,6 +234,34 @@ class Tensor(Computing, Operators, Exports, Stored):
         order = check_permutation(order, self.ndim)
         return self._with(self._view.permute(order), lambda whole: whole.permute(order), "transpose")
 
+    def reshape(self, *shape: int | Sequence[int]) -> Tensor:
+        """Return the cells in another shape of as many cells, in row-major order, lazily; one size may be -1.
+
+        Raises
+        ------
+        ShapeError
+            If the number of cells differs.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[1, 0, 2], [0, 3, 0]]).reshape(3, -1).to_numpy()
+        array([[1, 0],
+               [2, 0],
+               [3, 0]])
+        """
+        sizes = check_integers(shape[0] if len(shape) == 1 else shape, "shape")
+        if sizes.count(-1) == 1:
+            rest = math.prod(n for n in sizes if n != -1)
+            if not rest or self.size % rest:
+                raise ShapeError(f"cannot reshape {self.shape} of {self.size} cells into {tuple(sizes)}")
+            sizes[sizes.index(-1)] = self.size // rest
+        wanted = check_shape(sizes)
+        if wanted == self.shape:
+            return self
+        cells = engines.reshaped(self.__sparrow_scan__(), wanted)
+        return Tensor(cells, stype=settled("reshape", [self.stype], of_other(self.stype)))
+
     def sel(self, labels: Mapping[str, Any] | None = None, /, **by_name: Any) -> Any:
         """Return the view at labels: ``A.sel(src="example.org")``; lists of labels cross.
 
@@ -281,6 +309,9 @@ class Tensor(Computing, Operators, Exports, Stored):
 
     def asformat(self, stype: str) -> Tensor:
         """Return the tensor with another storage type, lazily; :mod:`sparrow.storage_types` says what follows of it.
+
+        A tensor that has it is returned as it is. Another shows the entries as they are now and is read-only:
+        ``compute()`` gives one to write to.
 
         Parameters
         ----------

@@ -172,7 +172,8 @@ class Writing(Base):
     def _writable(self) -> Handle:
         if self._handle is None or self._taken.points or getattr(self._handle, "read_only", False):
             raise ReadOnlyError(
-                "this tensor is read-only: a view through a list or mask is a copy, an expression is no place to write "
-                "to, and an opened version stays as it was; write to the tensor it came from, or compute() first"
+                "this tensor is read-only: a view through a list or mask and asformat(...) are copies, an expression "
+                "is no place to write to, and an opened version stays as it was; write to the tensor it came from, or "
+                "compute() first"
             )
         return self._handle

@@ -130,6 +130,25 @@ def test_products_are_intersections_and_sums_unions() -> None:
     assert (A == B).nnz == 3
 
 
+def test_products_with_what_broadcasting_repeats_look_it_up() -> None:
+    n = 10**9  # repeated that often no operand would fit
+    A: Any = sp.from_coords([[0, 5, n - 1], [7, 8, n - 1]], [2.0, np.inf, 3.0], shape=(n, n))
+    row = sp.from_coords([[0, 0], [7, n - 1]], [np.nan, 10.0], shape=(1, n))
+    column = sp.from_coords([[5, n - 1], [0, 0]], [-1.0, 4.0], shape=(n, 1))
+    ones = sp.from_coords([[8]], [0.5], shape=(n,), fill_value=1.0)
+    cell = sp.from_coords([[0], [0]], [2.0], shape=(1, 1))
+    for found, entries in (
+        (A * row, [(0, 7, np.nan), (n - 1, n - 1, 30.0)]),
+        (column * A, [(5, 8, -np.inf), (n - 1, n - 1, 12.0)]),
+        (A * ones, [(0, 7, 2.0), (5, 8, np.inf), (n - 1, n - 1, 3.0)]),
+        (A * cell, [(0, 7, 4.0), (5, 8, np.inf), (n - 1, n - 1, 6.0)]),
+        ((A * column)[5:], [(0, 8, -np.inf), (n - 6, n - 1, 12.0)]),
+        ((A * sp.from_coords([[], []], [], shape=(1, n))), []),
+    ):
+        np.testing.assert_equal([tuple(row.values()) for row in found.to_arrow().to_pylist()], entries)
+        assert found.fill_value == 0
+
+
 def test_lazy_where_sparse_and_at_once_where_dense() -> None:
     A, D = sp.asarray([[0, 2], [3, 0]]), np.array([[1, 0], [1, 1]])
     assert repr(A + A).endswith("nnz=? coo lazy>")
@@ -209,6 +228,17 @@ def test_where_clip_round_astype(make: Maker) -> None:
     quotient, rest = divmod(A, 2)
     agree(quotient, a // 2)
     agree(rest, a % 2)
+
+
+def test_values_are_found_among_all_cells() -> None:
+    A = sp.asarray([[1.0, np.nan], [0.0, 3.0]])
+    assert [value in A for value in (3, 0, 2, np.nan)] == [True, True, False, False]
+    assert 0 not in sp.asarray([[1, 2]])
+
+
+def test_a_ragged_list_is_no_operand() -> None:
+    with pytest.raises(UnsupportedError, match=r"is no operand: .*inhomogeneous"):
+        np.add(sp.asarray([[1, 2]]), [[1], [1, 2]])
 
 
 def test_what_is_refused_says_what_to_do(make: Maker) -> None:

@@ -63,6 +63,14 @@ def test_counts_and_comparisons_of_any_fill() -> None:
     assert not np.array_equal(A, A + 1)
 
 
+def test_no_axis_and_no_choices() -> None:
+    a = np.array([[3, 0, -1], [0, 2, 1]])
+    A = sp.asarray(a)
+    agree(np.sort(A, axis=None), np.sort(a, axis=None))
+    np.testing.assert_array_equal(np.where(A), np.where(a))
+    agree(np.where(A, A, 5), np.where(a, a, 5))
+
+
 def test_what_ours_does_not_take_is_refused() -> None:
     A = sp.asarray(np.eye(3))
     refused: list[tuple[Any, str]] = [

@@ -174,6 +174,8 @@ def test_what_cannot_be_written_says_so(tmp_path: Path, web: sp.Tensor) -> None:
         export(web, tmp_path / "w.svm", index_base=2)
     with pytest.raises(UnsupportedError, match="matrix X and labels y"):
         export(web, tmp_path / "w.svm")
+    with pytest.raises(UnsupportedError, match="ndarray is no tensor"):
+        export(np.eye(2), tmp_path / "w.csv")  # type: ignore[arg-type]
     with pytest.raises(UnsupportedError, match="standard output"):
         export(web, "-", format="npz")
     for name in ("w.csv", "w.npz"):

@@ -18,7 +18,14 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow.engines.derived import Derived
-from sparrow.errors import InvalidValueError, MissingDependencyError, ShapeError, TooLargeError, UnsupportedError
+from sparrow.errors import (
+    InvalidValueError,
+    MissingDependencyError,
+    ShapeError,
+    SparrowError,
+    TooLargeError,
+    UnsupportedError,
+)
 from sparrow.lazyframes import bounds
 from sparrow.storage.snapshot import Snapshot
 
@@ -195,12 +202,56 @@ def test_what_is_no_npz_file_says_so(tmp_path: Path) -> None:
         sp.asarray([1]).to_npz(tmp_path / "folder.npz")
 
 
+@pytest.mark.parametrize(
+    ("source", "options", "problem"),
+    [
+        ({"i": [0, 1], "value": [1, 2], "value_im": [1, None]}, {}, "'value_im' holds 1 nulls"),
+        ({"i": [0, 1], "value": [1, 2], "value_im": ["a", "b"]}, {}, "'value_im' holds .*string"),
+        ({"i": [0, 1], "value": [[1], [2]]}, {}, "'value' holds .*list"),
+        ({"i": [0, 1], "v": [0.5, 2]}, {}, "'v' holds double.* name the columns of coordinates in coords="),
+        ({"i": [0, 1], "v": [1, 2]}, {"coords": ["i"], "value": "w"}, "no column 'w': there are 'i', 'v'"),
+        ({"i": [0, 1], "v": [1, 2]}, {"coords": ["i"], "shape": (2, 2)}, "2 dimensions for 1 columns .*: 'i'"),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_named(source: Any, options: dict[str, Any], problem: str) -> None:
+    table = pa.table(source)
+    for given_as in (table, pl.DataFrame(table), pl.LazyFrame(table)):
+        with pytest.raises(SparrowError, match=problem):
+            sp.asarray(given_as, **options)
+
+
+def test_what_is_no_table() -> None:
+    twice = pa.Table.from_arrays([pa.array([0])] * 3, ["i", "i", "value"])
+    with pytest.raises(InvalidValueError, match="2 columns are called 'i'"):
+        sp.asarray(twice)
+    with pytest.raises(UnsupportedError, match="ndarray is no table"):
+        sp.from_relation(np.eye(2), coords=["i"])
+
+
+@pytest.mark.parametrize("column", [pl.Series([1, 0]), pa.chunked_array([[1, 0]])], ids=["polars", "arrow"])
+def test_one_column_is_no_table(column: Any) -> None:
+    with pytest.raises(UnsupportedError, match=r"one column and no table: pass its to_numpy\(\)"):
+        sp.asarray(column)
+    assert sp.asarray(column.to_numpy()).nnz == 1
+
+
+@pytest.mark.parametrize("option", [{"shape": (5, 5)}, {"coords": ["i"]}, {"value": "v"}, {"duplicates": "sum"}])
+def test_options_of_tables_are_not_passed_over(option: dict[str, Any]) -> None:
+    for array in (np.eye(2), scipy.sparse.eye_array(2), sp.formats.CSR([1], [0], [0, 1])):
+        with pytest.raises(InvalidValueError, match="= is for tables"):
+            sp.asarray(array, **option)
+
+
 def test_masked_cells_and_ragged_lists_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="masked array"):
         sp.asarray(np.ma.masked_array([1, 2], mask=[False, True]))
     assert sp.asarray(np.ma.masked_array([1, 2])).to_numpy().tolist() == [1, 2]
     with pytest.raises(ShapeError, match="ragged"):
         sp.asarray([[1], [1, 2]])
+    with pytest.raises(UnsupportedError, match="masked array"):
+        sp.from_coords([[0, 1]], np.ma.masked_array([1, 2], mask=[False, True]))
+    with pytest.raises(UnsupportedError, match="numbers of 64 bits or booleans"):
+        sp.asarray([1, None])
 
 
 def test_a_failed_npz_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

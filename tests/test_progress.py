@@ -33,6 +33,18 @@ def a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return found
 
 
+def test_a_line_stands_above_a_bar_that_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = a_terminal(monkeypatch)
+    with progress.bar("reading a9a", 4_000_000) as advance:
+        advance(1_000_000)
+        assert progress.line("by the way")
+        advance(1_000_000)
+    assert "by the way\n" in terminal.getvalue()
+    with settings.config(progress=False):
+        assert not progress.line("never seen")
+    assert "never seen" not in terminal.getvalue()
+
+
 def test_it_shows_description_amount_whole_and_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = a_terminal(monkeypatch)
     with progress.bar("reading a9a", 4_000_000) as advance:

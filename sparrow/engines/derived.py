@@ -247,18 +247,21 @@ def pieces(scans: Sequence[Scan], size: int) -> list[int]:
     Bounds come from the chunks of scans whose leading axis walks the leading dimension of an order; where there is
     none such the axis is cut evenly. Reads footers, no data pages.
     """
-    rows = 0
     steps: list[tuple[int, int]] = []
     for scan in scans:
         axis = scan.view.axes[0]
         order = scan_order(scan)
         chunks = scan.relation.chunks(scan.view.box(), order)
-        total = sum(chunk.rows for chunk in chunks)
-        rows += total
+        repeats = max(scan.view.repeats, 1)
+        total = repeats * sum(chunk.rows for chunk in chunks)
         if isinstance(axis, Range) and order[0] == axis.dim:
             for chunk in chunks:
-                at = (chunk.high[axis.dim] - axis.start) // axis.step + 1
-                steps.append((min(max(at, 0), size), chunk.rows))
+                low, high = ((end[axis.dim] - axis.start) // axis.step for end in (chunk.low, chunk.high))
+                low, high = min(max(min(low, high), 0), size), min(max(low, high) + 1, size)
+                count = -(-repeats * chunk.rows // _PIECE_ROWS) if repeats > 1 else 1
+                steps.extend(
+                    (low + (high - low) * (k + 1) // count, repeats * chunk.rows // count) for k in range(count)
+                )
         else:
             rows_each = _PASS * _PIECE_ROWS
             count = -(-total // rows_each)
@@ -281,7 +284,8 @@ def piece_of(scan: Scan, start: int, stop: int) -> Block:
     part = Scan(relation, view, relation.schema.through(view, schema.stype))
     order = sorted_order(part)
     chunks = relation.chunks(view.box(), order) if view.size and view.keeps_order(order) else None
-    if chunks is None or sum(chunk.rows for chunk in chunks) * _ENTRY_BYTES > settings.current().memory_limit:
+    shown = max(view.repeats, 1) * sum(chunk.rows for chunk in chunks or ())
+    if chunks is None or shown * _ENTRY_BYTES > settings.current().memory_limit:
         block = stream.entries(part)
     elif scan.view.is_identity and order[0] == 0:
         found = [_between(sharing.read(relation, chunk), chunk, start, stop) for chunk in chunks]

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from sparrow.engines import stream
 from sparrow.engines.derived import Derived, Evaluate, pieces, pieces_of
+from sparrow.engines.lookup import Lookup
 from sparrow.errors import InvalidValueError, NumberRangeError, UnsupportedError
 from sparrow.index import View, broadcast_shapes
 from sparrow.kernels.elementwise import apply, combine
-from sparrow.kernels.entries import Block
+from sparrow.kernels.entries import Block, pick
 from sparrow.plan import Dense, Map, Scan
 from sparrow.relation import MemoryRelation
 from sparrow.schema import Schema, check_dtype
@@ -98,11 +99,38 @@ def elementwise(function: Callable[..., Any], operands: Sequence[Any]) -> Derive
         )
         return values.astype(dtype, copy=False) if values.ndim else np.full(len(columns[0]), values, dtype)
 
+    walked = [k for k, scan in enumerate(scans) if annihilates[k] and scan.view.repeats <= 1]
+
+    def looked_up() -> Scan | None:
+        """Return the operand of a product that broadcasting repeats, if the entries of the other are all it takes."""
+        other = scans[1 - walked[0]] if len(scans) == 2 and len(walked) == 1 else None
+        return other if other is not None and Lookup.fits(other) else None
+
     def begin(first: int, last: int) -> Evaluate:
+        repeated = looked_up()
+        if repeated is not None:
+            return along(walked[0], Lookup(repeated, first, last), first, last)
         parts = pieces_of(scans, first, last)
         return lambda start, stop: combine(
             cells, [piece(start, stop) for piece in parts], fills, shape, annihilates, schema.fill_value
         )
+
+    def along(number: int, lookup: Lookup, first: int, last: int) -> Evaluate:
+        (piece,) = pieces_of([scans[number]], first, last)
+
+        def evaluate(start: int, stop: int) -> Block:
+            block = piece(start, stop)
+            values, present = lookup.at(block)
+            if annihilates[1 - number] and not present.all():
+                block, values = pick(block, present), values[present]
+            columns = [block.values, values] if number == 0 else [values, block.values]
+            return apply(cells, block.coords, columns, schema.fill_value)
+
+        return evaluate
+
+    def cuts() -> list[int]:
+        read = scans if looked_up() is None else [scans[walked[0]]]
+        return pieces(read, shape[0] if shape else 1)
 
     def each(block: Block) -> Block:
         return apply(cells, block.coords, [block.values], schema.fill_value)
@@ -113,7 +141,7 @@ def elementwise(function: Callable[..., Any], operands: Sequence[Any]) -> Derive
     return Derived(
         schema,
         scans,
-        lambda: pieces(scans, shape[0] if shape else 1),
+        cuts,
         lambda start, stop: begin(start, stop)(start, stop),
         node=node,
         each=each if len(scans) == 1 else None,

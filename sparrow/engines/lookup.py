@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import threading
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from sparrow import settings
 from sparrow.engines import stream
 from sparrow.engines.choose import scan_order
 from sparrow.index import New
-from sparrow.kernels.entries import Block
+from sparrow.kernels.entries import Block, flat_positions
 from sparrow.plan import Scan
 
 __all__ = ["Lookup"]
@@ -41,7 +41,7 @@ class Lookup:
         self._start = 0 if isinstance(axes[0], New) else start
         view = scan.view.then(key if isinstance(axes[0], New) else (slice(start, stop), *key[1:]))
         self._scan = Scan(scan.relation, view, scan.relation.schema.through(view))
-        self._found: tuple[NDArray[np.int64], NDArray[np.generic]] | None = None
+        self._found: tuple[NDArray[np.int64], NDArray[Any]] | None = None
         self._lock = threading.Lock()
 
     @staticmethod
@@ -53,7 +53,7 @@ class Lookup:
         rows = scan.relation.stats(view.box(), scan_order(scan)).rows
         return rows * _ENTRY_BYTES * _SHARE <= settings.current().memory_limit
 
-    def at(self, block: Block) -> tuple[NDArray[np.generic], NDArray[np.bool_]]:
+    def at(self, block: Block) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Return the value at each entry's coordinates, fill where there is none, and where there is one."""
         keys, values = self._entries()
         wanted = self._positions(block, self._start)
@@ -63,11 +63,11 @@ class Lookup:
         present = keys[place] == wanted
         return np.where(present, values[place], self._scan.schema.fill_value), present
 
-    def _entries(self) -> tuple[NDArray[np.int64], NDArray[np.generic]]:
+    def _entries(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
         with self._lock:
             if self._found is None:
                 own = stream.entries(self._scan)
-                self._found = _flat(own.coords, self._scan.schema.shape, own.count), own.values
+                self._found = flat_positions(own.coords, self._scan.schema.shape, own.count), own.values
         return self._found
 
     def _positions(self, block: Block, start: int) -> NDArray[np.int64]:
@@ -75,4 +75,4 @@ class Lookup:
         columns = [block.coords[k] for k in self._axes]
         if start:
             columns[0] = columns[0] - columns[0].dtype.type(start)
-        return _flat(columns, self._scan.schema.shape, block.count)
+        return flat_positions(columns, self._scan.schema.shape, block.count)

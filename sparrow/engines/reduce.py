@@ -22,7 +22,7 @@ from sparrow.engines import stream
 from sparrow.engines.derived import pieces
 from sparrow.errors import TooLargeError
 from sparrow.index import New, Range, View
-from sparrow.kernels.entries import Block
+from sparrow.kernels.entries import Block, flat_positions
 from sparrow.kernels.reduce import Best, Fold, Running, State, group_starts, run_lengths
 from sparrow.plan import Scan
 from sparrow.workers import ordered_map
@@ -238,21 +238,12 @@ def _permuted(scan: Scan, kept: tuple[int, ...]) -> Scan:
     return Scan(scan.relation, view, scan.relation.schema.through(view))
 
 
-def _flat(columns: Sequence[NDArray[Any]], shape: Sequence[int], count: int) -> NDArray[np.int64]:
-    """Return positions in C order; the cells must not pass 2^63."""
-    out = np.zeros(count, np.int64)
-    for column, n in zip(columns, shape, strict=True):
-        out *= n
-        out += column
-    return out
-
-
 def _placed(block: Block, kept: tuple[int, ...], shape: tuple[int, ...], folds: Sequence[Fold]) -> Any:
     """Return the positions of entries along the axes that are reduced, if a fold wants them."""
     if not any(fold.needs_positions for fold in folds):
         return None
     reduced = [k for k in range(len(shape)) if k not in kept]
-    return _flat([block.coords[k] for k in reduced], [shape[k] for k in reduced], block.count)
+    return flat_positions([block.coords[k] for k in reduced], [shape[k] for k in reduced], block.count)
 
 
 def _grouped(shape: tuple[int, ...], kept: tuple[int, ...], folds: Sequence[Fold]) -> Callable[[Block], Groups]:
@@ -357,7 +348,7 @@ def _scattered(
     chunks = scan.relation.chunks(scan.view.box(), order)
 
     def keyed(block: Block) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
-        keys = _flat([block.coords[k] for k in kept], cells, block.count)
+        keys = flat_positions([block.coords[k] for k in kept], cells, block.count)
         return keys, block.values, _placed(block, kept, shape, folds)
 
     lanes = _lanes(sum(chunk.rows for chunk in chunks), math.prod(cells), folds)
@@ -411,7 +402,7 @@ def first_extreme(scan: Scan, fold: Best) -> int:
     for block in stream.blocks(scan):
         hit = block.values == target if target == target else np.isnan(block.values)
         if hit.any():
-            first = min(first, int(_flat(block.coords, shape, block.count)[hit].min()))
+            first = min(first, int(flat_positions(block.coords, shape, block.count)[hit].min()))
     return first
 
 
@@ -420,7 +411,7 @@ def _first_absent(scan: Scan, count: int) -> int:
     for low in range(0, count + 1, _WINDOW):
         taken = np.zeros(min(_WINDOW, count + 1 - low), bool)
         for block in stream.blocks(scan):
-            at = _flat(block.coords, scan.schema.shape, block.count) - low
+            at = flat_positions(block.coords, scan.schema.shape, block.count) - low
             taken[at[(at >= 0) & (at < len(taken))]] = True
         if not taken.all():
             return low + int(np.argmin(taken))

@@ -37,7 +37,7 @@ def concatenated(scans: Sequence[Scan], axis: int) -> Derived:
     dtype = np.result_type(*(scan.schema.dtype for scan in scans))
     fills = [scan.schema.fill_value.astype(dtype) for scan in scans]
     if any(not (fill == fills[0] or (fill != fill and fills[0] != fills[0])) for fill in fills):
-        raise UnsupportedError(f"tensors of fills {', '.join(map(str, fills))} do not join: their fill must be one")
+        raise UnsupportedError(f"tensors of fills {', '.join(map(str, fills))} do not join: their fills must be equal")
     starts = [0, *itertools.accumulate(scan.schema.shape[axis] for scan in scans)]
     shape = (*first.shape[:axis], starts[-1], *first.shape[axis + 1 :])
     schema = Schema(shape, first.dims, dtype, fills[0])

@@ -19,7 +19,10 @@ from sparrow.errors import DuplicateError, InvalidValueError
 from sparrow.schema import is_fill
 from sparrow.workers import ordered_map
 
-__all__ = ["Block", "Duplicates", "canonical", "check_duplicates", "concatenate", "merge", "pick", "sort_order"]
+__all__ = [
+    "Block", "Duplicates", "canonical", "check_duplicates", "concatenate", "flat_positions", "merge", "pick",
+    "sort_order",
+]  # fmt: skip
 
 Duplicates: TypeAlias = Literal["error", "sum", "last", "first", "min", "max"]
 """What becomes of several entries for one cell."""
@@ -78,15 +81,20 @@ def concatenate(blocks: Sequence[Block], ndim: int, dtype: np.dtype[Any]) -> Blo
     return Block(coords, np.concatenate([b.values for b in blocks]))
 
 
+def flat_positions(coords: Sequence[NDArray[Any]], shape: Sequence[int], count: int) -> NDArray[np.int64]:
+    """Return positions of ``count`` entries in C order; the cells must not pass 2^63."""
+    out = np.zeros(count, np.int64)
+    for column, n in zip(coords, shape, strict=True):
+        out *= n
+        out += column
+    return out
+
+
 def packed(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[np.int64] | None:
     """Return one ascending-comparable integer per entry, or None where the cells pass 2^63."""
     if math.prod(max(n, 1) for n in shape) >= 2**63:
         return None
-    key = np.zeros(len(coords[0]) if coords else 0, dtype=np.int64)
-    for column, n in zip(coords, shape, strict=True):
-        key *= n
-        key += column
-    return key
+    return flat_positions(coords, shape, len(coords[0]) if coords else 0)
 
 
 def is_sorted(coords: Sequence[NDArray[Any]], strict: bool = False) -> bool:

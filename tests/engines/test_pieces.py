@@ -21,7 +21,7 @@ from sparrow.kernels.reduce import Best, Running
 from sparrow.plan import Scan
 from sparrow.reductions import reduced
 from sparrow.relation import Relation
-from tests.engines.helpers import Counting, at, memory, random_array, scan_of, stored, to_dense
+from tests.engines.helpers import Counting, Unreadable, at, memory, random_array, scan_of, stored, to_dense
 
 KEYS: list[tuple[Any, ...]] = [
     (),
@@ -125,6 +125,34 @@ def test_what_comes_in_another_order_is_sorted_once(folder: Path, monkeypatch: p
     found = engines.elementwise(np.add, [scan, scan.transposed()])
     np.testing.assert_array_equal(dense_of(found), dense + dense.T)
     assert counting.reads == 2 * len(counting.chunks(Box.everything(dense.shape)))
+
+
+@pytest.mark.parametrize("shape", [(60, 1), (1, 50)])
+def test_pieces_are_no_larger_for_entries_that_are_repeated(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr(derived, "_PIECE_ROWS", 100)
+    one, two = np.ones((60, 50, 1)), random_array((*shape, 20), seed=10)
+    found = engines.elementwise(np.add, [scan_of(memory(one, 1.0)), scan_of(memory(two))])
+    assert isinstance(found, Derived)
+    np.testing.assert_array_equal(dense_of(found), one + two)
+    assert max(found.read(chunk).count for chunk in found.chunks(Box.everything((60, 50, 20)))) <= 1000
+
+
+def test_building_and_showing_an_expression_reads_nothing(folder: Path) -> None:
+    dense = random_array((12, 12), seed=11)
+    A: Any = sp.Tensor(Unreadable(stored(folder / "unread.sparrow", dense, (1, 0))))
+    built = [
+        A + A.T, A * A[:1], A * dense, A / (1 + dense), np.exp(A), A.astype("float32"), np.clip(A, 0, 1),
+        sp.where(A > 0, A, A.T), A.sum(axis=0), A.mean(axis=1, keepdims=True), A.argmax(axis=0), np.nanmax(A, axis=1),
+        sp.sort(A, axis=0), sp.roll(A, 3), sp.concat([A, A], 1), sp.stack([A, A]), sp.reshape(A, -1), sp.tril(A),
+        sp.diagonal(A), sp.repeat(A, 2, 0), sp.tile(A, 2), np.take(A, [3, 1], axis=1), A[::-2, None, [1, 2]],
+        ((A + 1).sum(axis=0) * A)[3:5],
+    ]  # fmt: skip
+    for expression in built:
+        assert "nnz=?" in repr(expression)
+        with pytest.raises(AssertionError, match="read"):
+            expression.compute()
 
 
 def test_an_error_in_a_piece_reaches_the_caller(folder: Path) -> None:
