@@ -19,7 +19,7 @@ from sparrow import settings
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["bar"]
+__all__ = ["bar", "line"]
 
 DELAY = 1.0
 """Seconds of work before a bar is drawn."""
@@ -63,6 +63,14 @@ def bar(
         yield drawn.advance
     finally:
         drawn.close()
+
+
+def line(text: str) -> bool:
+    """Write a line where bars are drawn, above one that is; return whether it was written."""
+    if not settings.current().show_progress():
+        return False
+    _Lasting(sys.stderr).write(f"{text}\n")
+    return True
 
 
 def _nothing(n: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -74,13 +75,17 @@ def als(
       sparrow als web.sparrow --search --regularization 0.05,0.2,1 --evaluate
       sparrow als web.sparrow --factors 64 --save factors
     """
-    from sparrow.models import evaluation
+    from sparrow.kernels import compiling
+    from sparrow.models import ALS, evaluation
     from sparrow.models.files import check_absent
 
+    compiling.announce()
     weights = {
         "regularization": _numbers("--regularization", regularization),
         "unobserved_weight": _numbers("--unobserved-weight", unobserved_weight),
     }
+    if checkpoint is not None and search and not evaluate and save is None:
+        raise typer.BadParameter("--checkpoint is for one fit and --search makes many: say --evaluate or --save too")
     for name, values in weights.items():
         if len(values) > 1 and not search:
             raise typer.BadParameter(f"--{name.replace('_', '-')} has {len(values)} values: say --search, or give one")
@@ -89,6 +94,7 @@ def als(
     links, kept = open_one(path), None
     if min_links is not None:
         links, kept = evaluation.min_links(links, min_links)
+    default = ALS().get_params()
     settings: dict[str, Any] = {
         "factors": factors,
         "frequency_scaling": frequency_scaling,
@@ -96,7 +102,7 @@ def als(
         "solver": solver,
         "dtype": dtype,
         "seed": seed,
-        **{name: values[0] for name, values in weights.items() if values},
+        **{name: values[0] if values else default[name] for name, values in weights.items()},
     }
     report: dict[str, Any] = {"path": path, "shape": list(links.shape), "nnz": links.nnz}
     if search:
@@ -123,9 +129,12 @@ def als(
 def _numbers(option: str, text: str | None) -> list[float]:
     """Return the numbers of an option, separated by commas."""
     try:
-        return [] if text is None else [float(word) for word in text.split(",")]
+        numbers = [] if text is None else [float(word) for word in text.split(",")]
     except ValueError:
         raise typer.BadParameter(f"{option} {text!r}: give a number, or several with commas between them") from None
+    if not all(0 <= number < math.inf for number in numbers):
+        raise typer.BadParameter(f"{option} {text!r}: give finite numbers of at least 0")
+    return numbers
 
 
 def _part(checkpoint: str | None, name: str) -> str | None:

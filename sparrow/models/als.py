@@ -195,6 +195,9 @@ class ALS(Recommender):
         for name, allowed in (("solver", SOLVERS), ("dtype", DTYPES), ("init", ("uniform", "normal"))):
             if getattr(self, name) not in allowed:
                 raise InvalidValueError(f"{name}={getattr(self, name)!r}: use one of {', '.join(map(repr, allowed))}")
+        for name in ("memory_map", "checkpoint"):
+            if not isinstance(getattr(self, name), str | os.PathLike | None):
+                raise InvalidValueError(f"{name}={getattr(self, name)!r}: name a folder, or None")
         if self.regularization == 0 and self.unobserved_weight == 0:
             raise InvalidValueError(
                 "regularization=0 with unobserved_weight=0: rows with few links have no unique solution, raise one"
@@ -210,8 +213,9 @@ class ALS(Recommender):
         ----------
         A
             Links, users by items: a tensor of two dimensions, stored, in memory or lazy, or what
-            :func:`sparrow.asarray` takes. The value of an entry is what its product of factors should be; absent
-            cells are 0. Read once if the links fit ``buffer``, else once a half step.
+            :func:`sparrow.asarray` takes. The value of an entry is what its product of factors should be. Cells that
+            are 0 are no links, not even with explicit ratings. Read once if the links fit ``buffer``, else once a
+            half step.
         y
             Not looked at: for pipelines of scikit-learn.
 
@@ -220,6 +224,8 @@ class ALS(Recommender):
         InvalidValueError
             If a parameter is outside what it may be, a value is not finite in float32, or the checkpoint is of
             another fit.
+        CorruptionError
+            If the checkpoint cannot be read.
         ShapeError
             If ``A`` is no matrix.
         UnsupportedError
@@ -231,6 +237,9 @@ class ALS(Recommender):
         TooLargeError
             If the tables pass the memory limit and are not memory-mapped.
         """
+        from sparrow.kernels import compiling
+
+        compiling.announce()
         equations = self._checked()
         scan = _tensor(A).__sparrow_scan__()
         check_matrix(scan)
@@ -319,12 +328,20 @@ class ALS(Recommender):
         where = f"the {('user', 'item')[step % 2]} factors of epoch {step // 2 + 1} are not finite"
         if self.dtype == "float16":
             return f"{where}: dtype='float16' ends at 65504; use 'bfloat16' or 'float32', or raise regularization"
-        return f"{where}: raise regularization (now {self.regularization:g}) or scale the values down"
+        return (
+            f"{where}: raise regularization (now {self.regularization:g}), lower unobserved_weight (now "
+            f"{self.unobserved_weight:g}) or scale the values down"
+        )
 
     # -- what is fitted -------------------------------------------------------------------------
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_items")
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, Tags, TargetTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False), input_tags=InputTags(sparse=True))
 
     def _check_fitted(self) -> None:
         """Raise ``UnsupportedError`` unless :meth:`fit` was called."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.errors import InvalidValueError, StorageError
+from sparrow.errors import CorruptionError, InvalidValueError, StorageError
 from sparrow.models.tables import FactorTable
 
 __all__ = ["Checkpoints"]
@@ -48,11 +48,23 @@ class Checkpoints:
         ------
         InvalidValueError
             If the folder is that of another fit.
+        CorruptionError
+            If the checkpoint cannot be read.
         """
         steps = self._steps()
         if not steps:
             return []
-        state = json.loads((steps[-1] / _STATE).read_text(encoding="utf-8"))
+        try:
+            return self._read(steps[-1], tables)
+        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+            if isinstance(error, InvalidValueError):
+                raise
+            raise CorruptionError(
+                f"the checkpoint in {os.fspath(steps[-1])!r} cannot be read ({error}): remove it to begin anew"
+            ) from error
+
+    def _read(self, step: Path, tables: tuple[FactorTable, FactorTable]) -> list[float]:
+        state = json.loads((step / _STATE).read_text(encoding="utf-8"))
         differs = [name for name, value in self._identity.items() if state["identity"].get(name) != value]
         if differs:
             raise InvalidValueError(
@@ -60,7 +72,7 @@ class Checkpoints:
                 "another folder, or remove this one"
             )
         for k, table in enumerate(tables):
-            table.stored[:] = np.load(steps[-1] / f"{k}.npy", mmap_mode="r" if table.stored.size else None)
+            table.stored[:] = np.load(step / f"{k}.npy", mmap_mode="r" if table.stored.size else None)
         return [float.fromhex(loss) for loss in state["losses"]]
 
     def save(self, tables: tuple[FactorTable, FactorTable], losses: list[float]) -> None:

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines, progress
+from sparrow.creation import asarray
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.kernels.entries import Block
 from sparrow.models.passes import check_matrix
@@ -93,22 +94,23 @@ class Split:
     """The rows to test with: the same whether there is a validation set or not."""
 
 
-def split(A: Tensor, seed: int = 0, test: float = 0.1, validation: float = 0.0) -> Split:
+def split(A: Any, seed: int = 0, test: float = 0.1, validation: float = 0.0) -> Split:
     """Return training rows, and test and validation rows with a part of their links held out.
 
     Parameters
     ----------
     A
-        Links (rows, items), fill 0.
+        Links (rows, items), fill 0: a tensor, or what :func:`sparrow.asarray` takes.
     seed
-        Of the rows that are drawn and of the links held out.
+        Of the rows that are drawn and of the links held out, at least 0.
     test, validation
         Their shares of the rows; of those, the rows with at least 4 links are evaluated.
 
     Raises
     ------
     InvalidValueError
-        If the shares are not between 0 and 1 together, or no row that was drawn has 4 links.
+        If the shares are not between 0 and 1 together, the seed is negative, or no row that was
+        drawn has 4 links.
     ShapeError, UnsupportedError
         If this is no matrix of real numbers and fill 0.
 
@@ -121,7 +123,10 @@ def split(A: Tensor, seed: int = 0, test: float = 0.1, validation: float = 0.0) 
     >>> parts.train.shape, parts.test.history.nnz, parts.test.truth.nnz
     ((18, 5), 8, 2)
     """
+    A = asarray(A)
     check_matrix(A.__sparrow_scan__())
+    if seed < 0:
+        raise InvalidValueError(f"seed={seed!r}: give an integer of at least 0")
     if not (test > 0 and validation >= 0 and test + validation < 1):
         raise InvalidValueError(
             f"test={test!r} and validation={validation!r} are shares of the rows: between 0 and 1, together too"
@@ -141,13 +146,13 @@ def _held_out(A: Tensor, rows: NDArray[np.int64], seed: int | Sequence[int]) -> 
     return HeldOut(rows[found.rows], found.history, found.truth)
 
 
-def hold_out(rows: Tensor, seed: int | Sequence[int] = 0) -> HeldOut:
+def hold_out(rows: Any, seed: int | Sequence[int] = 0) -> HeldOut:
     """Return rows with a quarter of their links held out: floor(n / 4) of n, drawn at random.
 
     Parameters
     ----------
     rows
-        Links (m, items), fill 0. Rows with fewer than 4 are dropped.
+        Links (m, items), fill 0: a tensor, or what :func:`sparrow.asarray` takes. Rows with fewer than 4 are dropped.
     seed
         Of the links that are drawn.
 
@@ -160,6 +165,7 @@ def hold_out(rows: Tensor, seed: int | Sequence[int] = 0) -> HeldOut:
     TooLargeError
         If the links would pass the memory limit.
     """
+    rows = asarray(rows)
     scan = rows.__sparrow_scan__()
     check_matrix(scan)
     block = engines.entries(scan)
@@ -198,7 +204,7 @@ def metrics(
     truth
         Shape (m, items): the items to find, at least one a row.
     recall, ndcg
-        The numbers K of items to look at, none above k.
+        The numbers K of items to look at, from 1 to k.
 
     Returns
     -------
@@ -210,7 +216,7 @@ def metrics(
     ShapeError
         If there are not as many rankings as rows, or fewer than K items in them.
     InvalidValueError
-        If a row has no items to find.
+        If a row has no items to find, there is no K, or one is below 1.
 
     Examples
     --------
@@ -222,7 +228,7 @@ def metrics(
     """
     wanted = pattern_of(truth)
     degrees = wanted.degrees
-    deepest = max([*recall, *ndcg])
+    deepest = _deepest(recall, ndcg)
     if ids.shape[0] != len(degrees) or ids.shape[1] < deepest:
         raise ShapeError(f"{deepest} items are looked at of each of {len(degrees)} rows, got ids of shape {ids.shape}")
     if not (degrees > 0).all():
@@ -235,6 +241,13 @@ def metrics(
         gained = hits[:, :k] @ gains[:k]
         found[f"ndcg@{k}"] = float(np.mean(gained / highest[np.minimum(k, degrees) - 1]))
     return found
+
+
+def _deepest(recall: Sequence[int], ndcg: Sequence[int]) -> int:
+    numbers = [*recall, *ndcg]
+    if not numbers or min(numbers) < 1:
+        raise InvalidValueError(f"recall={recall!r} and ndcg={ndcg!r}: say how many items to look at, each at least 1")
+    return max(numbers)
 
 
 def _hits(ids: NDArray[np.int64], wanted: Pattern, items: int) -> NDArray[np.bool_]:
@@ -268,6 +281,11 @@ def evaluate(
     dict
         As of :func:`metrics`.
 
+    Raises
+    ------
+    InvalidValueError
+        As of :func:`metrics`.
+
     Examples
     --------
     >>> import numpy as np, sparrow as sp
@@ -278,7 +296,7 @@ def evaluate(
     >>> {name: round(value, 2) for name, value in found.items()}
     {'recall@20': 0.06, 'recall@50': 0.19, 'ndcg@100': 0.17}
     """
-    ids, _ = model.recommend(held_out.history, max([*recall, *ndcg]))
+    ids, _ = model.recommend(held_out.history, _deepest(recall, ndcg))
     return metrics(ids, held_out.truth, recall, ndcg)
 
 
@@ -289,8 +307,9 @@ class Popularity(Recommender):
     item_factors: NDArray[np.float32]
     _training: Tensor
 
-    def fit(self, A: Tensor) -> Self:
+    def fit(self, A: Any) -> Self:
         """Count the links (rows, items) of each item. Counts above 2^24 are compared in float32."""
+        A = asarray(A)
         self.item_factors = np.asarray(A.count(axis=0), dtype=np.float32)[:, None]
         self.user_factors = np.ones((A.shape[0], 1), np.float32)
         self._training = A
@@ -319,8 +338,7 @@ def search(
     A
         Links (rows, items), fill 0.
     model
-        The model with all other settings; it is not fitted itself. It has no folder for checkpoints, since every
-        setting is another fit.
+        The model with all other settings; it is not fitted itself.
     grid
         The values to try, by parameter; every combination is.
     seed, test, validation
@@ -336,7 +354,8 @@ def search(
     Raises
     ------
     InvalidValueError
-        If a figure or a parameter of this name does not exist, or there is nothing to try.
+        If a figure or a parameter of this name does not exist, there is nothing to try, or the model has a folder for
+        checkpoints.
 
     Examples
     --------
@@ -352,6 +371,8 @@ def search(
     if by not in known:
         raise InvalidValueError(f"by={by!r}: say one of {', '.join(map(repr, known))}")
     params = model.get_params()
+    if params.get("checkpoint") is not None:
+        raise InvalidValueError("a checkpoint is of one setting and a search tries many: set checkpoint=None")
     for name in grid:
         if name not in params:
             raise InvalidValueError(f"the model has no parameter {name!r}: there are {', '.join(params)}")
@@ -370,7 +391,7 @@ def search(
     return sorted(found, key=lambda each: -each[by])
 
 
-def min_links(A: Tensor, least: int) -> tuple[Tensor, NDArray[np.int64]]:
+def min_links(A: Any, least: int) -> tuple[Tensor, NDArray[np.int64]]:
     """Return the part of a graph whose nodes have many links: the filter of the WebGraph data sets.
 
     It is applied once, so that some of the nodes that stay end below it.
@@ -378,7 +399,7 @@ def min_links(A: Tensor, least: int) -> tuple[Tensor, NDArray[np.int64]]:
     Parameters
     ----------
     A
-        The links of a graph (n, n), from row to column.
+        The links of a graph (n, n), from row to column: a tensor, or what :func:`sparrow.asarray` takes.
     least
         What a node needs of links to it and of links from it, each.
 
@@ -405,6 +426,7 @@ def min_links(A: Tensor, least: int) -> tuple[Tensor, NDArray[np.int64]]:
     >>> kept, part.shape
     (array([1, 2, 3]), (3, 3))
     """
+    A = asarray(A)
     if A.ndim != 2 or A.shape[0] != A.shape[1]:
         raise ShapeError(f"a graph is a square matrix, and this tensor has the shape {A.shape}")
     if least < 0:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow.errors import ExistsError, ShapeError, StorageError
+from sparrow.errors import ExistsError, InvalidValueError, ShapeError, StorageError
 from sparrow.storage.writer import disk_full, fsync_folder
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ def writing(path: str | os.PathLike[str], overwrite: bool = False) -> Iterator[p
     refused = "choose another name, or pass overwrite=True to replace it"
     if not overwrite:
         check_absent(final, refused)
+    if final.is_dir():
+        raise ExistsError(f"{os.fspath(path)!r} is a folder: name a file")
     hidden = final.with_name(f".{final.name}.partial")
     try:
         with _locked(hidden) as file:
@@ -150,6 +152,8 @@ def write_factors(path: Path, name: str, factors: Factors, numbers: Any = None) 
     ------
     ShapeError
         If there are not n numbers.
+    InvalidValueError
+        If they are no integers.
     """
     import pyarrow.parquet as pq
 
@@ -158,6 +162,8 @@ def write_factors(path: Path, name: str, factors: Factors, numbers: Any = None) 
         raise ShapeError(
             f"there are {height} factors to number, and numbers of shape {np.shape(numbers)} for column {name!r}"
         )
+    if numbers is not None and height and np.asarray(numbers).dtype.kind not in "iu":
+        raise InvalidValueError(f"the numbers for column {name!r} are {np.asarray(numbers).dtype}: give integers")
     kind = pa.list_(pa.field("element", pa.float32(), nullable=False), width)
     schema = pa.schema([pa.field(name, pa.int64(), nullable=False), pa.field("factors", kind, nullable=False)])
     step = max(1, _PIECE // (4 * width))

@@ -147,7 +147,7 @@ class _Scanned:
         for start, stop in bounds:
             while have < stop:
                 block = next(blocks)
-                held.append((block.coords[1], _float32(block.values) if self.weighted else _NOTHING))
+                held.append((block.coords[1], single(block.values) if self.weighted else _NOTHING))
                 have += block.count
             cols, values = (np.concatenate([piece[k] for piece in held]) for k in (0, 1))
             held = [(cols[stop - begin :].copy(), values[stop - begin :].copy())]
@@ -158,7 +158,8 @@ class _Scanned:
 _NOTHING = np.empty(0, np.float32)
 
 
-def _float32(values: NDArray[Any]) -> NDArray[np.float32]:
+def single(values: NDArray[Any]) -> NDArray[np.float32]:
+    """Return numbers in float32, infinite where they are too large for it."""
     with np.errstate(over="ignore"):
         return values.astype(np.float32, copy=False)
 
@@ -350,7 +351,7 @@ class _Census:
         self._add(block, self._checked(block))
 
     def _checked(self, block: Block) -> NDArray[np.float32]:
-        values = _float32(block.values)
+        values = single(block.values)
         finite = np.isfinite(values)
         if not finite.all():
             at = int(np.argmin(finite))

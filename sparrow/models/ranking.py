@@ -113,17 +113,17 @@ def _pattern(rows: NDArray[Any], cols: NDArray[Any], start: int, height: int) ->
     return Pattern(indptr, cols.astype(np.int64, copy=False))
 
 
-def rows_of_block(k: Any) -> int:
-    """Return how many rows :func:`ranked` takes at a time, for each of which k items are wanted.
+def rows_of_block(k: Any, items: int) -> int:
+    """Return how many rows :func:`ranked` takes at a time, for each of which k of so many items are wanted.
 
     Raises
     ------
     InvalidValueError
         If ``k`` is no integer of at least 1.
     """
-    if not isinstance(k, int | np.integer) or k < 1:
-        raise InvalidValueError(f"k={k!r}: say how many items, at least 1")
-    return max(1, min(_ROWS, _KEYS // _room(int(k))))
+    if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
+        raise InvalidValueError(f"k={k!r}: say how many items, an integer of at least 1")
+    return max(1, min(_ROWS, _KEYS // _room(min(int(k), items))))
 
 
 def _room(k: int) -> int:
@@ -153,10 +153,10 @@ def ranked(
 
     Yields
     ------
-    ids : ndarray of int64, shape (block, k)
+    ids : ndarray of int64, shape (block, min(k, n))
         By descending score, the smaller id first where scores are equal. Scores of NaN and -inf are no candidates;
         where there are fewer candidates than k, -1.
-    scores : ndarray of float32, shape (block, k)
+    scores : ndarray of float32, shape (block, min(k, n))
         -inf where the id is -1.
 
     Raises
@@ -170,11 +170,13 @@ def ranked(
     """
     from threadpoolctl import threadpool_limits
 
-    from sparrow.kernels import topk
+    from sparrow.kernels import compiling, topk
     from sparrow.kernels.matvec import readonly
 
-    size = rows_of_block(k)
+    compiling.announce()
     height, count = _check(rows, items, topk.LARGEST)
+    size = rows_of_block(k, count)
+    k = min(int(k), count)
     room = _room(k)
     prepared = _directions if cosine else _single
 
@@ -206,7 +208,7 @@ def ranked(
 def best(
     rows: Factors, items: Factors, k: int, exclude: Pattern | None = None, cosine: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return the k best items of all rows, shapes (m, k): what :func:`ranked` yields, in one piece.
+    """Return the k best items of all rows, shapes (m, k): what :func:`ranked` yields, in one piece and padded to k.
 
     Raises
     ------
@@ -223,21 +225,21 @@ def best(
     """
     from sparrow.kernels import topk
 
-    size = rows_of_block(k)
-    height, _ = _check(rows, items, topk.LARGEST)
+    height, count = _check(rows, items, topk.LARGEST)
+    size = rows_of_block(k, count)
     nbytes, limit = 12 * height * k, settings.current().memory_limit
     if nbytes > limit:
         raise TooLargeError(
             f"the {k} best of {height} rows take {human_bytes(nbytes)}, beyond the memory limit of "
             f"{human_bytes(limit)}: ask for fewer rows at a time, or stream all to a file with recommend_all(path, k)"
         )
-    ids, scores = np.empty((height, k), np.int64), np.empty((height, k), np.float32)
+    ids, scores = np.full((height, k), -1), np.full((height, k), -np.inf, np.float32)
     cuts = None
     if exclude is not None:
         cuts = (exclude.rows(start, min(start + size, height)) for start in range(0, height, size))
     for number, (found, values) in enumerate(ranked(rows, items, k, cuts, cosine)):
-        ids[number * size : number * size + len(found)] = found
-        scores[number * size : number * size + len(found)] = values
+        block = np.s_[number * size : number * size + len(found), : found.shape[1]]
+        ids[block], scores[block] = found, values
     return ids, scores
 
 

@@ -87,7 +87,8 @@ class Recommender:
         Notes
         -----
         A row without factors, all of them 0 as where it has no links, has no recommendations. Scores are summed in
-        float32. They are computed exactly for all items, so there is no item that the search could miss.
+        float32. They are computed exactly for all items, so there is no item that the search could miss. Ids are
+        positions; where the training tensor A has labels, those of the items are ``A.labels(1)``, and -1 has none.
 
         Examples
         --------
@@ -152,7 +153,7 @@ class Recommender:
         """
         rows, items = self._factors()
         left_out = _left_out(exclude, self._training, (rows.shape[0], items.shape[0]))
-        cuts = None if left_out is None else patterns_by_block(left_out, rows_of_block(k))
+        cuts = None if left_out is None else patterns_by_block(left_out, rows_of_block(k, items.shape[0]))
         _write_all(path, rows, items, k, cuts, overwrite)
 
     def similar(self, items: Any, k: int = 10) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -209,7 +210,8 @@ class Recommender:
         Parameters
         ----------
         path
-            A folder that does not exist yet; it appears with both files in it.
+            A folder that does not exist yet; it appears with both files in it. One that does is never replaced, since
+            what else it holds would be lost.
         rows, items
             What to write as the numbers of rows, shape (rows,), and of items, shape (items,): such as where they stood
             in the tensor that the training tensor is a part of. By default they are counted from 0.
@@ -220,6 +222,8 @@ class Recommender:
             If there is something at ``path``.
         ShapeError
             If there are not as many numbers as factors.
+        InvalidValueError
+            If they are no integers.
         StorageError
             If the folder cannot be written.
 
@@ -286,7 +290,10 @@ def _positions(numbers: Any, size: int, what: str) -> NDArray[np.int64]:
     """
     given = np.asarray(numbers)
     if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size):
-        raise IndexingError(f"say {what} numbers as a list of integers, got {given.dtype} of shape {given.shape}")
+        raise IndexingError(
+            f"say {what} numbers as a list of integers, or give a tensor or an array of two dimensions; this is "
+            f"{given.dtype} of shape {given.shape}"
+        )
     at = given.astype(np.int64)
     at = np.where(at < 0, at + size, at)
     wrong = (at < 0) | (at >= size)
@@ -302,7 +309,8 @@ def _left_out(exclude: Any, history: Tensor, shape: tuple[int, int]) -> Tensor |
     cells = history if exclude is True else _matrix(exclude)
     if cells is None:
         raise InvalidValueError(
-            f"exclude={exclude!r}: say True to leave out the history, False, or a tensor of cells to leave out"
+            f"exclude is {type(exclude).__name__}: say True to leave out the history, False, or give a tensor or an "
+            "array of two dimensions"
         )
     if cells.shape != shape:
         raise ShapeError(f"the cells to leave out have the shape {cells.shape} and the scores {shape}")

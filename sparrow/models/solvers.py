@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sparrow import settings
 from sparrow.errors import ConvergenceError
-from sparrow.models.passes import HEIGHT, Part, Side, room_for
+from sparrow.models.passes import HEIGHT, Part, Side, room_for, single
 from sparrow.models.tables import FactorTable, Survey
 from sparrow.workers import ordered_map
 
@@ -32,6 +32,7 @@ class Equations:
     unobserved_weight: float
     frequency_scaling: float
 
+    @np.errstate(over="ignore")
     def ridge(self, counts: NDArray[np.int64], others: int) -> NDArray[np.float64]:
         """Return the multiple of the identity for rows with so many links, of ``others`` cells each."""
         if self.frequency_scaling == 0:
@@ -40,6 +41,7 @@ class Equations:
         return np.asarray(self.regularization * seen**self.frequency_scaling)
 
 
+@np.errstate(all="ignore")
 def half_step(
     side: Side,
     fixed: FactorTable,
@@ -103,8 +105,7 @@ def half_step(
         if errors is None:
             raise _singular(equations)
     after = solved.survey(lambda first, last: ridge(np.diff(side.indptr[first : last + 1])))
-    with np.errstate(all="ignore"):
-        loss = errors + alpha * float(np.sum(gramian * after.gramian)) + survey.penalty + after.penalty
+    loss = errors + alpha * float(np.sum(gramian * after.gramian)) + survey.penalty + after.penalty
     return loss, after
 
 
@@ -147,8 +148,7 @@ def _condition(
         return 1.0
     weights = ridge(np.array([counts.min(), counts.max()]))
     few = min(int(counts.max()), len(spectrum))
-    with np.errstate(divide="ignore"):
-        return float((spectrum[-1] + weights[1] + few * survey.largest) / np.float64(spectrum[0] + weights[0]))
+    return float((spectrum[-1] + weights[1] + few * survey.largest) / np.float64(spectrum[0] + weights[0]))
 
 
 _Work = Callable[[Part, FactorTable, NDArray[np.float64], NDArray[np.float32], NDArray[np.float64]], int | None]
@@ -203,17 +203,17 @@ def _single(
 
     room = room_for(len(spectrum))
     lapack = (address("ssyrk"), address("spotrf"), address("spotrs"))
-    diagonal, turn = readonly(spectrum.astype(np.float32)), readonly(basis)
+    diagonal, turn = readonly(single(spectrum)), readonly(basis)
 
     def cg(part: Part, fixed: FactorTable, ridge: Any, factors: Any, losses: Any) -> None:
         als.conjugate_gradient(
-            readonly(part.cuts), HEIGHT, room, *_arguments(part, fixed), diagonal, readonly(ridge.astype(np.float32)),
+            readonly(part.cuts), HEIGHT, room, *_arguments(part, fixed), diagonal, readonly(single(ridge)),
             turn, cg_steps, address("sgemm"), factors, losses,
         )  # fmt: skip
 
     def subspace(part: Part, fixed: FactorTable, ridge: Any, factors: Any, losses: Any) -> int:
         failed: int = als.subspace(
-            readonly(part.cuts), HEIGHT, room, *_arguments(part, fixed), diagonal, readonly(ridge.astype(np.float32)),
+            readonly(part.cuts), HEIGHT, room, *_arguments(part, fixed), diagonal, readonly(single(ridge)),
             turn, min(width, len(spectrum)), address("sgemm"), lapack, factors, losses,
         )  # fmt: skip
         return failed

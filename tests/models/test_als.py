@@ -215,6 +215,17 @@ def test_parameters_as_scikit_learn_wants_them() -> None:
         model.set_params(rank=3)
 
 
+def test_grid_search_of_scikit_learn_takes_the_model() -> None:
+    selection = pytest.importorskip("sklearn.model_selection")
+
+    def error(model: ALS, rows: Any, y: None = None) -> float:
+        return -float(np.square(model.fold_in(rows) @ model.item_factors.T - rows).sum())
+
+    grid = {"regularization": [0.1, 1e6]}
+    found = selection.GridSearchCV(ALS(4, epochs=2), grid, scoring=error, cv=2, error_score="raise")
+    assert found.fit(np.tile(np.eye(4), (10, 3))).best_params_ == {"regularization": 0.1}
+
+
 def test_a_fitted_model_pickles(tmp_path: Path) -> None:
     model = ALS(4, epochs=1, dtype="bfloat16", memory_map=tmp_path).fit(A)
     copy = pickle.loads(pickle.dumps(model))
@@ -240,6 +251,8 @@ def test_a_fitted_model_pickles(tmp_path: Path) -> None:
         ({"dtype": "float64"}, "'float32', 'float16', 'bfloat16'"),
         ({"init": "zeros"}, "'uniform', 'normal'"),
         ({"buffer": "a lot"}, "is not a size"),
+        ({"memory_map": 5}, "memory_map=5: name a folder"),
+        ({"checkpoint": b"steps"}, "checkpoint=b'steps': name a folder"),
         ({"regularization": 0, "unobserved_weight": 0}, "no unique solution"),
     ],
 )
@@ -279,6 +292,18 @@ def test_numbers_that_grow_without_bounds_name_the_setting() -> None:
     # Two columns that are the same leave no unique solution without regularisation.
     with pytest.raises(ConvergenceError, match=r"raise regularization \(now 0\)"):
         ALS(40, regularization=0, epochs=3, solver="exact").fit(tensor(DENSE[:4]))
+
+
+def test_a_weight_that_is_too_large_is_named() -> None:
+    with pytest.raises(ConvergenceError, match=r"lower unobserved_weight \(now 1e\+20\)"):
+        ALS(4, unobserved_weight=1e20).fit(tensor(DENSE))
+
+
+@pytest.mark.parametrize("weights", [(1e300, 1e-3, 0.0), (1e300, 1e-3, 1.0)])
+def test_weights_beyond_float32_give_factors_of_zero_without_a_warning(weights: tuple[float, float, float]) -> None:
+    regularization, unobserved_weight, frequency_scaling = weights
+    model = ALS(4, regularization, unobserved_weight, frequency_scaling, epochs=1, solver="exact").fit(tensor(DENSE))
+    assert not model.item_factors.any()
 
 
 def test_kernels_are_compiled_once() -> None:

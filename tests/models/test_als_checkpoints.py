@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparrow.errors import InvalidValueError, StorageError
+from sparrow.errors import CorruptionError, InvalidValueError, StorageError
 from sparrow.models import ALS, solvers
 from tests.models import als_reference as reference
 
@@ -140,6 +140,15 @@ def test_a_checkpoint_says_what_it_is(tmp_path: Path) -> None:
     assert [float.fromhex(loss) for loss in state["losses"]] == model.loss_.tolist()
     assert state["identity"]["factors"] == 8
     assert (np.load(tmp_path / "step-000012" / "1.npy") == model.item_factors).all()
+
+
+@pytest.mark.parametrize("name", ["state.json", "0.npy", "1.npy"])
+def test_a_damaged_checkpoint_says_how_to_go_on(name: str, tmp_path: Path) -> None:
+    ALS(**OPTIONS, checkpoint=tmp_path).fit(DENSE)
+    (damaged,) = tmp_path.glob(f"step-*/{name}")
+    os.truncate(damaged, damaged.stat().st_size // 2)
+    with pytest.raises(CorruptionError, match=r"step-000012.* remove it"):
+        ALS(**OPTIONS, checkpoint=tmp_path).fit(DENSE)
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

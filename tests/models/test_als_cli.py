@@ -113,6 +113,8 @@ def test_factors_are_saved_with_the_numbers_of_the_tensor(cli: Any, web: Path, t
     part, kept = evaluation.min_links(sp.open(web), 3)
     model = sp.models.ALS(factors=8, epochs=3).fit(part)
     assert done.json["loss"] == [float(loss) for loss in model.loss_]
+    assert done.json["settings"].items() <= model.get_params().items()
+    assert {"regularization", "unobserved_weight"} <= done.json["settings"].keys()
     for name, column, factors in (("user", "row", model.user_factors), ("item", "item", model.item_factors)):
         table = pq.read_table(folder / f"{name}_factors.parquet")
         np.testing.assert_array_equal(table[column], kept)
@@ -140,6 +142,9 @@ def test_a_checkpoint_is_gone_on_from(cli: Any, web: Path, tmp_path: Path) -> No
         ["{web}", "--regularization", "much"],
         ["{web}", "--regularization", "0.1,0.2"],
         ["{web}", "--unobserved-weight", "0.1,0.2", "--evaluate"],
+        ["{web}", "--regularization", "-1"],
+        ["{web}", "--search", "--unobserved-weight", "0.1,nan"],
+        ["{web}", "--search", "--checkpoint", "{web}.steps"],
         ["{web}", "--min-links", "0"],
         ["{web}", "--epochs"],
     ],
@@ -155,7 +160,7 @@ def test_wrong_usage_exits_2(cli: Any, web: Path, words: list[str]) -> None:
     [
         (["{web}.gone"], "no tensor"),
         (["{web}", "--min-links", "150"], "no node"),
-        (["{web}", "--regularization", "-1"], "regularization"),
+        (["{web}", "--regularization", "0", "--unobserved-weight", "0"], "regularization"),
     ],
 )
 def test_failures_are_told_in_one_line(cli: Any, web: Path, words: list[str], problem: str) -> None:

@@ -108,6 +108,27 @@ def test_figures_are_one_where_all_is_found_and_zero_where_nothing_is() -> None:
     assert set(nothing.values()) == {0}
 
 
+@pytest.mark.parametrize("wrong", [{"recall": [], "ndcg": []}, {"recall": [0]}, {"ndcg": [-3]}])
+def test_numbers_of_items_to_look_at_are_checked(wrong: dict[str, Any]) -> None:
+    parts = split(links(0))
+    with pytest.raises(sp.errors.InvalidValueError, match="how many items"):
+        evaluate(Popularity().fit(parts.train), parts.test, **wrong)
+
+
+def test_arrays_are_taken_as_tensors_are() -> None:
+    dense = links(0, 40, 40)
+    parts, expected = split(dense, seed=3), split(sp.asarray(dense), seed=3)
+    np.testing.assert_array_equal(parts.test.truth.to_numpy(), expected.test.truth.to_numpy())
+    np.testing.assert_array_equal(hold_out(dense).truth.to_numpy(), hold_out(sp.asarray(dense)).truth.to_numpy())
+    np.testing.assert_array_equal(min_links(dense, 8)[1], min_links(sp.asarray(dense), 8)[1])
+    np.testing.assert_array_equal(Popularity().fit(dense).item_factors[:, 0], (dense != 0).sum(axis=0))
+
+
+def test_seeds_are_not_negative() -> None:
+    with pytest.raises(sp.errors.InvalidValueError, match="seed=-1"):
+        split(links(0), seed=-1)
+
+
 def test_rankings_are_checked() -> None:
     truth = sp.from_coords([[0], [1]], 1, shape=(1, 9))
     with pytest.raises(sp.errors.ShapeError, match="50"):

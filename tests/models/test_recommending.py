@@ -100,7 +100,7 @@ def test_best_is_what_sorting_all_scores_gives(m: int, n: int, d: int, k: int) -
 
 def test_more_wanted_than_fit_a_block_of_rows() -> None:
     rng = np.random.default_rng(0)
-    assert rows_of_block(40_000) < 30
+    assert rows_of_block(40_000, 50_000) < 30
     rows, items = whole(rng, 30, 2), whole(rng, 50_000, 2, span=1000)
     expected = brute(rows @ items.T, 40_000)
     ids, scores = best(rows, items, 40_000)
@@ -433,6 +433,35 @@ def test_sql_ranks_by_the_saved_factors(model: Given, data: Any, tmp_path: Path,
         f"where row = 11 order by {product} desc, item limit 9"
     )
     assert [item for (item,) in found] == brute(rows[[11]] @ items.T, 9)[0][0].tolist()
+
+
+def test_many_more_wanted_than_there_are_take_no_room_for_candidates() -> None:
+    rows, items = np.ones((2, 1)), np.arange(3.0)[:, None]
+    assert rows_of_block(10**9, 3) == 512
+    ((ids, scores),) = ranked(rows, items, 10**9)
+    assert ids.tolist() == [[2, 1, 0]] * 2
+    assert scores.tolist() == [[2, 1, 0]] * 2
+    assert best(rows, items, 10**6)[0].shape == (2, 10**6)
+
+
+@pytest.mark.parametrize("k", [0, True, 3.0, "3"])
+def test_k_is_a_positive_integer(model: Given, k: Any) -> None:
+    with pytest.raises(sp.errors.InvalidValueError, match="k="):
+        model.recommend([0], k)
+
+
+@pytest.mark.parametrize("numbers", [np.arange(200) + 0.5, ["a"] * 200])
+def test_numbers_of_factors_are_integers(numbers: Any, tmp_path: Path) -> None:
+    model = sp.models.ALS(2, epochs=1).fit(np.ones((200, 3)))
+    with pytest.raises(sp.errors.InvalidValueError, match="column 'row'"):
+        model.save_factors(tmp_path / "factors", rows=numbers)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_is_not_replaced_by_a_file(model: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparrow.models.recommending.ranked", lambda *_: pytest.fail("ranked for nothing"))
+    with pytest.raises(sp.errors.ExistsError, match="is a folder"):
+        model.recommend_all(tmp_path, overwrite=True)
 
 
 def test_blocks_of_the_generator_cover_the_rows() -> None:

@@ -1,0 +1,30 @@
+"""Says that loops are being compiled: the first time that a machine runs them it takes seconds, without a bar."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from sparrow import progress
+
+__all__ = ["announce"]
+
+
+@functools.cache
+def announce() -> None:
+    """Have a line on standard error when this process first compiles a loop, where progress is shown."""
+    from numba.core import event
+
+    class Compiling(event.Listener):
+        """Told of every function that Numba compiles; not of those that it finds compiled."""
+
+        told = False
+
+        def on_start(self, what: Any) -> None:
+            if not self.told and what.data["dispatcher"].py_func.__module__.startswith("sparrow."):
+                self.told = progress.line("compiling loops for the first use: this takes some seconds, once")
+
+        def on_end(self, what: Any) -> None:
+            pass
+
+    event.register("numba:compile", Compiling())  # type: ignore[no-untyped-call]
