@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ TEMPORARY = re.compile(r"[0-9a-f]{8,32}-[0-9]+\.tmp")
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _NARROW = 2**31
+_BEHIND = 16 << 20
+"""Bytes of a file that may wait to be hashed and written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,25 +79,55 @@ def fsync_folder(folder: str | os.PathLike[str]) -> None:
 
 
 class HashingFile:
-    """A file for pyarrow to write: hashes what passes, and takes its name from the hash at the end."""
+    """A file for pyarrow to write: hashes what passes, and takes its name from the hash at the end.
+
+    Hashing and writing run on a thread of their own, some megabytes behind, so that encoding goes on meanwhile.
+    """
 
     def __init__(self, folder: Path, temporary: str) -> None:
         self._folder = folder
         self._temporary = folder / temporary
         self._file = open(self._temporary, "xb", buffering=1 << 20)  # noqa: SIM115 keep() and discard() close it
         self._hash = hashlib.sha256()
+        self._pool = ThreadPoolExecutor(1, "sparrow-file") if settings.current().threads > 1 else None
+        self._behind: deque[tuple[Future[None], int]] = deque()
+        self._behind_bytes = 0
         self.nbytes = 0
         self.closed = False
         self.kept = False
 
     def write(self, data: Any) -> int:
         """Take in the next bytes; nothing once discarded, since pyarrow closes what it holds when collected."""
+        size = len(data)
         if self._file.closed:
-            return len(data)
+            return size
+        self.nbytes += size
+        if self._pool is None or not isinstance(data, bytes):  # what is not ours may change when this returns
+            self._catch_up(-1)
+            self._put(data)
+            return size
+        self._behind.append((self._pool.submit(self._put, data), size))
+        self._behind_bytes += size
+        self._catch_up(_BEHIND)
+        return size
+
+    def _put(self, data: Any) -> None:
         self._hash.update(data)
-        count = self._file.write(data)
-        self.nbytes += count
-        return count
+        self._file.write(data)
+
+    def _catch_up(self, most: int) -> None:
+        """Wait until at most so many bytes are still to be written; raise what went wrong with others."""
+        while self._behind and (self._behind_bytes > most or self._behind[0][0].done()):
+            done, size = self._behind.popleft()
+            self._behind_bytes -= size
+            done.result()
+
+    def _end(self) -> None:
+        """End the thread; what it has not begun to write is dropped."""
+        self._behind.clear()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
 
     def tell(self) -> int:
         """Return the number of bytes taken in."""
@@ -121,6 +154,8 @@ class HashingFile:
 
     def keep(self, name: Callable[[str], str]) -> str:
         """Sync the file, rename it to ``name(sha256)`` and return that name."""
+        self._catch_up(-1)
+        self._end()
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
@@ -132,6 +167,7 @@ class HashingFile:
     def discard(self) -> None:
         """Delete the file."""
         self.closed = True
+        self._end()
         with contextlib.suppress(OSError):  # flushing what the full disk refused: the file goes anyway
             self._file.close()
         self._temporary.unlink(missing_ok=True)

@@ -150,19 +150,21 @@ class FullDisk:
         self.room = room
 
     def limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        real = writer_module.HashingFile.write
+        real = writer_module.HashingFile._put
 
-        def write(sink: Any, data: Any) -> int:
+        def put(sink: Any, data: Any) -> None:
             self.room -= len(data)
             if self.room < 0:
                 raise OSError(errno.ENOSPC, "No space left on device")
-            return real(sink, data)
+            real(sink, data)
 
-        monkeypatch.setattr(writer_module.HashingFile, "write", write)
+        monkeypatch.setattr(writer_module.HashingFile, "_put", put)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("room", [0, 100, 3000, 20_000])
-def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, threads: int) -> None:
+    sparrow_settings.config(threads=threads)
     schema = Schema((1000, 10))
     block = random_entries(schema, 2000)
     handle = storage.save(tmp_path / "t", schema, [block], sizes=TINY)
