@@ -27,7 +27,7 @@ from sparrow.errors import (
     TooLargeError,
     UnsupportedError,
 )
-from sparrow.kernels.entries import Block
+from sparrow.kernels.entries import Block, row_pointers
 from sparrow.schema import Schema
 
 if TYPE_CHECKING:
@@ -105,9 +105,7 @@ def pointers(rows: NDArray[Any], height: int) -> NDArray[np.int64]:
         If the pointers would pass the memory limit.
     """
     check_room(8 * (height + 1), f"the pointers of {height} rows or columns")
-    out = np.zeros(height + 1, np.int64)
-    np.cumsum(np.bincount(rows, minlength=height), out=out[1:])
-    return out
+    return row_pointers(rows, height)
 
 
 # -- PyTorch -------------------------------------------------------------------------------------

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -48,3 +50,34 @@ def own_settings() -> Iterator[None]:
     """Give each test the settings as they were before the one before it changed them."""
     with sparrow_settings.config():
         yield
+
+
+class Run:
+    """What a run of the command line did."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def table(self) -> list[list[str]]:
+        return [line.split() for line in self.out.splitlines() if line.strip() and not set(line.strip()) <= set("-─ ")]
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
+    """Return what runs the command line in this process."""
+    from sparrow.cli import main
+
+    def run(*words: object) -> Run:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        assert isinstance(end.value.code, int)
+        return Run(end.value.code, out, err)
+
+    return run

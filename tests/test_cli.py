@@ -14,41 +14,16 @@ import numpy as np
 import pytest
 
 import sparrow as sp
-from sparrow.cli import main
 from sparrow.cli.arguments import parse_index
 
 EDGES = "# a small web\n0\t1\n0\t2\n1\t2\n2\t0\n4\t4\n"
 LIBSVM = "+1 1:0.5 3:2\n-1 2:1\n\n+1\n"
 
 
-class Run:
-    """What a run of the command line did."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
 def opened(path: Path) -> sp.Tensor:
     found = sp.open(path)
     assert isinstance(found, sp.Tensor)
     return found
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Any:
-    def run(*words: object) -> Run:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            main([str(word) for word in words])
-        out, err = capsys.readouterr()
-        assert isinstance(end.value.code, int)
-        return Run(end.value.code, out, err)
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -146,7 +146,8 @@ def _fitted(links: Tensor, settings: dict[str, Any], checkpoint: str | None) -> 
 
     started = time.perf_counter()
     model = ALS(**settings, checkpoint=checkpoint).fit(links)
-    typer.echo(f"{links.nnz:,} entries, {settings['epochs']} epochs, {time.perf_counter() - started:.1f} s", err=True)
+    epochs = "1 epoch" if settings["epochs"] == 1 else f"{settings['epochs']} epochs"
+    typer.echo(f"{links.nnz:,} entries, {epochs}, {time.perf_counter() - started:.1f} s", err=True)
     return model
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sparrow import progress, settings
 from sparrow.index import Range
-from sparrow.kernels.entries import Block
+from sparrow.kernels.entries import Block, row_pointers
 from sparrow.plan import Scan
 from sparrow.relation import MemoryRelation
 from sparrow.schema import Schema
@@ -80,8 +80,7 @@ class Persisted(MemoryRelation):
         from sparrow.kernels import matvec
 
         coords, values = self.block.coords, self.block.values
-        indptr = np.zeros(height + 1, np.int64)
-        np.cumsum(np.bincount(coords[dim], minlength=height), out=indptr[1:])
+        indptr = row_pointers(coords[dim], height)
         if dim == 0:
             return Rows(indptr, coords[1], values)
         order = matvec.counting_order(matvec.readonly(coords[1]), matvec.readonly(indptr))

@@ -20,7 +20,15 @@ from sparrow.schema import is_fill
 from sparrow.workers import ordered_map
 
 __all__ = [
-    "Block", "Duplicates", "canonical", "check_duplicates", "concatenate", "flat_positions", "merge", "pick",
+    "Block",
+    "Duplicates",
+    "canonical",
+    "check_duplicates",
+    "concatenate",
+    "flat_positions",
+    "merge",
+    "pick",
+    "row_pointers",
     "sort_order",
 ]  # fmt: skip
 
@@ -95,6 +103,13 @@ def packed(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[np.i
     if math.prod(max(n, 1) for n in shape) >= 2**63:
         return None
     return flat_positions(coords, shape, len(coords[0]) if coords else 0)
+
+
+def row_pointers(rows: NDArray[Any], height: int) -> NDArray[np.int64]:
+    """Return where each row begins among entries sorted by row, and their number at the end: shape (height + 1,)."""
+    out = np.zeros(height + 1, np.int64)
+    np.cumsum(np.bincount(rows, minlength=height), out=out[1:])
+    return out
 
 
 def is_sorted(coords: Sequence[NDArray[Any]], strict: bool = False) -> bool:

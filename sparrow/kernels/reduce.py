@@ -9,6 +9,7 @@ Entries that are absent are no business of a fold.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -25,7 +26,7 @@ _FEW = 1 << 12
 """Entries up to which NumPy alone is as fast as a compiled loop."""
 
 
-class Fold:
+class Fold(ABC):
     """One running quantity."""
 
     needs_positions = False
@@ -33,23 +34,23 @@ class Fold:
     scatters = True
     """Whether groups may be the cells of dense arrays."""
 
+    @abstractmethod
     def runs(self, values: NDArray[Any], starts: NDArray[np.int64], positions: NDArray[np.int64] | None) -> State:
         """Return the state of each run of ``values`` (shape (n,)) that begins at ``starts``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def merge(self, earlier: State, n: NDArray[np.int64], later: State, m: NDArray[np.int64]) -> State:
         """Return the states of groups of ``n`` entries and, after them, ``m`` more; ``n`` and ``m`` at least 1."""
-        raise NotImplementedError
 
+    @abstractmethod
     def empty(self, size: int) -> State:
         """Return the states of groups without entries."""
-        raise NotImplementedError
 
+    @abstractmethod
     def scatter(
         self, state: State, keys: NDArray[np.int64], values: NDArray[Any], positions: NDArray[np.int64] | None
     ) -> None:
         """Add each entry to its group, in order."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

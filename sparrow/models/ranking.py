@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sparrow import engines, settings
 from sparrow.display import human_bytes
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError
+from sparrow.kernels.entries import row_pointers
 from sparrow.models.passes import check_matrix
 from sparrow.workers import ordered_map
 
@@ -108,9 +109,7 @@ def patterns_by_block(tensor: Tensor, size: int) -> Iterator[Pattern]:
 
 
 def _pattern(rows: NDArray[Any], cols: NDArray[Any], start: int, height: int) -> Pattern:
-    indptr = np.zeros(height + 1, np.int64)
-    np.cumsum(np.bincount(rows - start, minlength=height), out=indptr[1:])
-    return Pattern(indptr, cols.astype(np.int64, copy=False))
+    return Pattern(row_pointers(rows - start, height), cols.astype(np.int64, copy=False))
 
 
 def rows_of_block(k: Any, items: int) -> int:

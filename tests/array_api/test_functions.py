@@ -6,7 +6,9 @@ The public test suite is no package of a registry, so this asks the functions th
 from __future__ import annotations
 
 import itertools
+import re
 import types
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -134,3 +136,9 @@ def test_every_function_of_the_standard_is_in_the_list() -> None:
 
 def test_what_is_not_claimed_is_not_there() -> None:
     assert [name for name in FUNCTIONS["not_claimed"] if hasattr(sp, name)] == []
+
+
+def test_readme_names_their_number(repository: Path) -> None:
+    told = re.search(r"(\d+) functions of the array API standard work", (repository / "README.md").read_text())
+    assert told is not None
+    assert int(told[1]) == len(FUNCTIONS["claimed"])

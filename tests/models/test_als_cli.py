@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,38 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import sparrow as sp
-from sparrow.cli import main
 from sparrow.models import evaluation
 
 SMALL = ["--factors", "8", "--epochs", "3"]
-
-
-class Run:
-    """What a run of the command line did."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def table(self) -> list[list[str]]:
-        return [line.split() for line in self.out.splitlines() if line.strip() and not set(line.strip()) <= set("-─ ")]
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Any:
-    def run(*words: object) -> Run:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            main([str(word) for word in words])
-        out, err = capsys.readouterr()
-        assert isinstance(end.value.code, int)
-        return Run(end.value.code, out, err)
-
-    return run
 
 
 @pytest.fixture(scope="module")
