@@ -19,18 +19,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sparrow import dispatch as _dispatch  # noqa: F401 - NumPy's functions find sparrow's
 from sparrow import errors, formats
-from sparrow.bundle import Bundle
-from sparrow.computing import compute
-from sparrow.creation import asarray, from_coords, from_relation, open, zeros  # noqa: A004 - sp.open is its name
-from sparrow.generation import eye, full, full_like, ones, ones_like, random, zeros_like
-from sparrow.operators import where
-from sparrow.ordering import cumulative_prod, cumulative_sum, sort
-from sparrow.products import matmul
-from sparrow.query import sql
-from sparrow.settings import config
-from sparrow.shaping import (
+from sparrow.functions import numpy as _dispatch  # noqa: F401 - NumPy's functions find sparrow's
+from sparrow.functions.creation import asarray, from_coords, from_relation, open, zeros  # noqa: A004 - sp.open is its name
+from sparrow.functions.generation import eye, full, full_like, ones, ones_like, random, zeros_like
+from sparrow.functions.manipulation import (
     broadcast_to,
     concat,
     diagonal,
@@ -50,7 +43,14 @@ from sparrow.shaping import (
     triu,
     unique,
 )  # fmt: skip
+from sparrow.functions.sorting import cumulative_prod, cumulative_sum, sort
+from sparrow.functions.sql import sql
+from sparrow.settings import config
 from sparrow.tensor import Tensor
+from sparrow.tensor.bundle import Bundle
+from sparrow.tensor.computing import compute
+from sparrow.tensor.operators import where
+from sparrow.tensor.products import matmul
 
 if TYPE_CHECKING:
     from sparrow import datasets, ingest, models

@@ -128,7 +128,7 @@ def load(name: str, cache: str | os.PathLike[str] | None = None) -> Tensor | Map
 
 def _published(stored: Path) -> Tensor:
     """Return the first version of a stored tensor."""
-    from sparrow.creation import open as open_stored
+    from sparrow.functions.creation import open as open_stored
 
     return cast("Tensor", open_stored(stored, version=0))
 

@@ -12,11 +12,11 @@ import re
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from sparrow.creation import open as open_stored
-from sparrow.readers.columns import columns as _columns
-from sparrow.readers.edges import edges as _edges
-from sparrow.readers.libsvm import libsvm as _libsvm
-from sparrow.readers.npz import npz as _npz
+from sparrow.files.columns import columns as _columns
+from sparrow.files.edges import edges as _edges
+from sparrow.files.libsvm import libsvm as _libsvm
+from sparrow.files.npz import npz as _npz
+from sparrow.functions.creation import open as open_stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.index import Listed, Range, View
-from sparrow.storage_types import of_view
+from sparrow.stypes import of_view
 
 __all__ = [
     "DTYPES",

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from sparrow.bundle import Bundle
     from sparrow.tensor import Tensor
+    from sparrow.tensor.bundle import Bundle
 
 __all__ = [
     "QUERY_THREAD",

@@ -42,7 +42,7 @@ def export(
       sparrow export a9a.sparrow/X top.csv --index ":100"
       sparrow export web.sparrow - --format csv | head
     """
-    from sparrow.exporting import export as written
+    from sparrow.files.exporting import export as written
     from sparrow.tensor import Tensor
 
     source = open_any(path)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sparrow.errors import DuplicateError, IndexingError, InvalidValueError, ShapeError
 from sparrow.formats.container import Container, as_index, as_values, readonly
-from sparrow.interchange import alike, check_room, pointers
+from sparrow.interop.interchange import alike, check_room, pointers
 from sparrow.kernels.entries import Block
 from sparrow.schema import Schema, check_shape, is_fill
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from sparrow.conversion import from_coordinates, from_object
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
-from sparrow.interchange import dense_array
+from sparrow.interop.conversion import from_coordinates, from_object
+from sparrow.interop.interchange import dense_array
 from sparrow.kernels.entries import Block
 from sparrow.schema import Schema, check_dtype, check_shape, is_fill
-from sparrow.storage_types import check_stype
+from sparrow.stypes import check_stype
 
 if TYPE_CHECKING:
     import scipy.sparse

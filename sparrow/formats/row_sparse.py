@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sparrow.errors import DuplicateError, IndexingError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.formats.container import Container, as_index, as_values, readonly
-from sparrow.interchange import check_room
+from sparrow.interop.interchange import check_room
 from sparrow.kernels.entries import Block
 from sparrow.schema import Schema, check_shape, is_fill
 

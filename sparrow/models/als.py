@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import progress, settings
-from sparrow.conversion import from_object
 from sparrow.errors import ConvergenceError, InvalidValueError, TooLargeError, UnsupportedError
+from sparrow.interop.conversion import from_object
 from sparrow.models.checkpoints import Checkpoints
 from sparrow.models.passes import Links, check_matrix, whole_side
 from sparrow.models.ranking import Factors

@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines, progress
-from sparrow.creation import asarray
 from sparrow.errors import InvalidValueError, ShapeError
+from sparrow.functions.creation import asarray
 from sparrow.kernels.entries import Block
 from sparrow.models.passes import check_matrix
 from sparrow.models.ranking import Pattern, pattern_of

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import progress, storage
-from sparrow.creation import asarray
 from sparrow.errors import IndexingError, InvalidValueError, ShapeError
+from sparrow.functions.creation import asarray
 from sparrow.models import files
 from sparrow.models.ranking import Factors, Pattern, best, pattern_of, patterns_by_block, ranked, rows_of_block
 

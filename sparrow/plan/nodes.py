@@ -139,7 +139,7 @@ class Reduce:
     """A reduction of the entries of a scan, by groups that agree along the axes that stay."""
 
     name: str
-    """As in ``sparrow.reductions.REDUCTIONS``."""
+    """As in ``sparrow.engines.reductions.REDUCTIONS``."""
     operand: Scan
     axes: tuple[int | None, ...]
     """For each axis of the result the operand's axis that it is; None for one that went and is kept with length 1."""

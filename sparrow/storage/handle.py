@@ -21,15 +21,15 @@ from sparrow.kernels.entries import Block
 from sparrow.relation import Edit
 from sparrow.schema import Schema
 from sparrow.storage.bundle import is_bundle, is_tensor, open_bundle
+from sparrow.storage.commits import Work, appended, compacted, edited, restored
 from sparrow.storage.creation import create, creating, local_path
-from sparrow.storage.edits import Claim, prepare
 from sparrow.storage.layout import Sizes, check_profile
 from sparrow.storage.log import Log, LostRace
 from sparrow.storage.orders import build_order
+from sparrow.storage.rewrites import Claim, prepare
 from sparrow.storage.snapshot import FileRecord, Snapshot
 from sparrow.storage.vacuum import vacuum
 from sparrow.storage.verify import Finding, verify
-from sparrow.storage.work import Work, appended, compacted, edited, restored
 from sparrow.storage.writer import TensorWriter
 
 __all__ = ["StoredHandle", "open", "save"]

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow import engines
-from sparrow.aggregates import REDUCTIONS
 from sparrow.engines.derived import Derived
 from sparrow.engines.pushdown import step_of
 from sparrow.engines.sql import compile_scan, declines
 from sparrow.plan import Step
-from sparrow.products import Engine
+from sparrow.plan.aggregates import REDUCTIONS
 from sparrow.schema import is_fill
+from sparrow.tensor.products import Engine
 from tests.engines.helpers import memory, stored
 
 ENGINES: tuple[Engine, ...] = ("stream", "duckdb")

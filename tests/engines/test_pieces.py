@@ -15,11 +15,11 @@ import sparrow as sp
 from sparrow import engines, progress, settings
 from sparrow.engines import derived, reduce, stream
 from sparrow.engines.derived import Derived
+from sparrow.engines.reductions import reduced
 from sparrow.index import Box, View
 from sparrow.kernels.entries import Block
 from sparrow.kernels.reduce import Best, Running
 from sparrow.plan import Scan
-from sparrow.reductions import reduced
 from sparrow.relation import Relation
 from tests.engines.helpers import Counting, Unreadable, at, memory, random_array, scan_of, stored, to_dense
 

@@ -15,7 +15,7 @@ from sparrow.index import Box
 from sparrow.kernels.entries import Block
 from sparrow.relation import Edit
 from sparrow.schema import Schema
-from sparrow.storage import edits
+from sparrow.storage import rewrites
 from tests.faults import writers
 from tests.faults.writers import SIZES, read_all
 
@@ -148,14 +148,14 @@ def test_files_written_before_a_lost_race_are_used_again(
 
     def write(*args: Any) -> Any:
         calls.append(args)
-        files = edits.write(*args)
+        files = rewrites.write(*args)
         if len(calls) == 1:
-            monkeypatch.setattr("sparrow.storage.work.write", edits.write)
+            monkeypatch.setattr("sparrow.storage.commits.write", rewrites.write)
             one.commit(put(90, 9))
-            monkeypatch.setattr("sparrow.storage.work.write", write)
+            monkeypatch.setattr("sparrow.storage.commits.write", write)
         return files
 
-    monkeypatch.setattr("sparrow.storage.work.write", write)
+    monkeypatch.setattr("sparrow.storage.commits.write", write)
     other.commit(put(2, 5))
     assert len(calls) == 1
     assert other.current.version == 2

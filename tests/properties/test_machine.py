@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import sparrow as sp
-from sparrow import editing, storage
+from sparrow import storage
 from sparrow.errors import DuplicateError, ShapeError
+from sparrow.tensor import editor
 from tests.index.test_view import keys, valid
 
 Array = np.ndarray[Any, Any]
@@ -232,8 +233,8 @@ def run(machine: type[Machine], examples: int, steps: int) -> None:
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make edits keep boxes as boxes, and appends stream piece by piece, at the size of the test."""
-    monkeypatch.setattr(editing, "_LISTED", 2)
-    monkeypatch.setattr(editing, "_SHARE", 3e-7)
+    monkeypatch.setattr(editor, "_LISTED", 2)
+    monkeypatch.setattr(editor, "_SHARE", 3e-7)
 
 
 def test_in_memory() -> None:

@@ -25,7 +25,7 @@ from sparrow.relation import MemoryHandle
 from sparrow.schema import is_fill
 from tests.engines.helpers import TINY, memory
 from tests.index.test_view import keys, valid
-from tests.test_reductions import best_number
+from tests.tensor.test_reductions import best_number
 
 Array = np.ndarray[Any, Any]
 Operation = Callable[[Any], Any]

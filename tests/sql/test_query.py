@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow.errors import InvalidValueError, UnsupportedError
-from sparrow.query import sql
+from sparrow.functions.sql import sql
 from tests.engines.helpers import Labelled, at, memory, random_array, scan_of, stored
 
 LINKS = np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]])

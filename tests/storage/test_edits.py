@@ -18,7 +18,7 @@ from sparrow.index import Box
 from sparrow.kernels.entries import Block, canonical
 from sparrow.relation import Edit, apply_edit
 from sparrow.schema import Schema
-from sparrow.storage.edits import Claim, _box_meets_keys
+from sparrow.storage.rewrites import Claim, _box_meets_keys
 from tests.storage.helpers import TINY, assert_same, entries, names, random_entries, read_all
 
 SHAPES = [(), (40,), (6, 7), (1, 60), (60, 1), (4, 3, 5)]

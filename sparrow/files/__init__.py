@@ -1,0 +1,1 @@
+"""Files that people have: one module for each format."""

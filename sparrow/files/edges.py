@@ -1,0 +1,583 @@
+"""Edge lists to a stored square tensor: SNAP, KONECT, Common Crawl, CSV of two or three columns.
+
+Ids that are integers are the coordinates. Ids that are texts are numbered as they come and put
+aside; once all are known, in sorted order, the edges are read again and sorted.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import DTypeLike, NDArray
+
+from sparrow import settings, storage
+from sparrow.errors import IngestError, InvalidValueError
+from sparrow.files.entries import Ids, Names, Shelf, Written, cast_values, check_labels, check_space, write_entries
+from sparrow.files.source import Source, SourceLike, TextBlock, blocks, open_sources, total_size
+from sparrow.kernels.entries import Duplicates, check_duplicates
+from sparrow.progress import bar
+from sparrow.schema import Schema, check_dtype
+from sparrow.sorting import Rows, memory_budget
+from sparrow.workers import ordered_map
+
+__all__ = ["edges"]
+
+_DIMS = ("src", "dst")
+
+_ENTRY_BYTES, _WEIGHT_BYTES = 2.5, 6.0
+"""Bytes on disk of an edge and of its weight, roughly: what is said beforehand, not what is refused."""
+
+
+def edges(
+    src: SourceLike,
+    dst: str | os.PathLike[str],
+    *,
+    vertices: SourceLike | None = None,
+    ids: str = "auto",
+    relabel: bool = False,
+    self_loops: str = "keep",
+    directed: bool = True,
+    duplicates: str = "sum",
+    dtype: DTypeLike | None = None,
+    header: bool = False,
+    overwrite: bool = False,
+    profile: str = "fast",
+) -> str:
+    """Store an edge list as a square tensor with dimensions ``src, dst`` and fill 0.
+
+    Lines hold two ids, parted by tabs, blanks or a comma in any mix, then perhaps a weight. Lines
+    that begin with ``#`` or ``%`` and blank lines are passed over, and so is a third column ``{}``,
+    which is no weight, and a fourth column. Without weights each edge counts 1. Edges of weight 0
+    are not stored.
+
+    Parameters
+    ----------
+    src
+        A path, a glob pattern, ``"-"`` for standard input, or a list of these. gzip, zstd and bz2
+        are told from the content.
+    dst
+        The folder to create.
+    vertices
+        Files with one line for each vertex: its id and its name, more columns are passed over. The
+        names become the labels of both dimensions, and every id of an edge must be among them.
+    ids
+        ``"int"``: ids are coordinates, counted from 0. ``"str"``: ids are names; the distinct ones,
+        sorted, become the labels of both dimensions, and the position of a name its coordinate.
+        ``"auto"``: names if the first block of text (4 MB) holds an id that is no integer.
+    relabel
+        Number the ids that occur from 0 in ascending order; the labels of both dimensions are the
+        original ids.
+    self_loops
+        ``"keep"`` or ``"drop"`` edges from a vertex to itself. Their vertices count in both cases.
+    directed
+        False stores each edge in both directions, a loop once.
+    duplicates
+        What becomes of an edge that comes twice, after mirroring: ``"error"``, ``"sum"``,
+        ``"last"``, ``"first"``, ``"min"`` or ``"max"``.
+    dtype
+        Type of the values; float64 with weights and int64 without by default.
+    header
+        Skip the first line of each file that is no comment.
+    overwrite
+        Replace what is at ``dst``.
+    profile
+        ``"fast"`` or ``"small"``.
+
+    Returns
+    -------
+    str
+        ``dst``. The shape is (n, n), n the largest id + 1 or, where there are labels, their number.
+
+    Raises
+    ------
+    IngestError
+        If a line is no edge, only some lines have a weight, an id is negative or beyond 2^63 - 2,
+        no integer where integers were expected or beyond the vertices, or a weight does not fit
+        ``dtype``: with file, line and token.
+    DuplicateError
+        If an edge comes twice and ``duplicates`` is ``"error"``.
+    NotFoundError
+        If a file is missing or a pattern matches none.
+    ExistsError
+        If something is at ``dst`` and ``overwrite`` is not set.
+    StorageError
+        If the disk is too small.
+    TooLargeError
+        If the labels take too much of the memory limit.
+    InvalidValueError
+        If an argument is not one of those above.
+    """
+    options = _Options.check(
+        ids, relabel, self_loops, directed, duplicates, dtype, header, profile, vertices is not None
+    )
+    sources = open_sources(src)
+    named = None if vertices is None else open_sources(vertices)
+    with storage.creating(dst, overwrite) as folder, ExitStack() as stack:
+        labels = None if named is None else _vertices(named)
+        ingest = _Ingest(Path(folder), options, sources, labels, stack)
+        ingest.run()
+    if ingest.passed_over and settings.current().progress is not False:
+        sys.stderr.write(f"{sources[0].name}: the columns after the third (timestamps?) were passed over\n")
+    return os.fspath(dst)
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    ids: str
+    relabel: bool
+    drop_loops: bool
+    directed: bool
+    duplicates: Duplicates
+    dtype: np.dtype[Any] | None
+    header: bool
+    profile: str
+
+    @classmethod
+    def check(
+        cls,
+        ids: str,
+        relabel: bool,
+        self_loops: str,
+        directed: bool,
+        duplicates: str,
+        dtype: DTypeLike | None,
+        header: bool,
+        profile: str,
+        vertices: bool,
+    ) -> _Options:
+        if ids not in ("auto", "int", "str"):
+            raise InvalidValueError(f"ids={ids!r}: use 'auto', 'int' or 'str'")
+        if self_loops not in ("keep", "drop"):
+            raise InvalidValueError(f"self_loops={self_loops!r}: use 'keep' or 'drop'")
+        if profile not in ("fast", "small"):
+            raise InvalidValueError(f"profile={profile!r}: use 'fast' or 'small'")
+        if vertices and (ids == "str" or relabel):
+            raise InvalidValueError("vertices= names integer ids: leave out ids='str' and relabel=True")
+        return cls(
+            "int" if vertices else ids,
+            relabel,
+            self_loops == "drop",
+            directed,
+            check_duplicates(duplicates),
+            None if dtype is None else check_dtype(dtype),
+            header,
+            profile,
+        )
+
+
+class _Parsed(NamedTuple):
+    """What a block of text held: ids, or the positions of their texts."""
+
+    block: TextBlock
+    src: NDArray[np.int64]
+    dst: NDArray[np.int64]
+    src_end: NDArray[np.int64]
+    dst_end: NDArray[np.int64]
+    values: NDArray[Any] | None
+    weighted: int
+    columns: int
+    status: int
+    at: int
+
+
+@dataclass
+class _Ingest:
+    folder: Path
+    options: _Options
+    sources: list[Source]
+    labels: pa.Array | None
+    """The names of the vertices where they were given."""
+    stack: ExitStack
+    passed_over: bool = False
+    _as_text: bool = False
+    _weighted: int = -1
+    _largest: int = -1
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self) -> None:
+        reading = self.stack.enter_context(ExitStack())
+        advance = reading.enter_context(bar("reading edges", total_size(self.sources)))
+        text = self.stack.enter_context(closing(self._text()))
+        start = self._probe(text)
+
+        def counted() -> Iterator[TextBlock]:
+            for block in chain(start, text):
+                yield block
+                advance(block.advance)
+            reading.close()  # so that the bar of what follows shows
+
+        if self._as_text:
+            written, labels = self._named(counted())
+        elif self.options.relabel:
+            known = Ids()
+            written = self._write(counted(), self._rows_of(known), [known, known])
+            labels = pa.array(known.finish())
+        else:
+            written = self._write(counted(), self._rows_of(None))
+            labels = self.labels
+        n = self._largest + 1 if labels is None else len(labels)
+        storage.create(
+            self.folder,
+            Schema((n, n), _DIMS, self._dtype, 0),
+            written.files,
+            labels={} if labels is None else {0: labels, 1: labels},
+            profile=self.options.profile,
+            operation="ingest edges",
+            extra={
+                "sources": [source.name for source in self.sources],
+                "directed": self.options.directed,
+                "weighted": self._weighted == 1,
+            },
+        )
+
+    @property
+    def _dtype(self) -> np.dtype[Any]:
+        given = self.options.dtype
+        return given if given is not None else np.dtype(np.float64 if self._weighted == 1 else np.int64)
+
+    def _write(self, items: Iterable[Any], rows_of: Any, ids: list[Ids | None] | None = None) -> Written:
+        return write_entries(
+            self.folder,
+            items,
+            rows_of,
+            dims=_DIMS,
+            dtype=self._dtype,
+            weighted=self._weighted == 1,
+            duplicates=self.options.duplicates,
+            fill_value=0,
+            profile=self.options.profile,
+            ids=ids,
+            describe=self._describe,
+        )
+
+    def _describe(self, cell: tuple[int, ...]) -> str:
+        if self.labels is None:
+            return str(cell)
+        return str(tuple(self.labels[k].as_py() for k in cell))
+
+    # The text -------------------------------------------------------------------------------------
+
+    def _text(self) -> Generator[TextBlock]:
+        """Yield the blocks of all sources, a header line of each blanked out."""
+        from sparrow.kernels.edges_text import first_data_line
+
+        skip = False
+        with closing(blocks(self.sources)) as text:
+            for block in text:
+                skip = self.options.header and (skip or block.first_line == 1)
+                if skip:
+                    first, end = first_data_line(block.data)
+                    if end:
+                        block, skip = _without(block, first, end), False
+                yield block
+
+    def _probe(self, text: Iterator[TextBlock]) -> list[TextBlock]:
+        """Take blocks up to the first with an edge, and settle from it what ids are and whether there are weights."""
+        from sparrow.kernels import edges_text as kernels
+
+        self._as_text = self.options.ids == "str"
+        taken: list[TextBlock] = []
+        for block in text:
+            taken.append(block)
+            first, end = kernels.first_data_line(block.data)
+            if not end:
+                continue
+            parsed = self._parse(block)
+            if parsed.status == kernels.BAD_ID and self.options.ids == "auto":
+                below = self._parse(_without(block, first, end))
+                if parsed.at < end and below.status == kernels.GOOD and len(below.src):
+                    line = block.text(first, end - 1).strip()
+                    raise IngestError(
+                        "the first line is no edge of integer ids, all that follow are: "
+                        "say header=True to skip it, or ids='str' if ids are names",
+                        block.source.name,
+                        block.line_at(first),
+                        line,
+                    )
+                self._as_text = True
+                parsed = self._parse(block)
+            if not len(parsed.src):
+                raise self._error(parsed)
+            self._weighted = parsed.weighted
+            self._check_space(block, len(parsed.src), parsed)
+            break
+        return taken
+
+    def _check_space(self, block: TextBlock, count: int, parsed: _Parsed) -> None:
+        size = total_size(self.sources)
+        if size is None:
+            return
+        expected = int(count * max(size / max(block.advance, 1), 1)) * (1 if self.options.directed else 2)
+        spilled = expected * (16 if self._weighted == 1 else 8)
+        ascending = bool((parsed.src[1:] >= parsed.src[:-1]).all()) and not self._as_text
+        if ascending or spilled <= memory_budget():
+            spilled = 0
+        check_space(self.folder, expected // 2, spilled)
+        if settings.current().show_progress():
+            sample = np.empty(0) if parsed.values is None else parsed.values[:10_000]
+            varied = len(np.unique(sample)) > len(sample) // 2
+            stored = int(expected * (_ENTRY_BYTES + (_WEIGHT_BYTES if varied else 0)))
+            sorting = f" and {spilled:,} while sorting" if spilled else ""
+            free = shutil.disk_usage(self.folder).free
+            sys.stderr.write(f"edges: about {stored:,} bytes on disk{sorting}, {free:,} are free\n")
+
+    def _parse(self, block: TextBlock) -> _Parsed:
+        from sparrow.kernels import edges_text as kernels
+
+        n = block.lines
+        src, dst = np.empty(n, np.int64), np.empty(n, np.int64)
+        src_end, dst_end = (np.empty(n if self._as_text else 0, np.int64) for _ in range(2))
+        whole = self.options.dtype is not None and self.options.dtype.kind in "iu"
+        expected = self._weighted
+        maybe = n if expected != 0 else 0
+        weights = np.empty(0 if whole else maybe)
+        integers = np.empty(maybe if whole else 0, np.int64)
+        hard = np.empty(0 if whole else 2 * maybe, np.int64)
+        count, weighted, columns, hards, status, at = kernels.parse_edges(
+            block.data, self._as_text, whole, expected, src, dst, src_end, dst_end, weights, integers, hard
+        )
+        for i, start in hard[: 2 * hards].reshape(-1, 2).tolist():
+            weights[i] = float(_token(block, start))
+        values = (integers if whole else weights)[:count] if weighted == 1 else None
+        return _Parsed(
+            block, src[:count], dst[:count], src_end[:count], dst_end[:count], values, weighted, columns, status, at
+        )
+
+    def _checked(self, block: TextBlock) -> _Parsed:
+        """Parse a block, values in the dtype, or raise for the first line that is wrong."""
+        from sparrow.kernels import edges_text as kernels
+
+        if self._as_text:
+            _check_utf8(block)
+        parsed = self._parse(block)
+        parsed = parsed._replace(values=self._cast(parsed))
+        if parsed.status != kernels.GOOD:
+            raise self._error(parsed)
+        if parsed.columns > kernels.FOURTH:
+            self.passed_over = True
+        return parsed
+
+    def _cast(self, parsed: _Parsed) -> NDArray[Any] | None:
+        if parsed.values is None:
+            return None
+        values, unfit = cast_values(parsed.values, self._dtype)
+        if unfit is not None:
+            line, text = _edge_line(parsed.block, unfit)
+            token = text.replace(",", " ").split()[2]
+            raise IngestError(f"the weight does not fit the type {self._dtype}", parsed.block.source.name, line, token)
+        return values
+
+    def _error(self, parsed: _Parsed) -> IngestError:
+        from sparrow.kernels import edges_text as kernels
+
+        block, code, at = parsed.block, parsed.status, parsed.at
+        token: str | None = _token(block, at)
+        whole = self.options.dtype is not None and self.options.dtype.kind in "iu"
+        problem = {
+            kernels.BAD_ID: "the id is no integer: say ids='str' to take ids as names"
+            if self.labels is None
+            else "the id is no integer, which ids of vertices= must be",
+            kernels.LARGE_ID: "the id is beyond 2^63 - 1: say ids='str' to take ids as names",
+            kernels.NEGATIVE: "the id is negative: say ids='str' to take ids as names",
+            kernels.ONE_COLUMN: "an edge needs two ids: say header=True if the first line is none",
+            kernels.BAD_WEIGHT: "the weight is no integer: leave dtype= out to read numbers as float64"
+            if whole
+            else "the weight is no number: say header=True if the first line is no edge",
+            kernels.LARGE_WEIGHT: "the weight does not fit int64: leave dtype= out to read numbers as float64",
+            kernels.MIXED: "there is a weight here, and none in the lines above: give all lines one, or none"
+            if parsed.weighted == 0
+            else "there is no weight here, unlike in the lines above: give all lines one, or none",
+        }[code]
+        if code == kernels.ONE_COLUMN or (code == kernels.MIXED and parsed.weighted == 1):
+            line_start = at - block.text(0, at)[::-1].find("\n") if "\n" in block.text(0, at) else 0
+            token = _line(block, line_start)
+        return IngestError(problem, block.source.name, block.line_at(at), token)
+
+    # Integer ids ----------------------------------------------------------------------------------
+
+    def _rows_of(self, known: Ids | None) -> Any:
+        """Return what turns a block of text into rows."""
+        limit = 2**63 - 1 if self.labels is None else len(self.labels)
+        gaps = None if self.labels is None or not self.labels.null_count else np.asarray(self.labels.is_null())
+
+        def rows_of(block: TextBlock) -> Rows:
+            parsed = self._checked(block)
+            src, dst = parsed.src, parsed.dst
+            if len(src):
+                largest = int(max(src.max(), dst.max()))
+                if known is None and largest >= limit:
+                    raise self._beyond(parsed, (src >= limit) | (dst >= limit), limit)
+                if gaps is not None and (absent := gaps[src] | gaps[dst]).any():
+                    raise self._beyond(parsed, absent, limit)
+                with self._lock:
+                    self._largest = max(self._largest, largest)
+            if known is not None:
+                known.add(np.concatenate([src, dst]))
+            return self._shaped(src, dst, parsed.values)
+
+        return rows_of
+
+    def _beyond(self, parsed: _Parsed, wrong: NDArray[np.bool_], limit: int) -> IngestError:
+        """Return the error about the first edge that ``wrong`` marks: an id of it cannot be."""
+        i = int(np.argmax(wrong))
+        line, _ = _edge_line(parsed.block, i)
+        ends = int(parsed.src[i]), int(parsed.dst[i])
+        beyond = [end for end in ends if end >= limit]
+        if beyond and self.labels is None:
+            problem = "the id is beyond the largest dimension, 2^63 - 1: say relabel=True, or ids='str'"
+        elif beyond:
+            problem = f"the id is beyond the {limit} vertices of vertices="
+        else:
+            beyond = [end for end in ends if not cast("pa.Array", self.labels)[end].is_valid]
+            problem = "the id is none of vertices="
+        return IngestError(problem, parsed.block.source.name, line, str(beyond[0]))
+
+    def _shaped(self, src: NDArray[np.int64], dst: NDArray[np.int64], values: NDArray[Any] | None) -> Rows:
+        """Return rows with loops dropped and edges mirrored as asked; the order of the input is kept."""
+        rows = Rows((src, dst), values)
+        if self.options.drop_loops:
+            proper = src != dst
+            if not proper.all():
+                rows = rows.take(proper)
+        if not self.options.directed:
+            src, dst = rows.coords
+            kept = np.ones(2 * len(src), bool)
+            np.not_equal(src, dst, out=kept[1::2])
+            mirrored = tuple(np.stack(pair, axis=1).reshape(-1)[kept] for pair in ((src, dst), (dst, src)))
+            rows = Rows(mirrored, None if rows.values is None else np.repeat(rows.values, 2)[kept])
+        return rows
+
+    # Ids that are names ---------------------------------------------------------------------------
+
+    def _named(self, text: Iterable[TextBlock]) -> tuple[Written, pa.Array]:
+        names = Names()
+        shelf = self.stack.enter_context(closing(Shelf()))
+        parsed = cast("Generator[_Parsed]", ordered_map(self._checked, text, settings.current().threads))
+        with closing(parsed):
+            for each in parsed:
+                data = each.block.data
+                src = names.codes_of(data, each.src, each.src_end)
+                dst = names.codes_of(data, each.dst, each.dst_end)
+                shelf.add(Rows((src.astype(np.int32), dst.astype(np.int32)), each.values))
+        self.labels, rank = names.finish()
+
+        def rows_of(rows: Rows) -> Rows:
+            return self._shaped(rank[rows.coords[0]], rank[rows.coords[1]], rows.values)
+
+        return self._write(shelf, rows_of), self.labels
+
+
+def _without(block: TextBlock, start: int, end: int) -> TextBlock:
+    """Return a block with a line, that ends before ``end``, blanked out."""
+    data = block.data.copy()
+    data[start : end - 1] = 32
+    return replace(block, data=data)
+
+
+def _line(block: TextBlock, start: int) -> str:
+    return block.text(start, start + 200).split("\n", 1)[0].strip()
+
+
+def _token(block: TextBlock, start: int) -> str:
+    """Return the token at a position."""
+    return (block.text(start, start + 1000).replace(",", " ").split() or [""])[0]
+
+
+def _edge_line(block: TextBlock, edge: int) -> tuple[int, str]:
+    """Return the number and the text of the line of an edge, counted from 0 in the block."""
+    for number, line in enumerate(bytes(block.data).split(b"\n"), block.first_line):
+        text = line.strip()
+        if text and text[0] not in b"#%":
+            if edge == 0:
+                return number, text.decode(errors="backslashreplace")
+            edge -= 1
+    raise AssertionError("there are fewer edges in the block")
+
+
+def _check_utf8(block: TextBlock) -> None:
+    data: Any = block.data
+    try:
+        str(memoryview(data), "utf-8")
+    except UnicodeDecodeError as error:
+        raise IngestError(
+            "the text is no UTF-8", block.source.name, block.line_at(error.start), _token(block, error.start)
+        ) from None
+
+
+def _vertices(sources: list[Source]) -> pa.Array:
+    """Return the names of vertices by id; null where an id between 0 and the largest has none."""
+    from sparrow.kernels import edges_text as kernels
+
+    def parse(block: TextBlock) -> tuple[NDArray[np.int64], pa.Array, int]:
+        _check_utf8(block)
+        ids, start, end = (np.empty(block.lines, np.int64) for _ in range(3))
+        count, status, at = kernels.parse_vertices(block.data, ids, start, end)
+        if status != kernels.GOOD:
+            problem = {
+                kernels.BAD_ID: "the id of a vertex is no integer",
+                kernels.LARGE_ID: "the id of a vertex is beyond 2^63 - 1",
+                kernels.NEGATIVE: "the id of a vertex is negative",
+                kernels.NO_NAME: "a vertex needs an id and a name",
+            }[status]
+            raise IngestError(problem, block.source.name, block.line_at(at), _token(block, at))
+        start, end = start[:count], end[:count]
+        offsets = np.empty(count + 1, np.int32)
+        texts = np.empty(int((end - start).sum()), np.uint8)
+        kernels.gather_texts(block.data, start, end, offsets, texts)
+        names = pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(texts))
+        return ids[:count], names, block.advance
+
+    ids: list[NDArray[np.int64]] = []
+    names: list[pa.Array] = []
+    nbytes = count = 0
+    with bar("reading vertices", total_size(sources)) as advance, closing(blocks(sources)) as text:
+        parsed = cast("Generator[Any]", ordered_map(parse, text, settings.current().threads))
+        with closing(parsed):
+            for numbers, texts, step in parsed:
+                ids.append(numbers)
+                names.append(texts)
+                count += len(texts)
+                nbytes += numbers.nbytes + texts.nbytes
+                check_labels(count, nbytes)
+                advance(step)
+    numbers = np.concatenate(ids) if ids else np.empty(0, np.int64)
+    labels = pa.chunked_array(names, pa.string())
+    if nbytes > 2**30:
+        labels = labels.cast(pa.large_string())
+    labels = labels.combine_chunks()
+    if isinstance(labels, pa.ChunkedArray):
+        labels = pa.concat_arrays(labels.chunks) if labels.num_chunks else pa.array([], labels.type)
+    if not np.array_equal(numbers, np.arange(len(numbers))):
+        labels = _placed(numbers, labels, sources[0].name)
+    repeated = len(labels) - labels.null_count - pc.count_distinct(labels, mode="only_valid").as_py()
+    if repeated:
+        counts = pc.value_counts(labels.drop_null())
+        name = counts.field("values")[pc.index(pc.greater(counts.field("counts"), 1), True)].as_py()
+        raise IngestError("two vertices have one name", sources[0].name, token=name)
+    return labels
+
+
+def _placed(numbers: NDArray[np.int64], labels: pa.Array, file: str) -> pa.Array:
+    """Return labels at the positions that their ids are."""
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    if (ordered[1:] == ordered[:-1]).any():
+        twice = int(ordered[1:][ordered[1:] == ordered[:-1]][0])
+        raise IngestError("the id of a vertex comes twice", file, token=str(twice))
+    size = int(ordered[-1]) + 1
+    check_labels(size, 8 * size)
+    places = np.full(size, -1, np.int64)
+    places[numbers] = np.arange(len(numbers))
+    return labels.take(pa.array(places, mask=places < 0))

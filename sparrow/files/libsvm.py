@@ -1,0 +1,529 @@
+"""libsvm (svmlight) text to a bundle of stored tensors: ``X``, ``y`` and, where it occurs, ``qid``.
+
+Blocks of text are parsed on several threads and come back in order. Rows never span blocks, so the
+entries arrive sorted and go straight to the writers: memory is bounded by a few blocks. Two things
+are known only at the end of the input and cost a second pass where they turn out the rare way:
+
+* ``index_base="auto"``: once the first block holds no index 0 the base is taken to be 1; where a 0
+  comes later, the files written so far are written again, one column further.
+* Whether there are several labels in a row: label texts go to a temporary file as they come.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import DTypeLike, NDArray
+
+from sparrow import settings, storage
+from sparrow.errors import DuplicateError, IngestError, InvalidValueError, StorageError
+from sparrow.files.entries import cast_values, unfit_values
+from sparrow.files.source import Source, SourceLike, TextBlock, blocks, open_sources, total_size
+from sparrow.kernels.entries import Block, Duplicates, canonical, check_duplicates
+from sparrow.progress import bar
+from sparrow.schema import LARGEST_DIMENSION, Schema, check_dtype
+from sparrow.storage.footers import footer, forget, read_group
+from sparrow.workers import ordered_map
+
+if TYPE_CHECKING:
+    from sparrow.kernels.libsvm import Parsed
+
+__all__ = ["libsvm"]
+
+_BLOCK = 1 << 20
+"""Bytes of text in a block: smaller than usual, for its arrays are a few times as large."""
+
+_BYTES_PER_THREAD = 30_000_000
+"""Bytes that one thread's share of the blocks in flight may take, from text to entries."""
+
+_LABEL_BYTES = 2_000_000
+"""Bytes of label texts that are looked at together."""
+
+_ENTRY_BYTES = 2.5
+"""Bytes on disk of an entry whose value is always the same."""
+
+
+def libsvm(
+    src: SourceLike,
+    dst: str | os.PathLike[str],
+    *,
+    index_base: str | int = "auto",
+    n_features: int | None = None,
+    dtype: DTypeLike = "float64",
+    duplicates: str = "error",
+    overwrite: bool = False,
+    profile: str = "fast",
+) -> str:
+    r"""Store libsvm text as a bundle.
+
+    The bundle holds ``X`` (rows x features, dimensions ``row, col``), ``y`` (the labels, one
+    dimension ``row``, float64) and, where ``qid:`` occurs, ``qid`` (``row``, int64). Where a row has
+    several labels (``1,2``) ``y`` is bool, rows x labels (``row, label``), and the sorted label texts
+    name its columns. Zeros are not stored. Blank lines and lines of comment only are no rows; a line
+    with nothing but a label is an empty one.
+
+    Parameters
+    ----------
+    src
+        A path, a glob pattern, ``"-"`` for standard input, or a list of these: their rows follow one
+        another. gzip, zstd and bz2 are told from the content.
+    dst
+        The folder to create.
+    index_base
+        What the first feature's index is: 0, 1, or ``"auto"``, which is 0 if any index of the whole
+        input is 0, else 1; it is said on standard error and recorded with ``X``.
+    n_features
+        The number of columns; the default is what the largest index needs.
+    dtype
+        Type of the values of ``X``.
+    duplicates
+        What becomes of an index that comes twice in a row: ``"error"``, ``"sum"``, ``"last"``,
+        ``"first"``, ``"min"`` or ``"max"``.
+    overwrite
+        Replace what is at ``dst``.
+    profile
+        ``"fast"`` or ``"small"``.
+
+    Returns
+    -------
+    str
+        ``dst``.
+
+    Raises
+    ------
+    IngestError
+        If the text is no libsvm text, an index is out of range, or a value does not fit ``dtype``:
+        with file, line and token.
+    NotFoundError
+        If a file is missing or a pattern matches none.
+    ExistsError
+        If something is at ``dst`` and ``overwrite`` is not set.
+    StorageError
+        If the disk is too small.
+    InvalidValueError
+        If an argument is not one of those above.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> size = Path("two.svm").write_text("1 3:0.5\n-1 1:2 4:1 # a comment\n")
+    >>> libsvm("two.svm", "two")
+    'two'
+    """
+    options = _Options.check(index_base, n_features, dtype, duplicates, profile)
+    sources = open_sources(src)
+    with storage.creating(dst, overwrite) as folder, ExitStack() as stack:
+        ingest = _Ingest(Path(folder), options, stack)
+        for piece in stack.enter_context(closing(_pieces(sources, options))):
+            ingest.take(piece, total_size(sources))
+        ingest.finish()
+    if settings.current().progress is not False:
+        sys.stderr.write(ingest.summary() + "\n")
+    return os.fspath(dst)
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    base: int | None
+    n_features: int | None
+    dtype: np.dtype[Any]
+    duplicates: Duplicates
+    profile: str
+
+    @classmethod
+    def check(cls, index_base: Any, n_features: Any, dtype: DTypeLike, duplicates: str, profile: str) -> _Options:
+        if index_base not in ("auto", 0, 1, "0", "1"):
+            raise InvalidValueError(f"index_base={index_base!r}: use 'auto', 0 or 1")
+        try:
+            width = None if n_features is None else operator.index(n_features)
+        except TypeError:
+            width = -1
+        if width is not None and not 0 <= width <= LARGEST_DIMENSION:
+            raise InvalidValueError(f"n_features={n_features!r}: use a whole number from 0 to 2^63 - 1")
+        base = None if index_base == "auto" else int(index_base)
+        return cls(base, width, check_dtype(dtype), check_duplicates(duplicates), profile)
+
+    @property
+    def limit(self) -> int:
+        """The largest index allowed, for base 1 while the base is open."""
+        width = LARGEST_DIMENSION if self.n_features is None else self.n_features
+        return width - 1 if self.base == 0 else width
+
+
+class _Place(NamedTuple):
+    """Where something stands: for an error that only the end of the input decides."""
+
+    file: str
+    line: int
+    token: str
+
+
+@dataclass(slots=True)
+class _Piece:
+    """What a block of text held; r rows, e entries sorted by row and column."""
+
+    rows: NDArray[Any]
+    """Shape (e,), counted from 0 in the block."""
+    indices: NDArray[Any]
+    """Shape (e,), as written."""
+    values: NDArray[Any]
+    labels: NDArray[np.float64]
+    """Shape (r,)."""
+    texts: pa.Array
+    """Shape (r,): label texts, ``""`` for a row without."""
+    qids: NDArray[np.int64] | None
+    """Shape (r,), None where no row has one."""
+    smallest: int
+    largest: int
+    several: bool
+    unlabelled: _Place | None
+    at_limit: _Place | None
+    advance: int
+
+
+def _pieces(sources: list[Source], options: _Options) -> Generator[_Piece]:
+    """Yield the parsed blocks of all sources, in order."""
+    from sparrow.kernels import libsvm as kernels
+
+    now = settings.current()
+    threads = max(1, min(now.threads, now.memory_limit // _BYTES_PER_THREAD))
+    least = options.base or 0
+    whole = options.dtype.kind in "iu"
+
+    def work(block: TextBlock) -> _Piece:
+        return _piece(block, kernels.parse(block.data, block.lines, least, options.limit, whole), options)
+
+    with bar("reading libsvm text", total_size(sources)) as advance, closing(blocks(sources, _BLOCK)) as text:
+        parsed = cast("Generator[_Piece]", ordered_map(work, text, threads))
+        with closing(parsed):
+            for piece in parsed:
+                yield piece
+                advance(piece.advance)
+
+
+def _piece(block: TextBlock, parsed: Parsed, options: _Options) -> _Piece:
+    """Sort, reduce and cast what a block held, or raise for its first bad token."""
+    values, unfit = _cast(parsed, options.dtype, block)
+    indices = parsed.indices.astype(np.int32) if parsed.largest < 2**31 else parsed.indices
+    entries = Block((parsed.rows[:unfit], indices[:unfit]), values[:unfit])
+    if not parsed.sorted:
+        shape = (len(parsed.at), min(parsed.largest, LARGEST_DIMENSION - 1) + 1)
+        try:
+            entries = canonical(entries, shape, 0, options.duplicates)
+        except DuplicateError:
+            problem = "the index comes twice in its row: say duplicates='sum', 'last', 'first', 'min' or 'max'"
+            raise _error_at(block, parsed, _first_repeat(entries), problem) from None
+    elif parsed.zeros or options.dtype != np.float64:
+        kept = entries.values != 0
+        if not kept.all():
+            entries = entries.take(kept)
+    if unfit is not None:
+        raise _error_at(block, parsed, unfit, f"the value does not fit the type {options.dtype}")
+    if parsed.fault is not None:
+        code, start, stop = parsed.fault
+        problem = _problem(code, parsed, options)
+        raise IngestError(problem, block.source.name, block.line_at(start), block.text(start, stop))
+    texts = pa.StringArray.from_buffers(
+        len(parsed.labels), pa.py_buffer(parsed.label_ends), pa.py_buffer(parsed.label_text)
+    )
+    at = parsed.at[parsed.unlabelled] if parsed.unlabelled >= 0 else -1
+    return _Piece(
+        entries.coords[0],
+        entries.coords[1],
+        entries.values,
+        parsed.labels,
+        texts,
+        parsed.qids if parsed.qid else None,
+        parsed.smallest,
+        parsed.largest,
+        parsed.several,
+        _place(block, int(at)),
+        _place(block, parsed.at_limit),
+        block.advance,
+    )
+
+
+def _place(block: TextBlock, at: int) -> _Place | None:
+    """Return the place of the token at a position; None for -1."""
+    if at < 0:
+        return None
+    token = re.match(rb"[^\s#]*", bytes(block.data[at : at + 200]))
+    assert token is not None
+    return _Place(block.source.name, block.line_at(at), token[0].decode(errors="backslashreplace"))
+
+
+def _error_at(block: TextBlock, parsed: Parsed, entry: int, problem: str) -> IngestError:
+    """Return the error about an entry, counted in the order of the text."""
+    row = parsed.rows[entry]
+    start = int(parsed.at[row])
+    line = bytes(block.data[start:]).split(b"\n", 1)[0].split(b"#", 1)[0]
+    tokens = [token for token in line.split() if b":" in token and not token.startswith(b"qid:")]
+    token = tokens[entry - int(np.searchsorted(parsed.rows, row))]
+    return IngestError(problem, block.source.name, block.line_at(start), token.decode(errors="backslashreplace"))
+
+
+def _first_repeat(entries: Block) -> int:
+    """Return the first entry whose cell has come before."""
+    rows, indices = entries.coords
+    order = np.lexsort((indices, rows))
+    again = (rows[order[1:]] == rows[order[:-1]]) & (indices[order[1:]] == indices[order[:-1]])
+    return int(order[1:][again].min())
+
+
+def _cast(parsed: Parsed, dtype: np.dtype[Any], block: TextBlock) -> tuple[NDArray[Any], int | None]:
+    """Return the values in a dtype, and the first entry whose value it does not hold."""
+    values, unfit = cast_values(parsed.values, dtype)
+    if dtype.kind not in "iu" or not len(parsed.exact):
+        return values, unfit
+    # Whole numbers that a float does not hold are read again from the text.
+    info = np.iinfo(dtype)
+    wrong = unfit_values(parsed.values, values)
+    for entry, start, stop in parsed.exact:
+        exact = _whole(block.text(start, stop))
+        wrong[entry] = exact is None or not info.min <= exact <= info.max
+        if not wrong[entry]:
+            values[entry] = exact
+    return values, int(np.argmax(wrong)) if wrong.any() else None
+
+
+def _whole(token: str) -> int | None:
+    """Return the integer that a decimal number is exactly, or None."""
+    number = Decimal(token)
+    if not number.is_finite() or number.adjusted() > 20 or number != number.to_integral_value():
+        return None
+    return int(number)
+
+
+def _problem(code: int, parsed: Parsed, options: _Options) -> str:
+    """Return what is wrong with a token, and the way out."""
+    from sparrow.kernels import libsvm as kernels
+
+    if code == kernels.BEYOND and options.n_features is not None:
+        return f"the index is beyond n_features={options.n_features}"
+    return {
+        kernels.BAD_LABEL: "a label must be a number, or several with commas and no blanks between them",
+        kernels.BAD_QID: "'qid:' must be followed by an integer",
+        kernels.QID_RANGE: "the qid is beyond 2^63 - 1",
+        kernels.LATE_QID: "'qid:' must stand before the features, once",
+        kernels.NO_COLON: "a feature must be index:value",
+        kernels.BAD_INDEX: "the index must be an integer",
+        kernels.NEGATIVE: "the index is negative",
+        kernels.BELOW: "the index is below index_base=1: say index_base=0 if indices count from 0",
+        kernels.BEYOND: "the index is beyond the largest, 2^63 - 1 columns",
+        kernels.INDEX_RANGE: "the index is beyond 2^63 - 1",
+        kernels.BAD_VALUE: "the value must be a number",
+    }[code]
+
+
+class _LabelTexts:
+    """The label texts of all rows, in a temporary file that has no name: nothing of it stays."""
+
+    _SCHEMA = pa.schema([pa.field("label", pa.string())])
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - close() does
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        self._writer = pa.ipc.new_stream(self._file, self._SCHEMA, options=options)
+
+    def write(self, texts: pa.Array) -> None:
+        try:
+            self._writer.write_batch(pa.record_batch([texts], schema=self._SCHEMA))
+        except OSError as error:
+            raise StorageError(f"cannot write label texts to the temporary folder {self._folder!r}: {error}") from error
+
+    def batches(self) -> Iterator[pa.Array]:
+        """Yield the texts that were written, some rows at a time."""
+        self._writer.close()
+        self._file.seek(0)
+        waiting: list[pa.Array] = []
+        with pa.ipc.open_stream(self._file) as reader:
+            for batch in reader:
+                waiting.append(batch.column(0))
+                if sum(texts.nbytes for texts in waiting) >= _LABEL_BYTES:
+                    yield pa.concat_arrays(waiting)
+                    waiting = []
+        if waiting:
+            yield pa.concat_arrays(waiting)
+
+    def distinct(self) -> pa.Array:
+        """Return the sorted texts of single labels."""
+        names = pa.array([], pa.string())
+        for texts in self.batches():
+            names = pc.unique(pa.concat_arrays([names, pc.list_flatten(pc.split_pattern(texts, ","))]))
+        names = names.filter(pc.not_equal(names, ""))
+        return names.take(pc.sort_indices(names))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Ingest:
+    """Takes parsed blocks in order and writes the members of the bundle."""
+
+    def __init__(self, folder: Path, options: _Options, stack: ExitStack) -> None:
+        self._folder = folder
+        self._options = options
+        self._stack = stack
+        self._texts = stack.enter_context(closing(_LabelTexts(settings.current().temp_directory)))
+        self._base = options.base
+        self._rows = 0
+        self._entries = 0
+        self._largest = -1
+        self._several = False
+        self._unlabelled: _Place | None = None
+        self._at_limit: _Place | None = None
+        self._shifted: list[storage.DataFile] = []
+        self._x = self._writer("X", ("row", "col"), options.dtype)
+        self._y = self._writer("y", ("row",), np.dtype(np.float64))
+        self._qid: storage.TensorWriter | None = None
+
+    def _writer(self, name: str, dims: tuple[str, ...], dtype: np.dtype[Any]) -> storage.TensorWriter:
+        folder = self._folder / name
+        folder.mkdir(exist_ok=True)
+        writer = storage.TensorWriter(folder, dims=dims, dtype=dtype, profile=self._options.profile)
+        return self._stack.enter_context(writer)
+
+    def take(self, piece: _Piece, size: int | None) -> None:
+        """Write a block; ``size`` is that of the whole input, if it is known."""
+        if self._rows == 0 and size is not None:
+            self._check_disk(piece, size)
+        self._settle_base(piece)
+        self._several |= piece.several
+        self._unlabelled = self._unlabelled or piece.unlabelled
+        self._texts.write(piece.texts)
+        count = len(piece.labels)
+        offset = np.int64(self._rows)
+        wide = self._rows + count > 2**31
+        rows = piece.rows + (offset if wide else np.int32(offset))
+        cols = piece.indices if self._base != 1 else piece.indices - piece.indices.dtype.type(1)
+        self._x.write(Block((rows, cols), piece.values))
+        if not self._several:
+            self._y.write(_nonzero(piece.labels, self._rows))
+        if piece.qids is not None:
+            if self._qid is None:
+                self._qid = self._writer("qid", ("row",), np.dtype(np.int64))
+            self._qid.write(_nonzero(piece.qids, self._rows))
+        self._rows += count
+        self._entries += len(piece.values)
+        self._largest = max(self._largest, piece.largest)
+
+    def _settle_base(self, piece: _Piece) -> None:
+        """Decide the base, or change the mind about it."""
+        if self._options.base is not None or piece.largest < 0:
+            return
+        self._at_limit = self._at_limit or piece.at_limit
+        if piece.smallest == 0 and self._base == 1:
+            self._shifted = self._x.finish()
+            self._x = self._writer("X", ("row", "col"), self._options.dtype)
+        if self._base != 0:
+            self._base = 0 if piece.smallest == 0 else 1
+        if self._base == 0 and self._at_limit is not None:
+            what = "2^63 - 1 columns" if self._options.n_features is None else f"n_features={self._options.n_features}"
+            raise IngestError(f"the index is beyond {what}: indices count from 0, for the input has an index 0",
+                              *self._at_limit)  # fmt: skip
+
+    def _check_disk(self, piece: _Piece, size: int) -> None:
+        """Scale what the first block needs to the whole input: say so, or raise if the disk is clearly too small."""
+        sample = piece.values[:10_000]
+        varied = len(np.unique(sample)) > len(sample) // 2
+        each = _ENTRY_BYTES + (0.8 * self._options.dtype.itemsize if varied else 0)
+        need = int(len(piece.values) * each * max(size / max(piece.advance, 1), 1))
+        free = shutil.disk_usage(self._folder).free
+        if 0.7 * need > free:
+            raise StorageError(
+                f"the input of {size:,} bytes needs about {need:,} bytes on disk, and {free:,} are free "
+                f"at {os.fspath(self._folder.parent)!r}: free some space, or store it elsewhere"
+            )
+        if settings.current().show_progress():
+            sys.stderr.write(f"libsvm: about {need:,} bytes on disk, {free:,} are free\n")
+
+    def finish(self) -> None:
+        """Write what is left, and the bundle last."""
+        if not self._several and self._unlabelled is not None:
+            raise IngestError("a row must start with a label: a number", *self._unlabelled)
+        self._base = 1 if self._base is None else self._base
+        self._width = self._largest + 1 - self._base if self._largest >= 0 else 0
+        if self._options.n_features is not None:
+            self._width = self._options.n_features
+        x = Schema((self._rows, self._width), ("row", "col"), self._options.dtype)
+        self._create("X", x, self._shift(self._x.finish()), extra={"index_base": self._base})
+        if self._several:
+            self._finish_labels()
+        else:
+            self._create("y", Schema((self._rows,), ("row",), np.dtype(np.float64)), self._y.finish())
+        if self._qid is not None:
+            self._create("qid", Schema((self._rows,), ("row",), np.dtype(np.int64)), self._qid.finish())
+        members = {"X": {"index_base": self._base}, "y": {}} | ({"qid": {}} if self._qid is not None else {})
+        storage.write_bundle(self._folder, members, {"format": "libsvm"})
+
+    def _create(self, name: str, schema: Schema, files: list[storage.DataFile], **more: Any) -> None:
+        storage.create(
+            self._folder / name,
+            schema,
+            files,
+            profile=self._options.profile,
+            operation="ingest libsvm",
+            **more,
+        )
+
+    def _finish_labels(self) -> None:
+        """Write ``y`` for several labels a row, from the texts."""
+        self._y.abort()
+        names = self._texts.distinct()
+        y = self._writer("y", ("row", "label"), np.dtype(np.bool_))
+        schema = Schema((self._rows, len(names)), ("row", "label"), np.dtype(np.bool_))
+        done = 0
+        for texts in self._texts.batches():
+            lists = pc.split_pattern(texts, ",")
+            numbers = pc.index_in(pc.list_flatten(lists), value_set=names)
+            present = np.asarray(numbers.is_valid())
+            rows = np.asarray(pc.list_parent_indices(lists))[present].astype(np.int64) + done
+            columns = np.asarray(numbers.drop_null())
+            entries = Block((rows, columns), np.ones(len(rows), np.bool_))
+            y.write(canonical(entries, schema.shape, False, "last"))
+            done += len(texts)
+        self._create("y", schema, y.finish(), labels={1: names})
+
+    def _shift(self, files: list[storage.DataFile]) -> list[storage.DataFile]:
+        """Return all files of ``X``, those written for base 1 written again for base 0."""
+        if not self._shifted:
+            return files
+        again = self._writer("X", ("row", "col"), self._options.dtype)
+        for old in self._shifted:
+            path = str(self._folder / "X" / old.name)
+            for group in range(len(footer(path, 2).rows)):
+                block = read_group(path, group, 2, self._options.dtype)
+                rows, cols = block.coords
+                again.write(Block((rows, cols.astype(np.int64) + 1), block.values))
+            forget(path)
+            os.unlink(path)
+        return again.finish() + files
+
+    def summary(self) -> str:
+        """Return a line that says what was stored."""
+        base = "" if self._options.base is not None else " (auto)"
+        return (
+            f"libsvm: {self._rows:,} rows, {self._width:,} columns, {self._entries:,} entries, "
+            f"index_base={self._base}{base}"
+        )
+
+
+def _nonzero(values: NDArray[Any], offset: int) -> Block:
+    """Return the values that are not 0 as entries of one dimension."""
+    rows = np.flatnonzero(values)
+    return Block((rows + offset,), values[rows])

@@ -1,0 +1,299 @@
+"""Tables as batches of some of their columns: CSV, Parquet, Arrow, Polars, DuckDB."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from sparrow.database import failures, quote_name
+from sparrow.errors import IngestError, UnsupportedError
+from sparrow.files.source import Source, TextBlock, blocks, open_sources, total_size
+
+__all__ = ["Batch", "Query", "Table", "open_table"]
+
+_ROWS = 1 << 18
+_CSV_BLOCK = 1 << 22
+_ARROW_FILE, _ARROW_STREAM = b"ARROW1", b"\xff\xff\xff\xff"
+_NULLS = ["", "NA", "N/A", "n/a", "#N/A", "NULL", "null"]
+
+Advance: TypeAlias = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What to read of a table, and how."""
+
+    columns: list[str]
+    floats: tuple[str, ...] = ()
+    """Columns of CSV that are read as float64, whatever their first rows look like."""
+    header: bool = True
+    delimiter: str | None = None
+    format: str | None = None
+
+
+class Batch(NamedTuple):
+    """Rows of the wanted columns."""
+
+    data: pa.RecordBatch
+    source: str | None
+    row: int
+    """The number of its first row, counted from 1 within the source."""
+
+
+class Table(NamedTuple):
+    """A table to read once."""
+
+    name: str
+    size: int | None
+    """What the progress of reading is measured in."""
+    least: int
+    """The fewest bytes that the tensor takes."""
+    batches: Callable[[Advance], Generator[Batch]]
+
+
+def open_table(src: Any, query: Query) -> Table:
+    """Return what ``src`` is, as batches of the wanted columns.
+
+    Raises
+    ------
+    IngestError
+        If a column is missing (for files and streams once they are read).
+    NotFoundError
+        If a file is missing or a pattern matches none.
+    UnsupportedError
+        If ``src`` is no table.
+    """
+    import duckdb
+
+    if isinstance(src, str | os.PathLike) or (isinstance(src, list | tuple) and src):
+        sources = open_sources(src)
+        size = total_size(sources)
+        return Table(
+            ", ".join(source.name for source in sources),
+            size,
+            (size or 0) // 50,
+            lambda advance: _files(sources, query, advance),
+        )
+    kind = type(src).__name__
+    if isinstance(src, duckdb.DuckDBPyRelation):
+        names = list(src.columns)
+        _check_columns(names, query, None)
+        wanted = ", ".join(map(quote_name, query.columns))
+        return Table(kind, None, 0, lambda advance: _stream(src.project(wanted).to_arrow_reader(_ROWS), query))
+    if kind == "LazyFrame" and hasattr(src, "collect_batches"):
+        names = src.collect_schema().names()
+        _check_columns(names, query, None)
+        frames = src.select(query.columns)
+        return Table(
+            kind,
+            None,
+            0,
+            lambda advance: _stream(
+                chain.from_iterable(pa.table(frame).to_batches() for frame in frames.collect_batches(chunk_size=_ROWS)),
+                query,
+            ),
+        )
+    if hasattr(src, "__arrow_c_stream__"):
+
+        def read(advance: Advance) -> Generator[Batch]:
+            with pa.RecordBatchReader.from_stream(src) as reader:
+                _check_columns(reader.schema.names, query, None)
+                yield from _stream(reader, query)
+
+        return Table(kind, None, 0, read)
+    raise UnsupportedError(
+        f"a {kind} is no table: give a path, a list of paths, an object with __arrow_c_stream__, "
+        "a Polars LazyFrame or a DuckDB relation"
+    )
+
+
+def _check_columns(names: Sequence[str], query: Query, file: str | None) -> None:
+    for name in query.columns:
+        times = list(names).count(name)
+        if times != 1:
+            what = "there is no column" if not times else f"there are {times} columns"
+            raise IngestError(f"{what} {name!r}: the columns are {', '.join(map(repr, names))}", file)
+
+
+def _stream(batches: Any, query: Query) -> Generator[Batch]:
+    row = 1
+    for batch in _guarded(batches, None):
+        yield Batch(batch.select(query.columns), None, row)
+        row += batch.num_rows
+
+
+def _guarded(batches: Any, file: str | None) -> Iterator[pa.RecordBatch]:
+    """Yield batches; what makes them fail becomes an ``IngestError``."""
+    import duckdb
+
+    row = 1
+    stream = iter(batches)
+    while True:
+        try:
+            with failures():
+                batch = next(stream)
+        except StopIteration:
+            return
+        except (pa.ArrowException, duckdb.Error, OSError) as error:
+            if isinstance(error, IngestError) or isinstance(error.__cause__, IngestError):
+                raise
+            hint = ""
+            if "CSV conversion error" in str(error):
+                hint = (
+                    "; the first rows settle the type of a column: say dtype='float64' for later values with decimals"
+                )
+            raise IngestError(f"cannot be read after row {row - 1}: {error}{hint}", file) from error
+        yield batch
+        row += batch.num_rows
+
+
+def _files(sources: Sequence[Source], query: Query, advance: Advance) -> Generator[Batch]:
+    types: dict[str, pa.DataType] = {}
+    for source in sources:
+        kind = query.format or _format(source)
+        if kind == "csv":
+            batches = _csv(source, query, types, advance)
+        else:
+            if kind == "arrow":
+                batches = _arrow(source, query, advance)
+            elif source.path is not None and source.size is not None:
+                batches = _parquet(source.path, query, advance)
+            else:
+                raise IngestError("parquet cannot be read from a pipe: give a file", source.name)
+        row = 1
+        for batch in _guarded(batches, source.name):
+            yield Batch(batch.select(query.columns), source.name, row)
+            row += batch.num_rows
+
+
+def _format(source: Source) -> str:
+    if source.path is None or source.size is None:
+        return "csv"
+    with open(source.path, "rb") as file:
+        start = file.read(6)
+    arrow = start == _ARROW_FILE or start.startswith(_ARROW_STREAM)
+    return "parquet" if start[:4] == b"PAR1" else "arrow" if arrow else "csv"
+
+
+def _parquet(path: str, query: Query, advance: Advance) -> Iterator[pa.RecordBatch]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        _check_columns(file.schema_arrow.names, query, path)
+        total, rows = os.path.getsize(path), max(file.metadata.num_rows, 1)
+        for batch in file.iter_batches(_ROWS, columns=query.columns):
+            yield batch
+            advance(total * batch.num_rows // rows)
+
+
+def _arrow(source: Source, query: Query, advance: Advance) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of Arrow's file format or of its stream format; a pipe holds the latter."""
+    if source.path is None or source.size is None:
+        with ExitStack() as stack:
+            stream: Any = getattr(sys.stdin, "buffer", sys.stdin)
+            if source.path is not None:
+                stream = stack.enter_context(open(source.path, "rb"))
+            reader = stack.enter_context(pa.ipc.open_stream(pa.PythonFile(stream, mode="r")))
+            _check_columns(reader.schema.names, query, source.name)
+            yield from reader
+        return
+    with pa.OSFile(source.path, "rb") as file:
+        whole = file.read(len(_ARROW_FILE)) == _ARROW_FILE
+        file.seek(0)
+        if not whole:
+            with pa.ipc.open_stream(file) as reader:
+                _check_columns(reader.schema.names, query, source.name)
+                told = 0
+                for batch in reader:
+                    yield batch
+                    told, before = file.tell(), told
+                    advance(told - before)
+            return
+        with pa.ipc.open_file(file) as reader:
+            _check_columns(reader.schema.names, query, source.name)
+            for k in range(reader.num_record_batches):
+                yield reader.get_batch(k)
+                advance(source.size // reader.num_record_batches)
+
+
+class _Text(io.RawIOBase):
+    """The decompressed text of a source, as a file."""
+
+    def __init__(self, text: Iterator[TextBlock], advance: Advance) -> None:
+        super().__init__()
+        self._text, self._advance = text, advance
+        self._rest: memoryview = memoryview(b"")
+        self.first = self._next()
+
+    def _next(self) -> bytes:
+        block = next(self._text, None)
+        if block is None:
+            return b""
+        data: Any = block.data
+        self._rest = memoryview(data)
+        self._advance(block.advance)
+        return bytes(self._rest[: 1 << 20])
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        if not self._rest and not self._next():
+            return 0
+        count = min(len(view), len(self._rest))
+        view[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+
+def _csv(source: Source, query: Query, types: dict[str, pa.DataType], advance: Advance) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of CSV; the first source settles the types of the columns."""
+    from pyarrow import csv as arrow_csv
+
+    with closing(blocks(source)) as text:
+        file = _Text(text, advance)
+        lines = [line for line in file.first.decode(errors="replace").splitlines() if line.strip()]
+        if not lines:
+            if query.header:
+                raise IngestError("there is no line of column names: the text is empty", source.name)
+            return
+        delimiter = query.delimiter or ("\t" if lines[0].count("\t") > lines[0].count(",") else ",")
+        names = next(csv.reader(lines, delimiter=delimiter))
+        if not query.header:
+            names = [f"c{k}" for k in range(len(names))]
+        _check_columns(names, query, source.name)
+        reading = arrow_csv.ReadOptions(block_size=_CSV_BLOCK, column_names=None if query.header else names)
+        parsing = arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+        converting = arrow_csv.ConvertOptions(
+            include_columns=query.columns,
+            column_types={**dict.fromkeys(query.floats, pa.float64()), **types},
+            null_values=_NULLS,
+        )
+        # Dates stay the texts that they are.
+        start = file.first[: file.first.rfind(b"\n") + 1]
+        try:
+            guess = arrow_csv.read_csv(
+                io.BytesIO(start), read_options=reading, parse_options=parsing, convert_options=converting
+            ).schema
+        except pa.ArrowInvalid:
+            guess = pa.schema([])  # cut within quotes, or wrong: the reader below will say
+        dates = {field.name: pa.string() for field in guess if pa.types.is_temporal(field.type)}
+        converting.column_types = {**converting.column_types, **dates}
+        with arrow_csv.open_csv(
+            pa.PythonFile(file, mode="r"),
+            read_options=reading,
+            parse_options=parsing,
+            convert_options=converting,
+        ) as reader:
+            types.update({field.name: field.type for field in reader.schema if not pa.types.is_null(field.type)})
+            yield from reader

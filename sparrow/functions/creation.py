@@ -1,0 +1,231 @@
+"""Where tensors come from: files on disk, coordinates, arrays of other libraries, tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from sparrow import storage
+from sparrow.errors import InvalidValueError
+from sparrow.interop.conversion import from_coordinates, from_object, from_table
+from sparrow.kernels.entries import Block
+from sparrow.relation import MemoryHandle, MemoryRelation
+from sparrow.schema import Schema, check_dtype, check_shape
+from sparrow.stypes import check_stype
+from sparrow.tensor import Tensor
+from sparrow.tensor.bundle import Bundle
+
+if TYPE_CHECKING:
+    import os
+
+
+__all__ = ["asarray", "from_coords", "from_relation", "open", "zeros"]
+
+
+def open(  # noqa: A001 - what people type is sp.open
+    path: str | os.PathLike[str], version: int | None = None, storage_options: Mapping[str, str] | None = None
+) -> Any:
+    """Open a stored tensor, or a bundle of them as a mapping. Reads the log, no data.
+
+    Parameters
+    ----------
+    path
+        The folder of the tensor or bundle.
+    version
+        A version to open, read-only; the newest by default.
+    storage_options
+        Options of an object store.
+
+    Returns
+    -------
+    Tensor or Bundle
+
+    Raises
+    ------
+    NotFoundError
+        If there is no tensor, or not this version of it.
+    """
+    if storage.is_bundle(path):
+        if version is not None:
+            raise InvalidValueError(f"{path} is a bundle: open one of its tensors at a version")
+        return Bundle(str(path), storage.open_bundle(path))
+    return Tensor(storage.open(path, version, storage_options))
+
+
+def zeros(
+    shape: int | Sequence[int],
+    dtype: DTypeLike = "float64",
+    dims: Sequence[str] | None = None,
+    stype: str = "coo",
+) -> Tensor:
+    """Return a tensor without entries, whatever its shape.
+
+    Parameters
+    ----------
+    shape
+        The sizes of the dimensions.
+    dtype
+        The type of the values.
+    dims
+        The names of the dimensions, ``d0, d1, ...`` by default.
+    stype
+        The storage type: "coo", "csr", "csc", "row_sparse" or "dense".
+
+    Raises
+    ------
+    InvalidValueError
+        If there is no such storage type.
+    ShapeError
+        If it is not for as many dimensions.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.zeros((10_000, 10_000, 100)).nnz
+    0
+    """
+    sizes = check_shape(shape)
+    schema = Schema(sizes, tuple(dims or ()), check_dtype(dtype), stype=check_stype(stype, len(sizes)))
+    empty = Block(tuple(np.zeros(0, np.int32) for _ in schema.shape), np.zeros(0, schema.dtype))
+    return _in_memory(schema, empty)
+
+
+def from_coords(
+    coords: Any,
+    values: Any,
+    shape: Sequence[int] | None = None,
+    dims: Sequence[str] | None = None,
+    duplicates: str = "error",
+    fill_value: Any = 0,
+) -> Tensor:
+    """Return a tensor in memory from coordinates and values.
+
+    Parameters
+    ----------
+    coords
+        Shape (ndim, nnz), or a list of ``ndim`` arrays of shape (nnz,): integers counted from 0.
+    values
+        Shape (nnz,), or a scalar for all. Lists take NumPy's dtype. Values that equal ``fill_value`` are not kept.
+    shape
+        The sizes of the dimensions; by default the largest coordinate + 1 of each.
+    dims
+        The names of the dimensions, ``d0, d1, ...`` by default.
+    duplicates
+        What becomes of a cell given twice: "error", "sum", "last", "first", "min" or "max".
+    fill_value
+        The value of absent cells.
+
+    Raises
+    ------
+    ShapeError
+        If the lengths differ, ``coords`` is ragged or is (nnz, ndim), or no shape is given and there are no entries.
+    IndexingError
+        If a coordinate is negative or outside ``shape``.
+    DuplicateError
+        If a cell is given twice and ``duplicates`` is "error".
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> A = sp.from_coords([[0, 1, 1], [1, 2, 2]], [2.0, 3.0, 4.0], shape=(2, 3), duplicates="sum")
+    >>> A.to_numpy()
+    array([[0., 2., 0.],
+           [0., 0., 7.]])
+    """
+    return _in_memory(*from_coordinates(coords, values, shape, dims, duplicates, fill_value))
+
+
+def asarray(
+    obj: Any,
+    coords: Sequence[str] | None = None,
+    value: str | None = None,
+    shape: Sequence[int] | None = None,
+    dims: Sequence[str] | None = None,
+    duplicates: str | None = None,
+) -> Tensor:
+    """Return a tensor in memory from what other libraries hold.
+
+    Parameters
+    ----------
+    obj
+        A tensor (returned as it is), a NumPy array or nested list, a SciPy sparse array or matrix (entries
+        for one cell mean their sum), a pydata/sparse array, a PyTorch or CuPy array, dense or sparse, the path of a
+        .npz file of SciPy or pydata/sparse, an object with ``__binsparse_descriptor__``, a container of
+        :mod:`sparrow.formats` (the tensor has its storage type), or a table: a Polars lazy frame or anything with
+        ``__arrow_c_stream__``, read as a stream.
+    coords
+        Of a table: the columns that hold coordinates; by default all but the value's.
+    value
+        Of a table: the column of the values, ``"value"`` by default; without it each row is a 1.
+    shape, dims
+        As in :func:`from_coords`; of a table only.
+    duplicates
+        As in :func:`from_coords`; of a table only, "error" by default.
+
+    Raises
+    ------
+    UnsupportedError
+        If ``obj`` is none of these.
+    InvalidValueError
+        If a path is none of a .npz file, or the file holds no sparse array.
+    TooLargeError
+        If a table would pass the memory limit: :func:`sparrow.ingest.columns` stores tables of any length.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> sp.asarray(np.eye(3)).nnz
+    3
+    """
+    if isinstance(obj, Tensor):
+        return obj
+    return _in_memory(*from_object(obj, coords, value, shape, dims, duplicates))
+
+
+def from_relation(
+    rel: Any,
+    coords: Sequence[str],
+    value: str | None = None,
+    shape: Sequence[int] | None = None,
+    dims: Sequence[str] | None = None,
+    duplicates: str = "error",
+) -> Tensor:
+    """Return a tensor in memory from a relation or table, such as a DuckDB relation of :func:`sparrow.sql`.
+
+    Parameters
+    ----------
+    rel
+        A DuckDB relation, a Polars lazy frame, or anything with ``__arrow_c_stream__``; read as a stream, and only
+        the columns that are named.
+    coords
+        Its columns that hold the coordinates, integers counted from 0.
+    value
+        Its column of the values; without it each row is a 1.
+    shape, dims, duplicates
+        As in :func:`from_coords`; dimensions are named after the columns by default.
+
+    Raises
+    ------
+    LabelError
+        If the relation has no such column.
+    TooLargeError
+        If it would pass the memory limit: :func:`sparrow.ingest.columns` stores relations of any length.
+    UnsupportedError
+        If a coordinate is no integer; :func:`sparrow.ingest.columns` makes labels of texts.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> A = sp.asarray([[0, 2], [3, 4]])
+    >>> rel = sp.sql("select d1 as j, sum(value)::bigint as v from A group by d1", A=A)
+    >>> sp.from_relation(rel, coords=["j"], value="v").to_numpy()
+    array([3, 6])
+    """
+    return _in_memory(*from_table(rel, coords, value, shape, dims, duplicates))
+
+
+def _in_memory(schema: Schema, block: Block) -> Tensor:
+    return Tensor(MemoryHandle(MemoryRelation(schema, block)))

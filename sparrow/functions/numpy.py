@@ -1,0 +1,141 @@
+"""NumPy's functions that work on tensors, ``np.concatenate([A, B])`` among them, and what does them.
+
+Of any other NumPy's function a tensor says that it is not supported. Those that reduce are in
+:mod:`sparrow.tensor.reductions`; functions of cells need no list, they come as ufuncs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sparrow.engines.reductions import resolved_axis
+from sparrow.functions.generation import full_like, ones_like, zeros_like
+from sparrow.functions.manipulation import (
+    as_tensor,
+    broadcast_to,
+    concat,
+    diagonal,
+    expand_dims,
+    flip,
+    kron,
+    moveaxis,
+    nonzero,
+    repeat,
+    reshape,
+    roll,
+    split,
+    squeeze,
+    stack,
+    tile,
+    tril,
+    triu,
+    unique,
+)
+from sparrow.functions.sorting import cumulative_prod, cumulative_sum, sort
+from sparrow.tensor import Tensor
+from sparrow.tensor.operators import where
+from sparrow.tensor.signatures import called_as
+
+__all__: list[str] = []
+
+
+def _array_equal(a: Any, b: Any) -> bool:
+    """Return whether shapes and cells are equal."""
+    one, other = as_tensor(a), as_tensor(b)
+    return one.shape == other.shape and bool((one == other).all())
+
+
+def _take(tensor: Tensor, indices: Any, axis: int | None = None) -> Any:
+    """Return the cells or slices at positions along an axis."""
+    if axis is None:
+        return reshape(tensor, -1)[indices]
+    return tensor[(*(slice(None),) * resolved_axis(axis, tensor.ndim), indices)]
+
+
+def _swapaxes(tensor: Tensor, axis1: int, axis2: int) -> Tensor:
+    """Return the view with two axes exchanged."""
+    order = list(range(tensor.ndim))
+    one, other = resolved_axis(axis1, tensor.ndim), resolved_axis(axis2, tensor.ndim)
+    order[one], order[other] = other, one
+    return tensor.transpose(order)
+
+
+def _matrix_transpose(tensor: Tensor) -> Tensor:
+    """Return the view with the last two axes exchanged."""
+    return _swapaxes(tensor, -2, -1)
+
+
+def _trace(tensor: Tensor, offset: int = 0, dtype: Any = None) -> Any:
+    """Return the sum of a diagonal of a matrix."""
+    return diagonal(tensor, offset).sum(dtype=dtype)
+
+
+def _unstack(tensor: Tensor, axis: int = 0) -> tuple[Any, ...]:
+    """Return the slices of an axis."""
+    return tuple(moveaxis(tensor, axis, 0))
+
+
+def _reshape(tensor: Tensor, shape: Any) -> Tensor:
+    return reshape(tensor, shape)
+
+
+def _sort(tensor: Tensor, axis: int | None = -1, kind: str | None = None, stable: bool | None = None) -> Tensor:
+    """Return the cells in order, whatever the kind: equal values cannot be told apart; of no axis as a vector."""
+    return sort(reshape(tensor, -1)) if axis is None else sort(tensor, axis)
+
+
+def _where(condition: Any, *choices: Any) -> Any:
+    """Return the cells of one or the other, or without these the positions at which the condition holds."""
+    return where(condition, *choices) if choices else nonzero(condition)
+
+
+def _astype(tensor: Tensor, dtype: Any) -> Any:
+    return tensor.astype(dtype)
+
+
+_OWN: dict[Any, Callable[..., Any]] = {
+    np.astype: _astype,
+    np.broadcast_to: broadcast_to,
+    np.concatenate: concat,
+    np.cumulative_prod: cumulative_prod,
+    np.cumulative_sum: cumulative_sum,
+    np.diagonal: diagonal,
+    np.expand_dims: expand_dims,
+    np.flip: flip,
+    np.full_like: full_like,
+    np.linalg.diagonal: diagonal,
+    np.linalg.matrix_transpose: _matrix_transpose,
+    np.linalg.trace: _trace,
+    np.matrix_transpose: _matrix_transpose,
+    np.moveaxis: moveaxis,
+    np.nonzero: nonzero,
+    np.ones_like: ones_like,
+    np.reshape: _reshape,
+    np.roll: roll,
+    np.sort: _sort,
+    np.squeeze: squeeze,
+    np.stack: stack,
+    np.swapaxes: _swapaxes,
+    np.take: _take,
+    np.trace: _trace,
+    np.tril: tril,
+    np.triu: triu,
+    np.unique: unique,
+    np.unique_values: unique,
+    np.unstack: _unstack,
+    np.zeros_like: zeros_like,
+}
+Tensor._functions.update({function: called_as(function, own) for function, own in _OWN.items()})
+Tensor._functions.update(
+    {
+        np.array_equal: called_as(np.array_equal, _array_equal, a2="b"),
+        np.kron: called_as(np.kron, kron, b="right"),
+        np.repeat: called_as(np.repeat, repeat, repeats="times"),
+        np.split: called_as(np.split, split, indices_or_sections="sections"),
+        np.tile: called_as(np.tile, tile, reps="times"),
+        np.where: _where,
+    }
+)

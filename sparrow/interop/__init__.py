@@ -1,0 +1,1 @@
+"""Neighbours: what other libraries hold, in and out."""

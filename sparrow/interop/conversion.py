@@ -1,0 +1,318 @@
+"""Schema and entries from what other libraries hold: coordinates, arrays, tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sparrow import settings
+from sparrow.errors import (
+    IndexingError,
+    InvalidValueError,
+    LabelError,
+    ShapeError,
+    TooLargeError,
+    UnsupportedError,
+)
+from sparrow.interop.binsparse import from_binsparse
+from sparrow.interop.interchange import Coordinates, from_cupy, from_npz, from_torch
+from sparrow.kernels.entries import Block, canonical, check_duplicates
+from sparrow.schema import LARGEST_DIMENSION, Schema, check_dtype, check_shape, is_fill
+
+__all__ = ["check_fill", "from_coordinates", "from_object", "from_table"]
+
+_ROWS = 1 << 18
+_COPIES = 3
+"""A table is held about so many times while it becomes entries."""
+
+
+def from_coordinates(
+    coords: Any,
+    values: Any,
+    shape: Sequence[int] | None,
+    dims: Sequence[str] | None,
+    duplicates: str,
+    fill_value: Any = 0,
+) -> tuple[Schema, Block]:
+    """Return schema and canonical entries; what :func:`sparrow.from_coords` checks is checked here."""
+    rule = check_duplicates(duplicates)
+    _check_unmasked(values)
+    try:
+        data = np.array(values)  # a copy: what the caller later does to the array must not show in the tensor
+    except ValueError:
+        raise ShapeError("values is ragged: give one number for each coordinate, or a scalar") from None
+    if data.dtype == object:
+        raise UnsupportedError("values must be numbers or booleans of one type, got objects")
+    columns = _columns(coords, None if shape is None else len(check_shape(shape)), data)
+    count = len(columns[0]) if columns else data.size
+    try:
+        data = np.broadcast_to(data, (count,))
+    except ValueError:
+        turned = f"; coords of shape ({len(columns)}, {count}) looks like (nnz, ndim), pass its transpose"
+        raise ShapeError(
+            f"values have shape {data.shape} for {count} coordinates: one value each, or a scalar"
+            + (turned if data.shape == (len(columns),) else "")
+        ) from None
+    if shape is None:
+        if not count:
+            raise ShapeError("without entries there is nothing to tell the shape from: say shape=")
+        shape = tuple(int(column.max()) + 1 for column in columns)
+    sizes = check_shape(shape)
+    for dim, (column, size) in enumerate(zip(columns, sizes, strict=True)):
+        for extreme in (int(column.min()), int(column.max())) if count else ():
+            if extreme < 0:
+                raise IndexingError(
+                    f"coordinate {extreme} is out of range for dimension {dim}: coordinates count from 0"
+                )
+            if extreme >= size:
+                raise IndexingError(f"coordinate {extreme} is out of range for dimension {dim} of size {size}")
+    dtype = check_dtype(data.dtype)
+    schema = Schema(sizes, tuple(dims or ()), dtype, check_fill(fill_value, dtype))
+    block = Block(tuple(column.astype(schema.coordinate_dtype(d)) for d, column in enumerate(columns)), data)
+    return schema, canonical(block, sizes, schema.fill_value, rule)
+
+
+def check_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a fill value as a scalar of the dtype; one that the dtype cannot hold is refused."""
+    given = np.asarray(fill_value)
+    if given.ndim or given.dtype.kind not in "biufc":
+        raise InvalidValueError(f"fill_value={fill_value!r} is no number")
+    with np.errstate(all="ignore"):
+        found = (given.real if dtype.kind != "c" else given).astype(dtype)[()]
+    exact = dtype.kind in "biu" or (given.dtype.kind == "c" and dtype.kind != "c")
+    if exact and found != given:
+        raise InvalidValueError(f"fill_value={fill_value!r} is no value of {dtype}: cast the values first")
+    return found
+
+
+def _check_unmasked(values: Any) -> None:
+    if np.ma.is_masked(values):
+        raise UnsupportedError("a masked array has cells without values: give them some with its filled(...)")
+
+
+def _columns(coords: Any, ndim: int | None, values: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    """Return one array of integers for each dimension."""
+    try:
+        columns = [np.asarray(column) for column in coords]
+    except (TypeError, ValueError):
+        raise ShapeError("coords must be (ndim, nnz): an array, or a list of integers for each dimension") from None
+    lengths = {column.shape for column in columns}
+    if len(lengths) > 1 or any(column.ndim != 1 for column in columns):
+        raise ShapeError(
+            "coords must be (ndim, nnz), one row for each dimension, all of one length; "
+            f"got rows of shapes {', '.join(str(column.shape) for column in columns)}"
+        )
+    if ndim is not None and len(columns) != ndim:
+        turned = bool(columns) and columns[0].shape == (ndim,) and values.shape in ((), (len(columns),))
+        hint = ": it looks like (nnz, ndim), pass its transpose" if turned else ""
+        length = len(columns[0]) if columns else 0
+        raise ShapeError(f"coords must be (ndim, nnz) = ({ndim}, nnz), got ({len(columns)}, {length}){hint}")
+    for dim, column in enumerate(columns):
+        if not column.size:
+            columns[dim] = column.astype(np.int64)
+        elif column.dtype.kind not in "iu":
+            raise UnsupportedError(f"coordinates of dimension {dim} must be integers, got {column.dtype}")
+        elif column.dtype == np.uint64 and int(column.max()) >= LARGEST_DIMENSION:
+            raise IndexingError(f"coordinate {int(column.max())} of dimension {dim} is beyond 2^63 - 2")
+    return columns
+
+
+def from_object(
+    obj: Any,
+    coords: Sequence[str] | None = None,
+    value: str | None = None,
+    shape: Sequence[int] | None = None,
+    dims: Sequence[str] | None = None,
+    duplicates: str | None = None,
+) -> tuple[Schema, Block]:
+    """Return schema and canonical entries of what :func:`sparrow.asarray` takes."""
+    is_table = hasattr(obj, "__arrow_c_stream__") or hasattr(obj, "collect_batches")
+    options = {"coords": coords, "value": value, "shape": shape, "duplicates": duplicates}
+    for name, given in () if is_table else options.items():
+        if given is not None:
+            raise InvalidValueError(f"{name}= is for tables, and {type(obj).__name__} is none")
+    if hasattr(obj, "__sparrow_entries__"):
+        schema, block = obj.__sparrow_entries__()
+        return replace(schema, dims=tuple(dims or ())), block
+    found = _foreign(obj)
+    if isinstance(found, Coordinates):
+        return from_coordinates(found.coords, found.values, found.shape, dims, found.duplicates, found.fill_value)
+    obj = found
+    if hasattr(obj, "tocoo") and hasattr(obj, "nnz"):
+        coo = obj.tocoo()
+        return from_coordinates(coo.coords, coo.data, coo.shape, dims, "sum")
+    if hasattr(obj, "coords") and hasattr(obj, "data") and hasattr(obj, "fill_value"):
+        return from_coordinates(obj.coords, obj.data, obj.shape, dims, "error", obj.fill_value)
+    if hasattr(obj, "__binsparse_descriptor__"):
+        found = from_binsparse(obj)
+        return from_coordinates(found.coords, found.values, found.shape, dims, found.duplicates, found.fill_value)
+    if is_table:
+        return from_table(obj, coords, value, shape, dims, duplicates or "error")
+    _check_unmasked(obj)
+    try:
+        dense = np.asarray(obj)
+    except ValueError:
+        raise ShapeError("a nested list is ragged: its rows differ in length") from None
+    if dense.dtype == object and isinstance(obj, list | tuple | int):
+        raise UnsupportedError("values must be numbers of 64 bits or booleans, all of one type, got objects")
+    if dense.dtype == object:
+        raise UnsupportedError(
+            f"{type(obj).__name__} is no array: pass a NumPy or SciPy array, a tensor or an Arrow table"
+        )
+    check_dtype(dense.dtype)
+    zero = np.zeros((), dense.dtype)[()]
+    at = (~is_fill(dense, zero)).nonzero() if dense.ndim else ()
+    values = dense[at] if dense.ndim else dense.reshape(1)
+    return from_coordinates(at, values, dense.shape, dims, "error")
+
+
+def _foreign(obj: Any) -> Any:
+    """Return what arrays of other libraries and .npz files hold as coordinates, or as NumPy and SciPy arrays."""
+    if isinstance(obj, str | os.PathLike):
+        return from_npz(obj)
+    library = type(obj).__module__.partition(".")[0]
+    if library == "torch":
+        return from_torch(obj)
+    if library in ("cupy", "cupyx"):
+        return from_cupy(obj)
+    if library == "sparse" and hasattr(obj, "fill_value"):  # GCXS and DOK are COO in other clothes
+        return obj.asformat("coo")
+    return obj
+
+
+def from_table(
+    source: Any,
+    coords: Sequence[str] | None,
+    value: str | None,
+    shape: Sequence[int] | None,
+    dims: Sequence[str] | None,
+    duplicates: str,
+) -> tuple[Schema, Block]:
+    """Return schema and canonical entries of a table; nulls and coordinates that are no integers are refused.
+
+    Parameters
+    ----------
+    source
+        An Arrow table, anything with ``__arrow_c_stream__``, a DuckDB relation or a Polars lazy frame.
+    coords, value, shape, dims, duplicates
+        As of :func:`sparrow.asarray`.
+
+    Raises
+    ------
+    TooLargeError
+        If its columns would pass the memory limit.
+    """
+    table = _gathered(source, coords, value)
+    names = table.column_names
+    if value is None and coords is None and "value" in names:
+        value = "value"
+    if value is None and coords is not None and "value" in names and "value" not in coords:
+        value = "value"
+    imaginary = "value_im" if value == "value" and "value_im" in names and "value_im" not in (coords or ()) else None
+    picked = [name for name in names if name not in (value, imaginary)] if coords is None else list(coords)
+    if shape is not None and len(check_shape(shape)) != len(picked):
+        raise ShapeError(
+            f"shape={shape} has {len(check_shape(shape))} dimensions for {len(picked)} columns of coordinates: "
+            f"{', '.join(map(repr, picked))}"
+        )
+    columns = []
+    for name in picked:
+        column = _whole(table[name], name)
+        if column.null_count:
+            raise InvalidValueError(f"column {name!r} holds {column.null_count} nulls: a coordinate must be an integer")
+        if not pa.types.is_integer(column.type):
+            raise UnsupportedError(
+                f"coordinate column {name!r} holds {column.type}, not integers: name the columns of coordinates in "
+                "coords=, and sp.ingest.columns makes labels of texts"
+            )
+        columns.append(column.to_numpy())
+    if value is None:
+        values = np.ones(table.num_rows, np.int64)
+    else:
+        values = _values(table, value)
+        if imaginary is not None:
+            whole = np.empty(len(values), np.result_type(values.dtype, np.complex64))
+            whole.real, whole.imag = values, _values(table, imaginary)
+            values = whole
+    return from_coordinates(columns, values, shape, picked if dims is None else dims, duplicates)
+
+
+def _values(table: pa.Table, name: str) -> np.ndarray[Any, Any]:
+    """Return a column of values."""
+    column = table[name]
+    if column.null_count:
+        raise InvalidValueError(f"column {name!r} holds {column.null_count} nulls: filter them or give them a value")
+    column = _whole(column, name)
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    if not pa.types.is_integer(column.type) and not pa.types.is_floating(column.type) and column.type != pa.bool_():
+        raise UnsupportedError(f"column {name!r} holds {column.type}: values are numbers or booleans")
+    found: np.ndarray[Any, Any] = column.to_numpy()
+    return found
+
+
+def _picked(names: Sequence[str], coords: Sequence[str] | None, value: str | None) -> list[str]:
+    """Return the columns that coordinates and values may be in, of those that there are."""
+    for name in [*(coords or ()), *([] if value is None else [value])]:
+        if name not in names:
+            raise LabelError(f"no column {name!r}: there are {', '.join(map(repr, names))}")
+    wanted = names if coords is None else [*coords, value or "value", "value_im"]
+    picked = [name for name in names if name in wanted]
+    for name in picked:
+        if picked.count(name) > 1:
+            raise InvalidValueError(f"{picked.count(name)} columns are called {name!r}: rename them")
+    return picked
+
+
+def _gathered(source: Any, coords: Sequence[str] | None, value: str | None) -> pa.Table:
+    """Return what :func:`_picked` does of a table, in memory, read as a stream and given up where it would not fit."""
+    if isinstance(source, pa.Table):
+        return source.select(_picked(source.column_names, coords, value))
+    if hasattr(source, "collect_batches"):
+        query = source.select(_picked(source.collect_schema().names(), coords, value))
+        schema = query.collect_schema().to_frame().to_arrow().schema
+        frames = query.collect_batches(chunk_size=_ROWS, maintain_order=True)
+        batches = (batch.cast(schema) for frame in frames for batch in frame.to_arrow().to_batches())
+    else:
+        lines = source.to_arrow_reader(_ROWS) if hasattr(source, "to_arrow_reader") else source
+        if not hasattr(lines, "__arrow_c_stream__"):
+            raise UnsupportedError(
+                f"{type(source).__name__} is no table: sp.asarray takes arrays, sp.from_coords entries"
+            )
+        try:
+            reader = pa.RecordBatchReader.from_stream(lines)
+        except pa.ArrowInvalid:
+            raise UnsupportedError(
+                f"{type(source).__name__} is one column and no table: pass its to_numpy() for an array of one dimension"
+            ) from None
+        picked = _picked(reader.schema.names, coords, value)
+        schema = pa.schema([reader.schema.field(name) for name in picked])
+        batches = (batch.select(picked) for batch in reader)
+    limit = settings.current().memory_limit
+    kept: list[pa.RecordBatch] = []
+    nbytes = 0
+    for batch in batches:
+        kept.append(batch)
+        nbytes += _COPIES * batch.nbytes
+        if nbytes > limit:
+            raise TooLargeError(
+                f"a table of more than {sum(map(len, kept))} rows would pass the memory limit of {limit} bytes on its "
+                "way into memory: sp.ingest.columns(table, path, coords=...) stores tables of any length, or raise the "
+                "limit with sp.config(memory_limit=...)"
+            )
+    return pa.Table.from_batches(kept, schema)
+
+
+def _whole(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Return a column of decimals without fraction, such as SQL's sums of integers, as int64; others as they are."""
+    if not pa.types.is_decimal(column.type) or column.type.scale:
+        return column
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        raise InvalidValueError(f"column {name!r} holds integers past 2^63: cast it to double") from None

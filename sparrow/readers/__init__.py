@@ -1,1 +1,0 @@
-"""Readers of text and tables: one module for each format, all over one block reader."""

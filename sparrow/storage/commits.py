@@ -1,0 +1,214 @@
+"""What a commit puts in and takes out: the files of an edit, of many, of an old version, of a compaction."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from sparrow.errors import NotFoundError, ShapeError
+from sparrow.relation import Edit
+from sparrow.schema import Schema
+from sparrow.storage.layout import METADATA_KEY, Metadata, Profile, Sizes, arrow_schema
+from sparrow.storage.log import Active
+from sparrow.storage.rewrites import Piece, Rewrite, discard, plan, write
+from sparrow.storage.snapshot import FileTable, Snapshot
+from sparrow.storage.writer import DataFile
+
+__all__ = ["Work", "appended", "compacted", "edited", "restored"]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Files for a commit, against one snapshot."""
+
+    added: list[DataFile] = field(default_factory=list)
+    removed: list[tuple[str, int]] = field(default_factory=list)
+    schema: pa.Schema | None = None
+    """Set where types of columns or metadata change, which replaces every file."""
+    shape: tuple[int, ...] | None = None
+    """The new shape, if it changes."""
+    written: bool = True
+    """Whether the added files are new ones, to be deleted where they do not get in."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to commit."""
+        return not self.added and not self.removed and self.shape is None and self.schema is None
+
+    def undo(self, path: str) -> None:
+        """Delete what was written."""
+        if self.written:
+            discard(Path(path), self.added)
+
+    def fits(self, before: Snapshot, latest: Snapshot) -> bool:
+        """Return whether the files, made against one snapshot, can be committed on top of a later one.
+
+        They can when the files they replace are still there, and nothing was added within their keys.
+        """
+        if not self.written or self.schema is not None:
+            return False
+        if latest.base.coordinate_dtypes != before.base.coordinate_dtypes:
+            return False
+        now, then = set(latest.base.names), set(before.base.names)
+        if not now.issuperset(name for name, _ in self.removed):
+            return False
+        fresh = [latest.base.footer(at) for at, name in enumerate(latest.base.names) if name not in then]
+        return not any(
+            mine.first <= theirs.last and theirs.first <= mine.last for mine in self.added for theirs in fresh
+        )
+
+
+def edited(snapshot: Snapshot, edit: Edit, sizes: Sizes) -> Work:
+    """Write the files that a prepared edit needs on top of a snapshot."""
+    old, ndim = snapshot.schema, snapshot.schema.ndim
+    shape = edit.shape or old.shape
+    whole = Schema(tuple(map(max, shape, old.shape)), old.dims, old.dtype, old.fill_value, old.stype)
+    kinds = [
+        np.dtype(np.int64)
+        if edit.upsert is not None and edit.upsert.coords[dim].max() >= 2**31
+        else snapshot.base.coordinate_dtypes[dim]
+        for dim in range(ndim)
+    ]
+    widening = tuple(kinds) != snapshot.base.coordinate_dtypes
+    runs = plan(snapshot, edit, sizes, whole, widening)
+    places = [at for run in runs for at in run.places]
+    added = write(snapshot, edit, runs, sizes, kinds, whole)
+    try:
+        kept = np.ones(len(snapshot.base), dtype=bool)
+        kept[places] = False
+        tops = [file.high for file in added] + snapshot.base.high[kept].tolist()
+        for dim in range(ndim):
+            top = max((high[dim] for high in tops), default=-1)
+            if top >= shape[dim]:
+                raise ShapeError(
+                    f"dimension {old.dims[dim]!r} cannot become {shape[dim]} long: there are entries up to "
+                    f"coordinate {top}"
+                )
+    except BaseException:
+        discard(Path(snapshot.path), added)
+        raise
+    columns = None
+    if widening and (added or places):
+        columns = _columns(snapshot, shape, kinds, snapshot.metadata.profile)
+    return Work(added, _removed(snapshot, places), columns, edit.shape)
+
+
+def appended(snapshot: Snapshot, edits: Iterable[Edit], sizes: Sizes) -> Work:
+    """Write the files of several prepared edits, each on top of the one before; one edit is held at a time."""
+    draft, schema = snapshot, None
+    removed: dict[str, int] = {}
+    added: dict[str, DataFile] = {}
+    try:
+        for edit in edits:
+            work = edited(draft, edit, sizes)
+            added.update((file.name, file) for file in work.added)
+            schema = work.schema or schema
+            gone = dict(work.removed)
+            removed.update((name, nbytes) for name, nbytes in gone.items() if name not in added)
+            discard(Path(snapshot.path), [added.pop(name) for name in gone if name in added])
+            draft = _draft(draft, work)
+    except BaseException:
+        discard(Path(snapshot.path), list(added.values()))
+        raise
+    return Work(list(added.values()), list(removed.items()), schema)
+
+
+def _draft(snapshot: Snapshot, work: Work) -> Snapshot:
+    """Return what a snapshot would be with files put in and taken out."""
+    table, gone = snapshot.base, {name for name, _ in work.removed}
+    kept = [at for at, name in enumerate(table.names) if name not in gone]
+    ndim, more = snapshot.schema.ndim, work.added
+    active = Active(
+        [table.names[at] for at in kept] + [file.name for file in more],
+        np.append(table.nbytes[kept], [file.nbytes for file in more]).astype(np.int64),
+        np.append(table.rows[kept], [file.rows for file in more]).astype(np.int64),
+        np.concatenate([table.low[kept], np.array([f.low for f in more], np.int64).reshape(len(more), ndim)]),
+        np.concatenate([table.high[kept], np.array([f.high for f in more], np.int64).reshape(len(more), ndim)]),
+    )
+    kinds = tuple(map(np.dtype, more[0].coordinate_dtypes)) if more else table.coordinate_dtypes
+    draft = copy.copy(snapshot)
+    draft.base = FileTable(table.folder, table.order, active, kinds)
+    draft._digest = None
+    return draft
+
+
+def restored(snapshot: Snapshot, old: Snapshot) -> Work:
+    """Return what takes a snapshot back to an old version.
+
+    Raises
+    ------
+    NotFoundError
+        If a file of the old version is gone.
+    """
+    now, then = set(snapshot.base.names), set(old.base.names)
+    shape = None if old.schema.shape == snapshot.schema.shape else old.schema.shape
+    coming = [at for at, name in enumerate(old.base.names) if name not in now]
+    for at in coming:
+        try:
+            os.utime(old.base.path(at))  # young again, so that no vacuum takes it before the commit
+        except FileNotFoundError:
+            raise NotFoundError(
+                f"version {old.version} of {old.path!r} cannot be restored: its file {old.base.names[at]!r} is gone, "
+                "which vacuum() does to old versions; restore a later one, see history()"
+            ) from None
+    leaving = [at for at, name in enumerate(snapshot.base.names) if name not in then]
+    columns = None
+    if (coming or leaving) and old.base.coordinate_dtypes != snapshot.base.coordinate_dtypes:
+        columns = _columns(snapshot, old.schema.shape, old.base.coordinate_dtypes, snapshot.metadata.profile)
+    added = [_data_file(old.base, at) for at in coming]
+    return Work(added, _removed(snapshot, leaving), columns, shape, written=False)
+
+
+def compacted(snapshot: Snapshot, profile: Profile, sizes: Sizes) -> Work:
+    """Write neighbouring files that are less than half full as full ones; all files where the profile changes."""
+    table, wanted = snapshot.base, profile
+    everything = wanted != snapshot.metadata.profile
+    runs: list[Rewrite] = []
+    run = Rewrite()
+    for at in range(len(table)):
+        full = 2 * int(table.nbytes[at]) >= sizes.file_bytes or 2 * int(table.rows[at]) >= sizes.file_rows
+        if full and not everything:
+            runs.append(run)
+            run = Rewrite()
+        else:
+            run.pieces.append(Piece(at, 0, 0))
+    runs = [found for found in (*runs, run) if len(found.pieces) > (0 if everything else 1)]
+    added = write(snapshot, Edit("compact"), runs, sizes, table.coordinate_dtypes, snapshot.schema, wanted)
+    columns = None
+    if everything:
+        columns = _columns(snapshot, snapshot.schema.shape, table.coordinate_dtypes, wanted)
+    return Work(added, _removed(snapshot, [at for run in runs for at in run.places]), columns)
+
+
+def _columns(
+    snapshot: Snapshot, shape: tuple[int, ...], kinds: Iterable[np.dtype[np.generic]], profile: Profile
+) -> pa.Schema:
+    """Return the columns of the files with the metadata of a snapshot, as the log keeps them."""
+    old, found = snapshot.schema, snapshot.metadata
+    schema = Schema(shape, old.dims, old.dtype, old.fill_value, old.stype)
+    metadata = Metadata(schema, profile, found.order, found.labels, found.built_from, found.extra)
+    return arrow_schema(old.dims, old.dtype, list(kinds), {METADATA_KEY: metadata.to_json()})
+
+
+def _removed(snapshot: Snapshot, places: Iterable[int]) -> list[tuple[str, int]]:
+    return [(snapshot.base.names[at], int(snapshot.base.nbytes[at])) for at in places]
+
+
+def _data_file(table: FileTable, at: int) -> DataFile:
+    found = table.footer(at)
+    return DataFile(
+        table.names[at],
+        int(table.rows[at]),
+        int(table.nbytes[at]),
+        tuple(table.low[at].tolist()),
+        tuple(table.high[at].tolist()),
+        found.first,
+        found.last,
+        tuple(kind.name for kind in table.coordinate_dtypes),
+    )

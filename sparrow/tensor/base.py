@@ -1,0 +1,192 @@
+"""What every tensor is made of: a base, which is files, memory or an expression, and a view of it.
+
+A live tensor shares a handle with its base and all views of it: a commit through any of them shows
+in all. A pinned tensor (a view through a list or mask, or an opened version) keeps one relation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from sparrow import engines
+from sparrow.errors import IndexingError, LabelError, ShapeError
+from sparrow.index import Listed, Mask, Range, View
+from sparrow.plan import Scan
+from sparrow.relation import Handle, Relation
+from sparrow.schema import Schema
+from sparrow.stypes import of_view
+
+__all__ = ["Base", "counted_masks"]
+
+
+class Base:
+    """A base and a view of it. What can be done with them is in the classes that derive from this one."""
+
+    __slots__ = ("_counted", "_fitted", "_handle", "_relation", "_stype", "_taken")
+
+    def __init__(self, source: Handle | Relation, view: View | None = None, stype: str | None = None) -> None:
+        self._handle: Handle | None = None
+        self._relation: Relation | None = None
+        if isinstance(source, Handle):
+            self._handle = source
+        else:
+            self._relation = source
+        base = self._base.schema
+        self._taken = View.identity(base.shape) if view is None else view
+        self._stype = of_view(base.stype, self._taken).stype if stype is None else stype
+        self._fitted = (self._taken, base.through(self._taken, self._stype))
+        self._counted: tuple[Any, int] | None = None
+
+    def _of(self, relation: Relation, stype: str | None = None) -> Self:
+        """Return the tensor of an expression, of its own storage type or of another."""
+        return type(self)(relation, stype=stype)
+
+    @property
+    def _base(self) -> Relation:
+        """The relation in force."""
+        if self._handle is not None:
+            return self._handle.current
+        assert self._relation is not None
+        return self._relation
+
+    def _through(self, base: Schema) -> tuple[View, Schema]:
+        """Return the view, as it was taken or refitted to another shape of the base, and what it shows."""
+        found = self._fitted
+        if found[0].base_shape != base.shape:
+            view = _refit(self._taken, base.dims, base.shape)
+            found = self._fitted = (view, base.through(view, self._stype))
+        return found
+
+    @property
+    def _view(self) -> View:
+        return self._through(self._base.schema)[0]
+
+    @property
+    def _schema(self) -> Schema:
+        try:
+            return self._through(self._base.schema)[1]
+        except ShapeError:  # a view that a resize cut off still says what it was
+            return self._base.schema.through(self._taken, self._stype)
+
+    def __sparrow_scan__(self) -> Scan:
+        """Return the plan of reading this tensor, pinned to the relation in force."""
+        base = self._base
+        return Scan(base, *self._through(base.schema))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of cells along each dimension."""
+        return self._schema.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self._schema.ndim
+
+    @property
+    def size(self) -> int:
+        """The number of cells, absent ones included."""
+        return self._schema.size
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The names of the dimensions."""
+        return self._schema.dims
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the values."""
+        return self._schema.dtype
+
+    @property
+    def fill_value(self) -> Any:
+        """The value of absent cells, a NumPy scalar."""
+        return self._schema.fill_value
+
+    def labels(self, dim: str | int) -> pa.Array | None:
+        """Return the labels of a dimension, position = index, or None where it has none.
+
+        Raises
+        ------
+        LabelError, IndexingError
+            If there is no dimension of this name, or number.
+        """
+        if isinstance(dim, str) and dim not in self.dims:
+            raise LabelError(f"no dimension {dim!r}: there are {', '.join(map(repr, self.dims))}")
+        axis = self.dims.index(dim) if isinstance(dim, str) else dim
+        if not -self.ndim <= axis < self.ndim:
+            raise IndexingError(f"dimension {axis} is out of range for a tensor of {self.ndim} dimensions")
+        found = self._view.axes[axis]
+        if isinstance(found, Range):
+            names = self._base.labels(found.dim)
+            if names is None or (found.start == 0 and found.step == 1 and found.length == len(names)):
+                return names
+            return names.take(pa.array(found.start + found.step * np.arange(found.length)))
+        if isinstance(found, Listed):
+            group = self._view.points[found.group]
+            if len(group.dims) == 1 and len(group.shape) == 1:
+                names = self._base.labels(group.dims[0])
+                return None if names is None else names.take(pa.array(group.coords[0]))
+        return None
+
+    def _labelled(self) -> dict[int, pa.Array]:
+        """Return the labels of the axes that have some."""
+        return {axis: names for axis in range(self.ndim) if (names := self.labels(axis)) is not None}
+
+    @property
+    def _is_lazy(self) -> bool:
+        """Whether this is a view of an expression."""
+        return isinstance(self._relation, engines.Derived)
+
+
+def counted_masks(key: Any) -> Any:
+    """Return a key with sparse masks replaced by the positions where they hold: the one index that reads."""
+    parts = key if isinstance(key, tuple) else (key,)
+    if not any(isinstance(part, Base) for part in parts):
+        return key
+    out: list[Any] = []
+    for part in parts:
+        if not isinstance(part, Base):
+            out.append(part)
+            continue
+        scan = part.__sparrow_scan__()
+        if scan.schema.dtype != bool:
+            raise IndexingError(f"a tensor of {scan.schema.dtype} is no index: use a mask of booleans")
+        if scan.schema.fill_value or not scan.schema.ndim:
+            out.append(np.asarray(part))
+        else:
+            out.append(Mask(scan.schema.shape, engines.entries(scan).coords))
+    return tuple(out)
+
+
+def _refit(view: View, names: tuple[str, ...], shape: tuple[int, ...]) -> View:
+    """Return a view taken before its base got another shape: the whole stays the whole, others keep their cells.
+
+    Raises
+    ------
+    ShapeError
+        If some of the cells are no more.
+    """
+    if view.base_shape == shape:
+        return view
+    if view.is_identity:
+        return View.identity(shape)
+    if view.size == 0:
+        return replace(view, base_shape=shape)
+    tops = [(dim, at) for dim, at in view.fixed]
+    tops += [
+        (axis.dim, max(axis.start, axis.start + axis.step * (axis.length - 1)))
+        for axis in view.axes
+        if isinstance(axis, Range) and axis.length
+    ]
+    for dim, top in tops:
+        if top >= shape[dim]:
+            raise ShapeError(
+                f"this view was taken when the tensor had the shape {view.base_shape} and shows cells up to coordinate "
+                f"{top} of dimension {names[dim]!r}; the tensor was resized to {shape} since: take the view again"
+            )
+    return replace(view, base_shape=shape)

@@ -1,0 +1,216 @@
+"""Writing to live tensors: one edit of many writes, resizing, appending, and what is said of many small commits."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from sparrow import settings, storage
+from sparrow.errors import InvalidValueError, PerformanceWarning, ShapeError, UnsupportedError
+from sparrow.index import Box, View
+from sparrow.interop.interchange import check_room
+from sparrow.kernels.entries import Block, Duplicates, canonical, concatenate
+from sparrow.relation import Edit, Handle
+from sparrow.schema import Schema, check_shape
+from sparrow.tensor.assignment import assignment, placement
+
+__all__ = ["Editor", "append", "commit", "resizing"]
+
+_SMALL_COMMITS = 100
+_LISTED = 1024
+_SHARE = 0.05
+"""Share of the memory limit that the entries of one piece of an append take; sorting holds them several times."""
+
+_single: WeakKeyDictionary[Handle, int] = WeakKeyDictionary()
+
+
+def commit(handle: Handle, edit: Edit, level: int = 3) -> None:
+    """Commit an edit; the hundredth of a single cell warns, ``level`` calls up."""
+    handle.commit(edit)
+    cells = max(sum(box.size for box in edit.clear), 0 if edit.upsert is None else edit.upsert.count)
+    if cells == 1:
+        count = _single[handle] = _single.get(handle, 0) + 1
+        if count == _SMALL_COMMITS:
+            warnings.warn(
+                f"{count} commits of a single cell each: every one rewrites the file, or in memory the arrays, that "
+                "hold the cell. Write many cells at once with A.put(coords, values), or many times in one commit "
+                "with 'with A.edit() as e: e[...] = v'",
+                PerformanceWarning,
+                stacklevel=level,
+            )
+
+
+class Editor:
+    """Writes gathered by ``with A.edit() as e`` and committed together when the block ends well.
+
+    Later writes win over earlier ones. Nothing is visible before the end of the block, and nothing is
+    written where it raises. Values are read when they are given: ``e[0] = A[1]`` takes the row as it was
+    before the block.
+    """
+
+    def __init__(self, handle: Handle, view: View, schema: Schema, counted: Callable[[Any], Any]) -> None:
+        self._handle = handle
+        self._view = view
+        self._names = schema.dims
+        self._counted = counted
+        self._base = handle.current.schema
+        self._cleared: dict[Box, None] = {}
+        self._blocks: list[Block] = []
+        self._count = 0
+        self._open = False
+        self._width = self._base.dtype.itemsize + 8 * max(self._base.ndim, 1)
+
+    def __enter__(self) -> Self:
+        self._open = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._open = False
+        if kind is not None:
+            return
+        edit = self._folded()
+        if not edit.clear and edit.upsert is None:
+            return
+        shape = self._handle.current.schema.shape
+        if shape != self._base.shape:
+            raise ShapeError(
+                f"the tensor was resized from {self._base.shape} to {shape} during the edit: nothing was written"
+            )
+        commit(self._handle, edit)
+
+    def __getitem__(self, key: Any) -> Any:
+        raise UnsupportedError("an edit only writes: read from the tensor, which shows the state before the edit")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write cells, as ``A[key] = value`` does."""
+        self._check_open()
+        view = self._view.then(self._counted(key), "paired", self._names)
+        self._add(assignment(self._base, view, value))
+
+    def put(self, coords: Any, values: Any) -> None:
+        """Write cells by coordinate, as ``A.put(coords, values)`` does."""
+        self._check_open()
+        self._add(placement(self._base, self._view, coords, values, self._names))
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise InvalidValueError("the edit is over: writes belong into its block, 'with A.edit() as e: ...'")
+
+    def _add(self, step: Edit) -> None:
+        """Take in a write: what it clears drops earlier entries, what it writes comes after them."""
+        upsert = step.upsert
+        assert upsert is not None
+        for box in step.clear:
+            if upsert.count == box.size:
+                continue
+            if box.size <= max(_LISTED, 4 * upsert.count):
+                upsert = self._filled(box, upsert)
+                continue
+            if self._blocks:
+                before = concatenate(self._blocks, self._base.ndim, self._base.dtype)
+                before = before.take(~box.contains(before.coords))
+                self._blocks, self._count = [before], before.count
+            self._cleared[box] = None
+        if upsert.count:
+            self._count += upsert.count
+            check_room(self._count * self._width, "the writes of this edit")
+            self._blocks.append(upsert)
+
+    def _filled(self, box: Box, upsert: Block) -> Block:
+        """Return entries with the other cells of a box listed as fill."""
+        grid = np.meshgrid(*(np.arange(r.start, r.stop, r.step) for r in box.ranges), indexing="ij")
+        fill = np.full(box.size, self._base.fill_value, self._base.dtype)
+        blocks = [Block(tuple(column.reshape(-1) for column in grid), fill), upsert]
+        both = concatenate(blocks, self._base.ndim, self._base.dtype)
+        return canonical(both, self._base.shape, None, "last", keep_fill=True)
+
+    def _folded(self) -> Edit:
+        """Return the one edit that does what all writes did in turn."""
+        upsert = None
+        if self._count:
+            upsert = concatenate(self._blocks, self._base.ndim, self._base.dtype)
+            upsert = canonical(upsert, self._base.shape, None, "last", keep_fill=True)
+        return Edit("edit", clear=tuple(self._cleared), upsert=upsert)
+
+
+def append(
+    handle: Handle, view: View, parts: Callable[[], Iterator[Block]], existing: Duplicates, level: int = 3
+) -> None:
+    """Add entries, given in the coordinates of a view, in one commit; what is stored is streamed piece by piece.
+
+    Parameters
+    ----------
+    parts
+        Begins the entries: blocks that hold no cell twice, without fill.
+    """
+    base = handle.current.schema
+
+    def pieces() -> Iterator[Edit]:
+        width = base.dtype.itemsize + 8 * max(base.ndim, 1)
+        most = max(int(_SHARE * settings.current().memory_limit / width), 1)
+        waiting: list[Block] = []
+        rows = 0
+        for part in parts():
+            for start in range(0, part.count, most):
+                piece = part.take(slice(start, start + most))
+                if rows and rows + piece.count > most:
+                    yield edit(waiting)
+                    waiting, rows = [], 0
+                waiting.append(piece)
+                rows += piece.count
+        if rows:
+            yield edit(waiting)
+
+    def edit(blocks: list[Block]) -> Edit:
+        block = concatenate(blocks, view.ndim, base.dtype)
+        coords = view.to_base(block.coords) if view.ndim else tuple(np.full(block.count, c) for _, c in view.fixed)
+        with np.errstate(all="ignore"):
+            values = block.values.astype(base.dtype)
+        return Edit("append", upsert=canonical(Block(coords, values), base.shape, base.fill_value), existing=existing)
+
+    if not isinstance(handle, storage.StoredHandle):
+        blocks = list(parts())
+        if blocks:
+            commit(handle, edit(blocks), level + 1)
+        return
+    first = list(itertools.islice(found := pieces(), 2))
+    if len(first) < 2:
+        for one in first:
+            commit(handle, one, level + 1)
+        return
+    del first, found
+    handle.append(pieces, view.box())
+
+
+def resizing(base: Schema, labelled: Callable[[int], bool], shape: Any) -> Edit:
+    """Return the edit that gives a tensor another shape; entries outside go.
+
+    Raises
+    ------
+    ShapeError
+        If the number of dimensions differs, or a size is not allowed.
+    UnsupportedError
+        If a dimension with labels is to grow.
+    """
+    wanted = check_shape(tuple(shape) if isinstance(shape, np.ndarray) else shape)
+    if len(wanted) != base.ndim:
+        raise ShapeError(f"resize keeps the number of dimensions: the shape is {base.shape}, got {wanted}")
+    boxes: list[Box] = []
+    for dim, (old, new) in enumerate(zip(base.shape, wanted, strict=True)):
+        if new > old and labelled(dim):
+            raise UnsupportedError(
+                f"dimension {base.dims[dim]!r} has a label for each of its {old} cells, so it cannot grow to {new}"
+            )
+        if new < old:
+            ranges = [range(n) for n in base.shape]
+            ranges[dim] = range(new, old)
+            boxes.append(Box(tuple(ranges)))
+    return Edit("resize", clear=tuple(box for box in boxes if box.size), shape=wanted)

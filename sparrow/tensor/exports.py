@@ -1,0 +1,235 @@
+"""Out of sparrow: entries as what other libraries hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+import pyarrow as pa
+
+from sparrow import engines, formats
+from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.formats.container import check_scipy
+from sparrow.interop import binsparse, interchange
+from sparrow.interop.interchange import check_room
+from sparrow.interop.lazyframes import lazy_frame
+from sparrow.plan import Scan
+from sparrow.relation import arrow_schema, arrow_table
+from sparrow.stypes import check_stype
+from sparrow.tensor.base import Base
+
+if TYPE_CHECKING:
+    import os
+
+    import polars
+    import scipy.sparse
+
+__all__ = ["Exports"]
+
+
+class Exports(Base):
+    """What other libraries take tensors as."""
+
+    __slots__ = ()
+
+    def to_numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """Return all cells as a NumPy array.
+
+        Raises
+        ------
+        TooLargeError
+            If the array would pass the memory limit.
+        """
+        schema = self._schema
+        check_room(schema.size * schema.dtype.itemsize, "the dense array")
+        return interchange.dense_array(schema, engines.entries(self.__sparrow_scan__()))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, np.dtype[Any]]:
+        if copy is False:
+            raise InvalidValueError("a sparse tensor has no dense array to share: copy=False is not possible")
+        dense = self.to_numpy()
+        return dense if dtype is None else dense.astype(dtype)
+
+    def to_scipy(self, format: str = "csr") -> scipy.sparse.sparray:
+        """Return a SciPy sparse array in a format such as "csr", "csc" or "coo", its fill being 0.
+
+        Raises
+        ------
+        UnsupportedError
+            If the fill is not 0, or SciPy has no such values or no such format of as many dimensions.
+        TooLargeError
+            If the pointers to rows or columns, or the diagonals, would pass the memory limit.
+        """
+        return _scipy_array(self.__sparrow_scan__(), format)
+
+    def to_format(self, format: str) -> Any:
+        """Return the arrays of a format: a container of :mod:`sparrow.formats`, or a NumPy array for "dense".
+
+        Parameters
+        ----------
+        format
+            "coo", which keeps the fill, "csr", "csc", "row_sparse" or "dense". In the compressed ones every cell that
+            is not 0 is stored.
+
+        Raises
+        ------
+        InvalidValueError, ShapeError
+            If there is no such format, or it is not for as many dimensions.
+        TooLargeError
+            If the arrays would pass the memory limit.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> rows = sp.asarray([[7, 0, 8], [0, 0, 0], [0, 9, 0]]).to_format("csr")
+        >>> rows.data, rows.indices, rows.indptr
+        (array([7, 8, 9]), array([0, 2, 1], dtype=int32), array([0, 2, 2, 3]))
+        """
+        check_stype(format, self.ndim)
+        if format == "dense":
+            return self.to_numpy()
+        scan = self.__sparrow_scan__()
+        return formats.from_entries(format, scan.schema, engines.entries(scan))
+
+    def to_arrow(self) -> pa.Table:
+        """Return the entries as an Arrow table: a column for each dimension, then ``value``; sorted."""
+        return arrow_table(self._schema, engines.entries(self.__sparrow_scan__()))
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the entries as Arrow record batches, sorted by the dimensions, without holding all of them."""
+        for block in engines.sorted_blocks(self.__sparrow_scan__()):
+            yield from arrow_table(self._schema, block).to_batches()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        reader = pa.RecordBatchReader.from_batches(arrow_schema(self._schema), self.to_batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    @overload
+    def to_polars(self, lazy: Literal[False] = False) -> polars.DataFrame: ...
+    @overload
+    def to_polars(self, lazy: Literal[True]) -> polars.LazyFrame: ...
+    def to_polars(self, lazy: bool = False) -> polars.DataFrame | polars.LazyFrame:
+        """Return the entries as a Polars frame: a column for each dimension, then ``value``.
+
+        Parameters
+        ----------
+        lazy
+            Return a lazy frame of the entries as they are now, which reads when it is collected: only the columns that
+            the query uses, and of files and expressions only the parts that its ranges of coordinates meet. Larger
+            than memory with the streaming engine; the rows come in no particular order.
+
+        Raises
+        ------
+        TooLargeError
+            If the entries would pass the memory limit, unless ``lazy``.
+
+        Examples
+        --------
+        >>> import polars as pl, sparrow as sp
+        >>> A = sp.from_coords([[0, 2, 2], [1, 0, 3]], [5, 6, 7], dims=("i", "j"))
+        >>> A.to_polars(lazy=True).filter(pl.col("i") == 2).select(pl.col("value").sum()).collect().item()
+        13
+        """
+        import polars
+
+        if lazy:
+            return lazy_frame(self.__sparrow_scan__())
+        frame = polars.from_arrow(self.to_arrow())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def to_torch(self, layout: Literal["coo", "csr"] = "coo") -> Any:
+        """Return a sparse PyTorch tensor on the CPU; ``.to("cuda")`` takes it to a GPU.
+
+        Parameters
+        ----------
+        layout
+            "coo" for any number of dimensions (PyTorch keeps its coordinates as int64), coalesced; or "csr" for two.
+
+        Raises
+        ------
+        MissingDependencyError
+            If PyTorch is not installed.
+        UnsupportedError
+            If the fill is not 0.
+        ShapeError
+            If "csr" is asked for and there are not two dimensions.
+        """
+        scan = self.__sparrow_scan__()
+        return interchange.torch_tensor(scan.schema, engines.entries(scan), layout)
+
+    def to_cupy(self, format: Literal["csr", "csc", "coo"] = "csr") -> Any:
+        """Return a matrix of ``cupyx.scipy.sparse``, in the memory of the current GPU.
+
+        Raises
+        ------
+        MissingDependencyError
+            If CuPy is not installed.
+        UnsupportedError
+            If the fill is not 0, there are not two dimensions, or CuPy has no such format or values.
+        """
+        if self.ndim != 2 or format not in ("csr", "csc", "coo"):
+            raise UnsupportedError(f"CuPy has no {format!r} of {self.ndim} dimensions: csr, csc and coo of two")
+        return interchange.cupy_array(self.to_scipy(format), format)
+
+    def to_pydata_sparse(self) -> Any:
+        """Return a ``sparse.COO`` of pydata/sparse, with the fill value.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pydata/sparse is not installed.
+        """
+        scan = self.__sparrow_scan__()
+        return interchange.pydata_array(scan.schema, engines.entries(scan))
+
+    def to_npz(self, path: str | os.PathLike[str], compressed: bool = True) -> None:
+        """Write the entries to a .npz file, which ``sp.asarray(path)`` reads; what was there is replaced at the end.
+
+        ``scipy.sparse.load_npz`` reads it where the fill is 0: as CSR, or as COO where there are more rows than
+        entries or not two dimensions. ``sparse.load_npz`` of pydata/sparse reads what SciPy cannot hold: another fill,
+        float16, no dimensions. Names and labels are not kept.
+
+        Parameters
+        ----------
+        path
+            The file, by its full name.
+        compressed
+            Compress the arrays.
+
+        Examples
+        --------
+        >>> import scipy.sparse, sparrow as sp
+        >>> A = sp.from_coords([[0, 2, 2], [1, 0, 3]], [5, 6, 7])
+        >>> A.to_npz("A.npz")
+        >>> scipy.sparse.load_npz("A.npz").sum(), sp.asarray("A.npz").nnz
+        (np.int64(18), 3)
+        """
+        scan = self.__sparrow_scan__()
+        interchange.to_npz(path, scan.schema, engines.entries(scan), compressed)
+
+    def __binsparse_descriptor__(self) -> dict[str, Any]:
+        scan = self.__sparrow_scan__()
+        return binsparse.descriptor_of(scan.schema, engines.count(scan), "sparrow")
+
+    def __binsparse__(self) -> dict[str, Any]:
+        scan = self.__sparrow_scan__()
+        return binsparse.arrays_of(scan.schema, engines.entries(scan))
+
+
+def _scipy_array(scan: Scan, format: str) -> scipy.sparse.sparray:
+    """Return the entries of a scan as a SciPy sparse array; raises ``UnsupportedError`` where SciPy has none such."""
+    schema = scan.schema
+    check_scipy(schema)
+    known = {1: ("coo", "csr", "dok"), 2: ("coo", "csr", "csc", "bsr", "dia", "dok", "lil")}.get(schema.ndim, ("coo",))
+    if format not in known:
+        names = ", ".join(map(repr, known))
+        raise UnsupportedError(f"SciPy has no {format!r} of {schema.ndim} dimensions: there are {names}")
+    through = "coo" if schema.ndim != 2 or format in ("coo", "dok") else "csc" if format == "csc" else "csr"
+    array = formats.from_entries(through, schema, engines.entries(scan)).to_scipy()
+    if format == "dia":
+        rows, columns = array.nonzero()
+        width = int(columns.max(initial=-1)) + 1
+        check_room(len(np.unique(columns - rows)) * width * schema.dtype.itemsize, "the diagonals")
+    return array.asformat(format)

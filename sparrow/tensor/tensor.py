@@ -1,0 +1,412 @@
+"""Tensor: what people hold. Thin: what it is, how it looks and how it is indexed; the rest is in what it derives from.
+
+Arithmetic and reductions are in operators and reducing, other libraries in exports, writes in writing, files in stored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sparrow import display, engines, pictures, storage
+from sparrow.engines.refill import refilled
+from sparrow.errors import InvalidValueError, LabelError, ShapeError, StorageError, UnsupportedError
+from sparrow.index import Mode, View, check_permutation
+from sparrow.kernels.entries import Block
+from sparrow.relation import MemoryHandle, MemoryRelation, label_position
+from sparrow.schema import Schema, check_integers, check_shape
+from sparrow.stypes import COMPRESSED, check_stype, of_other, of_view, settled
+from sparrow.tensor.base import counted_masks
+from sparrow.tensor.computing import Computing
+from sparrow.tensor.exports import Exports
+from sparrow.tensor.operators import Operators
+from sparrow.tensor.products import Engine
+from sparrow.tensor.stored import Stored
+
+__all__ = ["Tensor"]
+
+
+class Tensor(Computing, Operators, Exports, Stored):
+    """A sparse array: a view of entries that are stored or in memory.
+
+    Made by :func:`sparrow.open`, :func:`sparrow.from_coords` and :func:`sparrow.asarray`, and by indexing.
+    Indexing is NumPy's and lazy: it reads nothing, except that one cell is read at once and
+    that a sparse mask is counted.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> A = sp.from_coords([[0, 1, 2], [1, 2, 0]], [2.0, 3.0, 1.0], shape=(3, 4))
+    >>> A
+    <Tensor (d0: 3, d1: 4) float64 nnz=3 coo in memory>
+    >>> A[1:, 2].to_numpy()
+    array([3., 0.])
+    >>> A @ [1, 1, 1, 1]
+    array([2., 3., 1.])
+    """
+
+    __slots__ = ()
+
+    # -- what it is -----------------------------------------------------------------------------
+
+    @property
+    def stype(self) -> str:
+        """The storage type: "coo", "csr", "csc", "row_sparse" or "dense"; see :mod:`sparrow.stypes`."""
+        return self._schema.stype
+
+    @property
+    def version(self) -> int | None:
+        """The version of a stored tensor, None in memory."""
+        return self._base.version
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the base's data files, or of its arrays in memory."""
+        return self._base.nbytes
+
+    @property
+    def path(self) -> str | None:
+        """Where the tensor is stored, None in memory."""
+        return self._handle.path if self._handle is not None else None
+
+    @property
+    def nnz(self) -> int:
+        """The number of cells that differ from fill. Of a base this is known; a view is counted once a version."""
+        known = self._known_nnz()
+        if known is None:
+            scan = self.__sparrow_scan__()
+            known = engines.count(scan)
+            self._counted = (scan.relation.token, known)
+        return known
+
+    def _known_nnz(self) -> int | None:
+        base = self._base
+        try:
+            view = self._through(base.schema)[0]
+        except ShapeError:
+            return None
+        if view.is_identity:
+            return base.known_nnz if isinstance(base, engines.Derived) else base.nnz
+        if view.size == 0:
+            return 0
+        if self._counted is not None and self._counted[0] == base.token:
+            return self._counted[1]
+        return None
+
+    @property
+    def density(self) -> float:
+        """The share of cells that differ from fill, nnz / size; NaN where there are no cells."""
+        return self.nnz / self.size if self.size else math.nan
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise UnsupportedError("a tensor without dimensions has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[k] for k in range(len(self)))
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise InvalidValueError(
+                f"the truth of a tensor of shape {self.shape} is ambiguous: compare nnz, or read one cell"
+            )
+        return bool(self.to_numpy().reshape(-1)[0])
+
+    def item(self) -> Any:
+        """Return the cell of a tensor of one cell as a Python number.
+
+        Raises
+        ------
+        InvalidValueError
+            If it has more cells, or none.
+        """
+        if self.size != 1:
+            raise InvalidValueError(f"a tensor of shape {self.shape} is not one number: read a cell of it")
+        return self.to_numpy().item()
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if self.ndim or self.dtype.kind not in "iu":
+            raise UnsupportedError(f"a tensor of shape {self.shape} and type {self.dtype} is no index")
+        return int(self.item())
+
+    def __repr__(self) -> str:
+        known = self._known_nnz()
+        return display.one_line(
+            self.shape, self.dims, self.dtype, known, self.stype, self.path, self.version, self._is_lazy
+        )
+
+    def _repr_html_(self) -> str:
+        """Return shape, entries and bytes as a small table, with a picture of at most 96 row groups."""
+        picture = None
+        if self.ndim and self.size and not self._is_lazy and pictures.can_draw():
+            with contextlib.suppress(StorageError):  # a tensor whose files are gone can still be named
+                found = self._density((0, self.ndim - 1), 120, sample=True)
+                picture = pictures.data_url(found, (self.dims[0], self.dims[-1]))
+        nbytes = None if self._is_lazy else self.nbytes
+        return display.html(
+            self.shape, self.dims, self.dtype, self._known_nnz(), self.stype, self.path, self.version, nbytes,
+            self.fill_value, self._is_lazy, picture,
+        )  # fmt: skip
+
+    def _density(self, axes: tuple[int, int], bins: int, sample: bool) -> engines.DensityMap:
+        flat = self if self.ndim > 1 else self[None]
+        return engines.density(flat.__sparrow_scan__(), axes if self.ndim > 1 else (0, 1), bins, sample)
+
+    def spy(self, axes: tuple[int, int] = (0, -1), bins: int = 400, ax: Any = None, sample: bool = False) -> Any:
+        """Draw where the entries are: a density map over two axes, by one scan. Needs Matplotlib.
+
+        Parameters
+        ----------
+        axes
+            The axes down and across; entries of all others are added up.
+        bins
+            Cells of the picture along each axis.
+        ax
+            Matplotlib axes to draw into; new ones by default.
+        sample
+            Read at most 96 row groups, evenly spread, and estimate the rest.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        MissingDependencyError
+            If Matplotlib is not installed.
+        ShapeError
+            If the tensor has no such axes.
+        """
+        if not self.ndim or any(not -self.ndim <= axis < self.ndim for axis in axes):
+            raise ShapeError(f"axes {axes} are out of range for {self.ndim} dimensions")
+        down, across = (axis % self.ndim for axis in axes)
+        found = self._density((down, across), bins, sample)
+        names = (self.dims[down], self.dims[across]) if self.ndim > 1 else ("", self.dims[0])
+        title = f"{self.nnz:,} entries of {display.human_count(self.size)} cells"
+        return pictures.draw(found, names, title, ax)
+
+    # -- views ----------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the view that NumPy's indexing rules give; one cell is read at once."""
+        return self._index(key, "paired")
+
+    @property
+    def oindex(self) -> _Indexer:
+        """Indexing that crosses lists, each in its place: ``A.oindex[[0, 2], [1, 3]]`` has shape (2, 2)."""
+        return _Indexer(self, "orthogonal")
+
+    @property
+    def vindex(self) -> _Indexer:
+        """Indexing that pairs lists and puts their axes first."""
+        return _Indexer(self, "pointwise")
+
+    @property
+    def T(self) -> Tensor:
+        """The view with its axes reversed."""
+        return self.transpose()
+
+    def transpose(self, *axes: int | Sequence[int]) -> Tensor:
+        """Return the view with its axes in the order ``axes``, reversed by default.
+
+        Raises
+        ------
+        ShapeError
+            If ``axes`` does not name each axis once.
+        """
+        wanted: Any = axes[0] if len(axes) == 1 and not np.isscalar(axes[0]) else axes
+        order = tuple(reversed(range(self.ndim))) if not axes or wanted is None else tuple(wanted)
+        order = check_permutation(order, self.ndim)
+        return self._with(self._view.permute(order), lambda whole: whole.permute(order), "transpose")
+
+    def reshape(self, *shape: int | Sequence[int]) -> Tensor:
+        """Return the cells in another shape of as many cells, in row-major order, lazily; one size may be -1.
+
+        Raises
+        ------
+        ShapeError
+            If the number of cells differs.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[1, 0, 2], [0, 3, 0]]).reshape(3, -1).to_numpy()
+        array([[1, 0],
+               [2, 0],
+               [3, 0]])
+        """
+        sizes = check_integers(shape[0] if len(shape) == 1 else shape, "shape")
+        if sizes.count(-1) == 1:
+            rest = math.prod(n for n in sizes if n != -1)
+            if not rest or self.size % rest:
+                raise ShapeError(f"cannot reshape {self.shape} of {self.size} cells into {tuple(sizes)}")
+            sizes[sizes.index(-1)] = self.size // rest
+        wanted = check_shape(sizes)
+        if wanted == self.shape:
+            return self
+        cells = engines.reshaped(self.__sparrow_scan__(), wanted)
+        return Tensor(cells, stype=settled("reshape", [self.stype], of_other(self.stype)))
+
+    def sel(self, labels: Mapping[str, Any] | None = None, /, **by_name: Any) -> Any:
+        """Return the view at labels: ``A.sel(src="example.org")``; lists of labels cross.
+
+        Parameters
+        ----------
+        labels
+            Labels by dimension name, where a name is no Python identifier.
+        **by_name
+            Labels by dimension name: one label drops the dimension, a list keeps it.
+
+        Raises
+        ------
+        LabelError
+            If a dimension or a label does not exist.
+        """
+        wanted = {**(labels or {}), **by_name}
+        key: list[Any] = [slice(None)] * self.ndim
+        for name, label in wanted.items():
+            if name not in self.dims:
+                raise LabelError(f"no dimension {name!r}: there are {', '.join(map(repr, self.dims))}")
+            axis = self.dims.index(name)
+            names = self.labels(name)
+            if isinstance(label, list | tuple | np.ndarray):
+                key[axis] = [label_position(names, one, name) for one in label]
+            else:
+                key[axis] = label_position(names, label, name)
+        return self._index(tuple(key), "orthogonal")
+
+    def _with(self, view: View, derive: Callable[[View], View], operation: str) -> Tensor:
+        """Return the tensor of a view of the base, which ``derive`` would make of a base of this shape."""
+        stype = self._stype
+        if stype in COMPRESSED:
+            stype = settled(operation, [stype], of_view(stype, derive(View.identity(self.shape))))
+        live = self._handle is not None and not view.points and view.repeats <= 1
+        return Tensor(self._handle if live and self._handle is not None else self._base, view, stype)
+
+    def _index(self, key: Any, mode: Mode) -> Any:
+        key = counted_masks(key)
+        view = self._view.then(key, mode, self.dims)
+        if view.ndim == 0 and not _has_ellipsis(key):
+            return engines.cell(self._base, view)
+        return self._with(view, lambda whole: whole.then(key, mode), "indexing")
+
+    # -- computing ------------------------------------------------------------------------------
+
+    def asformat(self, stype: str) -> Tensor:
+        """Return the tensor with another storage type, lazily; :mod:`sparrow.stypes` says what follows of it.
+
+        A tensor that has it is returned as it is. Another shows the entries as they are now and is read-only:
+        ``compute()`` gives one to write to.
+
+        Parameters
+        ----------
+        stype
+            "coo", "csr", "csc", "row_sparse" or "dense". The last keeps its fill and stays lazy too: an array is
+            made by :meth:`to_numpy`. The compressed ones have fill 0: of a tensor of another fill every cell that
+            is not 0 becomes an entry.
+
+        Raises
+        ------
+        InvalidValueError
+            If there is no such storage type.
+        ShapeError
+            If "csr" or "csc" is asked for and there are not two dimensions, or "row_sparse" and there are fewer.
+        TooLargeError
+            If cells of a fill that is not 0 would pass the memory limit as entries.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.asarray([[7, 0, 8], [0, 0, 0], [0, 9, 0]]).asformat("csr")
+        >>> A, (A * 2).stype, A.T.stype, (A + 1).stype
+        (<Tensor (d0: 3, d1: 3) int64 nnz=3 csr in memory>, 'csr', 'csc', 'dense')
+        """
+        check_stype(stype, self.ndim)
+        if stype == self.stype:
+            return self
+        if stype in COMPRESSED and self.fill_value != 0:
+            return self._of(refilled(self.__sparrow_scan__(), 0, self.labels), stype)
+        return Tensor(self._base, self._view, stype)
+
+    def explain(self, analyze: bool = False, engine: Engine = "auto") -> str:
+        """Return the plan: the steps of an expression, what reaches each scan, files and row groups read and skipped.
+
+        Parameters
+        ----------
+        analyze
+            Run it, and count rows, bytes and time.
+        engine
+            The engine that would be asked for. Of "duckdb" each step says whether SQL runs it.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.asarray([[0.5, 0], [0, -2]])
+        >>> print((A * 2).astype("int8").explain(engine="duckdb"))
+        map astype int8 (d0: 2, d1: 2) int8
+          engine      stream: float64 to int8: what does not fit is the processor's choice; its entries are handed ...
+          map multiply (d0: 2, d1: 2) float64
+            engine      stream
+            scan (d0: 2, d1: 2) float64, of (d0: 2, d1: 2) float64 in memory
+              engine      stream
+              predicate   none: everything is read
+              order       d0, d1
+              rows        2 of 2 read, 0 skipped, 32 bytes
+            scalar 2
+        """
+        return engines.explain(self.__sparrow_scan__(), analyze, engine)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        base = self._base
+        if isinstance(self._handle, storage.StoredHandle):
+            return _reopen, (self._handle.path, base.version, self._view, self._stype)
+        if isinstance(base, MemoryRelation):
+            names = {dim: found for dim in range(base.schema.ndim) if (found := base.labels(dim)) is not None}
+            return _rebuild, (base.schema, base.block, names, self._view, self._stype)
+        if isinstance(base, storage.Snapshot):
+            return _reopen_pinned, (base.path, base.version, self._view, self._stype)
+        return _rebuild, (self._schema, engines.entries(self.__sparrow_scan__()), {}, None, self._stype)
+
+
+def _reopen(path: str, version: int, view: View, stype: str) -> Tensor:
+    return Tensor(storage.open(path, version), view, stype)
+
+
+def _reopen_pinned(path: str, version: int, view: View, stype: str) -> Tensor:
+    return Tensor(storage.open(path, version).current, view, stype)
+
+
+def _rebuild(schema: Schema, block: Block, labels: dict[int, pa.Array], view: View | None, stype: str) -> Tensor:
+    return Tensor(MemoryHandle(MemoryRelation(schema, block, labels)), view, stype)
+
+
+class _Indexer:
+    """``A.oindex`` and ``A.vindex``."""
+
+    __slots__ = ("_mode", "_tensor")
+
+    def __init__(self, tensor: Tensor, mode: Mode) -> None:
+        self._tensor = tensor
+        self._mode = mode
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._tensor._index(key, self._mode)
+
+
+def _has_ellipsis(key: Any) -> bool:
+    return key is Ellipsis or (isinstance(key, tuple) and any(part is Ellipsis for part in key))

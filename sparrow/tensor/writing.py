@@ -1,0 +1,180 @@
+"""What tensors offer to write with. What a write means is in assignment, how it is committed in editing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparrow import engines
+from sparrow.errors import InvalidValueError, ReadOnlyError, ShapeError, UnsupportedError
+from sparrow.interop.conversion import from_object
+from sparrow.kernels.entries import check_duplicates
+from sparrow.relation import Handle
+from sparrow.schema import is_fill
+from sparrow.tensor import editor
+from sparrow.tensor.assignment import assignment, check_kind, placement
+from sparrow.tensor.base import Base, counted_masks
+
+__all__ = ["Writing"]
+
+
+class Writing(Base):
+    """Writes to live tensors: each is one atomic commit that the base and all views of it show."""
+
+    __slots__ = ()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write cells in one atomic commit; a value that equals fill removes the entry.
+
+        The files that hold the cells are rewritten, whatever the number of cells in each.
+        """
+        handle = self._writable()
+        key = counted_masks(key)
+        view = self._view.then(key, "paired", self.dims)
+        editor.commit(handle, assignment(self._base.schema, view, value))
+
+    def put(self, coords: Any, values: Any) -> None:
+        """Write cells by coordinate in one atomic commit; of equal coordinates the last wins.
+
+        What a call costs: every file that holds one of the cells is read and written anew, 32 to 128 MB
+        each, and one version is added to the log. A cell costs as much as a million cells of the
+        same files, so write many at once, here or with :meth:`edit`. In memory the arrays are copied.
+
+        Parameters
+        ----------
+        coords
+            Shape (ndim, n), counted from 0, negative from the end.
+        values
+            A scalar or shape (n,). A value that equals fill removes the entry.
+
+        Raises
+        ------
+        ShapeError
+            If ``coords`` is not (ndim, n), or ``values`` neither a scalar nor (n,).
+        IndexingError
+            If a coordinate is no integer, or out of range.
+        UnsupportedError, InvalidValueError
+            If the dtype cannot hold the values.
+        ReadOnlyError
+            If the tensor is a copy, an expression or an opened version.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.zeros((2, 3), dtype="int64")
+        >>> A.put([[0, 1, -1], [1, 2, 2]], [5, 6, 7])
+        >>> A.to_numpy()
+        array([[0, 5, 0],
+               [0, 0, 7]])
+        """
+        handle = self._writable()
+        editor.commit(handle, placement(self._base.schema, self._view, coords, values, self.dims))
+
+    def edit(self) -> editor.Editor:
+        """Gather many writes into one atomic commit, made when the block ends well.
+
+        Later writes win over earlier ones; an exception in the block discards all of them.
+
+        Raises
+        ------
+        ReadOnlyError
+            If the tensor is a copy, an expression or an opened version.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.zeros((2, 3), dtype="int64")
+        >>> with A.edit() as e:
+        ...     e[0] = 1
+        ...     e[:, 1] = [7, 8]
+        ...     e.put([[1], [2]], 9)
+        >>> A.to_numpy()
+        array([[1, 7, 1],
+               [0, 8, 9]])
+        """
+        return editor.Editor(self._writable(), self._view, self._schema, counted_masks)
+
+    def append(self, other: Any, duplicates: str = "error") -> None:
+        """Add the entries of ``other``, in the same coordinates, in one atomic commit.
+
+        What is appended to a stored tensor is streamed and may be larger than memory.
+
+        Parameters
+        ----------
+        other
+            A tensor, or anything :func:`sparrow.asarray` takes, of the same shape.
+        duplicates
+            What becomes of a cell that both have: "error", "sum", "last" (the new), "first" (the old), "min", "max".
+
+        Raises
+        ------
+        DuplicateError
+            If both have a cell and ``duplicates`` is "error".
+        ShapeError
+            If the shapes differ.
+        InvalidValueError
+            If the fill values differ.
+        """
+        rule = check_duplicates(duplicates)
+        handle = self._writable()
+        if isinstance(other, Base):
+            scan = other.__sparrow_scan__()
+            schema, parts = scan.schema, lambda: engines.sorted_blocks(scan)
+        else:
+            schema, block = from_object(other)
+            parts = lambda: iter((block,))  # noqa: E731
+        if schema.shape != self.shape:
+            raise ShapeError(f"append: the shapes must be equal, got {self.shape} and {schema.shape}")
+        check_kind(schema.dtype, self.dtype)
+        if not is_fill(np.asarray([schema.fill_value]), self.fill_value)[0]:
+            raise InvalidValueError(
+                f"append: the fill values must be equal, got {self.fill_value} and {schema.fill_value}"
+            )
+        editor.append(handle, self._view, parts, rule)
+
+    def resize(self, *shape: Any) -> None:
+        """Change the shape in one atomic commit: new cells are fill, entries outside the new shape go.
+
+        The number of dimensions stays. Every tensor that is the whole of this one takes the new shape;
+        views of parts keep their cells, and raise ``ShapeError`` where some are no more. Growing writes
+        no data.
+
+        Parameters
+        ----------
+        *shape
+            The new shape, as a tuple or as integers.
+
+        Raises
+        ------
+        ShapeError
+            If the number of dimensions differs, or a size is negative or past 2^63 - 1.
+        UnsupportedError
+            If this is a view, or a dimension with labels is to grow.
+        ReadOnlyError
+            If the tensor is a copy, an expression or an opened version.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.from_coords([[0, 2], [1, 0]], [5, 6])
+        >>> A.resize(2, 4)
+        >>> A.to_numpy()
+        array([[0, 5, 0, 0],
+               [0, 0, 0, 0]])
+        """
+        handle = self._writable()
+        if not self._view.is_identity:
+            raise UnsupportedError("a view cannot be resized: resize the tensor it was taken from")
+        wanted = shape[0] if len(shape) == 1 else shape
+        base = handle.current
+        editor.commit(handle, editor.resizing(base.schema, lambda dim: base.labels(dim) is not None, wanted))
+
+    def _writable(self) -> Handle:
+        if self._handle is None or self._taken.points or getattr(self._handle, "read_only", False):
+            raise ReadOnlyError(
+                "this tensor is read-only: a view through a list or mask and asformat(...) are copies, an expression "
+                "is no place to write to, and an opened version stays as it was; write to the tensor it came from, or "
+                "compute() first"
+            )
+        return self._handle

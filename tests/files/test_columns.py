@@ -1,0 +1,497 @@
+"""Tables to tensors: real files, generated ones against a plain reader, and everything that must be refused."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import decimal
+import gzip
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparrow import storage
+from sparrow.errors import (
+    DuplicateError,
+    IngestError,
+    InvalidValueError,
+    NotFoundError,
+    ShapeError,
+    UnsupportedError,
+)
+from sparrow.files.columns import columns
+from sparrow.index import View
+from sparrow.relation import scan
+from sparrow.sorting import sorter as sorting
+
+
+def stored(path: Any) -> Any:
+    return storage.open(os.fspath(path)).current
+
+
+def cells(path: Any) -> dict[tuple[Any, ...], Any]:
+    """The cells by label where a dimension has labels."""
+    relation = stored(path)
+    names = [relation.labels(dim) for dim in range(relation.schema.ndim)]
+    lists = [None if each is None else each.to_pylist() for each in names]
+    out: dict[tuple[Any, ...], Any] = {}
+    for block in scan(relation, View.identity(relation.schema.shape).box()):
+        for cell, value in zip(
+            zip(*(c.tolist() for c in block.coords), strict=True), block.values.tolist(), strict=True
+        ):
+            out[tuple(c if of is None else of[c] for c, of in zip(cell, lists, strict=True))] = value
+    assert len(out) == relation.nnz
+    return out
+
+
+@pytest.fixture
+def ingest(tmp_path: Path) -> Any:
+    """Return what ingests a table, or CSV text, and returns its cells."""
+
+    def run(src: Any, **options: Any) -> dict[tuple[Any, ...], Any]:
+        if isinstance(src, str | bytes):
+            (tmp_path / "t.csv").write_bytes(src if isinstance(src, bytes) else src.encode())
+            src = tmp_path / "t.csv"
+        assert columns(src, tmp_path / "t.sparrow", overwrite=True, **options) == str(tmp_path / "t.sparrow")
+        return cells(tmp_path / "t.sparrow")
+
+    return run
+
+
+@pytest.fixture
+def schema(tmp_path: Path) -> Any:
+    return lambda: stored(tmp_path / "t.sparrow").schema
+
+
+# -- real files ----------------------------------------------------------------------------------
+
+
+def test_ratings(shared: Path, ingest: Any, schema: Any, tmp_path: Path) -> None:
+    file = shared / "ml-latest-small" / "ratings.csv.gz"
+    with gzip.open(file, "rt") as text:
+        rows = [(int(r["userId"]), int(r["movieId"]), float(r["rating"])) for r in csv.DictReader(text)]
+    want = {(u, m): r for u, m, r in rows}
+    assert len(want) == 100836
+    assert ingest(file, coords=["userId", "movieId"], value="rating", relabel=True) == want
+    assert schema().shape == (610, 9724)
+    assert schema().dims == ("userId", "movieId")
+    assert ingest(file, coords=["userId", "movieId"], value="rating", relabel=["movieId"]) == want
+    assert schema().shape == (611, 9724)
+    assert ingest(file, coords=["userId", "movieId"], value="rating", dims=["u", "m"]) == want
+    assert schema().shape == (611, 193610)
+    assert schema().dims == ("u", "m")
+    assert stored(tmp_path / "t.sparrow").labels(0) is None
+
+
+def test_triples(shared: Path, ingest: Any, schema: Any) -> None:
+    file = shared / "kg-umls" / "train.txt"
+    want = {tuple(line.split("\t")): 1 for line in file.read_text().splitlines()}
+    assert ingest(file, coords=["c0", "c1", "c2"], header=False) == want
+    assert len(want) == 5216
+    assert schema().shape == (135, 46, 132)
+    assert schema().dtype == np.int64
+
+
+def test_titles_in_quotes(shared: Path, ingest: Any) -> None:
+    file = shared / "ml-latest-small" / "movies.csv"
+    with open(file, newline="") as text:
+        want = {(int(r["movieId"]), r["title"]): 1 for r in csv.DictReader(text)}
+    assert ingest(file, coords=["movieId", "title"]) == want
+
+
+# -- generated tables against a plain reader -----------------------------------------------------
+
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=5)
+
+
+@given(st.data(), st.sampled_from(["sum", "last", "first", "min", "max"]), st.booleans())
+def test_agrees_with_a_plain_reader(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, rule: str, spill: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("columns")
+    kinds = data.draw(st.lists(st.sampled_from(["int", "wide", "text", "anew"]), min_size=1, max_size=4))
+    element: dict[str, Any] = {
+        "int": st.integers(0, 5),
+        "anew": st.integers(0, 5),
+        "wide": st.integers(0, 2) | st.integers(0, 2**63 - 2),
+        "text": TEXTS,
+    }
+    value = st.sampled_from([0.5, -1.25, 0.1, 0.0, 3e-9])
+    rows = data.draw(st.lists(st.tuples(*(element[kind] for kind in kinds), value), min_size=1, max_size=25))
+    names = [f"{kind} {k}" for k, kind in enumerate(kinds)]
+    fields = [pa.field(n, pa.string() if k == "text" else pa.int64()) for n, k in zip(names, kinds, strict=True)]
+    fields.append(pa.field("what", pa.float64()))
+    table = pa.Table.from_pylist(
+        [dict(zip([*names, "what"], row, strict=True)) for row in rows], schema=pa.schema(fields)
+    )
+    form = data.draw(st.sampled_from(["table", "parquet", "stream", "polars", "lazy", "duckdb", "csv", "arrow", "ipc"]))
+    source: Any = table
+    if form == "parquet":
+        source = folder / "t.parquet"
+        pq.write_table(table, source, row_group_size=3)
+    elif form == "arrow":
+        source = folder / "t.arrow"
+        with pa.ipc.new_file(source, table.schema) as writer:
+            writer.write_table(table, max_chunksize=2)
+    elif form == "ipc":
+        source = folder / "t.arrows"
+        with pa.ipc.new_stream(source, table.schema) as writer:
+            writer.write_table(table, max_chunksize=2)
+    elif form == "stream":
+        source = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=4))
+    elif form == "polars":
+        source = pl.DataFrame(table)
+    elif form == "lazy":
+        source = pl.DataFrame(table).lazy()
+    elif form == "duckdb":
+        source = duckdb.connect().from_arrow(table)
+    elif form == "csv":
+        source = folder / "t.csv"
+        with open(source, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+            writer.writerows([[*names, "what"], *rows])
+        # What looks like numbers in every row is numbers.
+        if any(kind == "text" for kind in kinds) and form == "csv":
+            with open(source, "a", newline="", encoding="utf-8") as file:
+                extra = tuple("a text" if kind == "text" else 0 for kind in kinds)
+                csv.writer(file, quoting=csv.QUOTE_ALL).writerow([*extra, 1.0])
+                rows = [*rows, (*extra, 1.0)]
+    with pytest.MonkeyPatch.context() as patch:
+        if spill:
+            patch.setattr(sorting, "memory_budget", lambda: 300)
+            patch.setattr("sparrow.files.entries.memory_budget", lambda: 300)
+        anew = [name for name, kind in zip(names, kinds, strict=True) if kind == "anew"]
+        columns(source, folder / "t.sparrow", coords=names, value="what", duplicates=rule, relabel=anew)
+    given: dict[tuple[Any, ...], list[float]] = {}
+    for *cell, weight in rows:
+        given.setdefault(tuple(cell), []).append(weight)
+    fold: dict[str, Any] = {"sum": total, "last": lambda v: v[-1], "first": lambda v: v[0], "min": min, "max": max}
+    want = {cell: fold[rule](weights) for cell, weights in given.items()}
+    assert cells(folder / "t.sparrow") == {cell: weight for cell, weight in want.items() if weight != 0}
+    relation = stored(folder / "t.sparrow")
+    for dim, kind in enumerate(kinds):
+        seen = sorted({row[dim] for row in rows})
+        if kind in ("text", "anew"):
+            assert relation.labels(dim).to_pylist() == seen
+            assert relation.schema.shape[dim] == len(seen)
+        else:
+            assert relation.labels(dim) is None
+            assert relation.schema.shape[dim] == seen[-1] + 1
+
+
+def total(values: list[float]) -> float:
+    out = values[0]
+    for value in values[1:]:
+        out += value
+    return out
+
+
+# -- options -------------------------------------------------------------------------------------
+
+
+def test_presence_and_its_count(ingest: Any, schema: Any) -> None:
+    text = "u,i\n1,2\n0,5\n1,2\n"
+    assert ingest(text, coords=["u", "i"], duplicates="sum") == {(0, 5): 1, (1, 2): 2}
+    assert schema().dtype == np.int64
+    assert ingest(text, coords=["u", "i"], duplicates="last", dtype="bool") == {(0, 5): True, (1, 2): True}
+    with pytest.raises(DuplicateError, match=r"the cell \(1, 2\) is given more than once"):
+        ingest(text, coords=["u", "i"])
+    with pytest.raises(DuplicateError, match=r"the cell \('b', 7\) is given more than once"):
+        ingest("u,i\nb,7\na,5\nb,7\n", coords=["u", "i"], relabel=["i"])
+
+
+def test_fill_value(ingest: Any, schema: Any) -> None:
+    assert ingest("i,v\n0,5\n1,0\n2,7\n", coords=["i"], value="v", fill_value=5) == {(1,): 0, (2,): 7}
+    assert schema().fill_value == 5
+    assert ingest("i,v\n0,nan\n1,0\n", coords=["i"], value="v", fill_value=float("nan"), dtype="float64") == {(1,): 0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [(getattr(pa, name)(), name.replace("bool_", "bool")) for name in
+     ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+      "bool_")]
+    + [(pa.decimal128(9, 2), "float64"), (pa.dictionary(pa.int8(), pa.int16()), "int16")],
+)  # fmt: skip
+def test_the_type_of_the_column(ingest: Any, schema: Any, kind: pa.DataType, dtype: str) -> None:
+    values: list[Any] = [True, False, True] if dtype == "bool" else [1, 0, 3]
+    if pa.types.is_decimal(kind):
+        values = [decimal.Decimal("1.25"), decimal.Decimal(0), decimal.Decimal(-3)]
+    array = pa.array([1, 0, 3], pa.int16()).dictionary_encode() if pa.types.is_dictionary(kind) else (
+        pa.array(np.array(values, "float16")) if dtype == "float16" else pa.array(values, kind)
+    )  # fmt: skip
+    assert ingest(pa.table({"i": [4, 2, 0], "v": array}), coords=["i"], value="v") == {
+        (0,): float(values[2]) if dtype == "float64" else values[2],
+        (4,): float(values[0]) if dtype == "float64" else values[0],
+    }
+    assert schema().dtype == np.dtype(dtype)
+    ingest(pa.table({"i": [4, 2, 0], "v": array}), coords=["i"], value="v", dtype="complex64")
+    assert schema().dtype == np.complex64
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.int8(), pa.uint8(), pa.int32(), pa.uint64(), pa.float32(), pa.float64(), pa.decimal128(5, 1)],
+)
+def test_whole_numbers_of_any_type_are_coordinates(ingest: Any, schema: Any, kind: pa.DataType) -> None:
+    values = [decimal.Decimal(3), decimal.Decimal(0)] if pa.types.is_decimal(kind) else [3, 0]
+    assert ingest(pa.table({"i": pa.array(values, kind)}), coords=["i"]) == {(0,): 1, (3,): 1}
+    assert schema().shape == (4,)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
+)
+def test_texts_of_any_type_are_labels(ingest: Any, kind: pa.DataType) -> None:
+    array = pa.array(["b", "", "ü"]).cast(kind) if not pa.types.is_dictionary(kind) else (
+        pa.array(["b", "", "ü"]).dictionary_encode()
+    )  # fmt: skip
+    sliced = pa.table({"i": array, "j": [1, 2, 3]}).slice(1)
+    assert ingest(sliced, coords=["i", "j"]) == {("", 2): 1, ("ü", 3): 1}
+
+
+def test_dates_are_labels(ingest: Any) -> None:
+    table = pa.table({"day": [datetime.date(2024, 5, 1), datetime.date(2023, 1, 2)], "i": [0, 1]})
+    assert ingest(table, coords=["day", "i"]) == {("2023-01-02", 1): 1, ("2024-05-01", 0): 1}
+    assert ingest("day,i\n2024-05-01,0\n2023-01-02 10:00,1\n", coords=["day", "i"]) == {
+        ("2023-01-02 10:00", 1): 1,
+        ("2024-05-01", 0): 1,
+    }
+
+
+def test_shape(ingest: Any, schema: Any) -> None:
+    text = "i,j\n1,2\n"
+    ingest(text, coords=["i", "j"], shape=(5, None))
+    assert schema().shape == (5, 3)
+    ingest(text, coords=["i", "j"], shape=(2**62, 3))
+    assert schema().shape == (2**62, 3)
+    ingest("i,j\na,2\n", coords=["i", "j"], shape=(1, 9))
+    assert schema().shape == (1, 9)
+    with pytest.raises(
+        IngestError, match=r"t.csv: row 1: column 'j' is out of range for the size 2 that shape gives \(at '2'\)"
+    ):
+        ingest(text, coords=["i", "j"], shape=(5, 2))
+    with pytest.raises(ShapeError, match="column 'i' has 1 labels, shape says 4"):
+        ingest("i,j\na,2\n", coords=["i", "j"], shape=(4, 9))
+    with pytest.raises(ShapeError, match="1 sizes for 2 columns"):
+        ingest(text, coords=["i", "j"], shape=(4,))
+
+
+def test_delimiters_and_line_ends(ingest: Any) -> None:
+    want = {(1, "a,b"): 2.5, (0, "c"): 1.0}
+    assert ingest('i,j,v\r\n1,"a,b",2.5\r\n\r\n0,c,1', coords=["i", "j"], value="v") == want
+    assert ingest("i\tj\tv\n1\ta,b\t2.5\n0\tc\t1\n", coords=["i", "j"], value="v") == want
+    assert ingest("i;j;v\n1;a,b;2.5\n0;c;1\n", coords=["i", "j"], value="v", delimiter=";") == want
+    assert ingest("1 a\n0 c\n", coords=["c1", "c0"], header=False, delimiter=" ") == {("a", 1): 1, ("c", 0): 1}
+    assert ingest('i,"j k"\n3,"two\nlines"\n', coords=["i", "j k"], dims=["i", "j"]) == {(3, "two\nlines"): 1}
+    assert ingest("\ufeffi,j\n3,4\n", coords=["i", "j"]) == {(3, 4): 1}
+
+
+def test_a_value_column_that_looks_whole_at_first(ingest: Any) -> None:
+    text = "i,v\n" + "".join(f"{k},1\n" for k in range(900_000)) + "900000,0.5\n"
+    with pytest.raises(IngestError, match=r"t\.csv: cannot be read after row"):
+        ingest(text, coords=["i"], value="v")
+    assert ingest(text, coords=["i"], value="v", dtype="float64")[900_000,] == 0.5
+
+
+def test_several_files_of_several_formats(tmp_path: Path, ingest: Any) -> None:
+    (tmp_path / "a.csv").write_text("j,i,v\n1,2,3\n")
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"i,x,j,v\n5,0,0,1\n"))
+    pq.write_table(pa.table({"v": [9], "i": [0], "j": [0]}), tmp_path / "c.parquet")
+    want = {(2, 1): 3, (5, 0): 1, (0, 0): 9}
+    files = [tmp_path / name for name in ("a.csv", "b.csv.gz", "c.parquet")]
+    assert ingest(files, coords=["i", "j"], value="v") == want
+    (tmp_path / "part1.tsv").write_text("i\tj\n0\t1\n")
+    (tmp_path / "part2.tsv").write_text("i\tj\n2\t3\n")
+    assert ingest([str(tmp_path / "part*.tsv")], coords=["i", "j"]) == {(0, 1): 1, (2, 3): 1}
+
+
+def test_standard_input(tmp_path: Path) -> None:
+    code = (
+        "from sparrow.files.columns import columns; "
+        f"columns('-', {str(tmp_path / 'in.sparrow')!r}, coords=['i', 'j'], value='v')"
+    )
+    subprocess.run([sys.executable, "-c", code], input=b"i,j,v\na,1,2\nb,0,3\n", check=True)
+    assert cells(tmp_path / "in.sparrow") == {("a", 1): 2, ("b", 0): 3}
+
+
+def test_an_arrow_stream_on_standard_input(tmp_path: Path) -> None:
+    table = pa.table({"i": ["a", "b"], "j": [1, 0], "v": [2, 3]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    code = (
+        "from sparrow.files.columns import columns; "
+        f"columns('-', {str(tmp_path / 'in.sparrow')!r}, coords=['i', 'j'], value='v', format='arrow')"
+    )
+    subprocess.run([sys.executable, "-c", code], input=sink.getvalue().to_pybytes(), check=True)
+    assert cells(tmp_path / "in.sparrow") == {("a", 1): 2, ("b", 0): 3}
+
+
+def test_decimals_that_come_late(tmp_path: Path, ingest: Any) -> None:
+    rows = "".join(f"{i},1\n" for i in range(600_000))
+    (tmp_path / "late.csv").write_text(f"i,v\n{rows}600000,1.5\n")
+    with pytest.raises(IngestError, match=r"late.csv: .*'1.5'; .* say dtype='float64'"):
+        ingest(tmp_path / "late.csv", coords=["i"], value="v")
+    assert ingest(tmp_path / "late.csv", coords=["i"], value="v", dtype="float64")[(600_000,)] == 1.5
+
+
+def test_a_cut_arrow_stream(tmp_path: Path) -> None:
+    table = pa.table({"i": list(range(1000))})
+    with pa.ipc.new_stream(tmp_path / "whole", table.schema) as writer:
+        writer.write_table(table, max_chunksize=100)
+    (tmp_path / "cut").write_bytes((tmp_path / "whole").read_bytes()[:-700])
+    with pytest.raises(IngestError, match=r"cut.*cannot be read"):
+        columns(tmp_path / "cut", tmp_path / "t.sparrow", coords=["i"])
+    assert not (tmp_path / "t.sparrow").exists()
+
+
+def test_names_are_data(ingest: Any) -> None:
+    table = pa.table({'a "b"; drop': ["x'; --", "ü"], "j.k": [1, 2]})
+    con = duckdb.connect()
+    for src in (table, con.from_arrow(table), pl.DataFrame(table).lazy()):
+        assert ingest(src, coords=['a "b"; drop', "j.k"]) == {("x'; --", 1): 1, ("ü", 2): 1}
+
+
+def test_an_empty_table(ingest: Any, schema: Any) -> None:
+    table = pa.table({"i": pa.array([], pa.int64()), "s": pa.array([], pa.string()), "v": pa.array([], pa.float32())})
+    assert ingest(table, coords=["i", "s"], value="v") == {}
+    assert schema().shape == (0, 0)
+    assert ingest("i,v\n", coords=["i"], value="v") == {}
+    assert ingest("i,v\n", coords=["i"], value="v", shape=(7,)) == {}
+    assert schema().shape == (7,)
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "token", "message"),
+    [
+        ("i,j,v\n1,2,3\n,2,3\n", None, "row 2: column 'i' is a null"),
+        ("i,j,v\n1,2,3\n1,3,\n", None, "row 2: column 'v' is a null"),
+        ("i,j,v\n1,2,3\n1,-3,4\n", "-3", "row 2: column 'j' is negative"),
+        ("i,j,v\n1,2,3\n1,3.5,4\n", "3.5", "row 2: column 'j' is no whole number"),
+        ("i,j,v\n1,2,3\n1,99999999999999999999,4\n", "1e+20", "row 2: column 'j' is no whole number below 2^53"),
+        ("i,j,v\n1,2,3\n9223372036854775807,2,4\n", "9223372036854775807", "row 2: column 'i' is beyond 2^63 - 2"),
+        ("i,j,v\n1,2,x\n", None, "the column 'v' holds string, and values are numbers"),
+        ("i,j,v\n1,true,3\n", None, "the column 'j' holds bool, and coordinates are integers, texts or dates"),
+        ("i,j,w\n1,2,3\n", None, "there is no column 'v': the columns are 'i', 'j', 'w'"),
+        ("i,j,v,j\n1,2,3,4\n", None, "there are 2 columns 'j'"),
+        ("i,j,v\n1,2\n", None, "cannot be read after row 0: CSV parse error: Expected 3 columns, got 2: 1,2"),
+        ("", None, "there is no line of column names"),
+    ],
+)
+def test_bad_tables(ingest: Any, tmp_path: Path, text: str, token: str | None, message: str) -> None:
+    with pytest.raises(IngestError, match=re.escape(message)) as caught:
+        ingest(text, coords=["i", "j"], value="v")
+    assert caught.value.file == str(tmp_path / "t.csv")
+    assert caught.value.token == token
+    assert os.listdir(tmp_path) == ["t.csv"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "fits"),
+    [("int8", 128, False), ("int8", -128, True), ("uint8", -1, False), ("float32", 1e300, False), ("bool", 2, False),
+     ("int64", 2.0**63, False), ("int64", 0.5, False), ("uint64", 2.0**62, True), ("int32", float("nan"), False)],
+)  # fmt: skip
+def test_values_must_fit(ingest: Any, dtype: str, value: float, fits: bool) -> None:
+    table = pa.table({"i": [0, 1], "v": pa.array([1, value], pa.int64() if isinstance(value, int) else pa.float64())})
+    if fits:
+        assert ingest(table, coords=["i"], value="v", dtype=dtype) == {(0,): 1, (1,): value}
+    else:
+        with pytest.raises(IngestError, match=f"row 2: column 'v' is beyond what {dtype} holds"):
+            ingest(table, coords=["i"], value="v", dtype=dtype)
+
+
+def test_the_row_counts_through_batches(ingest: Any) -> None:
+    table = pa.table({"i": [*range(10), -4], "s": list("abcdefghijk")})
+    batches = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=3))
+    with pytest.raises(IngestError, match="row 11: column 'i' is negative"):
+        ingest(batches, coords=["i", "s"])
+
+
+def test_a_column_must_keep_its_kind(tmp_path: Path, ingest: Any) -> None:
+    pq.write_table(pa.table({"i": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"i": ["x"]}), tmp_path / "b.parquet")
+    with pytest.raises(IngestError, match=r"b.parquet: the column 'i' holds string from row 1 on, and numbers before"):
+        ingest([tmp_path / "a.parquet", tmp_path / "b.parquet"], coords=["i"])
+
+
+def test_what_a_stream_raises_is_raised(ingest: Any) -> None:
+    schema = pa.schema([("i", pa.int64())])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([pa.array([1])], schema=schema)
+        raise IngestError("my own", "mine", 7)
+
+    with pytest.raises(IngestError, match="my own"):
+        ingest(pa.RecordBatchReader.from_batches(schema, batches()), coords=["i"])
+    relation = duckdb.connect().sql(
+        "select case when i < 400000 then i else error('late') end as i from range(500000) t(i)"
+    )
+    with pytest.raises(IngestError, match="late"):
+        ingest(relation, coords=["i"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"coords": []},
+        {"coords": ["i", "i"]},
+        {"coords": ["i"], "relabel": ["j"]},
+        {"coords": ["i"], "profile": "tiny"},
+        {"coords": ["i"], "format": "xls"},
+        {"coords": ["i"], "delimiter": "ab"},
+        {"coords": ["i"], "duplicates": "mean"},
+        {"coords": ["value"]},
+        {"coords": ["i", "I"]},
+    ],
+)
+def test_bad_arguments(tmp_path: Path, options: Any) -> None:
+    with pytest.raises(InvalidValueError):
+        columns(pa.table({"i": [1]}), tmp_path / "t.sparrow", **options)
+
+
+def test_no_table(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="a int is no table"):
+        columns(5, tmp_path / "t.sparrow", coords=["i"])
+    with pytest.raises(NotFoundError):
+        columns(tmp_path / "none.csv", tmp_path / "t.sparrow", coords=["i"])
+    assert not os.listdir(tmp_path)
+
+
+def test_a_lazy_query_is_streamed(ingest: Any) -> None:
+    frame = pl.LazyFrame({"i": range(100_000)}).with_columns(j=pl.col("i") % 7, v=pl.lit(1.0)).filter(pl.col("j") < 2)
+    found = ingest(frame, coords=["j", "i"], value="v")
+    assert len(found) == sum(k % 7 < 2 for k in range(100_000))
+
+
+def test_more_rows_than_memory_holds(ingest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorting, "memory_budget", lambda: 200_000)
+    monkeypatch.setattr("sparrow.files.entries.memory_budget", lambda: 200_000)
+    rng = np.random.default_rng(2)
+    n = 60_000
+    i, j, v = rng.integers(0, 500, n), rng.integers(0, 500, n), rng.random(n)
+    want: dict[tuple[Any, ...], float] = {}
+    for a, b, w in zip(i.tolist(), j.tolist(), v.tolist(), strict=True):
+        want[a, b] = want.get((a, b), 0.0) + w
+    table = pa.table({"i": i, "j": j, "v": v})
+    assert ingest(table, coords=["i", "j"], value="v", duplicates="sum") == want
+    texts = table.set_column(0, "i", table["i"].cast(pa.string()))
+    assert ingest(texts, coords=["i", "j"], value="v", duplicates="sum") == {
+        (str(a), b): w for (a, b), w in want.items()
+    }

@@ -1,0 +1,246 @@
+"""Exports to files, read back by the libraries and readers that such files are for."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse
+from sklearn.datasets import load_svmlight_file
+
+import sparrow as sp
+from sparrow.cli import main
+from sparrow.errors import ExistsError, InvalidValueError, UnsupportedError
+from sparrow.files.exporting import export
+
+
+@pytest.fixture
+def web() -> sp.Tensor:
+    return sp.from_coords([[0, 2, 2], [1, 0, 3]], [0.1, 6, -7e300], shape=(4, 4), dims=("src", "dst"))
+
+
+@pytest.fixture
+def named(tmp_path: Path) -> Any:
+    (tmp_path / "ratings.csv").write_text('user,film,stars\nada,7,4.5\n"b, ob",7,3\n')
+    return sp.ingest.columns(tmp_path / "ratings.csv", tmp_path / "r.sparrow", coords=["user", "film"], value="stars")
+
+
+@pytest.mark.parametrize("name", ["w.parquet", "w.arrow", "w.csv", "w.tsv", "w.csv.gz", "w.csv.zst", "w.tsv.bz2"])
+def test_tables_are_read_back(tmp_path: Path, web: sp.Tensor, name: str) -> None:
+    assert export(web, tmp_path / name) == 3
+    back = sp.ingest.columns(tmp_path / name, tmp_path / "back.sparrow", coords=["src", "dst"], value="value")
+    assert np.array_equal(back.to_numpy(), web[:3].to_numpy())
+    assert sorted(os.listdir(tmp_path)) == ["back.sparrow", name]
+
+
+def test_other_libraries_read_tables(tmp_path: Path, web: sp.Tensor) -> None:
+    expected = web.to_polars()
+    export(web, tmp_path / "w.parquet")
+    assert pl.read_parquet(tmp_path / "w.parquet").equals(expected)
+    export(web, tmp_path / "w.ipc")
+    assert pl.read_ipc(tmp_path / "w.ipc").equals(expected)
+    export(web, tmp_path / "w.csv")
+    assert (tmp_path / "w.csv").read_text() == "src,dst,value\n0,1,0.1\n2,0,6\n2,3,-7e+300\n"
+
+
+def test_edge_lists_are_read_back(tmp_path: Path, web: sp.Tensor) -> None:
+    export(web, tmp_path / "w.edges.gz")
+    assert np.array_equal(sp.ingest.edges(tmp_path / "w.edges.gz", tmp_path / "w.sparrow").to_numpy(), web.to_numpy())
+    export(web, tmp_path / "w.txt")
+    assert (tmp_path / "w.txt").read_text().splitlines()[:2] == ["# src\tdst\tvalue", "0\t1\t0.1"]
+    with pytest.raises(UnsupportedError, match="two dimensions, this tensor 1"):
+        export(web[0], tmp_path / "row.edges")
+
+
+def test_names_of_vertices_are_written_and_come_back(tmp_path: Path) -> None:
+    (tmp_path / "cities.txt").write_text("oslo rome 3\nrome oslo 4\noslo kyiv 5\n")
+    cities = sp.ingest.edges(tmp_path / "cities.txt", tmp_path / "cities.sparrow")
+    export(cities, tmp_path / "out.edges")
+    assert (tmp_path / "out.edges").read_text().splitlines()[1] == "oslo\tkyiv\t5"
+    back = sp.ingest.edges(tmp_path / "out.edges", tmp_path / "back.sparrow")
+    assert back.labels(0).to_pylist() == cities.labels(0).to_pylist()
+    assert np.array_equal(back.to_numpy(), cities.to_numpy())
+
+
+def test_labels_that_would_part_columns_are_refused(tmp_path: Path, named: sp.Tensor) -> None:
+    with pytest.raises(UnsupportedError, match="labels=False"):
+        export(named, tmp_path / "out.edges")
+    assert export(named, tmp_path / "out.edges", labels=False) == 2
+
+
+def test_labels_are_written_and_come_back(tmp_path: Path, named: sp.Tensor) -> None:
+    export(named, tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_text() == 'user,film,value\n"ada",7,4.5\n"b, ob",7,3\n'
+    export(named, tmp_path / "numbers.csv", labels=False)
+    assert (tmp_path / "numbers.csv").read_text() == "user,film,value\n0,7,4.5\n1,7,3\n"
+    export(named[1:], tmp_path / "part.parquet")
+    assert pl.read_parquet(tmp_path / "part.parquet")["user"].to_list() == ["b, ob"]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "uint64", "float16", "complex64"])
+def test_every_dtype_is_written(tmp_path: Path, dtype: str) -> None:
+    A = sp.asarray(np.array([[0, 1], [1, 0]], dtype))
+    for name in ("A.parquet", "A.csv"):
+        assert export(A, tmp_path / name) == 2
+    columns = pl.read_csv(tmp_path / "A.csv").columns
+    assert columns == ["d0", "d1", "value", *(["value_im"] if dtype == "complex64" else [])]
+    assert export(A[:0], tmp_path / "empty.csv") == 0
+    assert (tmp_path / "empty.csv").read_text().startswith("d0,d1,value")
+
+
+def test_an_edge_has_one_number(tmp_path: Path) -> None:
+    A = sp.asarray(np.array([[False, True], [True, False]]))
+    export(A, tmp_path / "A.edges")
+    back = sp.ingest.edges(tmp_path / "A.edges", tmp_path / "back.sparrow")
+    assert np.array_equal(back.to_numpy(), A.to_numpy())
+    with pytest.raises(UnsupportedError, match="one number, and these are complex128"):
+        export(A * 1j, tmp_path / "C.edges")
+
+
+def test_npz_files(tmp_path: Path, web: sp.Tensor) -> None:
+    assert export(web, tmp_path / "w.npz") == 3
+    assert np.array_equal(scipy.sparse.load_npz(tmp_path / "w.npz").toarray(), web.to_numpy())
+
+
+def test_npz_files_are_stored(tmp_path: Path, web: sp.Tensor, capsys: pytest.CaptureFixture[str]) -> None:
+    export(web, tmp_path / "w.npz")
+    made = sp.ingest.npz(tmp_path / "w.npz", tmp_path / "w.sparrow", dims=("a", "b"))
+    assert made.dims == ("a", "b")
+    assert np.array_equal(made.to_numpy(), web.to_numpy())
+    code, out, _ = cli(capsys, "ingest", "npz", tmp_path / "w.npz", tmp_path / "again.sparrow", "--json")
+    assert code == 0
+    assert json.loads(out)["tensors"][0]["nnz"] == 3
+    code, _, err = cli(capsys, "ingest", "npz", tmp_path / "missing.npz", tmp_path / "x.sparrow")
+    assert (code, "missing.npz" in err) == (1, True)
+    with pytest.raises(InvalidValueError, match="profile"):
+        sp.ingest.npz(tmp_path / "w.npz", tmp_path / "x.sparrow", profile="big")
+
+
+LINES = "1 1:0.5 4:2\n-1 \n2.5 2:1 3:-7\n1\n1 4:1e-300\n"
+
+
+@pytest.mark.parametrize("index_base", [0, 1])
+def test_libsvm_is_read_back(tmp_path: Path, index_base: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data.svm").write_text(LINES)
+    data = sp.ingest.libsvm(tmp_path / "data.svm", tmp_path / "data.sparrow", index_base=1)
+    to_batches = sp.Tensor.to_batches
+
+    def small(self: sp.Tensor) -> Any:
+        for batch in to_batches(self):
+            yield from pa.Table.from_batches([batch]).to_batches(max_chunksize=2)
+
+    monkeypatch.setattr(sp.Tensor, "to_batches", small)  # so that rows go on in the next batch
+    assert export(data, tmp_path / "out.svm.gz", index_base=index_base) == 5
+    back = sp.ingest.libsvm(tmp_path / "out.svm.gz", tmp_path / "back.sparrow", index_base=index_base)
+    assert np.array_equal(back["X"].to_numpy(), data["X"].to_numpy())
+    assert np.array_equal(back["y"].to_numpy(), data["y"].to_numpy())
+    assert export(data, tmp_path / "out.svm", index_base=index_base) == 5
+    X, y = load_svmlight_file(str(tmp_path / "out.svm"), zero_based=index_base == 0, n_features=4)
+    assert np.array_equal(X.toarray(), data["X"].to_numpy())
+    assert np.array_equal(y, data["y"].to_numpy())
+    if index_base == 1:
+        assert (tmp_path / "out.svm").read_text() == "1 1:0.5 4:2\n-1\n2.5 2:1 3:-7\n1\n1 4:1e-300\n"
+
+
+@pytest.mark.parametrize("text", ["1 qid:3 1:2\n2 qid:3 2:1\n1 qid:7 1:1\n", "1,2 1:2\n2:1\n2\n1:0\n1 3:1\n"])
+def test_libsvm_with_queries_and_with_several_labels(tmp_path: Path, text: str) -> None:
+    (tmp_path / "data.svm").write_text(text)
+    data = sp.ingest.libsvm(tmp_path / "data.svm", tmp_path / "data.sparrow")
+    export(data, tmp_path / "out.svm")
+    back = sp.ingest.libsvm(tmp_path / "out.svm", tmp_path / "back.sparrow")
+    assert set(back) == set(data)
+    for name in data:
+        assert np.array_equal(back[name].to_numpy(), data[name].to_numpy())
+    if "qid" not in data:
+        assert back["y"].labels(1).to_pylist() == data["y"].labels(1).to_pylist()
+
+
+def test_what_cannot_be_written_says_so(tmp_path: Path, web: sp.Tensor) -> None:
+    (tmp_path / "there.csv").write_text("mine")
+    with pytest.raises(ExistsError, match="overwrite=True"):
+        export(web, tmp_path / "there.csv")
+    for name, problem in (("w.xlsx", "tells no format"), ("w", "tells no format"), ("w.parquet.gz", "leave out .gz")):
+        with pytest.raises(InvalidValueError, match=problem):
+            export(web, tmp_path / name)
+    with pytest.raises(InvalidValueError, match="use one of 'parquet'"):
+        export(web, tmp_path / "w", format="xlsx")
+    with pytest.raises(InvalidValueError, match="index_base"):
+        export(web, tmp_path / "w.svm", index_base=2)
+    with pytest.raises(UnsupportedError, match="matrix X and labels y"):
+        export(web, tmp_path / "w.svm")
+    with pytest.raises(UnsupportedError, match="ndarray is no tensor"):
+        export(np.eye(2), tmp_path / "w.csv")  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match="standard output"):
+        export(web, "-", format="npz")
+    for name in ("w.csv", "w.npz"):
+        with pytest.raises(FileNotFoundError, match=f"no folder .*absent' to write '{name}'"):
+            export(web, tmp_path / "absent" / name)
+    assert os.listdir(tmp_path) == ["there.csv"]
+    (tmp_path / "there.csv").chmod(0o600)
+    export(web, tmp_path / "there.csv", overwrite=True)
+    assert (tmp_path / "there.csv").stat().st_mode & 0o777 == 0o666 & ~_umask()
+    assert (tmp_path / "there.csv").read_text().startswith("src")
+
+
+def test_a_failed_export_leaves_what_was_there(tmp_path: Path, web: sp.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "w.csv").write_text("old")
+
+    def broken(self: sp.Tensor) -> Any:
+        yield web.to_arrow().to_batches()[0]
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sp.Tensor, "to_batches", broken)
+    for name in ("w.csv", "w.csv.gz", "w.parquet", "w.arrow"):
+        with pytest.raises(OSError, match="No space"):
+            export(web, tmp_path / name, overwrite=True)
+    assert os.listdir(tmp_path) == ["w.csv"]
+    assert (tmp_path / "w.csv").read_text() == "old"
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def cli(capsys: pytest.CaptureFixture[str], *args: Any) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main([str(arg) for arg in args])
+    out, err = capsys.readouterr()
+    return int(end.value.code or 0), out, err
+
+
+def test_the_command(
+    tmp_path: Path, web: sp.Tensor, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = tmp_path / "web.sparrow"
+    web.save(stored)
+    code, out, err = cli(capsys, "export", stored, tmp_path / "w.csv", "--index", "1:")
+    assert (code, out) == (0, "")
+    assert "2 rows to" in err
+    assert (tmp_path / "w.csv").read_text() == "src,dst,value\n1,0,6\n1,3,-7e+300\n"
+    code, out, err = cli(capsys, "export", stored, tmp_path / "w.parquet", "--json")
+    found = json.loads(out)
+    assert (code, found["rows"], found["path"]) == (0, 3, str(tmp_path / "w.parquet"))
+    code, out, err = cli(capsys, "export", stored, tmp_path / "w.csv")
+    assert (code, out) == (1, "")
+    assert err.startswith("sparrow: error:")
+    assert cli(capsys, "export", stored, tmp_path / "w.csv", "--overwrite")[0] == 0
+    assert cli(capsys, "export", stored, tmp_path / "cell.csv", "--index", "0, 1")[0] == 2
+    assert cli(capsys, "export", stored)[0] == 2
+
+
+def test_standard_output(tmp_path: Path, web: sp.Tensor, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert export(web, "-", format="tsv") == 3
+    assert capfdbinary.readouterr().out.splitlines()[:2] == [b"src\tdst\tvalue", b"0\t1\t0.1"]
+    stored = tmp_path / "web.sparrow"
+    web.save(stored)
+    with pytest.raises(SystemExit):
+        main(["export", str(stored), "-", "--format", "csv", "--json"])
+    assert capfdbinary.readouterr().out.splitlines()[0] == b"src,dst,value"

@@ -1,0 +1,173 @@
+"""Shapes of tensors, against NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sparrow as sp
+from sparrow.engines import derived
+from sparrow.errors import ShapeError, UnsupportedError
+from tests.tensor.test_arithmetic import Maker, agree, make, some
+
+__all__ = ["make"]
+
+SEEDS = st.integers(0, 2**16)
+SHAPES = st.lists(st.integers(0, 4), min_size=1, max_size=3).map(tuple)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_pieces() -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(derived, "_PIECE_ROWS", 3)
+        yield
+
+
+@given(st.data(), SHAPES, SEEDS)
+def test_concat_and_stack(make: Maker, data: st.DataObject, shape: tuple[int, ...], seed: int) -> None:
+    axis = data.draw(st.integers(-len(shape), len(shape) - 1))
+    other = list(shape)
+    other[axis] = data.draw(st.integers(0, 3))
+    a, b, c = some(shape, seed), some(tuple(other), seed + 1, np.float32), some(shape, seed + 2)
+    agree(sp.concat([make(a), make(b), c], axis), np.concatenate([a, b, c], axis))
+    agree(sp.stack([make(a), make(c)], axis), np.stack([a, c], axis))
+
+
+@given(st.data(), SHAPES, SEEDS)
+def test_reshape(make: Maker, data: st.DataObject, shape: tuple[int, ...], seed: int) -> None:
+    a = some(shape, seed)
+    A = make(a)
+    size = a.size
+    first = data.draw(st.sampled_from([n for n in range(1, size + 1) if size % n == 0])) if size else 0
+    wanted = (first, size // first) if size else (0, 3)
+    agree(sp.reshape(A, wanted), a.reshape(wanted))
+    agree(sp.reshape(A, size), a.reshape(size))
+    agree(sp.reshape(sp.reshape(A, *wanted)[::-1], shape), a.reshape(wanted)[::-1].reshape(shape))
+    if size:
+        agree(sp.reshape(A, (-1, first)), a.reshape(-1, first))
+        agree(sp.reshape(A[(slice(None, 1),) * a.ndim], ()), a[(slice(None, 1),) * a.ndim].reshape(()))
+
+
+@given(st.data(), SHAPES, SEEDS)
+def test_views(make: Maker, data: st.DataObject, shape: tuple[int, ...], seed: int) -> None:
+    a = some(shape, seed)
+    A = make(a)
+    axis = data.draw(st.integers(-a.ndim, a.ndim - 1))
+    agree(sp.flip(A), np.flip(a))
+    agree(sp.flip(A, axis), np.flip(a, axis))
+    agree(sp.expand_dims(A, axis), np.expand_dims(a, axis))
+    agree(sp.squeeze(A), a.squeeze())
+    agree(sp.moveaxis(A, axis, 0), np.moveaxis(a, axis, 0))
+    for found, part in zip(sp.split(A, [1, 3], axis), np.split(a, [1, 3], axis), strict=True):
+        agree(found, part)
+    agree(sp.repeat(A, 2, axis), np.repeat(a, 2, axis))
+
+
+@given(st.data(), SHAPES, SEEDS)
+def test_roll_and_tile(make: Maker, data: st.DataObject, shape: tuple[int, ...], seed: int) -> None:
+    a = some(shape, seed)
+    A = make(a)
+    shift, axis = data.draw(st.integers(-6, 6)), data.draw(st.integers(-a.ndim, a.ndim - 1))
+    agree(sp.roll(A, shift, axis), np.roll(a, shift, axis))
+    agree(sp.roll(A, shift), np.roll(a, shift))
+    times = data.draw(st.lists(st.integers(0, 2), min_size=1, max_size=3))
+    agree(sp.tile(A, times), np.tile(a, times))
+
+
+@given(st.tuples(st.integers(0, 5), st.integers(0, 5)), st.integers(-6, 6), SEEDS)
+def test_triangles_and_diagonals(make: Maker, shape: tuple[int, int], k: int, seed: int) -> None:
+    a = some(shape, seed)
+    A = make(a)
+    agree(sp.tril(A, k), np.tril(a, k))
+    agree(sp.triu(A, k), np.triu(a, k))
+    agree(sp.diagonal(A, k), np.diagonal(a, k))
+    agree(sp.diagonal(A.T, k), np.diagonal(a.T, k))
+
+
+@given(st.data(), SHAPES, SEEDS)
+def test_broadcast_to(make: Maker, data: st.DataObject, shape: tuple[int, ...], seed: int) -> None:
+    shape = tuple(data.draw(st.sampled_from([1, n])) for n in shape)
+    target = (data.draw(st.integers(0, 3)), *(data.draw(st.integers(1, 3)) if n == 1 else n for n in shape))
+    a = some(shape, seed)
+    A, expected = sp.broadcast_to(make(a), target), np.broadcast_to(a, target)
+    agree(A, expected)
+    assert A.nnz == np.count_nonzero(expected)
+    for engine in ("stream", "duckdb"):
+        assert np.array_equal(A.compute(engine).to_numpy(), expected)
+        if len(target) == 2:
+            x = np.arange(1.0, target[1] + 1)
+            np.testing.assert_allclose(sp.matmul(A, x, engine=engine), expected @ x)
+            np.testing.assert_allclose(
+                sp.matmul(A.T, np.ones(target[0]), engine=engine), expected.T @ np.ones(target[0])
+            )
+    agree(A[::-1, 1:], expected[::-1, 1:])
+    if expected.size > a.size:
+        with pytest.raises(ValueError, match="read-only"):
+            A[...] = 1
+
+
+@given(SHAPES, SEEDS)
+def test_nonzero_and_unique(make: Maker, shape: tuple[int, ...], seed: int) -> None:
+    a = some(shape, seed)
+    for found, expected in zip(sp.nonzero(make(a)), a.nonzero(), strict=True):
+        assert np.array_equal(found, expected)
+    for found, expected in zip(sp.nonzero(make(a) + 1), (a + 1).nonzero(), strict=True):
+        assert np.array_equal(found, expected)
+    assert np.array_equal(sp.unique(make(a)), np.unique(a))
+
+
+@given(st.data(), st.lists(st.integers(0, 4), min_size=2, max_size=3).map(tuple), SEEDS)
+@settings(max_examples=15)
+def test_several_axes_at_once(make: Maker, data: st.DataObject, shape: tuple[int, ...], seed: int) -> None:
+    a = some(shape, seed)
+    A = make(a)
+    agree(sp.concat([A, a[::-1]], None), np.concatenate([a, a[::-1]], None))
+    agree(sp.roll(A, (1, -2), (0, -1)), np.roll(a, (1, -2), (0, -1)))
+    agree(sp.roll(A, 2, (0, 1, 0)), np.roll(a, 2, (0, 1, 0)))
+    agree(sp.moveaxis(A, (0, 1), (-1, 0)), np.moveaxis(a, (0, 1), (-1, 0)))
+    agree(sp.flip(A, (0, 1)), np.flip(a, (0, 1)))
+    axis = data.draw(st.integers(-a.ndim, a.ndim - 1))
+    counts = data.draw(st.lists(st.integers(0, 3), min_size=shape[axis], max_size=shape[axis]))
+    agree(sp.repeat(A, counts, axis), np.repeat(a, np.array(counts, int), axis))
+    agree(sp.repeat(A, 2), np.repeat(a, 2))
+
+
+def test_kron(make: Maker) -> None:
+    a, b = some((2, 3), 1), some((3, 2), 2)
+    agree(sp.kron(make(a), b), np.kron(a, b))
+
+
+def test_huge_tensors_fold_without_a_linear_index() -> None:
+    n = 2**40
+    A = sp.from_coords([[3, n - 1], [5, n - 1]], [1.0, 2.0], shape=(n, n))
+    B = sp.reshape(A, (2 * n, n // 2))
+    assert B.to_arrow().to_pydict() == {"d0": [6, 2 * n - 1], "d1": [5, n // 2 - 1], "value": [1.0, 2.0]}
+    assert sp.reshape(B, (n, n))[n - 1, n - 1] == 2.0
+
+
+def test_what_does_not_fit(make: Maker) -> None:
+    A = make(some((2, 3), 1))
+    for call in (
+        lambda: sp.reshape(A, (4, 2)),
+        lambda: sp.reshape(A, (-1, 4)),
+        lambda: sp.concat([A, A[:, 1:]]),
+        lambda: sp.concat([]),
+        lambda: sp.stack([A, A[1:]]),
+        lambda: sp.split(A, 2, 1),
+        lambda: sp.squeeze(A, 0),
+        lambda: sp.flip(A, 2),
+        lambda: sp.broadcast_to(A, (3, 3)),
+        lambda: sp.tril(A[0]),
+        lambda: sp.diagonal(A[0]),
+        lambda: sp.kron(A[0], A),
+    ):
+        with pytest.raises(ShapeError):
+            call()
+    with pytest.raises(UnsupportedError, match="fill"):
+        sp.concat([A, A + 1])
+    with pytest.raises(UnsupportedError, match="dense"):
+        sp.triu(A + 1)

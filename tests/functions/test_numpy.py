@@ -1,0 +1,95 @@
+"""NumPy's functions of tensors: they find sparrow's, with NumPy's arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparrow as sp
+from sparrow.errors import ShapeError, UnsupportedError
+from tests.tensor.test_arithmetic import Maker, agree, make, some
+
+__all__ = ["make"]
+
+
+def test_arguments_by_position_and_by_name(make: Maker) -> None:
+    a = some((3, 4), 1)
+    A = make(a)
+    agree(np.sum(A, 0, np.float32), np.sum(a, 0, np.float32))
+    agree(np.max(A, 1, None, True), np.max(a, 1, None, True))
+    np.testing.assert_allclose(np.asarray(np.var(A, 0, None, None, 1)), np.var(a, 0, None, None, 1))
+    spread = np.asarray(np.std(A, axis=0, correction=1, keepdims=True))
+    np.testing.assert_allclose(spread, np.std(a, axis=0, correction=1, keepdims=True))
+    agree(np.roll(A, shift=1, axis=0), np.roll(a, shift=1, axis=0))
+    agree(np.clip(A, min=-1, max=1), np.clip(a, min=-1, max=1))
+    agree(np.clip(A, a - 1, None), np.clip(a, a - 1, None))
+    assert np.mean(A, where="stored") == a[a != 0].mean()  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("ord", [None, "fro", 1, -1, np.inf, -np.inf])
+def test_norms_of_matrices(make: Maker, ord: Any) -> None:
+    a = some((3, 4), 2)
+    A = make(a)
+    assert np.linalg.norm(A, ord) == pytest.approx(np.linalg.norm(a, ord))
+    found = np.linalg.norm(A, ord, (1, 0), keepdims=True)
+    np.testing.assert_allclose(found.to_numpy(), np.linalg.norm(a, ord, (1, 0), keepdims=True))
+    wide = np.linalg.norm(sp.stack([A, A * 2]), ord, (-2, -1)).to_numpy() if ord not in (None, "fro") else None
+    assert wide is None or wide == pytest.approx(np.linalg.norm(np.stack([a, a * 2]), ord, (-2, -1)))
+
+
+def test_norms_of_vectors(make: Maker) -> None:
+    a = some((3, 4), 3)
+    A = make(a)
+    for degree in (None, 0, 1, 2, 3, 0.5, np.inf, -np.inf):
+        np.testing.assert_allclose(np.linalg.norm(A, degree, 1).to_numpy(), np.linalg.norm(a, degree, 1))
+        assert np.linalg.norm(A[0], degree) == pytest.approx(np.linalg.norm(a[0], degree))
+    for order in (2, "nuc"):
+        with pytest.raises(UnsupportedError, match="singular values"):
+            np.linalg.norm(A, order)
+    with pytest.raises(ShapeError, match="3 axes"):
+        np.linalg.norm(sp.stack([A, A]), 1)
+
+
+def test_counts_and_comparisons_of_any_fill() -> None:
+    a = np.array([[1, 0, 1], [1, 1, 2]])
+    A = sp.from_coords([[0, 1], [1, 2]], [0, 2], shape=(2, 3), fill_value=1)
+    assert np.count_nonzero(A) == 5
+    agree(np.count_nonzero(A, axis=0), np.count_nonzero(a, axis=0))
+    assert np.array_equal(A, a)
+    assert np.array_equal(a, A)
+    assert not np.array_equal(A, a[:1])
+    assert not np.array_equal(A, A + 1)
+
+
+def test_no_axis_and_no_choices() -> None:
+    a = np.array([[3, 0, -1], [0, 2, 1]])
+    A = sp.asarray(a)
+    agree(np.sort(A, axis=None), np.sort(a, axis=None))
+    np.testing.assert_array_equal(np.where(A), np.where(a))
+    agree(np.where(A, A, 5), np.where(a, a, 5))
+
+
+def test_what_ours_does_not_take_is_refused() -> None:
+    A = sp.asarray(np.eye(3))
+    refused: list[tuple[Any, str]] = [
+        (lambda: np.sum(A, out=np.zeros(())), r"np\.sum\(out=\)"),
+        (lambda: np.max(A, initial=3), r"np\.max\(initial=\)"),
+        (lambda: np.concatenate([A, A], dtype=int), r"np\.concatenate\(dtype=\)"),
+        (lambda: np.unique(A, return_counts=True), r"np\.unique\(return_counts=\)"),
+        (lambda: np.diagonal(A, axis1=1, axis2=0), r"np\.diagonal\(axis1=\)"),
+        (lambda: np.reshape(A, (9,), order="F"), r"np\.reshape\(order=\)"),
+        (lambda: np.fft.fft(A), r"np\.fft is not supported"),
+    ]
+    for call, words in refused:
+        with pytest.raises(UnsupportedError, match=words):
+            call()
+
+
+def test_one_cell_is_a_number() -> None:
+    A = sp.asarray([[0, 3]])
+    assert (A[:, 1:].item(), float(A[:1, 1:]), int(A[0, 1:]), complex(A[0, :1])) == (3, 3.0, 3, 0j)
+    assert [10, 20, 30, 40][A[0, 1, ...]] == 40
+    with pytest.raises(TypeError, match="no index"):
+        range(A[0])

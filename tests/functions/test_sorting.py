@@ -1,0 +1,130 @@
+"""Sorted lines and running totals, against NumPy: in memory, stored and through views."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sparrow as sp
+from sparrow.engines import derived
+from sparrow.errors import AxisError, ShapeError, TooLargeError, UnsupportedError
+from sparrow.schema import is_fill
+from tests.tensor.test_arithmetic import Maker, agree, make, some
+
+__all__ = ["make"]
+
+SEEDS = st.integers(0, 2**16)
+SHAPES = st.lists(st.integers(0, 5), min_size=1, max_size=3).map(tuple)
+DTYPES = ["bool", "int8", "uint64", "float16", "float64", "complex64"]
+
+
+def filled(dense: np.ndarray[Any, Any], fill: Any) -> sp.Tensor:
+    stored = ~is_fill(dense, np.asarray(fill).astype(dense.dtype)[()])
+    return sp.from_coords(np.array(stored.nonzero()), dense[stored], dense.shape, fill_value=fill)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_pieces() -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(derived, "_PIECE_ROWS", 3)
+        yield
+
+
+@given(st.data(), SHAPES, SEEDS)
+@settings(max_examples=25)
+def test_sort(make: Maker, data: st.DataObject, shape: tuple[int, ...], seed: int) -> None:
+    a = some(shape, seed, odd=True)
+    A = make(a)
+    axis = data.draw(st.integers(-a.ndim, a.ndim - 1))
+    agree(sp.sort(A, axis), np.sort(a, axis))
+    agree(sp.sort(A, axis, descending=True), np.flip(np.sort(a, axis), axis))
+    assert sp.sort(A, axis).nnz == A.nnz
+
+
+@given(st.data(), st.sampled_from(DTYPES), SHAPES, SEEDS)
+def test_types_and_fills(data: st.DataObject, dtype: str, shape: tuple[int, ...], seed: int) -> None:
+    a = some(shape, seed, dtype, odd=True)
+    fill = data.draw(
+        st.sampled_from([0, 1, *([2, -1] if a.dtype.kind in "if" else []), *([np.nan] * (a.dtype.kind in "fc"))])
+    )
+    A = filled(a, fill)
+    agree(sp.sort(A), np.sort(a))
+    agree(sp.sort(A, 0), np.sort(a, 0))
+    with np.errstate(all="ignore"):
+        agree(sp.cumulative_sum(A, axis=0), np.cumulative_sum(a, axis=0))
+        agree(sp.cumulative_prod(A, axis=-1), np.cumulative_prod(a, axis=-1))
+
+
+@given(st.data(), SHAPES, SEEDS)
+@settings(max_examples=25)
+def test_running_totals(make: Maker, data: st.DataObject, shape: tuple[int, ...], seed: int) -> None:
+    a = some(shape, seed, odd=True)
+    A = make(a)
+    axis = data.draw(st.integers(-a.ndim, a.ndim - 1))
+    with np.errstate(all="ignore"):
+        for initial in (False, True):
+            agree(
+                sp.cumulative_sum(A, axis=axis, include_initial=initial),
+                np.cumulative_sum(a, axis=axis, include_initial=initial),
+            )
+        agree(A.cumsum(axis, dtype=np.float32), a.cumsum(axis, dtype=np.float32))
+        agree(A.cumprod(axis), a.cumprod(axis))
+        agree(A.cumsum(), a.cumsum())
+        agree(np.cumprod(A), np.cumprod(a))
+    if a.ndim == 1:
+        agree(sp.cumulative_sum(A), np.cumulative_sum(a))
+
+
+def test_totals_of_one_cell() -> None:
+    agree(sp.asarray(5).cumsum(), np.asarray(5).cumsum())
+    agree(sp.zeros(()).cumprod(), np.zeros(()).cumprod())
+
+
+def test_a_sorted_line_keeps_to_its_entries() -> None:
+    n = 10**12
+    A = sp.from_coords([[0, 0, 0, 7], [5, 6, n - 1, 3]], [-2.0, np.nan, 4.0, -1.0], shape=(n, n))
+    B = sp.sort(A)
+    assert B.to_arrow().to_pydict() == {
+        "d0": [0, 0, 0, 7],
+        "d1": [0, n - 2, n - 1, 0],
+        "value": [-2, 4, pytest.approx(np.nan, nan_ok=True), -1],
+    }
+    assert sp.sort(A, 0)[0, 3] == -1
+
+
+def test_pieces_of_a_sorted_tensor(tmp_path: Path) -> None:
+    a = some((40, 9), 1)
+    A = sp.asarray(a).save(tmp_path / "A")
+    B = sp.sort(A)
+    agree(B[7:9], np.sort(a)[7:9])
+    assert B[11, 3] == np.sort(a)[11, 3]
+    C = sp.sort(A, 0).save(tmp_path / "C")
+    agree(C, np.sort(a, 0))
+    assert C.verify() == []
+    agree(sp.sort(sp.asarray(a[:, 0]))[5:9], np.sort(a[:, 0])[5:9])
+
+
+def test_totals_that_would_not_fit() -> None:
+    A = sp.zeros((10**6, 10**6))
+    with pytest.raises(TooLargeError, match=r"running totals are dense.*8000000000000 bytes"):
+        A.cumsum(axis=0)
+    assert A[:3].cumsum(axis=0).shape == (3, 10**6)
+
+
+def test_what_is_refused() -> None:
+    A = sp.asarray(np.eye(3))
+    with pytest.raises(AxisError, match="axis 2 is out of range"):
+        sp.sort(A, 2)
+    with pytest.raises(np.exceptions.AxisError):
+        sp.sort(sp.asarray(5))
+    with pytest.raises(ShapeError, match=r"say axis=.*\(3, 3\)"):
+        sp.cumulative_sum(A)
+    with pytest.raises(UnsupportedError, match="imaginary"):
+        sp.asarray([1j]).cumsum(dtype=float)
+    with pytest.raises(UnsupportedError, match=r"np\.sort\(order=\)"):
+        np.sort(A, order="x")

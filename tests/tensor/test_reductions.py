@@ -1,0 +1,526 @@
+"""Reductions against NumPy on dense arrays: every type, fill, axis and way of reading."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from sparrow import engines, storage
+from sparrow.engines import derived
+from sparrow.engines import reduce as engine
+from sparrow.engines.derived import Derived
+from sparrow.engines.reductions import REDUCTIONS, jointly, reduced, statistics
+from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
+from sparrow.index import View
+from sparrow.kernels.entries import Block, canonical
+from sparrow.plan import Scan
+from sparrow.relation import MemoryRelation, Relation
+from sparrow.schema import Schema, is_fill
+from sparrow.settings import config
+from tests.engines.helpers import Counting, Unreadable, memory, random_array, scan_of, stored, to_dense
+
+DTYPES = ["bool", "int8", "int64", "uint8", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
+ONE_AXIS = ("argmin", "argmax", "nanargmin", "nanargmax")
+EXACT = ("min", "max", "nanmin", "nanmax", "any", "all", "count", *ONE_AXIS)
+SQUARES = ("var", "nanvar")
+ROOTS = ("std", "nanstd")
+
+
+def found(scan: Scan, name: str, *args: Any, **kwargs: Any) -> Any:
+    """Return a reduction as NumPy would: a scalar, or an array."""
+    result = reduced(scan, name, *args, **kwargs)
+    if isinstance(result, Derived):
+        block = engines.entries(scan_of(result))
+        assert not is_fill(block.values, result.schema.fill_value).any()
+        return to_dense(block, result.schema)
+    assert isinstance(result, np.generic)
+    return result
+
+
+def expected(
+    dense: NDArray[Any], name: str, axis: Any = None, keepdims: bool = False, fill: Any = 0, **options: Any
+) -> Any:
+    """Return what NumPy makes of all cells; sums of narrow floats in wide ones."""
+    wide = dense
+    if dense.dtype.kind in "fc":
+        wide = dense.astype(np.complex128 if dense.dtype.kind == "c" else np.float64)
+    with np.errstate(all="ignore"):
+        if name == "count":
+            return np.asarray(~is_fill(dense, np.asarray(fill).astype(dense.dtype)[()])).sum(
+                axis=axis, keepdims=keepdims
+            )
+        if name == "norm":
+            cells = np.abs(wide if dense.dtype.kind in "fc" else wide.astype(np.float64))
+            degree = options.get("ord", 2)
+            if degree == np.inf:
+                out = cells.max(axis=axis, keepdims=keepdims, initial=0)
+            elif degree == -np.inf:
+                out = cells.min(axis=axis, keepdims=keepdims) if cells.size else 0 * cells.sum(axis, keepdims=keepdims)
+            else:
+                out = (cells**degree if degree else cells != 0).sum(axis=axis, keepdims=keepdims, dtype=np.float64)
+                out = np.sqrt(out) if degree == 2 else out ** (1 / degree) if degree else out
+            return out.astype(np.linalg.norm(np.ones(1, dense.dtype)).dtype)
+        if name in ("nanargmin", "nanargmax"):
+            return best_number(dense, name == "nanargmax", axis, keepdims)
+        function = getattr(np, name)
+        kind = function(np.ones(2, dense.dtype)).dtype
+        return np.asarray(function(wide, axis=axis, keepdims=keepdims, **options)).astype(kind)
+
+
+def best_number(dense: NDArray[Any], largest: bool, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return what nanargmax or nanargmin is; NumPy's own takes NaN for an infinity that may be first."""
+    blind = np.isnan(dense)
+    if blind.all(axis=axis).any():
+        raise ValueError("All-NaN slice encountered")
+    ranks = np.unique(dense, return_inverse=True)[1].reshape(dense.shape)  # NaN comes last
+    if not largest:
+        return np.argmin(ranks, axis=axis, keepdims=keepdims)
+    return np.argmax(np.where(blind, -1, ranks), axis=axis, keepdims=keepdims)
+
+
+def assert_same(result: Any, wanted: Any, name: str, dense: NDArray[Any]) -> None:
+    assert result.dtype == wanted.dtype
+    assert result.shape == wanted.shape
+    if name in EXACT or wanted.dtype.kind in "biu":
+        np.testing.assert_array_equal(result, wanted)
+        return
+    finite = np.abs(dense[np.isfinite(dense)].astype(np.complex128))
+    scale = finite.max(initial=1) ** (2 if name in SQUARES else 1) * max(dense.size, 1)
+    room = 16 * np.finfo(wanted.dtype).eps
+    if name in ROOTS:
+        room = np.sqrt(np.finfo(np.float64).eps) + room
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(result, wanted, rtol=room * dense.ndim * 4 + room, atol=room * scale)
+
+
+def cells(dtype: str) -> list[Any]:
+    kind = np.dtype(dtype)
+    if kind.kind == "b":
+        return [True, False]
+    if kind.kind in "iu":
+        limits = np.iinfo(kind)
+        return [0, 1, 3, limits.max, limits.min, 7, limits.max - 1]
+    if kind.kind == "c":
+        return [0, 1, -2.5, 1 + 2j, -1j, 3]
+    return [0.0, -0.0, 1.0, -2.5, 3.0, np.inf, -np.inf, np.nan, 100.0]
+
+
+@st.composite
+def arrays(draw: st.DrawFn, largest: int = 4) -> tuple[NDArray[Any], Any]:
+    """Return a dense array, and the fill that makes it sparse."""
+    dtype = draw(st.sampled_from(DTYPES))
+    shape = tuple(draw(st.lists(st.integers(0, largest), max_size=3)))
+    choice = cells(dtype)
+    fill = draw(st.sampled_from([0, 0, *choice]))
+    size = int(np.prod(shape))
+    values = draw(st.lists(st.sampled_from([fill] * len(choice) + choice), min_size=size, max_size=size))
+    return np.array(values, dtype=object).astype(dtype).reshape(shape), fill
+
+
+@st.composite
+def asked(draw: st.DrawFn, ndim: int) -> tuple[str, dict[str, Any]]:
+    """Return a reduction and its arguments."""
+    name = draw(st.sampled_from(REDUCTIONS))
+    axes = list(range(-ndim, ndim))
+    choices: list[Any] = [None, *axes]
+    if name not in ONE_AXIS:
+        choices += [c for n in range(ndim + 1) for c in itertools.combinations(range(ndim), n)]
+    options: dict[str, Any] = {"axis": draw(st.sampled_from(choices)), "keepdims": draw(st.booleans())}
+    if name in SQUARES + ROOTS:
+        options["ddof"] = draw(st.sampled_from([0, 1, 2]))
+    if name == "norm":
+        options["ord"] = draw(st.sampled_from([0, 1, 2, np.inf, -np.inf, 3, 0.5]))
+    return name, options
+
+
+def keys(ndim: int) -> list[Any]:
+    """Return indexes that make views of each kind."""
+    plain: list[Any] = [(), (slice(None, None, -1),), (slice(1, None, 2),), ([0, 0],), (None,)]
+    return [*plain, (Ellipsis, slice(None, None, -2)), (Ellipsis, [0])] if ndim else [(), (None,)]
+
+
+def viewed(relation: Relation, dense: NDArray[Any], data: st.DataObject) -> tuple[Scan, NDArray[Any]]:
+    """Return a view of a relation, and of the cells."""
+    view = View.identity(dense.shape)
+    key = data.draw(st.sampled_from(keys(dense.ndim)), "key")
+    try:
+        shown = dense[key]
+    except IndexError:
+        key, shown = (), dense
+    view = view.then(key)
+    order = data.draw(st.permutations(range(shown.ndim)), "order")
+    return scan_of(relation, view.permute(tuple(order))), shown.transpose(order)
+
+
+def check(scan: Scan, dense: NDArray[Any], fill: Any, name: str, options: dict[str, Any]) -> None:
+    try:
+        wanted = expected(dense, name, fill=fill, **options)
+    except ValueError:
+        with pytest.raises((ShapeError, InvalidValueError), match=name):
+            found(scan, name, **options)
+        return
+    assert_same(found(scan, name, **options), wanted, name, dense)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of empty slices
+@given(arrays(), st.data())
+@settings(max_examples=400)
+def test_all_cells(case: tuple[NDArray[Any], Any], data: st.DataObject) -> None:
+    dense, fill = case
+    scan, shown = viewed(memory(dense, fill), dense, data)
+    name, options = data.draw(asked(shown.ndim))
+    check(scan, shown, fill, name, options)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@given(arrays(largest=8), st.data(), st.sampled_from([1, 2, 3]))
+@settings(max_examples=25)
+def test_all_cells_of_files(
+    tmp_path_factory: pytest.TempPathFactory, case: tuple[NDArray[Any], Any], data: st.DataObject, threads: int
+) -> None:
+    dense, fill = case
+    if dense.dtype == np.uint64:
+        dense = dense >> np.uint64(1)
+    orders = [tuple(reversed(range(dense.ndim)))] if dense.ndim > 1 and data.draw(st.booleans()) else []
+    fill = fill >> 1 if dense.dtype == np.uint64 else fill
+    relation = stored(tmp_path_factory.mktemp("tensor") / "t", dense, *orders, fill_value=fill)
+    with config(threads=threads):
+        for _ in range(6):
+            scan, shown = viewed(relation, dense, data)
+            name, options = data.draw(asked(shown.ndim))
+            check(scan, shown, fill, name, options)
+
+
+def of_entries(dense: NDArray[Any], name: str, axis: int, fill: Any, options: dict[str, Any]) -> list[Any]:
+    """Return a reduction of the entries of each group of a matrix, one at a time."""
+    nothing: dict[str, Any] = {"prod": 1, "nanprod": 1, "all": True}
+    nothing |= dict.fromkeys(("mean", "nanmean", *SQUARES, *ROOTS), np.nan)
+    nothing |= dict.fromkeys(("min", "max", "nanmin", "nanmax"), fill) | dict.fromkeys(ONE_AXIS, -1)
+    out = []
+    for line in np.moveaxis(dense, axis, 1):
+        at = np.flatnonzero(~is_fill(line, np.asarray(fill).astype(dense.dtype)[()]))
+        if not len(at):
+            out.append(nothing.get(name, 0))
+        elif name == "count":
+            out.append(len(at))
+        elif name.startswith("nanarg") and np.isnan(line[at]).all():
+            out.append(-1)
+        else:
+            result = expected(line[at], name, **options)
+            out.append(at[result] if name in ONE_AXIS else result)
+    return out
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@given(arrays(), st.data())
+@settings(max_examples=200)
+def test_stored_cells(case: tuple[NDArray[Any], Any], data: st.DataObject) -> None:
+    dense, fill = case
+    if dense.ndim != 2:
+        dense = np.resize(dense, (3, 4)).astype(dense.dtype)
+    name, options = data.draw(asked(2))
+    axis = data.draw(st.sampled_from([0, 1]))
+    options |= {"axis": axis, "keepdims": False}
+    result = found(scan_of(memory(dense, fill)), name, where="stored", **options)
+    del options["axis"], options["keepdims"]
+    wanted = np.array(of_entries(dense, name, axis, fill, options), dtype=object).astype(result.dtype)
+    assert result.shape == (dense.shape[1 - axis],)
+    assert_same(result, wanted, name, dense)
+
+
+def test_the_worked_numbers() -> None:
+    figure = np.zeros((3, 3, 3), np.int64)
+    figure[[0, 1, 1, 2, 2], [1, 1, 2, 0, 2], [0, 2, 0, 1, 0]] = [1, 2, 3, 4, 5]
+    scan = scan_of(memory(figure))
+    cases: list[tuple[str, Any, Any]] = [
+        ("sum", None, 15),
+        ("sum", 0, [[0, 4, 0], [1, 0, 2], [8, 0, 0]]),
+        ("sum", 1, [[1, 0, 0], [3, 0, 2], [5, 4, 0]]),
+        ("sum", 2, [[0, 1, 0], [0, 2, 3], [4, 0, 5]]),
+        ("max", 0, [[0, 4, 0], [1, 0, 2], [5, 0, 0]]),
+        ("norm", None, 7.41619849),
+        ("mean", None, 0.5555556),
+        ("argmax", None, 24),
+        ("argmax", 0, [[0, 2, 0], [0, 0, 1], [2, 0, 0]]),
+    ]
+    for name, axis, wanted in cases:
+        np.testing.assert_allclose(found(scan, name, axis), wanted, rtol=1e-7)
+    line = scan_of(memory(np.array([0, -3, 0, -1])))
+    assert [found(line, name) for name in ("max", "argmax", "min", "argmin")] == [0, 0, -3, 1]
+
+
+def test_results_are_lazy_and_sparse() -> None:
+    dense = random_array((6, 5, 4), density=0.2)
+    scan = scan_of(Unreadable(memory(dense, dims=("x", "y", "z"))))
+    result = reduced(scan, "sum", axis=1)
+    assert (result.schema.shape, result.schema.dims, result.schema.fill_value) == ((6, 4), ("x", "z"), 0)
+    kept = reduced(scan, "mean", axis=1, keepdims=True)
+    assert (kept.schema.shape, kept.schema.dims) == ((6, 1, 4), ("x", "y", "z"))
+    ones = reduced(scan_of(memory(np.ones((3, 1000)), fill_value=1)), "sum", axis=1)
+    assert (ones.schema.fill_value, ones.nnz) == (1000, 0)
+    exact = scan_of(memory(np.full((3, 7), 0.1), fill_value=0.1))
+    assert reduced(exact, "mean", axis=0).schema.fill_value == 0.1
+
+
+def test_reductions_of_broadcast_views_and_of_reductions() -> None:
+    dense = random_array((3, 4))
+    relation = memory(dense, fill_value=2)
+    view = View.identity(dense.shape).broadcast_to((5, 3, 4))
+    wide = np.broadcast_to(dense, (5, 3, 4))
+    for name, axis in itertools.product(("sum", "argmax", "var", "prod"), (None, 0, 1, 2)):
+        assert_same(found(scan_of(relation, view), name, axis), expected(wide, name, axis), name, wide)
+    rows = reduced(scan_of(relation, view), "sum", axis=0)
+    np.testing.assert_array_equal(found(scan_of(rows), "max", axis=1), (5 * dense).max(axis=1))
+    assert found(scan_of(rows), "mean") == pytest.approx((5 * dense).mean())
+
+
+def test_labels_of_the_axes_kept() -> None:
+    dense = random_array((3, 4))
+    names = {0: pa.array(["a", "b", "c"]), 1: pa.array(["p", "q", "r", "s"])}
+    relation = MemoryRelation(Schema(dense.shape), memory(dense).block, names)
+    assert reduced(scan_of(relation), "sum", 0).labels(0).to_pylist() == ["p", "q", "r", "s"]
+    view = View.identity(dense.shape).then((slice(None, None, -2),))
+    assert reduced(scan_of(relation, view), "sum", 1).labels(0).to_pylist() == ["c", "a"]
+    assert reduced(scan_of(relation), "sum", 1, keepdims=True).labels(1) is None
+
+
+@pytest.mark.parametrize("axis", [0, 1, (0, 2), None])
+def test_same_bits_on_any_number_of_threads(tmp_path: Path, axis: Any) -> None:
+    rng = np.random.default_rng(5)
+    dense = np.where(rng.random((40, 30, 20)) < 0.3, rng.standard_normal((40, 30, 20)), 0)
+    relation = stored(tmp_path / "t", dense, sizes=storage.Sizes(file_rows=2000, group_rows=300))
+    for name in ("sum", "mean", "var", "prod", "norm", "nanvar", "nanmean"):
+        results = []
+        for threads in (1, 2, 3):
+            with config(threads=threads):
+                results.append(found(scan_of(relation), name, axis))
+        assert results[0].tobytes() == results[1].tobytes() == results[2].tobytes()
+
+
+def test_a_large_mean_leaves_the_spread(tmp_path: Path) -> None:
+    dense = 1e8 + np.random.default_rng(1).random((30, 50))
+    for relation in (memory(dense), stored(tmp_path / "t", dense)):
+        for axis in (None, 0, 1):
+            np.testing.assert_allclose(found(scan_of(relation), "var", axis), dense.var(axis=axis), rtol=1e-6)
+
+
+@pytest.fixture
+def huge() -> Scan:
+    """A shape of 10^12 cells with a few entries, all above 1."""
+    shape = (10**5, 10**5, 100)
+    coords = tuple(np.array(c) for c in ([0, 0, 7, 99_999], [0, 1, 8, 99_999], [0, 0, 3, 99]))
+    values = np.array([2.0, 3.0, 4.0, 5.0])
+    return scan_of(MemoryRelation(Schema(shape), canonical(Block(coords, values), shape, 0)))
+
+
+def test_huge_shapes(huge: Scan) -> None:
+    n = 10**12
+    assert found(huge, "mean") == 14 / n
+    assert found(huge, "var") == pytest.approx(54 / n - (14 / n) ** 2, rel=1e-14)
+    assert (found(huge, "min"), found(huge, "max"), found(huge, "count")) == (0, 5, 4)
+    assert (found(huge, "argmax"), found(huge, "argmin")) == (n - 1, 1)
+    assert found(huge.transposed(), "argmax") == n - 1
+    columns = reduced(huge, "sum", axis=0)
+    assert columns.schema.shape == (10**5, 100)
+    assert engines.entries(scan_of(columns)).values.tolist() == [2, 3, 4, 5]
+    assert reduced(huge, "argmax", axis=1).nnz == 3
+    beyond = MemoryRelation(
+        Schema((2**40, 2**40), dtype=np.dtype(np.int64)), Block((np.array([1]), np.array([2])), np.array([3]))
+    )
+    assert found(scan_of(beyond), "sum") == 3
+    assert found(scan_of(beyond), "mean") == 3 / 2.0**80
+    with pytest.raises(UnsupportedError, match="flat position"):
+        reduced(scan_of(beyond), "argmax")
+    assert reduced(scan_of(beyond), "argmax", axis=0).nnz == 1
+
+
+@pytest.mark.parametrize("fill", [1, 2, 3, 255])
+def test_integers_wrap_where_most_cells_are_absent(fill: int) -> None:
+    schema = Schema((2**40, 2**30), dtype=np.dtype(np.uint8), fill_value=fill)
+    scan = scan_of(MemoryRelation(schema, Block((np.array([1]), np.array([2])), np.array([7], np.uint8))))
+    cells = 2**70 - 1
+    assert int(found(scan, "sum")) == (7 + fill * cells) % 2**64
+    assert int(found(scan, "prod")) == 7 * pow(fill, cells, 2**64) % 2**64
+
+
+def test_pieces_and_sorting_within_a_small_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    dense = np.where(rng.random((60, 50, 7)) < 0.3, rng.integers(1, 9, (60, 50, 7)), 0).astype(float)
+    relation = stored(tmp_path / "t", dense)
+    monkeypatch.setattr(engine, "_SMALL", 0)
+    monkeypatch.setattr(derived, "_PIECE_ROWS", 400)
+    for axis, names in (
+        (0, ("sum", "argmax", "var", "all", "nanvar", "nanargmin")),
+        (1, ("sum", "argmax", "nanstd", "nanprod")),
+        (2, ("sum", "var", "argmin", "nanargmax")),
+        ((0, 2), ("mean",)),
+    ):
+        for name in names:
+            with config(memory_limit=60_000):
+                result = reduced(scan_of(relation), name, axis)
+                pieces = result.chunks(View.identity(result.schema.shape).box())
+                parts = [result.read(piece) for piece in pieces]
+            coords = tuple(np.concatenate(c) for c in zip(*(part.coords for part in parts), strict=True))
+            block = Block(coords, np.concatenate([part.values for part in parts]))
+            assert_same(to_dense(block, result.schema), expected(dense, name, axis), name, dense)
+            assert len(pieces) > 1 or axis == (0, 2)
+
+
+@pytest.fixture(scope="module")
+def wide() -> MemoryRelation:
+    """More entries than a limit of 120 MB lets the sorter hold; values tell the cells apart."""
+    rng = np.random.default_rng(0)
+    shape = (4000, 1 << 40)
+    n = 3_200_000
+    coords = (np.sort(rng.integers(0, 4000, n)), rng.integers(0, 1 << 22, n) << 18)
+    return MemoryRelation(Schema(shape), canonical(Block(coords, rng.random(n)), shape, 0, "max"))
+
+
+def test_entries_beyond_the_limit_are_sorted_on_disk(wide: MemoryRelation) -> None:
+    view = View.identity(wide.schema.shape).then((slice(None), slice(None, None, -1)))
+    with config(memory_limit="120MB"):
+        result = found(scan_of(wide, view), "argmax", axis=1)
+    rows, columns = wide.block.coords
+    starts = np.searchsorted(rows, np.arange(4001))
+    best = [start + int(np.argmax(wide.block.values[start:stop])) for start, stop in itertools.pairwise(starts)]
+    np.testing.assert_array_equal(result, (1 << 40) - 1 - columns[best])
+
+
+def test_a_result_beyond_the_limit_comes_in_pieces(wide: MemoryRelation) -> None:
+    with config(memory_limit="120MB"):
+        result = reduced(scan_of(wide), "max", axis=0)
+        pieces = result.chunks(View.identity(result.schema.shape).box())
+        assert len(pieces) > 1
+        first = result.read(pieces[0])
+    own = wide.block.coords[1] == first.coords[0][0]
+    assert first.values[0] == wide.block.values[own].max()
+    with config(memory_limit=1000), pytest.raises(TooLargeError, match="memory limit"):
+        result.read(pieces[-1])
+
+
+def test_a_part_of_a_result_reads_a_part(tmp_path: Path) -> None:
+    dense = random_array((40, 30))
+    relation = Counting(stored(tmp_path / "t", dense))
+    result = reduced(scan_of(relation), "sum", axis=1)
+    row = scan_of(result, View.identity((40,)).then((slice(7, 8),)))
+    assert engines.entries(row).values.tolist() == [dense[7].sum()]
+    assert relation.reads <= 4
+    whole = scan_of(result)
+    np.testing.assert_array_equal(to_dense(engines.entries(whole), result.schema), dense.sum(axis=1))
+    reads = relation.reads
+    np.testing.assert_array_equal(engines.entries(whole).values.sum(), dense.sum())
+    assert relation.reads == reads
+
+
+def test_statistics_take_one_scan(tmp_path: Path) -> None:
+    dense = random_array((40, 30))
+    relation = Counting(stored(tmp_path / "t", dense))
+    names = ["nnz", "density", "min", "max", "mean", "std", "sum", "stored_mean", "stored_min", "norm", "argmax"]
+    one = statistics(scan_of(relation), names)
+    reads = relation.reads
+    assert reads == len(relation.chunks(View.identity(dense.shape).box()))
+    entries = dense[dense != 0]
+    wanted = [
+        len(entries), len(entries) / dense.size, dense.min(), dense.max(), dense.mean(), dense.std(), dense.sum(),
+        entries.mean(), entries.min(), np.linalg.norm(dense), dense.argmax(),
+    ]  # fmt: skip
+    np.testing.assert_allclose(list(one.values()), wanted, rtol=1e-12)
+    assert list(one) == names
+    rows = statistics(scan_of(relation), ["sum", "stored_mean", "nnz"], axis=0)
+    for name, wide in (("sum", dense.sum(0)), ("stored_mean", dense.sum(0) / (dense != 0).sum(0))):
+        np.testing.assert_allclose(to_dense(engines.entries(scan_of(rows[name])), rows[name].schema), wide)
+    assert relation.reads == 2 * reads
+
+
+def test_a_count_reads_footers_only(tmp_path: Path) -> None:
+    dense = random_array((20, 10))
+    relation = stored(tmp_path / "t", dense)
+    assert found(scan_of(Unreadable(relation)), "count") == np.count_nonzero(dense)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize("name", ["sum", "prod", "nansum", "nanprod", "mean", "var", "nanmean", "nanstd"])
+def test_cells_of_another_type(name: str, dtype: str) -> None:
+    inexact = name in ("mean", "nanmean", *SQUARES, *ROOTS)
+    for fill in (0, 2):
+        dense = np.array([[100.0, 0, 2.5], [0, 100, 0], [2, 2, -1]])
+        scan = scan_of(memory(dense, fill))
+        if inexact and np.dtype(dtype).kind not in "fc":
+            with pytest.raises(UnsupportedError, match="fractions"):
+                reduced(scan, name, dtype=dtype)
+            continue
+        cast = dense.astype(dtype)
+        for axis in (None, 0, 1):
+            result = found(scan, name, axis, dtype=dtype)
+            wanted = getattr(np, name)(cast.astype(_accumulated(dtype)), axis=axis).astype(result.dtype)
+            np.testing.assert_allclose(result, wanted, rtol=1e-6)
+            assert name in SQUARES + ROOTS or result.dtype == dtype
+
+
+def _accumulated(dtype: str) -> str:
+    return {"f": "float64", "c": "complex128"}.get(np.dtype(dtype).kind, dtype)
+
+
+def test_types_do_not_mix_in_one_scan() -> None:
+    dense = np.array([[100.0, 100.5], [27, 0]])
+    scan = scan_of(memory(dense))
+    nodes = [reduced(scan, "sum", 0, dtype="int8").node, reduced(scan, "sum", 0).node]
+    narrow, wide = (to_dense(engines.entries(scan_of(one)), one.schema) for one in jointly(nodes))
+    assert (str(narrow.dtype), str(wide.dtype)) == ("int8", "float64")
+    assert (narrow.tolist(), wide.tolist()) == ([127, 100], [127, 100.5])
+
+
+def test_numbers_among_nan(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    dense = np.where(rng.random((50, 8)) < 0.5, rng.integers(-4, 5, (50, 8)), 0).astype(float)
+    dense[rng.random((50, 8)) < 0.4] = np.nan
+    dense[:, 0], dense[0] = 1, 2
+    relation = stored(tmp_path / "t", dense)
+    for name, axis in itertools.product(("nanvar", "nanstd", "nanprod", "nanargmin", "nanargmax"), (None, 0, 1)):
+        assert_same(found(scan_of(relation), name, axis), expected(dense, name, axis), name, dense)
+    blind = scan_of(memory(np.array([[np.nan, np.nan], [1, 0]])))
+    with pytest.raises(InvalidValueError, match="nothing but NaN"):
+        found(blind, "nanargmax", 1)
+    assert found(blind, "nanargmax", 1, where="stored").tolist() == [-1, 0]
+    with pytest.raises(InvalidValueError, match="nothing but NaN"):
+        found(scan_of(memory(np.full(3, np.nan), np.nan)), "nanargmin")
+    numbers = np.array([[np.nan, 2.0, 1.0], [3.0, np.nan, 5.0]])
+    # Absent cells are NaN, but each line has a number.
+    assert found(scan_of(memory(numbers, np.nan)), "nanargmax", 1).tolist() == [1, 2]
+    with pytest.raises(InvalidValueError, match="nothing but NaN"):
+        found(scan_of(memory(np.array([[np.nan, np.nan], [1.0, 2.0]]), np.nan)), "nanargmax", 1)
+
+
+def test_bad_arguments() -> None:
+    scan = scan_of(memory(random_array((3, 4))))
+    cases: list[tuple[type[Exception], str, str, dict[str, Any]]] = [
+        (ShapeError, "axis 2 is out of range", "sum", {"axis": 2}),
+        (ShapeError, "twice", "sum", {"axis": (0, -2)}),
+        (UnsupportedError, "one axis or None", "argmax", {"axis": (0, 1)}),
+        (UnsupportedError, "integer", "sum", {"axis": "row"}),
+        (InvalidValueError, "'all' or 'stored'", "sum", {"where": "some"}),
+        (InvalidValueError, "no reduction 'median'", "median", {}),
+        (InvalidValueError, "ord=-1", "norm", {"ord": -1}),
+        (InvalidValueError, "ord='fro'", "norm", {"ord": "fro"}),
+        (InvalidValueError, "ddof='a'", "var", {"ddof": "a"}),
+        (UnsupportedError, "dtype=int64 has no fractions", "mean", {"dtype": "int64"}),
+        (UnsupportedError, "not supported", "sum", {"dtype": "U3"}),
+        (InvalidValueError, "no option 'ddof'", "sum", {"ddof": 1}),
+        (InvalidValueError, "give one of them", "var", {"ddof": 1, "correction": 1}),
+    ]
+    for error, message, name, options in cases:
+        with pytest.raises(error, match=message):
+            reduced(scan, name, **options)
+    empty = scan_of(memory(np.zeros((0, 3))))
+    for name in ("min", "argmax", "nanmax"):
+        with pytest.raises(ValueError, match="no cells"):
+            reduced(empty, name, axis=0)
+        assert found(empty, name, axis=1).shape == (0,)
