@@ -104,6 +104,10 @@ class Relation(Protocol):
         """The version of a stored tensor, None in memory."""
 
     @property
+    def exact(self) -> bool:
+        """Whether the rows of a chunk are its entries, counted, and no estimate."""
+
+    @property
     def orders(self) -> tuple[tuple[int, ...], ...]:
         """The sort orders that can be scanned; the first is the base order (0, 1, ...)."""
 
@@ -215,6 +219,7 @@ class MemoryRelation:
     schema = property(lambda self: self._schema)
     token = property(lambda self: self._token)
     version = property(lambda self: None)
+    exact = property(lambda self: True)
 
     @property
     def nnz(self) -> int:

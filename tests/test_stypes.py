@@ -353,7 +353,7 @@ def test_another_fill_becomes_entries(dtype: np.dtype[Any]) -> None:
 
 
 def test_another_fill_in_many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparrow.engines.refill._PIECE_CELLS", 8)
+    monkeypatch.setattr("sparrow.engines.stream.refill._PIECE_CELLS", 8)
     rng = np.random.default_rng(3)
     cells = rng.integers(0, 3, (11, 4))
     A = sp.asarray(cells) + 2

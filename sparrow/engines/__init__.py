@@ -1,17 +1,13 @@
-"""Engines: from a plan to its result."""
+"""Engines: from a plan to its result. The terminals are here; what computes is in the packages of the engines."""
 
 from __future__ import annotations
 
-from sparrow.engines.choose import ENGINES
 from sparrow.engines.density import DensityMap, density
-from sparrow.engines.derived import Derived
-from sparrow.engines.elementwise import elementwise
-from sparrow.engines.explain import explain
-from sparrow.engines.lines import accumulated, sorted_lines
-from sparrow.engines.reshaping import concatenated, diagonal, reshaped, triangle
-from sparrow.engines.run import cell, count, entries, matmul, sorted_blocks
+from sparrow.engines.registry import ENGINES, Engine, engine_for, register, unregister
+from sparrow.engines.run import array, blocks, cell, count, entries, explain, scalars, several, sorted_blocks
+from sparrow.engines.watching import explained
 
 __all__ = [
-    "ENGINES", "DensityMap", "Derived", "accumulated", "cell", "concatenated", "count", "density", "diagonal",
-    "elementwise", "entries", "explain", "matmul", "reshaped", "sorted_blocks", "sorted_lines", "triangle",
+    "ENGINES", "DensityMap", "Engine", "array", "blocks", "cell", "count", "density", "engine_for", "entries",
+    "explain", "explained", "register", "scalars", "several", "sorted_blocks", "unregister",
 ]  # fmt: skip

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.choose import scan_order
-from sparrow.engines.stream import blocks
+from sparrow.engines.orders import scan_order
+from sparrow.engines.stream import lowered
+from sparrow.engines.stream.reading import blocks
 from sparrow.index import Range
 from sparrow.plan import Scan
 
@@ -42,6 +43,7 @@ def density(scan: Scan, axes: tuple[int, int], bins: int, sample: bool) -> Densi
     sample
         Read at most 96 chunks, evenly spread in the scan order, each standing for those up to the next.
     """
+    (scan,) = lowered([scan])
     sizes = (scan.schema.shape[axes[0]], scan.schema.shape[axes[1]])
     cells = tuple(min(bins, max(size, 1)) for size in sizes)
     grid = np.zeros(cells[0] * cells[1])

@@ -1,19 +1,28 @@
-"""The front of the engines: each call names an engine, or "auto"."""
+"""The front of the engines: each terminal names an engine, or "auto", and means the same whichever it is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sparrow.engines import duckdb, stream
-from sparrow.engines.choose import engine_for
-from sparrow.engines.pushdown import pushed
+from sparrow import settings
+from sparrow.engines.handing import prepared
+from sparrow.engines.registry import STREAM, Engine, engine_for
+from sparrow.engines.stream import lowered, reading
+from sparrow.engines.telling import told
+from sparrow.engines.watching import explained, watched
 from sparrow.index import View
 from sparrow.kernels.entries import Block
-from sparrow.plan import Contract, Scan
+from sparrow.plan import Accumulate, Contract, Dense, Map, Node, Reduce, Scan, Step
 from sparrow.relation import Relation
+from sparrow.workers import ordered_map
 
-__all__ = ["cell", "count", "entries", "matmul", "sorted_blocks"]
+__all__ = ["array", "blocks", "cell", "count", "entries", "explain", "scalars", "several", "sorted_blocks"]
+
+
+def _ready(engine: Engine, scan: Scan) -> Scan:
+    return scan if engine is STREAM else prepared(engine, [scan])[0]
 
 
 def entries(scan: Scan, engine: str = "auto") -> Block:
@@ -24,39 +33,139 @@ def entries(scan: Scan, engine: str = "auto") -> Block:
     TooLargeError
         If they would pass the memory limit.
     InvalidValueError, UnsupportedError
-        If there is no such engine, or it does not do this.
+        If there is no such engine.
     """
-    return duckdb.entries(scan) if engine_for(engine) == "duckdb" else stream.entries(pushed(scan))
+    run = engine_for(engine)
+    with watched(scan, run) as watch:
+        return watch.entries(run.entries(_ready(run, watch.plan(scan))))
 
 
 def count(scan: Scan, engine: str = "auto") -> int:
-    """Return the number of entries of a scan."""
-    return duckdb.count(scan) if engine_for(engine) == "duckdb" else stream.count(pushed(scan))
+    """Return the number of entries of a scan; of a whole expression it is computed once and kept."""
+    run = engine_for(engine)
+    step = scan.step if scan.view.is_identity else None
+    known = scan.relation.nnz if step is None and scan.step is None and scan.view.is_identity else None
+    if step is not None:
+        known = step.known_nnz
+    if known is None or engine != "auto":
+        with watched(scan, run) as watch:
+            known = watch.number(run.count(_ready(run, watch.plan(scan))))
+        if step is not None:
+            step.counted(known)
+    return known
 
 
-def cell(relation: Relation, view: View) -> Any:
+def cell(source: Relation | Step, view: View, engine: str = "auto") -> Any:
     """Return the one cell that a view without axes shows, as a NumPy scalar."""
-    return stream.cell(relation, view)
+    run, scan = engine_for(engine), Scan(source, view, source.schema.through(view))
+    if run is not STREAM:
+        block = entries(scan, engine)
+        return block.values[0] if block.count else scan.schema.fill_value
+    with watched(scan, run) as watch:
+        return watch.number(STREAM.cell(watch.plan(scan)))
 
 
-def sorted_blocks(scan: Scan) -> Iterator[Block]:
+def sorted_blocks(scan: Scan, engine: str = "auto") -> Iterator[Block]:
     """Yield the entries of a scan in canonical blocks, in the order of the view's axes, within the memory limit."""
-    return stream.sorted_blocks(pushed(scan))
+    run = engine_for(engine)
+    with watched(scan, run) as watch:
+        for block in run.blocks(_ready(run, watch.plan(scan))):
+            yield watch.entries(block)
 
 
-def matmul(contract: Contract, engine: str = "auto") -> Any:
-    """Return a product as a NumPy array, or a NumPy scalar where it has no dimensions.
+def blocks(scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block]:
+    """Yield the entries of a scan in any order, streamed.
+
+    Parameters
+    ----------
+    axes
+        The axes whose coordinates are wanted, all by default; the columns of the others may hold anything.
+    """
+    with watched(scan, STREAM) as watch:
+        for block in STREAM.unsorted(watch.plan(scan), axes):
+            yield watch.entries(block)
+
+
+def scalars(nodes: Sequence[Reduce], engine: str = "auto") -> list[Any]:
+    """Return reductions over all axes of one scan, computed by one pass over it, as NumPy scalars."""
+    run = engine_for(engine)
+    if any(run.declines(node) for node in nodes):
+        run = STREAM
+    with watched(nodes[0], run) as watch:
+        operands = [watch.plan(scan) for scan in nodes[0].scans]
+        if run is not STREAM:
+            operands = prepared(run, operands)
+        return watch.numbers(run.scalars([node.on(operands) for node in nodes]))
+
+
+def array(node: Contract | Accumulate | Map, engine: str = "auto") -> Any:
+    """Return the result of a node that is dense by nature: a NumPy array, or a scalar where it has no dimensions.
 
     Raises
     ------
     TooLargeError
-        If the result would pass the memory limit.
+        If it would pass the memory limit.
     InvalidValueError, UnsupportedError
-        If there is no such engine, or it does not do this.
+        If there is no such engine, or no engine does this.
     """
-    return duckdb.matmul(contract) if engine_for(engine) == "duckdb" else stream.matmul(_pushed(contract))
+    run = engine_for(engine)
+    if run.declines(node) is not None:
+        run = STREAM
+    with watched(node, run) as watch:
+        operands = [watch.plan(scan) for scan in node.scans]
+        return watch.number(run.array(node.on(operands if run is STREAM else prepared(run, operands))))
 
 
-def _pushed(contract: Contract) -> Contract:
-    sides = (pushed(side) if isinstance(side, Scan) else side for side in (contract.left, contract.right))
-    return Contract(*sides)
+def several(scans: Sequence[Scan], engine: str = "auto") -> list[Block]:
+    """Return the entries of several scans; what they share is read and computed once.
+
+    Raises
+    ------
+    TooLargeError
+        If those of one of them would pass the memory limit.
+    """
+    run = engine_for(engine)
+    if run is not STREAM:
+        return [entries(scan, engine) for scan in scans]
+    found = []
+    with contextlib.ExitStack() as stack:
+        watches = [stack.enter_context(watched(scan, run)) for scan in scans]
+        plans = lowered([watch.plan(scan) for watch, scan in zip(watches, scans, strict=True)])
+        blocks = ordered_map(reading.entries, plans, settings.current().threads)
+        for watch, block in zip(watches, blocks, strict=True):
+            found.append(watch.entries(block))
+    return found
+
+
+def explain(node: Node, analyze: bool = False, engine: str = "auto") -> str:
+    """Return the plan of a node as text: each step with its engine, under it what it takes in.
+
+    Looks at the log and at the footers of files, not at data. The result of ``analyze`` is thrown away.
+
+    Parameters
+    ----------
+    analyze
+        Run it, and count the rows and bytes read and the time.
+    engine
+        The engine that would be asked for; a step that it declines says why, and which engine runs it.
+
+    Raises
+    ------
+    InvalidValueError, UnsupportedError
+        If there is no such engine.
+    """
+    if not analyze or isinstance(node, Dense):
+        return told(node, engine_for(engine))
+    with explained(analyze=True) as plans:
+        if isinstance(node, Contract | Accumulate) or (isinstance(node, Map) and node.dense):
+            array(node, engine)
+        elif engine_for(engine) is STREAM:
+            for _ in blocks(_scan_of(node)):
+                pass
+        else:
+            entries(_scan_of(node), engine)
+    return plans[-1]
+
+
+def _scan_of(node: Scan | Step) -> Scan:
+    return node if isinstance(node, Scan) else Scan(node, View.identity(node.schema.shape), node.schema)

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from sparrow import engines
-from sparrow.engines.reductions import resolved_axis
+from sparrow import engines, plan
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.interop.conversion import from_object
+from sparrow.plan import concatenated, resolved_axis, triangle
 from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import check_integer, check_integers, check_shape
-from sparrow.stypes import COMPRESSED, of_concat, settled
 from sparrow.tensor import Tensor
 
 __all__ = [
@@ -50,8 +49,7 @@ def concat(tensors: Sequence[Any], axis: int | None = 0) -> Tensor:
         found, axis = [reshape(tensor, -1) for tensor in found], 0
     scans = [tensor.__sparrow_scan__() for tensor in found]
     at = resolved_axis(axis, scans[0].schema.ndim)
-    types = [scan.schema.stype for scan in scans]
-    return Tensor(engines.concatenated(scans, at), stype=settled("concat", types, of_concat(types, at)))
+    return Tensor(concatenated(scans, at))
 
 
 def _several(tensors: Any) -> list[Tensor]:
@@ -212,20 +210,19 @@ def broadcast_to(tensor: Tensor, shape: Sequence[int]) -> Tensor:
 def tril(tensor: Tensor, k: int = 0) -> Tensor:
     """Return the cells on and below the diagonal that lies ``k`` to the right, of the last two axes, lazily."""
     tensor = as_tensor(tensor)
-    return Tensor(engines.triangle(tensor.__sparrow_scan__(), check_integer(k, "k"), upper=False), stype=tensor.stype)
+    return Tensor(triangle(tensor.__sparrow_scan__(), check_integer(k, "k"), upper=False))
 
 
 def triu(tensor: Tensor, k: int = 0) -> Tensor:
     """Return the cells on and above the diagonal that lies ``k`` to the right, of the last two axes, lazily."""
     tensor = as_tensor(tensor)
-    return Tensor(engines.triangle(tensor.__sparrow_scan__(), check_integer(k, "k"), upper=True), stype=tensor.stype)
+    return Tensor(triangle(tensor.__sparrow_scan__(), check_integer(k, "k"), upper=True))
 
 
 def diagonal(tensor: Tensor, offset: int = 0) -> Tensor:
     """Return the diagonal of a matrix that lies ``offset`` to the right, lazily."""
     tensor = as_tensor(tensor)
-    cells = engines.diagonal(tensor.__sparrow_scan__(), check_integer(offset, "offset"))
-    return Tensor(cells, stype="coo" if tensor.stype in COMPRESSED else tensor.stype)
+    return Tensor(plan.diagonal(tensor.__sparrow_scan__(), check_integer(offset, "offset")))
 
 
 def tile(tensor: Tensor, times: int | Sequence[int]) -> Tensor:

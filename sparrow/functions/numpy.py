@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.engines.reductions import resolved_axis
 from sparrow.functions.generation import full_like, ones_like, zeros_like
 from sparrow.functions.manipulation import (
     as_tensor,
@@ -35,6 +34,7 @@ from sparrow.functions.manipulation import (
     unique,
 )
 from sparrow.functions.sorting import cumulative_prod, cumulative_sum, sort
+from sparrow.plan import resolved_axis
 from sparrow.tensor import Tensor
 from sparrow.tensor.operators import where
 from sparrow.tensor.signatures import called_as

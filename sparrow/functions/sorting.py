@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from sparrow import engines
-from sparrow.engines.reductions import resolved_axis
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.manipulation import as_tensor, flip, moveaxis
+from sparrow.plan import accumulated, resolved_axis, sorted_lines
 from sparrow.schema import check_dtype
-from sparrow.stypes import of_other, settled
 from sparrow.tensor import Tensor
 
 __all__ = ["cumulative_prod", "cumulative_sum", "sort"]
@@ -55,8 +54,7 @@ def sort(tensor: Tensor, axis: int = -1, descending: bool = False, stable: bool 
     tensor = as_tensor(tensor)
     axis = resolved_axis(axis, tensor.ndim)
     last = tensor.ndim - 1
-    stype = settled("sort", [tensor.stype], of_other(tensor.stype))
-    lines = Tensor(engines.sorted_lines(moveaxis(tensor, axis, last).__sparrow_scan__()), stype=stype)
+    lines = Tensor(sorted_lines(moveaxis(tensor, axis, last).__sparrow_scan__()))
     ordered = moveaxis(lines, last, axis)
     return flip(ordered, axis) if descending else ordered
 
@@ -117,10 +115,12 @@ def _totals(
         raise ShapeError(f"say axis=: along which of the axes of shape {tensor.shape}")
     if not isinstance(include_initial, bool | np.bool_):
         raise InvalidValueError(f"include_initial={include_initial!r} must be True or False")
-    return engines.accumulated(
+    node = accumulated(
         tensor.__sparrow_scan__(),
         ufunc,
         resolved_axis(0 if axis is None else axis, tensor.ndim),
         None if dtype is None else check_dtype(dtype),
         ufunc.identity if include_initial else None,
     )
+    totals: NDArray[Any] = engines.array(node)
+    return totals

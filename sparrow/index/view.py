@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -48,6 +49,11 @@ class Listed:
 Axis: TypeAlias = Range | New | Listed
 
 
+@lru_cache(1024)
+def _identity(shape: tuple[int, ...]) -> View:
+    return View(shape, (), tuple(_range_axis(d, 0, 1, n) for d, n in enumerate(shape)))
+
+
 def _range_axis(dim: int, start: int, step: int, length: int) -> Range:
     """Return the canonical axis: equal cells in equal order give equal axes."""
     if length == 0:
@@ -85,7 +91,7 @@ class View:
     @classmethod
     def identity(cls, shape: Sequence[int]) -> View:
         """Return the view that shows a base of this shape as it is."""
-        return cls(tuple(shape), (), tuple(_range_axis(d, 0, 1, n) for d, n in enumerate(shape)))
+        return _identity(tuple(shape))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -102,7 +108,7 @@ class View:
         """The number of cells of the view."""
         return math.prod(self.shape)
 
-    @property
+    @cached_property
     def is_identity(self) -> bool:
         """Whether the view is its base."""
         return self == View.identity(self.base_shape)

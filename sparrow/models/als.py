@@ -250,7 +250,7 @@ class ALS(Recommender):
                 left -= users.stored.nbytes + items.stored.nbytes
             budget = max(left, _STREAMED) if self.buffer is None else settings.parse_bytes(self.buffer)
             streamed = _STREAMED if self.buffer is None else budget
-            pinned = Tensor(scan.relation, scan.view)
+            pinned = Tensor(scan.source, scan.view)
             digest = self.checkpoint is not None
             links = Links(scan, pinned.T.__sparrow_scan__(), self.factors, budget, streamed, digest)
             try:

@@ -17,13 +17,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import progress, settings
-from sparrow.engines import stream
-from sparrow.engines.choose import sorted_order
+from sparrow import engines, progress, settings
+from sparrow.engines.orders import sorted_order
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.kernels.entries import Block
 from sparrow.plan import Scan
-from sparrow.relation import MemoryRelation
 from sparrow.sorting.spool import Segment, Spool
 from sparrow.workers import ordered_map
 
@@ -141,7 +139,7 @@ class _Scanned:
 
     def pieces(self, bounds: list[tuple[int, int]]) -> Iterator[tuple[NDArray[Any], NDArray[np.float32]]]:
         """Yield the links of each range, row groups decoded ahead on threads."""
-        blocks = stream.sorted_blocks(self.scan)
+        blocks = engines.sorted_blocks(self.scan)
         held = [(np.empty(0, self.scan.schema.coordinate_dtype(1)), _NOTHING)]
         begin = have = 0  # the links held are those from begin to have
         for start, stop in bounds:
@@ -298,15 +296,14 @@ class Links:
 
 def _most(scan: Scan) -> int | None:
     """Return the most links that a scan may have, None where that shows only when it is computed."""
-    stored = scan.relation.version is not None or isinstance(scan.relation, MemoryRelation)
-    if not stored or scan.view.repeats > 1 or scan.view.points:
+    if scan.step is not None or scan.view.repeats > 1 or scan.view.points:
         return None
     return scan.relation.stats(scan.view.box(), sorted_order(scan)).rows
 
 
 def _rereads(scan: Scan) -> bool:
     """Return whether a scan can be read again and again in its order: files, not sums or sorts."""
-    return scan.relation.version is not None and scan.view.keeps_order(sorted_order(scan))
+    return scan.step is None and scan.relation.version is not None and scan.view.keeps_order(sorted_order(scan))
 
 
 class _Census:
@@ -333,7 +330,7 @@ class _Census:
         """Read all links once."""
         hashes = [hashlib.blake2b(digest_size=16) for _ in range(3)] if digest else []
         with progress.bar("counting links", None, "links") as advance:
-            for block in stream.sorted_blocks(self._scan):
+            for block in engines.sorted_blocks(self._scan):
                 values = self._checked(block)
                 arrays: tuple[NDArray[Any], ...] = (
                     *(column.astype(np.int64, copy=False) for column in block.coords),
@@ -399,5 +396,5 @@ def whole_side(scan: Scan, factors: int) -> Side:
         If they pass the memory limit.
     """
     census = _Census(scan, Spool())
-    census.load(stream.entries(scan))
+    census.load(engines.entries(scan))
     return Side(census.row_counts, census.source(), factors, _PART[0])

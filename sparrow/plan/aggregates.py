@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.kernels.folds import BestNumber, NumberMoments, Prepared
 from sparrow.kernels.reduce import Best, Fold, Moments, Running, State, merged_moments
-from sparrow.plan import Scan
-from sparrow.schema import check_dtype
+from sparrow.schema import Schema, check_dtype
 
-__all__ = ["REDUCTIONS", "Meaning", "Totals", "density", "meaning_of"]
+__all__ = ["REDUCTIONS", "Meaning", "Totals", "meaning_of"]
 
 _Array: TypeAlias = NDArray[Any]
 
@@ -106,6 +105,11 @@ class Meaning:
     nowhere: str | None = None
     """What is wrong where a result, a position among all cells, is -1."""
 
+    def result(self, states: list[State], totals: Totals) -> _Array:
+        """Return the results of groups, in the type of the reduction."""
+        with np.errstate(all="ignore"):
+            return np.asarray(self.finish(states, totals)).astype(self.dtype, copy=False)
+
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
@@ -132,9 +136,9 @@ class _Cells:
         return fold if self.cast is None else Prepared(fold, self.cast)
 
 
-def _cells(name: str, scan: Scan, options: dict[str, Any], inexact: bool = False) -> _Cells:
+def _cells(name: str, schema: Schema, options: dict[str, Any], inexact: bool = False) -> _Cells:
     """Return the cells as ``dtype=`` asks for them."""
-    given, fill = scan.schema.dtype, scan.schema.fill_value
+    given, fill = schema.dtype, schema.fill_value
     if options.get("dtype") is None:
         return _Cells(given, fill, None)
     wanted = check_dtype(options["dtype"])
@@ -178,14 +182,14 @@ def _numbers(values: _Array) -> _Array:
     return np.asarray(~np.isnan(values))
 
 
-def _typed(name: str, scan: Scan, options: dict[str, Any], cells: _Cells) -> np.dtype[Any]:
+def _typed(name: str, schema: Schema, options: dict[str, Any], cells: _Cells) -> np.dtype[Any]:
     """Return the type of a reduction that takes ``dtype=``: that type, or NumPy's choice."""
-    return cells.dtype if options.get("dtype") is not None else getattr(np.zeros(2, scan.schema.dtype), name)().dtype
+    return cells.dtype if options.get("dtype") is not None else getattr(np.zeros(2, schema.dtype), name)().dtype
 
 
-def _sum(scan: Scan, options: dict[str, Any], skip_nan: bool = False) -> Meaning:
+def _sum(schema: Schema, options: dict[str, Any], skip_nan: bool = False) -> Meaning:
     _option("sum", options, "dtype")
-    cells = _cells("sum", scan, options)
+    cells = _cells("sum", schema, options)
     skip_nan = skip_nan and cells.may_be_nan
     wide = _wide(cells.dtype)
     fold = Running(np.add, wide, 0, cells.prepared(_nan_as(0) if skip_nan else None))
@@ -194,13 +198,13 @@ def _sum(scan: Scan, options: dict[str, Any], skip_nan: bool = False) -> Meaning
     def finish(states: list[State], totals: Totals) -> Any:
         return states[0][0] if nothing else states[0][0] + totals.times_fill(wide)
 
-    dtype = _typed("sum", scan, options, cells)
+    dtype = _typed("sum", schema, options, cells)
     return Meaning(dtype, cells.fill, {f"sum {skip_nan} {cells.dtype}": fold}, finish, counted=False)
 
 
-def _prod(scan: Scan, options: dict[str, Any], skip_nan: bool = False) -> Meaning:
+def _prod(schema: Schema, options: dict[str, Any], skip_nan: bool = False) -> Meaning:
     _option("prod", options, "dtype")
-    cells = _cells("prod", scan, options)
+    cells = _cells("prod", schema, options)
     skip_nan = skip_nan and cells.may_be_nan
     wide = _wide(cells.dtype)
     fold = Running(np.multiply, wide, 1, cells.prepared(_nan_as(1) if skip_nan else None))
@@ -209,12 +213,12 @@ def _prod(scan: Scan, options: dict[str, Any], skip_nan: bool = False) -> Meanin
     def finish(states: list[State], totals: Totals) -> Any:
         return states[0][0] if nothing else states[0][0] * totals.fill_power(wide)
 
-    return Meaning(_typed("prod", scan, options, cells), cells.fill, {f"prod {skip_nan} {cells.dtype}": fold}, finish)
+    return Meaning(_typed("prod", schema, options, cells), cells.fill, {f"prod {skip_nan} {cells.dtype}": fold}, finish)
 
 
-def _mean(scan: Scan, options: dict[str, Any], skip_nan: bool = False) -> Meaning:
+def _mean(schema: Schema, options: dict[str, Any], skip_nan: bool = False) -> Meaning:
     _option("mean", options, "dtype")
-    cells = _cells("mean", scan, options, inexact=True)
+    cells = _cells("mean", schema, options, inexact=True)
     fill = cells.fill
     skip_nan = skip_nan and cells.may_be_nan
     wide = _floating(cells.dtype)
@@ -232,10 +236,10 @@ def _mean(scan: Scan, options: dict[str, Any], skip_nan: bool = False) -> Meanin
             out = np.where(totals.count == 0, wide.type(fill), out)
         return out
 
-    return Meaning(_typed("mean", scan, options, cells), fill, folds, finish, counted=skip_nan)
+    return Meaning(_typed("mean", schema, options, cells), fill, folds, finish, counted=skip_nan)
 
 
-def _var(scan: Scan, options: dict[str, Any], root: bool = False, skip_nan: bool = False) -> Meaning:
+def _var(schema: Schema, options: dict[str, Any], root: bool = False, skip_nan: bool = False) -> Meaning:
     name = "std" if root else "var"
     _option(name, options, "ddof", "correction", "dtype")
     given = [options[key] for key in ("ddof", "correction") if options.get(key) is not None]
@@ -244,7 +248,7 @@ def _var(scan: Scan, options: dict[str, Any], root: bool = False, skip_nan: bool
     if given and not isinstance(given[0], numbers.Real):
         raise InvalidValueError(f"{name}: ddof={given[0]!r} must be a number")
     ddof = float(given[0]) if given else 0.0
-    cells = _cells(name, scan, options, inexact=True)
+    cells = _cells(name, schema, options, inexact=True)
     skip_nan = skip_nan and cells.may_be_nan
     wide = _floating(cells.dtype)
     fill = wide.type(cells.fill)
@@ -271,9 +275,9 @@ def _var(scan: Scan, options: dict[str, Any], root: bool = False, skip_nan: bool
     return Meaning(dtype, cells.fill, {f"moments {skip_nan} {cells.dtype}": fold}, finish)
 
 
-def _extreme(scan: Scan, options: dict[str, Any], largest: bool, skip_nan: bool = False) -> Meaning:
+def _extreme(schema: Schema, options: dict[str, Any], largest: bool, skip_nan: bool = False) -> Meaning:
     _option("max" if largest else "min", options)
-    dtype, fill = scan.schema.dtype, scan.schema.fill_value
+    dtype, fill = schema.dtype, schema.fill_value
     skip_nan = skip_nan and dtype.kind in "fc"
     plain, skipping = (np.maximum, np.fmax) if largest else (np.minimum, np.fmin)
     ufunc = skipping if skip_nan else plain
@@ -297,45 +301,45 @@ def _worst(dtype: np.dtype[Any], largest: bool) -> Any:
     return complex(end, end) if dtype.kind == "c" else end
 
 
-def _any(scan: Scan, options: dict[str, Any]) -> Meaning:
+def _any(schema: Schema, options: dict[str, Any]) -> Meaning:
     _option("any", options)
 
     def finish(states: list[State], totals: Totals) -> Any:
         return states[0][0] | (totals.absent > 0) if totals.fill else states[0][0]
 
     fold = Running(np.logical_or, np.dtype(bool), False, _nonzero)
-    return Meaning(np.dtype(bool), scan.schema.fill_value, {"any": fold}, finish, counted=False)
+    return Meaning(np.dtype(bool), schema.fill_value, {"any": fold}, finish, counted=False)
 
 
-def _all(scan: Scan, options: dict[str, Any]) -> Meaning:
+def _all(schema: Schema, options: dict[str, Any]) -> Meaning:
     _option("all", options)
 
     def finish(states: list[State], totals: Totals) -> Any:
         return states[0][0] if totals.fill else states[0][0] & (totals.absent == 0)
 
     fold = Running(np.logical_and, np.dtype(bool), True, _nonzero)
-    return Meaning(np.dtype(bool), scan.schema.fill_value, {"all": fold}, finish)
+    return Meaning(np.dtype(bool), schema.fill_value, {"all": fold}, finish)
 
 
-def _count(scan: Scan, options: dict[str, Any]) -> Meaning:
+def _count(schema: Schema, options: dict[str, Any]) -> Meaning:
     _option("count", options)
-    return Meaning(np.dtype(np.int64), scan.schema.fill_value, {}, lambda states, totals: totals.count)
+    return Meaning(np.dtype(np.int64), schema.fill_value, {}, lambda states, totals: totals.count)
 
 
-def density(scan: Scan) -> Meaning:
-    """Return the share of cells that differ from fill."""
+def _density(schema: Schema, options: dict[str, Any]) -> Meaning:
+    _option("density", options)
     cells = np.dtype(np.float64)
-    return Meaning(cells, scan.schema.fill_value, {}, lambda states, totals: totals.count / np.float64(totals.cells))
+    return Meaning(cells, schema.fill_value, {}, lambda states, totals: totals.count / np.float64(totals.cells))
 
 
-def _norm(scan: Scan, options: dict[str, Any]) -> Meaning:
+def _norm(schema: Schema, options: dict[str, Any]) -> Meaning:
     _option("norm", options, "ord")
     given = options.get("ord", 2)
     degree = float(given) if isinstance(given, numbers.Real) else math.nan
     if not (degree >= 0 or degree == -math.inf):
         raise InvalidValueError(f"norm: ord={given!r} must be 0, a positive number, inf or -inf")
-    dtype = scan.schema.dtype
-    fill = _floating(dtype).type(scan.schema.fill_value)
+    dtype = schema.dtype
+    fill = _floating(dtype).type(schema.fill_value)
     result = np.empty(0, dtype).real.dtype if dtype.kind in "fc" else np.dtype(np.float64)
     wide = np.dtype(np.float64)
     key = f"norm {degree}"
@@ -368,12 +372,12 @@ def _powers(degree: float) -> Callable[[_Array], _Array]:
     return lambda values: np.asarray(_magnitudes(values) ** degree)
 
 
-def _best(scan: Scan, options: dict[str, Any], largest: bool, skip_nan: bool = False) -> Meaning:
+def _best(schema: Schema, options: dict[str, Any], largest: bool, skip_nan: bool = False) -> Meaning:
     name = f"{'nan' if skip_nan else ''}arg{'max' if largest else 'min'}"
     _option(name, options)
-    skip_nan = skip_nan and scan.schema.dtype.kind in "fc"
-    fold = (BestNumber if skip_nan else Best)(scan.schema.dtype, largest)
-    fill = np.asarray(scan.schema.fill_value)
+    skip_nan = skip_nan and schema.dtype.kind in "fc"
+    fold = (BestNumber if skip_nan else Best)(schema.dtype, largest)
+    fill = np.asarray(schema.fill_value)
 
     def finish(states: list[State], totals: Totals) -> Any:
         value, where, first, follows = states[0][:4]
@@ -390,10 +394,10 @@ def _best(scan: Scan, options: dict[str, Any], largest: bool, skip_nan: bool = F
 
     nowhere = f"{name}: a line holds nothing but NaN and has no position to return: where='stored' gives -1 there"
     key = f"best {largest} {skip_nan}"
-    return Meaning(np.dtype(np.int64), scan.schema.fill_value, {key: fold}, finish, nowhere=nowhere)
+    return Meaning(np.dtype(np.int64), schema.fill_value, {key: fold}, finish, nowhere=nowhere)
 
 
-_MEANINGS: dict[str, Callable[[Scan, dict[str, Any]], Meaning]] = {
+_MEANINGS: dict[str, Callable[[Schema, dict[str, Any]], Meaning]] = {
     "sum": _sum,
     "prod": _prod,
     "mean": _mean,
@@ -422,8 +426,8 @@ REDUCTIONS = tuple(_MEANINGS)
 """The names of the reductions."""
 
 
-def meaning_of(name: str, scan: Scan, options: dict[str, Any]) -> Meaning:
-    """Return what one of :data:`REDUCTIONS` means for a scan.
+def meaning_of(name: str, schema: Schema, options: Mapping[str, Any]) -> Meaning:
+    """Return what one of :data:`REDUCTIONS`, or "density", the share of cells that differ from fill, means.
 
     Raises
     ------
@@ -432,7 +436,7 @@ def meaning_of(name: str, scan: Scan, options: dict[str, Any]) -> Meaning:
     UnsupportedError
         If ``dtype`` cannot hold the result.
     """
-    return _MEANINGS[name](scan, options)
+    return (_density if name == "density" else _MEANINGS[name])(schema, dict(options))
 
 
 def _option(name: str, options: dict[str, Any], *allowed: str) -> None:

@@ -1,16 +1,23 @@
-"""The nodes of a plan: reading a tensor through a view, and what is done with what was read.
+"""The nodes of a plan: what is read, and what is done with what was read.
 
-Each node knows its ``schema``: shape, names, dtype and fill of its result. Building a node reads nothing. What an
-expression is made of says so in a node (``Map``, ``Reduce``, ``Concat``, ``Reshape``, ``Triangle``, ``Diagonal``),
-whose operands are scans; a scan of another expression is how they nest.
+A plan is a tree of frozen nodes, or a graph where a node is used more than once. Each knows its ``schema``: shape,
+names, dtype, fill and storage type of its result. Building a node reads nothing and asks no engine.
+
+:class:`Scan` reads a relation, or the result of a step, through a view: it is what every step takes in, so views of
+views fold into one and steps nest through scans. A :class:`Step` computes entries from those of its scans.
+:class:`Contract` and :class:`Accumulate`, and a :class:`Map` that leaves no fill, are dense by nature: an engine gives
+their result as an array.
+
+What nodes mean is said where they are made: functions of cells in :mod:`sparrow.plan.cells`, reductions in
+:mod:`sparrow.plan.reductions`, rearrangements in :mod:`sparrow.plan.shapes`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,22 +27,69 @@ from sparrow.index import View
 from sparrow.relation import Relation
 from sparrow.schema import Schema, check_dtype
 
-__all__ = ["Concat", "Contract", "Dense", "Diagonal", "Map", "Node", "Reduce", "Reshape", "Scan", "Step", "Triangle"]
+__all__ = [
+    "Accumulate", "Concat", "Contract", "Dense", "Diagonal", "Map", "Node", "Reduce", "Refill", "Reshape", "Scan",
+    "Sort", "Step", "Triangle", "scans_of",
+]  # fmt: skip
+
+
+class Step:
+    """What is computed from the entries of scans. Two steps are equal where they are one object."""
+
+    __slots__ = ("__weakref__", "_nnz")
+
+    schema: Schema
+
+    @property
+    def scans(self) -> tuple[Scan, ...]:
+        """What it takes in, in order."""
+        raise AssertionError
+
+    def on(self, scans: Sequence[Scan]) -> Self:
+        """Return the step that does the same with other scans of equal schemas."""
+        raise AssertionError
+
+    def detail(self) -> Hashable:
+        """Return what it does, its scans left out: steps of one kind and detail do the same with the same scans."""
+        raise AssertionError
+
+    @property
+    def known_nnz(self) -> int | None:
+        """The number of entries, once somebody has counted them."""
+        return getattr(self, "_nnz", None)
+
+    def counted(self, nnz: int) -> None:
+        """Keep the number of entries."""
+        object.__setattr__(self, "_nnz", nnz)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Scan:
-    """The entries of a relation that a view shows, at the view's coordinates."""
+    """The entries of a source that a view shows, at the view's coordinates."""
 
-    relation: Relation
+    source: Relation | Step
     view: View
     schema: Schema
-    """What ``relation.schema.through(view)`` gives."""
+    """What ``source.schema.through(view)`` gives."""
+
+    def then(self, view: View) -> Scan:
+        """Return the scan of the same source through another view."""
+        return Scan(self.source, view, self.source.schema.through(view))
 
     def transposed(self) -> Scan:
         """Return the scan with its axes reversed."""
-        view = self.view.permute(tuple(reversed(range(self.view.ndim))))
-        return Scan(self.relation, view, self.relation.schema.through(view))
+        return self.then(self.view.permute(tuple(reversed(range(self.view.ndim)))))
+
+    @property
+    def relation(self) -> Relation:
+        """The relation that is read."""
+        assert not isinstance(self.source, Step)
+        return self.source
+
+    @property
+    def step(self) -> Step | None:
+        """The step whose result is read, None where a relation is."""
+        return self.source if isinstance(self.source, Step) else None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -95,6 +149,16 @@ class Contract:
         object.__setattr__(self, "schema", Schema(left.shape[:-1] + right.shape[1:], (), dtype))
 
     @property
+    def scans(self) -> tuple[Scan, ...]:
+        """The tensor, as it stands."""
+        return tuple(side for side in (self.left, self.right) if isinstance(side, Scan))
+
+    def on(self, scans: Sequence[Scan]) -> Contract:
+        """Return the same product of another scan of equal schema."""
+        (scan,) = scans
+        return Contract(scan, self.right) if isinstance(self.left, Scan) else Contract(self.left, scan)
+
+    @property
     def flipped(self) -> bool:
         """Whether the dense side stands first: the product is then computed transposed."""
         return isinstance(self.left, Dense)
@@ -117,7 +181,7 @@ def _side(name: str, node: Scan | Dense, dim: int) -> str:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Map:
+class Map(Step):
     """A function of cells, its operands of one shape."""
 
     function: Callable[..., Any]
@@ -127,20 +191,55 @@ class Map:
     required: tuple[bool, ...]
     """For each scan whether a cell counts only where it has an entry; of none required, where any has."""
     schema: Schema
+    dense: bool = False
+    """Whether an operand that is no tensor leaves no fill: the result is an array."""
 
     @property
     def scans(self) -> tuple[Scan, ...]:
         """The operands that are scans."""
         return tuple(operand for operand in self.operands if isinstance(operand, Scan))
 
+    def on(self, scans: Sequence[Scan]) -> Map:
+        """Return the same function of other scans."""
+        given = iter(scans)
+        return replace(self, operands=tuple(next(given) if isinstance(o, Scan) else o for o in self.operands))
+
+    def detail(self) -> Hashable:
+        """Return the function, its dense operands and scalars."""
+        others = tuple(
+            None if isinstance(o, Scan) else id(o.array) if isinstance(o, Dense) else (type(o), repr(o))
+            for o in self.operands
+        )
+        return self.function, others, self.schema.shape, self.schema.dtype, self.schema.stype
+
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Reduce:
+class _Single(Step):
+    """A step of one scan."""
+
+    operand: Scan
+
+    @property
+    def scans(self) -> tuple[Scan, ...]:
+        """The one scan."""
+        return (self.operand,)
+
+    def on(self, scans: Sequence[Scan]) -> Self:
+        """Return the same step of another scan."""
+        (operand,) = scans
+        return replace(self, operand=operand)
+
+    def detail(self) -> Hashable:
+        """Return all fields but the scan."""
+        return tuple(getattr(self, name) for name in self.__slots__ if name != "schema"), self.schema
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Reduce(_Single):
     """A reduction of the entries of a scan, by groups that agree along the axes that stay."""
 
     name: str
-    """As in ``sparrow.engines.reductions.REDUCTIONS``."""
-    operand: Scan
+    """As in :data:`sparrow.plan.aggregates.REDUCTIONS`, or "density"."""
     axes: tuple[int | None, ...]
     """For each axis of the result the operand's axis that it is; None for one that went and is kept with length 1."""
     stored: bool
@@ -149,48 +248,96 @@ class Reduce:
     schema: Schema
 
     @property
+    def kept(self) -> tuple[int, ...]:
+        """The operand's axes that stay."""
+        return tuple(axis for axis in self.axes if axis is not None)
+
+    @property
     def cells(self) -> int:
         """The number of cells of each group, absent ones included; may pass 2^63."""
         return math.prod(n for k, n in enumerate(self.operand.schema.shape) if k not in self.axes)
 
+    def detail(self) -> Hashable:
+        """Return what is computed, of which groups."""
+        return self.name, self.axes, self.stored, repr(sorted(self.options.items())), self.schema.stype
+
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Concat:
+class Concat(Step):
     """Scans joined along an axis."""
 
     operands: tuple[Scan, ...]
     axis: int
     schema: Schema
 
+    @property
+    def scans(self) -> tuple[Scan, ...]:
+        """What is joined."""
+        return self.operands
+
+    def on(self, scans: Sequence[Scan]) -> Concat:
+        """Return other scans joined."""
+        return replace(self, operands=tuple(scans))
+
+    def detail(self) -> Hashable:
+        """Return the axis and the type."""
+        return self.axis, self.schema
+
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Reshape:
+class Reshape(_Single):
     """The cells of a scan in another shape of as many cells, in row-major order."""
 
-    operand: Scan
     schema: Schema
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Triangle:
+class Triangle(_Single):
     """The cells of the last two axes on and above, or on and below, the diagonal ``k`` to the right."""
 
-    operand: Scan
     k: int
     upper: bool
     schema: Schema
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Diagonal:
+class Diagonal(_Single):
     """The diagonal of a matrix that lies ``offset`` to the right."""
 
-    operand: Scan
     offset: int
     schema: Schema
 
 
-Step: TypeAlias = Map | Reduce | Concat | Reshape | Triangle | Diagonal
-"""What an expression does with its operands."""
+@dataclass(frozen=True, eq=False, slots=True)
+class Sort(_Single):
+    """The cells of a scan, each line along the last axis in ascending order, NaN last."""
+
+    schema: Schema
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Refill(_Single):
+    """The cells of a scan as entries beside another fill, that of the schema."""
+
+    schema: Schema
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Accumulate(_Single):
+    """What a ufunc makes of each line from its start up to each cell: an array."""
+
+    ufunc: np.ufunc
+    """``np.add`` or ``np.multiply``."""
+    axis: int | None
+    """Along which; None means all cells in row-major order."""
+    initial: Any
+    """What stands before the first cell of each line, None where nothing does."""
+    schema: Schema
+
 
 Node: TypeAlias = Scan | Dense | Contract | Step
+
+
+def scans_of(node: Node) -> tuple[Scan, ...]:
+    """Return the scans that a node takes in."""
+    return () if isinstance(node, Scan | Dense) else node.scans

@@ -1,29 +1,25 @@
-"""Views of a step pushed into its operands, so that scans skip what nobody looks at. Pure arithmetic on shapes."""
+"""Plans made better before any engine sees them: views pushed into operands, equal steps made one.
+
+A view of a step becomes views of what it takes in, so that scans skip what nobody looks at; steps that do the same with
+the same become one, so that it is done once; joins of joins become one join. All of it is arithmetic on shapes and
+goes through a plan without recursion, whatever its depth.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from sparrow.index import Axis, Points, Range, View
-from sparrow.plan.nodes import Concat, Contract, Dense, Map, Node, Reduce, Scan, Step, Triangle
+from sparrow.plan.nodes import Concat, Dense, Map, Reduce, Refill, Scan, Sort, Step, Triangle
 from sparrow.schema import Schema
 
-__all__ = ["Key", "narrowed", "operands_of", "split_view"]
+__all__ = ["Key", "narrowed", "rewritten", "split_view", "steps_below", "turned"]
 
 Key: TypeAlias = tuple[int | slice, ...]
-
-
-def operands_of(node: Node) -> tuple[Any, ...]:
-    """Return what a node takes in, in order; scalars of a ``Map`` too."""
-    if isinstance(node, Map | Concat):
-        return node.operands
-    if isinstance(node, Scan | Dense):
-        return ()
-    return (node.left, node.right) if isinstance(node, Contract) else (node.operand,)
 
 
 def split_view(view: View) -> tuple[Key, View]:
@@ -77,15 +73,22 @@ def narrowed(node: Step, key: Key) -> Step | None:
     key
         An integer or a slice for each axis of the result; no slice is empty.
     """
-    if isinstance(node, Map):
-        return _map(node, key)
-    if isinstance(node, Reduce):
-        return _reduce(node, key)
-    if isinstance(node, Concat):
-        return _concat(node, key)
-    if isinstance(node, Triangle):
-        return _triangle(node, key)
-    return None
+    narrow = _NARROW.get(type(node))
+    return None if narrow is None else narrow(node, key)
+
+
+def turned(node: Map, order: Sequence[int]) -> Map:
+    """Return a function of cells with the axes of its result in another order."""
+
+    def operand(of: Any) -> Any:
+        if isinstance(of, Scan):
+            return of.then(of.view.permute(order))
+        if isinstance(of, Dense):
+            return Dense(np.broadcast_to(of.array, node.schema.shape).transpose(order))
+        return of
+
+    schema = node.schema.through(View.identity(node.schema.shape).permute(order))
+    return replace(node, operands=tuple(map(operand, node.operands)), schema=schema)
 
 
 def _map(node: Map, key: Key) -> Map:
@@ -135,6 +138,19 @@ def _concat(node: Concat, key: Key) -> Concat | None:
     return replace(node, operands=tuple(parts), axis=axis, schema=_shown(node.schema, key))
 
 
+def _sort(node: Sort, key: Key) -> Sort | None:
+    last = key[-1]
+    if node.schema.ndim < 2 or not isinstance(last, slice):
+        return None
+    if range(*last.indices(node.schema.shape[-1])) != range(node.schema.shape[-1]):
+        return None
+    return replace(node, operand=_taken(node.operand, key), schema=_shown(node.schema, key))
+
+
+def _refill(node: Refill, key: Key) -> Refill:
+    return replace(node, operand=_taken(node.operand, key), schema=_shown(node.schema, key))
+
+
 def _triangle(node: Triangle, key: Key) -> Triangle | None:
     down, across = key[-2:]
     if not isinstance(down, slice) or not isinstance(across, slice):
@@ -146,9 +162,19 @@ def _triangle(node: Triangle, key: Key) -> Triangle | None:
     return replace(node, operand=_taken(node.operand, key), k=k, schema=_shown(node.schema, key))
 
 
+_NARROW: dict[type[Step], Callable[[Any, Key], Step | None]] = {
+    Map: _map,
+    Reduce: _reduce,
+    Concat: _concat,
+    Triangle: _triangle,
+    Sort: _sort,
+    Refill: _refill,
+}
+"""How an index goes through a step; the view of any other is taken of its result."""
+
+
 def _taken(scan: Scan, key: Key) -> Scan:
-    view = scan.view.then(key)
-    return Scan(scan.relation, view, scan.relation.schema.through(view))
+    return scan.then(scan.view.then(key))
 
 
 def _shown(schema: Schema, key: Key) -> Schema:
@@ -172,3 +198,101 @@ def _slice(walk: Sequence[int]) -> slice:
     step = walk[1] - walk[0] if len(walk) > 1 else 1
     stop = walk[-1] + (1 if step > 0 else -1)
     return slice(walk[0], None if stop < 0 else stop, step)
+
+
+# -- whole plans ---------------------------------------------------------------------------------
+
+
+def steps_below(scans: Iterable[Scan]) -> list[Step]:
+    """Return the steps that scans read, directly and through others, each once and after all that it takes in."""
+    found: list[Step] = []
+    seen: set[Step] = set()
+    waiting: list[tuple[Step, bool]] = [(scan.source, False) for scan in scans if isinstance(scan.source, Step)]
+    while waiting:
+        step, done = waiting.pop()
+        if done:
+            found.append(step)
+        elif step not in seen:
+            seen.add(step)
+            waiting.append((step, True))
+            waiting.extend((scan.source, False) for scan in step.scans if isinstance(scan.source, Step))
+    return found
+
+
+def rewritten(scans: Sequence[Scan]) -> list[Scan]:
+    """Return scans of the same entries in the same order, of plans that read and compute less.
+
+    A view goes into the operands of a step unless something else wants the step's whole result, of which it is then
+    taken; a transposed function of cells is one of transposed operands always.
+    """
+    if not any(isinstance(scan.source, Step) for scan in scans):
+        return list(scans)
+    below = steps_below(scans)
+    wanted: dict[Step, dict[View, None]] = {step: {} for step in below}
+
+    def want(of: Iterable[Scan]) -> None:
+        for scan in of:
+            if isinstance(scan.source, Step):
+                wanted[scan.source][scan.view] = None
+
+    want(scans)
+    pushed: dict[tuple[Step, View], tuple[Step, View]] = {}
+    for step in reversed(below):  # what takes a step in comes before it
+        whole = any(view.is_identity for view in wanted[step])
+        for view in wanted[step]:
+            found = pushed[step, view] = _pushed(step, view, whole)
+            if isinstance(found[0], Concat):
+                found = pushed[step, view] = _flat(found[0]), found[1]
+            want(found[0].scans)
+    made: dict[tuple[Step, View], tuple[Step, View]] = {}
+    known: dict[Hashable, Step] = {}
+
+    def resolved(scan: Scan) -> Scan:
+        if not isinstance(scan.source, Step):
+            return scan
+        step, rest = made[scan.source, scan.view]
+        return scan if step is scan.source else Scan(step, rest, scan.schema)
+
+    for step in below:
+        for view in wanted[step]:
+            now, rest = pushed[step, view]
+            operands = [resolved(scan) for scan in now.scans]
+            if any(a is not b for a, b in zip(operands, now.scans, strict=True)):
+                now = now.on(operands)
+            key = type(now), now.detail(), tuple((_identity(scan.source), scan.view) for scan in operands)
+            made[step, view] = known.setdefault(key, now), rest
+    return [resolved(scan) for scan in scans]
+
+
+def _identity(source: Any) -> Hashable:
+    return source if isinstance(source, Step) else source.token
+
+
+def _pushed(step: Step, view: View, whole: bool) -> tuple[Step, View]:
+    """Return the step that yields what a view shows of a step's result, and the view of its result that remains."""
+    if view.is_identity or not view.size or not view.base_shape:
+        return step, view
+    key, rest = split_view(view)
+    turns = isinstance(step, Map) and not rest.is_identity and all(isinstance(axis, Range) for axis in rest.axes)
+    found = None if whole and not turns else narrowed(step, key)
+    if found is None:
+        return step, view
+    if turns and isinstance(found, Map):
+        order = [axis.dim for axis in rest.axes if isinstance(axis, Range)]
+        return turned(found, order), View.identity(view.shape)
+    return found, rest
+
+
+def _flat(join: Concat) -> Concat:
+    """Return a join with the joins along the same axis that it joins taken apart."""
+    operands: list[Scan] = []
+    waiting = list(reversed(join.operands))
+    while waiting:
+        scan = waiting.pop()
+        inner = scan.source
+        same = isinstance(inner, Concat) and inner.axis == join.axis and inner.schema.dtype == join.schema.dtype
+        if isinstance(inner, Concat) and same and scan.view.is_identity:
+            waiting.extend(reversed(inner.operands))
+        else:
+            operands.append(scan)
+    return join if len(operands) == len(join.operands) else replace(join, operands=tuple(operands))

@@ -166,6 +166,8 @@ class Snapshot:
         """The version."""
         return self._version
 
+    exact = True
+
     @property
     def extra(self) -> dict[str, Any]:
         """What the maker of the tensor wanted to be kept."""

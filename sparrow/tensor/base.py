@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from sparrow import engines
 from sparrow.errors import IndexingError, LabelError, ShapeError
-from sparrow.index import Listed, Mask, Range, View
-from sparrow.plan import Scan
+from sparrow.index import Mask, Range, View
+from sparrow.plan import Scan, Step, labels_of
 from sparrow.relation import Handle, Relation
 from sparrow.schema import Schema
 from sparrow.stypes import of_view
@@ -26,32 +26,32 @@ __all__ = ["Base", "counted_masks"]
 class Base:
     """A base and a view of it. What can be done with them is in the classes that derive from this one."""
 
-    __slots__ = ("_counted", "_fitted", "_handle", "_relation", "_stype", "_taken")
+    __slots__ = ("_counted", "_fitted", "_handle", "_source", "_stype", "_taken")
 
-    def __init__(self, source: Handle | Relation, view: View | None = None, stype: str | None = None) -> None:
+    def __init__(self, source: Handle | Relation | Step, view: View | None = None, stype: str | None = None) -> None:
         self._handle: Handle | None = None
-        self._relation: Relation | None = None
-        if isinstance(source, Handle):
+        self._source: Relation | Step | None = None
+        if not isinstance(source, Step) and isinstance(source, Handle):
             self._handle = source
         else:
-            self._relation = source
+            self._source = source
         base = self._base.schema
         self._taken = View.identity(base.shape) if view is None else view
         self._stype = of_view(base.stype, self._taken).stype if stype is None else stype
         self._fitted = (self._taken, base.through(self._taken, self._stype))
         self._counted: tuple[Any, int] | None = None
 
-    def _of(self, relation: Relation, stype: str | None = None) -> Self:
-        """Return the tensor of an expression, of its own storage type or of another."""
-        return type(self)(relation, stype=stype)
+    def _of(self, step: Step) -> Self:
+        """Return the tensor of an expression."""
+        return type(self)(step)
 
     @property
-    def _base(self) -> Relation:
-        """The relation in force."""
+    def _base(self) -> Relation | Step:
+        """The relation in force, or the expression."""
         if self._handle is not None:
             return self._handle.current
-        assert self._relation is not None
-        return self._relation
+        assert self._source is not None
+        return self._source
 
     def _through(self, base: Schema) -> tuple[View, Schema]:
         """Return the view, as it was taken or refitted to another shape of the base, and what it shows."""
@@ -120,18 +120,7 @@ class Base:
         axis = self.dims.index(dim) if isinstance(dim, str) else dim
         if not -self.ndim <= axis < self.ndim:
             raise IndexingError(f"dimension {axis} is out of range for a tensor of {self.ndim} dimensions")
-        found = self._view.axes[axis]
-        if isinstance(found, Range):
-            names = self._base.labels(found.dim)
-            if names is None or (found.start == 0 and found.step == 1 and found.length == len(names)):
-                return names
-            return names.take(pa.array(found.start + found.step * np.arange(found.length)))
-        if isinstance(found, Listed):
-            group = self._view.points[found.group]
-            if len(group.dims) == 1 and len(group.shape) == 1:
-                names = self._base.labels(group.dims[0])
-                return None if names is None else names.take(pa.array(group.coords[0]))
-        return None
+        return labels_of(self._base, self._view, axis)
 
     def _labelled(self) -> dict[int, pa.Array]:
         """Return the labels of the axes that have some."""
@@ -140,7 +129,7 @@ class Base:
     @property
     def _is_lazy(self) -> bool:
         """Whether this is a view of an expression."""
-        return isinstance(self._relation, engines.Derived)
+        return isinstance(self._source, Step)
 
 
 def counted_masks(key: Any) -> Any:

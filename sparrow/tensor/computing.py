@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Self
 
-from sparrow import engines, settings
-from sparrow.engines.persisted import Persisted
-from sparrow.engines.reductions import jointly, scan_kind
-from sparrow.engines.sharing import shared
-from sparrow.plan import Reduce, Scan
-from sparrow.relation import MemoryHandle, MemoryRelation, Relation
+from sparrow import engines
+from sparrow.engines.stream.persisted import Persisted
+from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.tensor.base import Base
 from sparrow.tensor.products import Engine
-from sparrow.workers import ordered_map
 
 __all__ = ["Computing", "compute"]
 
@@ -56,7 +50,7 @@ class Computing(Base):
         (array([ 20., 403.]), array([21., 10., 28.]))
         """
         scan = self.__sparrow_scan__()
-        base = scan.relation
+        base = scan.source
         whole = base.block if isinstance(base, MemoryRelation) and scan.view.is_identity else None
         block = engines.entries(scan) if whole is None else whole
         relation = Persisted(scan.schema, block, self._labelled())
@@ -65,7 +59,7 @@ class Computing(Base):
         return type(self)(MemoryHandle(relation))
 
 
-def compute(*expressions: Any) -> tuple[Any, ...]:
+def compute(*expressions: Any, engine: Engine = "auto") -> tuple[Any, ...]:
     """Return several tensors in memory, computed together: what they share is read and computed once.
 
     Shared are the files and expressions that occur in several of them or several times in one, as long as the memory
@@ -75,6 +69,8 @@ def compute(*expressions: Any) -> tuple[Any, ...]:
     ----------
     *expressions
         Tensors; whatever else is given, such as the scalar of a reduction over all axes, is returned as it is.
+    engine
+        As of :meth:`sparrow.Tensor.compute`.
 
     Returns
     -------
@@ -96,55 +92,8 @@ def compute(*expressions: Any) -> tuple[Any, ...]:
     """
     tensors = [tensor for tensor in expressions if isinstance(tensor, Base)]
     scans = [tensor.__sparrow_scan__() for tensor in tensors]
-    stored, computed = _repeated(scans)
-    with shared(stored, computed, _budget()):
-        blocks = list(ordered_map(engines.entries, scans, len(scans)))
     done = iter(
         type(tensor)(MemoryHandle(MemoryRelation(scan.schema, block, tensor._labelled())))
-        for tensor, scan, block in zip(tensors, scans, blocks, strict=True)
+        for tensor, scan, block in zip(tensors, scans, engines.several(scans, engine), strict=True)
     )
     return tuple(next(done) if isinstance(each, Base) else each for each in expressions)
-
-
-def _budget() -> int:
-    """Return the bytes of what is read once for several."""
-    return settings.current().memory_limit // 8
-
-
-def _repeated(scans: Sequence[Scan]) -> tuple[list[Relation], list[tuple[engines.Derived, engines.Derived]]]:
-    """Return what is to be shared: relations that are read more than once, and expressions with what computes each.
-
-    An expression that several use is computed by itself; a reduction, together with others, by one scan of theirs.
-    """
-    found = _reachable(scans)
-    derived = [relation for relation in found if isinstance(relation, engines.Derived)]
-    groups: dict[Hashable, list[engines.Derived]] = defaultdict(list)
-    for relation in derived:
-        if isinstance(relation.node, Reduce):
-            groups[scan_kind(relation.node)].append(relation)
-    together = [group for group in groups.values() if len(group) > 1]
-    scanned_by_another = {relation.token for group in together for relation in group[1:]}
-    uses = Counter(scan.relation.token for scan in scans)
-    for relation in derived:
-        if relation.token not in scanned_by_another:
-            uses.update(scan.relation.token for scan in relation.inputs)
-    computed: list[tuple[engines.Derived, engines.Derived]] = []
-    for group in together:
-        computed.extend(zip(group, jointly([one.node for one in group if isinstance(one.node, Reduce)]), strict=True))
-    joint = {relation.token for group in together for relation in group}
-    computed.extend((one, one) for one in derived if uses[one.token] > 1 and one.token not in joint)
-    plain = (relation for relation in found if not isinstance(relation, engines.Derived | MemoryRelation))
-    return [relation for relation in plain if uses[relation.token] > 1], computed
-
-
-def _reachable(scans: Iterable[Scan]) -> list[Relation]:
-    """Return the relations that scans read, directly and through expressions, each once."""
-    found: dict[Hashable, Relation] = {}
-    waiting = [scan.relation for scan in scans]
-    while waiting:
-        relation = waiting.pop()
-        if relation.token not in found:
-            found[relation.token] = relation
-            if isinstance(relation, engines.Derived):
-                waiting.extend(scan.relation for scan in relation.inputs)
-    return list(found.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,11 +10,9 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import DTypeLike
 
 from sparrow import engines
-from sparrow.engines.derived import Derived
 from sparrow.errors import UnsupportedError
-from sparrow.plan import Cast, Clip, Round
+from sparrow.plan import Cast, Clip, Round, map_cells
 from sparrow.schema import check_dtype
-from sparrow.stypes import COMPRESSED, of_function, settled
 from sparrow.tensor.products import matmul
 from sparrow.tensor.reductions import NUMPY, Reductions
 
@@ -32,8 +30,8 @@ class Operators(Reductions, NDArrayOperatorsMixin):
 
     def _cells(self, function: Callable[..., Any], *operands: Any) -> Any:
         """Return a function of cells as a lazy tensor, or as an array where a dense operand leaves no fill."""
-        found = engines.elementwise(function, [_operand(operand) for operand in operands])
-        return self._of(found, _stype(function, operands, found)) if isinstance(found, Derived) else found
+        node = map_cells(function, [_operand(operand) for operand in operands])
+        return engines.array(node) if node.dense else self._of(node)
 
     def __contains__(self, value: Any) -> bool:
         """Return whether some cell, absent ones among them, equals a value."""
@@ -159,18 +157,6 @@ def _operand(operand: Any) -> Any:
     if not _is_operand(operand) or (isinstance(operand, np.ndarray) and operand.dtype.kind not in "biufc"):
         raise UnsupportedError(f"{type(operand).__name__} {operand!r} is no operand: use tensors, arrays and numbers")
     return operand
-
-
-def _stype(function: Callable[..., Any], operands: Sequence[Any], result: Derived) -> str:
-    """Return the storage type of a function of cells."""
-    name = getattr(function, "__name__", type(function).__name__.lower())
-    types = [o._stype if isinstance(o, Operators) else "dense" if np.ndim(o) else None for o in operands]
-    misfits = set()
-    if not set(types).isdisjoint(COMPRESSED):
-        shapes = (o.shape if isinstance(o, Operators) else np.shape(o) for o in operands)
-        misfits = {t for t, shape in zip(types, shapes, strict=True) if t is not None and shape != result.schema.shape}
-    stretched = not misfits.isdisjoint(COMPRESSED)
-    return settled(name, types, of_function(name, types, result.schema.zero_fill, bool(misfits), stretched))
 
 
 def _into(target: Any, result: Any, name: str) -> Any:

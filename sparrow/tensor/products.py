@@ -25,7 +25,8 @@ def matmul(A: Any, B: Any, engine: Engine = "auto") -> Any:
         One of them a tensor with one or two dimensions, (M, K) or (K,); the other dense, (K, N) or (K,).
     engine
         "stream" runs row groups through kernels on several threads without loading the tensor and gives
-        the same bits on any number of threads; "duckdb" runs the SQL join of ``sql/``; "auto" chooses.
+        the same bits on any number of threads; "duckdb" runs the SQL join of ``sql/`` where that gives what NumPy
+        does, and streams what it does not; "auto" is the engine of the settings, "stream" by default.
 
     Returns
     -------
@@ -53,4 +54,4 @@ def matmul(A: Any, B: Any, engine: Engine = "auto") -> Any:
         raise UnsupportedError("matmul needs a tensor: for two dense arrays use NumPy")
     left: Any = A.__sparrow_scan__() if isinstance(A, Base) else Dense(np.asarray(A))
     right: Any = B.__sparrow_scan__() if isinstance(B, Base) else Dense(np.asarray(B))
-    return engines.matmul(Contract(left, right), engine)
+    return engines.array(Contract(left, right), engine)

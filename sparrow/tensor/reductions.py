@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from sparrow import engines
-from sparrow.engines.derived import Derived
-from sparrow.engines.reductions import Axis, Where, reduced, resolved_axis, statistics
 from sparrow.errors import ShapeError, UnsupportedError
+from sparrow.plan import Axis, Where, accumulated, reduction, resolved_axis
 from sparrow.schema import check_dtype
-from sparrow.stypes import of_reduction, settled
 from sparrow.tensor.base import Base
 from sparrow.tensor.signatures import called_as
 
@@ -29,11 +27,8 @@ class Reductions(Base):
     __slots__ = ()
 
     def _reduced(self, name: str, axis: Axis, keepdims: bool, where: Where, **options: Any) -> Any:
-        found = reduced(self.__sparrow_scan__(), name, axis, keepdims, where, **options)
-        if not isinstance(found, Derived):
-            return found
-        stype = of_reduction(self._stype, self.ndim - found.schema.ndim)
-        return self._of(found, settled(name, [self._stype], stype))
+        node = reduction(self.__sparrow_scan__(), name, axis, keepdims, where, **options)
+        return self._of(node) if node.axes else engines.scalars([node])[0]
 
     def sum(
         self, axis: Axis = None, keepdims: bool = False, where: Where = "all", dtype: DTypeLike | None = None
@@ -303,12 +298,14 @@ class Reductions(Base):
         return self._accumulated(np.multiply, axis, dtype)
 
     def _accumulated(self, ufunc: np.ufunc, axis: int | None, dtype: DTypeLike | None) -> NDArray[Any]:
-        return engines.accumulated(
+        node = accumulated(
             self.__sparrow_scan__(),
             ufunc,
             None if axis is None else resolved_axis(axis, self.ndim),
             None if dtype is None else check_dtype(dtype),
         )
+        totals: NDArray[Any] = engines.array(node)
+        return totals
 
     def describe(self) -> dict[str, Any]:
         """Return statistics of all cells and of the stored ones by name, in one scan.
@@ -324,7 +321,11 @@ class Reductions(Base):
         names = ["nnz", "density", "sum", "mean", "std", "stored_min", "stored_max", "stored_mean", "stored_std"]
         if scan.schema.size:
             names[2:2] = ["min", "max"]
-        return statistics(scan, names)
+        plain = {name: name.removeprefix("stored_") if name != "nnz" else "count" for name in names}
+        nodes = [
+            reduction(scan, plain[name], where="stored" if name.startswith("stored_") else "all") for name in names
+        ]
+        return dict(zip(names, engines.scalars(nodes), strict=True))
 
 
 def _count_nonzero(tensor: Any, axis: Axis = None, keepdims: bool = False) -> Any:

@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from sparrow import display, engines, pictures, storage
-from sparrow.engines.refill import refilled
 from sparrow.errors import InvalidValueError, LabelError, ShapeError, StorageError, UnsupportedError
 from sparrow.index import Mode, View, check_permutation
 from sparrow.kernels.entries import Block
+from sparrow.plan import Scan, Step, refilled, reshaped
 from sparrow.relation import MemoryHandle, MemoryRelation, label_position
 from sparrow.schema import Schema, check_integers, check_shape
-from sparrow.stypes import COMPRESSED, check_stype, of_other, of_view, settled
+from sparrow.stypes import COMPRESSED, check_stype, of_view, settled
 from sparrow.tensor.base import counted_masks
 from sparrow.tensor.computing import Computing
 from sparrow.tensor.exports import Exports
@@ -62,12 +62,18 @@ class Tensor(Computing, Operators, Exports, Stored):
     @property
     def version(self) -> int | None:
         """The version of a stored tensor, None in memory."""
-        return self._base.version
+        base = self._base
+        return None if isinstance(base, Step) else base.version
 
     @property
     def nbytes(self) -> int:
         """Bytes of the base's data files, or of its arrays in memory."""
-        return self._base.nbytes
+        base = self._base
+        if not isinstance(base, Step):
+            return base.nbytes
+        schema = base.schema
+        width = schema.dtype.itemsize + sum(schema.coordinate_dtype(dim).itemsize for dim in range(schema.ndim))
+        return width * engines.count(Scan(base, View.identity(schema.shape), schema))
 
     @property
     def path(self) -> str | None:
@@ -81,7 +87,7 @@ class Tensor(Computing, Operators, Exports, Stored):
         if known is None:
             scan = self.__sparrow_scan__()
             known = engines.count(scan)
-            self._counted = (scan.relation.token, known)
+            self._counted = (_token(scan.source), known)
         return known
 
     def _known_nnz(self) -> int | None:
@@ -91,10 +97,10 @@ class Tensor(Computing, Operators, Exports, Stored):
         except ShapeError:
             return None
         if view.is_identity:
-            return base.known_nnz if isinstance(base, engines.Derived) else base.nnz
+            return base.known_nnz if isinstance(base, Step) else base.nnz
         if view.size == 0:
             return 0
-        if self._counted is not None and self._counted[0] == base.token:
+        if self._counted is not None and self._counted[0] == _token(base):
             return self._counted[1]
         return None
 
@@ -259,8 +265,7 @@ class Tensor(Computing, Operators, Exports, Stored):
         wanted = check_shape(sizes)
         if wanted == self.shape:
             return self
-        cells = engines.reshaped(self.__sparrow_scan__(), wanted)
-        return Tensor(cells, stype=settled("reshape", [self.stype], of_other(self.stype)))
+        return self._of(reshaped(self.__sparrow_scan__(), wanted))
 
     def sel(self, labels: Mapping[str, Any] | None = None, /, **by_name: Any) -> Any:
         """Return the view at labels: ``A.sel(src="example.org")``; lists of labels cross.
@@ -340,7 +345,7 @@ class Tensor(Computing, Operators, Exports, Stored):
         if stype == self.stype:
             return self
         if stype in COMPRESSED and self.fill_value != 0:
-            return self._of(refilled(self.__sparrow_scan__(), 0, self.labels), stype)
+            return self._of(refilled(self.__sparrow_scan__(), 0, stype))
         return Tensor(self._base, self._view, stype)
 
     def explain(self, analyze: bool = False, engine: Engine = "auto") -> str:
@@ -374,7 +379,7 @@ class Tensor(Computing, Operators, Exports, Stored):
     def __reduce__(self) -> tuple[Any, ...]:
         base = self._base
         if isinstance(self._handle, storage.StoredHandle):
-            return _reopen, (self._handle.path, base.version, self._view, self._stype)
+            return _reopen, (self._handle.path, self._handle.current.version, self._view, self._stype)
         if isinstance(base, MemoryRelation):
             names = {dim: found for dim in range(base.schema.ndim) if (found := base.labels(dim)) is not None}
             return _rebuild, (base.schema, base.block, names, self._view, self._stype)
@@ -410,3 +415,7 @@ class _Indexer:
 
 def _has_ellipsis(key: Any) -> bool:
     return key is Ellipsis or (isinstance(key, tuple) and any(part is Ellipsis for part in key))
+
+
+def _token(source: Any) -> Any:
+    return source if isinstance(source, Step) else source.token

@@ -9,10 +9,12 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import storage
+from sparrow import engines, storage
+from sparrow.engines.stream import lowered
+from sparrow.engines.stream.computed import Computed
 from sparrow.index import Box, View
 from sparrow.kernels.entries import Block, canonical
-from sparrow.plan import Scan
+from sparrow.plan import Scan, Step, reduction
 from sparrow.relation import Chunk, MemoryRelation, Relation
 from sparrow.schema import Schema, is_fill
 
@@ -42,15 +44,28 @@ def stored(folder: Path, dense: NDArray[Any], *orders: tuple[int, ...], sizes: A
     return handle.current
 
 
-def scan_of(relation: Relation, view: View | None = None) -> Scan:
+def scan_of(source: Relation | Step, view: View | None = None) -> Scan:
     """Return the scan of a view, of all by default."""
-    view = View.identity(relation.schema.shape) if view is None else view
-    return Scan(relation, view, relation.schema.through(view))
+    view = View.identity(source.schema.shape) if view is None else view
+    return Scan(source, view, source.schema.through(view))
+
+
+def computed(step: Step) -> Computed:
+    """Return the relation that the stream engine makes of a step."""
+    (scan,) = lowered([scan_of(step)])
+    assert isinstance(scan.source, Computed)
+    return scan.source
 
 
 def at(relation: Relation, *key: Any) -> Scan:
     """Return the scan of what an index shows."""
     return scan_of(relation, View.identity(relation.schema.shape).then(key))
+
+
+def reduced(scan: Scan, name: str, *args: Any, **options: Any) -> Any:
+    """Return a reduction: a scalar over all axes, else a step."""
+    node = reduction(scan, name, *args, **options)
+    return node if node.axes else engines.scalars([node])[0]
 
 
 def to_dense(block: Block, schema: Schema) -> NDArray[Any]:

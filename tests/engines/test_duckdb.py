@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import sparrow as sp
-from sparrow import database, storage
-from sparrow.engines.duckdb import count, select
-from sparrow.engines.sql import compile_scan
+from sparrow import database, engines, storage
+from sparrow.engines.duckdb import query_of as compile_scan
+from sparrow.engines.duckdb import select
 from sparrow.index import View
 from sparrow.relation import Relation
 from sparrow.resources import sql_text
@@ -89,7 +89,7 @@ def test_sql_of_files(tmp_path: Path) -> None:
     relation = stored(folder, dense, dims=("year", "b"))
     text = compile_scan(at(relation, slice(3, 9))).text
     assert f"{folder}/".replace("'", "''") in text
-    assert count(at(relation, slice(3, 9))) == np.count_nonzero(dense[3:9])
+    assert engines.count(at(relation, slice(3, 9))) == np.count_nonzero(dense[3:9])
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ ALL = [*REAL, "float16", "complex64", "complex128"]
 
 
 def product(relation: Relation, x: Any, engine: str = "stream") -> Any:
-    return engines.matmul(Contract(scan_of(relation), Dense(np.asarray(x))), engine)
+    return engines.array(Contract(scan_of(relation), Dense(np.asarray(x))), engine)
 
 
 def numbers(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
@@ -79,6 +79,11 @@ def test_dtypes_in_sql(dtype: str, other: str) -> None:
 
 
 def test_sql_refuses_what_it_cannot_reproduce() -> None:
+    """The engine does; a call that names it has such products streamed, as any step that an engine declines."""
+
+    def product(relation: Relation, x: Any, engine: str) -> Any:
+        return engines.engine_for(engine).array(Contract(scan_of(relation), Dense(np.asarray(x))))
+
     ints = memory(np.full((2, 4), 2**60))
     with pytest.raises(UnsupportedError, match="engine='stream'"):
         product(ints, np.full(4, 2**62), "duckdb")
@@ -89,6 +94,9 @@ def test_sql_refuses_what_it_cannot_reproduce() -> None:
             product(memory(np.ones((2, 4), "float32")), np.ones(4, dtype), "duckdb")
     with pytest.raises(UnsupportedError, match=r"absent cells are 2\.0.*engine='stream'"):
         product(memory(np.ones((2, 4)), fill_value=2.0), np.ones(4), "duckdb")
+    filled = Contract(scan_of(memory(np.ones((2, 4)), fill_value=2.0)), Dense(np.ones(4)))
+    assert engines.array(filled, "duckdb").tolist() == [4.0, 4.0]
+    assert "engine      stream: a join multiplies stored entries only" in engines.explain(filled, engine="duckdb")
 
 
 @pytest.mark.parametrize("engine", ["stream", "duckdb"])
@@ -114,7 +122,7 @@ def test_absent_cells_of_another_fill_count(dtype: str) -> None:
             product(memory(dense, fill_value=fill), x), expected, rtol=1e-2 if dtype == "float16" else 1e-12
         )
     np.testing.assert_allclose(
-        engines.matmul(Contract(at(memory(dense, fill_value=fill), slice(3, 3)), Dense(numbers((8,), dtype)))),
+        engines.array(Contract(at(memory(dense, fill_value=fill), slice(3, 3)), Dense(numbers((8,), dtype)))),
         np.zeros(0, dtype),
     )
 
@@ -153,7 +161,7 @@ def test_vectors(engine: str) -> None:
     assert type(found) is np.float64
     X = np.arange(8.0).reshape(4, 2)
     np.testing.assert_array_equal(product(memory(dense), X, engine), dense @ X)
-    np.testing.assert_array_equal(engines.matmul(Contract(Dense(X.T), scan_of(memory(dense))), engine), X.T @ dense)
+    np.testing.assert_array_equal(engines.array(Contract(Dense(X.T), scan_of(memory(dense))), engine), X.T @ dense)
 
 
 def test_shapes_that_do_not_fit() -> None:
@@ -181,7 +189,7 @@ def test_results_beyond_the_memory_limit(engine: str) -> None:
     relation = MemoryRelation(Schema((2**40, 4)), Block((np.array([2**39]), np.array([1])), np.array([2.0])))
     with pytest.raises(TooLargeError, match=rf"{2**43} bytes.*memory_limit"):
         product(relation, np.ones(4), engine)
-    assert engines.matmul(Contract(at(relation, slice(2**39, 2**39 + 2)), Dense(np.ones(4))), engine).tolist() == [2, 0]
+    assert engines.array(Contract(at(relation, slice(2**39, 2**39 + 2)), Dense(np.ones(4))), engine).tolist() == [2, 0]
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +235,7 @@ def test_same_bits_on_any_number_of_threads(
             results = []
             for threads in (1, 2, 3):
                 with config(threads=threads):
-                    results += [engines.matmul(contract).tobytes() for _ in range(2)]
+                    results += [engines.array(contract).tobytes() for _ in range(2)]
             assert len(set(results)) == 1
             found = np.frombuffer(results[0]).reshape(expected.shape[0], *x.shape[1:])
             np.testing.assert_allclose(found, expected @ x, rtol=1e-11, atol=1e-13)
@@ -245,7 +253,7 @@ def test_agrees_with_scipy_across_many_chunks() -> None:
         np.testing.assert_allclose(product(relation, x[:, 0], engine), matrix @ x[:, 0], rtol=1e-12)
     tall = scan_of(relation, View.identity(matrix.shape).permute((1, 0)))
     y = np.random.default_rng(1).random(3000)
-    np.testing.assert_allclose(engines.matmul(Contract(tall, Dense(y))), matrix.T @ y, rtol=1e-12)
+    np.testing.assert_allclose(engines.array(Contract(tall, Dense(y))), matrix.T @ y, rtol=1e-12)
 
 
 def test_operands_in_any_layout() -> None:
@@ -265,4 +273,4 @@ def test_a_damaged_file_does_not_write_outside() -> None:
     for x in (np.ones(3), np.ones((3, 8))):
         assert product(relation, x).reshape(2, -1)[:, 0].tolist() == [1.0, 0.0]
         flipped = scan_of(relation, View.identity((2, 3)).permute((1, 0)))
-        assert engines.matmul(Contract(flipped, Dense(x[:2]))).reshape(3, -1)[:, 0].tolist() == [0.0, 1.0, 0.0]
+        assert engines.array(Contract(flipped, Dense(x[:2]))).reshape(3, -1)[:, 0].tolist() == [0.0, 1.0, 0.0]

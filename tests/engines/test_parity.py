@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow import engines
-from sparrow.engines.derived import Derived
-from sparrow.engines.pushdown import step_of
-from sparrow.engines.sql import compile_scan, declines
+from sparrow.engines.duckdb import declines
+from sparrow.engines.duckdb import query_of as compile_scan
+from sparrow.engines.stream.computed import Computed
 from sparrow.plan import Step
 from sparrow.plan.aggregates import REDUCTIONS
 from sparrow.schema import is_fill
@@ -125,9 +125,9 @@ SEEDS = st.integers(0, 2**16)
 
 def step(tensor: Any) -> Step:
     """Return the last step of an expression."""
-    found = step_of(tensor.__sparrow_scan__())
+    found: Step | None = tensor.__sparrow_scan__().step
     assert found is not None
-    return found[0]
+    return found
 
 
 def agree(found: Any, expected: Any, rounded: bool = False) -> None:
@@ -162,7 +162,7 @@ def agree(found: Any, expected: Any, rounded: bool = False) -> None:
 def no_hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing be computed outside DuckDB."""
     for name in ("read", "source"):
-        monkeypatch.setattr(Derived, name, lambda *_, **__: pytest.fail("a step was computed outside DuckDB"))
+        monkeypatch.setattr(Computed, name, lambda *_, **__: pytest.fail("a step was computed outside DuckDB"))
 
 
 def numpy(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -13,15 +13,26 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow import engines, progress, settings
-from sparrow.engines import derived, reduce, stream
-from sparrow.engines.derived import Derived
-from sparrow.engines.reductions import reduced
+from sparrow.engines.stream import computed as derived
+from sparrow.engines.stream import grouping as reduce
+from sparrow.engines.stream import reading as stream
 from sparrow.index import Box, View
 from sparrow.kernels.entries import Block
 from sparrow.kernels.reduce import Best, Running
-from sparrow.plan import Scan
+from sparrow.plan import Step, map_cells
 from sparrow.relation import Relation
-from tests.engines.helpers import Counting, Unreadable, at, memory, random_array, scan_of, stored, to_dense
+from tests.engines.helpers import (
+    Counting,
+    Unreadable,
+    at,
+    computed,
+    memory,
+    random_array,
+    reduced,
+    scan_of,
+    stored,
+    to_dense,
+)
 
 KEYS: list[tuple[Any, ...]] = [
     (),
@@ -45,8 +56,7 @@ def relation(request: pytest.FixtureRequest, folder: Path) -> tuple[Relation, ND
     return (memory(dense) if request.param == "memory" else stored(folder / "A.sparrow", dense)), dense
 
 
-def dense_of(found: Any) -> NDArray[Any]:
-    assert isinstance(found, Derived)
+def dense_of(found: Step) -> NDArray[Any]:
     return to_dense(engines.entries(scan_of(found)), found.schema)
 
 
@@ -80,12 +90,11 @@ def test_a_function_of_one_goes_chunk_by_chunk(
     relation: tuple[Relation, NDArray[Any]], key: tuple[Any, ...], outer: tuple[Any, ...]
 ) -> None:
     scan, dense = at(relation[0], *key), relation[1][key]
-    found = engines.elementwise(np.negative, [scan])
-    assert isinstance(found, Derived)
+    found = map_cells(np.negative, [scan])
     shown = scan_of(found, View.identity(found.schema.shape).then(outer))
     np.testing.assert_array_equal(to_dense(engines.entries(shown), shown.schema), -dense[outer])
-    for chunk in found.chunks(Box.everything(dense.shape)):
-        block = found.read(chunk)
+    for chunk in computed(found).chunks(Box.everything(dense.shape)):
+        block = computed(found).read(chunk)
         for low, column, high in zip(chunk.low, block.coords, chunk.high, strict=True):
             assert block.count == 0 or low <= column.min() <= column.max() <= high
     np.testing.assert_array_equal(dense_of(reduced(scan_of(found), "sum", keepdims=True)), (-dense).sum(keepdims=True))
@@ -95,13 +104,12 @@ def test_a_function_of_one_goes_chunk_by_chunk(
 def test_a_function_of_one_decodes_the_row_groups_of_its_box(folder: Path) -> None:
     dense = random_array((40, 9), seed=2)
     counting: Any = Counting(stored(folder / "box.sparrow", dense))
-    found = engines.elementwise(np.multiply, [scan_of(counting), 3])
-    assert isinstance(found, Derived)
+    found = map_cells(np.multiply, [scan_of(counting), 3])
     view = View.identity(dense.shape).then((slice(30, 33),))
     block = engines.entries(scan_of(found, view))
     np.testing.assert_array_equal(to_dense(block, scan_of(found, view).schema), 3 * dense[30:33])
     assert counting.reads == len(counting.chunks(view.box())) < len(counting.chunks(Box.everything(dense.shape)))
-    assert found.stats(view.box()).rows < found.stats(Box.everything(dense.shape)).rows
+    assert computed(found).stats(view.box()).rows < computed(found).stats(Box.everything(dense.shape)).rows
 
 
 @pytest.mark.parametrize("rows", [3, 20, 1000])
@@ -112,7 +120,7 @@ def test_functions_of_two_read_each_chunk_once(folder: Path, monkeypatch: pytest
         Counting(stored(folder / f"{name}-{rows}.sparrow", side)) for name, side in (("one", one), ("two", two))
     ]
     with settings.config(threads=3):
-        found = engines.elementwise(np.subtract, [scan_of(side) for side in sides])
+        found = map_cells(np.subtract, [scan_of(side) for side in sides])
         np.testing.assert_array_equal(dense_of(found), one - two)
     assert [side.reads for side in sides] == [len(side.chunks(Box.everything(one.shape))) for side in sides]
 
@@ -122,7 +130,7 @@ def test_what_comes_in_another_order_is_sorted_once(folder: Path, monkeypatch: p
     dense = random_array((20, 20), seed=5)
     counting: Any = Counting(stored(folder / "turned.sparrow", dense))
     scan = scan_of(counting)
-    found = engines.elementwise(np.add, [scan, scan.transposed()])
+    found = map_cells(np.add, [scan, scan.transposed()])
     np.testing.assert_array_equal(dense_of(found), dense + dense.T)
     assert counting.reads == 2 * len(counting.chunks(Box.everything(dense.shape)))
 
@@ -133,10 +141,11 @@ def test_pieces_are_no_larger_for_entries_that_are_repeated(
 ) -> None:
     monkeypatch.setattr(derived, "_PIECE_ROWS", 100)
     one, two = np.ones((60, 50, 1)), random_array((*shape, 20), seed=10)
-    found = engines.elementwise(np.add, [scan_of(memory(one, 1.0)), scan_of(memory(two))])
-    assert isinstance(found, Derived)
+    found = map_cells(np.add, [scan_of(memory(one, 1.0)), scan_of(memory(two))])
     np.testing.assert_array_equal(dense_of(found), one + two)
-    assert max(found.read(chunk).count for chunk in found.chunks(Box.everything((60, 50, 20)))) <= 1000
+    assert (
+        max(computed(found).read(chunk).count for chunk in computed(found).chunks(Box.everything((60, 50, 20)))) <= 1000
+    )
 
 
 def test_building_and_showing_an_expression_reads_nothing(folder: Path) -> None:
@@ -162,7 +171,7 @@ def test_an_error_in_a_piece_reaches_the_caller(folder: Path) -> None:
 
     dense = random_array((8, 9), seed=6)
     failing: Any = Failing(memory(dense))
-    found = engines.elementwise(np.add, [scan_of(failing), scan_of(memory(dense))])
+    found = map_cells(np.add, [scan_of(failing), scan_of(memory(dense))])
     with pytest.raises(OSError, match="the disk is gone"):
         dense_of(found)
 
@@ -216,10 +225,9 @@ def test_long_work_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_scan_through_a_view_of_a_function_keeps_its_places() -> None:
     dense = random_array((6, 7, 8), seed=9)
-    found = engines.elementwise(np.absolute, [at(memory(dense), slice(1, 5), 2)])
-    assert isinstance(found, Derived)
+    found = map_cells(np.absolute, [at(memory(dense), slice(1, 5), 2)])
     view = View.identity(found.schema.shape).then((slice(2, None), slice(None, None, 3))).permute((1, 0))
-    block = engines.entries(Scan(found, view, found.schema.through(view)))
+    block = engines.entries(scan_of(found, view))
     np.testing.assert_array_equal(to_dense(block, found.schema.through(view)), np.abs(dense)[1:5, 2][2:, ::3].T)
 
 

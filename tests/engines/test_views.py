@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sparrow import engines
-from sparrow.engines import choose
+from sparrow.engines import orders as choose
 from sparrow.errors import TooLargeError
 from sparrow.index import View
 from sparrow.kernels.entries import Block, is_sorted
@@ -102,7 +102,7 @@ def test_nested_views(
         whole += to_dense(piece, scan.schema)
     np.testing.assert_array_equal(whole, expected)
     if view.ndim == 0:
-        assert engines.cell(scan.relation, view) == expected[()]
+        assert engines.cell(scan.source, view) == expected[()]
 
 
 @settings(max_examples=150)
@@ -121,11 +121,11 @@ def test_products_of_nested_views(
     tail = () if columns is None else (columns,)
     right, left = rng.random((expected.shape[-1], *tail)), rng.random((*tail, expected.shape[0]))
     for engine in ("stream", "duckdb"):
-        found = engines.matmul(Contract(scan, Dense(right)), engine)
+        found = engines.array(Contract(scan, Dense(right)), engine)
         np.testing.assert_allclose(found, expected @ right, rtol=1e-12)
         assert type(found) is type(expected @ right)
         assert found.shape == (expected @ right).shape
-        found = engines.matmul(Contract(Dense(left), scan), engine)
+        found = engines.array(Contract(Dense(left), scan), engine)
         np.testing.assert_allclose(found, left @ expected, rtol=1e-12)
         assert found.shape == (left @ expected).shape
 
@@ -230,8 +230,8 @@ def test_broadcast_views(tmp_path: Path) -> None:
                 assert engines.run.count(scan, engine) == np.count_nonzero(expected)
                 if expected.ndim == 2:
                     x, y = np.arange(1.0, shape[1] + 1), np.arange(1.0, shape[0] + 1)
-                    assert engines.matmul(Contract(scan, Dense(x)), engine).tolist() == (expected @ x).tolist()
-                    assert engines.matmul(Contract(Dense(y), scan), engine).tolist() == (y @ expected).tolist()
+                    assert engines.array(Contract(scan, Dense(x)), engine).tolist() == (expected @ x).tolist()
+                    assert engines.array(Contract(Dense(y), scan), engine).tolist() == (y @ expected).tolist()
 
 
 def test_engine_names() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparrow as sp
-from sparrow.engines import derived
+from sparrow.engines.stream import computed as derived
 from sparrow.errors import AxisError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.schema import is_fill
 from tests.tensor.test_arithmetic import Maker, agree, make, some

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow import engines, storage
-from sparrow.engines import derived
+from sparrow.engines.stream import computed as derived
 from sparrow.errors import SparrowError
 from sparrow.relation import MemoryHandle
 from sparrow.schema import is_fill

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow import engines
-from sparrow.engines import derived
+from sparrow.engines.stream import computed as derived
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.schema import DTYPES, is_fill
 

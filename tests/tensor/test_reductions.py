@@ -14,18 +14,27 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sparrow import engines, storage
-from sparrow.engines import derived
-from sparrow.engines import reduce as engine
-from sparrow.engines.derived import Derived
-from sparrow.engines.reductions import REDUCTIONS, jointly, reduced, statistics
+from sparrow.engines.stream import computed as derived
+from sparrow.engines.stream import grouping as engine
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.index import View
 from sparrow.kernels.entries import Block, canonical
-from sparrow.plan import Scan
+from sparrow.plan import Reduce, Scan, Step, labels_of, reduction
+from sparrow.plan.aggregates import REDUCTIONS
 from sparrow.relation import MemoryRelation, Relation
 from sparrow.schema import Schema, is_fill
 from sparrow.settings import config
-from tests.engines.helpers import Counting, Unreadable, memory, random_array, scan_of, stored, to_dense
+from tests.engines.helpers import (
+    Counting,
+    Unreadable,
+    computed,
+    memory,
+    random_array,
+    reduced,
+    scan_of,
+    stored,
+    to_dense,
+)
 
 DTYPES = ["bool", "int8", "int64", "uint8", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
 ONE_AXIS = ("argmin", "argmax", "nanargmin", "nanargmax")
@@ -34,10 +43,24 @@ SQUARES = ("var", "nanvar")
 ROOTS = ("std", "nanstd")
 
 
+def steps_of(scan: Scan, names: list[str], axis: Any = None) -> dict[str, Reduce]:
+    """Return reductions by name; ``stored_`` before one means stored entries."""
+    found = {}
+    for name in names:
+        plain = name.removeprefix("stored_") if name != "nnz" else "count"
+        found[name] = reduction(scan, plain, axis, where="stored" if name.startswith("stored_") else "all")
+    return found
+
+
+def statistics(scan: Scan, names: list[str]) -> dict[str, Any]:
+    """Return reductions over all axes by name."""
+    return dict(zip(names, engines.scalars(list(steps_of(scan, names).values())), strict=True))
+
+
 def found(scan: Scan, name: str, *args: Any, **kwargs: Any) -> Any:
     """Return a reduction as NumPy would: a scalar, or an array."""
     result = reduced(scan, name, *args, **kwargs)
-    if isinstance(result, Derived):
+    if isinstance(result, Step):
         block = engines.entries(scan_of(result))
         assert not is_fill(block.values, result.schema.fill_value).any()
         return to_dense(block, result.schema)
@@ -265,7 +288,7 @@ def test_results_are_lazy_and_sparse() -> None:
     kept = reduced(scan, "mean", axis=1, keepdims=True)
     assert (kept.schema.shape, kept.schema.dims) == ((6, 1, 4), ("x", "y", "z"))
     ones = reduced(scan_of(memory(np.ones((3, 1000)), fill_value=1)), "sum", axis=1)
-    assert (ones.schema.fill_value, ones.nnz) == (1000, 0)
+    assert (ones.schema.fill_value, engines.count(scan_of(ones))) == (1000, 0)
     exact = scan_of(memory(np.full((3, 7), 0.1), fill_value=0.1))
     assert reduced(exact, "mean", axis=0).schema.fill_value == 0.1
 
@@ -286,10 +309,14 @@ def test_labels_of_the_axes_kept() -> None:
     dense = random_array((3, 4))
     names = {0: pa.array(["a", "b", "c"]), 1: pa.array(["p", "q", "r", "s"])}
     relation = MemoryRelation(Schema(dense.shape), memory(dense).block, names)
-    assert reduced(scan_of(relation), "sum", 0).labels(0).to_pylist() == ["p", "q", "r", "s"]
+
+    def labels(node: Reduce, axis: int) -> Any:
+        return labels_of(node, View.identity(node.schema.shape), axis)
+
+    assert labels(reduced(scan_of(relation), "sum", 0), 0).to_pylist() == ["p", "q", "r", "s"]
     view = View.identity(dense.shape).then((slice(None, None, -2),))
-    assert reduced(scan_of(relation, view), "sum", 1).labels(0).to_pylist() == ["c", "a"]
-    assert reduced(scan_of(relation), "sum", 1, keepdims=True).labels(1) is None
+    assert labels(reduced(scan_of(relation, view), "sum", 1), 0).to_pylist() == ["c", "a"]
+    assert labels(reduced(scan_of(relation), "sum", 1, keepdims=True), 1) is None
 
 
 @pytest.mark.parametrize("axis", [0, 1, (0, 2), None])
@@ -331,7 +358,7 @@ def test_huge_shapes(huge: Scan) -> None:
     columns = reduced(huge, "sum", axis=0)
     assert columns.schema.shape == (10**5, 100)
     assert engines.entries(scan_of(columns)).values.tolist() == [2, 3, 4, 5]
-    assert reduced(huge, "argmax", axis=1).nnz == 3
+    assert engines.count(scan_of(reduced(huge, "argmax", axis=1))) == 3
     beyond = MemoryRelation(
         Schema((2**40, 2**40), dtype=np.dtype(np.int64)), Block((np.array([1]), np.array([2])), np.array([3]))
     )
@@ -366,8 +393,8 @@ def test_pieces_and_sorting_within_a_small_limit(tmp_path: Path, monkeypatch: py
         for name in names:
             with config(memory_limit=60_000):
                 result = reduced(scan_of(relation), name, axis)
-                pieces = result.chunks(View.identity(result.schema.shape).box())
-                parts = [result.read(piece) for piece in pieces]
+                pieces = computed(result).chunks(View.identity(result.schema.shape).box())
+                parts = [computed(result).read(piece) for piece in pieces]
             coords = tuple(np.concatenate(c) for c in zip(*(part.coords for part in parts), strict=True))
             block = Block(coords, np.concatenate([part.values for part in parts]))
             assert_same(to_dense(block, result.schema), expected(dense, name, axis), name, dense)
@@ -397,13 +424,14 @@ def test_entries_beyond_the_limit_are_sorted_on_disk(wide: MemoryRelation) -> No
 def test_a_result_beyond_the_limit_comes_in_pieces(wide: MemoryRelation) -> None:
     with config(memory_limit="120MB"):
         result = reduced(scan_of(wide), "max", axis=0)
-        pieces = result.chunks(View.identity(result.schema.shape).box())
+        relation = computed(result)
+        pieces = relation.chunks(View.identity(result.schema.shape).box())
         assert len(pieces) > 1
-        first = result.read(pieces[0])
+        first = relation.read(pieces[0])
     own = wide.block.coords[1] == first.coords[0][0]
     assert first.values[0] == wide.block.values[own].max()
     with config(memory_limit=1000), pytest.raises(TooLargeError, match="memory limit"):
-        result.read(pieces[-1])
+        computed(result).read(pieces[-1])
 
 
 def test_a_part_of_a_result_reads_a_part(tmp_path: Path) -> None:
@@ -434,9 +462,10 @@ def test_statistics_take_one_scan(tmp_path: Path) -> None:
     ]  # fmt: skip
     np.testing.assert_allclose(list(one.values()), wanted, rtol=1e-12)
     assert list(one) == names
-    rows = statistics(scan_of(relation), ["sum", "stored_mean", "nnz"], axis=0)
+    nodes = steps_of(scan_of(relation), ["sum", "stored_mean", "nnz"], axis=0)
+    rows = dict(zip(nodes, engines.several(list(map(scan_of, nodes.values()))), strict=True))
     for name, wide in (("sum", dense.sum(0)), ("stored_mean", dense.sum(0) / (dense != 0).sum(0))):
-        np.testing.assert_allclose(to_dense(engines.entries(scan_of(rows[name])), rows[name].schema), wide)
+        np.testing.assert_allclose(to_dense(rows[name], nodes[name].schema), wide)
     assert relation.reads == 2 * reads
 
 
@@ -472,8 +501,9 @@ def _accumulated(dtype: str) -> str:
 def test_types_do_not_mix_in_one_scan() -> None:
     dense = np.array([[100.0, 100.5], [27, 0]])
     scan = scan_of(memory(dense))
-    nodes = [reduced(scan, "sum", 0, dtype="int8").node, reduced(scan, "sum", 0).node]
-    narrow, wide = (to_dense(engines.entries(scan_of(one)), one.schema) for one in jointly(nodes))
+    nodes = [reduced(scan, "sum", 0, dtype="int8"), reduced(scan, "sum", 0)]
+    blocks = engines.several([scan_of(node) for node in nodes])
+    narrow, wide = (to_dense(block, node.schema) for block, node in zip(blocks, nodes, strict=True))
     assert (str(narrow.dtype), str(wide.dtype)) == ("int8", "float64")
     assert (narrow.tolist(), wide.tolist()) == ([127, 100], [127, 100.5])
 

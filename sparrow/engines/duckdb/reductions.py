@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.engines.sql.types import Declined, cast, literal, whole
+from sparrow.engines.duckdb.types import Declined, cast, literal, whole
 from sparrow.plan import Reduce
 
 __all__ = ["REDUCTIONS", "reduction_sql"]

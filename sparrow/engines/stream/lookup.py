@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import settings
-from sparrow.engines import stream
-from sparrow.engines.choose import scan_order
+from sparrow.engines.orders import scan_order
+from sparrow.engines.stream import reading
 from sparrow.index import New
 from sparrow.kernels.entries import Block, flat_positions
 from sparrow.plan import Scan
@@ -40,7 +40,7 @@ class Lookup:
         key = tuple(0 if isinstance(axis, New) else slice(None) for axis in axes)
         self._start = 0 if isinstance(axes[0], New) else start
         view = scan.view.then(key if isinstance(axes[0], New) else (slice(start, stop), *key[1:]))
-        self._scan = Scan(scan.relation, view, scan.relation.schema.through(view))
+        self._scan = scan.then(view)
         self._found: tuple[NDArray[np.int64], NDArray[Any]] | None = None
         self._lock = threading.Lock()
 
@@ -66,7 +66,7 @@ class Lookup:
     def _entries(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
         with self._lock:
             if self._found is None:
-                own = stream.entries(self._scan)
+                own = reading.entries(self._scan)
                 self._found = flat_positions(own.coords, self._scan.schema.shape, own.count), own.values
         return self._found
 

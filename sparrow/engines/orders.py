@@ -1,41 +1,13 @@
-"""Which engine runs a step, and which sort order it scans."""
+"""Which sort order of a relation a scan reads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.index import New, Range, View
 from sparrow.plan import Scan
 
-__all__ = ["ENGINES", "engine_for", "groups_output", "product_order", "scan_order", "sorted_order"]
-
-ENGINES = ("auto", "duckdb", "stream")
-
-_LATER = {
-    "spark": "the engine for clusters is not part of this version",
-    "cupy": "the engine for GPUs is not part of this version",
-}
-
-
-def engine_for(engine: str) -> str:
-    """Return the engine that runs a step: the one asked for; under "auto" the streamed kernels.
-
-    Every step that there is was measured slower in SQL, as a join or a group-by, than as row groups decoded straight
-    into kernels (``docs/decisions/006``). Asked for "duckdb", steps that SQL declines are streamed all the same.
-
-    Raises
-    ------
-    InvalidValueError
-        If there is no such engine.
-    UnsupportedError
-        If it is one of a later version.
-    """
-    if engine in _LATER:
-        raise UnsupportedError(f"engine={engine!r}: {_LATER[engine]}; use {', '.join(map(repr, ENGINES))}")
-    if engine not in ENGINES:
-        raise InvalidValueError(f"engine={engine!r}: use one of {', '.join(map(repr, ENGINES))}")
-    return "stream" if engine == "auto" else engine
+__all__ = ["groups_output", "product_order", "scan_order", "sorted_order"]
 
 
 def _cheapest(scan: Scan, weight: Callable[[tuple[int, ...]], int]) -> tuple[int, ...]:

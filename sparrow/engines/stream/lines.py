@@ -9,25 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import settings
-from sparrow.engines import stream
-from sparrow.engines.derived import Derived, Evaluate, pieces, pieces_of
-from sparrow.errors import TooLargeError, UnsupportedError
+from sparrow.engines.stream import reading
+from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of
+from sparrow.errors import TooLargeError
 from sparrow.kernels.entries import Block
 from sparrow.kernels.reduce import group_starts, run_lengths
-from sparrow.plan import Scan
+from sparrow.plan import Accumulate, Scan, Sort
 from sparrow.schema import Schema
 
 __all__ = ["accumulated", "sorted_lines"]
 
 
-def sorted_lines(scan: Scan) -> Derived:
-    """Return the cells of a scan, each line along the last axis in ascending order, NaN last.
+def sorted_lines(node: Sort, scan: Scan) -> Computed:
+    """Return the cells of a scan with each line along the last axis in order.
 
-    In a line come the entries that are less than fill, then the absent cells, then the other entries: no cell becomes
-    an entry that was none. The lines of a piece are sorted in memory; a vector is one line.
+    The lines of a piece are sorted in memory; a vector is one line.
     """
-    shape = scan.schema.shape
-    schema = Schema(shape, scan.schema.dims, scan.schema.dtype, scan.schema.fill_value)
+    schema = node.schema
+    shape = schema.shape
 
     def begin(first: int, last: int) -> Evaluate:
         if len(shape) == 1:
@@ -36,14 +35,14 @@ def sorted_lines(scan: Scan) -> Derived:
         return lambda start, stop: _sorted(piece(start, stop), schema)
 
     def vector(start: int, stop: int) -> Block:
-        line = _sorted(stream.entries(scan), schema)
+        line = _sorted(reading.entries(scan), schema)
         first, last = np.searchsorted(line.coords[0], [start, stop])
         return line.take(slice(int(first), int(last)))
 
     def cuts() -> list[int]:
         return pieces([scan], shape[0]) if len(shape) > 1 else [0, shape[0]] if shape[0] else [0]
 
-    return Derived(schema, [scan], cuts, lambda start, stop: begin(start, stop)(start, stop), begin=begin)
+    return Computed(node, [scan], cuts, lambda start, stop: begin(start, stop)(start, stop), begin=begin)
 
 
 def _sorted(block: Block, schema: Schema) -> Block:
@@ -61,36 +60,16 @@ def _sorted(block: Block, schema: Schema) -> Block:
     return Block((*block.coords[:-1], place.astype(schema.coordinate_dtype(schema.ndim - 1))), values)
 
 
-def accumulated(
-    scan: Scan, ufunc: np.ufunc, axis: int | None, dtype: np.dtype[Any] | None = None, initial: Any = None
-) -> NDArray[Any]:
-    """Return what a ufunc makes of each line from its start up to each cell: an array, dense after the first entry.
-
-    Parameters
-    ----------
-    scan
-        What is added up; its entries are streamed into the array.
-    ufunc
-        ``np.add`` or ``np.multiply``.
-    axis
-        Along which; None means all cells in row-major order.
-    dtype
-        In which cells are added up, NumPy's choice by default.
-    initial
-        What stands before the first cell of each line, if that is wanted.
+def accumulated(node: Accumulate, scan: Scan) -> NDArray[Any]:
+    """Return what a ufunc makes of each line from its start up to each cell; entries are streamed into the array.
 
     Raises
     ------
     TooLargeError
         If the array would pass the memory limit.
-    UnsupportedError
-        If ``dtype`` drops the imaginary parts of complex cells.
     """
+    ufunc, axis, initial, dtype = node.ufunc, node.axis, node.initial, node.schema.dtype
     schema = scan.schema
-    if dtype is not None and schema.dtype.kind == "c" != dtype.kind:
-        raise UnsupportedError(f"dtype={dtype} drops the imaginary parts of {schema.dtype}: take A.real first")
-    if dtype is None:
-        dtype = ufunc.accumulate(np.zeros(1, schema.dtype)).dtype
     along = schema.ndim - 1 if axis is None else axis
     before = 0 if initial is None else 1
     shape = tuple(n + before * (k == along) for k, n in enumerate(schema.shape))
@@ -106,7 +85,7 @@ def accumulated(
         key: Any = tuple(slice(before * (k == along), None) for k in range(schema.ndim))
         cells = out[(*key, ...)]
         cells[...] = np.asarray(schema.fill_value).astype(dtype)
-        for block in stream.blocks(scan):
+        for block in reading.blocks(scan):
             at: Any = (*block.coords, ...)
             cells[at] = block.values.astype(dtype) if schema.ndim else block.values[0]
         totals = cells.reshape(-1) if axis is None else cells

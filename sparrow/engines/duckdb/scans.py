@@ -6,6 +6,8 @@ those of a query around it, down to row groups. Lists are joined.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,59 +15,77 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.database import quote_literal, quote_name
-from sparrow.engines.choose import scan_order
-from sparrow.engines.predicate import conditions, positions
-from sparrow.engines.pushdown import pushed, step_of
-from sparrow.engines.sql.steps import Names, Query, compile_step, declines
-from sparrow.engines.sql.types import sql_type
+from sparrow.engines.duckdb.predicate import conditions, positions
+from sparrow.engines.duckdb.steps import Names, Query, compile_step
+from sparrow.engines.duckdb.types import sql_type
+from sparrow.engines.orders import scan_order
 from sparrow.index import Listed, Points, Range, View
-from sparrow.plan import Dense, Scan
+from sparrow.plan import Dense, Scan, Step, steps_below
 from sparrow.relation import ArrowSource, ParquetSource
 from sparrow.schema import Schema
 
 __all__ = ["compile_scan"]
 
 
-def compile_scan(scan: Scan, prefix: str = "sparrow", names: Names | None = None) -> Query:
+def compile_scan(scan: Scan, prefix: str = "sparrow") -> Query:
     """Return the SELECT of a scan: a column for each axis, named as the schema says, then ``value``.
 
-    A complex tensor has ``value`` and ``value_im``. Opens no data pages, but what SQL has no form for is computed.
+    A complex tensor has ``value`` and ``value_im``. Opens no data pages. The plan holds steps that SQL runs; one
+    that is used more than once is a common table expression.
 
     Parameters
     ----------
     prefix
         What the names of registered tables begin with.
-    names
-        The axes wanted and the names of their columns, where not all of them are.
     """
+    steps = steps_below([scan])
+    uses = Counter(below.source for step in steps for below in step.scans)
+    common: dict[Step, str] = {}
+    found: list[tuple[str, Query]] = []
+    for step in steps:
+        if uses[step] > 1:
+            name = f"{prefix}:{len(common)}"
+            whole = Scan(step, View.identity(step.schema.shape), step.schema)
+            found.append((name, _select(whole, name, dict(enumerate(step.schema.dims)), common)))
+            common[step] = name
+    query = _select(scan, prefix, dict(enumerate(scan.schema.dims)), common)
+    if not found:
+        return query
+    text = ", ".join(f"{quote_name(name)} AS MATERIALIZED ({one.text})" for name, one in found)
+    tables = {name: table for _, one in found for name, table in one.tables.items()}
+    return Query(f"WITH {text} {query.text}", tables | query.tables)
+
+
+def _select(scan: Scan, prefix: str, names: Names, common: Mapping[Step, str]) -> Query:
+    """Return the SELECT of some axes of a scan, their columns named; ``common`` steps are tables that there are."""
     view, schema = scan.view, scan.schema
-    names = dict(enumerate(schema.dims)) if names is None else names
     parts = ("value", "value_im") if schema.dtype.kind == "c" else ("value",)
     if view.size == 0:
         return _nothing(schema, names, parts)
-    found = step_of(scan)
-    if found is not None and declines(found[0]) is None:
-        step, rest = found
-        whole = rest.is_identity
+    step = scan.step
+    if step is None:
+        source = scan.relation.source(view.box(), scan_order(scan))
+        if isinstance(source, ParquetSource) and not source.paths:
+            return _nothing(schema, names, parts)
+        stored = scan.relation.schema
+        base = _base(source, stored, parts, prefix, joined=bool(view.points) or view.repeats > 1)
+        return _project(view, stored, base, prefix, names, parts)
+    if step in common:
+        text, tables = quote_name(common[step]), {}
+    else:
 
         def operand(of: Scan | Dense, number: int, wanted: Names) -> Query:
             below = f"{prefix}.{number}"
-            return compile_scan(of, below, wanted) if isinstance(of, Scan) else _dense(of, step.schema, below, wanted)
+            if isinstance(of, Scan):
+                return _select(of, below, wanted, common)
+            return _dense(of, step.schema, below, wanted)
 
-        query = compile_step(step, names if whole else dict(enumerate(step.schema.dims)), operand)
-        if whole:
+        query = compile_step(step, names if view.is_identity else dict(enumerate(step.schema.dims)), operand)
+        if view.is_identity:
             return query
-        columns = {name: f"e.{quote_name(name)}" for name in (*step.schema.dims, "value")}
-        base = f"({query.text}) AS e", columns, dict(query.tables)
-        return _project(rest, step.schema, base, prefix, names, parts)
-    scan = pushed(scan)
-    view = scan.view
-    source = scan.relation.source(view.box(), scan_order(scan))
-    if isinstance(source, ParquetSource) and not source.paths:
-        return _nothing(schema, names, parts)
-    stored = scan.relation.schema
-    base = _base(source, stored, parts, prefix, joined=bool(view.points) or view.repeats > 1)
-    return _project(view, stored, base, prefix, names, parts)
+        text, tables = f"({query.text})", dict(query.tables)
+    columns = {name: f"e.{quote_name(name)}" for name in (*step.schema.dims, "value")}
+    return _project(view, step.schema, (f"{text} AS e", columns, tables), prefix, names, parts)
 
 
 def _nothing(schema: Schema, names: Names, parts: tuple[str, ...]) -> Query:

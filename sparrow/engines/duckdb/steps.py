@@ -17,14 +17,14 @@ import pyarrow as pa
 
 from sparrow import settings
 from sparrow.database import quote_name
-from sparrow.engines.sql.functions import function_sql
-from sparrow.engines.sql.reductions import reduction_sql
-from sparrow.engines.sql.types import Declined, cast, differs, literal, sql_type
+from sparrow.engines.duckdb.functions import function_sql
+from sparrow.engines.duckdb.reductions import reduction_sql
+from sparrow.engines.duckdb.types import Declined, cast, differs, literal, sql_type
 from sparrow.index import New
 from sparrow.plan import Concat, Dense, Diagonal, Map, Reduce, Reshape, Scan, Step, Triangle
 from sparrow.schema import Schema
 
-__all__ = ["Names", "Operand", "Query", "compile_step", "declines"]
+__all__ = ["COMPILERS", "Names", "Operand", "Query", "compile_step", "declines"]
 
 Names: TypeAlias = Mapping[int, str]
 """The axes that a SELECT gives, each with its column's name; ``value`` comes last."""
@@ -48,9 +48,11 @@ def compile_step(node: Step, names: Names, operand: Operand) -> Query:
     Raises
     ------
     Declined
-        If SQL does not reproduce what it does.
+        If SQL does not reproduce what it does, or there is no form for such a step.
     """
-    for scan in _scans(node):
+    if type(node) not in COMPILERS:
+        raise Declined(f"SQL has no {type(node).__name__.lower()}")
+    for scan in node.scans:
         if scan.schema.dtype.kind == "c" or scan.schema.dtype == np.float16:
             raise Declined(f"SQL has no {scan.schema.dtype}")
     tables: dict[str, pa.Table] = {}
@@ -60,17 +62,7 @@ def compile_step(node: Step, names: Names, operand: Operand) -> Query:
         tables.update(query.tables)
         return query.text
 
-    if isinstance(node, Map):
-        text = _map(node, names, select)
-    elif isinstance(node, Reduce):
-        text = _reduce(node, names, select)
-    elif isinstance(node, Concat):
-        text = _concat(node, names, select)
-    elif isinstance(node, Reshape):
-        text = _reshape(node, names, select)
-    else:
-        text = _diagonal(node, names, select) if isinstance(node, Diagonal) else _triangle(node, names, select)
-    return Query(text, tables)
+    return Query(COMPILERS[type(node)](node, names, select), tables)
 
 
 def declines(node: Step) -> str | None:
@@ -83,10 +75,6 @@ def declines(node: Step) -> str | None:
 
 
 _Select: TypeAlias = Callable[[Scan | Dense, int, Names], str]
-
-
-def _scans(node: Step) -> tuple[Scan, ...]:
-    return node.scans if isinstance(node, Map) else node.operands if isinstance(node, Concat) else (node.operand,)
 
 
 def _columns(axes: Mapping[int, str] | list[int] | range | set[int]) -> dict[int, str]:
@@ -248,3 +236,14 @@ def _diagonal(node: Diagonal, names: Names, select: _Select) -> str:
     row = max(-node.offset, 0)
     test = f"CAST(e.i1 AS BIGINT) - e.i0 = {node.offset}"
     return f"SELECT {_shown({0: f'e.i0 - {row}'}, names, 'e.value')} FROM ({below}) AS e WHERE {test}"
+
+
+COMPILERS: dict[type[Step], Callable[[Any, Names, _Select], str]] = {
+    Map: _map,
+    Reduce: _reduce,
+    Concat: _concat,
+    Reshape: _reshape,
+    Triangle: _triangle,
+    Diagonal: _diagonal,
+}
+"""What compiles each kind of step; SQL has no form for the others."""

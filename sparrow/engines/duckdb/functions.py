@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.engines.sql.types import Declined, cast, literal, sql_type, whole
+from sparrow.engines.duckdb.types import Declined, cast, literal, sql_type, whole
 from sparrow.plan import Cast, Clip, Round, function_name
 
 __all__ = ["FUNCTIONS", "function_sql"]

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import progress, settings
-from sparrow.engines import stream
-from sparrow.engines.derived import pieces
+from sparrow.engines.stream import reading
+from sparrow.engines.stream.computed import pieces
 from sparrow.errors import TooLargeError
 from sparrow.index import New, Range, View
 from sparrow.kernels.entries import Block, flat_positions
@@ -136,7 +136,7 @@ class Grouping:
             first, last = np.searchsorted(self._whole.coords[0], [start, stop])
             return self._whole.take(slice(int(first), int(last)))
         view = self.scan.view.then((slice(None),) * axis + (slice(start, stop),))
-        found = self._gathered(Scan(self.scan.relation, view, self.scan.relation.schema.through(view)))
+        found = self._gathered(self.scan.then(view))
         dtype = self.scan.schema.coordinate_dtype(axis)
         leading = found.coords[0].astype(dtype) + np.asarray(start, dtype)
         return Groups((leading, *found.coords[1:]), found.counts, found.states)
@@ -170,7 +170,7 @@ class Grouping:
         if _leads(view, kept, order) and not (placed and not _positions_ascend(view, kept, order)):
             grouped = _grouped(scan.schema.shape, kept, self.folds)
             axes = None if placed else kept
-            yield from _runs(stream.mapped(scan, grouped, order, axes=axes, doing="reducing"), self.folds)
+            yield from _runs(reading.mapped(scan, grouped, order, axes=axes, doing="reducing"), self.folds)
             return
         cells = math.prod(view.axes[k].length for k in kept)
         small = cells <= max(4 * _rows(scan, order), _SMALL)
@@ -181,7 +181,7 @@ class Grouping:
             return
         permuted = _permuted(scan, kept)
         grouped = _grouped(permuted.schema.shape, tuple(range(len(kept))), self.folds)
-        parts = ordered_map(grouped, stream.sorted_blocks(permuted), settings.current().threads)
+        parts = ordered_map(grouped, reading.sorted_blocks(permuted), settings.current().threads)
         yield from _runs(parts, self.folds)
 
 
@@ -234,8 +234,7 @@ def in_order(scan: Scan) -> bool:
 def _permuted(scan: Scan, kept: tuple[int, ...]) -> Scan:
     """Return the scan with the axes kept first."""
     reduced = tuple(k for k in range(scan.view.ndim) if k not in kept)
-    view = scan.view.permute(kept + reduced)
-    return Scan(scan.relation, view, scan.relation.schema.through(view))
+    return scan.then(scan.view.permute(kept + reduced))
 
 
 def _placed(block: Block, kept: tuple[int, ...], shape: tuple[int, ...], folds: Sequence[Fold]) -> Any:
@@ -353,7 +352,7 @@ def _scattered(
 
     lanes = _lanes(sum(chunk.rows for chunk in chunks), math.prod(cells), folds)
     bounds = [len(chunks) * lane // lanes for lane in range(lanes + 1)]
-    read = stream.reader(scan, order, axes)
+    read = reading.reader(scan, order, axes)
     with progress.bar("reducing", sum(chunk.rows for chunk in chunks), "entries") as advance:
 
         def added(lane: int) -> _Cells:
@@ -387,19 +386,19 @@ def first_extreme(scan: Scan, fold: Best) -> int:
     shape = scan.schema.shape
     best: NDArray[Any] | None = None
     start = np.zeros(1, np.int64)
-    for block in stream.blocks(scan, axes=()):
+    for block in reading.blocks(scan, axes=()):
         here = fold.runs(block.values, start, np.arange(block.count))[0]
         if best is None or bool(fold.beats(here, best)[0]):
             best = here
     if best is None:
         return 0
     fill = np.asarray(scan.schema.fill_value)
-    count = stream.count(scan)
+    count = reading.count(scan)
     if count < scan.schema.size and bool(fold.beats(fill, best)[0]):
         return _first_absent(scan, count)
     target = best[0]
     first = scan.schema.size
-    for block in stream.blocks(scan):
+    for block in reading.blocks(scan):
         hit = block.values == target if target == target else np.isnan(block.values)
         if hit.any():
             first = min(first, int(flat_positions(block.coords, shape, block.count)[hit].min()))
@@ -410,7 +409,7 @@ def _first_absent(scan: Scan, count: int) -> int:
     """Return the smallest flat position without an entry; the number of entries bounds it."""
     for low in range(0, count + 1, _WINDOW):
         taken = np.zeros(min(_WINDOW, count + 1 - low), bool)
-        for block in stream.blocks(scan):
+        for block in reading.blocks(scan):
             at = flat_positions(block.coords, scan.schema.shape, block.count) - low
             taken[at[(at >= 0) & (at < len(taken))]] = True
         if not taken.all():

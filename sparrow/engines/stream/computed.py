@@ -1,9 +1,8 @@
-"""A relation that is computed when it is read: the result of an operation, piece by piece.
+"""A relation that is computed when it is read: the result of a step, piece by piece.
 
-An expression such as ``A + B`` is a tensor whose base is one of these, so every view of it, product with it
-and conversion of it goes the way of any other tensor. Pieces are ranges of the leading dimension, small enough
-that a few of them fit in memory, whatever the size of the operands; those of a function of one operand are the chunks
-of that operand.
+What reads files and memory reads the result of a step the same way. Pieces are ranges of the leading dimension, small
+enough that a few of them fit in memory, whatever the size of the operands; those of a function of one operand are the
+chunks of that operand.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import settings
-from sparrow.engines import sharing, stream
-from sparrow.engines.choose import scan_order, sorted_order
+from sparrow.engines.orders import scan_order, sorted_order
+from sparrow.engines.stream import reading
 from sparrow.errors import TooLargeError
 from sparrow.index import Box, Range, View
 from sparrow.kernels.entries import Block, concatenate
@@ -31,11 +30,10 @@ from sparrow.plan import Scan, Step
 from sparrow.relation import ArrowSource, Chunk, ScanStats, arrow_table
 from sparrow.schema import Schema
 
-__all__ = ["Derived", "piece_of", "pieces", "pieces_of"]
+__all__ = ["Computed", "Evaluate", "piece_of", "pieces", "pieces_of", "range_of"]
 
 Evaluate: TypeAlias = Callable[[int, int], Block]
 
-_tokens = itertools.count()
 _PIECE_ROWS = 1 << 18
 _PASS = 4
 """How much larger pieces are of a scan that is read whole for each of them."""
@@ -45,23 +43,36 @@ _SORT_COPIES = 8
 """Of the memory limit, one part for entries that are put in order."""
 
 
-class Derived:
-    """Entries that an operation yields.
+@dataclass(frozen=True, slots=True)
+class _Below:
+    """A piece that is made of a chunk of the input."""
+
+    order: tuple[int, ...]
+    chunk: Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A piece between two bounds along the leading dimension."""
+
+    evaluate: Evaluate
+    start: int
+    stop: int
+
+
+class Computed:
+    """The entries of a step, a relation that is computed when it is read.
 
     Parameters
     ----------
-    schema
-        What the result is.
+    step
+        What is computed.
     inputs
-        The scans that it reads, for statistics.
+        The scans that it reads, of relations.
     cuts
         Returns the pieces: ascending bounds along the leading dimension, from 0 to its size.
     evaluate
         Returns the canonical entries between two bounds, at coordinates of the whole result.
-    labels
-        Labels by dimension number.
-    node
-        What it does with its operands, for engines that compile it and for ``explain``.
     each
         What is done with a block of entries where there is one input and entries keep their coordinates: the pieces
         are then the chunks of the input, if it has them in order.
@@ -71,29 +82,28 @@ class Derived:
         Returns an ``evaluate`` for the pieces between two bounds, where what they share is worth keeping meanwhile.
     """
 
+    exact = False
+    version = None
+
     def __init__(
         self,
-        schema: Schema,
+        step: Step,
         inputs: Sequence[Scan],
         cuts: Callable[[], Sequence[int]],
         evaluate: Evaluate,
-        labels: Callable[[int], pa.Array | None] = lambda dim: None,
-        node: Step | None = None,
         each: Callable[[Block], Block] | None = None,
         axes: Sequence[int] | None = None,
         begin: Callable[[int, int], Evaluate] | None = None,
     ) -> None:
-        self.node = node
+        self._step = step
         self._begin = begin
         self._each = each
         self._axes = axes
-        self._schema = schema
+        self._schema = step.schema
         self._inputs = tuple(inputs)
         self._cuts = cuts
         self._bounds: Sequence[int] | None = None
         self._evaluate = evaluate
-        self._labels = labels
-        self._token = ("derived", next(_tokens))
         self._count: int | None = None
         self._lock = threading.Lock()
 
@@ -104,13 +114,8 @@ class Derived:
 
     @property
     def token(self) -> Hashable:
-        """Its own: equal tokens mean equal entries."""
-        return self._token
-
-    @property
-    def version(self) -> None:
-        """No version: an expression pins those of its operands."""
-        return
+        """The step: equal tokens mean equal entries."""
+        return self._step
 
     @property
     def orders(self) -> tuple[tuple[int, ...], ...]:
@@ -123,16 +128,11 @@ class Derived:
         return self._inputs
 
     @property
-    def known_nnz(self) -> int | None:
-        """The number of entries once it has been counted."""
-        return self._count
-
-    @property
     def nnz(self) -> int:
         """The number of entries: computed once, and kept."""
         if self._count is None:
             everything = Scan(self, View.identity(self._schema.shape), self._schema)
-            self._count = sum(stream.mapped(everything, lambda block: block.count, axes=(), doing="counting"))
+            self._count = sum(reading.mapped(everything, lambda block: block.count, axes=(), doing="counting"))
         return self._count
 
     @property
@@ -141,9 +141,8 @@ class Derived:
         width = sum(self._schema.coordinate_dtype(dim).itemsize for dim in range(self._schema.ndim))
         return self.nnz * (width + self._schema.dtype.itemsize)
 
-    def labels(self, dim: int) -> pa.Array | None:
-        """Return the labels of a dimension, or None."""
-        return self._labels(dim)
+    def labels(self, dim: int) -> None:
+        """Return None: what a step's labels are is said in its plan."""
 
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
         """Return the pieces that meet the box, cut to it along the leading dimension. Reads no data pages."""
@@ -154,7 +153,7 @@ class Derived:
         if order is not None:
             return [self._seen(chunk, order) for chunk in self._chunks_below(box, order)]
         if not shape:
-            return [Chunk(1, (), (), (self._evaluate, 0, 1))]
+            return [Chunk(1, (), (), _Span(self._evaluate, 0, 1))]
         with self._lock:
             if self._bounds is None:
                 self._bounds = self._cuts()
@@ -165,7 +164,7 @@ class Derived:
         for start, stop in itertools.pairwise(self._bounds):
             start, stop = max(start, first), min(stop, last + 1)
             if start < stop:
-                out.append(Chunk(_PIECE_ROWS, (start, *low), (stop - 1, *high), (evaluate, start, stop)))
+                out.append(Chunk(_PIECE_ROWS, (start, *low), (stop - 1, *high), _Span(evaluate, start, stop)))
         return out
 
     def _own_order(self) -> tuple[int, ...] | None:
@@ -192,23 +191,20 @@ class Derived:
             else:
                 low.append(0)
                 high.append(0)
-        return Chunk(chunk.rows, tuple(low), tuple(high), (order, chunk))
+        return Chunk(chunk.rows, tuple(low), tuple(high), _Below(order, chunk))
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Compute a piece."""
-        if self._each is None or not isinstance(chunk.ref[1], Chunk):
-            evaluate, start, stop = chunk.ref
-            return evaluate(start, stop)  # type: ignore[no-any-return]
-        order, below = chunk.ref
+        ref = chunk.ref
+        if isinstance(ref, _Span):
+            return ref.evaluate(ref.start, ref.stop)
+        assert self._each is not None
         axes = None if dims is None or self._axes is None else (*dims, *self._axes)
-        return self._each(stream.reader(self._inputs[0], order, axes)(below))
+        return self._each(reading.reader(self._inputs[0], ref.order, axes)(ref.chunk))
 
     def span(self, chunk: Chunk) -> tuple[int, int] | None:
         """Return the bounds along the leading dimension that a chunk is computed for; None of a chunk of the input."""
-        if isinstance(chunk.ref[1], Chunk):
-            return None
-        _, start, stop = chunk.ref
-        return start, stop
+        return (chunk.ref.start, chunk.ref.stop) if isinstance(chunk.ref, _Span) else None
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
         """Return what computing it reads of its inputs, all of them where they are several."""
@@ -278,20 +274,20 @@ def pieces(scans: Sequence[Scan], size: int) -> list[int]:
 def piece_of(scan: Scan, start: int, stop: int) -> Block:
     """Return the canonical entries of a scan whose leading coordinate lies between two bounds, where they stand."""
     if not scan.schema.ndim:
-        return stream.entries(scan)
+        return reading.entries(scan)
     relation, schema = scan.relation, scan.schema
-    view = scan.view.then((slice(start, stop),))
-    part = Scan(relation, view, relation.schema.through(view, schema.stype))
+    part = scan.then(scan.view.then((slice(start, stop),)))
+    view = part.view
     order = sorted_order(part)
     chunks = relation.chunks(view.box(), order) if view.size and view.keeps_order(order) else None
     shown = max(view.repeats, 1) * sum(chunk.rows for chunk in chunks or ())
     if chunks is None or shown * _ENTRY_BYTES > settings.current().memory_limit:
-        block = stream.entries(part)
+        block = reading.entries(part)
     elif scan.view.is_identity and order[0] == 0:
-        found = [_between(sharing.read(relation, chunk), chunk, start, stop) for chunk in chunks]
+        found = [_between(relation.read(chunk), chunk, start, stop) for chunk in chunks]
         return concatenate(found, schema.ndim, schema.dtype)
     else:
-        block = concatenate(list(map(stream.reader(part, order), chunks)), schema.ndim, schema.dtype)
+        block = concatenate(list(map(reading.reader(part, order), chunks)), schema.ndim, schema.dtype)
     leading = block.coords[0].astype(schema.coordinate_dtype(0), copy=False)
     moved = leading + np.asarray(start, dtype=leading.dtype) if start else leading
     return Block((moved, *block.coords[1:]), block.values)
@@ -301,10 +297,10 @@ def _between(block: Block, chunk: Chunk, start: int, stop: int) -> Block:
     """Return the entries of a chunk, sorted by its first dimension, that lie between two bounds along it."""
     if start <= chunk.low[0] and chunk.high[0] < stop:
         return block
-    return block.take(_range_of(block.coords[0], start, stop))
+    return block.take(range_of(block.coords[0], start, stop))
 
 
-def _range_of(column: NDArray[Any], start: int, stop: int) -> slice:
+def range_of(column: NDArray[Any], start: int, stop: int) -> slice:
     """Return where an ascending column lies between two bounds."""
     kind = column.dtype.type  # a Python integer would cast the whole column
     first, last = np.searchsorted(column, kind(start), "left"), np.searchsorted(column, kind(stop - 1), "right")
@@ -363,7 +359,7 @@ class _Whole:
                     self._kept.popitem(last=False)
         if mine:
             try:
-                future.set_result(sharing.read(self._scan.relation, self._chunks[at]))
+                future.set_result(self._scan.relation.read(self._chunks[at]))
             except BaseException as error:
                 future.set_exception(error)
                 raise
@@ -383,4 +379,4 @@ class _Sorted:
         with self._lock:
             if self._block is None:
                 self._block = piece_of(self._scan, *self._bounds)
-        return self._block.take(_range_of(self._block.coords[0], start, stop))
+        return self._block.take(range_of(self._block.coords[0], start, stop))

@@ -1,0 +1,12 @@
+"""The DuckDB engine: plans compiled to one query in its dialect.
+
+``scans`` and ``steps`` compile, over the tables of ``functions`` and ``reductions``; ``types`` and ``predicate`` are
+values and views in SQL; ``engine`` runs the queries.
+"""
+
+from __future__ import annotations
+
+from sparrow.engines.duckdb.engine import DuckDB, query_of, select
+from sparrow.engines.duckdb.steps import declines
+
+__all__ = ["DuckDB", "declines", "query_of", "select"]

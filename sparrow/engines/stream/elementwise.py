@@ -1,0 +1,90 @@
+"""Functions of cells, piece by piece: the entries of their scans, aligned and given to the program of calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.engines.results import check_output
+from sparrow.engines.stream import reading
+from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of
+from sparrow.engines.stream.fusing import Program
+from sparrow.engines.stream.lookup import Lookup
+from sparrow.kernels.elementwise import apply, combine
+from sparrow.kernels.entries import Block, pick
+from sparrow.plan import Dense, Map, Scan, called
+
+__all__ = ["dense_cells", "mapped_cells"]
+
+
+def mapped_cells(program: Program, scans: list[Scan]) -> Computed:
+    """Return the entries that a program yields; ``scans`` are its own, of relations."""
+    schema, required = program.node.schema, program.required
+    shape, fills = schema.shape, [scan.schema.fill_value for scan in scans]
+    walked = [k for k, scan in enumerate(scans) if required[k] and scan.view.repeats <= 1]
+
+    def looked_up() -> Scan | None:
+        """Return the operand of a product that broadcasting repeats, if the entries of the other are all it takes."""
+        other = scans[1 - walked[0]] if len(scans) == 2 and len(walked) == 1 else None
+        return other if other is not None and Lookup.fits(other) else None
+
+    def begin(first: int, last: int) -> Evaluate:
+        repeated = looked_up()
+        if repeated is not None:
+            return along(walked[0], Lookup(repeated, first, last), first, last)
+        parts = pieces_of(scans, first, last)
+        return lambda start, stop: combine(
+            program, [piece(start, stop) for piece in parts], fills, shape, required, schema.fill_value
+        )
+
+    def along(number: int, lookup: Lookup, first: int, last: int) -> Evaluate:
+        (piece,) = pieces_of([scans[number]], first, last)
+
+        def evaluate(start: int, stop: int) -> Block:
+            block = piece(start, stop)
+            values, present = lookup.at(block)
+            if required[1 - number] and not present.all():
+                block, values = pick(block, present), values[present]
+            columns = [block.values, values] if number == 0 else [values, block.values]
+            return apply(program, block.coords, columns, schema.fill_value)
+
+        return evaluate
+
+    def cuts() -> list[int]:
+        read = scans if looked_up() is None else [scans[walked[0]]]
+        return pieces(read, shape[0] if shape else 1)
+
+    def each(block: Block) -> Block:
+        return apply(program, block.coords, [block.values], schema.fill_value)
+
+    return Computed(
+        program.node,
+        scans,
+        cuts,
+        lambda start, stop: begin(start, stop)(start, stop),
+        each=each if len(scans) == 1 else None,
+        axes=None if program.dense else (),
+        begin=begin,
+    )
+
+
+def dense_cells(node: Map) -> NDArray[Any]:
+    """Return a function of cells that a dense operand leaves no fill, its scans, of relations, made dense."""
+    shape = node.schema.shape
+    check_output(shape, node.schema.dtype)
+    arguments = [
+        _dense(operand) if isinstance(operand, Scan)
+        else np.broadcast_to(operand.array, shape) if isinstance(operand, Dense) else operand
+        for operand in node.operands
+    ]  # fmt: skip
+    with np.errstate(all="ignore"):
+        return np.asarray(called(node.function, *arguments))
+
+
+def _dense(scan: Scan) -> NDArray[Any]:
+    array = np.full(scan.schema.shape, scan.schema.fill_value, dtype=scan.schema.dtype)
+    for block in reading.blocks(scan):
+        array[block.coords] = block.values
+    return array

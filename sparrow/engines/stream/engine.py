@@ -1,0 +1,84 @@
+"""The stream engine as the registry knows it: each terminal lowers a plan and reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from sparrow import settings
+from sparrow.engines.orders import groups_output, product_order
+from sparrow.engines.stream import reading
+from sparrow.engines.stream.elementwise import dense_cells
+from sparrow.engines.stream.lines import accumulated
+from sparrow.engines.stream.lowering import BUILDERS, lowered
+from sparrow.engines.stream.persisted import rows_of
+from sparrow.engines.stream.products import matmul
+from sparrow.engines.stream.reductions import scalars
+from sparrow.errors import UnsupportedError
+from sparrow.kernels.entries import Block
+from sparrow.plan import Accumulate, Contract, Dense, Map, Node, Reduce, Scan
+
+__all__ = ["Stream"]
+
+ARRAYS: dict[type[Any], Callable[..., Any]] = {
+    Contract: lambda node, scan: matmul(node.on([scan])),
+    Accumulate: accumulated,
+    Map: lambda node, *scans: dense_cells(node.on(scans)),
+}
+"""What computes nodes that are dense by nature, of the node and its scans of relations."""
+
+
+class Stream:
+    """Everything there is, chunk by chunk."""
+
+    name = "stream"
+    deepest: int | None = None
+
+    def declines(self, node: Node) -> str | None:
+        """Return None: it takes every node that there is, and names one that there is not."""
+        if isinstance(node, Scan | Dense) or type(node) in (*BUILDERS, *ARRAYS, Reduce):
+            return None
+        return f"engine='stream' has no implementation of {type(node).__name__}"
+
+    def entries(self, scan: Scan) -> Block:
+        """Return all entries of a scan, canonical, in memory."""
+        return reading.entries(*lowered([scan]))
+
+    def blocks(self, scan: Scan) -> Iterator[Block]:
+        """Yield all entries of a scan in canonical blocks, sorted by its axes, within the memory limit."""
+        yield from reading.sorted_blocks(*lowered([scan]))
+
+    def cell(self, scan: Scan) -> Any:
+        """Return the one cell that a scan without axes shows."""
+        return reading.cell(*lowered([scan]))
+
+    def unsorted(self, scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block]:
+        """Yield the entries of a scan in any order; only the coordinates along ``axes`` are wanted, all by default."""
+        yield from reading.blocks(lowered([scan])[0], axes=axes)
+
+    def count(self, scan: Scan) -> int:
+        """Return the number of entries of a scan."""
+        return reading.count(*lowered([scan]))
+
+    def scalars(self, nodes: Sequence[Reduce]) -> list[Any]:
+        """Return reductions over all axes of one scan."""
+        return scalars(nodes, *lowered(nodes[0].scans))
+
+    def array(self, node: Contract | Accumulate | Map) -> Any:
+        """Return the result of a node that is dense by nature."""
+        if type(node) not in ARRAYS:
+            raise UnsupportedError(str(self.declines(node) or f"{type(node).__name__} gives entries, no array"))
+        return ARRAYS[type(node)](node, *lowered(node.scans))
+
+    def manner(self, node: Node) -> str:
+        """Return how it runs a node, in a few words for people; nothing where there is nothing to say."""
+        threads = settings.current().threads
+        if isinstance(node, Contract):
+            scan = node.operands[0]
+            if scan.step is None and rows_of(scan) is not None:
+                return f"rows of a persisted matrix, {threads} threads"
+            order = tuple(range(scan.source.schema.ndim)) if scan.step is not None else product_order(scan)
+            if groups_output(scan.view, order):
+                return f"sum runs of equal rows, {threads} threads"
+            return f"add entry by entry in scan order, decoded on {threads} threads"
+        return ""

@@ -1,0 +1,142 @@
+"""From a plan to relations that are read: each step by the function of its kind, in an order that needs no recursion.
+
+:data:`BUILDERS` is the table from node kind to implementation. What several parts of a plan read is shared. Steps that
+stand on very many others are computed bottom-up, at every so many levels into memory, so that depth never matters.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from sparrow import settings
+from sparrow.engines.stream import lines, reading, refill, reshaping
+from sparrow.engines.stream.computed import Computed
+from sparrow.engines.stream.elementwise import mapped_cells
+from sparrow.engines.stream.fusing import Program, fused
+from sparrow.engines.stream.reductions import reduced_cells, shared_scans
+from sparrow.engines.stream.sharing import Cache, Shared
+from sparrow.errors import UnsupportedError
+from sparrow.index import View
+from sparrow.plan import (
+    Concat,
+    Diagonal,
+    Map,
+    Reduce,
+    Refill,
+    Reshape,
+    Scan,
+    Sort,
+    Step,
+    Triangle,
+    rewritten,
+    steps_below,
+)
+from sparrow.relation import MemoryRelation, Relation
+
+__all__ = ["BUILDERS", "lowered"]
+
+BUILDERS: dict[type[Step], Callable[..., Computed]] = {
+    Concat: reshaping.joined,
+    Reshape: reshaping.reshaped,
+    Triangle: reshaping.triangle,
+    Diagonal: reshaping.diagonal,
+    Sort: lines.sorted_lines,
+    Refill: refill.refilled,
+}
+"""What computes the entries of each kind of step, of the step and its scans; of ``Map`` and ``Reduce`` several are
+computed in one go, which :class:`_Lowering` sees to."""
+
+_DEEPEST = 24
+"""Steps that are computed one inside the other."""
+
+
+def lowered(scans: Sequence[Scan], share: bool = True) -> list[Scan]:
+    """Return scans of relations that hold the entries of a plan, computed when they are read.
+
+    Parameters
+    ----------
+    scans
+        What is wanted.
+    share
+        Whether what several steps or scans read is kept for the others while they run.
+    """
+    if not any(isinstance(scan.source, Step) for scan in scans):
+        if not share or len(scans) < 2:
+            return list(scans)
+        steps: list[Step] = []
+    else:
+        scans = rewritten(scans)
+        steps = steps_below(scans)
+    return _Lowering(steps, scans, share).scans
+
+
+class _Lowering:
+    """Relations for the steps of a plan."""
+
+    def __init__(self, steps: list[Step], roots: Sequence[Scan], share: bool) -> None:
+        self._made: dict[Hashable, Relation] = {}
+        self._depth: dict[Hashable, int] = {}
+        programs = fused(steps, roots)
+        groups = shared_scans(steps)
+        ready = {node: Program(calls) for node, calls in programs.items()}
+        together = {node: group for group in groups for node in group}
+        inside = {call for calls in programs.values() for call in calls[:-1]}
+        takes: list[Sequence[Scan]] = [program.scans for program in ready.values()]
+        takes += [group[0].scans for group in groups]
+        takes += [step.scans for step in steps if not isinstance(step, Map | Reduce)]
+        takes += [(scan,) for scan in roots]
+        uses = Counter(token for scans in takes for token in {_token(scan) for scan in scans})
+        self._shared = {token for token, count in uses.items() if share and count > 1}
+        self._cache = Cache(_budget())
+        for step in steps:
+            if step in inside or step in self._made:
+                continue
+            if isinstance(step, Map):
+                program = ready[step]
+                self._keep(step, mapped_cells(program, self._on(program.scans)), program.scans)
+            elif isinstance(step, Reduce):
+                group = together[step]
+                (scan,) = self._on(step.scans)
+                for node, computed in zip(group, reduced_cells(group, scan), strict=True):
+                    self._keep(node, computed, node.scans)
+            else:
+                self._keep(step, self._built(step), step.scans)
+        self.scans = self._on(roots)
+
+    def _keep(self, step: Step, computed: Computed, below: Sequence[Scan]) -> None:
+        depth = 1 + max((self._depth.get(_token(scan), 0) for scan in below), default=0)
+        relation: Relation = computed
+        if depth > _DEEPEST:
+            whole = Scan(computed, View.identity(computed.schema.shape), computed.schema)
+            relation, depth = MemoryRelation(computed.schema, reading.entries(whole)), 0
+        elif step in self._shared:
+            relation = Shared(computed, self._cache)
+        self._made[step], self._depth[step] = relation, depth
+
+    def _built(self, step: Step) -> Computed:
+        if type(step) not in BUILDERS:
+            raise UnsupportedError(f"engine='stream' has no implementation of the step {type(step).__name__}")
+        return BUILDERS[type(step)](step, *self._on(step.scans))
+
+    def _on(self, scans: Sequence[Scan]) -> list[Scan]:
+        """Return scans of the relations that were made for their sources."""
+        return [Scan(self._source(scan), scan.view, scan.schema) for scan in scans]
+
+    def _source(self, scan: Scan) -> Relation:
+        source: Any = scan.source
+        token = _token(scan)
+        if token not in self._made:
+            in_memory = isinstance(source, MemoryRelation)
+            self._made[token] = Shared(source, self._cache) if token in self._shared and not in_memory else source
+        return self._made[token]
+
+
+def _budget() -> int:
+    """Return the bytes of what is kept for several."""
+    return settings.current().memory_limit // 8
+
+
+def _token(scan: Scan) -> Hashable:
+    return scan.source if isinstance(scan.source, Step) else scan.source.token

@@ -1,0 +1,167 @@
+"""Products with dense arrays: chunks of a relation, decoded on threads, straight into kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import progress, settings
+from sparrow.engines.orders import groups_output, product_order
+from sparrow.engines.results import check_output
+from sparrow.engines.stream import persisted
+from sparrow.engines.stream.reading import trimmed
+from sparrow.errors import UnsupportedError
+from sparrow.index import Range
+from sparrow.plan import Contract, Scan
+from sparrow.relation import Chunk
+from sparrow.workers import ordered_map
+
+__all__ = ["matmul"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Loader:
+    """Turns chunks into the arguments of a kernel: rows, cols, values, row0, col0."""
+
+    scan: Scan
+    order: tuple[int, ...]
+    dtype: np.dtype[Any]
+    """The type in which products are summed."""
+
+    def load(self, chunk: Chunk) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], int, int]:
+        """Read a chunk. Its coordinates are copied only where offsets do not say what the view shows."""
+        from sparrow.kernels.matvec import readonly
+
+        view = self.scan.view
+        block = trimmed(self.scan.relation.read(chunk), view, self.order, chunk)
+        values = block.values
+        row0 = col0 = 0
+        columns: list[NDArray[Any] | None]
+        if self._plain(chunk):
+            places = [(axis.dim, axis.start) if isinstance(axis, Range) else None for axis in view.axes]
+            columns = [None if place is None else block.coords[place[0]] for place in places]
+            starts = [0 if place is None else place[1] for place in places]
+            row0, col0 = (0, starts[0]) if view.ndim == 1 else (starts[0], starts[1])
+        else:
+            coords, kept = view.from_base(block.coords, block.count)
+            columns = list(coords)
+            values = values if kept is None else values[kept]
+        if view.ndim == 1:
+            columns.insert(0, None)
+        rows, cols = (np.zeros(len(values), np.int32) if column is None else column for column in columns)
+        if rows.dtype != np.int32 or cols.dtype != np.int32:
+            rows, cols = rows.astype(np.int64, copy=False), cols.astype(np.int64, copy=False)
+        fill = self.scan.schema.fill_value
+        with np.errstate(all="ignore"):
+            numbers = values.astype(self.dtype, copy=False)
+            if fill != 0:
+                numbers = numbers - fill.astype(self.dtype)
+        return readonly(rows), readonly(cols), readonly(numbers), row0, col0
+
+    def _plain(self, chunk: Chunk) -> bool:
+        """Return whether subtracting offsets is all there is to do after trimming; kernels check the bounds."""
+        view = self.scan.view
+        if view.points or view.repeats > 1 or any(isinstance(axis, Range) and axis.step != 1 for axis in view.axes):
+            return False
+        fixed = dict(view.fixed)
+        trimmed = True
+        for dim in self.order:
+            if dim not in fixed:
+                trimmed = False
+            elif not trimmed and not chunk.low[dim] == chunk.high[dim] == fixed[dim]:
+                return False
+        return True
+
+
+def matmul(contract: Contract) -> Any:
+    """Return the product of a tensor and a dense array, reading the tensor once, chunk by chunk.
+
+    Where output coordinates stand together in the scan, threads sum their chunks side by side and only the rows on
+    the borders of chunks are added up afterwards; elsewhere threads decode and one adds.
+
+    An absent cell of fill 0 annihilates, against NaN and infinity too. Another fill f counts as f: the
+    product is then ``(A - f) @ x + f * sum(x)``, stored entries alone taking part in the first.
+
+    Raises
+    ------
+    TooLargeError
+        If the result would pass the memory limit.
+    UnsupportedError
+        If the fill is not 0 and it or the dense array is not finite.
+    """
+    from sparrow.kernels import matvec
+
+    scan, operand = contract.operands
+    result = contract.schema.dtype
+    dtype = matvec.accumulator(result)
+    height = 1 if scan.view.ndim == 1 else scan.view.shape[0]
+    shape = (height, *operand.shape[1:])
+    check_output(shape, dtype, 0 if operand.dtype == dtype else operand.size * dtype.itemsize)
+    fill = scan.schema.fill_value
+    if fill != 0 and not (np.isfinite(fill) and np.isfinite(operand).all()):
+        raise UnsupportedError(
+            f"a product with NaN or infinity where absent cells are {fill}: use A.to_numpy() @ x, which multiplies "
+            "every cell"
+        )
+    with np.errstate(all="ignore"):
+        x = operand.astype(dtype, copy=False)
+    out = np.zeros(shape, dtype)
+    if out.size and scan.view.size:
+        single = x.ndim == 2 and x.shape[1] == 1
+        flat, target = (x[:, 0], out[:, 0]) if single else (x, out)
+        _accumulate(scan, matvec.readonly(flat), target)
+    if fill != 0:
+        with np.errstate(all="ignore"):
+            out += fill.astype(dtype) * x.sum(axis=0, dtype=dtype)
+    return _finished(out, contract)
+
+
+def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
+    """Add ``scan @ x`` to ``out``, which is 0; both have shape (n,) or (n, k)."""
+    from sparrow.kernels import matvec
+
+    laid_out = persisted.rows_of(scan)
+    if laid_out is not None:
+        persisted.accumulate(laid_out, scan.schema.fill_value, x, out)
+        return
+    relation = scan.relation
+    order = product_order(scan)
+    loader = _Loader(scan, order, out.dtype)
+    chunks = relation.chunks(scan.view.box(), order)
+    threads = min(settings.current().threads, len(chunks))
+    rows = sum(chunk.rows for chunk in chunks)
+    if not groups_output(scan.view, order):
+        scatter = matvec.scatter_vector if x.ndim == 1 else matvec.scatter_matrix
+        with progress.bar("multiplying", rows, "entries") as advance:
+            for chunk, arguments in zip(chunks, ordered_map(loader.load, chunks, threads), strict=True):
+                scatter(*arguments, x, out)
+                advance(chunk.rows)
+        return
+    sum_runs = matvec.sum_runs_vector if x.ndim == 1 else matvec.sum_runs_matrix
+
+    def summed(chunk: Chunk) -> tuple[int, int, NDArray[Any]]:
+        edges = np.zeros((2, *out.shape[1:]), out.dtype)
+        first, last = sum_runs(*loader.load(chunk), x, out, edges)
+        return first, last, edges
+
+    height = len(out)
+    with progress.bar("multiplying", rows, "entries") as advance:
+        for chunk, (first, last, edges) in zip(chunks, ordered_map(summed, chunks, threads), strict=True):
+            if first < height:
+                out[first] += edges[0]
+            if last < height:
+                out[last] += edges[1]
+            advance(chunk.rows)
+
+
+def _finished(out: NDArray[Any], contract: Contract) -> Any:
+    """Return sums as the result: its dtype, its shape, a scalar where it has no dimensions."""
+    dtype = contract.schema.dtype
+    with np.errstate(all="ignore"):
+        out = out != 0 if dtype.kind == "b" else out.astype(dtype, copy=False)
+    if contract.operands[0].view.ndim == 1:
+        out = out[0]
+    return out.T if contract.flipped else out

@@ -1,0 +1,126 @@
+"""Reductions: those of one scan by the same groups share it; what was found is kept with them."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.engines.stream import reading
+from sparrow.engines.stream.computed import Computed
+from sparrow.engines.stream.grouping import Grouping, Groups, first_extreme, in_order
+from sparrow.errors import InvalidValueError
+from sparrow.kernels.entries import Block
+from sparrow.kernels.reduce import Best, Fold, Running
+from sparrow.plan import Reduce, Scan, Step
+from sparrow.plan.aggregates import Totals, meaning_of
+from sparrow.schema import is_fill
+
+__all__ = ["Together", "reduced_cells", "scalars", "shared_scans"]
+
+_Array: TypeAlias = NDArray[Any]
+
+_lock = threading.Lock()
+_kept: WeakKeyDictionary[Step, tuple[Together, int]] = WeakKeyDictionary()
+"""The groups of reductions, for as long as these are there: computing a result again reads nothing."""
+
+
+class Together:
+    """Reductions of one scan to the same axes, computed by one pass over it.
+
+    Parameters
+    ----------
+    nodes
+        Reductions of equal operands and axes.
+    scan
+        Their operand, of a relation.
+    """
+
+    def __init__(self, nodes: Sequence[Reduce], scan: Scan) -> None:
+        self._meanings = [meaning_of(node.name, scan.schema, node.options) for node in nodes]
+        folds: dict[str, Fold] = {}
+        for meaning in self._meanings:
+            folds.update(meaning.folds)
+        counted = (
+            not folds
+            or not all(isinstance(fold, Running) for fold in folds.values())
+            or any(meaning.counted or meaning.fill != 0 for meaning in self._meanings)
+            or any(node.stored for node in nodes)
+        )
+        self._slots = {key: k for k, key in enumerate(folds)}
+        kept = nodes[0].kept
+        self._scan = scan
+        self.grouping = Grouping(scan, kept, list(folds.values()), counted, nodes[0].axes[:1] == kept[:1])
+
+    # Nodes are given, not kept: this is kept for as long as they are there.
+
+    def scalar(self, number: int, node: Reduce) -> Any:
+        """Return the one result of a reduction over all axes, by its number among the nodes."""
+        return [*self._answered(number, node, self.grouping.between(0, 1), 1), node.schema.fill_value][0]
+
+    def computed(self, number: int, node: Reduce) -> Computed:
+        """Return the entries of a reduction, by its number among the nodes."""
+        schema = node.schema
+
+        def evaluate(start: int, stop: int) -> Block:
+            groups = self.grouping.between(start, stop)
+            values = self._answered(number, node, groups, (stop - start) * math.prod(schema.shape[1:]))
+            columns = iter(groups.coords)
+            coords = tuple(np.zeros(len(values), np.int32) if k is None else next(columns) for k in node.axes)
+            block = Block(coords, values)
+            absent = is_fill(values, schema.fill_value)
+            return block.take(~absent) if absent.any() else block
+
+        return Computed(node, [self._scan], self.grouping.cuts, evaluate)
+
+    def _answered(self, number: int, node: Reduce, groups: Groups, size: int) -> _Array:
+        """Return the results of the groups that have entries, of ``size`` in all."""
+        meaning = self._meanings[number]
+        totals = Totals(groups.counts, node.cells, meaning.fill, node.stored)
+        values = meaning.result([groups.states[self._slots[key]] for key in meaning.folds], totals)
+        lacks = len(values) < size and node.schema.fill_value < 0
+        if meaning.nowhere and not node.stored and (lacks or (values < 0).any()):
+            raise InvalidValueError(meaning.nowhere)
+        return values
+
+
+def shared_scans(steps: Iterable[Step]) -> list[list[Reduce]]:
+    """Return the reductions among steps in groups that one scan computes, adding up in the same order as alone."""
+    groups: dict[Hashable, list[Reduce]] = defaultdict(list)
+    for step in steps:
+        if isinstance(step, Reduce):
+            scan = step.operand
+            folds = meaning_of(step.name, scan.schema, step.options).folds.values()
+            way = all(fold.scatters for fold in folds), any(fold.needs_positions for fold in folds)
+            source = scan.source if isinstance(scan.source, Step) else scan.source.token
+            groups[source, scan.view, step.axes, str(step.options.get("dtype")), way].append(step)
+    return list(groups.values())
+
+
+def reduced_cells(nodes: Sequence[Reduce], scan: Scan) -> list[Computed]:
+    """Return the entries of reductions that share a scan, of a relation."""
+    with _lock:
+        together = _kept.get(nodes[0], (None, 0))[0]
+        if together is None or any(_kept.get(node) != (together, k) for k, node in enumerate(nodes)):
+            together = Together(nodes, scan)
+            for k, node in enumerate(nodes):
+                _kept[node] = together, k
+    return [together.computed(k, node) for k, node in enumerate(nodes)]
+
+
+def scalars(nodes: Sequence[Reduce], scan: Scan) -> list[Any]:
+    """Return reductions over all axes of one scan, of a relation, as NumPy scalars."""
+    if len(nodes) == 1:
+        (node,) = nodes
+        if node.name == "count":
+            return [np.int64(reading.count(scan))]
+        if node.name in ("argmin", "argmax") and not node.stored and scan.schema.size and not in_order(scan):
+            return [np.int64(first_extreme(scan, Best(scan.schema.dtype, node.name == "argmax")))]
+    together = Together(nodes, scan)
+    return [together.scalar(k, node) for k, node in enumerate(nodes)]

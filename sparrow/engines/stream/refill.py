@@ -1,0 +1,44 @@
+"""The cells of a tensor as entries beside another fill: what was absent is listed, piece by piece."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sparrow.engines.stream.computed import Computed, piece_of
+from sparrow.kernels.entries import Block
+from sparrow.plan import Refill, Scan
+from sparrow.schema import is_fill
+
+__all__ = ["refilled"]
+
+_PIECE_CELLS = 1 << 20
+
+
+def refilled(node: Refill, scan: Scan) -> Computed:
+    """Return the cells of a scan as entries beside the fill of the node."""
+    old, schema = scan.schema, node.schema
+    shape = schema.shape
+
+    def evaluate(start: int, stop: int) -> Block:
+        block = piece_of(scan, start, stop)
+        cells = np.full((stop - start, *shape[1:]) if shape else (), old.fill_value, old.dtype)
+        if shape:
+            cells[(block.coords[0] - start, *block.coords[1:])] = block.values
+        elif block.count:
+            cells[...] = block.values[0]
+        stored = ~is_fill(cells, schema.fill_value)
+        coords = list(stored.nonzero()) if shape else []
+        if shape:
+            coords[0] += start
+        columns = tuple(column.astype(schema.coordinate_dtype(dim)) for dim, column in enumerate(coords))
+        return Block(columns, cells[stored])
+
+    def cuts() -> list[int]:
+        if not shape:
+            return [0, 1]
+        step = max(_PIECE_CELLS // max(math.prod(shape[1:]), 1), 1)
+        return [*range(0, shape[0], step), shape[0]]
+
+    return Computed(node, [scan], cuts, evaluate)

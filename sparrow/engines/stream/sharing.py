@@ -1,0 +1,127 @@
+"""What several parts of a plan read: chunks of files and pieces of common steps, each read or computed once.
+
+A chunk that one of them has read is kept for the others, as many as the memory for it allows; who asks for a chunk that
+is being read waits for it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from sparrow.engines.stream.computed import Computed, range_of
+from sparrow.index import Box, View
+from sparrow.kernels.entries import Block, concatenate
+from sparrow.relation import ArrowSource, Chunk, ParquetSource, Relation, ScanStats
+
+if TYPE_CHECKING:
+    from sparrow.schema import Schema
+
+__all__ = ["Cache", "Shared"]
+
+
+class Shared:
+    """A relation several read, whose chunks a cache keeps.
+
+    Parameters
+    ----------
+    relation
+        Files, or what is computed: then ranges of the leading dimension are put together from its own pieces.
+    cache
+        Where blocks are kept.
+    """
+
+    def __init__(self, relation: Relation, cache: Cache) -> None:
+        self._relation, self._cache = relation, cache
+        self._own: list[tuple[int, int, Chunk]] = []
+        self._lock = threading.Lock()
+
+    schema: Schema = property(lambda self: self._relation.schema)  # type: ignore[assignment]
+    token: Hashable = property(lambda self: self._relation.token)
+    nnz: int = property(lambda self: self._relation.nnz)  # type: ignore[assignment]
+    nbytes: int = property(lambda self: self._relation.nbytes)  # type: ignore[assignment]
+    version: int | None = property(lambda self: self._relation.version)  # type: ignore[assignment]
+    exact: bool = property(lambda self: self._relation.exact)  # type: ignore[assignment]
+    orders: tuple[tuple[int, ...], ...] = property(lambda self: self._relation.orders)  # type: ignore[assignment]
+
+    def labels(self, dim: int) -> Any:
+        """Return the labels of a dimension."""
+        return self._relation.labels(dim)
+
+    def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
+        """Return the chunks of the relation that may hold entries of the box."""
+        return self._relation.chunks(box, order)
+
+    def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
+        """Return what a scan of the box touches."""
+        return self._relation.stats(box, order)
+
+    def source(self, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource | ArrowSource:
+        """Return what a SQL engine scans for the box."""
+        return self._relation.source(box, order)
+
+    def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
+        """Return the entries of a chunk, all of their coordinates: others may want those that this call does not."""
+        relation = self._relation
+        span = relation.span(chunk) if isinstance(relation, Computed) else None
+        if span is None:
+            return self._cache.get((relation.token, chunk.ref), lambda: relation.read(chunk))
+        if not relation.schema.shape:
+            return self._cache.get(relation.token, lambda: relation.read(chunk))
+        with self._lock:
+            if not self._own:
+                found = relation.chunks(View.identity(relation.schema.shape).box())
+                self._own.extend((part.low[0], part.high[0] + 1, part) for part in found)
+        first = bisect.bisect_right([low for low, _, _ in self._own], span[0]) - 1
+        parts = []
+        for low, high, piece in itertools.takewhile(lambda part: part[0] < span[1], self._own[first:]):
+            block = self._cache.get((relation.token, low), lambda piece=piece: relation.read(piece))  # type: ignore[misc]
+            parts.append(block.take(range_of(block.coords[0], max(span[0], low), min(span[1], high))))
+        return concatenate(parts, relation.schema.ndim, relation.schema.dtype)
+
+
+class Cache:
+    """Blocks by key, each made once while it is kept."""
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self._held = 0
+        self._blocks: OrderedDict[Hashable, Future[Block]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], Block]) -> Block:
+        """Return the block of a key, made by whoever asks first."""
+        with self._lock:
+            future = self._blocks.get(key)
+            mine = future is None
+            if future is None:
+                future = self._blocks[key] = Future()
+            else:
+                self._blocks.move_to_end(key)
+        if not mine:
+            return future.result()
+        try:
+            block = make()
+        except BaseException as error:
+            with self._lock:
+                del self._blocks[key]
+            future.set_exception(error)
+            raise
+        future.set_result(block)
+        with self._lock:
+            self._held += _nbytes(block)
+            done = [k for k, kept in self._blocks.items() if kept.done()]
+            for oldest in done:
+                if self._held <= self._budget:
+                    break
+                self._held -= _nbytes(self._blocks.pop(oldest).result())
+        return block
+
+
+def _nbytes(block: Block) -> int:
+    return block.values.nbytes + sum(column.nbytes for column in block.coords)

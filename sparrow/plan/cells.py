@@ -1,0 +1,120 @@
+"""What functions of cells mean: their types, the fill of the result, and which absent cells annihilate.
+
+The fill of the result is the function of the fills, so ``exp(A)`` has fill 1 and ``A / A`` fill NaN and both stay
+sparse. Only in a product of arrays does an absent cell annihilate: where an operand of fill 0 has no entry the
+product is 0, against NaN and infinity too, and the cells of the result are an intersection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.errors import InvalidValueError, NumberRangeError, UnsupportedError
+from sparrow.index import View, broadcast_shapes
+from sparrow.kernels.entries import Block
+from sparrow.plan.nodes import Dense, Map, Scan
+from sparrow.relation import MemoryRelation
+from sparrow.schema import Schema, check_dtype
+from sparrow.stypes import COMPRESSED, of_function, settled
+
+__all__ = ["called", "map_cells"]
+
+
+def map_cells(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
+    """Return a function of cells.
+
+    Parameters
+    ----------
+    function
+        Takes one array or scalar for each operand, all of one shape, and returns one such array.
+    operands
+        Scans, NumPy arrays and scalars, at least one of them a scan. Shapes broadcast.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    UnsupportedError
+        If NumPy has no such function of these types.
+    """
+    shapes = [o.schema.shape if isinstance(o, Scan) else np.shape(o) for o in operands]
+    shape = shapes[0] if shapes.count(shapes[0]) == len(shapes) else broadcast_shapes(shapes)
+    dtype = _dtype(function, operands)
+    types = [o.schema.stype if isinstance(o, Scan) else "dense" if np.ndim(o) else None for o in operands]
+    if function is np.true_divide and isinstance(operands[1], np.ndarray) and operands[0].schema.zero_fill:
+        operands = [operands[0], _divisor(operands[1])]
+    arguments = [_argument(operand, shape) for operand in operands]
+    scans = [argument for argument in arguments if isinstance(argument, Scan)]
+    product = function is np.multiply and all(isinstance(a, Scan | Dense) for a in arguments)
+    required = tuple(product and scan.schema.zero_fill for scan in scans)
+    dense = not any(required) and any(isinstance(argument, Dense) for argument in arguments)
+    fill: Any = dtype.type(0)
+    if not dense and not any(required):
+        with np.errstate(all="ignore"):
+            found = called(function, *(a.schema.fill_value if isinstance(a, Scan) else a for a in arguments))
+            fill = np.asarray(found)[()]
+    names = next((o.schema.dims for o in operands if isinstance(o, Scan) and o.schema.shape == shape), ())
+    stype = "dense" if dense else _stype(function, types, shapes, shape, bool(fill == 0))
+    return Map(function, tuple(arguments), required, Schema(shape, names, dtype, fill, stype), dense)
+
+
+def called(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return a function of cells; of values that NumPy refuses, such as negative powers of integers, an own error."""
+    try:
+        return function(*arguments)
+    except ValueError as error:
+        raise InvalidValueError(str(error)) from None
+
+
+def _dtype(function: Callable[..., Any], operands: Sequence[Any]) -> np.dtype[Any]:
+    """Return the dtype NumPy gives ``function`` of operands: scans and arrays by their dtype, scalars as they are."""
+    empty = [
+        np.empty(0, operand.schema.dtype) if isinstance(operand, Scan)
+        else np.empty(0, operand.dtype) if isinstance(operand, np.ndarray) else operand
+        for operand in operands
+    ]  # fmt: skip
+    try:
+        with np.errstate(all="ignore"):
+            return check_dtype(np.asarray(function(*empty)).dtype)
+    except TypeError as error:
+        raise UnsupportedError(str(error)) from None
+    except OverflowError as error:
+        raise NumberRangeError(f"{error}: cast the tensor with astype() first") from None
+
+
+def _argument(operand: Any, shape: tuple[int, ...]) -> Any:
+    """Return a scan broadcast to a shape, an array as ``Dense``, and one without dimensions as a scalar."""
+    if isinstance(operand, Scan):
+        return operand if operand.schema.shape == shape else operand.then(operand.view.broadcast_to(shape))
+    if isinstance(operand, np.ndarray):
+        return Dense(operand) if operand.ndim else operand[()]
+    return operand
+
+
+def _divisor(array: NDArray[Any]) -> Scan:
+    """Return a divisor as a scan that says 1 where it is not looked at, so that 0 / 0 and 0 / NaN are found."""
+    one = array.dtype.type(1)
+    stored = array != one
+    block = Block(stored.nonzero(), array[stored]) if array.ndim else Block((), array[stored].reshape(-1))
+    schema = Schema(array.shape, (), check_dtype(array.dtype), one)
+    return Scan(MemoryRelation(schema, block), View.identity(array.shape), schema)
+
+
+def _stype(
+    function: Callable[..., Any],
+    types: Sequence[str | None],
+    shapes: Sequence[tuple[int, ...]],
+    shape: tuple[int, ...],
+    keeps_zero: bool,
+) -> str:
+    """Return the storage type of a function of cells, by those of its operands and their shapes."""
+    name = getattr(function, "__name__", type(function).__name__.lower())
+    misfits = set()
+    if not set(types).isdisjoint(COMPRESSED):
+        misfits = {t for t, own in zip(types, shapes, strict=True) if t is not None and own != shape}
+    stretched = not misfits.isdisjoint(COMPRESSED)
+    return settled(name, types, of_function(name, types, keeps_zero, bool(misfits), stretched))

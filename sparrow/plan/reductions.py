@@ -1,0 +1,129 @@
+"""What reductions mean: the axes that stay, the type of the result, and what comes of groups without entries.
+
+Results are NumPy's. Under ``where="all"`` absent cells take part with the fill value, counted and never listed.
+Under ``where="stored"`` only entries do: a mean divides by their number, and a group without entries gives 0 for
+``sum``, ``count`` and ``norm``, 1 for ``prod``, False for ``any``, True for ``all``, NaN for ``mean``, ``var`` and
+``std``, the fill value for ``min`` and ``max``, and -1 for ``argmin`` and ``argmax``; the nan-forms do as those. No
+warnings are given where NumPy warns of an empty slice; what raises there raises here, of a lazy result when it is
+computed.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from sparrow.errors import AxisError, InvalidValueError, ShapeError, UnsupportedError
+from sparrow.plan.aggregates import REDUCTIONS, Totals, meaning_of
+from sparrow.plan.nodes import Reduce, Scan
+from sparrow.schema import Schema, check_integer
+from sparrow.stypes import of_reduction, settled
+
+__all__ = ["Axis", "Where", "reduction", "resolved_axis"]
+
+Axis: TypeAlias = "int | Sequence[int] | None"
+Where: TypeAlias = Literal["all", "stored"]
+
+_POSITIONS = ("argmin", "argmax", "nanargmin", "nanargmax")
+_WITHOUT_IDENTITY = ("min", "max", "nanmin", "nanmax", *_POSITIONS)
+
+
+def reduction(
+    scan: Scan, name: str, axis: Axis = None, keepdims: bool = False, where: Where = "all", **options: Any
+) -> Reduce:
+    """Return a reduction of a scan.
+
+    Parameters
+    ----------
+    scan
+        What is reduced.
+    name
+        One of :data:`~sparrow.plan.aggregates.REDUCTIONS`, or "density".
+    axis
+        The axes that go, all by default; ``argmin``, ``argmax`` and their nan-forms take one or None.
+    keepdims
+        Keep them with length 1, and their names.
+    where
+        "all" cells, or the "stored" ones.
+    **options
+        ``ddof`` (or ``correction``) of "var" and "std"; ``ord`` (0, a positive number, inf or -inf) of "norm";
+        ``dtype`` of sums, products, means and variances: the type that cells are cast to first.
+
+    Returns
+    -------
+    Reduce
+        Its fill value is the reduction of a group that has no entries, so that it is sparse.
+
+    Raises
+    ------
+    ShapeError
+        If an axis is out of range or named twice, or a reduction without an identity has no cells.
+    InvalidValueError
+        If a name or an option is not one there is.
+    UnsupportedError
+        If NumPy does not do this of such values, or a flat position would pass 2^63 - 1.
+    """
+    kept = _kept(scan, name, axis, where)
+    old, stored = scan.schema, where == "stored"
+    meaning = meaning_of(name, scan.schema, options)
+    cells = math.prod(old.shape[k] for k in range(old.ndim) if k not in kept)
+    nothing = Totals(np.zeros(1, np.int64), cells, meaning.fill, stored)
+    fill = meaning.result([fold.empty(1) for fold in meaning.folds.values()], nothing)[0]
+    axes = tuple(k if k in kept else None for k in range(old.ndim)) if keepdims else kept
+    dims = range(old.ndim) if keepdims else kept
+    shape = tuple(1 if k is None else old.shape[k] for k in axes)
+    stype = settled(name, [old.stype], of_reduction(old.stype, old.ndim - len(axes))) if axes else "coo"
+    schema = Schema(shape, tuple(old.dims[k] for k in dims), np.asarray(fill).dtype, fill, stype)
+    return Reduce(scan, name, axes, stored, options, schema)
+
+
+def resolved_axis(axis: int, ndim: int) -> int:
+    """Return an axis counted from the front.
+
+    Raises
+    ------
+    AxisError
+        If there is none such.
+    UnsupportedError
+        If it is no integer.
+    """
+    resolved = check_integer(axis, "axis") + (ndim if axis < 0 else 0)
+    if not 0 <= resolved < ndim:
+        raise AxisError(f"axis {axis} is out of range for {ndim} dimensions")
+    return resolved
+
+
+def _kept(scan: Scan, name: str, axis: Axis, where: object) -> tuple[int, ...]:
+    """Return the axes that stay, having looked at the arguments."""
+    if name not in REDUCTIONS and name != "density":
+        raise InvalidValueError(f"no reduction {name!r}: there are {', '.join(REDUCTIONS)}")
+    if not isinstance(where, str) or where not in ("all", "stored"):
+        raise InvalidValueError(f"{name}: where={where!r} must be 'all' or 'stored'")
+    ndim, shape = scan.schema.ndim, scan.schema.shape
+    if axis is None:
+        gone = set(range(ndim))
+    else:
+        if isinstance(axis, Sequence) and name in _POSITIONS:
+            raise UnsupportedError(f"{name}: axis={axis!r} must be one axis or None")
+        try:
+            wanted = [operator.index(k) for k in (axis if isinstance(axis, Sequence) else (axis,))]
+        except TypeError:
+            raise UnsupportedError(f"{name}: axis={axis!r} must be an integer, a tuple of integers or None") from None
+        for k in wanted:
+            if not -ndim <= k < ndim:
+                raise AxisError(f"{name}: axis {k} is out of range for a tensor of shape {shape}")
+        gone = {k % ndim for k in wanted}
+        if len(gone) < len(wanted):
+            raise ShapeError(f"{name}: axis={axis!r} names an axis of shape {shape} twice")
+    kept = tuple(k for k in range(ndim) if k not in gone)
+    if where == "all" and name in _WITHOUT_IDENTITY and any(shape[k] == 0 for k in gone):
+        raise ShapeError(f"{name} of shape {shape} over axis {axis}: no cells, and {name} has no identity")
+    if name in _POSITIONS and math.prod(shape[k] for k in gone) > 2**63 - 1:
+        raise UnsupportedError(
+            f"{name}: the flat position in shape {shape} may pass 2^63 - 1: reduce along one axis, or take a part"
+        )
+    return kept

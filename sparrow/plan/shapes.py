@@ -1,0 +1,170 @@
+"""What rearrangements mean: cells joined, regrouped, cut by their position, put in order, added up along lines."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sparrow import settings
+from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
+from sparrow.plan.nodes import Accumulate, Concat, Diagonal, Refill, Reshape, Scan, Sort, Triangle
+from sparrow.schema import Schema
+from sparrow.stypes import COMPRESSED, of_concat, of_other, settled
+
+__all__ = ["accumulated", "concatenated", "diagonal", "refilled", "reshaped", "sorted_lines", "starts_of", "triangle"]
+
+
+def concatenated(scans: Sequence[Scan], axis: int) -> Concat:
+    """Return scans joined along an axis that they have; fills must be equal, dtypes are promoted.
+
+    Raises
+    ------
+    ShapeError
+        If shapes differ in another axis.
+    UnsupportedError
+        If fills differ.
+    """
+    first = scans[0].schema
+    for scan in scans[1:]:
+        other = scan.schema
+        if other.ndim != first.ndim or any(
+            n != m for k, (n, m) in enumerate(zip(first.shape, other.shape, strict=True)) if k != axis
+        ):
+            raise ShapeError(f"shapes {first.shape} and {other.shape} do not join along axis {axis}")
+    dtype = np.result_type(*(scan.schema.dtype for scan in scans))
+    fills = [scan.schema.fill_value.astype(dtype) for scan in scans]
+    if any(not (fill == fills[0] or (fill != fill and fills[0] != fills[0])) for fill in fills):
+        raise UnsupportedError(f"tensors of fills {', '.join(map(str, fills))} do not join: their fills must be equal")
+    size = sum(scan.schema.shape[axis] for scan in scans)
+    shape = (*first.shape[:axis], size, *first.shape[axis + 1 :])
+    types = [scan.schema.stype for scan in scans]
+    stype = settled("concat", types, of_concat(types, axis))
+    return Concat(tuple(scans), axis, Schema(shape, first.dims, dtype, fills[0], stype))
+
+
+def starts_of(node: Concat) -> list[int]:
+    """Return where each scan of a join begins along its axis, and the end of the last."""
+    return [0, *itertools.accumulate(scan.schema.shape[node.axis] for scan in node.operands)]
+
+
+def reshaped(scan: Scan, shape: tuple[int, ...]) -> Reshape:
+    """Return the cells of a scan in another shape of as many cells, in row-major order.
+
+    Raises
+    ------
+    ShapeError
+        If the numbers of cells differ.
+    """
+    old = scan.schema
+    if math.prod(old.shape) != math.prod(shape):
+        raise ShapeError(f"cannot reshape {old.shape} of {old.size} cells into {shape} of {math.prod(shape)}")
+    stype = settled("reshape", [old.stype], of_other(old.stype))
+    while isinstance(scan.source, Reshape) and scan.view.is_identity:  # the shapes in between do not matter
+        scan = scan.source.operand
+    return Reshape(scan, Schema(shape, (), old.dtype, old.fill_value, stype))
+
+
+def triangle(scan: Scan, k: int, upper: bool) -> Triangle:
+    """Return the cells of the last two axes on and above (below) the diagonal that lies ``k`` to the right.
+
+    Raises
+    ------
+    ShapeError
+        If the scan has fewer than two axes.
+    UnsupportedError
+        If its fill is not 0.
+    """
+    old = scan.schema
+    if old.ndim < 2:
+        raise ShapeError(f"a triangle needs two axes, the tensor has shape {old.shape}")
+    if old.fill_value != 0:
+        raise UnsupportedError(f"a triangle of a tensor of fill {old.fill_value} is dense: its rest is 0")
+    return Triangle(scan, k, upper, Schema(old.shape, old.dims, old.dtype, old.dtype.type(0), old.stype))
+
+
+def diagonal(scan: Scan, offset: int) -> Diagonal:
+    """Return the diagonal of a matrix that lies ``offset`` to the right.
+
+    Raises
+    ------
+    ShapeError
+        If the scan has not two axes.
+    """
+    old = scan.schema
+    if old.ndim != 2:
+        raise ShapeError(f"a diagonal needs a matrix, the tensor has shape {old.shape}")
+    height, width = old.shape
+    length = max(min(height - max(-offset, 0), width - max(offset, 0)), 0)
+    stype = "coo" if old.stype in COMPRESSED else old.stype
+    return Diagonal(scan, offset, Schema((length,), (), old.dtype, old.fill_value, stype))
+
+
+def sorted_lines(scan: Scan) -> Sort:
+    """Return the cells of a scan, each line along the last axis in ascending order, NaN last.
+
+    In a line come the entries that are less than fill, then the absent cells, then the other entries: no cell becomes
+    an entry that was none.
+    """
+    old = scan.schema
+    stype = settled("sort", [old.stype], of_other(old.stype))
+    return Sort(scan, Schema(old.shape, old.dims, old.dtype, old.fill_value, stype))
+
+
+def refilled(scan: Scan, fill_value: Any, stype: str) -> Refill:
+    """Return the cells of a scan as entries beside another fill.
+
+    Raises
+    ------
+    TooLargeError
+        If as many entries as there are cells would pass the memory limit.
+    """
+    old = scan.schema
+    schema = Schema(old.shape, old.dims, old.dtype, fill_value, stype)
+    width = schema.dtype.itemsize + sum(schema.coordinate_dtype(dim).itemsize for dim in range(schema.ndim))
+    nbytes, limit = schema.size * width, settings.current().memory_limit
+    if nbytes > limit:
+        raise TooLargeError(
+            f"a tensor of shape {schema.shape} and fill {old.fill_value} has an entry for nearly every cell once its "
+            f"fill is {schema.fill_value}: {nbytes} bytes, beyond the memory limit of {limit}. Keep the storage type "
+            "'coo', take a smaller view, or raise the limit with sp.config(memory_limit=...)"
+        )
+    return Refill(scan, schema)
+
+
+def accumulated(
+    scan: Scan, ufunc: np.ufunc, axis: int | None, dtype: np.dtype[Any] | None = None, initial: Any = None
+) -> Accumulate:
+    """Return what a ufunc makes of each line from its start up to each cell: dense after the first entry.
+
+    Parameters
+    ----------
+    scan
+        What is added up.
+    ufunc
+        ``np.add`` or ``np.multiply``.
+    axis
+        Along which; None means all cells in row-major order, and gives a vector.
+    dtype
+        In which cells are added up, NumPy's choice by default.
+    initial
+        What stands before the first cell of each line, if that is wanted.
+
+    Raises
+    ------
+    UnsupportedError
+        If ``dtype`` drops the imaginary parts of complex cells.
+    """
+    old = scan.schema
+    if dtype is not None and old.dtype.kind == "c" != dtype.kind:
+        raise UnsupportedError(f"dtype={dtype} drops the imaginary parts of {old.dtype}: take A.real first")
+    if dtype is None:
+        dtype = ufunc.accumulate(np.zeros(1, old.dtype)).dtype
+    before = 0 if initial is None else 1
+    along = old.ndim - 1 if axis is None else axis
+    sizes = tuple(n + before * (k == along) for k, n in enumerate(old.shape))
+    shape = sizes if axis is not None or before else (old.size,)
+    return Accumulate(scan, ufunc, axis, initial, Schema(shape, (), dtype, stype="dense"))
