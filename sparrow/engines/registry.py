@@ -35,6 +35,13 @@ class Engine(Protocol):
     def declines(self, node: Node) -> str | None:
         """Return why it does not run a node, whatever stands below; None where it does."""
 
+    def support(self, kind: type[Any]) -> tuple[str, str]:
+        """Return how it stands to a kind of node, and why.
+
+        "yes"; "partly", where ``declines`` says of which; "notimpl", where nobody wrote it down; "notyet", where that
+        is planned; "never", where it is not for this engine.
+        """
+
     def entries(self, scan: Scan) -> Block:
         """Return all entries of a scan, canonical in the order of the view's axes.
 

@@ -99,7 +99,6 @@ def test_sql_refuses_what_it_cannot_reproduce() -> None:
     assert "engine      stream: a join multiplies stored entries only" in engines.explain(filled, engine="duckdb")
 
 
-@pytest.mark.parametrize("engine", ["stream", "duckdb"])
 def test_absent_cells_annihilate_nan_and_infinity(engine: str) -> None:
     dense = np.array([[0, 2.0, 0], [0, 0, 0], [1.0, 0, 3.0], [np.inf, 1, 0], [np.nan, 0, 0]])
     x = np.array([np.nan, 1.0, np.inf])
@@ -135,7 +134,6 @@ def test_fill_and_infinity_are_refused() -> None:
         product(memory(np.ones((2, 3)), fill_value=np.nan), [1.0, 1.0, 0.0])
 
 
-@pytest.mark.parametrize("engine", ["stream", "duckdb"])
 def test_empty_shapes(engine: str) -> None:
     for shape, right in [
         ((0, 3), (3,)),
@@ -153,7 +151,6 @@ def test_empty_shapes(engine: str) -> None:
     np.testing.assert_array_equal(product(memory(np.zeros((3, 4))), np.ones(4), engine), np.zeros(3))
 
 
-@pytest.mark.parametrize("engine", ["stream", "duckdb"])
 def test_vectors(engine: str) -> None:
     dense, x = np.array([0, 2.0, 0, 3.0]), np.arange(4.0)
     found = product(memory(dense), x, engine)
@@ -184,7 +181,6 @@ def test_shapes_that_do_not_fit() -> None:
         Dense(np.array(["a", "b"]))
 
 
-@pytest.mark.parametrize("engine", ["stream", "duckdb"])
 def test_results_beyond_the_memory_limit(engine: str) -> None:
     relation = MemoryRelation(Schema((2**40, 4)), Block((np.array([2**39]), np.array([1])), np.array([2.0])))
     with pytest.raises(TooLargeError, match=rf"{2**43} bytes.*memory_limit"):

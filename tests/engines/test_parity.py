@@ -26,10 +26,9 @@ from sparrow.engines.stream.computed import Computed
 from sparrow.plan import Step
 from sparrow.plan.aggregates import REDUCTIONS
 from sparrow.schema import is_fill
-from sparrow.tensor.products import Engine
+from tests.engines.conftest import ENGINES
 from tests.engines.helpers import memory, stored
 
-ENGINES: tuple[Engine, ...] = ("stream", "duckdb")
 REAL = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
 
 UFUNCS: dict[str, np.ufunc] = {
@@ -262,9 +261,11 @@ def test_reductions(
         dense[engine][block.coords] = block.values
     if found.dtype.kind == "f":
         eps = 1e-5 if found.dtype == np.float32 else 1e-9
-        np.testing.assert_allclose(dense["duckdb"], dense["stream"], rtol=eps, atol=eps)
+        for engine in ("duckdb", "toy"):
+            np.testing.assert_allclose(dense[engine], dense["stream"], rtol=eps, atol=eps, err_msg=engine)
     else:
-        np.testing.assert_array_equal(dense["duckdb"], dense["stream"])
+        for engine in ("duckdb", "toy"):
+            np.testing.assert_array_equal(dense[engine], dense["stream"], err_msg=engine)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -130,7 +130,6 @@ def test_products_of_nested_views(
         assert found.shape == (left @ expected).shape
 
 
-@pytest.mark.parametrize("engine", ["stream", "duckdb"])
 @pytest.mark.parametrize(
     "dtype", ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
 )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sparrow import database, settings
 from sparrow.database import quote_name
 from sparrow.engines.duckdb.scans import compile_scan
-from sparrow.engines.duckdb.steps import Query, declines
+from sparrow.engines.duckdb.steps import COMPILERS, DECLINED, Query, declines
 from sparrow.engines.duckdb.types import sql_type
 from sparrow.engines.handing import prepared
 from sparrow.engines.results import check_output
@@ -43,9 +43,16 @@ class DuckDB:
         """Return why SQL does not give what NumPy does, whatever stands below; None where it does."""
         if isinstance(node, Contract):
             return _product_declines(node)
-        if isinstance(node, Accumulate) or (isinstance(node, Map) and node.dense):
+        if isinstance(node, Map) and node.dense:
             return "SQL gives entries, and this is an array"
         return declines(node) if isinstance(node, Step) else None
+
+    def support(self, kind: type[Any]) -> tuple[str, str]:
+        """Return how SQL stands to a kind of node."""
+        if kind in DECLINED:
+            return DECLINED[kind]
+        partly = kind in COMPILERS or kind is Contract
+        return ("partly", "by types and functions") if partly else ("notimpl", "no compiler")
 
     def entries(self, scan: Scan) -> Block:
         """Return all entries of a scan, canonical in the order of the view's axes."""

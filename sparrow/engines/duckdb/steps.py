@@ -21,10 +21,10 @@ from sparrow.engines.duckdb.functions import function_sql
 from sparrow.engines.duckdb.reductions import reduction_sql
 from sparrow.engines.duckdb.types import Declined, cast, differs, literal, sql_type
 from sparrow.index import New
-from sparrow.plan import Concat, Dense, Diagonal, Map, Reduce, Reshape, Scan, Step, Triangle
+from sparrow.plan import Accumulate, Concat, Dense, Diagonal, Map, Reduce, Refill, Reshape, Scan, Sort, Step, Triangle
 from sparrow.schema import Schema
 
-__all__ = ["COMPILERS", "Names", "Operand", "Query", "compile_step", "declines"]
+__all__ = ["COMPILERS", "DECLINED", "Names", "Operand", "Query", "compile_step", "declines"]
 
 Names: TypeAlias = Mapping[int, str]
 """The axes that a SELECT gives, each with its column's name; ``value`` comes last."""
@@ -51,7 +51,8 @@ def compile_step(node: Step, names: Names, operand: Operand) -> Query:
         If SQL does not reproduce what it does, or there is no form for such a step.
     """
     if type(node) not in COMPILERS:
-        raise Declined(f"SQL has no {type(node).__name__.lower()}")
+        _, reason = DECLINED.get(type(node), ("", f"no form of {type(node).__name__}"))
+        raise Declined(f"SQL declines: {reason}")
     for scan in node.scans:
         if scan.schema.dtype.kind == "c" or scan.schema.dtype == np.float16:
             raise Declined(f"SQL has no {scan.schema.dtype}")
@@ -246,4 +247,11 @@ COMPILERS: dict[type[Step], Callable[[Any, Names, _Select], str]] = {
     Triangle: _triangle,
     Diagonal: _diagonal,
 }
-"""What compiles each kind of step; SQL has no form for the others."""
+"""What compiles each kind of step."""
+
+DECLINED: dict[type[Step], tuple[str, str]] = {
+    Sort: ("notyet", "lines in order by window functions"),
+    Refill: ("never", "it lists every absent cell"),
+    Accumulate: ("never", "SQL gives entries, and this is an array"),
+}
+"""Kinds of steps that SQL does not run, each with a mark and why."""

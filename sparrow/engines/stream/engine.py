@@ -36,9 +36,14 @@ class Stream:
 
     def declines(self, node: Node) -> str | None:
         """Return None: it takes every node that there is, and names one that there is not."""
-        if isinstance(node, Scan | Dense) or type(node) in (*BUILDERS, *ARRAYS, Reduce):
+        if isinstance(node, Scan | Dense) or self.support(type(node))[0] == "yes":
             return None
         return f"engine='stream' has no implementation of {type(node).__name__}"
+
+    def support(self, kind: type[Any]) -> tuple[str, str]:
+        """Return whether it runs a kind of node."""
+        known = kind in (*BUILDERS, *ARRAYS, Reduce)
+        return ("yes", "") if known else ("notimpl", "no function in the tables of lowering and engine")
 
     def entries(self, scan: Scan) -> Block:
         """Return all entries of a scan, canonical, in memory."""

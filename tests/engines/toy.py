@@ -1,0 +1,232 @@
+"""The plain twin of the engines: every node on dense NumPy arrays, by its definition, cell by cell where that is plain.
+
+It is registered as any engine is, takes every node, and so is the oracle of the parity suite.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import plan
+from sparrow.index import Box, View
+from sparrow.kernels.entries import Block
+from sparrow.plan import Node, Scan, Step
+from sparrow.schema import is_fill
+
+Array = NDArray[Any]
+
+_MOST = 1 << 20
+
+
+class Toy:
+    """Dense arrays."""
+
+    name = "toy"
+    deepest: int | None = None
+
+    def support(self, kind: type[Any]) -> tuple[str, str]:
+        """Return that it runs a kind of node, or is not made for it."""
+        return (
+            ("yes", "") if kind in (*_CELLS, plan.Contract, plan.Accumulate) else ("notimpl", "not written down here")
+        )
+
+    def declines(self, node: Node) -> str | None:
+        """Return None of all that fits dense arrays."""
+        mark, reason = self.support(type(node))
+        if any(one.schema.size > _MOST for one in (node, *plan.scans_of(node))):
+            return "too many cells for dense arrays"
+        return None if mark == "yes" or isinstance(node, Scan | plan.Dense) else reason
+
+    def entries(self, scan: Scan) -> Block:
+        """Return the cells that differ from fill."""
+        dense, schema = cells_of(scan), scan.schema
+        stored = ~is_fill(dense, schema.fill_value)
+        coords = stored.nonzero() if schema.ndim else ()
+        dtypes = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)]
+        return Block(tuple(c.astype(t) for c, t in zip(coords, dtypes, strict=True)), dense[stored].reshape(-1))
+
+    def blocks(self, scan: Scan) -> Iterator[Block]:
+        """Yield all entries."""
+        yield self.entries(scan)
+
+    def count(self, scan: Scan) -> int:
+        """Return the number of entries."""
+        return self.entries(scan).count
+
+    def scalars(self, nodes: Sequence[plan.Reduce]) -> list[Any]:
+        """Return reductions over all axes."""
+        return [_reduce(node, cells_of(node.operand))[()] for node in nodes]
+
+    def array(self, node: Any) -> Any:
+        """Return what is dense by nature."""
+        if isinstance(node, plan.Contract):
+            return _contract(node)
+        dense = [cells_of(scan) for scan in node.scans]
+        return _map(node, *dense) if isinstance(node, plan.Map) else _accumulate(node, *dense)
+
+    def manner(self, node: Node) -> str:
+        """Say nothing."""
+        return ""
+
+
+def cells_of(scan: Scan) -> Array:
+    """Return all cells that a scan shows."""
+    found: dict[Step, Array] = {}
+
+    def shown(one: Scan) -> Array:
+        if isinstance(one.source, Step):
+            base = found[one.source]
+        else:
+            relation, schema = one.source, one.source.schema
+            base = np.full(schema.shape, schema.fill_value, schema.dtype)
+            for chunk in relation.chunks(Box.everything(schema.shape)) if schema.size else ():
+                block = relation.read(chunk)
+                base[block.coords if schema.ndim else ...] = block.values if schema.ndim else block.values[0]
+        view: View = one.view
+        if not view.size:
+            return np.full(view.shape, one.schema.fill_value, base.dtype)
+        places = [column.reshape(-1) for column in np.indices(view.shape)] if view.ndim else []
+        at = view.to_base(places)
+        return np.asarray(base[at] if at else np.broadcast_to(base, (view.size,))).reshape(view.shape)
+
+    for step in plan.steps_below([scan]):
+        cells = _CELLS[type(step)](step, *map(shown, step.scans))
+        found[step] = np.asarray(cells).astype(step.schema.dtype, copy=False).reshape(step.schema.shape)
+    return shown(scan)
+
+
+def _map(node: plan.Map, *dense: Array) -> Array:
+    given = iter(dense)
+    arguments = [
+        next(given) if isinstance(o, Scan) else o.array if isinstance(o, plan.Dense) else o for o in node.operands
+    ]
+    with np.errstate(all="ignore"):
+        out = np.broadcast_to(np.asarray(plan.called(node.function, *arguments)), node.schema.shape)
+    for array, needs in zip(dense, node.required, strict=True):
+        if needs:
+            out = np.where(array == 0, np.zeros((), out.dtype), out)
+    return out
+
+
+def _wide(values: Array) -> Array:
+    return values.astype({"f": np.float64, "c": np.complex128}.get(values.dtype.kind, values.dtype))
+
+
+def _reduce(node: plan.Reduce, dense: Array) -> Array:
+    schema = node.operand.schema
+    gone = [k for k in range(schema.ndim) if k not in node.kept]
+    groups = np.moveaxis(dense, node.kept, range(len(node.kept)))
+    sizes = tuple(schema.shape[k] for k in node.kept)
+    groups = groups.reshape(*sizes, math.prod(schema.shape[k] for k in gone))
+    out = np.empty(sizes, node.schema.dtype)
+    with np.errstate(all="ignore"):
+        for at in itertools.product(*map(range, sizes)):
+            out[at] = _one(node, groups[at])
+    return out.reshape(node.schema.shape)
+
+
+def _one(node: plan.Reduce, line: Array) -> Any:
+    """Return a reduction of the cells of one group."""
+    options = {name: given for name, given in node.options.items() if given is not None}
+    fill = node.operand.schema.fill_value
+    if "dtype" in options:
+        stored = ~is_fill(line, fill)
+        line, fill = line.astype(options["dtype"]), np.asarray(fill).astype(options["dtype"])[()]
+    else:
+        stored = ~is_fill(line, fill)
+    name, places = node.name, np.arange(len(line))
+    if name == "count":
+        return int(stored.sum())
+    if name == "density":
+        return stored.sum() / np.float64(len(line))
+    if node.stored:
+        line, places = line[stored], places[stored]
+    if name.startswith("nan"):
+        numbers = ~np.isnan(line) if line.dtype.kind in "fc" else np.ones(len(line), bool)
+        if name in ("nanargmin", "nanargmax") and not numbers.any():
+            return -1
+        if name in ("nanmin", "nanmax") and not numbers.any():
+            return np.nan if len(line) else fill
+        line, places, name = line[numbers], places[numbers], name[3:]
+    wide = _wide(line)
+    if name in ("min", "max"):
+        return getattr(np, name)(line) if len(line) else fill
+    if name in ("argmin", "argmax"):
+        return places[getattr(np, name)(line)] if len(line) else -1
+    if name == "norm":
+        return _norm(wide, float(options.get("ord", 2)))
+    if name in ("var", "std"):
+        ddof = options.get("ddof", options.get("correction", 0))
+        if not len(wide) or (node.name.startswith("nan") and len(wide) <= ddof):
+            return np.nan
+        spread = (abs(wide - wide.mean()) ** 2).sum() / np.float64(max(len(wide) - ddof, 0))
+        return np.sqrt(spread) if name == "std" else spread
+    if name == "mean":
+        return wide.sum() / np.float64(len(wide)) if len(wide) else np.nan
+    return getattr(np, name)(wide)
+
+
+def _norm(values: Array, degree: float) -> Any:
+    sizes = abs(values.astype(complex))
+    if math.isinf(degree):
+        return (max if degree > 0 else min)(sizes.tolist(), default=0.0, key=_nan_first(degree)) if len(sizes) else 0.0
+    if degree == 0:
+        return float((values != 0).sum())
+    return (sizes**degree).sum() ** (1 / degree)
+
+
+def _nan_first(degree: float) -> Callable[[float], float]:
+    """Return a key by which NaN wins."""
+    return lambda value: math.copysign(math.inf, degree) if value != value else value
+
+
+def _concat(node: plan.Concat, *dense: Array) -> Array:
+    return np.concatenate([array.astype(node.schema.dtype) for array in dense], node.axis)
+
+
+def _triangle(node: plan.Triangle, dense: Array) -> Array:
+    return (np.triu if node.upper else np.tril)(dense, node.k)
+
+
+def _accumulate(node: plan.Accumulate, dense: Array) -> Array:
+    dense = dense.astype(node.schema.dtype)
+    if node.initial is not None:
+        first = list(dense.shape)
+        first[node.axis or 0] = 1
+        dense = np.concatenate([np.full(first, node.initial, dense.dtype), dense], node.axis or 0)
+    with np.errstate(all="ignore"):
+        return np.asarray(node.ufunc.accumulate(dense.reshape(-1) if node.axis is None else dense, node.axis or 0))
+
+
+def _contract(node: plan.Contract) -> Any:
+    scan, x = node.operands
+    dtype = node.schema.dtype
+    cells = cells_of(scan)
+    rows = cells.reshape(1, -1) if scan.schema.ndim == 1 else cells
+    columns = x.reshape(-1, 1) if x.ndim == 1 else x
+    out = np.zeros((rows.shape[0], columns.shape[1]), _wide(np.empty(0, dtype)).dtype)
+    with np.errstate(all="ignore"):
+        for i, j in itertools.product(*map(range, out.shape)):
+            line = rows[i].astype(out.dtype) * columns[:, j].astype(out.dtype)
+            out[i, j] = line[rows[i] != 0].sum() if scan.schema.fill_value == 0 else line.sum()
+        out = out.astype(dtype)
+    out = out.reshape(scan.schema.shape[:-1] + x.shape[1:])
+    return out.T if node.flipped and out.ndim else out[()]
+
+
+_CELLS: dict[type[Any], Callable[..., Array]] = {
+    plan.Map: _map,
+    plan.Reduce: _reduce,
+    plan.Concat: _concat,
+    plan.Reshape: lambda node, dense: dense.reshape(node.schema.shape),
+    plan.Triangle: _triangle,
+    plan.Diagonal: lambda node, dense: np.diagonal(dense, node.offset),
+    plan.Sort: lambda node, dense: np.sort(dense, -1),
+    plan.Refill: lambda node, dense: dense,
+}
