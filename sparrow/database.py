@@ -1,13 +1,17 @@
 """The embedded DuckDB: connections under the limits of the settings, quoting, the texts of ``sql/``.
 
-One database lives in the process (a new one where the temporary folder changes); every caller gets a
-connection of its own, whose temporary views and tables nobody else sees.
+An instance of DuckDB has one memory limit, one number of threads and one temporary folder for all its connections.
+So there is an instance for each combination of them in use, and a connection, with all that is made of it such as a
+lazy relation, keeps those it was made under. Every caller gets a connection of its own, whose temporary views and
+tables nobody else sees; who is done with it closes it (``with connect() as con``).
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
+from collections import OrderedDict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -19,31 +23,58 @@ from sparrow.errors import StorageError, TooLargeError
 
 __all__ = ["Feed", "connect", "failures", "load", "quote_literal", "quote_name", "sorted_batches"]
 
-_lock = threading.Lock()
-_database: duckdb.DuckDBPyConnection | None = None
-_made_for: tuple[int, str] | None = None
-"""The process and the temporary folder of the database."""
-
 FEED_OVERSHOOT = 340_000_000
 """Bytes by which an Arrow feed was seen to pass DuckDB's own limit; the limit is set that much lower."""
+_LEAST = 120_000_000
+_KEPT = 4
+"""Instances kept for the next caller: one takes 50 ms to make, 5 MB and some threads that sleep."""
+
+_lock = threading.Lock()
+_instances: OrderedDict[tuple[int, int, str], duckdb.DuckDBPyConnection] = OrderedDict()
+"""A connection to each instance, by memory limit, threads and temporary folder; those used last are at the end."""
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """Return a new connection under the memory limit, threads and temporary folder in force."""
-    global _database, _made_for
+    """Return a new connection under the memory limit, threads and temporary folder in force; it keeps them."""
     now = settings.current()
+    limit = max(now.memory_limit - FEED_OVERSHOOT, _LEAST)
+    made_for = limit, 1 if now.deterministic else now.threads, now.temp_directory
+    dropped = []
     with _lock:
-        # A database that has spilled refuses another folder: each folder gets its own.
-        if _database is None or _made_for != (os.getpid(), now.temp_directory):
-            _database, _made_for = duckdb.connect(":memory:"), (os.getpid(), now.temp_directory)
-            _database.execute(f"set temp_directory = {quote_literal(now.temp_directory)}")
-        con = _database.cursor()
-    limit = max(now.memory_limit - FEED_OVERSHOOT, 120_000_000)
-    con.execute(f"set memory_limit = '{limit} B'")
-    con.execute(f"set threads = {1 if now.deterministic else now.threads}")
-    con.execute("set preserve_insertion_order = false")
-    con.execute("set python_enable_replacements = false")
+        instance = _instances.get(made_for)
+        if instance is None:
+            instance = _instances[made_for] = _new(*made_for)
+        _instances.move_to_end(made_for)
+        while len(_instances) > _KEPT:
+            dropped.append(_instances.popitem(last=False))
+        con = instance.cursor()
+    del dropped  # what still has connections lives on with them; what has none ends here, out of the lock
     return con
+
+
+def _new(memory_limit: int, threads: int, temp_directory: str) -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(
+        ":memory:",
+        config={
+            "memory_limit": f"{memory_limit} B",
+            "threads": threads,
+            "temp_directory": temp_directory,
+            "preserve_insertion_order": False,
+            "python_enable_replacements": False,  # the variables of our functions are no tables
+            "lock_configuration": True,
+        },
+    )
+
+
+def _after_fork() -> None:
+    """Leave the parent's instances alone: their threads are not here, and to end one would wait for them for ever."""
+    global _lock, _instances
+    for instance in _instances.values():
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(instance))
+    _lock, _instances = threading.Lock(), OrderedDict()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def quote_name(name: str) -> str:

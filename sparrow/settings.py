@@ -1,4 +1,9 @@
-"""The settings of a process: memory limit, threads, temporary folder, progress, determinism."""
+"""The settings: memory limit, threads, temporary folder, progress, determinism, engine.
+
+There are those of the process, and on top of them those of the blocks that a thread or task is in. The latter
+live in a context variable, so they are local to a thread or task and follow work that runs in a copy of its
+context, as :mod:`sparrow.workers` and asyncio do.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,15 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+import threading
+from contextlib import AbstractContextManager
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
+from types import TracebackType
+from typing import Any
+from weakref import ref
 
 from sparrow.errors import InvalidValueError
 
@@ -35,6 +44,8 @@ class Settings:
     """Progress bars: on, off, or None for "when standard error is a terminal"."""
     deterministic: bool
     """Run float sums in SQL on one thread, so that the same input gives the same bits."""
+    engine: str
+    """The engine of every terminal that is not told another; ``"auto"`` chooses for each."""
 
     def show_progress(self) -> bool:
         """Return whether progress bars are to be drawn."""
@@ -84,21 +95,9 @@ def available_threads() -> int:
     return os.cpu_count() or 1
 
 
-_current: Settings | None = None
-
-
 def current() -> Settings:
-    """Return the settings in force."""
-    global _current
-    if _current is None:
-        _current = Settings(
-            memory_limit=max(_MINIMUM_LIMIT, int(0.6 * available_memory())),
-            threads=available_threads(),
-            temp_directory=tempfile.gettempdir(),
-            progress=None,
-            deterministic=False,
-        )
-    return _current
+    """Return the settings in force, here and now: of the process, and on top of them of the blocks around."""
+    return _within(_scope.get(), _of_process())
 
 
 def config(
@@ -108,8 +107,15 @@ def config(
     temp_directory: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
     deterministic: bool | None = None,
+    engine: str | None = None,
 ) -> AbstractContextManager[Settings]:
     """Set what is given, at once; as a context manager, until the block ends.
+
+    A plain call sets the process, all its threads. A block sets the thread or task that it runs in, and the
+    workers of what runs in it: other threads and tasks keep their own, tasks begun in the block inherit it, and
+    so does a generator that is resumed there. A plain call within a block belongs to the block and ends with it.
+    Threads that you start yourself begin with what the process has, unless they run in a copy of your context
+    (``contextvars.copy_context().run``, ``asyncio.to_thread``).
 
     Parameters
     ----------
@@ -125,11 +131,14 @@ def config(
         Draw progress bars; the default is to draw them when standard error is a terminal.
     deterministic
         Run float sums in SQL on one thread, so that the same input gives the same bits.
+    engine
+        The engine of every operation that is not told another by ``engine=``; the default, ``"auto"``, chooses
+        for each operation.
 
     Raises
     ------
     InvalidValueError
-        If a size is no size, ``threads`` is below 1 or the folder does not exist.
+        If a size is no size, ``threads`` is below 1, the folder does not exist or ``engine`` is no name.
 
     Examples
     --------
@@ -138,31 +147,165 @@ def config(
     ...     settings.memory_limit, settings.threads
     (1000000000, 1)
     """
-    global _current
-    before = current()
-    after = before
+    given: dict[str, Any] = {}
     if memory_limit is not None:
-        after = replace(after, memory_limit=parse_bytes(memory_limit))
+        given["memory_limit"] = parse_bytes(memory_limit)
     if threads is not None:
         if not isinstance(threads, Integral) or threads < 1:
             raise InvalidValueError(f"threads must be at least 1, got {threads}")
-        after = replace(after, threads=int(threads))
+        given["threads"] = int(threads)
     if temp_directory is not None:
         if not os.path.isdir(temp_directory):
             raise InvalidValueError(f"temp_directory {os.fspath(temp_directory)!r} is not a folder")
-        after = replace(after, temp_directory=os.fspath(temp_directory))
+        given["temp_directory"] = os.fspath(temp_directory)
     if progress is not None:
-        after = replace(after, progress=progress)
+        given["progress"] = progress
     if deterministic is not None:
-        after = replace(after, deterministic=deterministic)
-    _current = after
+        given["deterministic"] = deterministic
+    if engine is not None:
+        if not engine or not isinstance(engine, str):
+            raise InvalidValueError(f"engine must be the name of an engine, got {engine!r}")
+        given["engine"] = engine
+    return _Change(given)
 
-    @contextmanager
-    def restore() -> Iterator[Settings]:
-        global _current
-        try:
-            yield after
-        finally:
-            _current = before
 
-    return restore()
+# -- blocks --------------------------------------------------------------------------------------
+
+
+class _Scope:
+    """One link of the chain of settings that a context is in, innermost first; the same in every copy of the context.
+
+    ``change`` is the block that it belongs to; ``loose`` says that it comes from a plain call in that block.
+    """
+
+    def __init__(self, given: dict[str, Any], outer: _Scope | None, change: _Change, loose: bool) -> None:
+        self.given, self.outer, self.change, self.loose = given, outer, change, loose
+        self.known: tuple[Settings, Settings] | None = None
+        """Settings around it, and what they are with ``given``."""
+
+
+_scope: ContextVar[_Scope | None] = ContextVar("sparrow_settings", default=None)
+
+
+def _live(scope: _Scope | None) -> _Scope | None:
+    while scope is not None and scope.change.over:
+        scope = scope.outer
+    return scope
+
+
+def _within(scope: _Scope | None, process: Settings) -> Settings:
+    scope = _live(scope)
+    if scope is None:
+        return process
+    around = _within(scope.outer, process)
+    known = scope.known
+    if known is None or known[0] is not around:
+        known = scope.known = (around, replace(around, **scope.given))
+    return known[1]
+
+
+class _Change(AbstractContextManager[Settings]):
+    """What :func:`config` was given: in force from the call, from then on or as a block."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.given = given
+        self.over = False
+        """Whether the block ended elsewhere than in the context that it began in, which still has its scope."""
+        self._token: Token[_Scope | None] | None = None
+        self._before = around = _live(_scope.get())
+        self._loose: _Scope | None = None
+        if around is None:
+            _call(self)
+            return
+        if around.loose:
+            given, around = around.given | given, around.outer
+        assert self._before is not None
+        self._loose = _Scope(given, around, self._before.change, loose=True)
+        _scope.set(self._loose)
+
+    def __repr__(self) -> str:
+        return f"config({', '.join(f'{name}={value!r}' for name, value in self.given.items())}), now {current()}"
+
+    def __enter__(self) -> Settings:
+        if self._token is not None:
+            raise InvalidValueError("this config() is a block already: call config() again for another")
+        _take_back(self)
+        if self._loose is not None and _scope.get() is self._loose:
+            _scope.set(self._before)
+        self._token = _scope.set(_Scope(self.given, _live(_scope.get()), self, loose=False))
+        return current()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._token is not None
+        scope = _scope.get()
+        if scope is not None and scope.change is self:
+            try:
+                _scope.reset(self._token)
+                return
+            except ValueError:
+                pass  # a generator that began in one context and ends in another
+        self.over = True
+
+
+# -- the process ---------------------------------------------------------------------------------
+
+
+class _Call:
+    """A call outside of all blocks.
+
+    Only what becomes of the result tells a plain call from the head of a block, which other threads must not see.
+    It is a plain one as soon as the result is dropped or its thread asks for the settings, as a head never does.
+    """
+
+    def __init__(self, change: _Change) -> None:
+        self.change, self.given, self.thread, self.plain = ref(change), change.given, threading.get_ident(), False
+
+
+_lock = threading.RLock()
+_process: Settings | None = None
+_calls: list[_Call] = []
+"""Calls that may yet become blocks, in their order."""
+
+
+def _of_process() -> Settings:
+    global _process
+    if _process is None:
+        _process = Settings(
+            memory_limit=max(_MINIMUM_LIMIT, int(0.6 * available_memory())),
+            threads=available_threads(),
+            temp_directory=tempfile.gettempdir(),
+            progress=None,
+            deterministic=False,
+            engine="auto",
+        )
+    if not _calls:
+        return _process
+    with _lock:
+        while _calls and _calls[0].change() is None:
+            _process = replace(_process, **_calls.pop(0).given)
+        out = _process
+        for call in _calls:
+            call.plain = call.plain or call.change() is None or call.thread == threading.get_ident()
+            if call.plain:
+                out = replace(out, **call.given)
+        return out
+
+
+def _call(change: _Change) -> None:
+    with _lock:
+        _calls.append(_Call(change))
+
+
+def _take_back(change: _Change) -> None:
+    with _lock:
+        _calls[:] = [call for call in _calls if call.change() is not change]
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

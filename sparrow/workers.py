@@ -1,16 +1,31 @@
-"""Ordered work on threads: results come in the order of the items, whatever the number of threads."""
+"""The threads of the process that work: one pool, and results in the order of the items whatever its size.
+
+What runs on a worker never asks the pool for another one: :func:`ordered_map` there works on its own thread. So
+``threads=2`` means two working threads however deep calls nest, and no worker waits for another.
+"""
 
 from __future__ import annotations
 
+import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from contextvars import copy_context
+from typing import Any, Generic, TypeVar
 
-__all__ = ["ordered_map"]
+from sparrow import settings
+
+__all__ = ["Beside", "abandoned", "beside", "local", "ordered_map"]
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+local = threading.local()
+"""Things of a thread's own; a worker forgets them when it has nothing more to do for an iterator."""
+
+_here = threading.local()
+"""``job``: what this thread works for, absent where it is no worker."""
 
 
 def ordered_map(work: Callable[[T], R], items: Iterable[T], threads: int, ahead: int | None = None) -> Iterator[R]:
@@ -18,23 +33,216 @@ def ordered_map(work: Callable[[T], R], items: Iterable[T], threads: int, ahead:
 
     At most ``ahead`` items (default ``threads + 1``) are taken beyond the one whose result was
     last yielded, which bounds memory. An exception of ``work`` or of ``items`` is raised at its
-    place in the order; closing the iterator abandons what has not started.
+    place in the order; closing the iterator abandons what has not started and waits for what runs.
+    The settings of whoever asks for a result travel to the workers. On a worker, and where
+    ``threads`` is 1, each item is worked on when its result is asked for.
+
+    Parameters
+    ----------
+    work
+        Called on workers; on the thread of the caller where all workers are busy for others.
+    items
+        Taken on the thread of the caller.
     """
-    if threads <= 1:
+    if threads <= 1 or _job() is not None:
         for item in items:
             yield work(item)
         return
     ahead = threads + 1 if ahead is None else ahead
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="sparrow")
-    pending: deque[Future[R]] = deque()
+    job = _Job(work, threads)
+    pending: deque[_Task[T, R]] = deque()
+    source = iter(items)
+    failure: Exception | None = None
     try:
-        for item in items:
-            pending.append(pool.submit(work, item))
+        while failure is None:
+            try:
+                item = next(source)
+            except StopIteration:
+                break
+            except Exception as error:  # noqa: BLE001 - raised below, behind the results of the items before
+                failure = error
+                break
+            pending.append(job.add(item))
             if len(pending) >= ahead:
-                yield pending.popleft().result()
+                yield job.result(pending.popleft())
         while pending:
-            yield pending.popleft().result()
+            yield job.result(pending.popleft())
+        if failure is not None:
+            raise failure
     finally:
-        for future in pending:
-            future.cancel()
-        pool.shutdown(wait=True, cancel_futures=True)
+        job.close()
+
+
+def abandoned() -> bool:
+    """Return whether nobody waits any more for what this thread works on: long work looks now and then, and ends."""
+    job = _job()
+    return job is not None and job.closed
+
+
+class Beside(ThreadPoolExecutor):
+    """A thread beside the caller's, for work in the order in which it is submitted; the settings travel to it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(1, name)
+
+    def submit(self, work: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
+        """Return the future result of ``work``."""
+        return super().submit(copy_context().run, work, *args, **kwargs)
+
+
+def beside(name: str) -> Beside | None:
+    """Return a thread for what may go on beside the caller, None where that would pass the threads of the settings."""
+    return Beside(name) if settings.current().threads > 1 and _job() is None else None
+
+
+class _Task(Generic[T, R]):
+    """One item."""
+
+    __slots__ = ("context", "done", "error", "item", "result")
+
+    def __init__(self, item: T) -> None:
+        self.item = item
+        self.context = copy_context()
+        self.done = False
+        self.error: BaseException | None = None
+        self.result: R
+
+    def run(self, work: Callable[[T], R]) -> None:
+        try:
+            self.result = self.context.run(work, self.item)
+        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+            self.error = error
+
+
+class _Job(Generic[T, R]):
+    """The items of one iterator. They start in their order, so the one that is waited for starts before all others."""
+
+    def __init__(self, work: Callable[[T], R], threads: int) -> None:
+        self.threads = threads
+        self.closed = False
+        self._work = work
+        self._pid = os.getpid()
+        self._changed = threading.Condition()
+        self._waiting: deque[_Task[T, R]] = deque()
+        self._lanes = 0
+        """Workers that are at it or asked for."""
+        self._running = 0
+        self._helping = 0
+        """1 while the caller works itself."""
+
+    def add(self, item: T) -> _Task[T, R]:
+        """Take in an item."""
+        self._check_process()
+        task: _Task[T, R] = _Task(item)
+        with self._changed:
+            self._waiting.append(task)
+        self._staff()
+        return task
+
+    def result(self, task: _Task[T, R]) -> R:
+        """Return the result of an item; begin it here where no worker has."""
+        self._check_process()
+        with self._changed:
+            if self._waiting and self._waiting[0] is task:
+                self._waiting.popleft()
+                self._helping = 1
+        if self._helping:
+            before, _here.job = _job(), self
+            try:
+                task.run(self._work)
+            finally:
+                _here.job = before
+                self._helping = 0
+            self._staff()
+        else:
+            with self._changed:
+                while not task.done:
+                    self._changed.wait()
+        if task.error is not None:
+            try:
+                raise task.error
+            finally:
+                task.error = None  # its traceback holds this frame: no cycle
+        return task.result
+
+    def close(self) -> None:
+        """Drop what has not started and wait for what runs."""
+        self.closed = True
+        if os.getpid() != self._pid:
+            return  # the workers are in the parent
+        with self._changed:
+            self._waiting.clear()
+            while self._running:
+                self._changed.wait()
+
+    def serve(self) -> None:
+        """Work on items until none waits; on a worker."""
+        _here.job = self
+        try:
+            while True:
+                with self._changed:
+                    if not self._waiting or self._running + self._helping >= self.threads:
+                        self._lanes -= 1
+                        return
+                    task = self._waiting.popleft()
+                    self._running += 1
+                task.run(self._work)
+                with self._changed:
+                    task.done = True
+                    self._running -= 1
+                    del task
+                    self._changed.notify_all()
+        finally:
+            _here.job = None
+            local.__dict__.clear()
+
+    def _staff(self) -> None:
+        """Ask for one more worker if there is work for one."""
+        with self._changed:
+            if not self._waiting or self._lanes >= self.threads:
+                return
+            self._lanes += 1
+        if not _start(self):
+            with self._changed:
+                self._lanes -= 1
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise RuntimeError("an iterator that was begun before a fork cannot go on in the child: begin it there")
+
+
+def _job() -> _Job[Any, Any] | None:
+    return getattr(_here, "job", None)
+
+
+# -- the pool ------------------------------------------------------------------------------------
+
+_lock = threading.Lock()
+_pool: ThreadPoolExecutor | None = None
+_size = 0
+
+
+def _start(job: _Job[Any, Any]) -> bool:
+    """Let a worker serve a job; return False where no thread can be had, so that the caller does the work."""
+    global _pool, _size
+    with _lock:
+        if _pool is None or _size < job.threads:
+            if _pool is not None:
+                _pool.shutdown(wait=False)  # its threads finish what they were given
+            _pool, _size = ThreadPoolExecutor(job.threads, "sparrow-worker"), job.threads
+        try:
+            _pool.submit(job.serve)
+        except RuntimeError:  # the interpreter ends, or the system has no more threads
+            return False
+    return True
+
+
+def _after_fork() -> None:
+    """Forget the threads of the parent."""
+    global _lock, _pool, _size
+    _lock, _pool, _size = threading.Lock(), None, 0
+    _here.job = None
+    local.__dict__.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

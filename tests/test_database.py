@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -15,7 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparrow import settings
+import sparrow as sp
+from sparrow import database, settings
 from sparrow.database import Feed, connect, failures, load, quote_literal, quote_name, sorted_batches
 from sparrow.errors import IngestError, StorageError, TooLargeError
 
@@ -33,6 +36,78 @@ def test_connections_follow_the_settings(tmp_path: Path) -> None:
         assert setting(con, "memory_limit") == "1.5 GiB"
     with settings.config(deterministic=True), closing(connect()) as con:
         assert setting(con, "threads") == "1"
+
+
+def test_a_connection_keeps_what_it_was_made_under() -> None:
+    with settings.config(deterministic=True, memory_limit="2GB"):
+        con = connect()
+    relation = con.sql("select current_setting('threads') as threads, current_setting('memory_limit') as memory")
+    for threads in range(2, 9):  # more instances than are kept
+        with settings.config(threads=threads), connect() as other:
+            assert setting(other, "threads") == str(threads)
+    assert relation.fetchall() == [(1, "1.5 GiB")]
+    assert setting(con, "threads") == "1"
+
+
+def test_a_lazy_query_keeps_what_it_was_made_under() -> None:
+    ones = pa.table({"i": np.arange(10), "v": np.ones(10)})
+    with settings.config(deterministic=True):
+        lazy = sp.sql("select current_setting('threads'), sum(v) from ones", ones=ones)
+    with settings.config(threads=3):
+        assert sp.sql("select current_setting('threads'), sum(v) from ones", ones=ones).fetchall() == [(3, 10.0)]
+        assert lazy.fetchall() == [(1, 10.0)]
+
+
+def test_equal_settings_share_an_instance(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[int, int, str]] = []
+    new = database._new
+
+    def counted(*made_for: Any) -> duckdb.DuckDBPyConnection:
+        made.append(made_for)
+        return new(*made_for)
+
+    monkeypatch.setattr(database, "_instances", OrderedDict())
+    monkeypatch.setattr(database, "_new", counted)
+    for _ in range(3):
+        for threads in (2, 3):
+            with settings.config(threads=threads), connect():
+                pass
+        with settings.config(threads=5, deterministic=True), connect():
+            pass
+    assert [threads for _, threads, _ in made] == [2, 3, 1]
+    for threads in range(6, 20):
+        with settings.config(threads=threads), connect():
+            pass
+    assert list(database._instances) == made[-4:]
+
+
+def test_a_connection_ends_with_its_block_and_changes_nothing_for_others() -> None:
+    with connect() as con, pytest.raises(duckdb.InvalidInputException, match="locked"):
+        con.execute("set threads = 1")
+    with pytest.raises(duckdb.ConnectionException, match="closed"):
+        con.execute("select 1")
+
+
+FORK = """
+import os, sys
+from sparrow.database import connect
+query = "select sum(i) from range(3_000_000) t(i)"
+first = connect()
+first.execute(query).fetchall()
+pid = os.fork()
+if pid == 0:
+    with connect() as con:
+        print("child", con.execute(query).fetchall(), flush=True)
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+with connect() as con:
+    print("parent", con.execute(query).fetchall())
+"""
+
+
+def test_a_forked_child_has_a_database_of_its_own() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines() == ["child [(4499998500000,)]", "parent [(4499998500000,)]"], done.stderr
 
 
 def test_the_temporary_folder_may_change_after_a_spill(tmp_path: Path) -> None:
@@ -120,7 +195,8 @@ def test_other_failures_stay_what_they_are() -> None:
 FULL = """
 import resource, signal, sys
 import numpy as np, pyarrow as pa
-from sparrow import settings
+import sparrow as sp
+from sparrow import database, settings
 from sparrow.database import connect, load, sorted_batches
 from sparrow.errors import StorageError
 settings.config(memory_limit="100MB", temp_directory=sys.argv[1], threads=2)

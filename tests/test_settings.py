@@ -1,11 +1,20 @@
 from __future__ import annotations
 
+import asyncio
+import contextvars
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
 from sparrow.errors import InvalidValueError
 from sparrow.settings import config, current, parse_bytes
+
+T = TypeVar("T")
 
 
 @pytest.mark.parametrize(
@@ -69,3 +78,207 @@ def test_defaults() -> None:
 def test_progress_can_be_forced(wanted: bool) -> None:
     with config(progress=wanted):
         assert current().show_progress() is wanted
+
+
+@pytest.mark.parametrize("engine", ["", 3])
+def test_an_engine_is_a_name(engine: Any) -> None:
+    assert current().engine == "auto"
+    with config(engine="stream") as inside:
+        assert inside.engine == "stream"
+    with pytest.raises(InvalidValueError, match="engine must be the name"):
+        config(engine=engine)
+    assert current().engine == "auto"
+
+
+# -- threads, tasks, generators ------------------------------------------------------------------
+
+
+def elsewhere(work: Callable[[], T]) -> T:
+    """Return what a thread of its own gets."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result(60)
+
+
+def outside_of_blocks(test: Callable[[], None]) -> Callable[[], None]:
+    """Run a test as a program begins, not in the block that every test is in; what it gives the process is undone."""
+
+    @functools.wraps(test)
+    def run() -> None:
+        before = current()
+        try:
+            contextvars.Context().run(test)
+        finally:
+            given = {name: getattr(before, name) for name in ("memory_limit", "threads", "deterministic")}
+            contextvars.Context().run(lambda: repr(config(**given)))
+        assert current() == before
+
+    return run
+
+
+@outside_of_blocks
+def test_blocks_that_overlap_in_two_threads() -> None:
+    before = current()
+    steps = [threading.Event() for _ in range(3)]
+    seen = []
+
+    def first() -> None:
+        with config(threads=41):
+            steps[0].set()
+            assert steps[1].wait(60)
+            seen.append(current().threads)
+        seen.append(current().threads)
+        steps[2].set()
+
+    def second() -> None:
+        assert steps[0].wait(60)
+        with config(memory_limit="43GB"):
+            steps[1].set()
+            assert steps[2].wait(60)
+            seen.append(current().threads)
+            assert current().memory_limit == 43 * 10**9
+        assert current() == before
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(first), pool.submit(second)]:
+            done.result(60)
+    assert seen == [41, before.threads, before.threads]
+    assert current() == before
+
+
+@outside_of_blocks
+def test_a_block_is_its_threads_own() -> None:
+    before = current()
+    with config(threads=41):
+        assert elsewhere(current) == before
+        config(deterministic=True)
+        assert current().deterministic
+        assert elsewhere(current) == before
+
+
+@outside_of_blocks
+def test_the_head_of_a_block_is_never_seen_by_others() -> None:
+    before = current()
+    head = config(threads=41)
+    assert elsewhere(current) == before
+    with head as inside:
+        assert inside.threads == 41
+        assert elsewhere(current) == before
+    assert current() == before
+
+
+@outside_of_blocks
+def test_a_plain_call_sets_the_process() -> None:
+    config(threads=41)
+    assert elsewhere(current).threads == 41
+    kept = config(threads=42)
+    assert current().threads == 42
+    assert elsewhere(current).threads == 42
+    assert repr(kept).startswith("config(threads=42), now Settings(")
+    elsewhere(lambda: repr(config(deterministic=True)))
+    assert (current().threads, current().deterministic) == (42, True)
+
+
+@outside_of_blocks
+def test_a_block_keeps_what_it_says_and_takes_the_rest_from_the_process() -> None:
+    with config(threads=41):
+        elsewhere(lambda: repr(config(threads=42, memory_limit="43GB")))
+        assert (current().threads, current().memory_limit) == (41, 43 * 10**9)
+    assert current().threads == 42
+
+
+def test_plain_calls_in_blocks_end_with_theirs() -> None:
+    before = current()
+    with config(threads=41):
+        for threads in range(1, 2000):
+            config(threads=threads)
+        config(memory_limit="43GB")
+        assert (current().threads, current().memory_limit) == (1999, 43 * 10**9)
+        with config(deterministic=True):
+            config(threads=7)
+            assert current().threads == 7
+        assert (current().threads, current().deterministic) == (1999, before.deterministic)
+    assert current() == before
+
+
+def test_a_block_begins_once() -> None:
+    block = config(threads=41)
+    with block, pytest.raises(InvalidValueError, match="a block already"), block:
+        pass
+
+
+def test_tasks_have_settings_of_their_own() -> None:
+    before = current()
+
+    async def task(threads: int, turn: asyncio.Barrier) -> list[int]:
+        seen = [current().threads]
+        with config(threads=threads):
+            await turn.wait()
+            seen.append(current().threads)
+            config(threads=threads + 1)
+            await turn.wait()
+            seen += [current().threads, await asyncio.to_thread(lambda: current().threads)]
+        return [*seen, current().threads]
+
+    async def main() -> list[list[int]]:
+        turn = asyncio.Barrier(2)
+        with config(threads=41):
+            return list(await asyncio.gather(task(50, turn), task(60, turn)))
+
+    assert asyncio.run(main()) == [[41, 50, 51, 51, 41], [41, 60, 61, 61, 41]]
+    assert current() == before
+
+
+def test_a_task_keeps_what_it_began_with() -> None:
+    async def main() -> tuple[int, int]:
+        go = asyncio.Event()
+
+        async def late() -> int:
+            await go.wait()
+            return current().threads
+
+        with config(threads=41):
+            task = asyncio.create_task(late())
+            await asyncio.sleep(0)
+        go.set()
+        return await task, current().threads
+
+    assert asyncio.run(main()) == (41, current().threads)
+
+
+def configured() -> Iterator[int]:
+    with config(threads=41):
+        yield current().threads
+        yield current().threads
+
+
+def test_a_generator_with_a_block_may_end_in_another_context() -> None:
+    before = current()
+    steps = configured()
+    assert next(steps) == 41
+    assert elsewhere(lambda: list(steps)) == [before.threads]
+    assert current() == before
+    steps = configured()
+    assert contextvars.copy_context().run(next, steps) == 41
+    assert list(steps) == [before.threads]
+    assert current() == before
+    steps = configured()
+    assert next(steps) == 41
+    assert contextvars.copy_context().run(list, steps) == [41]
+    assert current() == before
+
+
+def test_blocks_that_end_out_of_order() -> None:
+    before = current()
+    steps = configured()
+    with config(deterministic=True):
+        next(steps)
+    assert (current().threads, current().deterministic) == (41, before.deterministic)
+    steps.close()  # type: ignore[attr-defined]
+    assert current() == before
+
+
+def test_a_generator_sees_the_settings_of_where_it_is_resumed() -> None:
+    steps = (current().threads for _ in range(2))
+    with config(threads=41):
+        assert next(steps) == 41
+    assert next(steps) == current().threads

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
@@ -131,7 +132,7 @@ def interruptible(work: Callable[[], T]) -> T:
         except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
             outcome.set_exception(error)
 
-    threading.Thread(target=run, name=QUERY_THREAD, daemon=True).start()
+    threading.Thread(target=copy_context().run, args=(run,), name=QUERY_THREAD, daemon=True).start()
     return outcome.result()
 
 

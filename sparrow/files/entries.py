@@ -10,7 +10,6 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ from sparrow.progress import bar
 from sparrow.schema import is_fill
 from sparrow.sorting import Rows, Run, Segment, Sorter, Spool, memory_budget
 from sparrow.storage.footers import footer, forget, read_group
-from sparrow.workers import ordered_map
+from sparrow.workers import abandoned, ordered_map
 
 __all__ = [
     "Ids",
@@ -253,12 +252,11 @@ def _write_parts(
     parts: Sequence[Iterator[Block]], writer: Callable[[], Any], advance: Callable[[int], None]
 ) -> list[Any]:
     """Write parts to files of their own, on several threads."""
-    stop = threading.Event()
 
     def write(part: Iterator[Block]) -> list[Any]:
         with writer() as out:
             for block in part:
-                if stop.is_set():
+                if abandoned():
                     break
                 out.write(block)
                 advance(block.count)
@@ -266,14 +264,7 @@ def _write_parts(
 
     if len(parts) == 1:
         return write(parts[0])
-    with ThreadPoolExecutor(settings.current().threads, "sparrow-part") as pool:
-        running = [pool.submit(write, part) for part in parts]
-        try:
-            return [file for future in running for file in future.result()]
-        except BaseException:
-            stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    return [file for files in ordered_map(write, parts, settings.current().threads) for file in files]
 
 
 def _write_sorted(

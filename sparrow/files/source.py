@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeAlias
 
@@ -247,7 +248,7 @@ def blocks(source: Source | Sequence[Source], block_size: int = BLOCK_SIZE) -> G
         except BaseException as error:  # noqa: BLE001 - handed to the reader's caller, at its place in the order
             ready.put(error)
 
-    thread = threading.Thread(target=read, name="sparrow-reader", daemon=True)
+    thread = threading.Thread(target=copy_context().run, args=(read,), name="sparrow-reader", daemon=True)
     thread.start()
     try:
         while (item := ready.get()) is not None:

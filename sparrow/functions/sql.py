@@ -100,7 +100,6 @@ def sql(query: str, /, _frame: Any = None, **tensors: Any) -> duckdb.DuckDBPyRel
                 "with __arrow_c_stream__"
             )
     con = database.connect()
-    con.execute("set python_enable_replacements = false")  # or the variables of this function would be tables
     statements = con.extract_statements(query)
     if len(statements) != 1:
         raise InvalidValueError(f"the query holds {len(statements)} statements: give one")

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sparrow.errors import CorruptionError, NotFoundError
 from sparrow.kernels.entries import Block
 from sparrow.storage.layout import decode
+from sparrow.workers import local
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -46,7 +47,6 @@ class Footer:
 
 _footers: OrderedDict[str, Footer] = OrderedDict()
 _lock = threading.Lock()
-_local = threading.local()
 
 
 def footer(path: str, ndim: int) -> Footer:
@@ -76,8 +76,8 @@ def forget(path: str) -> None:
     """Drop what is kept of a file."""
     with _lock:
         _footers.pop(path, None)
-    if getattr(_local, "path", None) == path:
-        _local.path = _local.file = None
+    if getattr(local, "parquet_path", None) == path:
+        local.parquet_path = local.parquet_file = None
 
 
 def _load(path: str, ndim: int) -> Footer:
@@ -159,8 +159,8 @@ def _open(path: str, ndim: int) -> pq.ParquetFile:
     """Return this thread's handle: a shared one crashed readers, and most reads go on in the same file."""
     import pyarrow.parquet as pq
 
-    if getattr(_local, "path", None) == path and _local.pid == os.getpid():
-        return _local.file
+    if getattr(local, "parquet_path", None) == path and local.parquet_pid == os.getpid():
+        return local.parquet_file
     metadata = footer(path, ndim).metadata
     try:
         file = pq.ParquetFile(path, metadata=metadata, pre_buffer=False)
@@ -168,7 +168,7 @@ def _open(path: str, ndim: int) -> pq.ParquetFile:
         raise missing(path) from None
     except (OSError, pa.ArrowException) as error:
         raise CorruptionError(f"the data file {path!r} cannot be read: {_one_line(error)}") from None
-    _local.path, _local.file, _local.pid = path, file, os.getpid()
+    local.parquet_path, local.parquet_file, local.parquet_pid = path, file, os.getpid()
     return file
 
 

@@ -10,7 +10,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,12 +20,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike
 
-from sparrow import settings
 from sparrow.errors import DuplicateError, InvalidValueError, ShapeError, StorageError
 from sparrow.kernels.entries import Block, concatenate, is_sorted
 from sparrow.schema import check_dtype
 from sparrow.storage.footers import FIRST, LAST, footer, read_group
 from sparrow.storage.layout import Profile, Sizes, arrow_schema, check_profile, encode, parquet_options
+from sparrow.workers import Beside, beside
 
 __all__ = ["DATA_FILE", "TEMPORARY", "DataFile", "HashingFile", "TensorWriter", "fsync_folder", "widen"]
 
@@ -89,7 +89,7 @@ class HashingFile:
         self._temporary = folder / temporary
         self._file = open(self._temporary, "xb", buffering=1 << 20)  # noqa: SIM115 keep() and discard() close it
         self._hash = hashlib.sha256()
-        self._pool = ThreadPoolExecutor(1, "sparrow-file") if settings.current().threads > 1 else None
+        self._pool = beside("sparrow-file")
         self._behind: deque[tuple[Future[None], int]] = deque()
         self._behind_bytes = 0
         self.nbytes = 0
@@ -243,7 +243,7 @@ class TensorWriter:
         self._open: _OpenFile | None = None
         self._last: tuple[int, ...] | None = None
         self._files: list[DataFile] = []
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: Beside | None = None
         self._running: Future[Any] | None = None
 
     def __enter__(self) -> Self:
@@ -275,8 +275,8 @@ class TensorWriter:
         self._waiting_rows += block.count
         if self._waiting_rows < self._sizes.group_rows:
             return
-        if self._pool is None and settings.current().threads > 1:
-            self._pool = ThreadPoolExecutor(1, "sparrow-write")  # what fits one row group needs no thread
+        if self._pool is None:
+            self._pool = beside("sparrow-write")  # what fits one row group needs no thread
         whole = concatenate(self._waiting, self._ndim, self._dtype)
         size = self._sizes.group_rows
         full = whole.count // size * size

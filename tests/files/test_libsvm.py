@@ -83,6 +83,12 @@ def ingest(folder: Path, *texts: str | bytes, **options: Any) -> dict[str, Membe
     return load(dst)
 
 
+def threads_left() -> list[threading.Thread]:
+    """Return the threads of sparrow's that are not the pool's."""
+    found = (thread for thread in threading.enumerate() if thread.name.startswith("sparrow"))
+    return [thread for thread in found if not thread.name.startswith("sparrow-worker")]
+
+
 def left_over(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if not path.name.endswith(".svm"))
 
@@ -304,7 +310,7 @@ def test_any_file(tmp_path: Path, texts: list[str], duplicates: str, block: int,
                     ingest(tmp_path, *texts, duplicates=duplicates)
     finally:
         reader._BLOCK = before
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("sparrow")]
+    assert not threads_left()
 
 
 # -- forms of input
@@ -605,4 +611,4 @@ def test_an_interruption_leaves_nothing(
         ingest(tmp_path, "1,2 qid:4 1:1 5:2\n" * 20_000)
     assert len(taken) == 20
     assert not left_over(tmp_path)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("sparrow")]
+    assert not threads_left()
