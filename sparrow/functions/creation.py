@@ -37,7 +37,7 @@ def open(  # noqa: A001 - what people type is sp.open
     version
         A version to open, read-only; the newest by default.
     storage_options
-        Options of an object store.
+        Options of an object store; for folders of this machine there are none.
 
     Returns
     -------
@@ -47,11 +47,13 @@ def open(  # noqa: A001 - what people type is sp.open
     ------
     NotFoundError
         If there is no tensor, or not this version of it.
+    UnsupportedError
+        If there are options, or the path is a URL.
     """
     if storage.is_bundle(path):
         if version is not None:
             raise InvalidValueError(f"{path} is a bundle: open one of its tensors at a version")
-        return Bundle(str(path), storage.open_bundle(path))
+        return Bundle(str(path), storage.open_bundle(path, storage_options))
     return Tensor(storage.open(path, version, storage_options))
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.errors import ExistsError, InvalidValueError, ShapeError, StorageError
-from sparrow.storage.writer import disk_full, fsync_folder
+from sparrow.storage.filesystem import disk_full, fsync_folder
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

@@ -6,11 +6,10 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from sparrow.errors import CorruptionError, InvalidValueError, NotFoundError
-from sparrow.storage.writer import disk_full, fsync_folder
+from sparrow.errors import CorruptionError, ExistsError, InvalidValueError, NotFoundError, UnsupportedError
+from sparrow.storage.filesystem import of
 
 __all__ = ["bundle_info", "is_bundle", "is_tensor", "open_bundle", "write_bundle"]
 
@@ -21,12 +20,14 @@ _MEMBER = re.compile(r"[^\W_][^/\\\0%]*")
 
 def is_tensor(path: str | os.PathLike[str]) -> bool:
     """Return whether a folder holds a Delta log, as every stored tensor does."""
-    return os.path.isdir(os.path.join(path, "_delta_log"))
+    of(path).recover(os.fspath(path))
+    return of(path).is_folder(os.path.join(path, "_delta_log"))
 
 
 def is_bundle(path: str | os.PathLike[str]) -> bool:
     """Return whether a folder is a bundle."""
-    return os.path.isfile(os.path.join(path, LISTING))
+    of(path).recover(os.fspath(path))
+    return of(path).exists(os.path.join(path, LISTING))
 
 
 def write_bundle(
@@ -51,6 +52,8 @@ def write_bundle(
         If a name is no name of a folder, or begins with ``_`` or ``.``.
     NotFoundError
         If a member is not there.
+    ExistsError
+        If the folder is a bundle already.
     """
     for name in members:
         if not _MEMBER.fullmatch(name):
@@ -64,24 +67,16 @@ def write_bundle(
         "members": {name: dict(info or {}) for name, info in members.items()},
         "extra": dict(extra or {}),
     }
-    temporary = Path(folder, f".{LISTING}.{os.urandom(4).hex()}.tmp")
-    try:
-        with open(temporary, "x", encoding="utf-8") as file:
-            json.dump(listing, file, ensure_ascii=False, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, Path(folder, LISTING))
-        fsync_folder(folder)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise disk_full(error, folder) from error
+    text = json.dumps(listing, ensure_ascii=False, indent=1)
+    if not of(folder).put(os.path.join(folder, LISTING), text.encode()):
+        raise ExistsError(f"{os.fspath(folder)!r} is a bundle already")
 
 
 def _listing(path: str | os.PathLike[str]) -> dict[str, Any]:
+    of(path).recover(os.fspath(path))
     try:
-        with open(os.path.join(path, LISTING), encoding="utf-8") as file:
-            listing = json.load(file)
-    except FileNotFoundError:
+        listing = json.loads(of(path).read(os.path.join(path, LISTING)))
+    except NotFoundError:
         raise NotFoundError(f"no bundle at {os.fspath(path)!r}: it has no {LISTING}") from None
     except ValueError as error:
         raise CorruptionError(f"the {LISTING} of {os.fspath(path)!r} cannot be read: {error}") from None
@@ -90,17 +85,33 @@ def _listing(path: str | os.PathLike[str]) -> dict[str, Any]:
     return listing
 
 
-def open_bundle(path: str | os.PathLike[str]) -> dict[str, str]:
+def open_bundle(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the path of each member, in the order they were listed.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    storage_options
+        For object stores, which are not supported.
 
     Raises
     ------
+    UnsupportedError
+        If there are options.
     NotFoundError
         If there is no bundle.
     CorruptionError
         If its listing cannot be read.
     """
+    refuse_options(storage_options)
     return {name: os.path.join(path, name) for name in _listing(path)["members"]}
+
+
+def refuse_options(storage_options: Mapping[str, str] | None) -> None:
+    """Raise ``UnsupportedError`` where there are options of an object store, without showing them."""
+    if storage_options:
+        raise UnsupportedError("storage_options are for object stores: tensors are stored in local folders only")
 
 
 def bundle_info(path: str | os.PathLike[str]) -> dict[str, Any]:

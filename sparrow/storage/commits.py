@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +12,7 @@ import pyarrow as pa
 from sparrow.errors import NotFoundError, ShapeError
 from sparrow.relation import Edit
 from sparrow.schema import Schema
+from sparrow.storage.filesystem import of
 from sparrow.storage.layout import METADATA_KEY, Metadata, Profile, Sizes, arrow_schema
 from sparrow.storage.log import Active
 from sparrow.storage.rewrites import Piece, Rewrite, discard, plan, write
@@ -44,7 +43,7 @@ class Work:
     def undo(self, path: str) -> None:
         """Delete what was written."""
         if self.written:
-            discard(Path(path), self.added)
+            discard(path, self.added)
 
     def fits(self, before: Snapshot, latest: Snapshot) -> bool:
         """Return whether the files, made against one snapshot, can be committed on top of a later one.
@@ -91,7 +90,7 @@ def edited(snapshot: Snapshot, edit: Edit, sizes: Sizes) -> Work:
                     f"coordinate {top}"
                 )
     except BaseException:
-        discard(Path(snapshot.path), added)
+        discard(snapshot.path, added)
         raise
     columns = None
     if widening and (added or places):
@@ -111,10 +110,10 @@ def appended(snapshot: Snapshot, edits: Iterable[Edit], sizes: Sizes) -> Work:
             schema = work.schema or schema
             gone = dict(work.removed)
             removed.update((name, nbytes) for name, nbytes in gone.items() if name not in added)
-            discard(Path(snapshot.path), [added.pop(name) for name in gone if name in added])
+            discard(snapshot.path, [added.pop(name) for name in gone if name in added])
             draft = _draft(draft, work)
     except BaseException:
-        discard(Path(snapshot.path), list(added.values()))
+        discard(snapshot.path, list(added.values()))
         raise
     return Work(list(added.values()), list(removed.items()), schema)
 
@@ -151,8 +150,8 @@ def restored(snapshot: Snapshot, old: Snapshot) -> Work:
     coming = [at for at, name in enumerate(old.base.names) if name not in now]
     for at in coming:
         try:
-            os.utime(old.base.path(at))  # young again, so that no vacuum takes it before the commit
-        except FileNotFoundError:
+            of(old.path).touch(old.base.path(at))  # young again, so that no vacuum takes it before the commit
+        except NotFoundError:
             raise NotFoundError(
                 f"version {old.version} of {old.path!r} cannot be restored: its file {old.base.names[at]!r} is gone, "
                 "which vacuum() does to old versions; restore a later one, see history()"

@@ -1,15 +1,10 @@
-"""Making new tensors appear whole: everything is written beside the destination and renamed at the end."""
+"""Making new tensors appear whole: data files first, then version 0 of the log, then what makes the folder visible."""
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import itertools
 import os
-import re
-import shutil
-import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,56 +12,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparrow.errors import (
-    CorruptionError,
-    ExistsError,
-    InvalidValueError,
-    NotFoundError,
-    ShapeError,
-    StorageError,
-    UnsupportedError,
-)
+from sparrow.errors import CorruptionError, ExistsError, NotFoundError, ShapeError, StorageError
 from sparrow.schema import Schema
 from sparrow.storage.bundle import is_bundle, is_tensor
+from sparrow.storage.filesystem import DISK_FULL, disk_full, local_path, of
 from sparrow.storage.layout import METADATA_KEY, Metadata, arrow_schema, check_profile
-from sparrow.storage.log import Log
+from sparrow.storage.log import Log, read_commit
 from sparrow.storage.snapshot import LABELS
-from sparrow.storage.writer import DISK_FULL, DataFile, HashingFile, disk_full, fsync_folder, widen
+from sparrow.storage.writer import DATA_FILE, DataFile, HashingFile, widen
 
-__all__ = ["create", "creating", "local_path"]
-
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-_EXCHANGE = 2
-_HERE = -100
-
-
-def local_path(path: str | os.PathLike[str]) -> str:
-    """Return a path as an absolute one.
-
-    Raises
-    ------
-    UnsupportedError
-        If it is a URL.
-    InvalidValueError
-        If it holds a percent sign, which Delta logs take for an escape.
-    """
-    text = os.fspath(path)
-    if _URL.match(text):
-        raise UnsupportedError(f"{text!r} is a URL: tensors are stored in local folders only, copy it to one")
-    if "%" in text:
-        raise InvalidValueError(f"{text!r} holds a '%', which Delta logs take for an escape: use another name")
-    return os.path.abspath(text)
-
-
-# -- a folder that appears at once ---------------------------------------------------------------
+__all__ = ["create", "creating"]
 
 
 @contextmanager
 def creating(path: str | os.PathLike[str], overwrite: bool = False) -> Iterator[Path]:
-    """Yield a hidden folder beside ``path`` that becomes ``path``, by one rename, when the block ends well.
+    """Yield a folder to write in that becomes ``path``, at once, when the block ends well.
 
-    Whatever ends the block otherwise, Ctrl-C included, removes the folder; one that a killed process
-    left is removed when the same destination is next created.
+    Whatever ends the block otherwise, Ctrl-C included, removes the folder; what a killed process left is removed when
+    the same destination is next created, and what it was about to replace is brought back.
 
     Parameters
     ----------
@@ -83,37 +46,26 @@ def creating(path: str | os.PathLike[str], overwrite: bool = False) -> Iterator[
         If the folder cannot be made, or the disk is full.
     """
     final = local_path(path)
-    parent, name = os.path.split(final)
+    files = of(final)
+    files.recover(final)
     _refuse(final, overwrite)
-    stem = f".{name[:80]}.{socket.gethostname()[:40]}-"
-    _remove_stale(parent, stem)
-    folder = Path(parent, f"{stem}{os.getpid()}-{os.urandom(6).hex()}.partial")
-    try:
-        os.makedirs(parent, exist_ok=True)
-        folder.mkdir()
-    except OSError as error:
-        raise disk_full(error, parent) from error
+    staged = files.stage(final)
     try:
         try:
-            yield folder
+            yield Path(staged)
         except OSError as error:
             if error.errno in DISK_FULL:
-                raise disk_full(error, parent) from error
+                raise disk_full(error, os.path.dirname(final)) from error
             raise
-        try:
-            fsync_folder(folder)
+        if staged != final:
             _refuse(final, overwrite)
-            _put(folder, final, overwrite)
-        except OSError as error:
-            if isinstance(error, StorageError):
-                raise
-            raise disk_full(error, parent) from error
+        files.publish(staged, final, overwrite)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        files.drop(staged)
 
 
 def _refuse(final: str, overwrite: bool) -> None:
-    if not os.path.lexists(final):
+    if not of(final).occupied(final):
         return
     if not overwrite:
         raise ExistsError(f"{final!r} exists: choose another name, or pass overwrite=True to replace it")
@@ -132,56 +84,6 @@ def _is_ours(path: str) -> bool:
         return False
 
 
-def _put(folder: Path, final: str, overwrite: bool) -> None:
-    """Rename a folder to its destination; what was there ends up under the folder's name."""
-    if overwrite and os.path.lexists(final):
-        if not _exchange(str(folder), final):
-            aside = f"{folder}.old"
-            os.rename(final, aside)
-            os.rename(folder, final)
-            shutil.rmtree(aside, ignore_errors=True)
-    else:
-        try:
-            os.rename(folder, final)
-        except OSError as error:
-            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-                raise ExistsError(f"{final!r} exists: another process created it meanwhile") from None
-            raise
-    fsync_folder(os.path.dirname(final))
-
-
-def _exchange(a: str, b: str) -> bool:
-    """Swap two folders in one step; False where the system cannot."""
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):
-        return False
-    return bool(rename(_HERE, os.fsencode(a), _HERE, os.fsencode(b), _EXCHANGE) == 0)
-
-
-def _remove_stale(parent: str, stem: str) -> None:
-    """Remove what dead processes of this machine left beside a destination."""
-    try:
-        names = os.listdir(parent)
-    except OSError:
-        return
-    for name in names:
-        if name.startswith(stem):
-            pid = name[len(stem) :].split("-")[0]
-            if pid.isdecimal() and not _alive(int(pid)):
-                shutil.rmtree(os.path.join(parent, name), ignore_errors=True)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
-
-
 # -- version 0 -----------------------------------------------------------------------------------
 
 
@@ -197,7 +99,10 @@ def create(
     order: Sequence[int] = (),
     built_from: str | None = None,
 ) -> None:
-    """Commit version 0 of a tensor whose files are in the folder already.
+    """Commit version 0 of a tensor whose files are in the folder already; one of several processes can.
+
+    Data files that others left there are then deleted: none of them came to a commit. Those of a process that comes
+    too late are deleted too.
 
     Parameters
     ----------
@@ -223,13 +128,15 @@ def create(
     ------
     ShapeError
         If a file or the labels do not fit the shape.
+    ExistsError
+        If the folder has a log.
     StorageError
-        If key ranges of files overlap, the folder has a log, or the disk is full.
+        If key ranges of files overlap, or the disk is full.
     """
     final = local_path(path)
     ndim = schema.ndim
     base = tuple(order) or tuple(range(ndim))
-    files = widen(Path(final), schema.dims, schema.dtype, files, check_profile(profile), base)
+    files = widen(final, schema.dims, schema.dtype, files, check_profile(profile), base)
     files = sorted(files, key=lambda file: [file.first[dim] for dim in base])
     for file in files:
         for dim, top in enumerate(file.high):
@@ -259,7 +166,20 @@ def create(
         "nnz": sum(file.rows for file in files),
         "shape": list(schema.shape),
     }
-    Log.create(final, columns, files, notes)
+    own = {file.name for file in files}
+    others = {name for name in of(final).names(final) if DATA_FILE.fullmatch(name)} - own
+    try:
+        Log.create(final, columns, files, notes)
+    except ExistsError:
+        there = read_commit(final, 0)
+        _delete(final, own.difference(there.added if there else own))
+        raise
+    _delete(final, others)
+
+
+def _delete(path: str, names: Iterable[str]) -> None:
+    for name in names:
+        of(path).delete(os.path.join(path, name))
 
 
 def _write_labels(path: str, schema: Schema, dim: int, labels: pa.Array | pa.ChunkedArray) -> str:
@@ -270,17 +190,12 @@ def _write_labels(path: str, schema: Schema, dim: int, labels: pa.Array | pa.Chu
         raise ShapeError(
             f"{len(labels)} labels for dimension {schema.dims[dim]!r} of size {schema.shape[dim]}: give one for each"
         )
-    folder = Path(path, LABELS)
-    sink: HashingFile | None = None
+    folder = os.path.join(path, LABELS)
+    of(folder).make_folder(folder)
+    sink = HashingFile(folder)
     try:
-        folder.mkdir(exist_ok=True)
-        sink = HashingFile(folder, f"{os.urandom(8).hex()}-{dim}.tmp")
         pq.write_table(pa.table({"label": labels}), sink, compression="zstd", write_page_checksum=True)
         name = sink.keep(lambda sha: f"{dim}-{sha}.parquet")
-        fsync_folder(folder)
-    except OSError as error:
-        raise disk_full(error, folder) from error
     finally:
-        if sink is not None and not sink.kept:
-            sink.discard()
+        sink.discard()
     return f"{LABELS}/{name}"

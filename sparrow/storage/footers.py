@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from sparrow.errors import CorruptionError, NotFoundError
 from sparrow.kernels.entries import Block
+from sparrow.storage.filesystem import of
 from sparrow.storage.layout import decode
 from sparrow.workers import local
 
@@ -84,8 +85,9 @@ def _load(path: str, ndim: int) -> Footer:
     import pyarrow.parquet as pq
 
     try:
-        metadata = pq.read_metadata(path)
-    except FileNotFoundError:
+        with of(path).open(path) as file:
+            metadata = pq.read_metadata(file)
+    except NotFoundError:
         raise missing(path) from None
     except (OSError, pa.ArrowException) as error:
         raise CorruptionError(f"the data file {path!r} cannot be read: {_one_line(error)}") from None
@@ -163,8 +165,8 @@ def _open(path: str, ndim: int) -> pq.ParquetFile:
         return local.parquet_file
     metadata = footer(path, ndim).metadata
     try:
-        file = pq.ParquetFile(path, metadata=metadata, pre_buffer=False)
-    except FileNotFoundError:
+        file = pq.ParquetFile(of(path).open(path), metadata=metadata, pre_buffer=False)
+    except NotFoundError:
         raise missing(path) from None
     except (OSError, pa.ArrowException) as error:
         raise CorruptionError(f"the data file {path!r} cannot be read: {_one_line(error)}") from None

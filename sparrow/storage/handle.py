@@ -15,14 +15,15 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from sparrow.errors import ConflictError, NotFoundError, ReadOnlyError, ShapeError, UnsupportedError
+from sparrow.errors import ConflictError, NotFoundError, ReadOnlyError, ShapeError
 from sparrow.index import Box
 from sparrow.kernels.entries import Block
 from sparrow.relation import Edit
 from sparrow.schema import Schema
-from sparrow.storage.bundle import is_bundle, is_tensor, open_bundle
+from sparrow.storage.bundle import is_bundle, is_tensor, open_bundle, refuse_options
 from sparrow.storage.commits import Work, appended, compacted, edited, restored
-from sparrow.storage.creation import create, creating, local_path
+from sparrow.storage.creation import create, creating
+from sparrow.storage.filesystem import local_path, of
 from sparrow.storage.layout import Sizes, check_profile
 from sparrow.storage.log import Log, LostRace
 from sparrow.storage.orders import build_order
@@ -81,7 +82,7 @@ class StoredHandle:
         self._snapshot = Snapshot(log)
         self._read_only = read_only
         self._sizes = sizes or Sizes()
-        self._turn = _path_lock(os.path.realpath(log.path))
+        self._turn = _path_lock(of(log.path).identity(log.path))
 
     def __repr__(self) -> str:
         return f"<StoredHandle of {self.path!r}, version {self._snapshot.version}>"
@@ -266,7 +267,7 @@ class StoredHandle:
         try:
             for attempt in range(_ATTEMPTS):
                 self._check_there()
-                if attempt or os.path.exists(log.next_commit):
+                if attempt or of(self.path).exists(log.next_commit):
                     log = Log.open(self.path)
                     latest = Snapshot(log)
                     self._check_apart(latest, job)
@@ -414,8 +415,8 @@ def open(  # noqa: A001
         If the path is a URL.
     """
     final = local_path(path)
-    if storage_options:
-        raise UnsupportedError("storage_options are for object stores: tensors are stored in local folders only")
+    refuse_options(storage_options)
+    of(final).recover(final)
     if is_bundle(final) and not is_tensor(final):
         names = ", ".join(map(repr, open_bundle(final)))
         raise NotFoundError(f"{final!r} is a bundle, not a tensor: open one of its members {names}")

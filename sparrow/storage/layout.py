@@ -26,12 +26,14 @@ __all__ = [
     "Metadata",
     "Profile",
     "Sizes",
+    "StoredColumn",
     "arrow_schema",
     "check_profile",
     "decode",
     "encode",
     "parquet_options",
     "sql_columns",
+    "stored_columns",
 ]
 
 FORMAT_VERSION = 1
@@ -163,6 +165,51 @@ def decode(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any
         out.real, out.imag = columns
         return out
     return columns[0].astype(dtype, copy=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredColumn:
+    """How a logical column lies in the files.
+
+    Examples
+    --------
+    >>> StoredColumn("value", ("value",), pa.int16(), np.dtype(np.uint8)).plain
+    False
+    """
+
+    name: str
+    """The name of the dimension, or ``value``."""
+    stored: tuple[str, ...]
+    """The columns of the files: one, or real and imaginary part."""
+    kind: pa.DataType
+    """The type of these columns."""
+    dtype: np.dtype[Any]
+    """The type of what they mean, which every engine makes of them with casts of its own."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether the column of the files is the logical one as it is."""
+        return len(self.stored) == 1 and self.kind == pa.from_numpy_dtype(self.dtype)
+
+
+def stored_columns(schema: Schema, coordinate_dtypes: Sequence[np.dtype[Any]]) -> tuple[StoredColumn, ...]:
+    """Return how the logical columns of a schema lie in files with such coordinates, in their order.
+
+    Examples
+    --------
+    >>> schema = Schema((3, 2**40), dtype=np.dtype("complex64"))
+    >>> for column in stored_columns(schema, [np.dtype(np.int32)] * 2):
+    ...     print(column.name, column.stored, column.kind, column.dtype, column.plain)
+    d0 ('d0',) int32 int32 True
+    d1 ('d1',) int32 int64 False
+    value ('value', 'value_im') float complex64 False
+    """
+    out = [
+        StoredColumn(name, (name,), pa.from_numpy_dtype(stored), schema.coordinate_dtype(dim))
+        for dim, (name, stored) in enumerate(zip(schema.dims, coordinate_dtypes, strict=True))
+    ]
+    parts = ("value", "value_im") if schema.dtype.kind == "c" else ("value",)
+    return (*out, StoredColumn("value", parts, pa.from_numpy_dtype(stored_dtype(schema.dtype)), schema.dtype))
 
 
 def sql_columns(schema: Schema, coordinate_dtypes: Sequence[np.dtype[Any]]) -> tuple[tuple[str, str], ...]:

@@ -19,8 +19,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.errors import CorruptionError, ExistsError, NotFoundError, StorageError
+from sparrow.storage.filesystem import disk_full, of
 from sparrow.storage.layout import METADATA_KEY
-from sparrow.storage.writer import DataFile, disk_full, fsync_folder
+from sparrow.storage.writer import DataFile
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -82,8 +83,8 @@ class Log:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
-        if not os.path.isdir(os.path.join(path, _LOG)):
-            hint = "nothing is there" if not os.path.exists(path) else "what is there is no tensor"
+        if not of(path).is_folder(os.path.join(path, _LOG)):
+            hint = "nothing is there" if not of(path).exists(path) else "what is there is no tensor"
             raise NotFoundError(f"no tensor at {path!r}: {hint}")
         try:
             if version is None or version >= 0:
@@ -128,14 +129,16 @@ class Log:
                 configuration=configuration,
                 commit_properties=_properties(notes, {}),
             )
-        except DeltaError as error:
-            if os.path.isdir(os.path.join(path, _LOG)) and "already exists" in str(error):
+        except (DeltaError, OSError) as error:
+            there = read_commit(path, 0)
+            if there is not None and (there.notes or {}).get("nonce") != notes["nonce"]:
                 raise ExistsError(f"{path!r} is a tensor already") from None
-            raise StorageError(f"cannot create the log of {path!r}: {error}") from error
-        except OSError as error:
-            raise disk_full(error, path) from error
+            if there is None:
+                if isinstance(error, OSError):
+                    raise disk_full(error, path) from error
+                raise StorageError(f"cannot create the log of {path!r}: {error}") from error
         log = cls.open(path)
-        log._sync()
+        of(path).settle(_entry(path, 0))
         return log
 
     @property
@@ -146,7 +149,7 @@ class Log:
     @property
     def next_commit(self) -> str:
         """The file that the next version's commit has, or will have."""
-        return os.path.join(self.path, _LOG, f"{self.version + 1:020d}.json")
+        return _entry(self.path, self.version + 1)
 
     @property
     def identity(self) -> str:
@@ -156,12 +159,12 @@ class Log:
     def replaced(self) -> bool:
         """Return whether another table, or none, stands in the folder by now."""
         try:
-            with open(os.path.join(self.path, _LOG, f"{0:020d}.json"), encoding="utf-8") as file:
-                for line in file:
-                    if '"metaData"' in line and "metaData" in (action := json.loads(line)):
-                        return str(action["metaData"]["id"]) != self.identity
-        except FileNotFoundError:
-            return not os.path.isdir(os.path.join(self.path, _LOG))
+            text = of(self.path).read(_entry(self.path, 0))
+        except NotFoundError:
+            return not of(self.path).is_folder(os.path.join(self.path, _LOG))
+        for line in text.splitlines():
+            if b'"metaData"' in line and "metaData" in (action := json.loads(line)):
+                return str(action["metaData"]["id"]) != self.identity
         return False
 
     def schema(self) -> pa.Schema:
@@ -261,8 +264,8 @@ class Log:
             If the log cannot be written; nothing was committed.
         """
         from deltalake import Schema
-        from deltalake._internal import RemoveAction
         from deltalake.exceptions import CommitFailedError, DeltaError
+        from deltalake.transaction import RemoveAction
 
         before = self.version
         now = int(time.time() * 1000)
@@ -286,7 +289,7 @@ class Log:
                     raise disk_full(error, self.path) from error
                 raise StorageError(f"cannot write the log of {self.path!r}: {error}") from error
         self.reload()
-        self._sync(before + 1)
+        of(self.path).settle(_entry(self.path, before + 1))
 
     def landed(self, before: int, nonce: str) -> bool:
         """Return whether a commit of ours is among those after version ``before``."""
@@ -307,23 +310,17 @@ class Log:
             yield found
             version -= 1
 
-    def _sync(self, version: int = 0) -> None:
-        """Make a commit survive a crash of the machine: delta-rs leaves that to the system."""
-        folder = os.path.join(self.path, _LOG)
-        handle = os.open(os.path.join(folder, f"{version:020d}.json"), os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        fsync_folder(folder)
+
+def _entry(path: str, version: int) -> str:
+    """Return the file of one commit."""
+    return os.path.join(path, _LOG, f"{version:020d}.json")
 
 
 def read_commit(path: str, version: int) -> Commit | None:
     """Return one commit of the log of a folder, or None where it has no such version."""
     try:
-        with open(os.path.join(path, _LOG, f"{version:020d}.json"), encoding="utf-8") as file:
-            lines = [json.loads(line) for line in file if line.strip()]
-    except FileNotFoundError:
+        lines = [json.loads(line) for line in of(path).read(_entry(path, version)).splitlines() if line.strip()]
+    except NotFoundError:
         return None
     except ValueError as error:
         raise CorruptionError(f"version {version} in the log of {path!r} cannot be read: {error}") from None

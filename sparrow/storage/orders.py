@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +15,10 @@ from sparrow.index import Box, check_permutation
 from sparrow.kernels.entries import Block, concatenate, sort_order
 from sparrow.relation import scan
 from sparrow.storage.creation import create, creating
+from sparrow.storage.filesystem import of
 from sparrow.storage.layout import METADATA_KEY, Metadata, Sizes, arrow_schema, decode
 from sparrow.storage.log import Log, LostRace
+from sparrow.storage.rewrites import discard
 from sparrow.storage.snapshot import Snapshot, order_folder
 from sparrow.storage.writer import TensorWriter
 
@@ -44,12 +44,12 @@ def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
         return
     folder = order_folder(snapshot.path, wanted)
     if wanted in snapshot.damaged and snapshot.damaged[wanted].table is None:
-        shutil.rmtree(folder, ignore_errors=True)
+        of(folder).delete(folder)
     metadata = Metadata(schema, snapshot.metadata.profile, wanted, {}, snapshot.digest)
-    if not os.path.exists(folder):
+    if not of(folder).exists(folder):
         try:
             with creating(folder) as made:
-                files = _write(made, snapshot, wanted, sizes)
+                files = _write(str(made), snapshot, wanted, sizes)
                 create(
                     made,
                     schema,
@@ -63,7 +63,7 @@ def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
         except ExistsError:
             pass  # another process built it meanwhile: put ours on top
     log = Log.open(folder)
-    files = _write(Path(folder), snapshot, wanted, sizes)
+    files = _write(folder, snapshot, wanted, sizes)
     kinds = [
         np.dtype(files[0].coordinate_dtypes[dim]) if files else schema.coordinate_dtype(dim)
         for dim in range(schema.ndim)
@@ -78,15 +78,13 @@ def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
     try:
         log.commit(files, (), notes, schema.shape, columns)
     except LostRace:
-        for file in files:
-            Path(folder, file.name).unlink(missing_ok=True)
+        discard(folder, files)
     except StorageError:
-        for file in files:
-            Path(folder, file.name).unlink(missing_ok=True)
+        discard(folder, files)
         raise
 
 
-def _write(folder: Path, snapshot: Snapshot, order: tuple[int, ...], sizes: Sizes) -> list[Any]:
+def _write(folder: str, snapshot: Snapshot, order: tuple[int, ...], sizes: Sizes) -> list[Any]:
     schema = snapshot.schema
     with TensorWriter(
         folder,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ from sparrow.index import Box
 from sparrow.kernels.entries import Block, concatenate
 from sparrow.relation import Edit, apply_edit
 from sparrow.schema import Schema, is_fill
+from sparrow.storage.filesystem import of
 from sparrow.storage.footers import read_group
 from sparrow.storage.layout import Profile, Sizes
 from sparrow.storage.snapshot import Snapshot, covered
@@ -388,7 +389,7 @@ def write(
     profile
         The profile of the files, by default that of the snapshot.
     """
-    folder = Path(snapshot.path)
+    folder = snapshot.path
     out: list[DataFile] = []
     try:
         for run in runs:
@@ -411,10 +412,10 @@ def write(
     return out
 
 
-def discard(folder: Path, files: Sequence[DataFile]) -> None:
+def discard(folder: str, files: Sequence[DataFile]) -> None:
     """Delete files that will not be committed."""
     for file in files:
-        (folder / file.name).unlink(missing_ok=True)
+        of(folder).delete(os.path.join(folder, file.name))
 
 
 def _stream(snapshot: Snapshot, edit: Edit, run: Rewrite, rows: int, schema: Schema) -> Iterator[Block]:

@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow.errors import CorruptionError, InvalidValueError, NotFoundError
+from sparrow.errors import CorruptionError, InvalidValueError, NotFoundError, StorageError
 from sparrow.index import Box
 from sparrow.kernels.entries import Block
 from sparrow.relation import Chunk, ParquetSource, ScanStats
 from sparrow.schema import Schema
+from sparrow.storage.filesystem import of
 from sparrow.storage.footers import Footer, footer, missing, read_group
 from sparrow.storage.layout import Metadata, sql_columns
 from sparrow.storage.log import Active, Log
@@ -325,7 +326,7 @@ class Snapshot:
         """
         table = self.table(order)
         paths = tuple(table.path(at) for at in table.meeting(box).tolist())
-        gone = next((path for path in paths if not os.path.exists(path)), None)
+        gone = next((path for path in paths if not of(path).exists(path)), None)
         if gone is not None:
             raise missing(gone)
         return ParquetSource(paths, sql_columns(self.schema, table.coordinate_dtypes))
@@ -343,20 +344,17 @@ class Snapshot:
 def _incomplete(path: str, nbytes: int) -> str | None:
     """Return what is wrong with a file at first sight: it is missing, or not as long as the log says."""
     try:
-        found = os.path.getsize(path)
-    except OSError as error:
-        return f"{path!r}: {error.strerror}"
+        found = of(path).size(path)
+    except StorageError as error:
+        return str(error)
     return None if found == nbytes else f"{path!r} has {found} bytes, the log says {nbytes}"
 
 
 def derived_orders(path: str, ndim: int) -> list[tuple[int, ...]]:
     """Return the orders that have a folder, fresh or stale."""
     out: list[tuple[int, ...]] = []
-    try:
-        names = sorted(os.listdir(os.path.join(path, ORDERS)))
-    except FileNotFoundError:
-        return out
-    for name in names:
+    folder = os.path.join(path, ORDERS)
+    for name in of(folder).names(folder):
         parts = name.split("-")
         if all(part.isdecimal() for part in parts) and sorted(map(int, parts)) == list(range(ndim)):
             out.append(tuple(map(int, parts)))

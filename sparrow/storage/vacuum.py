@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from datetime import timedelta
 
 from sparrow.errors import InvalidValueError, NotFoundError
+from sparrow.storage.filesystem import TEMPORARY, of
 from sparrow.storage.footers import forget
 from sparrow.storage.layout import Metadata
 from sparrow.storage.log import Log
 from sparrow.storage.snapshot import LABELS, ORDERS, Snapshot, derived_orders, order_folder
-from sparrow.storage.writer import DATA_FILE, TEMPORARY
+from sparrow.storage.writer import DATA_FILE
 
 __all__ = ["parse_age", "vacuum"]
 
@@ -76,7 +75,7 @@ def vacuum(path: str, older_than: str | timedelta = "7 days", dry_run: bool = Fa
         doomed += _vacuum_order(path, order, snapshot, horizon)
     doomed += _leftovers(path, horizon)
     labels = {os.path.basename(name) for name in snapshot.metadata.labels.values()}
-    for name in _names(os.path.join(path, LABELS)):
+    for name in of(path).names(os.path.join(path, LABELS)):
         old = os.path.join(path, LABELS, name)
         if (TEMPORARY.fullmatch(name) or (_LABELS.fullmatch(name) and name not in labels)) and _older(old, horizon):
             doomed.append(os.path.join(LABELS, name))
@@ -84,11 +83,7 @@ def vacuum(path: str, older_than: str | timedelta = "7 days", dry_run: bool = Fa
         for name in doomed:
             full = os.path.join(path, name)
             forget(full)
-            if os.path.isdir(full):
-                shutil.rmtree(full, ignore_errors=True)
-            else:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(full)
+            of(full).delete(full)
     return sorted(doomed)
 
 
@@ -102,12 +97,12 @@ def _unused(path: str, prefix: str, horizon: float) -> Iterator[str]:
         if commit.timestamp.timestamp() < horizon:
             break
         used.update(commit.added, commit.removed)
-    for name in _names(path):
+    for name in of(path).names(path):
         if (TEMPORARY.fullmatch(name) or (DATA_FILE.fullmatch(name) and name not in used)) and _older(
             os.path.join(path, name), horizon
         ):
             yield os.path.join(prefix, name)
-    for name in _names(os.path.join(path, "_delta_log")):
+    for name in of(path).names(os.path.join(path, "_delta_log")):
         if _LOG_TEMPORARY.fullmatch(name) and _older(os.path.join(path, "_delta_log", name), horizon):
             yield os.path.join(prefix, "_delta_log", name)
 
@@ -115,7 +110,7 @@ def _unused(path: str, prefix: str, horizon: float) -> Iterator[str]:
 def _vacuum_order(path: str, order: tuple[int, ...], snapshot: Snapshot, horizon: float) -> list[str]:
     """Return what goes of a derived order: all of it where it is stale and old."""
     folder = order_folder(path, order)
-    prefix = os.path.relpath(folder, path)
+    prefix = folder[len(path) + 1 :]
     try:
         log = Log.open(folder)
     except NotFoundError:
@@ -129,20 +124,13 @@ def _vacuum_order(path: str, order: tuple[int, ...], snapshot: Snapshot, horizon
 
 def _leftovers(path: str, horizon: float) -> Iterator[str]:
     """Yield the folders of orders that were never finished."""
-    for name in _names(os.path.join(path, ORDERS)):
+    for name in of(path).names(os.path.join(path, ORDERS)):
         if _PARTIAL.fullmatch(name) and _older(os.path.join(path, ORDERS, name), horizon):
             yield os.path.join(ORDERS, name)
 
 
-def _names(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except FileNotFoundError:
-        return []
-
-
 def _older(path: str, horizon: float) -> bool:
     try:
-        return os.path.getmtime(path) <= horizon
-    except FileNotFoundError:
+        return of(path).modified(path) <= horizon
+    except NotFoundError:
         return False

@@ -16,6 +16,7 @@ from sparrow import settings
 from sparrow.errors import CorruptionError, NotFoundError, StorageError
 from sparrow.kernels.entries import Block
 from sparrow.schema import Schema, is_fill
+from sparrow.storage.filesystem import of
 from sparrow.storage.footers import Footer, footer, forget, to_block
 from sparrow.storage.snapshot import FileTable, Snapshot, order_folder, read_labels
 from sparrow.storage.writer import DATA_FILE
@@ -72,16 +73,14 @@ def verify(snapshot: Snapshot) -> list[Finding]:
     tables = {order: snapshot.table(order) for order in snapshot.orders[1:]}
     for order, damaged in snapshot.damaged.items():
         if damaged.table is None:
-            findings.append(
-                Finding(os.path.relpath(order_folder(snapshot.path, order), snapshot.path), damaged.problem)
-            )
+            findings.append(Finding(order_folder(snapshot.path, order)[len(snapshot.path) + 1 :], damaged.problem))
         else:
             tables[order] = damaged.table
     for order, table in tables.items():
         found, other = _verify_table(snapshot, table)
         findings += found
         if content is not None and other is not None and content != other:
-            where = os.path.relpath(table.folder, snapshot.path)
+            where = table.folder[len(snapshot.path) + 1 :]
             findings.append(Finding(where, f"the order {order} does not hold the entries of the base order"))
     for dim, name in sorted(snapshot.metadata.labels.items()):
         findings += [finding for finding in _verify_labels(snapshot, dim, name) if finding not in findings]
@@ -122,11 +121,12 @@ def _verify_file(snapshot: Snapshot, table: FileTable, at: int) -> _Report:
     def problem(text: str) -> None:
         report.findings.append(Finding(name, text))
 
-    if not os.path.exists(path):
+    try:
+        nbytes = of(path).size(path)
+    except NotFoundError:
         problem("the file is missing")
         report.sound = False
         return report
-    nbytes = os.path.getsize(path)
     if nbytes != table.nbytes[at]:
         problem(f"it has {nbytes} bytes, the log says {int(table.nbytes[at])}")
     named = DATA_FILE.fullmatch(table.names[at])
@@ -236,7 +236,10 @@ def _read_checked(path: str, group: int, found: Footer, schema: Schema) -> Block
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path, metadata=found.metadata, pre_buffer=False, page_checksum_verification=True) as file:
+        with (
+            of(path).open(path) as raw,
+            pq.ParquetFile(raw, metadata=found.metadata, pre_buffer=False, page_checksum_verification=True) as file,
+        ):
             return to_block(file.read_row_group(group, use_threads=False), schema.ndim, schema.dtype)
     except (OSError, pa.ArrowException) as error:
         raise CorruptionError(f"row group {group} cannot be read: {' '.join(str(error).split())}") from None
@@ -260,7 +263,7 @@ def _content(block: Block) -> int:
 
 def _verify_labels(snapshot: Snapshot, dim: int, name: str) -> list[Finding]:
     path = os.path.join(snapshot.path, name)
-    if not os.path.exists(path):
+    if not of(path).exists(path):
         return [Finding(name, "the file is missing")]
     out: list[Finding] = []
     changed = _changed(path, os.path.basename(name).removesuffix(".parquet").split("-")[-1])
@@ -279,15 +282,17 @@ def _verify_labels(snapshot: Snapshot, dim: int, name: str) -> list[Finding]:
 def _changed(path: str, sha: str) -> str | None:
     """Return what is wrong with the bytes of a file, whose hash is in its name, or None."""
     try:
-        with open(path, "rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+        found = hashlib.sha256()
+        with of(path).open(path) as file:
+            while block := file.read(1 << 20):
+                found.update(block)
     except OSError as error:
-        return f"the file cannot be read: {error.strerror}"
-    return None if found == sha else "the content does not match the hash in the name: bytes were changed"
+        return f"the file cannot be read: {error}"
+    return None if found.hexdigest() == sha else "the content does not match the hash in the name: bytes were changed"
 
 
 def _name(snapshot: Snapshot, table: FileTable, at: int) -> str:
-    return os.path.relpath(table.path(at), snapshot.path)
+    return table.path(at)[len(snapshot.path) + 1 :]
 
 
 def _by_dimension(key: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import hashlib
 import json
 import os
@@ -12,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,19 +20,15 @@ from numpy.typing import DTypeLike
 from sparrow.errors import DuplicateError, InvalidValueError, ShapeError, StorageError
 from sparrow.kernels.entries import Block, concatenate, is_sorted
 from sparrow.schema import check_dtype
+from sparrow.storage.filesystem import disk_full, of
 from sparrow.storage.footers import FIRST, LAST, footer, read_group
 from sparrow.storage.layout import Profile, Sizes, arrow_schema, check_profile, encode, parquet_options
 from sparrow.workers import Beside, beside
 
-__all__ = ["DATA_FILE", "TEMPORARY", "DataFile", "HashingFile", "TensorWriter", "fsync_folder", "widen"]
+__all__ = ["DATA_FILE", "DataFile", "HashingFile", "TensorWriter", "widen"]
 
 DATA_FILE = re.compile(r"(?P<sha>[0-9a-f]{64})-(?P<nonce>[0-9a-f]{8,32})\.parquet")
 """Names of data files: the SHA-256 of the content, and a nonce of the writer."""
-
-TEMPORARY = re.compile(r"[0-9a-f]{8,32}-[0-9]+\.tmp")
-"""Names of files that are being written."""
-
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _NARROW = 2**31
 _BEHIND = 16 << 20
@@ -62,44 +55,26 @@ class DataFile:
     """Types of the coordinate columns: ``"int32"`` or ``"int64"``."""
 
 
-def disk_full(error: OSError, where: str | os.PathLike[str]) -> StorageError:
-    """Return the error to raise for one of the operating system met while writing."""
-    if error.errno in DISK_FULL:
-        return StorageError(f"the disk is full: no space left to write in {os.fspath(where)!r}; nothing was changed")
-    return StorageError(f"cannot write in {os.fspath(where)!r}: {error.strerror or error}")
-
-
-def fsync_folder(folder: str | os.PathLike[str]) -> None:
-    """Make the names in a folder survive a crash of the machine."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 class HashingFile:
     """A file for pyarrow to write: hashes what passes, and takes its name from the hash at the end.
 
     Hashing and writing run on a thread of their own, some megabytes behind, so that encoding goes on meanwhile.
     """
 
-    def __init__(self, folder: Path, temporary: str) -> None:
-        self._folder = folder
-        self._temporary = folder / temporary
-        self._file = open(self._temporary, "xb", buffering=1 << 20)  # noqa: SIM115 keep() and discard() close it
+    def __init__(self, folder: str) -> None:
+        self._file = of(folder).new_file(folder)
         self._hash = hashlib.sha256()
         self._pool = beside("sparrow-file")
         self._behind: deque[tuple[Future[None], int]] = deque()
         self._behind_bytes = 0
         self.nbytes = 0
         self.closed = False
-        self.kept = False
+        self._ended = False
 
     def write(self, data: Any) -> int:
         """Take in the next bytes; nothing once discarded, since pyarrow closes what it holds when collected."""
         size = len(data)
-        if self._file.closed:
+        if self._ended:
             return size
         self.nbytes += size
         if self._pool is None or not isinstance(data, bytes):  # what is not ours may change when this returns
@@ -124,6 +99,7 @@ class HashingFile:
 
     def _end(self) -> None:
         """End the thread; what it has not begun to write is dropped."""
+        self._ended = True
         self._behind.clear()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
@@ -153,24 +129,18 @@ class HashingFile:
         self.closed = True
 
     def keep(self, name: Callable[[str], str]) -> str:
-        """Sync the file, rename it to ``name(sha256)`` and return that name."""
+        """Let the file appear as ``name(sha256)`` and return that name."""
         self._catch_up(-1)
         self._end()
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
         final = name(self._hash.hexdigest())
-        os.rename(self._temporary, self._folder / final)
-        self.kept = True
+        self._file.keep(final)
         return final
 
     def discard(self) -> None:
-        """Delete the file."""
+        """Delete the file, unless it was kept."""
         self.closed = True
         self._end()
-        with contextlib.suppress(OSError):  # flushing what the full disk refused: the file goes anyway
-            self._file.close()
-        self._temporary.unlink(missing_ok=True)
+        self._file.discard()
 
 
 class _OpenFile:
@@ -226,7 +196,7 @@ class TensorWriter:
         coordinate_dtypes: Sequence[DTypeLike] | None = None,
         sizes: Sizes | None = None,
     ) -> None:
-        self._folder = Path(folder)
+        self._folder = os.fspath(folder)
         self._dims = tuple(dims)
         self._ndim = len(self._dims)
         self._dtype = check_dtype(dtype)
@@ -237,7 +207,6 @@ class TensorWriter:
         self._kinds = tuple(np.dtype(kind) for kind in kinds)
         self._sizes = sizes or Sizes()
         self._nonce = os.urandom(8).hex()
-        self._count = 0
         self._waiting: list[Block] = []
         self._waiting_rows = 0
         self._open: _OpenFile | None = None
@@ -298,7 +267,6 @@ class TensorWriter:
         if self._files:
             try:
                 self._files = widen(self._folder, self._dims, self._dtype, self._files, self._profile, self._order)
-                fsync_folder(self._folder)
             except BaseException:
                 self.abort()
                 raise
@@ -314,7 +282,7 @@ class TensorWriter:
             self._open.sink.discard()
             self._open = None
         for file in self._files:
-            (self._folder / file.name).unlink(missing_ok=True)
+            of(self._folder).delete(os.path.join(self._folder, file.name))
         self._files = []
         self._waiting, self._waiting_rows = [], 0
 
@@ -405,8 +373,7 @@ class TensorWriter:
         import pyarrow.parquet as pq
 
         schema = arrow_schema(self._dims, self._dtype, self._kinds)
-        sink = HashingFile(self._folder, f"{self._nonce}-{self._count}.tmp")
-        self._count += 1
+        sink = HashingFile(self._folder)
         try:
             options = parquet_options(self._dims, coords, values, self._profile, self._order)
             parquet = pq.ParquetWriter(sink, schema, **options)
@@ -447,7 +414,7 @@ def _disorder(
 
 
 def widen(
-    folder: Path,
+    folder: str,
     dims: Sequence[str],
     dtype: np.dtype[Any],
     files: Sequence[DataFile],
@@ -467,9 +434,9 @@ def widen(
         sizes = Sizes(file_bytes=1 << 62)
         writer = TensorWriter(folder, dims, dtype, profile=profile, order=order, coordinate_dtypes=kinds, sizes=sizes)
         with writer:
-            path = os.fspath(folder / file.name)
+            path = os.path.join(folder, file.name)
             for group in range(len(footer(path, len(dims)).rows)):
                 writer.write(read_group(path, group, len(dims), dtype))
             out += writer.finish()
-        (folder / file.name).unlink()
+        of(folder).delete(os.path.join(folder, file.name))
     return out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import random
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,12 @@ from sparrow.relation import apply_edit
 from tests.faults import writers
 from tests.faults.writers import SCHEMA, SIZES, read_all, start
 
-EDIT_ROUNDS = 30
-CREATE_ROUNDS = 25
+EDIT_ROUNDS = 20
+EDIT_EVENTS = 50
+"""Some commits: one takes 5 to 20 events."""
+CREATE_ROUNDS = 16
+CREATE_EVENTS = 200
+"""Some tensors."""
 
 
 @pytest.fixture(scope="module")
@@ -29,15 +32,13 @@ def processes() -> Any:
     return context
 
 
-def killed_at_random(processes: Any, work: Callable[..., None], path: Path, longest: float) -> None:
-    """Run ``work`` and kill it some time after it began."""
+def killed(processes: Any, work: Callable[..., None], path: Path, event: int, stop: bool) -> None:
+    """Run ``work`` and kill it at its n-th event: at that very place, or somewhere after it."""
     here, there = processes.Pipe()
-    process = processes.Process(target=work, args=(str(path), there))
+    process = processes.Process(target=work, args=(str(path), there, event, stop))
     process.start()
     there.close()
-    assert here.poll(60)
-    here.recv()
-    time.sleep(random.uniform(0, longest))
+    assert here.recv() == event
     process.kill()
     process.join()
     assert process.exitcode == -9
@@ -54,8 +55,9 @@ def test_kills_while_editing(tmp_path: Path, processes: Any) -> None:
     storage.save(path, SCHEMA, [start(0)], sizes=SIZES)
     expected = start(0)
     version = leftovers = 0
+    draw = random.Random(0)
     for number in range(EDIT_ROUNDS):
-        killed_at_random(processes, writers.edit_forever, path, 0.3)
+        killed(processes, writers.edit_forever, path, draw.randint(1, EDIT_EVENTS), stop=number % 2 == 0)
         handle = storage.open(path, sizes=SIZES)
         while version < handle.current.version:
             version += 1
@@ -88,8 +90,9 @@ def orphans(handle: storage.StoredHandle) -> list[str]:
 def test_kills_while_creating(tmp_path: Path, processes: Any) -> None:
     checked: set[str] = set()
     seen = 0
-    for _ in range(CREATE_ROUNDS):
-        killed_at_random(processes, writers.create_forever, tmp_path, 0.25)
+    draw = random.Random(0)
+    for number in range(CREATE_ROUNDS):
+        killed(processes, writers.create_forever, tmp_path, draw.randint(1, CREATE_EVENTS), stop=number % 2 == 0)
         for path in sorted(tmp_path.glob("t*")):
             if path.name not in checked:
                 handle = storage.open(path)

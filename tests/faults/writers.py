@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -14,6 +15,7 @@ from sparrow.index import Box
 from sparrow.kernels.entries import Block, canonical, concatenate
 from sparrow.relation import Edit, scan
 from sparrow.schema import Schema
+from tests.faults.dying import Events
 
 SIZES = storage.Sizes(file_rows=60, group_rows=20)
 SCHEMA = Schema((80, 40), dtype=np.dtype(np.int64))
@@ -43,20 +45,36 @@ def read_all(snapshot: storage.Snapshot) -> Block:
     return concatenate(list(scan(snapshot, box)), snapshot.schema.ndim, snapshot.schema.dtype)
 
 
-def edit_forever(path: str, ready: Connection) -> None:
+def announce(ready: Connection, event: int, stop: bool) -> None:
+    """Tell the parent, who then kills, when storage is about to do something to files for the n-th time.
+
+    With ``stop`` that is the place; without, this process goes on, into what is not counted (the log's own writes).
+    """
+    told = threading.Lock()
+
+    def reached() -> None:
+        if told.acquire(blocking=False):
+            ready.send(event)
+        if stop:
+            threading.Event().wait()
+
+    Events(event, reached).install()
+
+
+def edit_forever(path: str, ready: Connection, event: int, stop: bool) -> None:
     """Commit edit after edit, now and then with an order, until killed."""
+    announce(ready, event, stop)
     handle = storage.open(path, sizes=SIZES)
-    ready.send(handle.current.version)
     while True:
         version = handle.commit(edit(handle.current.version + 1)).version
         if version % 5 == 0:
             handle.add_order((1, 0))
 
 
-def create_forever(folder: str, ready: Connection) -> None:
+def create_forever(folder: str, ready: Connection, event: int, stop: bool) -> None:
     """Save tensors side by side, and one over itself, until killed."""
+    announce(ready, event, stop)
     first = max((int(path.name[1:]) for path in Path(folder).glob("t*")), default=-1) + 1
-    ready.send(first)
     for seed in itertools.count(first):
         storage.save(Path(folder, f"t{seed}"), SCHEMA, [start(seed)], sizes=SIZES)
         storage.save(Path(folder, "same"), SCHEMA, [start(seed)], sizes=SIZES, overwrite=True, orders=[(1, 0)])

@@ -12,7 +12,7 @@ import pytest
 
 from sparrow import errors, storage
 from sparrow.schema import Schema
-from sparrow.storage import creation
+from sparrow.storage.filesystem import LocalFileSystem
 from tests.storage.helpers import entries, random_entries, read_all
 
 SCHEMA = Schema((10, 10))
@@ -76,7 +76,7 @@ def test_another_writer_that_came_first_wins(tmp_path: Path) -> None:
 @pytest.mark.parametrize("swap", [True, False])
 def test_overwriting_replaces_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swap: bool) -> None:
     if not swap:
-        monkeypatch.setattr(creation, "_exchange", lambda a, b: False)
+        monkeypatch.setattr(LocalFileSystem, "_exchange", staticmethod(lambda a, b: False))
     storage.save(tmp_path / "t", SCHEMA, [random_entries(SCHEMA, 50)])
     handle = storage.save(tmp_path / "t", Schema((3,)), [entries([(2,)], [5])], overwrite=True)
     assert handle.current.version == 0

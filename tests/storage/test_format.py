@@ -20,7 +20,7 @@ from sparrow import errors, storage
 from sparrow.index import Box
 from sparrow.kernels.entries import Block
 from sparrow.schema import DTYPES, Schema
-from sparrow.storage.layout import Metadata, Sizes
+from sparrow.storage.layout import Metadata, Sizes, StoredColumn, arrow_schema, stored_columns
 from tests.storage.helpers import TINY, assert_same, entries, random_entries, read_all
 
 NAMES = ('say "hi"', "x.y", "Größe 1", "a;b,c=d{}", "s p a c e", "'; drop table t; --")
@@ -59,6 +59,39 @@ def test_values_survive_to_the_bit(tmp_path: Path, dtype: np.dtype[Any], profile
     assert table["value"].to_numpy(zero_copy_only=False).astype(dtype).tobytes() == values.tobytes()
     if dtype != np.float16:
         assert table["value"].type == pa.from_numpy_dtype(dtype)
+
+
+STORED_TYPES = {
+    "uint8": pa.int16(),
+    "uint16": pa.int32(),
+    "uint32": pa.int64(),
+    "uint64": pa.int64(),
+    "float16": pa.float32(),
+    "complex64": pa.float32(),
+    "complex128": pa.float64(),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_columns_are_described_as_they_are_stored(tmp_path: Path, dtype: np.dtype[Any]) -> None:
+    schema = Schema((5, 2**40), ("a", "b"), dtype)
+    block = entries([(1, 2)], [1], dtype)
+    handle = storage.save(tmp_path / "t", schema, [block])
+    columns = stored_columns(schema, handle.current.base.coordinate_dtypes)
+    kind = STORED_TYPES[dtype.name] if dtype.name in STORED_TYPES else pa.from_numpy_dtype(dtype)
+    parts = ("value", "value_im") if dtype.kind == "c" else ("value",)
+    assert columns == (
+        StoredColumn("a", ("a",), pa.int32(), np.dtype(np.int32)),
+        StoredColumn("b", ("b",), pa.int64(), np.dtype(np.int64)),
+        StoredColumn("value", parts, kind, dtype),
+    )
+    assert [column.plain for column in columns] == [True, True, dtype.name not in STORED_TYPES]
+    (path,) = (tmp_path / "t").glob("*.parquet")
+    found = pq.read_schema(path)
+    assert [(name, column.kind) for column in columns for name in column.stored] == [
+        (field.name, field.type) for field in found
+    ]
+    assert found.names == arrow_schema(schema.dims, dtype, [np.dtype(np.int32), np.dtype(np.int64)]).names
 
 
 def test_uint64_past_int64_is_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import time
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -51,17 +52,22 @@ def test_files_of_old_versions_go(tmp_path: Path) -> None:
     assert handle.vacuum("0 seconds") == []
 
 
-def test_versions_newer_than_the_horizon_stay_whole(tmp_path: Path) -> None:
+def test_versions_newer_than_the_horizon_stay_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t"
     handle = storage.save(path, SCHEMA, [random_entries(SCHEMA, 100)], sizes=TINY)
     edit(handle, 1)
-    time.sleep(0.3)
-    middle = time.time()
-    edit(handle, 2)
-    edit(handle, 3)
+    for value in (2, 3):
+        before = handle.history()[0]["timestamp"].timestamp()
+        while time.time() < before + 0.002:  # until the clock of the log has moved on
+            pass
+        edit(handle, value)
     for file in path.glob("*.parquet"):
         age(file, DAY)
-    handle.vacuum(timedelta(seconds=time.time() - middle + 0.1))
+    newest, second, first = (commit["timestamp"].timestamp() for commit in handle.history()[:3])
+    assert first < second < newest
+    now = time.time()
+    monkeypatch.setattr("sparrow.storage.vacuum.time", SimpleNamespace(time=lambda: now))
+    handle.vacuum(timedelta(seconds=now - (first + second) / 2))
     for version in (1, 2, 3):
         assert storage.open(path, version).verify() == []
     assert storage.open(path, 0).verify() != []

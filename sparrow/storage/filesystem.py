@@ -1,0 +1,455 @@
+"""Where files lie: everything that storage does to them, in a form that an object store can take.
+
+Files appear whole or not at all, are never changed once they are there, and are listed by folder. Nothing here renames
+a file that readers know: a new tensor is its data files first and version 0 of its log last, put where none is. A disk
+has something better for it, a folder that is renamed; :meth:`FileSystem.stage` and :meth:`FileSystem.publish` leave
+that to the file system.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from sparrow.errors import ExistsError, InvalidValueError, NotFoundError, StorageError, UnsupportedError
+
+__all__ = [
+    "DISK_FULL",
+    "TEMPORARY",
+    "FileSystem",
+    "LocalFileSystem",
+    "NewFile",
+    "disk_full",
+    "fsync_folder",
+    "local_path",
+    "of",
+]
+
+TEMPORARY = re.compile(r"[0-9a-f]{8,32}-[0-9]+\.tmp")
+"""Names of files that are being written."""
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+://)([^/]*@)?([^?]*)")
+_EXCHANGE = 2
+_HERE = -100
+
+
+class NewFile(Protocol):
+    """A file that is being written: nobody sees it before :meth:`keep`."""
+
+    def write(self, data: Any) -> None:
+        """Write the next bytes."""
+
+    def keep(self, name: str) -> None:
+        """Let the file appear in its folder under a name; it survives a crash of the machine."""
+
+    def discard(self) -> None:
+        """Drop the file; nothing once it is kept."""
+
+
+class FileSystem(Protocol):
+    """What storage needs of the place where tensors lie; paths are texts, parts of them joined by ``/``.
+
+    Whatever goes wrong is raised as ``NotFoundError``, ``ExistsError`` or ``StorageError`` that names the path. Safe
+    from several threads.
+    """
+
+    # -- reading
+
+    def exists(self, path: str) -> bool:
+        """Return whether a file or folder is there."""
+
+    def is_folder(self, path: str) -> bool:
+        """Return whether files lie below a path."""
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the files and folders in a folder, sorted; none where it does not exist."""
+
+    def size(self, path: str) -> int:
+        """Return the bytes of a file."""
+
+    def modified(self, path: str) -> float:
+        """Return when a file was put there or touched, in seconds since 1970."""
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file."""
+
+    def open(self, path: str) -> pa.NativeFile:
+        """Open a file for random reads."""
+
+    def identity(self, path: str) -> str:
+        """Return the same text for all spellings of a path."""
+
+    # -- writing
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder, if files need one and it is not there."""
+
+    def new_file(self, folder: str) -> NewFile:
+        """Begin a file whose name is known at its end, in a folder."""
+
+    def put(self, path: str, data: bytes) -> bool:
+        """Write a small file where there is none, whole; return False where one is, which stays."""
+
+    def touch(self, path: str) -> None:
+        """Make a file as young as a new one."""
+
+    def settle(self, path: str) -> None:
+        """Make a file that another library wrote survive a crash of the machine."""
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a folder with all that is in it; nothing where nothing is."""
+
+    # -- new tensors and bundles
+
+    def occupied(self, path: str) -> bool:
+        """Return whether something stands where a new tensor would go."""
+
+    def recover(self, path: str) -> None:
+        """Bring back what a process that was killed while replacing it left elsewhere."""
+
+    def stage(self, path: str) -> str:
+        """Return the folder to write a new tensor in that :meth:`publish` makes visible at a path.
+
+        That may be the path itself, where a tensor is visible by its log and a bundle by its listing, both put last.
+        What killed processes left of earlier ones is cleared.
+        """
+
+    def publish(self, staged: str, path: str, replace: bool) -> None:
+        """Let a staged folder appear at its path, whole; only where nothing is, unless it is to be replaced."""
+
+    def drop(self, staged: str) -> None:
+        """Delete what is left of a staged folder, published or not."""
+
+
+def of(path: str | os.PathLike[str]) -> FileSystem:
+    """Return the file system that a path lies in.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is a URL.
+    """
+    text = os.fspath(path)
+    url = _URL.match(text)
+    if url is not None:
+        shown = url[1] + url[3]  # without a user, a password, a signature
+        raise UnsupportedError(f"{shown!r} is a URL: tensors are stored in local folders only, copy it to one")
+    return LOCAL
+
+
+def local_path(path: str | os.PathLike[str]) -> str:
+    """Return a path as an absolute one.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is a URL.
+    InvalidValueError
+        If it holds a percent sign, which Delta logs take for an escape.
+    """
+    of(path)
+    text = os.fspath(path)
+    if "%" in text:
+        raise InvalidValueError(f"{text!r} holds a '%', which Delta logs take for an escape: use another name")
+    return os.path.abspath(text)
+
+
+def disk_full(error: OSError, where: str | os.PathLike[str]) -> StorageError:
+    """Return the error to raise for one of the operating system met while writing."""
+    if error.errno in DISK_FULL:
+        return StorageError(f"the disk is full: no space left to write in {os.fspath(where)!r}; nothing was changed")
+    return StorageError(f"cannot write in {os.fspath(where)!r}: {error.strerror or error}")
+
+
+# -- a disk --------------------------------------------------------------------------------------
+
+
+class LocalFileSystem:
+    """Folders of this machine. Implements :class:`FileSystem`."""
+
+    def exists(self, path: str) -> bool:
+        """Return whether a file or folder is there."""
+        return os.path.exists(path)
+
+    def is_folder(self, path: str) -> bool:
+        """Return whether there is a folder."""
+        return os.path.isdir(path)
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder, sorted; none where it does not exist."""
+        try:
+            with _telling("read", folder):
+                return sorted(os.listdir(folder))
+        except NotFoundError:
+            return []
+
+    def size(self, path: str) -> int:
+        """Return the bytes of a file."""
+        with _telling("read", path):
+            return os.stat(path).st_size
+
+    def modified(self, path: str) -> float:
+        """Return when a file or folder was last changed."""
+        with _telling("read", path):
+            return os.stat(path).st_mtime
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file."""
+        with _telling("read", path), open(path, "rb") as file:
+            return file.read()
+
+    def open(self, path: str) -> pa.NativeFile:
+        """Open a file for random reads."""
+        with _telling("read", path):
+            return pa.OSFile(path, "rb")
+
+    def identity(self, path: str) -> str:
+        """Return the path without symbolic links."""
+        return os.path.realpath(path)
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder in one that is there."""
+        with contextlib.suppress(ExistsError), _telling("write", path):
+            os.mkdir(path)
+
+    def new_file(self, folder: str) -> NewFile:
+        """Begin a file under a temporary name."""
+        with _telling("write", folder):
+            return _LocalFile(folder)
+
+    def put(self, path: str, data: bytes) -> bool:
+        """Write a file aside and link it where there is none."""
+        folder, name = os.path.split(path)
+        with _telling("write", folder):
+            file = _LocalFile(folder)
+            try:
+                file.write(data)
+                file.link(name)
+            except FileExistsError:
+                return False
+            finally:
+                file.discard()
+        return True
+
+    def touch(self, path: str) -> None:
+        """Set the times of a file to now."""
+        with _telling("write", path):
+            os.utime(path)
+
+    def settle(self, path: str) -> None:
+        """Sync a file and its folder."""
+        with _telling("write", path):
+            fsync_folder(path)
+            fsync_folder(os.path.dirname(path))
+
+    def delete(self, path: str) -> None:
+        """Delete a file or folder, never what a link leads to."""
+        with contextlib.suppress(NotFoundError), _telling("write", path):
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path)
+            else:
+                os.unlink(path)
+
+    def occupied(self, path: str) -> bool:
+        """Return whether anything has this name, a dangling link too."""
+        return os.path.lexists(path)
+
+    def recover(self, path: str) -> None:
+        """Rename back what stood at a path, or around it, before it was to be replaced by two renames."""
+        path = os.path.abspath(path)
+        if not os.path.lexists(path):
+            self.recover(os.path.dirname(path))  # the bundle it is a member of
+            if os.path.lexists(_aside(path)):
+                with contextlib.suppress(OSError), _locked(os.path.dirname(path)):
+                    _put_back(path)
+
+    def stage(self, path: str) -> str:
+        """Make a hidden folder beside a path. Its name tells the process, so that others see when that is gone."""
+        parent, name = os.path.split(path)
+        stem = f".{name[:80]}.{socket.gethostname()[:40]}-"
+        _remove_stale(parent, stem)
+        staged = os.path.join(parent, f"{stem}{os.getpid()}-{os.urandom(6).hex()}.partial")
+        with _telling("write", parent):
+            os.makedirs(parent, exist_ok=True)
+            os.mkdir(staged)
+        return staged
+
+    def publish(self, staged: str, path: str, replace: bool) -> None:
+        """Rename a folder; what it replaces gets its name.
+
+        Where the system cannot swap two names, what is replaced waits under a third that :meth:`recover` knows, and
+        readers who find nothing wait for the lock.
+        """
+        parent = os.path.dirname(path)
+        with _telling("write", parent), _locked(parent):
+            fsync_folder(staged)
+            if not (replace and os.path.lexists(path)):
+                try:
+                    os.rename(staged, path)
+                except OSError as error:
+                    if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                        raise ExistsError(f"{path!r} exists: another process created it meanwhile") from None
+                    raise
+            elif not self._exchange(staged, path):
+                aside = _aside(path)
+                if os.path.lexists(aside):  # left by a process that was killed when its tensor was in place
+                    os.rename(aside, _spare(staged))
+                try:
+                    os.rename(path, aside)
+                    os.rename(staged, path)
+                    os.rename(aside, staged)  # from here on nobody brings it back
+                except BaseException:
+                    _put_back(path)
+                    raise
+            fsync_folder(parent)
+
+    @staticmethod
+    def _exchange(a: str, b: str) -> bool:
+        """Swap two folders in one step; False where the system cannot."""
+        try:
+            rename = ctypes.CDLL(None, use_errno=True).renameat2
+        except (OSError, AttributeError):
+            return False
+        return bool(rename(_HERE, os.fsencode(a), _HERE, os.fsencode(b), _EXCHANGE) == 0)
+
+    def drop(self, staged: str) -> None:
+        """Delete a folder as far as it can be."""
+        for folder in (staged, _spare(staged)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+LOCAL: FileSystem = LocalFileSystem()
+
+
+class _LocalFile:
+    """A file under a temporary name. Implements :class:`NewFile`."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._temporary = os.path.join(folder, f"{os.urandom(8).hex()}-0.tmp")
+        self._file = open(self._temporary, "xb", buffering=1 << 20)  # noqa: SIM115 keep() and discard() close it
+
+    def write(self, data: Any) -> None:
+        """Write the next bytes."""
+        with _telling("write", self._folder):
+            self._file.write(data)
+
+    def keep(self, name: str) -> None:
+        """Sync the file and give it its name."""
+        with _telling("write", self._folder):
+            self._finish()
+            os.rename(self._temporary, os.path.join(self._folder, name))
+            fsync_folder(self._folder)
+
+    def link(self, name: str) -> None:
+        """Sync the file and give it a name that no other has, beside its temporary one."""
+        self._finish()
+        os.link(self._temporary, os.path.join(self._folder, name))
+        fsync_folder(self._folder)
+
+    def _finish(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def discard(self) -> None:
+        """Delete the file if it still has its temporary name."""
+        with contextlib.suppress(OSError):  # flushing what the full disk refused: the file goes anyway
+            self._file.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._temporary)
+
+
+@contextmanager
+def _telling(what: str, path: str) -> Iterator[None]:
+    """Turn errors of the operating system into those of storage."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        told = disk_full(error, path) if what == "write" else StorageError(_unreadable(error, path))
+        for kind, named in ((FileNotFoundError, NotFoundError), (FileExistsError, ExistsError)):
+            if isinstance(error, kind):
+                raise named(str(told)) from None
+        raise told from error
+
+
+def _unreadable(error: OSError, path: str) -> str:
+    return f"{path!r} cannot be read: {error.strerror or error}"
+
+
+def fsync_folder(path: str | os.PathLike[str]) -> None:
+    """Make the names in a folder, or the bytes of a file, survive a crash of the machine."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    """Hold a folder against others that publish or recover in it, as far as the file system has locks."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _aside(path: str) -> str:
+    """Return where what is replaced by two renames lies between them: one name for each path, to be found again."""
+    parent, name = os.path.split(path)
+    digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
+    return os.path.join(parent, f".{name[:80]}.{digest}.partial.old")
+
+
+def _spare(staged: str) -> str:
+    """Return a second name of a staged folder's process."""
+    return f"{staged.removesuffix('.partial')}-2.partial"
+
+
+def _put_back(path: str) -> None:
+    if not os.path.lexists(path) and os.path.lexists(_aside(path)):
+        os.rename(_aside(path), path)
+        fsync_folder(os.path.dirname(path))
+
+
+def _remove_stale(parent: str, stem: str) -> None:
+    """Remove what dead processes of this machine left beside a path."""
+    try:
+        names = os.listdir(parent)
+    except OSError:
+        return
+    for name in names:
+        if name.startswith(stem) and name.endswith(".partial"):
+            pid = name[len(stem) :].split("-")[0]
+            if pid.isdecimal() and not _alive(int(pid)):
+                shutil.rmtree(os.path.join(parent, name), ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True

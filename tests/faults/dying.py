@@ -1,0 +1,78 @@
+"""A process that dies, in this one or for good: what storage does to files is counted and ends at the n-th time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+from sparrow.storage import filesystem
+
+EVENTS = {"link", "makedirs", "mkdir", "rename", "rmdir", "unlink", "utime", "fsync"}
+"""Calls of ``os`` that change something or make it last; ``open`` of a new file counts too."""
+
+
+class Killed(BaseException):
+    """What stands for the end of a process: no handler runs to any effect after it."""
+
+
+class Events:
+    """Counts what ``sparrow.storage.filesystem`` does and calls ``reached`` from the n-th event on."""
+
+    def __init__(self, last: int, reached: Callable[[], None]) -> None:
+        self.count = 0
+        self._last, self._reached = last, reached
+
+    def happen(self) -> None:
+        """Count one more."""
+        self.count += 1
+        if self.count >= self._last:
+            self._reached()
+
+    def install(self, put: Callable[[Any, str, Any], None] = setattr) -> None:
+        """Begin to count."""
+        put(filesystem, "os", _Counted(os, EVENTS, self))
+        put(filesystem, "shutil", _Tree(self))
+        put(filesystem, "open", self._open)
+
+    def _open(self, path: str, mode: str, **more: Any) -> Any:
+        if "x" in mode:
+            self.happen()
+        return open(path, mode, **more)
+
+
+class _Counted:
+    def __init__(self, real: Any, counted: set[str], events: Events) -> None:
+        self._real, self._counted, self._events = real, counted, events
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._real, name)
+        if name not in self._counted:
+            return found
+
+        def call(*args: Any, **more: Any) -> Any:
+            self._events.happen()
+            return found(*args, **more)
+
+        return call
+
+
+class _Tree:
+    """Stands for ``shutil``: a folder goes file by file."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+
+    def rmtree(self, path: str, ignore_errors: bool = False) -> None:
+        for folder, _, names in os.walk(path):
+            for name in names:
+                self._events.happen()
+                os.unlink(os.path.join(folder, name))
+        self._events.happen()
+        shutil.rmtree(path, ignore_errors=ignore_errors)
+
+
+def die() -> None:
+    """End as far as the test can tell."""
+    raise Killed
