@@ -8,6 +8,7 @@ Parquet under a Delta log. Open it like an array, query it like a table, multipl
 * :class:`Tensor` is what they are: ``A[5:9]``, ``A.T``, ``A @ x``, ``A.explain()``, ``A.save(path)``;
 * :func:`where`, :func:`concat`, :func:`reshape` and their kin, and NumPy's own functions, make lazy expressions;
 * ``A.compute()`` and ``A.persist()`` bring one of them into memory, :func:`compute` several together;
+* :func:`export` writes them to files of other programs;
 * :func:`sql` asks questions of them; :func:`from_relation` makes a tensor of the answer;
 * :mod:`sparrow.models` fits models to them: :class:`sparrow.models.ALS`;
 * :mod:`sparrow.formats` are containers of arrays, such as compressed rows: ``asarray`` takes them, ``A.to_format(...)``
@@ -54,6 +55,7 @@ from sparrow.tensor.products import matmul
 
 if TYPE_CHECKING:
     from sparrow import datasets, ingest, models
+    from sparrow.files.exporting import export
 
 __version__ = "0.1.0"
 
@@ -71,6 +73,7 @@ __all__ = [
     "diagonal",
     "errors",
     "expand_dims",
+    "export",
     "eye",
     "flip",
     "formats",
@@ -111,4 +114,8 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module(f"sparrow.{name}")
+    if name == "export":
+        from sparrow.files.exporting import export
+
+        return export
     raise AttributeError(f"module 'sparrow' has no attribute {name!r}")

@@ -14,15 +14,13 @@ from contextlib import suppress
 from functools import cache as remembered
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
+from sparrow import storage
 from sparrow.errors import ExistsError, LabelError
 from sparrow.resources import data_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sparrow.tensor import Tensor
+from sparrow.tensor import Tensor
+from sparrow.tensor.bundle import Bundle
 
 __all__ = ["describe", "load", "names", "path"]
 
@@ -88,8 +86,8 @@ def path(name: str, cache: str | os.PathLike[str] | None = None) -> Path:
     return _file(describe(name)["file"], cache)
 
 
-def load(name: str, cache: str | os.PathLike[str] | None = None) -> Tensor | Mapping[str, Tensor]:
-    """Return a data set as a stored tensor, or as a bundle of them (libsvm: ``X`` and ``y``).
+def load(name: str, cache: str | os.PathLike[str] | None = None) -> Tensor | Bundle:
+    """Return a data set as a stored tensor, or as a :class:`sparrow.Bundle` of them (libsvm: ``X`` and ``y``).
 
     What is returned stays as it was published and is read-only: ``save`` it elsewhere to write to it.
 
@@ -121,16 +119,9 @@ def load(name: str, cache: str | os.PathLike[str] | None = None) -> Tensor | Map
         home.mkdir(parents=True, exist_ok=True)
         with suppress(ExistsError):  # another process stored it meanwhile
             getattr(ingest, about["format"])(_file(about["file"], home), stored, **about["options"])
-    if about["format"] == "libsvm":
-        return {member: _published(stored / member) for member in ("X", "y")}
-    return _published(stored)
-
-
-def _published(stored: Path) -> Tensor:
-    """Return the first version of a stored tensor."""
-    from sparrow.functions.creation import open as open_stored
-
-    return cast("Tensor", open_stored(stored, version=0))
+    if storage.is_bundle(stored):
+        return Bundle(str(stored), storage.open_bundle(stored), version=0)
+    return Tensor(storage.open(stored, 0))
 
 
 def _cache(folder: str | os.PathLike[str] | None) -> Path:

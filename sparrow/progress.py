@@ -19,7 +19,7 @@ from sparrow import settings
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["bar", "line"]
+__all__ = ["bar", "line", "note"]
 
 DELAY = 1.0
 """Seconds of work before a bar is drawn."""
@@ -71,6 +71,12 @@ def line(text: str) -> bool:
         return False
     _Lasting(sys.stderr).write(f"{text}\n")
     return True
+
+
+def note(text: str) -> None:
+    """Write a line to standard error, terminal or not, unless progress is switched off."""
+    if settings.current().progress is not False:
+        _Lasting(sys.stderr).write(f"{text}\n")
 
 
 def _nothing(n: int) -> None:

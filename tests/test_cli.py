@@ -6,7 +6,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -430,31 +429,46 @@ def test_an_interrupt_exits_130_in_one_line_and_leaves_nothing(tmp_path: Path) -
     source = tmp_path / "endless"
     os.mkfifo(source)
     command = [sys.executable, "-m", "sparrow", "ingest", "edges", str(source), str(tmp_path / "out.sparrow")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
-        with open(source, "w") as feed:
-            feed.write(EDGES)
-            feed.flush()
-            time.sleep(1)
-            run.send_signal(signal.SIGINT)
-            time.sleep(0.5)
-        out, err = run.communicate(timeout=60)
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run,
+        open(source, "w") as feed,  # returns when the reader has opened its end
+    ):
+        feed.write(EDGES)
+        feed.flush()
+        run.send_signal(signal.SIGINT)
+        out, err = run.communicate()  # the pipe stays open: only the signal ends it
     assert run.returncode == 130, err
     assert err == "sparrow: interrupted\n"
     assert out == ""
     assert not (tmp_path / "out.sparrow").exists()
 
 
-def test_an_interrupt_ends_a_long_query(tmp_path: Path) -> None:
-    # DuckDB opens the pipe once the query runs, and waits for its end.
-    os.mkfifo(tmp_path / "endless")
-    query = f"select sum(i) from range(1000000000000) t(i), (select * from read_csv('{tmp_path / 'endless'}')) u"
-    command = [sys.executable, "-m", "sparrow", "sql", query]
+# Says when the query is handed to DuckDB.
+TELLING = """
+import sys
+from sparrow.cli import main, reading
+
+run = reading.interruptible
+
+def telling(work):
+    def begun():
+        print("running", flush=True)
+        return work()
+    return run(begun)
+
+reading.interruptible = telling
+main(sys.argv[1:])
+"""
+
+
+def test_an_interrupt_ends_a_long_query() -> None:
+    query = "select sum(i * j) from range(1000000000000) t(i), range(1000000) u(j)"
+    command = [sys.executable, "-c", TELLING, "sql", query]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
-        with open(tmp_path / "endless", "w") as feed:
-            feed.write("a,b\n1,2\n")
-        time.sleep(0.5)
+        assert run.stdout is not None
+        assert run.stdout.readline() == "running\n"
         run.send_signal(signal.SIGINT)
-        out, err = run.communicate(timeout=20)
+        out, err = run.communicate()
     assert run.returncode == 130, err
     assert err == "sparrow: interrupted\n"
     assert out == ""

@@ -47,6 +47,8 @@ def test_it_is_stored_once_and_stays_as_it_was(cache: Path) -> None:
     with pytest.raises(ReadOnlyError):
         again["X"][0, 0] = 1.0
     assert again["X"][0, 0] == first["X"][0, 0]
+    assert isinstance(again, sp.Bundle)
+    assert (list(again), again["y"].version) == (["X", "y"], 0)
 
 
 def test_the_cache_folder_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,10 +102,37 @@ def test_a_terminal_that_goes_away_does_not_break_the_work(monkeypatch: pytest.M
 
 def test_a_closed_terminal_does_not_break_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = a_terminal(monkeypatch)
+    refused = []
+
+    class Closed(progress._Lasting):
+        def write(self, text: str) -> int:
+            refused.append(terminal.closed)
+            return super().write(text)
+
+    monkeypatch.setattr(progress, "_Lasting", Closed)
+    done = 0
     with progress.bar("reading", 100) as advance:
-        advance(10)
-        terminal.close()
-        advance(10)
+        for step in range(10):
+            if step == 3:
+                shown = terminal.getvalue()
+                terminal.close()
+            advance(10)
+            done += 10
+    assert done == 100
+    assert "reading" in shown
+    assert not refused[0]
+    assert refused[-1], "it was drawn to the end, into nothing"
+
+
+def test_a_note_is_written_unless_progress_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = io.StringIO()
+    monkeypatch.setattr("sys.stderr", plain)
+    progress.note("index_base=1")
+    with settings.config(progress=False):
+        progress.note("never seen")
+    assert plain.getvalue() == "index_base=1\n"
+    plain.close()
+    progress.note("nowhere")
 
 
 def test_an_error_in_the_block_passes_and_the_next_bar_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from sparrow.cli import als, exporting, ingesting, reading, upkeep
 from sparrow.cli.arguments import QUERY_THREAD
 
-__all__ = ["app", "main"]
+__all__ = ["main", "program"]
 
 VERBS = (
     *("demo", "ingest", "export", "info", "show", "sql", "explain", "multiply", "als"),
@@ -29,22 +29,6 @@ class _Verbs(TyperGroup):
         return sorted(super().list_commands(ctx), key=VERBS.index)
 
 
-app = typer.Typer(
-    name="sparrow",
-    cls=_Verbs,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-ingesting.add_to(app)
-exporting.add_to(app)
-reading.add_to(app)
-als.add_to(app)
-upkeep.add_to(app)
-
-
 def _version(wanted: bool) -> None:
     if wanted:
         from sparrow import __version__
@@ -53,7 +37,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def general(
     memory_limit: Annotated[
         str | None, typer.Option(metavar="SIZE", help="What sparrow may use, such as 2GB (10^9). [default: 60 %]")
@@ -84,6 +67,23 @@ def general(
     settings.config(memory_limit=memory_limit, threads=threads, temp_directory=temp_directory, progress=progress)
 
 
+def program() -> typer.Typer:
+    """Return the program, with a command for each format there is now."""
+    app = typer.Typer(
+        name="sparrow",
+        cls=_Verbs,
+        callback=general,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for verbs in (ingesting, exporting, reading, als, upkeep):
+        verbs.add_to(app)
+    return app
+
+
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit.
 
@@ -95,7 +95,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     from sparrow.errors import SparrowError
 
     try:
-        app(args=None if args is None else list(args), prog_name="sparrow")
+        program()(args=None if args is None else list(args), prog_name="sparrow")
     except SystemExit as end:
         if end.code == 130:
             _interrupted()

@@ -2,46 +2,91 @@
 
 from __future__ import annotations
 
+import inspect
 import time
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from sparrow.cli.arguments import AsJson, StoredPath, open_any, parse_index, write_json
+from sparrow.cli.formats import command, given, list_option, own_spelling, parameter
+from sparrow.files.registry import Declared, formats, options_of
 
 __all__ = ["add_to"]
+
+HELP = """Write the entries of a tensor to a file, or a bundle as libsvm; DST appears when it is whole.
+
+A table has a column for each dimension, then value. Text may be compressed: .csv.gz, .svm.zst.
+
+\b
+Examples:
+  sparrow export web.sparrow web.parquet
+  sparrow export web.sparrow web.edges.zst
+  sparrow export a9a.sparrow a9a.svm.gz
+  sparrow export a9a.sparrow/X top.csv --index ":100"
+  sparrow export web.sparrow - --format csv | head
+"""
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command(short_help="Write a tensor to Parquet, CSV, .npz, libsvm.")(export)
+    written = [each for each in formats().values() if each.writer is not None]
+    names: Any = Literal[tuple(each.name for each in written)]
+    fixed: list[tuple[str, Any, Any]] = [
+        ("context", typer.Context, inspect.Parameter.empty),
+        ("path", StoredPath, inspect.Parameter.empty),
+        (
+            "target",
+            Annotated[str, typer.Argument(metavar="DST", help="The file to make, or - for standard output.")],
+            inspect.Parameter.empty,
+        ),
+        (
+            "format",
+            Annotated[names | None, typer.Option(help="Of the file. [default: what its name ends in]")],
+            None,
+        ),
+        (
+            "index",
+            Annotated[str, typer.Option("--index", metavar="INDEX", help="A part of it, such as '5:9, ...'.")],
+            "...",
+        ),
+    ]
+    ends: list[tuple[str, Any, Any]] = [
+        ("overwrite", Annotated[bool, typer.Option("--overwrite", help="Replace what stands at DST.")], False),
+        ("as_json", AsJson, False),
+        ("list", Annotated[bool, list_option("writer")], False),
+    ]
+
+    def made(name: str, kind: Any, default: Any) -> inspect.Parameter:
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+    parameters = [
+        *(made(*each) for each in fixed),
+        *map(parameter, _options()),
+        *(made(*each) for each in ends),
+    ]
+    app.command("export", short_help="Write a tensor to Parquet, CSV, .npz, libsvm.")(
+        command(_export, parameters, HELP)
+    )
 
 
-def export(
-    path: StoredPath,
-    target: Annotated[str, typer.Argument(metavar="DST", help="The file to make, or - for standard output.")],
-    format: Annotated[
-        Literal["parquet", "arrow", "csv", "tsv", "edges", "npz", "libsvm"] | None,
-        typer.Option(help="Of the file. [default: what its name ends in]"),
-    ] = None,
-    index: Annotated[str, typer.Option("--index", metavar="INDEX", help="A part of it, such as '5:9, ...'.")] = "...",
-    labels: Annotated[bool, typer.Option("--labels/--numbers", help="Labels or numbers, where there are both.")] = True,
-    index_base: Annotated[int, typer.Option(min=0, max=1, help="libsvm: the number of the first column.")] = 1,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what stands at DST.")] = False,
-    as_json: AsJson = False,
+def _options() -> list[Declared]:
+    """Return the options of all formats; what several have is told once."""
+    every = (each for known in formats().values() if known.writer for each in options_of(known.writer))
+    return list({each.name: each for each in every}.values())
+
+
+def _export(
+    *,
+    context: typer.Context,
+    path: str,
+    target: str,
+    format: str | None,
+    index: str,
+    overwrite: bool,
+    as_json: bool,
+    **words: Any,
 ) -> None:
-    """Write the entries of a tensor to a file, or a bundle as libsvm; DST appears when it is whole.
-
-    A table has a column for each dimension, then value. Text may be compressed: .csv.gz, .svm.zst.
-
-    \b
-    Examples:
-      sparrow export web.sparrow web.parquet
-      sparrow export web.sparrow web.edges.zst
-      sparrow export a9a.sparrow a9a.svm.gz
-      sparrow export a9a.sparrow/X top.csv --index ":100"
-      sparrow export web.sparrow - --format csv | head
-    """
     from sparrow.files.exporting import export as written
     from sparrow.tensor import Tensor
 
@@ -53,7 +98,9 @@ def export(
         if not isinstance(source, Tensor):
             raise typer.BadParameter(f"{index!r} is one cell: ask for a part, such as '5:6'")
     started = time.perf_counter()
-    rows = written(source, target, format=format, labels=labels, index_base=index_base, overwrite=overwrite)
+    options = _options()
+    with own_spelling(options):
+        rows = written(source, target, format, overwrite=overwrite, **given(context, options, words))
     seconds = time.perf_counter() - started
     if as_json and target != "-":
         write_json({"path": target, "rows": rows, "seconds": seconds})

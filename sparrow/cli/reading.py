@@ -23,6 +23,7 @@ from sparrow.cli.arguments import (
     write_json,
     write_table,
 )
+from sparrow.engines import ENGINES
 
 if TYPE_CHECKING:
     import duckdb
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_to"]
 
+Engine: TypeAlias = Literal[ENGINES]  # type: ignore[valid-type]
 Head: TypeAlias = Annotated[int, typer.Option(min=0, metavar="N", help="Rows to write, 0 for all.")]
 
 
@@ -300,9 +302,7 @@ def multiply(
     path: StoredPath,
     vector: Annotated[str, typer.Option(metavar="FILE.npy|ones", help="A dense vector or matrix.")],
     transpose: Annotated[bool, typer.Option("--transpose", help="Multiply the transposed tensor.")] = False,
-    engine: Annotated[
-        Literal["auto", "duckdb", "stream"], typer.Option(help="The SQL join, streamed kernels, or the better one.")
-    ] = "auto",
+    engine: Annotated[Engine, typer.Option(help="What multiplies; auto takes the better one.")] = "auto",
     out: Annotated[str | None, typer.Option(metavar="FILE.npy", help="Where to write the product.")] = None,
     head: Head = 10,
     as_json: AsJson = False,

@@ -5,47 +5,31 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from sparrow import storage
 from sparrow.errors import IngestError, InvalidValueError, ShapeError
-from sparrow.files.entries import Ids, Names, Shelf, Written, cast_values, check_space, write_entries
+from sparrow.files.registry import DType, Duplicates, Format, Option, Reader, names_of, number_of, sizes_of
+from sparrow.files.rows import Ids, Names, Shelf, Written, cast_values, check_space, write_entries
 from sparrow.files.tables import Batch, Query, open_table
-from sparrow.kernels.entries import Duplicates, check_duplicates
 from sparrow.progress import bar
 from sparrow.schema import LARGEST_DIMENSION, Schema, check_dims, check_dtype
 from sparrow.sorting import Rows
 
-__all__ = ["columns"]
+__all__ = ["FORMATS", "Columns"]
 
 
-def columns(
-    src: Any,
-    dst: str | os.PathLike[str],
-    *,
-    coords: Sequence[str],
-    value: str | None = None,
-    shape: Sequence[int | None] | None = None,
-    dims: Sequence[str] | None = None,
-    relabel: bool | Sequence[str] = False,
-    duplicates: str = "error",
-    fill_value: Any = 0,
-    dtype: DTypeLike | None = None,
-    header: bool = True,
-    delimiter: str | None = None,
-    overwrite: bool = False,
-    profile: str = "fast",
-    format: str | None = None,
-) -> str:
-    """Store a table: columns of coordinates, and one of values or none.
+@dataclass
+class Columns(Reader):
+    r"""Store a table: columns of coordinates, and one of values or none.
 
     Integers are coordinates, counted from 0. Texts and dates become labels: each dimension has its
     own, sorted, and the position of a label is its coordinate.
@@ -83,17 +67,17 @@ def columns(
     delimiter
         What parts the columns of CSV; the default is a tab or a comma, whichever is in the first
         line more often.
+    format
+        ``"csv"``, ``"parquet"`` or ``"arrow"``; told from the content by default.
     overwrite
         Replace what is at ``dst``.
     profile
         ``"fast"`` or ``"small"``.
-    format
-        ``"csv"``, ``"parquet"`` or ``"arrow"``; told from the content by default.
 
     Returns
     -------
-    str
-        ``dst``.
+    Tensor
+        What ``sp.open(dst)`` does: a stored tensor with a dimension for each column of ``coords``.
 
     Raises
     ------
@@ -112,103 +96,106 @@ def columns(
         If the disk is too small.
     InvalidValueError
         If an argument is not one of those above.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import sparrow as sp
+    >>> size = Path("ratings.csv").write_text("user,film,stars\nada,7,4.5\nbob,7,3\n")
+    >>> ratings = sp.ingest.columns("ratings.csv", "ratings.sparrow", coords=["user", "film"], value="stars")
+    >>> ratings.shape, ratings.labels("user").to_pylist(), ratings.nnz
+    ((2, 8), ['ada', 'bob'], 2)
     """
-    options = _Options.check(
-        coords, value, shape, dims, relabel, duplicates, fill_value, dtype, header, delimiter, profile, format
+
+    src: Any
+    _: KW_ONLY
+    coords: Annotated[
+        Sequence[str], Option("The columns that hold the coordinates.", metavar="A,B,...", parse=names_of)
+    ]
+    value: Annotated[str | None, Option("The column that holds the values. [default: all are 1]")] = None
+    shape: Annotated[
+        Sequence[int | None] | None,
+        Option("Sizes, ? for what fits. [default: ?,?,...]", metavar="M,N,...", parse=sizes_of),
+    ] = None
+    dims: Annotated[
+        Sequence[str] | None, Option("Names. [default: those of the columns]", metavar="A,B,...", parse=names_of)
+    ] = None
+    relabel: Annotated[bool | Sequence[str], Option("Number the coordinates anew, without gaps.", flag="--relabel")] = (
+        False
     )
-    table = open_table(src, options.query)
-    with storage.creating(dst, overwrite) as folder:
-        check_space(folder, table.least, 0)
-        with bar("reading the table", table.size) as advance, closing(table.batches(advance)) as batches:
-            _Ingest(Path(folder), options, table.name).run(batches)
-    return os.fspath(dst)
+    duplicates: Duplicates = "error"
+    fill_value: Annotated[Any, Option("The value of absent cells.", metavar="NUMBER", parse=number_of)] = 0
+    dtype: DType = None
+    header: Annotated[bool, Option("CSV: the first line has names.")] = True
+    delimiter: Annotated[str | None, Option("CSV: what parts columns. [default: tab or comma]")] = None
+    format: Annotated[
+        Literal["csv", "parquet", "arrow"] | None, Option("Of the files. [default: told from the content]")
+    ] = None
 
+    examples: ClassVar[str] = """\
+sparrow ingest columns ratings.csv ratings.sparrow \\
+    --coords userId,movieId --value rating --relabel"""
 
-@dataclass(frozen=True, slots=True)
-class _Options:
-    coords: tuple[str, ...]
-    value: str | None
-    shape: tuple[int | None, ...]
-    dims: tuple[str, ...]
-    anew: tuple[bool, ...]
-    duplicates: Duplicates
-    fill_value: Any
-    dtype: np.dtype[Any] | None
-    header: bool
-    delimiter: str | None
-    profile: str
-    format: str | None
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.coords = (self.coords,) if isinstance(self.coords, str) else tuple(self.coords)
+        if not self.coords:
+            raise InvalidValueError("coords=[]: name at least one column of coordinates")
+        if len(set(self.coords)) < len(self.coords):
+            raise InvalidValueError(f"coords={list(self.coords)}: a column can be one dimension only")
+        if self.delimiter is not None and (len(self.delimiter) != 1 or not self.delimiter.isascii()):
+            raise InvalidValueError(f"delimiter={self.delimiter!r}: use one ASCII character")
+        self.given = None if self.dtype is None else check_dtype(self.dtype)
+        self.names = check_dims(self.coords if self.dims is None else self.dims, len(self.coords))
+        self.sizes = self._sizes()
+        self.anew = self._anew()
+
+    def _sizes(self) -> tuple[int | None, ...]:
+        """Return the size of each dimension, None where it is what fits."""
+        sizes = (None,) * len(self.coords) if self.shape is None else tuple(self.shape)
+        if len(sizes) != len(self.coords):
+            raise ShapeError(f"shape={self.shape} has {len(sizes)} sizes for {len(self.coords)} columns of coordinates")
+        for size in sizes:
+            if size is not None and not 0 <= size <= LARGEST_DIMENSION:
+                raise ShapeError(f"shape={self.shape}: a size is a number from 0 to 2^63 - 1, or None")
+        return sizes
+
+    def _anew(self) -> tuple[bool, ...]:
+        """Return which dimensions are numbered anew."""
+        if isinstance(self.relabel, bool):
+            return (self.relabel,) * len(self.coords)
+        anew = (self.relabel,) if isinstance(self.relabel, str) else tuple(self.relabel)
+        for name in anew:
+            if name not in self.coords:
+                raise InvalidValueError(f"relabel names {name!r}, which is none of coords={list(self.coords)}")
+        return tuple(name in anew for name in self.coords)
 
     @property
     def query(self) -> Query:
         """What to read."""
         values = () if self.value is None else (self.value,)
-        floats = values if self.dtype is not None and self.dtype.kind in "fc" else ()
-        return Query(list(dict.fromkeys(self.coords + values)), floats, self.header, self.delimiter, self.format)
+        floats = values if self.given is not None and self.given.kind in "fc" else ()
+        names = list(dict.fromkeys((*self.coords, *values)))
+        return Query(names, floats, self.header, self.delimiter, self.format)
 
     def bounded(self, dim: int) -> bool:
         """Return whether the shape bounds the integers of a dimension: not where they are numbered anew."""
-        return self.shape[dim] is not None and not self.anew[dim]
+        return self.sizes[dim] is not None and not self.anew[dim]
 
-    @classmethod
-    def check(
-        cls,
-        coords: Sequence[str],
-        value: str | None,
-        shape: Sequence[int | None] | None,
-        dims: Sequence[str] | None,
-        relabel: bool | Sequence[str],
-        duplicates: str,
-        fill_value: Any,
-        dtype: DTypeLike | None,
-        header: bool,
-        delimiter: str | None,
-        profile: str,
-        format: str | None,
-    ) -> _Options:
-        names = (coords,) if isinstance(coords, str) else tuple(coords)
-        if not names:
-            raise InvalidValueError("coords=[]: name at least one column of coordinates")
-        if len(set(names)) < len(names):
-            raise InvalidValueError(f"coords={list(names)}: a column can be one dimension only")
-        sizes = (None,) * len(names) if shape is None else tuple(shape)
-        if len(sizes) != len(names):
-            raise ShapeError(f"shape={shape} has {len(sizes)} sizes for {len(names)} columns of coordinates")
-        for size in sizes:
-            if size is not None and not 0 <= size <= LARGEST_DIMENSION:
-                raise ShapeError(f"shape={shape}: a size is a number from 0 to 2^63 - 1, or None")
-        anew = names if relabel is True else () if relabel is False else (
-            (relabel,) if isinstance(relabel, str) else tuple(relabel)
-        )  # fmt: skip
-        for name in anew:
-            if name not in names:
-                raise InvalidValueError(f"relabel names {name!r}, which is none of coords={list(names)}")
-        if profile not in ("fast", "small"):
-            raise InvalidValueError(f"profile={profile!r}: use 'fast' or 'small'")
-        if format not in (None, "csv", "parquet", "arrow"):
-            raise InvalidValueError(f"format={format!r}: use 'csv', 'parquet' or 'arrow'")
-        if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii()):
-            raise InvalidValueError(f"delimiter={delimiter!r}: use one ASCII character")
-        return cls(
-            names,
-            value,
-            sizes,
-            check_dims(names if dims is None else dims, len(names)),
-            tuple(name in anew for name in names),
-            check_duplicates(duplicates),
-            fill_value,
-            None if dtype is None else check_dtype(dtype),
-            header,
-            delimiter,
-            profile,
-            format,
-        )
+    def read(self) -> str:
+        """Store the table and return its folder."""
+        table = open_table(self.src, self.query)
+        with storage.creating(self.dst, self.overwrite) as folder:
+            check_space(folder, table.least, 0)
+            with bar("reading the table", table.size) as advance, closing(table.batches(advance)) as batches:
+                _Ingest(Path(folder), self, table.name).run(batches)
+        return os.fspath(self.dst)
 
 
 @dataclass
 class _Ingest:
     folder: Path
-    options: _Options
+    options: Columns
     name: str
 
     def run(self, batches: Iterator[Batch]) -> None:
@@ -231,7 +218,7 @@ class _Ingest:
         shape = tuple(map(self._size, range(len(self._labels)), written.maxima))
         storage.create(
             self.folder,
-            Schema(shape, self.options.dims, self._dtype, self.options.fill_value),
+            Schema(shape, self.options.names, self._dtype, self.options.fill_value),
             written.files,
             labels={dim: labels for dim, labels in enumerate(self._labels) if labels is not None},
             profile=self.options.profile,
@@ -240,7 +227,7 @@ class _Ingest:
         )
 
     def _size(self, dim: int, largest: int) -> int:
-        given, labels = self.options.shape[dim], self._labels[dim]
+        given, labels = self.options.sizes[dim], self._labels[dim]
         if labels is None:
             return largest + 1 if given is None else given
         if given is not None and given != len(labels):
@@ -251,8 +238,8 @@ class _Ingest:
         return len(labels)
 
     def _value_dtype(self, first: Batch | None) -> np.dtype[Any]:
-        if self.options.dtype is not None:
-            return self.options.dtype
+        if self.options.given is not None:
+            return self.options.given
         if self.options.value is None:
             return np.dtype(np.int64)
         if first is None:
@@ -275,7 +262,7 @@ class _Ingest:
             self.folder,
             items,
             rows_of,
-            dims=self.options.dims,
+            dims=self.options.names,
             dtype=self._dtype,
             weighted=self.options.value is not None,
             duplicates=self.options.duplicates,
@@ -356,7 +343,7 @@ class _Ingest:
             wrong = ~((given == np.floor(given)) & (np.abs(given) < 2**53))
             if wrong.any():
                 raise self._wrong(batch, name, array, pa.array(wrong), "no whole number below 2^53")
-        size = self.options.shape[dim] if self.options.bounded(dim) else None
+        size = self.options.sizes[dim] if self.options.bounded(dim) else None
         limit = LARGEST_DIMENSION if size is None else size
         if len(given):
             if given.dtype.kind != "u" and given.min() < 0:
@@ -410,3 +397,6 @@ def _as_text(array: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     return array.cast(pa.string()) if pa.types.is_temporal(array.type) else array
+
+
+FORMATS = (Format("columns", "Tables: CSV, Parquet, Arrow.", reader=Columns),)

@@ -8,31 +8,32 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from sparrow import settings, storage
-from sparrow.errors import IngestError, InvalidValueError
-from sparrow.files.entries import Ids, Names, Shelf, Written, cast_values, check_labels, check_space, write_entries
+from sparrow import progress, settings, storage
+from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
+from sparrow.files.registry import DType, Duplicates, Format, Option, Reader
+from sparrow.files.rows import Ids, Names, Shelf, Written, cast_values, check_space, write_entries
 from sparrow.files.source import Source, SourceLike, TextBlock, blocks, open_sources, total_size
-from sparrow.kernels.entries import Duplicates, check_duplicates
+from sparrow.files.tables import TableWriter
+from sparrow.files.vertices import names_of_vertices
 from sparrow.progress import bar
 from sparrow.schema import Schema, check_dtype
 from sparrow.sorting import Rows, memory_budget
 from sparrow.workers import ordered_map
 
-__all__ = ["edges"]
+__all__ = ["FORMATS", "Edges", "EdgesWriter"]
 
 _DIMS = ("src", "dst")
 
@@ -40,22 +41,9 @@ _ENTRY_BYTES, _WEIGHT_BYTES = 2.5, 6.0
 """Bytes on disk of an edge and of its weight, roughly: what is said beforehand, not what is refused."""
 
 
-def edges(
-    src: SourceLike,
-    dst: str | os.PathLike[str],
-    *,
-    vertices: SourceLike | None = None,
-    ids: str = "auto",
-    relabel: bool = False,
-    self_loops: str = "keep",
-    directed: bool = True,
-    duplicates: str = "sum",
-    dtype: DTypeLike | None = None,
-    header: bool = False,
-    overwrite: bool = False,
-    profile: str = "fast",
-) -> str:
-    """Store an edge list as a square tensor with dimensions ``src, dst`` and fill 0.
+@dataclass
+class Edges(Reader):
+    r"""Store an edge list as a square tensor with dimensions ``src, dst`` and fill 0.
 
     Lines hold two ids, parted by tabs, blanks or a comma in any mix, then perhaps a weight. Lines
     that begin with ``#`` or ``%`` and blank lines are passed over, and so is a third column ``{}``,
@@ -97,8 +85,9 @@ def edges(
 
     Returns
     -------
-    str
-        ``dst``. The shape is (n, n), n the largest id + 1 or, where there are labels, their number.
+    Tensor
+        What ``sp.open(dst)`` does: a stored tensor of shape (n, n), n the largest id + 1 or, where there are
+        labels, their number.
 
     Raises
     ------
@@ -118,63 +107,52 @@ def edges(
         If the labels take too much of the memory limit.
     InvalidValueError
         If an argument is not one of those above.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import sparrow as sp
+    >>> size = Path("links.txt").write_text("# src dst\n0 2\n2\t1\n")
+    >>> web = sp.ingest.edges("links.txt", "links.sparrow")
+    >>> web.shape, web.dims, web.nnz
+    ((3, 3), ('src', 'dst'), 2)
     """
-    options = _Options.check(
-        ids, relabel, self_loops, directed, duplicates, dtype, header, profile, vertices is not None
-    )
-    sources = open_sources(src)
-    named = None if vertices is None else open_sources(vertices)
-    with storage.creating(dst, overwrite) as folder, ExitStack() as stack:
-        labels = None if named is None else _vertices(named)
-        ingest = _Ingest(Path(folder), options, sources, labels, stack)
-        ingest.run()
-    if ingest.passed_over and settings.current().progress is not False:
-        sys.stderr.write(f"{sources[0].name}: the columns after the third (timestamps?) were passed over\n")
-    return os.fspath(dst)
 
+    _: KW_ONLY
+    vertices: Annotated[
+        SourceLike | None, Option("A file that lists the vertices: number and name.", metavar="FILE", parse=str)
+    ] = None
+    ids: Annotated[Literal["auto", "int", "str"], Option("What vertices are called by.")] = "auto"
+    relabel: Annotated[bool, Option("Number the vertices anew, without gaps.")] = False
+    self_loops: Annotated[Literal["keep", "drop"], Option("Links from a vertex to itself.")] = "keep"
+    directed: Annotated[bool, Option("Undirected stores each edge both ways.", flag="--directed/--undirected")] = True
+    duplicates: Duplicates = "sum"
+    dtype: DType = None
+    header: Annotated[bool, Option("Skip a first line of column names.")] = False
 
-@dataclass(frozen=True, slots=True)
-class _Options:
-    ids: str
-    relabel: bool
-    drop_loops: bool
-    directed: bool
-    duplicates: Duplicates
-    dtype: np.dtype[Any] | None
-    header: bool
-    profile: str
+    examples: ClassVar[str] = """\
+sparrow ingest edges wiki-Vote.txt.gz votes.sparrow
+sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
 
-    @classmethod
-    def check(
-        cls,
-        ids: str,
-        relabel: bool,
-        self_loops: str,
-        directed: bool,
-        duplicates: str,
-        dtype: DTypeLike | None,
-        header: bool,
-        profile: str,
-        vertices: bool,
-    ) -> _Options:
-        if ids not in ("auto", "int", "str"):
-            raise InvalidValueError(f"ids={ids!r}: use 'auto', 'int' or 'str'")
-        if self_loops not in ("keep", "drop"):
-            raise InvalidValueError(f"self_loops={self_loops!r}: use 'keep' or 'drop'")
-        if profile not in ("fast", "small"):
-            raise InvalidValueError(f"profile={profile!r}: use 'fast' or 'small'")
-        if vertices and (ids == "str" or relabel):
-            raise InvalidValueError("vertices= names integer ids: leave out ids='str' and relabel=True")
-        return cls(
-            "int" if vertices else ids,
-            relabel,
-            self_loops == "drop",
-            directed,
-            check_duplicates(duplicates),
-            None if dtype is None else check_dtype(dtype),
-            header,
-            profile,
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.given = None if self.dtype is None else check_dtype(self.dtype)
+        if self.vertices is not None:
+            if self.ids == "str" or self.relabel:
+                raise InvalidValueError("vertices= names integer ids: leave out ids='str' and relabel=True")
+            self.ids = "int"
+
+    def read(self) -> str:
+        """Store the edge list and return its folder."""
+        sources = open_sources(self.src)
+        named = None if self.vertices is None else open_sources(self.vertices)
+        with storage.creating(self.dst, self.overwrite) as folder, ExitStack() as stack:
+            labels = None if named is None else names_of_vertices(named)
+            ingest = _Ingest(Path(folder), self, sources, labels, stack)
+            ingest.run()
+        if ingest.passed_over:
+            progress.note(f"{sources[0].name}: the columns after the third (timestamps?) were passed over")
+        return os.fspath(self.dst)
 
 
 class _Parsed(NamedTuple):
@@ -195,7 +173,7 @@ class _Parsed(NamedTuple):
 @dataclass
 class _Ingest:
     folder: Path
-    options: _Options
+    options: Edges
     sources: list[Source]
     labels: pa.Array | None
     """The names of the vertices where they were given."""
@@ -244,7 +222,7 @@ class _Ingest:
 
     @property
     def _dtype(self) -> np.dtype[Any]:
-        given = self.options.dtype
+        given = self.options.given
         return given if given is not None else np.dtype(np.float64 if self._weighted == 1 else np.int64)
 
     def _write(self, items: Iterable[Any], rows_of: Any, ids: list[Ids | None] | None = None) -> Written:
@@ -325,13 +303,13 @@ class _Ingest:
         if ascending or spilled <= memory_budget():
             spilled = 0
         check_space(self.folder, expected // 2, spilled)
-        if settings.current().show_progress():
+        if settings.current().show_progress():  # what it says is worth counting
             sample = np.empty(0) if parsed.values is None else parsed.values[:10_000]
             varied = len(np.unique(sample)) > len(sample) // 2
             stored = int(expected * (_ENTRY_BYTES + (_WEIGHT_BYTES if varied else 0)))
             sorting = f" and {spilled:,} while sorting" if spilled else ""
             free = shutil.disk_usage(self.folder).free
-            sys.stderr.write(f"edges: about {stored:,} bytes on disk{sorting}, {free:,} are free\n")
+            progress.line(f"edges: about {stored:,} bytes on disk{sorting}, {free:,} are free")
 
     def _parse(self, block: TextBlock) -> _Parsed:
         from sparrow.kernels import edges_text as kernels
@@ -339,7 +317,7 @@ class _Ingest:
         n = block.lines
         src, dst = np.empty(n, np.int64), np.empty(n, np.int64)
         src_end, dst_end = (np.empty(n if self._as_text else 0, np.int64) for _ in range(2))
-        whole = self.options.dtype is not None and self.options.dtype.kind in "iu"
+        whole = self.options.given is not None and self.options.given.kind in "iu"
         expected = self._weighted
         maybe = n if expected != 0 else 0
         weights = np.empty(0 if whole else maybe)
@@ -349,7 +327,7 @@ class _Ingest:
             block.data, self._as_text, whole, expected, src, dst, src_end, dst_end, weights, integers, hard
         )
         for i, start in hard[: 2 * hards].reshape(-1, 2).tolist():
-            weights[i] = float(_token(block, start))
+            weights[i] = float(block.token_at(start))
         values = (integers if whole else weights)[:count] if weighted == 1 else None
         return _Parsed(
             block, src[:count], dst[:count], src_end[:count], dst_end[:count], values, weighted, columns, status, at
@@ -360,7 +338,7 @@ class _Ingest:
         from sparrow.kernels import edges_text as kernels
 
         if self._as_text:
-            _check_utf8(block)
+            block.check_utf8()
         parsed = self._parse(block)
         parsed = parsed._replace(values=self._cast(parsed))
         if parsed.status != kernels.GOOD:
@@ -383,8 +361,8 @@ class _Ingest:
         from sparrow.kernels import edges_text as kernels
 
         block, code, at = parsed.block, parsed.status, parsed.at
-        token: str | None = _token(block, at)
-        whole = self.options.dtype is not None and self.options.dtype.kind in "iu"
+        token: str | None = block.token_at(at)
+        whole = self.options.given is not None and self.options.given.kind in "iu"
         problem = {
             kernels.BAD_ID: "the id is no integer: say ids='str' to take ids as names"
             if self.labels is None
@@ -447,7 +425,7 @@ class _Ingest:
     def _shaped(self, src: NDArray[np.int64], dst: NDArray[np.int64], values: NDArray[Any] | None) -> Rows:
         """Return rows with loops dropped and edges mirrored as asked; the order of the input is kept."""
         rows = Rows((src, dst), values)
-        if self.options.drop_loops:
+        if self.options.self_loops == "drop":
             proper = src != dst
             if not proper.all():
                 rows = rows.take(proper)
@@ -490,11 +468,6 @@ def _line(block: TextBlock, start: int) -> str:
     return block.text(start, start + 200).split("\n", 1)[0].strip()
 
 
-def _token(block: TextBlock, start: int) -> str:
-    """Return the token at a position."""
-    return (block.text(start, start + 1000).replace(",", " ").split() or [""])[0]
-
-
 def _edge_line(block: TextBlock, edge: int) -> tuple[int, str]:
     """Return the number and the text of the line of an edge, counted from 0 in the block."""
     for number, line in enumerate(bytes(block.data).split(b"\n"), block.first_line):
@@ -506,78 +479,41 @@ def _edge_line(block: TextBlock, edge: int) -> tuple[int, str]:
     raise AssertionError("there are fewer edges in the block")
 
 
-def _check_utf8(block: TextBlock) -> None:
-    data: Any = block.data
-    try:
-        str(memoryview(data), "utf-8")
-    except UnicodeDecodeError as error:
-        raise IngestError(
-            "the text is no UTF-8", block.source.name, block.line_at(error.start), _token(block, error.start)
-        ) from None
+@dataclass
+class EdgesWriter(TableWriter):
+    """Write a matrix as an edge list: a line ``# src dst value``, then columns parted by tabs, True as 1."""
+
+    delimiter: ClassVar[str] = "\t"
+    quoting: ClassVar[str] = "none"
+    comment: ClassVar[str] = "# "
+
+    def check(self) -> None:
+        """Raise ``UnsupportedError`` for what an edge list cannot hold."""
+        tensor = self.tensor
+        if tensor.ndim != 2:
+            raise UnsupportedError(f"an edge list has two dimensions, this tensor {tensor.ndim}: use csv or parquet")
+        if tensor.dtype.kind == "c":
+            raise UnsupportedError(f"an edge has one number, and these are {tensor.dtype}: use csv or parquet")
+        for axis, found in self.named.items():
+            texts = pa.types.is_string(found.type) or pa.types.is_large_string(found.type)
+            if texts and pc.any(pc.match_substring_regex(found, r"[\s,\"]")).as_py():
+                raise UnsupportedError(
+                    f"labels of {tensor.dims[axis]!r} hold blanks, commas or quotes, which part the columns of an edge "
+                    "list: write numbers with labels=False, or csv"
+                )
+
+    def schema(self) -> pa.Schema:
+        """Return the columns as they are written: True is 1."""
+        schema = super().schema()
+        return schema.set(2, schema.field(2).with_type(pa.int8())) if self.tensor.dtype.kind == "b" else schema
 
 
-def _vertices(sources: list[Source]) -> pa.Array:
-    """Return the names of vertices by id; null where an id between 0 and the largest has none."""
-    from sparrow.kernels import edges_text as kernels
-
-    def parse(block: TextBlock) -> tuple[NDArray[np.int64], pa.Array, int]:
-        _check_utf8(block)
-        ids, start, end = (np.empty(block.lines, np.int64) for _ in range(3))
-        count, status, at = kernels.parse_vertices(block.data, ids, start, end)
-        if status != kernels.GOOD:
-            problem = {
-                kernels.BAD_ID: "the id of a vertex is no integer",
-                kernels.LARGE_ID: "the id of a vertex is beyond 2^63 - 1",
-                kernels.NEGATIVE: "the id of a vertex is negative",
-                kernels.NO_NAME: "a vertex needs an id and a name",
-            }[status]
-            raise IngestError(problem, block.source.name, block.line_at(at), _token(block, at))
-        start, end = start[:count], end[:count]
-        offsets = np.empty(count + 1, np.int32)
-        texts = np.empty(int((end - start).sum()), np.uint8)
-        kernels.gather_texts(block.data, start, end, offsets, texts)
-        names = pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(texts))
-        return ids[:count], names, block.advance
-
-    ids: list[NDArray[np.int64]] = []
-    names: list[pa.Array] = []
-    nbytes = count = 0
-    with bar("reading vertices", total_size(sources)) as advance, closing(blocks(sources)) as text:
-        parsed = cast("Generator[Any]", ordered_map(parse, text, settings.current().threads))
-        with closing(parsed):
-            for numbers, texts, step in parsed:
-                ids.append(numbers)
-                names.append(texts)
-                count += len(texts)
-                nbytes += numbers.nbytes + texts.nbytes
-                check_labels(count, nbytes)
-                advance(step)
-    numbers = np.concatenate(ids) if ids else np.empty(0, np.int64)
-    labels = pa.chunked_array(names, pa.string())
-    if nbytes > 2**30:
-        labels = labels.cast(pa.large_string())
-    labels = labels.combine_chunks()
-    if isinstance(labels, pa.ChunkedArray):
-        labels = pa.concat_arrays(labels.chunks) if labels.num_chunks else pa.array([], labels.type)
-    if not np.array_equal(numbers, np.arange(len(numbers))):
-        labels = _placed(numbers, labels, sources[0].name)
-    repeated = len(labels) - labels.null_count - pc.count_distinct(labels, mode="only_valid").as_py()
-    if repeated:
-        counts = pc.value_counts(labels.drop_null())
-        name = counts.field("values")[pc.index(pc.greater(counts.field("counts"), 1), True)].as_py()
-        raise IngestError("two vertices have one name", sources[0].name, token=name)
-    return labels
-
-
-def _placed(numbers: NDArray[np.int64], labels: pa.Array, file: str) -> pa.Array:
-    """Return labels at the positions that their ids are."""
-    order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    if (ordered[1:] == ordered[:-1]).any():
-        twice = int(ordered[1:][ordered[1:] == ordered[:-1]][0])
-        raise IngestError("the id of a vertex comes twice", file, token=str(twice))
-    size = int(ordered[-1]) + 1
-    check_labels(size, 8 * size)
-    places = np.full(size, -1, np.int64)
-    places[numbers] = np.arange(len(numbers))
-    return labels.take(pa.array(places, mask=places < 0))
+FORMATS = (
+    Format(
+        "edges",
+        "Edge lists: SNAP, KONECT, Common Crawl, CSV.",
+        reader=Edges,
+        writer=EdgesWriter,
+        suffixes=(".edges", ".txt"),
+    ),
+)

@@ -15,34 +15,36 @@ import operator
 import os
 import re
 import shutil
-import sys
-import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from sparrow import settings, storage
-from sparrow.errors import DuplicateError, IngestError, InvalidValueError, StorageError
-from sparrow.files.entries import cast_values, unfit_values
-from sparrow.files.source import Source, SourceLike, TextBlock, blocks, open_sources, total_size
-from sparrow.kernels.entries import Block, Duplicates, canonical, check_duplicates
+from sparrow import progress, settings, storage
+from sparrow.errors import DuplicateError, IngestError, InvalidValueError, StorageError, UnsupportedError
+from sparrow.files.label_texts import LabelTexts
+from sparrow.files.registry import DType, Duplicates, Format, Option, Reader, Writer
+from sparrow.files.rows import cast_values, unfit_values
+from sparrow.files.source import Source, TextBlock, blocks, open_sources, total_size
+from sparrow.kernels.entries import Block, canonical
 from sparrow.progress import bar
 from sparrow.schema import LARGEST_DIMENSION, Schema, check_dtype
 from sparrow.storage.footers import footer, forget, read_group
+from sparrow.tensor import Tensor
+from sparrow.tensor.bundle import Bundle
 from sparrow.workers import ordered_map
 
 if TYPE_CHECKING:
     from sparrow.kernels.libsvm import Parsed
 
-__all__ = ["libsvm"]
+__all__ = ["FORMATS", "Libsvm", "LibsvmWriter"]
 
 _BLOCK = 1 << 20
 """Bytes of text in a block: smaller than usual, for its arrays are a few times as large."""
@@ -50,24 +52,12 @@ _BLOCK = 1 << 20
 _BYTES_PER_THREAD = 30_000_000
 """Bytes that one thread's share of the blocks in flight may take, from text to entries."""
 
-_LABEL_BYTES = 2_000_000
-"""Bytes of label texts that are looked at together."""
-
 _ENTRY_BYTES = 2.5
 """Bytes on disk of an entry whose value is always the same."""
 
 
-def libsvm(
-    src: SourceLike,
-    dst: str | os.PathLike[str],
-    *,
-    index_base: str | int = "auto",
-    n_features: int | None = None,
-    dtype: DTypeLike = "float64",
-    duplicates: str = "error",
-    overwrite: bool = False,
-    profile: str = "fast",
-) -> str:
+@dataclass
+class Libsvm(Reader):
     r"""Store libsvm text as a bundle.
 
     The bundle holds ``X`` (rows x features, dimensions ``row, col``), ``y`` (the labels, one
@@ -100,8 +90,8 @@ def libsvm(
 
     Returns
     -------
-    str
-        ``dst``.
+    Bundle
+        What ``sp.open(dst)`` does: a mapping of ``"X"``, ``"y"`` and, where it occurs, ``"qid"`` to stored tensors.
 
     Raises
     ------
@@ -120,48 +110,54 @@ def libsvm(
     Examples
     --------
     >>> from pathlib import Path
+    >>> import sparrow as sp
     >>> size = Path("two.svm").write_text("1 3:0.5\n-1 1:2 4:1 # a comment\n")
-    >>> libsvm("two.svm", "two")
-    'two'
+    >>> data = sp.ingest.libsvm("two.svm", "two.sparrow")
+    >>> data["X"].shape, data["y"].to_numpy()
+    ((2, 4), array([ 1., -1.]))
     """
-    options = _Options.check(index_base, n_features, dtype, duplicates, profile)
-    sources = open_sources(src)
-    with storage.creating(dst, overwrite) as folder, ExitStack() as stack:
-        ingest = _Ingest(Path(folder), options, stack)
-        for piece in stack.enter_context(closing(_pieces(sources, options))):
-            ingest.take(piece, total_size(sources))
-        ingest.finish()
-    if settings.current().progress is not False:
-        sys.stderr.write(ingest.summary() + "\n")
-    return os.fspath(dst)
 
+    _: KW_ONLY
+    index_base: Annotated[Literal["auto", 0, 1], Option("The first index; auto: 0 if any index is 0, else 1.")] = "auto"
+    n_features: Annotated[int | None, Option("Columns of X. [default: the largest index]", least=0)] = None
+    dtype: DType = "float64"
+    duplicates: Duplicates = "error"
 
-@dataclass(frozen=True, slots=True)
-class _Options:
-    base: int | None
-    n_features: int | None
-    dtype: np.dtype[Any]
-    duplicates: Duplicates
-    profile: str
+    examples: ClassVar[str] = """\
+sparrow ingest libsvm a9a.gz a9a.sparrow
+sparrow ingest libsvm "part-*.txt.zst" big.sparrow --index-base 0
+zcat a9a.gz | sparrow ingest libsvm - a9a.sparrow"""
 
-    @classmethod
-    def check(cls, index_base: Any, n_features: Any, dtype: DTypeLike, duplicates: str, profile: str) -> _Options:
-        if index_base not in ("auto", 0, 1, "0", "1"):
-            raise InvalidValueError(f"index_base={index_base!r}: use 'auto', 0 or 1")
+    def __post_init__(self) -> None:
+        super().__post_init__()
         try:
-            width = None if n_features is None else operator.index(n_features)
+            self.n_features = None if self.n_features is None else operator.index(self.n_features)
         except TypeError:
-            width = -1
-        if width is not None and not 0 <= width <= LARGEST_DIMENSION:
-            raise InvalidValueError(f"n_features={n_features!r}: use a whole number from 0 to 2^63 - 1")
-        base = None if index_base == "auto" else int(index_base)
-        return cls(base, width, check_dtype(dtype), check_duplicates(duplicates), profile)
+            raise self._no_width() from None
+        if self.n_features is not None and not 0 <= self.n_features <= LARGEST_DIMENSION:
+            raise self._no_width()
+        self.base = None if self.index_base == "auto" else self.index_base
+        self.kind = check_dtype("float64" if self.dtype is None else self.dtype)
+
+    def _no_width(self) -> InvalidValueError:
+        return InvalidValueError(f"n_features={self.n_features!r}: use a whole number from 0 to 2^63 - 1")
 
     @property
     def limit(self) -> int:
         """The largest index allowed, for base 1 while the base is open."""
         width = LARGEST_DIMENSION if self.n_features is None else self.n_features
         return width - 1 if self.base == 0 else width
+
+    def read(self) -> str:
+        """Store the text and return the folder of the bundle."""
+        sources = open_sources(self.src)
+        with storage.creating(self.dst, self.overwrite) as folder, ExitStack() as stack:
+            ingest = _Ingest(Path(folder), self, stack)
+            for piece in stack.enter_context(closing(_pieces(sources, self))):
+                ingest.take(piece, total_size(sources))
+            ingest.finish()
+        progress.note(ingest.summary())
+        return os.fspath(self.dst)
 
 
 class _Place(NamedTuple):
@@ -195,14 +191,14 @@ class _Piece:
     advance: int
 
 
-def _pieces(sources: list[Source], options: _Options) -> Generator[_Piece]:
+def _pieces(sources: list[Source], options: Libsvm) -> Generator[_Piece]:
     """Yield the parsed blocks of all sources, in order."""
     from sparrow.kernels import libsvm as kernels
 
     now = settings.current()
     threads = max(1, min(now.threads, now.memory_limit // _BYTES_PER_THREAD))
     least = options.base or 0
-    whole = options.dtype.kind in "iu"
+    whole = options.kind.kind in "iu"
 
     def work(block: TextBlock) -> _Piece:
         return _piece(block, kernels.parse(block.data, block.lines, least, options.limit, whole), options)
@@ -215,9 +211,9 @@ def _pieces(sources: list[Source], options: _Options) -> Generator[_Piece]:
                 advance(piece.advance)
 
 
-def _piece(block: TextBlock, parsed: Parsed, options: _Options) -> _Piece:
+def _piece(block: TextBlock, parsed: Parsed, options: Libsvm) -> _Piece:
     """Sort, reduce and cast what a block held, or raise for its first bad token."""
-    values, unfit = _cast(parsed, options.dtype, block)
+    values, unfit = _cast(parsed, options.kind, block)
     indices = parsed.indices.astype(np.int32) if parsed.largest < 2**31 else parsed.indices
     entries = Block((parsed.rows[:unfit], indices[:unfit]), values[:unfit])
     if not parsed.sorted:
@@ -227,12 +223,12 @@ def _piece(block: TextBlock, parsed: Parsed, options: _Options) -> _Piece:
         except DuplicateError:
             problem = "the index comes twice in its row: say duplicates='sum', 'last', 'first', 'min' or 'max'"
             raise _error_at(block, parsed, _first_repeat(entries), problem) from None
-    elif parsed.zeros or options.dtype != np.float64:
+    elif parsed.zeros or options.kind != np.float64:
         kept = entries.values != 0
         if not kept.all():
             entries = entries.take(kept)
     if unfit is not None:
-        raise _error_at(block, parsed, unfit, f"the value does not fit the type {options.dtype}")
+        raise _error_at(block, parsed, unfit, f"the value does not fit the type {options.kind}")
     if parsed.fault is not None:
         code, start, stop = parsed.fault
         problem = _problem(code, parsed, options)
@@ -308,7 +304,7 @@ def _whole(token: str) -> int | None:
     return int(number)
 
 
-def _problem(code: int, parsed: Parsed, options: _Options) -> str:
+def _problem(code: int, parsed: Parsed, options: Libsvm) -> str:
     """Return what is wrong with a token, and the way out."""
     from sparrow.kernels import libsvm as kernels
 
@@ -329,57 +325,14 @@ def _problem(code: int, parsed: Parsed, options: _Options) -> str:
     }[code]
 
 
-class _LabelTexts:
-    """The label texts of all rows, in a temporary file that has no name: nothing of it stays."""
-
-    _SCHEMA = pa.schema([pa.field("label", pa.string())])
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - close() does
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
-        self._writer = pa.ipc.new_stream(self._file, self._SCHEMA, options=options)
-
-    def write(self, texts: pa.Array) -> None:
-        try:
-            self._writer.write_batch(pa.record_batch([texts], schema=self._SCHEMA))
-        except OSError as error:
-            raise StorageError(f"cannot write label texts to the temporary folder {self._folder!r}: {error}") from error
-
-    def batches(self) -> Iterator[pa.Array]:
-        """Yield the texts that were written, some rows at a time."""
-        self._writer.close()
-        self._file.seek(0)
-        waiting: list[pa.Array] = []
-        with pa.ipc.open_stream(self._file) as reader:
-            for batch in reader:
-                waiting.append(batch.column(0))
-                if sum(texts.nbytes for texts in waiting) >= _LABEL_BYTES:
-                    yield pa.concat_arrays(waiting)
-                    waiting = []
-        if waiting:
-            yield pa.concat_arrays(waiting)
-
-    def distinct(self) -> pa.Array:
-        """Return the sorted texts of single labels."""
-        names = pa.array([], pa.string())
-        for texts in self.batches():
-            names = pc.unique(pa.concat_arrays([names, pc.list_flatten(pc.split_pattern(texts, ","))]))
-        names = names.filter(pc.not_equal(names, ""))
-        return names.take(pc.sort_indices(names))
-
-    def close(self) -> None:
-        self._file.close()
-
-
 class _Ingest:
     """Takes parsed blocks in order and writes the members of the bundle."""
 
-    def __init__(self, folder: Path, options: _Options, stack: ExitStack) -> None:
+    def __init__(self, folder: Path, options: Libsvm, stack: ExitStack) -> None:
         self._folder = folder
         self._options = options
         self._stack = stack
-        self._texts = stack.enter_context(closing(_LabelTexts(settings.current().temp_directory)))
+        self._texts = stack.enter_context(closing(LabelTexts(settings.current().temp_directory)))
         self._base = options.base
         self._rows = 0
         self._entries = 0
@@ -388,7 +341,7 @@ class _Ingest:
         self._unlabelled: _Place | None = None
         self._at_limit: _Place | None = None
         self._shifted: list[storage.DataFile] = []
-        self._x = self._writer("X", ("row", "col"), options.dtype)
+        self._x = self._writer("X", ("row", "col"), options.kind)
         self._y = self._writer("y", ("row",), np.dtype(np.float64))
         self._qid: storage.TensorWriter | None = None
 
@@ -429,7 +382,7 @@ class _Ingest:
         self._at_limit = self._at_limit or piece.at_limit
         if piece.smallest == 0 and self._base == 1:
             self._shifted = self._x.finish()
-            self._x = self._writer("X", ("row", "col"), self._options.dtype)
+            self._x = self._writer("X", ("row", "col"), self._options.kind)
         if self._base != 0:
             self._base = 0 if piece.smallest == 0 else 1
         if self._base == 0 and self._at_limit is not None:
@@ -441,7 +394,7 @@ class _Ingest:
         """Scale what the first block needs to the whole input: say so, or raise if the disk is clearly too small."""
         sample = piece.values[:10_000]
         varied = len(np.unique(sample)) > len(sample) // 2
-        each = _ENTRY_BYTES + (0.8 * self._options.dtype.itemsize if varied else 0)
+        each = _ENTRY_BYTES + (0.8 * self._options.kind.itemsize if varied else 0)
         need = int(len(piece.values) * each * max(size / max(piece.advance, 1), 1))
         free = shutil.disk_usage(self._folder).free
         if 0.7 * need > free:
@@ -449,8 +402,7 @@ class _Ingest:
                 f"the input of {size:,} bytes needs about {need:,} bytes on disk, and {free:,} are free "
                 f"at {os.fspath(self._folder.parent)!r}: free some space, or store it elsewhere"
             )
-        if settings.current().show_progress():
-            sys.stderr.write(f"libsvm: about {need:,} bytes on disk, {free:,} are free\n")
+        progress.line(f"libsvm: about {need:,} bytes on disk, {free:,} are free")
 
     def finish(self) -> None:
         """Write what is left, and the bundle last."""
@@ -460,7 +412,7 @@ class _Ingest:
         self._width = self._largest + 1 - self._base if self._largest >= 0 else 0
         if self._options.n_features is not None:
             self._width = self._options.n_features
-        x = Schema((self._rows, self._width), ("row", "col"), self._options.dtype)
+        x = Schema((self._rows, self._width), ("row", "col"), self._options.kind)
         self._create("X", x, self._shift(self._x.finish()), extra={"index_base": self._base})
         if self._several:
             self._finish_labels()
@@ -503,11 +455,11 @@ class _Ingest:
         """Return all files of ``X``, those written for base 1 written again for base 0."""
         if not self._shifted:
             return files
-        again = self._writer("X", ("row", "col"), self._options.dtype)
+        again = self._writer("X", ("row", "col"), self._options.kind)
         for old in self._shifted:
             path = str(self._folder / "X" / old.name)
             for group in range(len(footer(path, 2).rows)):
-                block = read_group(path, group, 2, self._options.dtype)
+                block = read_group(path, group, 2, self._options.kind)
                 rows, cols = block.coords
                 again.write(Block((rows, cols.astype(np.int64) + 1), block.values))
             forget(path)
@@ -527,3 +479,106 @@ def _nonzero(values: NDArray[Any], offset: int) -> Block:
     """Return the values that are not 0 as entries of one dimension."""
     rows = np.flatnonzero(values)
     return Block((rows + offset,), values[rows])
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class LibsvmWriter(Writer):
+    """Write a bundle of ``X`` and ``y`` as lines ``label index:value ...``, one for each row."""
+
+    _: KW_ONLY
+    index_base: Annotated[Literal[0, 1], Option("libsvm: the number of the first column.")] = 1
+
+    def write(self) -> int:
+        """Write the file and return the number of rows."""
+        data = _Samples(self.source, self.index_base)
+        with self.sink() as file, bar("exporting", data.X.nnz, "entries") as advance:
+            return data.write(file, advance)
+
+
+class _Samples:
+    """A bundle as lines of text."""
+
+    def __init__(self, source: Tensor | Bundle, index_base: int) -> None:
+        found: Mapping[str, Tensor] = source if isinstance(source, Bundle) else {}
+        if "X" not in found or "y" not in found or found["X"].ndim != 2 or found["X"].dtype.kind == "c":
+            raise UnsupportedError(
+                "libsvm is written of a bundle with a matrix X and labels y, such as sp.ingest.libsvm makes"
+            )
+        self.X = found["X"]
+        if self.X.fill_value != 0:
+            raise UnsupportedError(f"libsvm leaves out zeros, and the absent cells of X are {self.X.fill_value}")
+        self._base = index_base
+        self._heads = self._labels(found["y"])
+        if "qid" in found:
+            numbers = pa.array(found["qid"].to_numpy()).cast(pa.string())
+            self._heads = pc.binary_join_element_wise(self._heads, numbers, " qid:")
+
+    def _labels(self, y: Tensor) -> pa.Array:
+        """Return the text of each row's label; several are joined by commas."""
+        if y.ndim == 1:
+            return pa.array(y.to_numpy()).cast(pa.string())
+        names = y.labels(1)
+        entries = y.to_arrow()
+        which = entries.column(1).combine_chunks()
+        texts = which.cast(pa.string()) if names is None else names.take(which)
+        return _joined(entries.column(0).to_numpy(), texts, 0, y.shape[0], ",")
+
+    def write(self, file: BinaryIO, advance: Callable[[int], None]) -> int:
+        """Write the lines and return their number."""
+        done = 0
+        held: list[pa.RecordBatch] = []
+        for batch in self.X.to_batches():
+            rows = batch.column(0).to_numpy()
+            cut = int(np.searchsorted(rows, rows[-1], "left"))  # the last row may go on in the next batch
+            held.append(batch.slice(0, cut))
+            if cut:
+                done = self._lines(file, held, done, int(rows[-1]))
+                held = []
+            held.append(batch.slice(cut))
+            advance(batch.num_rows)
+        return self._lines(file, held, done, self.X.shape[0])
+
+    def _lines(self, file: BinaryIO, batches: list[pa.RecordBatch], start: int, stop: int) -> int:
+        """Write the rows from ``start`` up to ``stop``, whose entries are in the batches, and return ``stop``."""
+        rows = np.concatenate([batch.column(0).to_numpy() for batch in batches] or [np.zeros(0, np.int64)])
+        tokens = [
+            pc.binary_join_element_wise(
+                pc.add(batch.column(1).cast(pa.int64()), self._base).cast(pa.string()),
+                _number(batch.column(2)).cast(pa.string()),
+                ":",
+            )
+            for batch in batches
+        ]
+        texts = pa.concat_arrays(tokens) if tokens else pa.array([], pa.string())
+        lines = _joined(rows, texts, start, stop, " ")
+        heads = self._heads.slice(start, stop - start)
+        text = pc.binary_join_element_wise(heads, lines, " ").to_pylist()
+        if text:
+            nothing = f"{self._base}:0"  # a blank line would be no row
+            file.write("\n".join(line.strip() or nothing for line in text).encode() + b"\n")
+        return stop
+
+
+def _number(values: pa.Array) -> pa.Array:
+    """Return values as numbers: booleans as 0 and 1."""
+    return values.cast(pa.int8()) if pa.types.is_boolean(values.type) else values
+
+
+def _joined(rows: NDArray[Any], texts: pa.Array, start: int, stop: int, separator: str) -> pa.Array:
+    """Return the texts of each row from ``start`` up to ``stop``, joined; ``rows`` ascends."""
+    offsets = np.searchsorted(rows, np.arange(start, stop + 1))
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), texts), separator)
+
+
+FORMATS = (
+    Format(
+        "libsvm",
+        "libsvm / svmlight text.",
+        reader=Libsvm,
+        writer=LibsvmWriter,
+        suffixes=(".libsvm", ".svm"),
+    ),
+)

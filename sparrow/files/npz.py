@@ -1,25 +1,22 @@
-"""Sparse arrays in .npz files, as SciPy and pydata/sparse write them, to a stored tensor."""
+"""Sparse arrays in .npz files, as SciPy and pydata/sparse write them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, ClassVar
 
 from sparrow import storage
-from sparrow.errors import InvalidValueError
+from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.files.registry import Format, Option, Reader, Writer, names_of
 from sparrow.interop.conversion import from_object
 
-__all__ = ["npz"]
+__all__ = ["FORMATS", "Npz", "NpzWriter"]
 
 
-def npz(
-    src: str | os.PathLike[str],
-    dst: str | os.PathLike[str],
-    *,
-    dims: Sequence[str] | None = None,
-    overwrite: bool = False,
-    profile: str = "fast",
-) -> str:
+@dataclass
+class Npz(Reader):
     """Store a sparse array of a .npz file; the array itself must fit in memory.
 
     Parameters
@@ -38,8 +35,8 @@ def npz(
 
     Returns
     -------
-    str
-        ``dst``.
+    Tensor
+        What ``sp.open(dst)`` does: a stored tensor of the array's shape, dtype and fill.
 
     Raises
     ------
@@ -49,17 +46,55 @@ def npz(
         If there is no such file.
     ExistsError
         If something is at ``dst`` and ``overwrite`` is not set.
+
+    Examples
+    --------
+    >>> import scipy.sparse, sparrow as sp
+    >>> scipy.sparse.save_npz("eye.npz", scipy.sparse.eye_array(3))
+    >>> sp.ingest.npz("eye.npz", "eye.sparrow").nnz
+    3
     """
-    if profile not in ("fast", "small"):
-        raise InvalidValueError(f"profile={profile!r}: use 'fast' or 'small'")
-    schema, block = from_object(os.fspath(src), dims=dims)
-    storage.save(
-        dst,
-        schema,
-        [block],
-        profile=profile,
-        overwrite=overwrite,
-        operation="ingest npz",
-        extra={"sources": [os.fspath(src)]},
+
+    _: KW_ONLY
+    dims: Annotated[Sequence[str] | None, Option("Names. [default: d0,d1,...]", metavar="A,B,...", parse=names_of)] = (
+        None
     )
-    return os.fspath(dst)
+
+    several: ClassVar[bool] = False
+    examples: ClassVar[str] = "sparrow ingest npz matrix.npz matrix.sparrow --dims row,col"
+
+    def read(self) -> str:
+        """Store the array and return its folder."""
+        if not isinstance(self.src, str | os.PathLike):
+            raise InvalidValueError(f"src={self.src!r}: give the name of one .npz file")
+        schema, block = from_object(os.fspath(self.src), dims=self.dims)
+        storage.save(
+            self.dst,
+            schema,
+            [block],
+            profile=self.profile,
+            overwrite=self.overwrite,
+            operation="ingest npz",
+            extra={"sources": [os.fspath(self.src)]},
+        )
+        return os.fspath(self.dst)
+
+
+@dataclass
+class NpzWriter(Writer):
+    """Write a tensor as SciPy does where it can hold it, else as pydata/sparse does; made in memory."""
+
+    text: ClassVar[bool] = False
+
+    def write(self) -> int:
+        """Write the file and return the number of entries."""
+        tensor = self.tensor
+        if self.dst == "-":
+            raise UnsupportedError("a .npz file is not written to standard output: give a name")
+        tensor.to_npz(self.dst)
+        return tensor.nnz
+
+
+FORMATS = (
+    Format("npz", "Sparse arrays of SciPy and pydata/sparse.", reader=Npz, writer=NpzWriter, suffixes=(".npz",)),
+)

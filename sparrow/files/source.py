@@ -27,7 +27,7 @@ from sparrow.errors import IngestError, InvalidValueError, NotFoundError
 
 __all__ = ["BLOCK_SIZE", "LONGEST_LINE", "Source", "SourceLike", "TextBlock", "blocks", "open_sources", "total_size"]
 
-SourceLike: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+SourceLike: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A path, a glob pattern, ``"-"`` for standard input, or a list of these."""
 
 BLOCK_SIZE = 1 << 22
@@ -72,6 +72,19 @@ class TextBlock:
     def text(self, start: int, stop: int) -> str:
         """Return the text between two positions; bytes that are no UTF-8 come as escapes."""
         return bytes(self.data[start:stop]).decode(errors="backslashreplace")
+
+    def token_at(self, position: int) -> str:
+        """Return the token that begins at a position; blanks and commas part tokens."""
+        return (self.text(position, position + 1000).replace(",", " ").split() or [""])[0]
+
+    def check_utf8(self) -> None:
+        """Raise ``IngestError`` for the first bytes that are no UTF-8."""
+        data: Any = self.data
+        try:
+            str(memoryview(data), "utf-8")
+        except UnicodeDecodeError as error:
+            token = self.token_at(error.start)
+            raise IngestError("the text is no UTF-8", self.source.name, self.line_at(error.start), token) from None
 
 
 def open_sources(src: SourceLike) -> list[Source]:

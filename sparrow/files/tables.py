@@ -1,4 +1,8 @@
-"""Tables as batches of some of their columns: CSV, Parquet, Arrow, Polars, DuckDB."""
+"""Tables of named columns: CSV, Parquet, Arrow.
+
+What reads them gives batches of some of their columns, of Polars and DuckDB too; :mod:`sparrow.files.columns` makes
+tensors of these. What writes them gives a column for each dimension and one for the values, two for complex ones.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,21 @@ import io
 import os
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from sparrow.database import failures, quote_name
 from sparrow.errors import IngestError, UnsupportedError
+from sparrow.files.registry import Format, Option, Writer
 from sparrow.files.source import Source, TextBlock, blocks, open_sources, total_size
+from sparrow.progress import bar
 
-__all__ = ["Batch", "Query", "Table", "open_table"]
+__all__ = ["FORMATS", "Batch", "Query", "Table", "TableWriter", "open_table"]
 
 _ROWS = 1 << 18
 _CSV_BLOCK = 1 << 22
@@ -297,3 +304,115 @@ def _csv(source: Source, query: Query, types: dict[str, pa.DataType], advance: A
         ) as reader:
             types.update({field.name: field.type for field in reader.schema if not pa.types.is_null(field.type)})
             yield from reader
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class TableWriter(Writer):
+    """Write the entries of a tensor as a table, by default as text."""
+
+    _: KW_ONLY
+    labels: Annotated[bool, Option("Labels or numbers, where there are both.", flag="--labels/--numbers")] = True
+
+    delimiter: ClassVar[str] = ","
+    quoting: ClassVar[str] = "needed"
+    comment: ClassVar[str] = ""
+    """What the line of names begins with."""
+
+    @cached_property
+    def named(self) -> dict[int, pa.Array]:
+        """The labels that are written instead of coordinates, by axis."""
+        tensor = self.tensor
+        labels = ((axis, tensor.labels(axis)) for axis in range(tensor.ndim) if self.labels)
+        return {axis: found for axis, found in labels if found is not None}
+
+    def check(self) -> None:
+        """Raise ``UnsupportedError`` for a tensor that the format cannot hold."""
+
+    def schema(self) -> pa.Schema:
+        """Return the columns as they are written."""
+        schema = pa.RecordBatchReader.from_stream(self.tensor).schema
+        for axis, found in self.named.items():
+            schema = schema.set(axis, pa.field(schema.field(axis).name, found.type, nullable=False))
+        if self.text:  # text is written of plain numbers
+            for k, field in enumerate(schema):
+                if pa.types.is_float16(field.type):
+                    schema = schema.set(k, field.with_type(pa.float32()))
+        return schema
+
+    @contextmanager
+    def batches(self, file: Any, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], Any]]:
+        """Return what writes batches of a schema to a file, within a block."""
+        from pyarrow import csv as arrow_csv
+
+        names = [f'"{name.replace(chr(34), chr(34) * 2)}"' if self.delimiter in name else name for name in schema.names]
+        file.write((self.comment + self.delimiter.join(names) + "\n").encode())
+        options = arrow_csv.WriteOptions(include_header=False, delimiter=self.delimiter, quoting_style=self.quoting)
+        with arrow_csv.CSVWriter(pa.PythonFile(file, mode="w"), schema, write_options=options) as text:
+            yield text.write_batch
+
+    def write(self) -> int:
+        """Write the file and return the number of rows."""
+        tensor, rows = self.tensor, 0
+        self.check()
+        schema = self.schema()
+        with (
+            self.sink() as file,
+            self.batches(file, schema) as write,
+            bar("exporting", tensor.nnz, "entries") as advance,
+        ):
+            for batch in tensor.to_batches():
+                columns = list(batch.columns)
+                for axis, found in self.named.items():
+                    columns[axis] = found.take(columns[axis])
+                columns = [column.cast(field.type) for column, field in zip(columns, schema, strict=True)]
+                write(pa.RecordBatch.from_arrays(columns, schema=schema))
+                rows += batch.num_rows
+                advance(batch.num_rows)
+        return rows
+
+
+@dataclass
+class TsvWriter(TableWriter):
+    """Write the entries as columns parted by tabs."""
+
+    delimiter: ClassVar[str] = "\t"
+
+
+@dataclass
+class ParquetWriter(TableWriter):
+    """Write the entries as Parquet."""
+
+    text: ClassVar[bool] = False
+
+    @contextmanager
+    def batches(self, file: Any, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], Any]]:
+        """Return what writes batches of a schema to a file, within a block."""
+        import pyarrow.parquet as pq
+
+        with pq.ParquetWriter(file, schema, compression="zstd") as parquet:
+            yield parquet.write_batch
+
+
+@dataclass
+class ArrowWriter(TableWriter):
+    """Write the entries as an Arrow file."""
+
+    text: ClassVar[bool] = False
+
+    @contextmanager
+    def batches(self, file: Any, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], Any]]:
+        """Return what writes batches of a schema to a file, within a block."""
+        with pa.ipc.new_file(file, schema) as arrow:
+            yield arrow.write_batch
+
+
+FORMATS = (
+    Format("parquet", "Parquet.", writer=ParquetWriter, suffixes=(".parquet",)),
+    Format("arrow", "Arrow files.", writer=ArrowWriter, suffixes=(".arrow", ".ipc", ".feather")),
+    Format("csv", "Columns parted by commas.", writer=TableWriter, suffixes=(".csv",)),
+    Format("tsv", "Columns parted by tabs.", writer=TsvWriter, suffixes=(".tsv",)),
+)
+"""What is written; reading them all is the format ``columns``."""

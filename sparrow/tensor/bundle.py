@@ -12,18 +12,29 @@ __all__ = ["Bundle"]
 
 
 class Bundle(Mapping[str, Tensor]):
-    """A folder of tensors, opened like a mapping: ``sp.open("a9a")["X"]``."""
+    """A folder of tensors, opened like a mapping: ``sp.open("a9a")["X"]``.
 
-    def __init__(self, path: str, members: Mapping[str, str]) -> None:
+    Parameters
+    ----------
+    path
+        The folder.
+    members
+        The folders of the tensors, by name.
+    version
+        The version to open each at, read-only; the newest by default.
+    """
+
+    def __init__(self, path: str, members: Mapping[str, str], version: int | None = None) -> None:
         self.path = path
         self._members = dict(members)
+        self._version = version
         self._opened: dict[str, Tensor] = {}
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._members:
             raise LabelError(f"{self.path} has no tensor {name!r}: it holds {', '.join(self._members)}")
         if name not in self._opened:
-            self._opened[name] = Tensor(storage.open(self._members[name]))
+            self._opened[name] = Tensor(storage.open(self._members[name], self._version))
         return self._opened[name]
 
     def __iter__(self) -> Iterator[str]:

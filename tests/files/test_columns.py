@@ -32,10 +32,14 @@ from sparrow.errors import (
     ShapeError,
     UnsupportedError,
 )
-from sparrow.files.columns import columns
+from sparrow.files.columns import Columns
 from sparrow.index import View
 from sparrow.relation import scan
 from sparrow.sorting import sorter as sorting
+
+
+def columns(*args: Any, **options: Any) -> str:
+    return Columns(*args, **options).read()
 
 
 def stored(path: Any) -> Any:
@@ -172,7 +176,7 @@ def test_agrees_with_a_plain_reader(
     with pytest.MonkeyPatch.context() as patch:
         if spill:
             patch.setattr(sorting, "memory_budget", lambda: 300)
-            patch.setattr("sparrow.files.entries.memory_budget", lambda: 300)
+            patch.setattr("sparrow.files.rows.memory_budget", lambda: 300)
         anew = [name for name, kind in zip(names, kinds, strict=True) if kind == "anew"]
         columns(source, folder / "t.sparrow", coords=names, value="what", duplicates=rule, relabel=anew)
     given: dict[tuple[Any, ...], list[float]] = {}
@@ -321,8 +325,8 @@ def test_several_files_of_several_formats(tmp_path: Path, ingest: Any) -> None:
 
 def test_standard_input(tmp_path: Path) -> None:
     code = (
-        "from sparrow.files.columns import columns; "
-        f"columns('-', {str(tmp_path / 'in.sparrow')!r}, coords=['i', 'j'], value='v')"
+        "from sparrow.files.columns import Columns; "
+        f"Columns('-', {str(tmp_path / 'in.sparrow')!r}, coords=['i', 'j'], value='v').read()"
     )
     subprocess.run([sys.executable, "-c", code], input=b"i,j,v\na,1,2\nb,0,3\n", check=True)
     assert cells(tmp_path / "in.sparrow") == {("a", 1): 2, ("b", 0): 3}
@@ -334,8 +338,8 @@ def test_an_arrow_stream_on_standard_input(tmp_path: Path) -> None:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     code = (
-        "from sparrow.files.columns import columns; "
-        f"columns('-', {str(tmp_path / 'in.sparrow')!r}, coords=['i', 'j'], value='v', format='arrow')"
+        "from sparrow.files.columns import Columns; "
+        f"Columns('-', {str(tmp_path / 'in.sparrow')!r}, coords=['i', 'j'], value='v', format='arrow').read()"
     )
     subprocess.run([sys.executable, "-c", code], input=sink.getvalue().to_pybytes(), check=True)
     assert cells(tmp_path / "in.sparrow") == {("a", 1): 2, ("b", 0): 3}
@@ -482,7 +486,7 @@ def test_a_lazy_query_is_streamed(ingest: Any) -> None:
 
 def test_more_rows_than_memory_holds(ingest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorting, "memory_budget", lambda: 200_000)
-    monkeypatch.setattr("sparrow.files.entries.memory_budget", lambda: 200_000)
+    monkeypatch.setattr("sparrow.files.rows.memory_budget", lambda: 200_000)
     rng = np.random.default_rng(2)
     n = 60_000
     i, j, v = rng.integers(0, 500, n), rng.integers(0, 500, n), rng.random(n)

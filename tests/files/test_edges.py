@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +27,17 @@ from sparrow.errors import (
     StorageError,
     TooLargeError,
 )
-from sparrow.files.edges import edges
+from sparrow.files.edges import Edges
 from sparrow.files.source import blocks
 from sparrow.index import View
 from sparrow.relation import scan
 from sparrow.sorting import sorter as sorting
 
 module = sys.modules["sparrow.files.edges"]
+
+
+def edges(*args: Any, **options: Any) -> str:
+    return Edges(*args, **options).read()
 
 
 def stored(path: Any) -> Any:
@@ -208,7 +211,7 @@ def test_agrees_with_a_plain_reader(
         patch.setattr(module, "blocks", functools.partial(blocks, block_size=block_size))
         if spill:
             patch.setattr(sorting, "memory_budget", lambda: 200)
-            patch.setattr("sparrow.files.entries.memory_budget", lambda: 200)
+            patch.setattr("sparrow.files.rows.memory_budget", lambda: 200)
         edges(
             folder / "e.txt",
             folder / "e.sparrow",
@@ -325,7 +328,9 @@ def test_several_files_compressed_or_not(tmp_path: Path) -> None:
 
 
 def test_standard_input(tmp_path: Path) -> None:
-    code = f"import sys; from sparrow.files.edges import edges; print(edges('-', {str(tmp_path / 'in.sparrow')!r}))"
+    code = (
+        f"import sys; from sparrow.files.edges import Edges; print(Edges('-', {str(tmp_path / 'in.sparrow')!r}).read())"
+    )
     done = subprocess.run([sys.executable, "-c", code], input=b"0 1\n1 2\n", capture_output=True, check=True)
     assert done.stdout.decode().strip() == str(tmp_path / "in.sparrow")
     assert cells(tmp_path / "in.sparrow") == {(0, 1): 1, (1, 2): 1}
@@ -541,9 +546,9 @@ PEAK = """
 import re, sys
 from pathlib import Path
 from sparrow import settings
-from sparrow.files.edges import edges
+from sparrow.files.edges import Edges
 settings.config(memory_limit="700MB", threads=2, progress=False)
-edges(sys.argv[1], sys.argv[2])
+Edges(sys.argv[1], sys.argv[2]).read()
 print(int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024)
 """
 
@@ -578,30 +583,44 @@ def test_names_that_pass_the_memory_limit(tmp_path: Path, monkeypatch: pytest.Mo
     assert os.listdir(tmp_path) == ["e.txt"]
 
 
+# Tells each block that was taken in, so that the test knows how far it is.
+TELLING = """
+import sys
+from contextlib import contextmanager
+from sparrow import settings
+from sparrow.files import edges
+
+@contextmanager
+def telling(description, total, unit="bytes"):
+    yield lambda n: print(description, flush=True)
+
+edges.bar = telling
+settings.config(temp_directory=sys.argv[1])
+edges.Edges("-", sys.argv[2]).read()
+"""
+
+
 @pytest.mark.parametrize("text", ["0 1\n", "a b\n"])
 def test_an_interrupt_leaves_nothing(tmp_path: Path, text: str) -> None:
     """Ctrl-C while input is still coming through a pipe."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    code = (
-        "from sparrow import settings\nfrom sparrow.files.edges import edges\n"
-        f"settings.config(temp_directory={str(temporary)!r})\nprint('ready', flush=True)\n"
-        f"edges('-', {str(tmp_path / 'e.sparrow')!r})"
-    )
-    child = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    with child:
+    with subprocess.Popen(
+        [sys.executable, "-c", TELLING, temporary, tmp_path / "e.sparrow"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         assert child.stderr is not None
-        assert child.stdout.readline() == b"ready\n"
-        child.stdin.write(text.encode() * 3_000_000)
+        child.stdin.write(text.encode() * 4_000_000)
         child.stdin.flush()
-        time.sleep(0.3)
+        for _ in range(2):
+            assert child.stdout.readline() == b"reading edges\n"
         child.send_signal(signal.SIGINT)
-        _, error = child.communicate(timeout=60)
-    assert child.returncode != 0
+        error = child.stderr.read()  # the pipe stays open: only the signal ends it
+        assert child.wait() != 0
     assert b"KeyboardInterrupt" in error
     assert [path.name for path in tmp_path.iterdir()] == ["temporary"]
     assert not list(temporary.iterdir())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -15,9 +15,9 @@ import scipy.sparse
 from sklearn.datasets import load_svmlight_file
 
 import sparrow as sp
+from sparrow import export
 from sparrow.cli import main
 from sparrow.errors import ExistsError, InvalidValueError, UnsupportedError
-from sparrow.files.exporting import export
 
 
 @pytest.fixture
@@ -119,14 +119,14 @@ def test_npz_files_are_stored(tmp_path: Path, web: sp.Tensor, capsys: pytest.Cap
     code, _, err = cli(capsys, "ingest", "npz", tmp_path / "missing.npz", tmp_path / "x.sparrow")
     assert (code, "missing.npz" in err) == (1, True)
     with pytest.raises(InvalidValueError, match="profile"):
-        sp.ingest.npz(tmp_path / "w.npz", tmp_path / "x.sparrow", profile="big")
+        sp.ingest.npz(tmp_path / "w.npz", tmp_path / "x.sparrow", profile="big")  # type: ignore[arg-type]
 
 
 LINES = "1 1:0.5 4:2\n-1 \n2.5 2:1 3:-7\n1\n1 4:1e-300\n"
 
 
 @pytest.mark.parametrize("index_base", [0, 1])
-def test_libsvm_is_read_back(tmp_path: Path, index_base: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libsvm_is_read_back(tmp_path: Path, index_base: Literal[0, 1], monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "data.svm").write_text(LINES)
     data = sp.ingest.libsvm(tmp_path / "data.svm", tmp_path / "data.sparrow", index_base=1)
     to_batches = sp.Tensor.to_batches

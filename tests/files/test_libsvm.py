@@ -30,7 +30,6 @@ from sklearn.datasets import load_svmlight_file
 from sparrow import settings, storage
 from sparrow.errors import ExistsError, IngestError, InvalidValueError, NotFoundError, StorageError
 from sparrow.files import libsvm as reader
-from sparrow.files.libsvm import libsvm
 from sparrow.index import Box
 from sparrow.relation import scan
 
@@ -51,6 +50,10 @@ class Member:
 
     def csr(self) -> sps.csr_array:
         return sps.csr_array((self.values, tuple(self.coords)), shape=self.shape)
+
+
+def libsvm(*args: Any, **options: Any) -> str:
+    return reader.Libsvm(*args, **options).read()
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Member]:

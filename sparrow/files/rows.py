@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from sparrow import settings, storage
 from sparrow.errors import StorageError, TooLargeError
 from sparrow.kernels.entries import Block, Duplicates
-from sparrow.kernels.interning import Interner
 from sparrow.progress import bar
 from sparrow.schema import is_fill
 from sparrow.sorting import Rows, Run, Segment, Sorter, Spool, memory_budget
@@ -88,6 +87,8 @@ class Names:
     """The distinct texts of a column, numbered as they come; for one thread."""
 
     def __init__(self) -> None:
+        from sparrow.kernels.interning import Interner
+
         self._interner = Interner()
 
     def codes_of(self, data: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,0 +1,144 @@
+"""Options of file formats on the command line, made of what :mod:`sparrow.files.registry` declares."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING
+from typing import Annotated, Any, Literal
+
+import typer
+
+from sparrow.errors import IngestError, SparrowError
+from sparrow.files.registry import Declared, formats
+
+__all__ = ["command", "given", "list_option", "own_spelling", "parameter"]
+
+
+def parameter(declared: Declared) -> inspect.Parameter:
+    """Return an option as typer takes the parameters of a function."""
+    option, default = declared.option, declared.default
+    words: list[str] = [option.flag or _name(declared)] if _is_flag(declared) else []
+    least: dict[str, Any] = {} if option.least is None else {"min": option.least}
+    kind: Any = str if option.parse is not None else declared.type
+    if declared.choices:
+        kind = Literal[tuple(map(str, declared.choices))]
+        default = default if default is None or default is MISSING else str(default)
+    elif _is_flag(declared):
+        kind = bool
+    elif option.parse is not None and default not in (None, MISSING):
+        default = str(default)
+    if default is None:
+        kind = kind | None
+    info = typer.Option(*words, help=option.help, metavar=option.metavar, **least)
+    given = inspect.Parameter.empty if default is MISSING else default
+    return inspect.Parameter(
+        declared.name, inspect.Parameter.KEYWORD_ONLY, default=given, annotation=Annotated[kind, info]
+    )
+
+
+def _is_flag(declared: Declared) -> bool:
+    return isinstance(declared.default, bool) and not declared.choices
+
+
+def _name(declared: Declared) -> str:
+    """Return how an option is spelled; one that is on unless said otherwise can be switched off."""
+    name = declared.name.replace("_", "-")
+    return f"--{name}/--no-{name}" if declared.default is True else f"--{name}"
+
+
+def command(run: Callable[..., None], parameters: Sequence[inspect.Parameter], help: str) -> Callable[..., None]:
+    """Return a function of these parameters, as typer makes commands of functions.
+
+    Parameters
+    ----------
+    run
+        What is called with all of them, by name.
+    parameters
+        The parameters, with annotations of typer.
+    help
+        What ``--help`` says.
+    """
+
+    def called(**words: Any) -> None:
+        run(**words)
+
+    vars(called)["__signature__"] = inspect.Signature(parameters)
+    called.__annotations__ = {each.name: each.annotation for each in parameters}
+    called.__doc__ = help
+    return called
+
+
+def given(context: typer.Context, options: Sequence[Declared], words: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that the command line gives, as values.
+
+    Raises
+    ------
+    typer.BadParameter
+        If a text is none of the values that there are.
+    """
+    out = {}
+    for each in options:
+        source = context.get_parameter_source(each.name)
+        if source is None or source.name == "DEFAULT":
+            continue
+        value = words[each.name]
+        try:
+            out[each.name] = value if each.option.parse is None else each.option.parse(value)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint=f"--{each.name.replace('_', '-')}") from None
+    return out
+
+
+@contextmanager
+def own_spelling(options: Sequence[Declared]) -> Iterator[None]:
+    """Spell the options that errors name as the command line does: ``--header`` for ``header=True``."""
+    try:
+        yield
+    except IngestError as error:
+        error.problem = _respelled(error.problem, options)
+        raise
+    except SparrowError as error:
+        if error.args and isinstance(error.args[0], str):
+            error.args = (_respelled(error.args[0], options), *error.args[1:])
+        raise
+
+
+def _respelled(text: str, options: Sequence[Declared]) -> str:
+    known = {each.name: each for each in options}
+
+    def spelled(found: re.Match[str]) -> str:
+        each = known.get(found["name"])
+        if each is None:
+            return found[0]
+        flag, _, off = (each.option.flag or _name(each)).partition("/")
+        value = found["value"]
+        if value == "True":
+            return flag
+        if value == "False":
+            return off or found[0]
+        return flag if value is None else f"{flag} {shlex.quote(value.strip(chr(39)))}"
+
+    text = re.sub(r"sp\.config\((?P<name>\w+)=\.\.\.\)", lambda found: f"--{found['name'].replace('_', '-')}", text)
+    return re.sub(r"\b(?P<name>[a-z_]+)=(?P<value>'[^']*'|\w+|(?=[\s,:;)]|$))", spelled, text)
+
+
+def list_option(way: Literal["reader", "writer"]) -> Any:
+    """Return the option ``--list``, which writes the formats and ends."""
+
+    def written(wanted: bool) -> None:
+        from sparrow.cli.arguments import write_table
+
+        if wanted:
+            rows = [
+                (each.name, each.summary.rstrip("."), " ".join(each.suffixes))
+                for each in formats().values()
+                if getattr(each, way) is not None
+            ]
+            write_table(rows, ("format", "what", "names"))
+            raise typer.Exit
+
+    return typer.Option("--list", callback=written, is_eager=True, help="Write the formats there are.")
