@@ -6,8 +6,10 @@ Arithmetic and reductions are in operators and reducing, other libraries in expo
 from __future__ import annotations
 
 import contextlib
+import importlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -370,6 +372,16 @@ class Tensor(Computing, Operators, Exports, Stored):
             scalar 2
         """
         return engines.explain(self.__sparrow_scan__(), analyze, engine)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        """Return the functions of the array API standard that work on tensors: the module ``sparrow``."""
+        namespace = importlib.import_module("sparrow")
+        if api_version not in (None, "2021.12", "2022.12", "2023.12", namespace.__array_api_version__):
+            raise InvalidValueError(
+                f"api_version={api_version!r}: versions of the array API standard up to "
+                f"{namespace.__array_api_version__} are there"
+            )
+        return namespace
 
     def __reduce__(self) -> tuple[Any, ...]:
         base = self._base
