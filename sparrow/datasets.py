@@ -36,6 +36,11 @@ def _index() -> dict[str, dict[str, Any]]:
 def names() -> list[str]:
     """Return the names of the data sets.
 
+    Returns
+    -------
+    list of str
+        Ascending.
+
     Examples
     --------
     >>> import sparrow as sp
@@ -46,7 +51,17 @@ def names() -> list[str]:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Return what is known of a data set: title, format, shape, nnz, licence, source, sha256 of its file.
+    """Return what is known of a data set.
+
+    Parameters
+    ----------
+    name
+        One of :func:`names`.
+
+    Returns
+    -------
+    dict
+        Title, format, shape, nnz, licence, source, sha256 of its file.
 
     Raises
     ------
@@ -74,6 +89,10 @@ def path(name: str, cache: str | os.PathLike[str] | None = None) -> Path:
     cache
         Where to unpack it if sparrow is installed in an archive; the user's cache folder by default.
 
+    Returns
+    -------
+    pathlib.Path
+
     Raises
     ------
     LabelError
@@ -89,7 +108,7 @@ def path(name: str, cache: str | os.PathLike[str] | None = None) -> Path:
 
 
 def load(name: str, cache: str | os.PathLike[str] | None = None) -> Tensor | Mapping[str, Tensor]:
-    """Return a data set as a stored tensor, or as a bundle of them (libsvm: ``X`` and ``y``).
+    """Return a data set as a stored tensor, or several by name (libsvm: ``X`` and ``y``).
 
     What is returned stays as it was published and is read-only: ``save`` it elsewhere to write to it.
 
@@ -99,6 +118,10 @@ def load(name: str, cache: str | os.PathLike[str] | None = None) -> Tensor | Map
         One of :func:`names`.
     cache
         The folder to keep it in; the user's cache folder by default.
+
+    Returns
+    -------
+    Tensor or dict of Tensor
 
     Raises
     ------

@@ -126,6 +126,11 @@ def config(
     deterministic
         Run float sums in SQL on one thread, so that the same input gives the same bits.
 
+    Returns
+    -------
+    contextlib.AbstractContextManager
+        Of the settings in force; its end brings back those before.
+
     Raises
     ------
     InvalidValueError
