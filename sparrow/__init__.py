@@ -6,10 +6,12 @@ Parquet under a Delta log. Open it like an array, query it like a table, multipl
 * :func:`open`, :func:`from_coords`, :func:`asarray`, :func:`random`, :mod:`sparrow.ingest` and
   :mod:`sparrow.datasets` make tensors;
 * :class:`Tensor` is what they are: ``A[5:9]``, ``A.T``, ``A @ x``, ``A.explain()``, ``A.save(path)``;
-* :func:`where`, :func:`concat`, :func:`reshape` and their kin, and NumPy's own functions, make lazy expressions;
+* ``sp`` is an array namespace: the functions of the array API standard, :func:`exp`, :func:`sum`, :func:`concat`,
+  :func:`take` and their kin, make lazy expressions, and so do NumPy's own, ``np.exp(A)``;
 * ``A.compute()`` and ``A.persist()`` bring one of them into memory, :func:`compute` several together;
 * :func:`export` writes them to files of other programs;
 * :func:`sql` asks questions of them; :func:`from_relation` makes a tensor of the answer;
+* :mod:`sparrow.linalg` has norms and products by the standard's names;
 * :mod:`sparrow.models` fits models to them: :class:`sparrow.models.ALS`;
 * :mod:`sparrow.formats` are containers of arrays, such as compressed rows: ``asarray`` takes them, ``A.to_format(...)``
   gives them, and a tensor's storage type, ``A.asformat(...)``, says what operations make of it;
@@ -20,97 +22,192 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from numpy import (
+    bool,
+    complex64,
+    complex128,
+    e,
+    float16,
+    float32,
+    float64,
+    inf,
+    int8,
+    int16,
+    int32,
+    int64,
+    nan,
+    newaxis,
+    pi,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+
 from sparrow import errors, formats
+from sparrow.engines import explained
 from sparrow.functions import numpy as _dispatch  # noqa: F401 - NumPy's functions find sparrow's
-from sparrow.functions.creation import asarray, from_coords, from_relation, open, zeros  # noqa: A004 - sp.open is its name
-from sparrow.functions.generation import eye, full, full_like, ones, ones_like, random, zeros_like
+from sparrow.functions.creation import asarray, from_coords, from_relation, open
+from sparrow.functions.dtypes import astype, can_cast, finfo, iinfo, isdtype, result_type
+from sparrow.functions.elementwise import (
+    abs,
+    acos,
+    acosh,
+    add,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    bitwise_and,
+    bitwise_invert,
+    bitwise_left_shift,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+    ceil,
+    clip,
+    conj,
+    copysign,
+    cos,
+    cosh,
+    divide,
+    equal,
+    exp,
+    expm1,
+    floor,
+    floor_divide,
+    greater,
+    greater_equal,
+    hypot,
+    imag,
+    isfinite,
+    isinf,
+    isnan,
+    less,
+    less_equal,
+    log,
+    log1p,
+    log2,
+    log10,
+    logaddexp,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    maximum,
+    minimum,
+    multiply,
+    negative,
+    nextafter,
+    not_equal,
+    positive,
+    pow,
+    real,
+    reciprocal,
+    remainder,
+    round,
+    sign,
+    signbit,
+    sin,
+    sinh,
+    sqrt,
+    square,
+    subtract,
+    tan,
+    tanh,
+    trunc,
+)
+from sparrow.functions.generation import (
+    arange,
+    empty,
+    empty_like,
+    eye,
+    full,
+    full_like,
+    linspace,
+    meshgrid,
+    ones,
+    ones_like,
+    zeros,
+    zeros_like,
+)
+from sparrow.functions.indexing import take, take_along_axis
+from sparrow.functions.inspection import __array_namespace_info__
 from sparrow.functions.manipulation import (
-    broadcast_to,
     concat,
     diagonal,
-    expand_dims,
-    flip,
     kron,
-    moveaxis,
     nonzero,
     repeat,
     reshape,
     roll,
     split,
-    squeeze,
     stack,
     tile,
     tril,
     triu,
     unique,
-)  # fmt: skip
-from sparrow.functions.sorting import cumulative_prod, cumulative_sum, sort
+)
+from sparrow.functions.products import matmul, vecdot
+from sparrow.functions.random import random
+from sparrow.functions.searching import argmax, argmin, count_nonzero, searchsorted, where
+from sparrow.functions.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
+from sparrow.functions.sorting import argsort, cumulative_prod, cumulative_sum, diff, sort
 from sparrow.functions.sql import sql
+from sparrow.functions.statistics import all, any, max, mean, min, prod, std, sum, var
+from sparrow.functions.views import (
+    broadcast_arrays,
+    broadcast_shapes,
+    broadcast_to,
+    expand_dims,
+    flip,
+    matrix_transpose,
+    moveaxis,
+    permute_dims,
+    squeeze,
+    unstack,
+)
 from sparrow.settings import config
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 from sparrow.tensor.computing import compute
-from sparrow.tensor.operators import where
-from sparrow.tensor.products import matmul
 
 if TYPE_CHECKING:
-    from sparrow import datasets, ingest, models
+    from sparrow import datasets, ingest, linalg, models
     from sparrow.files.exporting import export
 
 __version__ = "0.1.0"
+__array_api_version__ = "2024.12"
 
 __all__ = [
-    "Bundle",
-    "Tensor",
-    "asarray",
-    "broadcast_to",
-    "compute",
-    "concat",
-    "config",
-    "cumulative_prod",
-    "cumulative_sum",
-    "datasets",
-    "diagonal",
-    "errors",
-    "expand_dims",
-    "export",
-    "eye",
-    "flip",
-    "formats",
-    "from_coords",
-    "from_relation",
-    "full",
-    "full_like",
-    "ingest",
-    "kron",
-    "matmul",
-    "models",
-    "moveaxis",
-    "nonzero",
-    "ones",
-    "ones_like",
-    "open",
-    "random",
-    "repeat",
-    "reshape",
-    "roll",
-    "sort",
-    "split",
-    "sql",
-    "squeeze",
-    "stack",
-    "tile",
-    "tril",
-    "triu",
-    "unique",
-    "where",
-    "zeros",
+    "Bundle", "Tensor", "__array_namespace_info__", "abs", "acos", "acosh", "add", "all", "any", "arange", "argmax",
+    "argmin", "argsort", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "bitwise_and",
+    "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bool",
+    "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "ceil", "clip", "complex64", "complex128",
+    "compute", "concat", "config", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod",
+    "cumulative_sum", "datasets", "diagonal", "diff", "divide", "e", "empty", "empty_like", "equal", "errors", "exp",
+    "expand_dims", "explained", "expm1", "export", "eye", "finfo", "flip", "float16", "float32", "float64", "floor",
+    "floor_divide", "formats", "from_coords", "from_relation", "full", "full_like", "greater", "greater_equal",
+    "hypot", "iinfo",
+    "imag", "inf", "ingest", "int8", "int16", "int32", "int64", "isdtype", "isfinite", "isin", "isinf", "isnan",
+    "kron", "less", "less_equal", "linalg", "linspace", "log", "log1p", "log2", "log10", "logaddexp", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid",
+    "min", "minimum", "models", "moveaxis", "multiply", "nan", "negative", "newaxis", "nextafter", "nonzero",
+    "not_equal", "ones", "ones_like", "open", "permute_dims", "pi", "positive", "pow", "prod", "random", "real",
+    "reciprocal", "remainder", "repeat", "reshape", "result_type", "roll", "round", "searchsorted", "sign", "signbit",
+    "sin", "sinh", "sort", "split", "sql", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "take",
+    "take_along_axis", "tan", "tanh", "tile", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique",
+    "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "zeros",
     "zeros_like",
-]
+]  # fmt: skip
+
+_ON_DEMAND = ("datasets", "ingest", "linalg", "models")
+"""Modules that are imported when they are first asked for."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("datasets", "ingest", "models"):
+    if name in _ON_DEMAND:
         import importlib
 
         return importlib.import_module(f"sparrow.{name}")
@@ -119,3 +216,7 @@ def __getattr__(name: str) -> Any:
 
         return export
     raise AttributeError(f"module 'sparrow' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

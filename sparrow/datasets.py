@@ -34,6 +34,11 @@ def _index() -> dict[str, dict[str, Any]]:
 def names() -> list[str]:
     """Return the names of the data sets.
 
+    Returns
+    -------
+    list of str
+        Ascending.
+
     Examples
     --------
     >>> import sparrow as sp
@@ -44,7 +49,17 @@ def names() -> list[str]:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Return what is known of a data set: title, format, shape, nnz, licence, source, sha256 of its file.
+    """Return what is known of a data set.
+
+    Parameters
+    ----------
+    name
+        One of :func:`names`.
+
+    Returns
+    -------
+    dict
+        Title, format, shape, nnz, licence, source, sha256 of its file.
 
     Raises
     ------
@@ -72,6 +87,10 @@ def path(name: str, cache: str | os.PathLike[str] | None = None) -> Path:
     cache
         Where to unpack it if sparrow is installed in an archive; the user's cache folder by default.
 
+    Returns
+    -------
+    pathlib.Path
+
     Raises
     ------
     LabelError
@@ -97,6 +116,10 @@ def load(name: str, cache: str | os.PathLike[str] | None = None) -> Tensor | Bun
         One of :func:`names`.
     cache
         The folder to keep it in; the user's cache folder by default.
+
+    Returns
+    -------
+    Tensor or dict of Tensor
 
     Raises
     ------

@@ -135,6 +135,11 @@ def config(
         The engine of every operation that is not told another by ``engine=``; the default, ``"auto"``, chooses
         for each operation.
 
+    Returns
+    -------
+    contextlib.AbstractContextManager
+        Of the settings in force; its end brings back those before.
+
     Raises
     ------
     InvalidValueError

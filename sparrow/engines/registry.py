@@ -128,7 +128,7 @@ def engine_for(name: str) -> Engine:
         If it is one of a later version.
     """
     if name == "auto":
-        name = getattr(settings.current(), "engine", "auto")
+        name = settings.current().engine
     if name == "auto":
         return STREAM
     if name in _engines:

@@ -77,6 +77,10 @@ class _Compressed(Container):
         shape
             The shape; by default as many lines as ``begin`` says, and the largest index + 1 across.
 
+        Returns
+        -------
+        CSR or CSC
+
         Raises
         ------
         ShapeError

@@ -31,6 +31,13 @@ class Container(ABC):
     A container is frozen: what it returns are read-only arrays. Arrays that are given to it are not copied where they
     fit as they are; what their owner does to them later shows, :meth:`check_format` tells whether it is sound still,
     and :meth:`copy` gives a container of its own. No operations: :func:`sparrow.asarray` makes a tensor of one.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> rows = sp.asarray([[7, 0, 8], [0, 0, 0]]).to_format("csr")
+    >>> isinstance(rows, sp.formats.Container), rows
+    (True, <CSR (2, 3) int64 nnz=2>)
     """
 
     __slots__ = ("_data", "_shape")
@@ -81,6 +88,11 @@ class Container(ABC):
             If an index is out of range.
         InvalidValueError, DuplicateError
             If indices do not ascend, or one comes twice.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.formats.CSR([7, 8], [2, 0], [0, 1, 2], shape=(2, 3)).check_format()
         """
 
     # -- making ---------------------------------------------------------------------------------
@@ -93,6 +105,10 @@ class Container(ABC):
         ----------
         coords, values, shape, duplicates
             As of :func:`sparrow.from_coords`, which also says what is refused.
+
+        Returns
+        -------
+        Container
 
         Examples
         --------
@@ -119,6 +135,10 @@ class Container(ABC):
         dtype
             The type of the values, that of ``obj`` by default.
 
+        Returns
+        -------
+        Container
+
         Raises
         ------
         ShapeError
@@ -143,7 +163,30 @@ class Container(ABC):
 
     @classmethod
     def zeros(cls, shape: Sequence[int], dtype: DTypeLike = "float64") -> Self:
-        """Return the container without entries."""
+        """Return the container without entries.
+
+        Parameters
+        ----------
+        shape
+            The number of cells along each dimension.
+        dtype
+            The type of the values.
+
+        Returns
+        -------
+        Container
+
+        Raises
+        ------
+        ShapeError
+            If the format is not for as many dimensions.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.formats.CSR.zeros((2, 3)).indptr
+        array([0, 0, 0])
+        """
         schema = Schema(check_shape(shape), (), check_dtype(dtype))
         check_stype(cls.stype, schema.ndim)
         return cls._from_entries(
@@ -214,7 +257,16 @@ class Container(ABC):
         return self._schema(), Block(tuple(column.copy() for column in block.coords), block.values.copy())
 
     def asformat(self, format: str) -> Any:
-        """Return the cells in another format: "coo", "csr", "csc", "row_sparse", or as an array for "dense".
+        """Return the cells in another format, itself where it has that.
+
+        Parameters
+        ----------
+        format
+            "coo", "csr", "csc", "row_sparse", or "dense" for an array.
+
+        Returns
+        -------
+        Container or ndarray
 
         Raises
         ------
@@ -238,7 +290,30 @@ class Container(ABC):
         return from_entries(format, self._schema(), self._entries())
 
     def astype(self, dtype: DTypeLike, copy: bool = True) -> Self:
-        """Return the container with another type of values; itself if it has it and ``copy`` is False."""
+        """Return the container with another type of values.
+
+        Parameters
+        ----------
+        dtype
+            The type.
+        copy
+            False to return the container itself where it has the type.
+
+        Returns
+        -------
+        Container
+
+        Raises
+        ------
+        UnsupportedError
+            If there are no values of this type, or imaginary parts would be lost.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.formats.COO([7, 8], [[0, 2]], shape=(3,)).astype("float32").data
+        array([7., 8.], dtype=float32)
+        """
         wanted = check_dtype(dtype)
         if wanted == self.dtype:
             return self.copy() if copy else self
@@ -248,16 +323,38 @@ class Container(ABC):
             return self._with_data(self._data.astype(wanted))
 
     def copy(self) -> Self:
-        """Return a container with arrays of its own."""
+        """Return a container with arrays of its own.
+
+        Returns
+        -------
+        Container
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.formats.COO([7, 8], [[0, 2]], shape=(3,))
+        >>> A.copy() == A
+        True
+        """
         return copy.deepcopy(self)
 
     def to_numpy(self) -> NDArray[Any]:
         """Return all cells as a NumPy array.
 
+        Returns
+        -------
+        ndarray
+
         Raises
         ------
         TooLargeError
             If the array would pass the memory limit.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.formats.COO([7, 8], [[0, 2]], shape=(3,)).to_numpy()
+        array([7, 0, 8])
         """
         return dense_array(self._schema(), self._entries())
 
@@ -270,10 +367,20 @@ class Container(ABC):
     def to_scipy(self) -> scipy.sparse.sparray:
         """Return a SciPy sparse array of the same format, or the nearest that there is, with arrays of its own.
 
+        Returns
+        -------
+        scipy.sparse.sparray
+
         Raises
         ------
         UnsupportedError
             If SciPy has no such values, or the fill is not 0.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.formats.CSR([7, 8], [2, 0], [0, 1, 2], shape=(2, 3)).to_scipy().format
+        'csr'
         """
         check_scipy(self._schema())
         return self._scipy()
@@ -288,7 +395,33 @@ class Container(ABC):
 
 
 def from_entries(format: str, schema: Schema, block: Block) -> Container:
-    """Return canonical entries as the container of a format, cells of a fill that is not 0 listed where it has none."""
+    """Return canonical entries as the container of a format, cells of a fill that is not 0 listed where it has none.
+
+    Parameters
+    ----------
+    format
+        "coo", "csr", "csc" or "row_sparse".
+    schema
+        What the entries are of.
+    block
+        The entries, canonical.
+
+    Returns
+    -------
+    Container
+
+    Raises
+    ------
+    TooLargeError
+        If cells of a fill that is not 0 would pass the memory limit.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> scan = sp.asarray([[0, 2], [3, 0]]).to_format("coo")
+    >>> sp.formats.from_entries("csr", *scan.__sparrow_entries__()).indptr
+    array([0, 1, 2])
+    """
     if format != "coo" and not schema.zero_fill:
         cells = dense_array(schema, block)
         stored = ~is_fill(cells, cells.dtype.type(0))

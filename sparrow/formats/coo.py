@@ -80,7 +80,27 @@ class COO(Container):
         return self._fill
 
     def check_format(self, full: bool = True) -> None:
-        """Raise where the arrays are not what the format says. See :meth:`Container.check_format`."""
+        """Raise where the arrays are not what the format says.
+
+        Parameters
+        ----------
+        full
+            Look at every coordinate; else at lengths and dimensions only.
+
+        Raises
+        ------
+        ShapeError
+            If lengths and dimensions do not fit together.
+        IndexingError
+            If a coordinate is out of range.
+        InvalidValueError
+            If cells do not ascend, or one comes twice.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.formats.COO([7, 8], [[0, 2]], shape=(3,)).check_format()
+        """
         for dim, column in enumerate(self._coords):
             if column.shape != self._data.shape:
                 raise ShapeError(f"coords[{dim}] has the shape {column.shape} for data of shape {self._data.shape}")

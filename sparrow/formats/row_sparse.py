@@ -92,7 +92,27 @@ class RowSparse(Container):
         return f"{super().__repr__()[:-1]} rows={len(self._indices)}>"
 
     def check_format(self, full: bool = True) -> None:
-        """Raise where the arrays are not what the format says. See :meth:`Container.check_format`."""
+        """Raise where the arrays are not what the format says.
+
+        Parameters
+        ----------
+        full
+            Look at every index; else at lengths and dimensions only.
+
+        Raises
+        ------
+        ShapeError
+            If lengths and dimensions do not fit together.
+        IndexingError
+            If an index is out of range.
+        InvalidValueError, DuplicateError
+            If indices do not ascend, or one comes twice.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.formats.RowSparse([[1, 2]], [3], shape=(4, 2)).check_format()
+        """
         data, indices, shape = self._data, self._indices, self._shape
         if len(shape) < 2:
             raise ShapeError(f"RowSparse has two dimensions or more, shape={shape} has {len(shape)}")
@@ -115,6 +135,10 @@ class RowSparse(Container):
         ----------
         rows
             Row numbers, counted from 0, ascending; whole numbers of any type.
+
+        Returns
+        -------
+        RowSparse
 
         Raises
         ------

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from sparrow import storage
-from sparrow.errors import InvalidValueError
+from sparrow.errors import InvalidValueError, NumberRangeError, UnsupportedError
+from sparrow.functions.generation import in_memory
+from sparrow.functions.inspection import check_device
 from sparrow.interop.conversion import from_coordinates, from_object, from_table
-from sparrow.kernels.entries import Block
-from sparrow.relation import MemoryHandle, MemoryRelation
-from sparrow.schema import Schema, check_dtype, check_shape
-from sparrow.stypes import check_stype
+from sparrow.schema import check_dtype
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     import os
 
 
-__all__ = ["asarray", "from_coords", "from_relation", "open", "zeros"]
+__all__ = ["asarray", "from_coords", "from_relation", "open"]
 
 
 def open(  # noqa: A001 - what people type is sp.open
@@ -49,50 +48,21 @@ def open(  # noqa: A001 - what people type is sp.open
         If there is no tensor, or not this version of it.
     UnsupportedError
         If there are options, or the path is a URL.
+    InvalidValueError
+        If a version of a bundle is asked for: its tensors have versions of their own.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> stored = sp.asarray([[0, 2], [3, 0]]).save("A.sparrow")
+    >>> sp.open("A.sparrow")
+    <Tensor A.sparrow (d0: 2, d1: 2) int64 nnz=2 coo v0>
     """
     if storage.is_bundle(path):
         if version is not None:
             raise InvalidValueError(f"{path} is a bundle: open one of its tensors at a version")
         return Bundle(str(path), storage.open_bundle(path, storage_options))
     return Tensor(storage.open(path, version, storage_options))
-
-
-def zeros(
-    shape: int | Sequence[int],
-    dtype: DTypeLike = "float64",
-    dims: Sequence[str] | None = None,
-    stype: str = "coo",
-) -> Tensor:
-    """Return a tensor without entries, whatever its shape.
-
-    Parameters
-    ----------
-    shape
-        The sizes of the dimensions.
-    dtype
-        The type of the values.
-    dims
-        The names of the dimensions, ``d0, d1, ...`` by default.
-    stype
-        The storage type: "coo", "csr", "csc", "row_sparse" or "dense".
-
-    Raises
-    ------
-    InvalidValueError
-        If there is no such storage type.
-    ShapeError
-        If it is not for as many dimensions.
-
-    Examples
-    --------
-    >>> import sparrow as sp
-    >>> sp.zeros((10_000, 10_000, 100)).nnz
-    0
-    """
-    sizes = check_shape(shape)
-    schema = Schema(sizes, tuple(dims or ()), check_dtype(dtype), stype=check_stype(stype, len(sizes)))
-    empty = Block(tuple(np.zeros(0, np.int32) for _ in schema.shape), np.zeros(0, schema.dtype))
-    return _in_memory(schema, empty)
 
 
 def from_coords(
@@ -120,6 +90,10 @@ def from_coords(
     fill_value
         The value of absent cells.
 
+    Returns
+    -------
+    Tensor
+
     Raises
     ------
     ShapeError
@@ -137,7 +111,7 @@ def from_coords(
     array([[0., 2., 0.],
            [0., 0., 7.]])
     """
-    return _in_memory(*from_coordinates(coords, values, shape, dims, duplicates, fill_value))
+    return in_memory(*from_coordinates(coords, values, shape, dims, duplicates, fill_value))
 
 
 def asarray(
@@ -147,6 +121,10 @@ def asarray(
     shape: Sequence[int] | None = None,
     dims: Sequence[str] | None = None,
     duplicates: str | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+    copy: bool | None = None,
 ) -> Tensor:
     """Return a tensor in memory from what other libraries hold.
 
@@ -166,13 +144,27 @@ def asarray(
         As in :func:`from_coords`; of a table only.
     duplicates
         As in :func:`from_coords`; of a table only, "error" by default.
+    dtype
+        The type of the values, by default that of ``obj``.
+    device
+        "cpu", or None for it.
+    copy
+        True for entries of its own in memory, of a tensor too; False to refuse to make any: a tensor is returned as it
+        is, and of everything else the entries are copied.
+
+    Returns
+    -------
+    Tensor
 
     Raises
     ------
     UnsupportedError
         If ``obj`` is none of these.
     InvalidValueError
-        If a path is none of a .npz file, or the file holds no sparse array.
+        If a path is none of a .npz file, or the file holds no sparse array, there is no such device, or ``copy`` is
+        False and a copy is needed.
+    NumberRangeError
+        If a number of a list does not fit ``dtype``.
     TooLargeError
         If a table would pass the memory limit: :func:`sparrow.ingest.columns` stores tables of any length.
 
@@ -182,9 +174,24 @@ def asarray(
     >>> sp.asarray(np.eye(3)).nnz
     3
     """
+    check_device(device)
+    kind = None if dtype is None else check_dtype(dtype)
     if isinstance(obj, Tensor):
-        return obj
-    return _in_memory(*from_object(obj, coords, value, shape, dims, duplicates))
+        found: Tensor = obj if kind is None else obj.astype(kind)
+        if copy is False and found is not obj:
+            raise InvalidValueError(f"copy=False: cells of {obj.dtype} are no cells of {kind}, leave copy out")
+        return found.compute() if copy else found
+    if copy is False:
+        raise InvalidValueError(f"copy=False: a tensor shares no memory with {type(obj).__name__}, leave copy out")
+    if kind is not None and isinstance(obj, list | tuple | bool | int | float | complex):
+        try:
+            obj = np.asarray(obj, kind)
+        except OverflowError as error:
+            raise NumberRangeError(f"dtype={kind}: {error}") from None
+        except (TypeError, ValueError) as error:
+            raise UnsupportedError(f"{obj!r} does not become {kind}: {error}") from None
+    tensor = in_memory(*from_object(obj, coords, value, shape, dims, duplicates))
+    return tensor if kind is None else tensor.astype(kind).compute()
 
 
 def from_relation(
@@ -209,6 +216,10 @@ def from_relation(
     shape, dims, duplicates
         As in :func:`from_coords`; dimensions are named after the columns by default.
 
+    Returns
+    -------
+    Tensor
+
     Raises
     ------
     LabelError
@@ -226,8 +237,4 @@ def from_relation(
     >>> sp.from_relation(rel, coords=["j"], value="v").to_numpy()
     array([3, 6])
     """
-    return _in_memory(*from_table(rel, coords, value, shape, dims, duplicates))
-
-
-def _in_memory(schema: Schema, block: Block) -> Tensor:
-    return Tensor(MemoryHandle(MemoryRelation(schema, block)))
+    return in_memory(*from_table(rel, coords, value, shape, dims, duplicates))

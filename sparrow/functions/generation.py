@@ -1,41 +1,153 @@
-"""Tensors made of nothing but a rule: constant, the identity, random."""
+"""Tensors made of nothing but a rule: constant, the identity, sequences of numbers."""
 
 from __future__ import annotations
 
-import math
-import numbers
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
-from sparrow.errors import InvalidValueError
-from sparrow.functions.manipulation import as_tensor
+from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.functions.inspection import check_device
+from sparrow.functions.views import as_tensor, broadcast_to, moveaxis
 from sparrow.interop.conversion import check_fill
 from sparrow.interop.interchange import check_room
-from sparrow.kernels.entries import Block, canonical, concatenate
+from sparrow.kernels.entries import Block, concatenate
 from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import Schema, check_dtype, check_integer, check_shape
-from sparrow.stypes import COMPRESSED
+from sparrow.stypes import COMPRESSED, check_stype
 from sparrow.tensor import Tensor
 
-__all__ = ["eye", "full", "full_like", "ones", "ones_like", "random", "zeros_like"]
-
-Distribution = Literal["uniform", "powerlaw"]
-
-_LARGEST_NUMBER = 100
-"""Random integers are 1 to this."""
+__all__ = [
+    "arange", "empty", "empty_like", "entry_width", "eye", "full", "full_like", "in_memory", "linspace", "meshgrid",
+    "ones", "ones_like", "zeros", "zeros_like",
+]  # fmt: skip
 
 
-def ones(shape: int | Sequence[int], dtype: DTypeLike = "float64", dims: Sequence[str] | None = None) -> Tensor:
-    """Return a tensor of fill 1 without entries. See :func:`full`."""
-    return full(shape, 1, dtype, dims)
+def zeros(
+    shape: int | Sequence[int],
+    dtype: DTypeLike | None = "float64",
+    dims: Sequence[str] | None = None,
+    stype: str = "coo",
+    *,
+    device: str | None = None,
+) -> Tensor:
+    """Return a tensor without entries, whatever its shape.
+
+    Parameters
+    ----------
+    shape
+        The sizes of the dimensions; their product may pass 2^63.
+    dtype
+        The type of the values; None for float64.
+    dims
+        The names of the dimensions, ``d0, d1, ...`` by default.
+    stype
+        The storage type: "coo", "csr", "csc", "row_sparse" or "dense".
+    device
+        "cpu", or None for it.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    InvalidValueError
+        If there is no such storage type, or no such device.
+    ShapeError
+        If a size is negative, or the storage type is not for as many dimensions.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.zeros((10_000, 10_000, 100)).nnz
+    0
+    """
+    check_device(device)
+    sizes = check_shape(shape)
+    schema = Schema(sizes, tuple(dims or ()), _or_float(dtype), stype=check_stype(stype, len(sizes)))
+    return in_memory(schema, concatenate([], schema.ndim, schema.dtype))
+
+
+def empty(
+    shape: int | Sequence[int],
+    dtype: DTypeLike | None = "float64",
+    dims: Sequence[str] | None = None,
+    *,
+    device: str | None = None,
+) -> Tensor:
+    """Return a tensor to be written to: :func:`zeros`, for there is no memory to leave as it was.
+
+    Parameters
+    ----------
+    shape, dtype, dims, device
+        As of :func:`zeros`.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    ShapeError
+        If a size is negative.
+    InvalidValueError
+        If there is no such device.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.empty((2, 3)).shape
+    (2, 3)
+    """
+    return zeros(shape, dtype, dims, device=device)
+
+
+def ones(
+    shape: int | Sequence[int],
+    dtype: DTypeLike | None = "float64",
+    dims: Sequence[str] | None = None,
+    *,
+    device: str | None = None,
+) -> Tensor:
+    """Return a tensor of fill 1 without entries.
+
+    Parameters
+    ----------
+    shape, dtype, dims, device
+        As of :func:`zeros`.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    ShapeError
+        If a size is negative.
+    InvalidValueError
+        If there is no such device.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> A = sp.ones((2, 3))
+    >>> A.nnz, A.fill_value, float(A.sum())
+    (0, np.float64(1.0), 6.0)
+    """
+    return full(shape, 1, _or_float(dtype), dims, device=device)
 
 
 def full(
-    shape: int | Sequence[int], fill_value: Any, dtype: DTypeLike | None = None, dims: Sequence[str] | None = None
+    shape: int | Sequence[int],
+    fill_value: Any,
+    dtype: DTypeLike | None = None,
+    dims: Sequence[str] | None = None,
+    *,
+    device: str | None = None,
 ) -> Tensor:
     """Return a tensor whose cells all are one value: its fill, so that there are no entries.
 
@@ -49,11 +161,17 @@ def full(
         The type of the values, NumPy's type of ``fill_value`` by default.
     dims
         The names of the dimensions, ``d0, d1, ...`` by default.
+    device
+        "cpu", or None for it.
+
+    Returns
+    -------
+    Tensor
 
     Raises
     ------
     InvalidValueError
-        If ``fill_value`` is no number, or none that the dtype can hold.
+        If ``fill_value`` is no number, or none that the dtype can hold, or there is no such device.
 
     Examples
     --------
@@ -63,52 +181,180 @@ def full(
     (0, array([[7, 7, 7],
            [7, 7, 7]]))
     """
+    check_device(device)
     given = np.asarray(fill_value)
     if given.ndim or given.dtype.kind not in "biufc":
         raise InvalidValueError(f"fill_value={fill_value!r} is no number")
     kind = check_dtype(given.dtype if dtype is None else dtype)
     schema = Schema(check_shape(shape), tuple(dims or ()), kind, check_fill(fill_value, kind))
-    return _in_memory(schema, concatenate([], schema.ndim, kind))
+    return in_memory(schema, concatenate([], schema.ndim, kind))
 
 
-def zeros_like(tensor: Any, dtype: DTypeLike | None = None) -> Tensor:
-    """Return a tensor of zeros of the shape, dimension names and, unless given, dtype of another, or of an array."""
-    return full_like(tensor, 0, dtype)
+def zeros_like(tensor: Any, dtype: DTypeLike | None = None, *, device: str | None = None) -> Tensor:
+    """Return a tensor of zeros with the shape, dimension names and, unless given, type of another tensor.
+
+    Parameters
+    ----------
+    tensor
+        The other, or an array.
+    dtype
+        The type of the values.
+    device
+        "cpu", or None for it.
+
+    Returns
+    -------
+    Tensor
+        Of the storage type of the other.
+
+    Raises
+    ------
+    InvalidValueError
+        If there is no such device.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.zeros_like(sp.asarray([[0, 2], [3, 0]])).to_numpy()
+    array([[0, 0],
+           [0, 0]])
+    """
+    return full_like(tensor, 0, dtype, device=device)
 
 
-def ones_like(tensor: Any, dtype: DTypeLike | None = None) -> Tensor:
-    """Return a tensor of fill 1 of the shape, dimension names and, unless given, dtype of another, or of an array."""
-    return full_like(tensor, 1, dtype)
+def empty_like(tensor: Any, dtype: DTypeLike | None = None, *, device: str | None = None) -> Tensor:
+    """X, dimension names and, unless given, type of another.
+
+    Parameters
+    ----------
+    tensor
+        The other, or an array.
+    dtype
+        The type of the values.
+    device
+        "cpu", or None for it.
+
+    Returns
+    -------
+    Tensor
+        Of the storage type of the other.
+
+    Raises
+    ------
+    InvalidValueError
+        If there is no such device.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.empty_like(sp.asarray([[0, 2], [3, 0]])).to_numpy()
+    array([[0, 0],
+           [0, 0]])
+    """
+    return full_like(tensor, 0, dtype, device=device)
 
 
-def full_like(tensor: Any, fill_value: Any, dtype: DTypeLike | None = None) -> Tensor:
-    """Return :func:`full` with the shape, dimension names and, unless given, dtype of another tensor.
+def ones_like(tensor: Any, dtype: DTypeLike | None = None, *, device: str | None = None) -> Tensor:
+    """Return a tensor of fill 1 with the shape, dimension names and, unless given, type of another tensor.
 
-    The storage type is that tensor's too, where it can have such a fill; else it is "dense".
+    Parameters
+    ----------
+    tensor
+        The other, or an array.
+    dtype
+        The type of the values.
+    device
+        "cpu", or None for it.
+
+    Returns
+    -------
+    Tensor
+        Of the storage type of the other, where it can have such a fill; else it is dense.
+
+    Raises
+    ------
+    InvalidValueError
+        If there is no such device.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.ones_like(sp.asarray([[0, 2], [3, 0]])).to_numpy()
+    array([[1, 1],
+           [1, 1]])
+    """
+    return full_like(tensor, 1, dtype, device=device)
+
+
+def full_like(tensor: Any, fill_value: Any, dtype: DTypeLike | None = None, *, device: str | None = None) -> Tensor:
+    """Return :func:`full` with the shape, dimension names and, unless given, type of another tensor.
+
+    Parameters
+    ----------
+    tensor
+        The other, or an array.
+    fill_value
+        The value of all cells.
+    dtype
+        The type of the values.
+    device
+        "cpu", or None for it.
+
+    Returns
+    -------
+    Tensor
+        Of the storage type of the other, where it can have such a fill; else it is "dense".
+
+    Raises
+    ------
+    InvalidValueError
+        If ``fill_value`` is no number, or none that the type can hold, or there is no such device.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.full_like(sp.asarray([[0, 2], [3, 0]]), 7).to_numpy()
+    array([[7, 7],
+           [7, 7]])
     """
     tensor = as_tensor(tensor)
-    like = full(tensor.shape, fill_value, tensor.dtype if dtype is None else dtype, tensor.dims)
+    like = full(tensor.shape, fill_value, tensor.dtype if dtype is None else dtype, tensor.dims, device=device)
     schema = like.__sparrow_scan__().schema
     stype = "dense" if tensor.stype in COMPRESSED and not schema.zero_fill else tensor.stype
-    return _in_memory(replace(schema, stype=stype), concatenate([], schema.ndim, schema.dtype))
+    return in_memory(replace(schema, stype=stype), concatenate([], schema.ndim, schema.dtype))
 
 
-def eye(n: int, m: int | None = None, k: int = 0, dtype: DTypeLike = "float64") -> Tensor:
+def eye(
+    n_rows: int,
+    n_cols: int | None = None,
+    k: int = 0,
+    dtype: DTypeLike | None = "float64",
+    *,
+    device: str | None = None,
+) -> Tensor:
     """Return the matrix with ones on a diagonal.
 
     Parameters
     ----------
-    n, m
+    n_rows, n_cols
         Rows and columns; as many columns as rows by default.
     k
         How far to the right of the main diagonal, negative to the left.
     dtype
-        The type of the values.
+        The type of the values; None for float64.
+    device
+        "cpu", or None for it.
+
+    Returns
+    -------
+    Tensor
 
     Raises
     ------
     ShapeError
         If a size is negative.
+    InvalidValueError
+        If there is no such device.
     TooLargeError
         If the entries would pass the memory limit.
 
@@ -119,199 +365,193 @@ def eye(n: int, m: int | None = None, k: int = 0, dtype: DTypeLike = "float64") 
     array([[0, 1, 0],
            [0, 0, 1]])
     """
-    schema = Schema(check_shape((n, n if m is None else m)), dtype=check_dtype(dtype))
+    check_device(device)
+    schema = Schema(check_shape((n_rows, n_rows if n_cols is None else n_cols)), dtype=_or_float(dtype))
     height, width = schema.shape
     offset = check_integer(k, "k")
     row, column = max(-offset, 0), max(offset, 0)
     count = max(min(height - row, width - column), 0)
-    check_room(count * _width(schema), f"the {count} entries of the diagonal")
+    check_room(count * entry_width(schema), f"the {count} entries of the diagonal")
     if not count:
-        return _in_memory(schema, concatenate([], 2, schema.dtype))
+        return in_memory(schema, concatenate([], 2, schema.dtype))
     coords = tuple(
         np.arange(at, at + count, dtype=schema.coordinate_dtype(dim)) for dim, at in enumerate((row, column))
     )
-    return _in_memory(schema, Block(coords, np.ones(count, schema.dtype)))
+    return in_memory(schema, Block(coords, np.ones(count, schema.dtype)))
 
 
-def random(
-    shape: int | Sequence[int],
-    nnz: int | None = None,
-    density: float | None = None,
-    seed: int | np.random.Generator | None = None,
-    distribution: Distribution = "uniform",
-    dtype: DTypeLike = "float64",
-    dims: Sequence[str] | None = None,
+def arange(
+    start: float,
+    /,
+    stop: float | None = None,
+    step: float = 1,
+    *,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
 ) -> Tensor:
-    """Return a tensor in memory with an exact number of entries in random cells.
-
-    No array of all cells is made, so that the product of the shape may pass 2^63.
+    """Return evenly spaced numbers of a half-open interval as a tensor: every cell that is not 0 is an entry.
 
     Parameters
     ----------
-    shape
-        The sizes of the dimensions.
-    nnz, density
-        The number of entries, or its share of the cells; one of the two.
-    seed
-        What the generator starts from, or a generator. The same number gives the same tensor.
-    distribution
-        "uniform": every set of cells is as likely. "powerlaw": row k along the first dimension has 2^(k + 1) entries
-        for as long as there are that many, the rows after them one each, in random cells of the row; no row is left
-        without an entry while there are enough. What is left over once every row has its share fills the last rows.
+    start
+        The first number; the end where ``stop`` is not given, and the first is 0.
+    stop
+        The end, itself not among them.
+    step
+        From each number to the next.
     dtype
-        The type of the values: real and imaginary parts are uniform in (0, 1], integers in 1 to 100, booleans True.
-    dims
-        The names of the dimensions, ``d0, d1, ...`` by default.
+        The type of the values, by default NumPy's choice.
+    device
+        "cpu", or None for it.
+
+    Returns
+    -------
+    Tensor
 
     Raises
     ------
     InvalidValueError
-        If not exactly one of ``nnz`` and ``density`` is given, there are not that many cells, or there is no such
-        distribution.
-    TooLargeError
-        If the entries would pass the memory limit.
+        If ``step`` is 0, one of them is no real number, or there is no such device.
 
     Examples
     --------
     >>> import sparrow as sp
-    >>> A = sp.random((2**40, 2**40), nnz=1000, seed=7)
-    >>> A.nnz, A.sum() == sp.random((2**40, 2**40), nnz=1000, seed=7).sum()
-    (1000, np.True_)
-    >>> sp.random((4, 1000), nnz=30, seed=1, distribution="powerlaw").count(axis=1).to_numpy()
-    array([ 2,  4,  8, 16])
+    >>> sp.arange(1, 10, 3).to_numpy()
+    array([1, 4, 7])
     """
-    if distribution not in get_args(Distribution):
-        raise InvalidValueError(
-            f"distribution={distribution!r}: use one of {', '.join(map(repr, get_args(Distribution)))}"
-        )
-    schema = Schema(check_shape(shape), tuple(dims or ()), check_dtype(dtype))
-    count = _number(schema, nnz, density)
-    check_room(4 * count * _width(schema), f"{count} random entries")
+    check_device(device)
+    kind = None if dtype is None else check_dtype(dtype)
     try:
-        rng = np.random.default_rng(seed)
-    except (TypeError, ValueError):
-        raise InvalidValueError(f"seed={seed!r} must be an integer from 0 on, or a generator") from None
-    place = _by_rows if distribution == "powerlaw" and schema.ndim else _anywhere
-    coords = place(rng, schema.shape, count)
-    columns = tuple(column.astype(schema.coordinate_dtype(dim), copy=False) for dim, column in enumerate(coords))
-    return _in_memory(schema, Block(columns, _values(rng, count, schema.dtype)))
+        cells = np.arange(start, dtype=kind) if stop is None else np.arange(start, stop, step, dtype=kind)
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        raise InvalidValueError(f"arange({start!r}, {stop!r}, {step!r}): {error}") from None
+    return as_tensor(cells)
 
 
-def _number(schema: Schema, nnz: int | None, density: float | None) -> int:
-    """Return the number of entries asked for."""
-    if (nnz is None) == (density is None):
-        raise InvalidValueError("give either nnz, the number of entries, or density, its share of the cells")
-    if density is not None:
-        if not isinstance(density, numbers.Real) or not 0 <= density <= 1:
-            raise InvalidValueError(f"density={density!r} must lie between 0 and 1")
-        return min(round(density * schema.size), schema.size)
-    count = check_integer(nnz, "nnz")
-    if not 0 <= count <= schema.size:
-        raise InvalidValueError(f"nnz={count} entries do not fit the {schema.size} cells of shape {schema.shape}")
-    return count
+def linspace(
+    start: complex,
+    stop: complex,
+    /,
+    num: int,
+    *,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+    endpoint: bool = True,
+) -> Tensor:
+    """Return so many evenly spaced numbers from one to another as a tensor: every cell that is not 0 is an entry.
+
+    Parameters
+    ----------
+    start, stop
+        The first number and the last.
+    num
+        How many.
+    dtype
+        The type of the values, float64 or complex128 by default.
+    device
+        "cpu", or None for it.
+    endpoint
+        Whether ``stop`` is among them.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    InvalidValueError
+        If ``num`` is negative, one of them is no number, or there is no such device.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.linspace(0, 1, 5).to_numpy()
+    array([0.  , 0.25, 0.5 , 0.75, 1.  ])
+    """
+    check_device(device)
+    count = check_integer(num, "num")
+    kind = None if dtype is None else check_dtype(dtype)
+    try:
+        cells = np.linspace(start, stop, count, dtype=kind, endpoint=endpoint)
+    except (TypeError, ValueError) as error:
+        raise InvalidValueError(f"linspace({start!r}, {stop!r}, {num!r}): {error}") from None
+    return as_tensor(cells)
 
 
-def _width(schema: Schema) -> int:
-    """Return the bytes that an entry takes."""
+def meshgrid(*tensors: Any, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tensor, ...]:
+    """Return read-only views of vectors, each along an axis of its own and repeated along the others'.
+
+    Parameters
+    ----------
+    *tensors
+        Vectors, or numbers for vectors of one cell, of one type.
+    indexing
+        "xy": the first vector lies along the second axis and the second along the first; "ij": as they are given.
+
+    Returns
+    -------
+    tuple of Tensor
+        One for each vector.
+
+    Raises
+    ------
+    ShapeError
+        If one is no vector.
+    UnsupportedError
+        If their types differ.
+    InvalidValueError
+        If there is no such ``indexing``.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> x, y = sp.meshgrid(sp.asarray([0, 1, 2]), sp.asarray([5, 0]))
+    >>> x.to_numpy(), y.to_numpy()
+    (array([[0, 1, 2],
+           [0, 1, 2]]), array([[5, 5, 5],
+           [0, 0, 0]]))
+    """
+    if indexing not in ("xy", "ij"):
+        raise InvalidValueError(f"indexing={indexing!r} must be 'xy' or 'ij'")
+    vectors = [as_tensor(tensor) for tensor in tensors]
+    vectors = [vector if vector.ndim else vector[None, ...] for vector in vectors]
+    if any(vector.ndim != 1 for vector in vectors):
+        raise ShapeError(f"meshgrid takes vectors, got shapes {', '.join(str(vector.shape) for vector in vectors)}")
+    if len({vector.dtype for vector in vectors}) > 1:
+        types = ", ".join(str(vector.dtype) for vector in vectors)
+        raise UnsupportedError(f"meshgrid takes vectors of one type, got {types}: cast them first")
+    ndim = len(vectors)
+    shape = tuple(len(vector) for vector in vectors)
+    found = tuple(
+        broadcast_to(vector[(*(None,) * k, slice(None), *(None,) * (ndim - k - 1))], shape)
+        for k, vector in enumerate(vectors)
+    )
+    return tuple(moveaxis(grid, 0, 1) for grid in found) if indexing == "xy" and ndim > 1 else found
+
+
+def _or_float(dtype: DTypeLike | None) -> np.dtype[Any]:
+    return check_dtype("float64" if dtype is None else dtype)
+
+
+def entry_width(schema: Schema) -> int:
+    """Return the bytes that an entry takes.
+
+    Parameters
+    ----------
+    schema
+        That of the tensor.
+    """
     return schema.dtype.itemsize + sum(schema.coordinate_dtype(dim).itemsize for dim in range(schema.ndim))
 
 
-def _anywhere(rng: np.random.Generator, shape: tuple[int, ...], count: int) -> tuple[NDArray[Any], ...]:
-    """Return ``count`` distinct cells, ascending, every set of them as likely."""
-    size = math.prod(shape)
-    if size < 2**63:
-        return tuple(np.unravel_index(_distinct(rng, size, count), shape)) if shape else ()
-    found = Block(tuple(np.zeros(0, np.int64) for _ in shape), np.zeros(0, bool))
-    while found.count < count:
-        missing = count - found.count
-        drawn = Block(tuple(rng.integers(0, n, missing) for n in shape), np.zeros(missing, bool))
-        both = concatenate([found, drawn], len(shape), found.values.dtype)
-        found = canonical(both, shape, None, "first", keep_fill=True)
-    return found.coords
+def in_memory(schema: Schema, block: Block) -> Tensor:
+    """Return the tensor of entries in memory.
 
-
-def _distinct(rng: np.random.Generator, size: int, count: int) -> NDArray[np.int64]:
-    """Return ``count`` distinct numbers below ``size``, ascending, every set of them as likely."""
-    if 2 * count > size:
-        kept = np.ones(size, bool)
-        kept[_distinct(rng, size, size - count)] = False
-        return np.flatnonzero(kept)
-    found = np.zeros(0, np.int64)
-    while len(found) < count:
-        # So many draws are expected to hit the missing number of cells; what is too much is dropped at random.
-        free = size - len(found)
-        missing = count - len(found)
-        draws = math.ceil(-free * math.log1p(-missing / free) + 4 * math.sqrt(missing))
-        found = np.concatenate([found, rng.integers(0, size, draws)])
-        found.sort()
-        found = found[np.append(True, found[1:] != found[:-1])]
-        if len(found) > count:
-            found = np.delete(found, rng.choice(len(found), len(found) - count, replace=False, shuffle=False))
-    return found
-
-
-def _by_rows(rng: np.random.Generator, shape: tuple[int, ...], count: int) -> tuple[NDArray[Any], ...]:
-    """Return ``count`` distinct cells, ascending: 2, 4, 8, ... in the first rows, one in each of the others."""
-    cells = math.prod(shape[1:])
-    parts: list[tuple[NDArray[Any], ...]] = [tuple(np.zeros(0, np.int64) for _ in shape)]
-    row = 0
-    for rows, each in _row_counts(shape[0], cells, count):
-        if each == 1:
-            part: tuple[NDArray[Any], ...] = (np.arange(rows), *(rng.integers(0, n, rows) for n in shape[1:]))
-        elif each == cells:
-            part = np.unravel_index(np.arange(rows * cells), (rows, *shape[1:]))
-        else:
-            part = (np.zeros(each, np.int64), *_anywhere(rng, shape[1:], each))
-        parts.append((part[0] + row, *part[1:]))
-        row += rows
-    return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
-
-
-def _row_counts(height: int, cells: int, count: int) -> list[tuple[int, int]]:
-    """Return runs (rows, entries in each of them) from the first row on; there must be room for ``count`` entries."""
-    if count <= height:
-        return [(count, 1)]
-    extra = count - height
-    runs: list[tuple[int, int]] = []
-    row = 0
-    while extra and row < height and 2 ** (row + 1) < cells:
-        more = min(2 ** (row + 1) - 1, extra)
-        runs.append((1, 1 + more))
-        extra -= more
-        row += 1
-    whole = min(extra // (cells - 1), height - row)
-    if whole:
-        runs.append((whole, cells))
-        extra -= whole * (cells - 1)
-        row += whole
-    if extra and row < height:
-        runs.append((1, 1 + extra))
-        extra = 0
-        row += 1
-    if row < height:
-        runs.append((height - row, 1))
-    at = len(runs)
-    while extra:  # every row has its share: what is left fills the last ones
-        at -= 1
-        more = min(cells - runs[at][1], extra) if runs[at][0] == 1 else 0
-        runs[at] = (runs[at][0], runs[at][1] + more)
-        extra -= more
-    return runs
-
-
-def _values(rng: np.random.Generator, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return random values that are not 0."""
-    if dtype.kind == "b":
-        return np.ones(count, bool)
-    if dtype.kind in "iu":
-        return rng.integers(1, _LARGEST_NUMBER, count, dtype=dtype.type, endpoint=True)
-    if dtype.kind == "c":
-        out = np.empty(count, dtype)
-        out.real, out.imag = _values(rng, count, out.real.dtype), _values(rng, count, out.real.dtype)
-        return out
-    wide = np.float32 if dtype.itemsize < 8 else np.float64
-    return (1 - rng.random(count, dtype=wide)).astype(dtype, copy=False)
-
-
-def _in_memory(schema: Schema, block: Block) -> Tensor:
+    Parameters
+    ----------
+    schema
+        Its own.
+    block
+        Canonical entries.
+    """
     return Tensor(MemoryHandle(MemoryRelation(schema, block)))

@@ -7,28 +7,35 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparrow import engines, plan
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
-from sparrow.interop.conversion import from_object
+from sparrow.functions.views import as_tensor, expand_dims
 from sparrow.plan import concatenated, resolved_axis, triangle
-from sparrow.relation import MemoryHandle, MemoryRelation
-from sparrow.schema import check_integer, check_integers, check_shape
+from sparrow.schema import check_integer, check_integers
 from sparrow.tensor import Tensor
 
 __all__ = [
-    "as_tensor", "broadcast_to", "concat", "diagonal", "expand_dims", "flip", "kron", "moveaxis", "nonzero", "repeat",
-    "reshape", "roll", "split", "squeeze", "stack", "tile", "tril", "triu", "unique",
+    "concat", "diagonal", "kron", "nonzero", "repeat", "reshape", "roll", "split", "stack", "tile", "tril", "triu",
+    "unique",
 ]  # fmt: skip
-
-
-def as_tensor(obj: Any) -> Tensor:
-    """Return a tensor as it is, and anything :func:`sparrow.asarray` takes as one in memory."""
-    return obj if isinstance(obj, Tensor) else Tensor(MemoryHandle(MemoryRelation(*from_object(obj))))
 
 
 def concat(tensors: Sequence[Any], axis: int | None = 0) -> Tensor:
     """Return tensors joined along an axis that they have, lazily; without one, their cells in row-major order.
+
+    Parameters
+    ----------
+    tensors
+        At least one, of one number of dimensions.
+    axis
+        Along which; None for all of their cells as one vector.
+
+    Returns
+    -------
+    Tensor
+        Of the type that NumPy gives.
 
     Raises
     ------
@@ -62,101 +69,110 @@ def _several(tensors: Any) -> list[Tensor]:
 
 
 def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
-    """Return tensors of one shape joined along a new axis, lazily."""
+    """Return tensors of one shape joined along a new axis, lazily.
+
+    Parameters
+    ----------
+    tensors
+        At least one.
+    axis
+        Where the new axis is in the result.
+
+    Returns
+    -------
+    Tensor
+        Of the type that NumPy gives.
+
+    Raises
+    ------
+    ShapeError
+        If there are none, their shapes differ, or there is no such axis.
+    UnsupportedError
+        If their fill values differ.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.stack([sp.asarray([1, 0]), sp.asarray([0, 2])], axis=1).to_numpy()
+    array([[1, 0],
+           [0, 2]])
+    """
     found = _several(tensors)
     if len({tensor.shape for tensor in found}) > 1:
         raise ShapeError(f"tensors to stack must have one shape, got {', '.join(str(t.shape) for t in found)}")
     return concat([expand_dims(tensor, axis) for tensor in found], axis)
 
 
-def split(tensor: Tensor, sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+def split(tensor: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Return views that cut a tensor along an axis: into equal parts, or before the given positions.
+
+    Parameters
+    ----------
+    tensor
+        Of at least one dimension.
+    indices_or_sections
+        The number of equal parts, or the positions before which to cut.
+    axis
+        Along which.
+
+    Returns
+    -------
+    list of Tensor
 
     Raises
     ------
     ShapeError
-        If the axis is not a multiple of the number of parts.
+        If there is no such axis, or its size is not a multiple of the number of parts.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> A = sp.asarray([[0, 2, 0, 1], [3, 0, -1, 0]])
+    >>> [part.shape for part in sp.split(A, [1, 3], axis=1)]
+    [(2, 1), (2, 2), (2, 1)]
     """
     tensor = as_tensor(tensor)
     axis = resolved_axis(axis, tensor.ndim)
     size = tensor.shape[axis]
-    if isinstance(sections, int | np.integer):
-        if sections < 1 or size % sections:
-            raise ShapeError(f"an axis of size {size} does not split into {sections} equal parts")
-        bounds = [size * k // int(sections) for k in range(int(sections) + 1)]
+    if isinstance(indices_or_sections, int | np.integer):
+        parts = int(indices_or_sections)
+        if parts < 1 or size % parts:
+            raise ShapeError(f"an axis of size {size} does not split into {parts} equal parts")
+        bounds = [size * k // parts for k in range(parts + 1)]
     else:
-        cuts = check_integers(sections, "sections")
+        cuts = check_integers(indices_or_sections, "indices_or_sections")
         bounds = [0, *(slice(None, at).indices(size)[1] for at in cuts), size]
     before = (slice(None),) * axis
     return [tensor[(*before, slice(a, b), ...)] for a, b in itertools.pairwise(bounds)]
 
 
-def expand_dims(tensor: Tensor, axis: int) -> Tensor:
-    """Return the view with a new axis of length 1 at a position."""
-    tensor = as_tensor(tensor)
-    at = resolved_axis(axis, tensor.ndim + 1)
-    view: Tensor = tensor[(*(slice(None),) * at, None, ...)]
-    return view
-
-
-def squeeze(tensor: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
-    """Return the view without axes of length 1, or without those given.
-
-    Raises
-    ------
-    ShapeError
-        If one given is longer.
-    """
-    tensor = as_tensor(tensor)
-    gone = {k for k, n in enumerate(tensor.shape) if n == 1} if axis is None else set(_axes(axis, tensor.ndim))
-    for k in gone:
-        if tensor.shape[k] != 1:
-            raise ShapeError(f"cannot squeeze axis {k} of size {tensor.shape[k]}: its size must be 1")
-    view: Tensor = tensor[(*(0 if k in gone else slice(None) for k in range(tensor.ndim)), ...)]
-    return view
-
-
-def moveaxis(tensor: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """Return the view with axes moved to other positions; the others keep their order.
-
-    Raises
-    ------
-    ShapeError
-        If an axis is out of range or named twice, or there are not as many sources as destinations.
-    """
-    tensor = as_tensor(tensor)
-    sources, targets = (_axes(axes, tensor.ndim) for axes in (source, destination))
-    if len(sources) != len(targets):
-        raise ShapeError(f"{len(sources)} axes {source} do not move to {len(targets)} positions {destination}")
-    order = [k for k in range(tensor.ndim) if k not in sources]
-    for target, axis in sorted(zip(targets, sources, strict=True)):
-        order.insert(target, axis)
-    return tensor.transpose(order)
-
-
-def _axes(axes: int | Sequence[int], ndim: int) -> list[int]:
-    """Return axes counted from the front, none of them twice."""
-    found = [resolved_axis(axis, ndim) for axis in (axes if isinstance(axes, Sequence) else [axes])]
-    if len(set(found)) < len(found):
-        raise ShapeError(f"axes {axes} name one of {ndim} dimensions twice")
-    return found
-
-
-def flip(tensor: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
-    """Return the view with axes reversed, all by default."""
-    tensor = as_tensor(tensor)
-    turned = _axes(range(tensor.ndim) if axis is None else axis, tensor.ndim)
-    view: Tensor = tensor[(*(slice(None, None, -1 if k in turned else 1) for k in range(tensor.ndim)), ...)]
-    return view
-
-
 def roll(tensor: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
-    """Return the cells moved by ``shift`` along axes, the last ones coming in first; without an axis row-major.
+    """Return the cells moved along axes, the last ones coming in first, lazily; without an axis in row-major order.
+
+    Parameters
+    ----------
+    tensor
+        Of any shape.
+    shift
+        By how many cells, one number for all axes or one for each.
+    axis
+        Along which.
+
+    Returns
+    -------
+    Tensor
 
     Raises
     ------
     ShapeError
         If an axis is out of range, or there are not as many shifts as axes.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.roll(sp.asarray([[1, 0, 2], [0, 3, 0]]), 1, axis=1).to_numpy()
+    array([[2, 1, 0],
+           [0, 0, 3]])
     """
     tensor = as_tensor(tensor)
     if axis is None:
@@ -178,6 +194,17 @@ def roll(tensor: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] |
 def reshape(tensor: Tensor, *shape: int | Sequence[int]) -> Tensor:
     """Return the cells in another shape of as many cells, in row-major order, lazily; one size may be -1.
 
+    Parameters
+    ----------
+    tensor
+        Of any shape.
+    *shape
+        The shape, or its sizes one by one.
+
+    Returns
+    -------
+    Tensor
+
     Raises
     ------
     ShapeError
@@ -194,41 +221,123 @@ def reshape(tensor: Tensor, *shape: int | Sequence[int]) -> Tensor:
     return as_tensor(tensor).reshape(*shape)
 
 
-def broadcast_to(tensor: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return the read-only view of the cells repeated to a shape by NumPy's rule.
+def tril(tensor: Tensor, k: int = 0) -> Tensor:
+    """Return the cells on and below a diagonal of the last two axes, lazily, and the fill value elsewhere.
+
+    Parameters
+    ----------
+    tensor
+        Of at least two dimensions.
+    k
+        How far the diagonal lies to the right of the main one, negative to the left.
+
+    Returns
+    -------
+    Tensor
 
     Raises
     ------
     ShapeError
-        If the shape does not fit.
+        If there are fewer dimensions.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.tril(sp.asarray([[1, 2, 3], [4, 5, 6]])).to_numpy()
+    array([[1, 0, 0],
+           [4, 5, 0]])
     """
-    tensor = as_tensor(tensor)
-    wanted = check_shape(shape)
-    return tensor._with(tensor._view.broadcast_to(wanted), lambda whole: whole.broadcast_to(wanted), "broadcast_to")
-
-
-def tril(tensor: Tensor, k: int = 0) -> Tensor:
-    """Return the cells on and below the diagonal that lies ``k`` to the right, of the last two axes, lazily."""
     tensor = as_tensor(tensor)
     return Tensor(triangle(tensor.__sparrow_scan__(), check_integer(k, "k"), upper=False))
 
 
 def triu(tensor: Tensor, k: int = 0) -> Tensor:
-    """Return the cells on and above the diagonal that lies ``k`` to the right, of the last two axes, lazily."""
+    """Return the cells on and above a diagonal of the last two axes, lazily, and the fill value elsewhere.
+
+    Parameters
+    ----------
+    tensor
+        Of at least two dimensions.
+    k
+        How far the diagonal lies to the right of the main one, negative to the left.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    ShapeError
+        If there are fewer dimensions.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.triu(sp.asarray([[1, 2, 3], [4, 5, 6]])).to_numpy()
+    array([[1, 2, 3],
+           [0, 5, 6]])
+    """
     tensor = as_tensor(tensor)
     return Tensor(triangle(tensor.__sparrow_scan__(), check_integer(k, "k"), upper=True))
 
 
 def diagonal(tensor: Tensor, offset: int = 0) -> Tensor:
-    """Return the diagonal of a matrix that lies ``offset`` to the right, lazily."""
+    """Return a diagonal of a matrix as a vector, lazily.
+
+    Parameters
+    ----------
+    tensor
+        Of two dimensions.
+    offset
+        How far the diagonal lies to the right of the main one, negative to the left.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    ShapeError
+        If there are not two dimensions.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.diagonal(sp.asarray([[1, 2, 3], [4, 5, 6]]), offset=1).to_numpy()
+    array([2, 6])
+    """
     tensor = as_tensor(tensor)
     return Tensor(plan.diagonal(tensor.__sparrow_scan__(), check_integer(offset, "offset")))
 
 
-def tile(tensor: Tensor, times: int | Sequence[int]) -> Tensor:
-    """Return the tensor laid side by side ``times`` along each axis, lazily."""
+def tile(tensor: Tensor, reps: int | Sequence[int]) -> Tensor:
+    """Return the tensor laid side by side along each axis, lazily.
+
+    Parameters
+    ----------
+    tensor
+        Of any shape.
+    reps
+        How often along each axis; further axes in front.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    InvalidValueError
+        If a number is negative.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.tile(sp.asarray([[0, 2]]), (2, 2)).to_numpy()
+    array([[0, 2, 0, 2],
+           [0, 2, 0, 2]])
+    """
     tensor = as_tensor(tensor)
-    counts = check_integers(times, "times")
+    counts = check_integers(reps, "reps")
     while len(counts) < tensor.ndim:
         counts.insert(0, 1)
     for _ in range(len(counts) - tensor.ndim):
@@ -243,17 +352,21 @@ def tile(tensor: Tensor, times: int | Sequence[int]) -> Tensor:
     return tensor
 
 
-def repeat(tensor: Tensor, times: int | Sequence[int], axis: int | None = None) -> Tensor:
-    """Return the tensor with each slice of an axis ``times`` in a row; a copy, lazily.
+def repeat(tensor: Tensor, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
+    """Return the tensor with each slice of an axis several times in a row; a copy, lazily.
 
     Parameters
     ----------
     tensor
         Of any shape.
-    times
+    repeats
         How often, one number for all slices or one for each.
     axis
         Along which; without one the cells in row-major order are repeated.
+
+    Returns
+    -------
+    Tensor
 
     Raises
     ------
@@ -261,28 +374,52 @@ def repeat(tensor: Tensor, times: int | Sequence[int], axis: int | None = None) 
         If there is no such axis, or not one number for each slice.
     InvalidValueError
         If a number is negative or no integer.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.repeat(sp.asarray([[0, 2], [3, 0]]), [1, 2], axis=0).to_numpy()
+    array([[0, 2],
+           [3, 0],
+           [3, 0]])
     """
     tensor = as_tensor(tensor)
     if axis is None:
-        return repeat(reshape(tensor, -1), times, 0)
+        return repeat(reshape(tensor, -1), repeats, 0)
     axis = resolved_axis(axis, tensor.ndim)
     size = tensor.shape[axis]
-    counts = np.asarray(times)
+    counts = np.asarray(repeats)
     if counts.size and (counts.dtype.kind not in "iu" or (counts < 0).any()):
-        raise InvalidValueError(f"slices cannot be repeated {times} times: give integers from 0 on")
+        raise InvalidValueError(f"slices cannot be repeated {repeats} times: give integers from 0 on")
     if counts.shape not in ((), (1,), (size,)):
-        raise ShapeError(f"times of shape {counts.shape} for axis {axis} of size {size}: give one number, or {size}")
+        raise ShapeError(f"repeats of shape {counts.shape} for axis {axis} of size {size}: give one number, or {size}")
     view: Tensor = tensor[(*(slice(None),) * axis, np.repeat(np.arange(size), counts.astype(np.int64)), ...)]
     return view
 
 
-def nonzero(tensor: Tensor) -> tuple[np.ndarray[Any, Any], ...]:
-    """Return the positions of cells that are not 0, one array for each axis, row-major, at once.
+def nonzero(tensor: Tensor) -> tuple[NDArray[np.int64], ...]:
+    """Return the positions of cells that are not 0, at once.
+
+    Parameters
+    ----------
+    tensor
+        Of at least one dimension.
+
+    Returns
+    -------
+    tuple of ndarray
+        One array of int64 for each axis, in row-major order.
 
     Raises
     ------
     ShapeError
         If there is no axis.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.nonzero(sp.asarray([[0, 2], [3, 0]]))
+    (array([0, 1]), array([1, 0]))
     """
     tensor = as_tensor(tensor)
     if not tensor.ndim:
@@ -293,8 +430,30 @@ def nonzero(tensor: Tensor) -> tuple[np.ndarray[Any, Any], ...]:
     return tuple(column.astype(np.int64) for column in found.coords)
 
 
-def unique(tensor: Tensor) -> np.ndarray[Any, Any]:
-    """Return the distinct values of all cells, ascending, fill among them where a cell is absent, at once."""
+def unique(tensor: Tensor) -> NDArray[Any]:
+    """Return the distinct values of all cells, ascending, fill among them where a cell is absent, at once.
+
+    Parameters
+    ----------
+    tensor
+        Of any shape.
+
+    Returns
+    -------
+    ndarray
+        One NaN for all, as of ``np.unique``; :func:`sparrow.unique_values` keeps each.
+
+    Raises
+    ------
+    TooLargeError
+        If the entries would pass the memory limit.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.unique(sp.asarray([[0, 2], [3, 2]]))
+    array([0, 2, 3])
+    """
     tensor = as_tensor(tensor)
     values = engines.entries(tensor.__sparrow_scan__()).values
     if len(values) < tensor.size:
@@ -302,17 +461,35 @@ def unique(tensor: Tensor) -> np.ndarray[Any, Any]:
     return np.unique(values)
 
 
-def kron(left: Any, right: Any) -> Tensor:
+def kron(a: Any, b: Any) -> Tensor:
     """Return the Kronecker product of two matrices, in memory.
+
+    Parameters
+    ----------
+    a, b
+        Matrices of fill 0.
+
+    Returns
+    -------
+    Tensor
 
     Raises
     ------
     ShapeError
         If one is no matrix.
+    UnsupportedError
+        If the fill of one is not 0.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.kron(sp.eye(2), sp.asarray([[0, 2]])).to_numpy()
+    array([[0., 2., 0., 0.],
+           [0., 0., 0., 2.]])
     """
-    a, b = as_tensor(left), as_tensor(right)
-    if a.ndim != 2 or b.ndim != 2:
-        raise ShapeError(f"kron takes two matrices, got shapes {a.shape} and {b.shape}")
+    left, right = as_tensor(a), as_tensor(b)
+    if left.ndim != 2 or right.ndim != 2:
+        raise ShapeError(f"kron takes two matrices, got shapes {left.shape} and {right.shape}")
     import scipy.sparse
 
-    return as_tensor(scipy.sparse.kron(a.to_scipy("coo"), b.to_scipy("coo"), format="coo"))
+    return as_tensor(scipy.sparse.kron(left.to_scipy("coo"), right.to_scipy("coo"), format="coo"))

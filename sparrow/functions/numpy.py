@@ -12,29 +12,35 @@ from typing import Any
 import numpy as np
 
 from sparrow.functions.generation import full_like, ones_like, zeros_like
+from sparrow.functions.indexing import take
 from sparrow.functions.manipulation import (
-    as_tensor,
-    broadcast_to,
     concat,
     diagonal,
-    expand_dims,
-    flip,
     kron,
-    moveaxis,
     nonzero,
     repeat,
     reshape,
     roll,
     split,
-    squeeze,
     stack,
     tile,
     tril,
     triu,
     unique,
 )
+from sparrow.functions.sets import unique_values
 from sparrow.functions.sorting import cumulative_prod, cumulative_sum, sort
-from sparrow.plan import resolved_axis
+from sparrow.functions.views import (
+    as_tensor,
+    broadcast_to,
+    expand_dims,
+    flip,
+    matrix_transpose,
+    moveaxis,
+    squeeze,
+    swapaxes,
+    unstack,
+)
 from sparrow.tensor import Tensor
 from sparrow.tensor.operators import where
 from sparrow.tensor.signatures import called_as
@@ -48,34 +54,9 @@ def _array_equal(a: Any, b: Any) -> bool:
     return one.shape == other.shape and bool((one == other).all())
 
 
-def _take(tensor: Tensor, indices: Any, axis: int | None = None) -> Any:
-    """Return the cells or slices at positions along an axis."""
-    if axis is None:
-        return reshape(tensor, -1)[indices]
-    return tensor[(*(slice(None),) * resolved_axis(axis, tensor.ndim), indices)]
-
-
-def _swapaxes(tensor: Tensor, axis1: int, axis2: int) -> Tensor:
-    """Return the view with two axes exchanged."""
-    order = list(range(tensor.ndim))
-    one, other = resolved_axis(axis1, tensor.ndim), resolved_axis(axis2, tensor.ndim)
-    order[one], order[other] = other, one
-    return tensor.transpose(order)
-
-
-def _matrix_transpose(tensor: Tensor) -> Tensor:
-    """Return the view with the last two axes exchanged."""
-    return _swapaxes(tensor, -2, -1)
-
-
 def _trace(tensor: Tensor, offset: int = 0, dtype: Any = None) -> Any:
     """Return the sum of a diagonal of a matrix."""
     return diagonal(tensor, offset).sum(dtype=dtype)
-
-
-def _unstack(tensor: Tensor, axis: int = 0) -> tuple[Any, ...]:
-    """Return the slices of an axis."""
-    return tuple(moveaxis(tensor, axis, 0))
 
 
 def _reshape(tensor: Tensor, shape: Any) -> Tensor:
@@ -106,36 +87,31 @@ _OWN: dict[Any, Callable[..., Any]] = {
     np.expand_dims: expand_dims,
     np.flip: flip,
     np.full_like: full_like,
+    np.kron: kron,
     np.linalg.diagonal: diagonal,
-    np.linalg.matrix_transpose: _matrix_transpose,
+    np.linalg.matrix_transpose: matrix_transpose,
     np.linalg.trace: _trace,
-    np.matrix_transpose: _matrix_transpose,
+    np.matrix_transpose: matrix_transpose,
     np.moveaxis: moveaxis,
     np.nonzero: nonzero,
     np.ones_like: ones_like,
+    np.repeat: repeat,
     np.reshape: _reshape,
     np.roll: roll,
     np.sort: _sort,
+    np.split: split,
     np.squeeze: squeeze,
     np.stack: stack,
-    np.swapaxes: _swapaxes,
-    np.take: _take,
+    np.swapaxes: swapaxes,
+    np.take: take,
+    np.tile: tile,
     np.trace: _trace,
     np.tril: tril,
     np.triu: triu,
     np.unique: unique,
-    np.unique_values: unique,
-    np.unstack: _unstack,
+    np.unique_values: unique_values,
+    np.unstack: unstack,
     np.zeros_like: zeros_like,
 }
 Tensor._functions.update({function: called_as(function, own) for function, own in _OWN.items()})
-Tensor._functions.update(
-    {
-        np.array_equal: called_as(np.array_equal, _array_equal, a2="b"),
-        np.kron: called_as(np.kron, kron, b="right"),
-        np.repeat: called_as(np.repeat, repeat, repeats="times"),
-        np.split: called_as(np.split, split, indices_or_sections="sections"),
-        np.tile: called_as(np.tile, tile, reps="times"),
-        np.where: _where,
-    }
-)
+Tensor._functions.update({np.array_equal: called_as(np.array_equal, _array_equal, a2="b"), np.where: _where})

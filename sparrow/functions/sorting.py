@@ -1,4 +1,4 @@
-"""Cells in order along an axis, and running totals of them."""
+"""Cells in order along an axis, running totals of them, and differences."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from numpy.typing import DTypeLike, NDArray
 
 from sparrow import engines
 from sparrow.errors import InvalidValueError, ShapeError
-from sparrow.functions.manipulation import as_tensor, flip, moveaxis
+from sparrow.functions.manipulation import concat
+from sparrow.functions.views import as_tensor, flip, moveaxis
 from sparrow.plan import accumulated, resolved_axis, sorted_lines
-from sparrow.schema import check_dtype
+from sparrow.schema import check_dtype, check_integer
 from sparrow.tensor import Tensor
 
-__all__ = ["cumulative_prod", "cumulative_sum", "sort"]
+__all__ = ["argsort", "cumulative_prod", "cumulative_sum", "diff", "sort"]
 
 
 def sort(tensor: Tensor, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
@@ -33,6 +34,10 @@ def sort(tensor: Tensor, axis: int = -1, descending: bool = False, stable: bool 
         The largest first, NaN before all others.
     stable
         Whether equal cells keep their order; they cannot be told apart, so the result is the same.
+
+    Returns
+    -------
+    Tensor
 
     Raises
     ------
@@ -57,6 +62,47 @@ def sort(tensor: Tensor, axis: int = -1, descending: bool = False, stable: bool 
     lines = Tensor(sorted_lines(moveaxis(tensor, axis, last).__sparrow_scan__()))
     ordered = moveaxis(lines, last, axis)
     return flip(ordered, axis) if descending else ordered
+
+
+def argsort(tensor: Tensor, axis: int = -1, descending: bool = False, stable: bool = True) -> NDArray[np.int64]:
+    """Return the positions that put the cells of each line along an axis in order: an array, at once.
+
+    Parameters
+    ----------
+    tensor
+        Of at least one dimension, whose cells fit in memory as an array: each has a position.
+    axis
+        Along which.
+    descending
+        The largest first, NaN before all others.
+    stable
+        Whether equal cells keep their order; they do anyhow.
+
+    Returns
+    -------
+    ndarray
+        Of the shape of the tensor, int64.
+
+    Raises
+    ------
+    ShapeError
+        If there is no such axis.
+    TooLargeError
+        If the array of all cells would pass the memory limit.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.argsort(sp.asarray([[3, 0, 0, -1]]))
+    array([[3, 1, 2, 0]])
+    """
+    tensor = as_tensor(tensor)
+    axis = resolved_axis(axis, tensor.ndim)
+    cells = tensor.to_numpy()
+    if not descending:
+        return np.argsort(cells, axis, stable=True)
+    turned = np.argsort(np.flip(cells, axis), axis, stable=True)
+    return np.flip(cells.shape[axis] - 1 - turned, axis)
 
 
 def cumulative_sum(
@@ -103,8 +149,88 @@ def cumulative_sum(
 def cumulative_prod(
     tensor: Tensor, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> NDArray[Any]:
-    """Return the product of each line along an axis up to each cell, as :func:`cumulative_sum` does the sum."""
+    """Return the product of each line along an axis up to each cell: an array, at once.
+
+    Parameters
+    ----------
+    tensor
+        Of at least one dimension.
+    axis
+        Along which; it may be left out where there is one.
+    dtype
+        In which cells are multiplied; NumPy's choice by default.
+    include_initial
+        Start each line with the 1 that it has before its first cell.
+
+    Returns
+    -------
+    ndarray
+        Of the shape of the tensor, one longer along the axis with ``include_initial``.
+
+    Raises
+    ------
+    ShapeError
+        If there is no such axis, or several and none is named.
+    TooLargeError
+        If the array would pass the memory limit.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.cumulative_prod(sp.asarray([[1, 2, 3], [4, 0, 5]]), axis=1)
+    array([[1, 2, 6],
+           [4, 0, 0]])
+    """
     return _totals(tensor, np.multiply, axis, dtype, include_initial)
+
+
+def diff(
+    tensor: Tensor, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
+) -> Tensor:
+    """Return the difference of each cell along an axis and the one before it, lazily; of booleans whether they differ.
+
+    Parameters
+    ----------
+    tensor
+        Of at least one dimension.
+    axis
+        Along which; the result is shorter by ``n``.
+    n
+        How many times differences are taken, of differences from the second time on; 0 gives the tensor as it is.
+    prepend, append
+        Cells to put before and after the tensor first, of its fill value.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    ShapeError
+        If there is no such axis, or what is to be put before or after does not fit.
+    InvalidValueError
+        If ``n`` is negative.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.diff(sp.asarray([[0, 2, 2, 0]])).to_numpy()
+    array([[ 2,  0, -2]])
+    """
+    tensor = as_tensor(tensor)
+    axis = resolved_axis(axis, tensor.ndim)
+    times = check_integer(n, "n")
+    if times < 0:
+        raise InvalidValueError(f"n={n}: differences are taken 0 times or more")
+    if not times:
+        return tensor
+    parts = [part for part in (prepend, tensor, append) if part is not None]
+    found: Any = concat(parts, axis) if len(parts) > 1 else tensor
+    before = (slice(None),) * axis
+    for _ in range(times):
+        later, earlier = found[(*before, slice(1, None), ...)], found[(*before, slice(None, -1), ...)]
+        found = later != earlier if found.dtype == bool else later - earlier
+    return as_tensor(found)
 
 
 def _totals(

@@ -48,7 +48,7 @@ class Scannable(Protocol):
         """Return the plan of reading it."""
 
 
-def sql(query: str, /, _frame: Any = None, **tensors: Any) -> duckdb.DuckDBPyRelation:
+def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
     """Run SQL over tensors and tables, and return a DuckDB relation.
 
     A tensor is a relation with an integer column for each dimension, counted from 0, and a column ``value`` (a
@@ -92,7 +92,7 @@ def sql(query: str, /, _frame: Any = None, **tensors: Any) -> duckdb.DuckDBPyRel
     >>> sp.sql("select count(*) from mutual where value > 1").fetchall()
     [(2,)]
     """
-    frame: FrameType = _frame if _frame is not None else sys._getframe(1)
+    frame = sys._getframe(1)
     for name, thing in tensors.items():
         if not _is_relation(thing):
             raise UnsupportedError(

@@ -154,16 +154,47 @@ class ALS(Recommender):
         return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name; ``deep`` changes nothing."""
+        """Return the parameters by name.
+
+        Parameters
+        ----------
+        deep
+            Changes nothing: no parameter is a model itself. For pipelines of scikit-learn.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.models.ALS(factors=8).get_params()["factors"]
+        8
+        """
         return {name: getattr(self, name) for name in self._names()}
 
     def set_params(self, **params: Any) -> ALS:
         """Set parameters by name and return the model.
 
+        Parameters
+        ----------
+        **params
+            Values by the names of the constructor's arguments; the others stay as they are.
+
+        Returns
+        -------
+        ALS
+
         Raises
         ------
         InvalidValueError
             If there is no parameter of a name.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.models.ALS().set_params(factors=8)
+        ALS(factors=8)
         """
         names = self._names()
         for name, value in params.items():
@@ -219,6 +250,11 @@ class ALS(Recommender):
         y
             Not looked at: for pipelines of scikit-learn.
 
+        Returns
+        -------
+        ALS
+            The model itself.
+
         Raises
         ------
         InvalidValueError
@@ -236,6 +272,14 @@ class ALS(Recommender):
             If a folder cannot be written to.
         TooLargeError
             If the tables pass the memory limit and are not memory-mapped.
+
+        Examples
+        --------
+        >>> import numpy as np, sparrow as sp
+        >>> A = sp.asarray(np.kron(np.eye(5), np.ones((8, 8))))
+        >>> model = sp.models.ALS(factors=8, epochs=2).fit(A)
+        >>> model.user_factors.shape, len(model.loss_)
+        ((40, 8), 4)
         """
         from sparrow.kernels import compiling
 

@@ -52,25 +52,97 @@ __all__ = [
 
 
 class Recommending(Protocol):
-    """What can be evaluated."""
+    """What can be evaluated.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> from sparrow.models.evaluation import Recommending
+    >>> model: Recommending = sp.models.ALS(factors=8)
+    """
 
     def recommend(self, rows: Tensor, k: int, /) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return ids and scores, shapes (m, k), for histories (m, items), which are left out; -1 where none is left."""
+        """Return what is recommended for histories.
+
+        Parameters
+        ----------
+        rows
+            Histories (m, items); what is in one is not recommended for it.
+        k
+            How many items for each.
+
+        Returns
+        -------
+        ids, scores : ndarray, shape (m, k)
+            The best first; -1 where none is left.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> from sparrow.models.evaluation import Popularity
+        >>> A = sp.asarray([[1, 1, 0], [0, 1, 0], [0, 1, 1]])
+        >>> Popularity().fit(A).recommend(A, 1)[0].tolist()
+        [[2], [0], [0]]
+        """
 
 
 class Model(Recommending, Protocol):
-    """What can be searched for: an estimator by scikit-learn's protocol."""
+    """What can be searched for: an estimator by scikit-learn's protocol.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> from sparrow.models.evaluation import Model
+    >>> model: Model = sp.models.ALS(factors=8)
+    """
 
     def get_params(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
+        """Return the arguments of the constructor.
+
+        Returns
+        -------
+        dict
+            By their names.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.models.ALS(factors=8).get_params()["factors"]
+        8
+        """
 
     def fit(self, A: Tensor, /) -> Self:
-        """Fit to links (rows, items)."""
+        """Fit to links.
+
+        Parameters
+        ----------
+        A
+            The links (rows, items).
+
+        Returns
+        -------
+        Model
+            Itself.
+
+        Examples
+        --------
+        >>> import numpy as np, sparrow as sp
+        >>> sp.models.ALS(factors=2, epochs=1).fit(sp.asarray(np.eye(4))).item_factors.shape
+        (4, 2)
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """Rows to evaluate, each cut in two."""
+    """Rows to evaluate, each cut in two.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> held = sp.models.evaluation.hold_out(np.ones((3, 8)))
+    >>> held.rows, held.history.nnz, held.truth.nnz
+    (array([0, 1, 2]), 18, 6)
+    """
 
     rows: NDArray[np.int64]
     """Shape (m,): their numbers in the tensor they were taken from, ascending."""
@@ -82,7 +154,15 @@ class HeldOut:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The rows of a tensor, for training and to evaluate."""
+    """The rows of a tensor, for training and to evaluate.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> parts = sp.models.evaluation.split(np.ones((20, 5)))
+    >>> len(parts.rows), parts.validation is None, len(parts.test.rows)
+    (18, True, 2)
+    """
 
     train: Tensor
     """Shape (n, items): the rows that are neither for validation nor for test; a view, nothing is copied."""
@@ -105,6 +185,10 @@ def split(A: Any, seed: int = 0, test: float = 0.1, validation: float = 0.0) -> 
         Of the rows that are drawn and of the links held out, at least 0.
     test, validation
         Their shares of the rows; of those, the rows with at least 4 links are evaluated.
+
+    Returns
+    -------
+    Split
 
     Raises
     ------
@@ -156,6 +240,10 @@ def hold_out(rows: Any, seed: int | Sequence[int] = 0) -> HeldOut:
     seed
         Of the links that are drawn.
 
+    Returns
+    -------
+    HeldOut
+
     Raises
     ------
     InvalidValueError
@@ -164,6 +252,14 @@ def hold_out(rows: Any, seed: int | Sequence[int] = 0) -> HeldOut:
         If this is no matrix of real numbers and fill 0.
     TooLargeError
         If the links would pass the memory limit.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> from sparrow.models.evaluation import hold_out
+    >>> held = hold_out(sp.asarray([[1, 1, 1, 1, 0], [0, 0, 1, 1, 0]]))
+    >>> held.rows, held.history.nnz, held.truth.nnz
+    (array([0]), 3, 1)
     """
     rows = asarray(rows)
     scan = rows.__sparrow_scan__()
@@ -301,14 +397,40 @@ def evaluate(
 
 
 class Popularity(Recommender):
-    """Recommend what has most links, whatever the history: the baseline every model has to beat."""
+    """Recommend what has most links, whatever the history: the baseline every model has to beat.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> from sparrow.models.evaluation import Popularity
+    >>> A = sp.asarray([[1, 1, 0], [0, 1, 0], [0, 1, 1]])
+    >>> Popularity().fit(A).recommend(A, 1)[0].tolist()
+    [[2], [0], [0]]
+    """
 
     user_factors: NDArray[np.float32]
     item_factors: NDArray[np.float32]
     _training: Tensor
 
     def fit(self, A: Any) -> Self:
-        """Count the links (rows, items) of each item. Counts above 2^24 are compared in float32."""
+        """Count the links of each item. Counts above 2^24 are compared in float32.
+
+        Parameters
+        ----------
+        A
+            The links (rows, items): a tensor, or what :func:`sparrow.asarray` takes.
+
+        Returns
+        -------
+        Popularity
+            Itself.
+
+        Examples
+        --------
+        >>> from sparrow.models.evaluation import Popularity
+        >>> Popularity().fit([[1, 1, 0], [0, 1, 0]]).item_factors.ravel()
+        array([1., 2., 0.], dtype=float32)
+        """
         A = asarray(A)
         self.item_factors = np.asarray(A.count(axis=0), dtype=np.float32)[:, None]
         self.user_factors = np.ones((A.shape[0], 1), np.float32)
@@ -316,7 +438,25 @@ class Popularity(Recommender):
         return self
 
     def fold_in(self, rows: Tensor) -> NDArray[np.float32]:
-        """Return the same factor for every history."""
+        """Return the same factor for every history.
+
+        Parameters
+        ----------
+        rows
+            Histories (m, items).
+
+        Returns
+        -------
+        ndarray of float32, shape (m, 1)
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> from sparrow.models.evaluation import Popularity
+        >>> Popularity().fold_in(sp.zeros((2, 3)))
+        array([[1.],
+               [1.]], dtype=float32)
+        """
         return np.ones((rows.shape[0], 1), np.float32)
 
 
@@ -341,10 +481,12 @@ def search(
         The model with all other settings; it is not fitted itself.
     grid
         The values to try, by parameter; every combination is.
-    seed, test, validation
+    seed
         As of :func:`split`.
     by
         What to order by: ``"recall@20"``, ``"recall@50"`` or ``"ndcg@100"``.
+    test, validation
+        As of :func:`split`.
 
     Returns
     -------

@@ -12,16 +12,26 @@ __all__ = ["Bundle"]
 
 
 class Bundle(Mapping[str, Tensor]):
-    """A folder of tensors, opened like a mapping: ``sp.open("a9a")["X"]``.
+    r"""A folder of tensors, opened like a mapping: ``sp.open("a9a")["X"]``.
 
     Parameters
     ----------
     path
         The folder.
     members
-        The folders of the tensors, by name.
+        The folders of the tensors by their names.
     version
         The version to open each at, read-only; the newest by default.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import sparrow as sp
+    >>> size = Path("two.svm").write_text("1 3:0.5\n-1 1:2\n")
+    >>> sp.ingest.libsvm("two.svm", "two.sparrow")
+    <Bundle two.sparrow: X, y>
+    >>> sp.open("two.sparrow")["y"].to_numpy()
+    array([ 1., -1.])
     """
 
     def __init__(self, path: str, members: Mapping[str, str], version: int | None = None) -> None:

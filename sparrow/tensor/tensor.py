@@ -6,8 +6,10 @@ Arithmetic and reductions are in operators and reducing, other libraries in expo
 from __future__ import annotations
 
 import contextlib
+import importlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -127,10 +129,20 @@ class Tensor(Computing, Operators, Exports, Stored):
     def item(self) -> Any:
         """Return the cell of a tensor of one cell as a Python number.
 
+        Returns
+        -------
+        bool, int, float or complex
+
         Raises
         ------
         InvalidValueError
             If it has more cells, or none.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[7]]).item()
+        7
         """
         if self.size != 1:
             raise InvalidValueError(f"a tensor of shape {self.shape} is not one number: read a cell of it")
@@ -197,6 +209,14 @@ class Tensor(Computing, Operators, Exports, Stored):
             If Matplotlib is not installed.
         ShapeError
             If the tensor has no such axes.
+
+        Examples
+        --------
+        >>> import matplotlib, sparrow as sp
+        >>> matplotlib.use("agg")
+        >>> axes = sp.eye(3).spy()
+        >>> axes.get_xlabel(), axes.get_ylabel()
+        ('d1', 'd0')
         """
         if not self.ndim or any(not -self.ndim <= axis < self.ndim for axis in axes):
             raise ShapeError(f"axes {axes} are out of range for {self.ndim} dimensions")
@@ -228,12 +248,28 @@ class Tensor(Computing, Operators, Exports, Stored):
         return self.transpose()
 
     def transpose(self, *axes: int | Sequence[int]) -> Tensor:
-        """Return the view with its axes in the order ``axes``, reversed by default.
+        """Return the view with its axes in another order.
+
+        Parameters
+        ----------
+        *axes
+            For each axis of the result, which of the tensor's it is, one by one or as a tuple; reversed by default.
+
+        Returns
+        -------
+        Tensor
 
         Raises
         ------
         ShapeError
             If ``axes`` does not name each axis once.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.zeros((2, 3, 4))
+        >>> A.transpose().shape, A.transpose(1, 0, 2).shape
+        ((4, 3, 2), (3, 2, 4))
         """
         wanted: Any = axes[0] if len(axes) == 1 and not np.isscalar(axes[0]) else axes
         order = tuple(reversed(range(self.ndim))) if not axes or wanted is None else tuple(wanted)
@@ -241,7 +277,16 @@ class Tensor(Computing, Operators, Exports, Stored):
         return self._with(self._view.permute(order), lambda whole: whole.permute(order), "transpose")
 
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:
-        """Return the cells in another shape of as many cells, in row-major order, lazily; one size may be -1.
+        """Return the cells in another shape of as many cells, in row-major order, lazily.
+
+        Parameters
+        ----------
+        *shape
+            The sizes, one by one or as a tuple; one may be -1, for what is left.
+
+        Returns
+        -------
+        Tensor
 
         Raises
         ------
@@ -268,7 +313,7 @@ class Tensor(Computing, Operators, Exports, Stored):
         return self._of(reshaped(self.__sparrow_scan__(), wanted))
 
     def sel(self, labels: Mapping[str, Any] | None = None, /, **by_name: Any) -> Any:
-        """Return the view at labels: ``A.sel(src="example.org")``; lists of labels cross.
+        r"""Return the view at labels: ``A.sel(src="example.org")``; lists of labels cross.
 
         Parameters
         ----------
@@ -277,10 +322,24 @@ class Tensor(Computing, Operators, Exports, Stored):
         **by_name
             Labels by dimension name: one label drops the dimension, a list keeps it.
 
+        Returns
+        -------
+        Tensor
+            A number where no dimension is left.
+
         Raises
         ------
         LabelError
             If a dimension or a label does not exist.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> import sparrow as sp
+        >>> size = Path("ratings.csv").write_text("user,film,stars\nada,7,4.5\nbob,7,3\n")
+        >>> ratings = sp.ingest.columns("ratings.csv", "ratings.sparrow", coords=["user", "film"], value="stars")
+        >>> ratings.sel(user="ada").nnz, ratings.sel(user=["bob", "ada"])[:, 7].to_numpy()
+        (1, array([3. , 4.5]))
         """
         wanted = {**(labels or {}), **by_name}
         key: list[Any] = [slice(None)] * self.ndim
@@ -325,6 +384,10 @@ class Tensor(Computing, Operators, Exports, Stored):
             made by :meth:`to_numpy`. The compressed ones have fill 0: of a tensor of another fill every cell that
             is not 0 becomes an entry.
 
+        Returns
+        -------
+        Tensor
+
         Raises
         ------
         InvalidValueError
@@ -358,6 +421,10 @@ class Tensor(Computing, Operators, Exports, Stored):
         engine
             The engine that would be asked for. Of "duckdb" each step says whether SQL runs it.
 
+        Returns
+        -------
+        str
+
         Examples
         --------
         >>> import sparrow as sp
@@ -375,6 +442,16 @@ class Tensor(Computing, Operators, Exports, Stored):
             scalar 2
         """
         return engines.explain(self.__sparrow_scan__(), analyze, engine)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        """Return the functions of the array API standard that work on tensors: the module ``sparrow``."""
+        namespace = importlib.import_module("sparrow")
+        if api_version not in (None, "2021.12", "2022.12", "2023.12", namespace.__array_api_version__):
+            raise InvalidValueError(
+                f"api_version={api_version!r}: versions of the array API standard up to "
+                f"{namespace.__array_api_version__} are there"
+            )
+        return namespace
 
     def __reduce__(self) -> tuple[Any, ...]:
         base = self._base

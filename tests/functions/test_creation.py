@@ -214,3 +214,28 @@ def test_complex_tensors_come_back_from_arrow(dtype: str) -> None:
     found = sp.asarray(sp.asarray(dense).to_arrow(), shape=(3,))
     assert found.dtype == dtype
     np.testing.assert_array_equal(found.to_numpy(), dense)
+
+
+def test_types_of_what_is_given() -> None:
+    for thing in ([0, 300], np.array([0, 300]), scipy.sparse.coo_array([[0, 300]]), sp.asarray([0, 300])):
+        found = sp.asarray(thing, dtype="float32")
+        assert found.dtype == np.float32
+        assert found.nnz == 1
+    assert sp.asarray(2**63, dtype="uint64").item() == 2**63
+    with pytest.raises(OverflowError, match="300"):
+        sp.asarray([0, 300], dtype="uint8")
+    with pytest.raises(UnsupportedError, match="float64"):
+        sp.asarray([1j], dtype="float64")
+
+
+def test_copies() -> None:
+    A = sp.asarray([1, 0])
+    assert sp.asarray(A) is sp.asarray(A, copy=False) is A
+    B, lazy = sp.asarray(A, copy=True), sp.astype(A, A.dtype)
+    A[1] = 7
+    assert (A.nnz, B.nnz, lazy.nnz) == (2, 1, 1)
+    assert sp.astype(A, A.dtype, copy=False) is A
+    with pytest.raises(InvalidValueError, match="copy=False"):
+        sp.asarray([1], copy=False)
+    with pytest.raises(InvalidValueError, match="copy=False"):
+        sp.asarray(A, dtype="int8", copy=False)

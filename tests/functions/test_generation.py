@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -125,3 +126,29 @@ def test_what_is_refused() -> None:
             sp.random((10**6, 10**6), nnz=10**6)
         with pytest.raises(TooLargeError, match="memory limit"):
             sp.eye(10**7)
+
+
+def test_sequences() -> None:
+    for numbers in ((5,), (1, 10, 3), (5, 0, -2), (0.0, 1.0, 0.25), (3, 3)):
+        found = sp.arange(*numbers)
+        np.testing.assert_array_equal(found.to_numpy(), np.arange(*numbers))
+        assert found.dtype == np.arange(*numbers).dtype
+    np.testing.assert_array_equal(sp.linspace(0, 1, 5, dtype=sp.float32).to_numpy(), np.linspace(0, 1, 5, dtype="f4"))
+    np.testing.assert_array_equal(sp.linspace(1j, 2, 3).to_numpy(), np.linspace(1j, 2, 3))
+    assert sp.linspace(0, 1, 0).shape == (0,)
+    assert sp.linspace(0, 1, 4, endpoint=False).to_numpy().tolist() == [0, 0.25, 0.5, 0.75]
+    asked: list[Callable[[], sp.Tensor]] = [
+        lambda: sp.arange(1, 2, 0),
+        lambda: sp.arange("a"),  # type: ignore[arg-type]
+        lambda: sp.linspace(0, 1, -1),
+        lambda: sp.linspace("a", 1, 2),  # type: ignore[arg-type]
+    ]
+    for ask in asked:
+        with pytest.raises(InvalidValueError):
+            ask()
+
+
+def test_names_of_the_standard() -> None:
+    np.testing.assert_array_equal(sp.eye(n_rows=2, n_cols=3, k=1, dtype=None).to_numpy(), np.eye(2, 3, 1))
+    assert sp.empty((2, 3), sp.int8).dtype == sp.empty_like(sp.zeros(4, "int8")).dtype == np.int8
+    assert sp.zeros(2, None).dtype == sp.ones(2, None).dtype == np.float64

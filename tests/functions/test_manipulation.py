@@ -171,3 +171,14 @@ def test_what_does_not_fit(make: Maker) -> None:
         sp.concat([A, A + 1])
     with pytest.raises(UnsupportedError, match="dense"):
         sp.triu(A + 1)
+
+
+def test_arguments_by_numpys_names() -> None:
+    a = np.array([[0, 2, 0], [3, 0, -1]])
+    A = sp.asarray(a)
+    np.testing.assert_array_equal(sp.tile(A, reps=(2, 1)).to_numpy(), np.tile(a, (2, 1)))
+    np.testing.assert_array_equal(np.asarray(np.tile(A, reps=(2, 1))), np.tile(a, (2, 1)))
+    np.testing.assert_array_equal(sp.repeat(A, repeats=2, axis=0).to_numpy(), np.repeat(a, 2, 0))
+    assert [part.shape for part in sp.split(A, indices_or_sections=[1], axis=1)] == [(2, 1), (2, 2)]
+    np.testing.assert_array_equal(np.asarray(np.swapaxes(A, axis1=0, axis2=1)), a.T)
+    np.testing.assert_array_equal(sp.kron(a=A, b=A).to_numpy(), np.kron(a, a))

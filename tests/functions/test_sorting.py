@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow.engines.stream import computed as derived
-from sparrow.errors import AxisError, ShapeError, TooLargeError, UnsupportedError
+from sparrow.errors import AxisError, InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.schema import is_fill
 from tests.tensor.test_arithmetic import Maker, agree, make, some
 
@@ -128,3 +128,28 @@ def test_what_is_refused() -> None:
         sp.asarray([1j]).cumsum(dtype=float)
     with pytest.raises(UnsupportedError, match=r"np\.sort\(order=\)"):
         np.sort(A, order="x")
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("descending", [False, True])
+def test_positions_in_order(axis: int, descending: bool) -> None:
+    a = np.array([[3.0, 0, np.nan, -1, 0], [0, 2, 2, 0, np.nan]])
+    A = sp.asarray(a)
+    found = sp.argsort(A, axis, descending)
+    assert found.dtype == np.int64
+    ordered = np.take_along_axis(a, found, axis)
+    np.testing.assert_array_equal(ordered, sp.sort(A, axis, descending).to_numpy())
+    equal = np.equal(*(np.delete(ordered, k, axis) for k in (0, -1)))
+    assert (np.diff(found, axis=axis)[equal] > 0).all()
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("n", [0, 1, 2, 5])
+def test_differences(axis: int, n: int) -> None:
+    for a in (np.array([[3, 0, 1], [0, 2, 2]]), np.array([[True, False, False], [True, True, False]])):
+        np.testing.assert_array_equal(sp.diff(sp.asarray(a), axis, n).to_numpy(), np.diff(a, n, axis))
+        edges = {"prepend": a, "append": a * 0}
+        found = sp.diff(sp.asarray(a), axis, n, **{name: sp.asarray(edge) for name, edge in edges.items()})
+        np.testing.assert_array_equal(found.to_numpy(), np.diff(a, n, axis, **edges))
+    with pytest.raises(InvalidValueError, match="-1"):
+        sp.diff(sp.asarray([1]), n=-1)

@@ -1,0 +1,105 @@
+"""Cells at given positions by the names of the array API standard; ``A[...]`` does as much and more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sparrow.errors import ShapeError
+from sparrow.functions.manipulation import reshape
+from sparrow.functions.views import as_tensor, broadcast_to
+from sparrow.plan import resolved_axis
+from sparrow.tensor import Tensor
+
+__all__ = ["take", "take_along_axis"]
+
+
+def take(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | None = None) -> Any:
+    """Return the cells or slices at positions along an axis: a view through a list.
+
+    Parameters
+    ----------
+    x
+        A tensor.
+    indices
+        Positions, negative ones from the end; of any shape, which takes the place of the axis.
+    axis
+        Along which; without one the cells in row-major order are taken.
+
+    Returns
+    -------
+    Tensor
+        A number where ``indices`` is one and ``x`` a vector.
+
+    Raises
+    ------
+    ShapeError
+        If there is no such axis.
+    IndexingError
+        If a position is out of range.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.take(sp.asarray([[0, 2, 0], [3, 0, -1]]), [2, 0, 0], axis=1).to_numpy()
+    array([[ 0,  0,  0],
+           [-1,  3,  3]])
+    """
+    tensor = as_tensor(x)
+    positions = np.asarray(indices)
+    if axis is None:
+        return reshape(tensor, -1)[positions]
+    return tensor[(*(slice(None),) * resolved_axis(axis, tensor.ndim), positions)]
+
+
+def take_along_axis(x: Tensor, /, indices: ArrayLike | Tensor, axis: int = -1) -> Tensor:
+    """Return the cells at positions of their own for each line along an axis: a view through lists.
+
+    Parameters
+    ----------
+    x
+        A tensor.
+    indices
+        Positions along the axis, negative ones from the end, of as many dimensions as ``x``; in the others the sizes
+        broadcast.
+    axis
+        Along which.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of ``indices`` along the axis.
+
+    Raises
+    ------
+    ShapeError
+        If there is no such axis, or the shapes do not fit.
+    IndexingError
+        If a position is out of range.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.take_along_axis(sp.asarray([[0, 2, 0], [3, 0, -1]]), [[1], [0]]).to_numpy()
+    array([[2],
+           [3]])
+    """
+    tensor = as_tensor(x)
+    at = resolved_axis(axis, tensor.ndim)
+    positions = np.asarray(indices)
+    around = tuple(1 if k == at else n for k, n in enumerate(tensor.shape))
+    if positions.ndim != tensor.ndim:
+        raise ShapeError(f"positions of shape {positions.shape} do not fit the {tensor.ndim} dimensions of the tensor")
+    try:
+        shape = np.broadcast_shapes(around, positions.shape)
+    except ValueError:
+        raise ShapeError(f"positions of shape {positions.shape} do not fit {tensor.shape} beside axis {at}") from None
+    if any(shape[k] != n for k, n in enumerate(tensor.shape) if k != at):
+        stretched = (n if k == at else shape[k] for k, n in enumerate(tensor.shape))
+        tensor = broadcast_to(tensor, tuple(stretched))
+    grid: list[Any] = list(np.ix_(*(range(n) for n in shape)))
+    grid[at] = np.broadcast_to(positions, shape)
+    taken: Tensor = tensor.vindex[tuple(np.broadcast_arrays(*grid))]
+    return taken

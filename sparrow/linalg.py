@@ -1,0 +1,158 @@
+"""Linear algebra by the names of the array API standard, of the last two axes of a tensor.
+
+Factorisations and inverses are SciPy's ground: ``A.to_scipy()``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from sparrow.errors import ShapeError
+from sparrow.functions.elementwise import operand
+from sparrow.functions.manipulation import diagonal
+from sparrow.functions.products import matmul, vecdot
+from sparrow.functions.views import as_tensor, matrix_transpose
+from sparrow.tensor import Tensor
+
+__all__ = ["diagonal", "matmul", "matrix_norm", "matrix_transpose", "outer", "trace", "vecdot", "vector_norm"]
+
+
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Any:
+    """Return the norms of the matrices in the last two axes.
+
+    Parameters
+    ----------
+    x
+        A tensor of at least two dimensions; or an array, of which the result is NumPy's.
+    keepdims
+        Keep the two axes with length 1.
+    ord
+        "fro" for the root of the sum of squares; 1 or -1 for the largest or smallest sum of the magnitudes in a
+        column; ``inf`` or ``-inf`` for that in a row.
+
+    Returns
+    -------
+    Tensor
+        A number of one matrix without ``keepdims``.
+
+    Raises
+    ------
+    ShapeError
+        If there are fewer dimensions.
+    UnsupportedError
+        If another norm is asked for: those need singular values.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> A = sp.asarray([[0.0, 3.0], [-4.0, 0.0]])
+    >>> float(sp.linalg.matrix_norm(A)), float(sp.linalg.matrix_norm(A, ord=1))
+    (5.0, 4.0)
+    """
+    return np.linalg.matrix_norm(operand(x), keepdims=keepdims, ord=ord)  # type: ignore[arg-type]
+
+
+def outer(x1: Any, x2: Any, /) -> Tensor:
+    """Return the products of each cell of a vector with each of another, lazily.
+
+    Parameters
+    ----------
+    x1, x2
+        Vectors, tensors or arrays.
+
+    Returns
+    -------
+    Tensor
+        A matrix.
+
+    Raises
+    ------
+    ShapeError
+        If one is no vector.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.linalg.outer(sp.asarray([0, 2]), sp.asarray([1, 0, 3])).to_numpy()
+    array([[0, 0, 0],
+           [2, 0, 6]])
+    """
+    one, other = as_tensor(x1), as_tensor(x2)
+    if one.ndim != 1 or other.ndim != 1:
+        raise ShapeError(f"outer takes two vectors, got shapes {one.shape} and {other.shape}")
+    product: Tensor = one[:, None] * other[None, :]
+    return product
+
+
+def trace(x: Any, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Any:
+    """Return the sum of a diagonal of a matrix.
+
+    Parameters
+    ----------
+    x
+        A tensor of two dimensions.
+    offset
+        How far the diagonal lies to the right of the main one, negative to the left.
+    dtype
+        The type that cells are cast to first; NumPy's choice by default.
+
+    Returns
+    -------
+    numpy.generic
+        A number.
+
+    Raises
+    ------
+    ShapeError
+        If there are not two dimensions.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.linalg.trace(sp.asarray([[1, 2], [0, 3]]))
+    np.int64(4)
+    """
+    return diagonal(x, offset).sum(dtype=dtype)
+
+
+def vector_norm(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: float = 2) -> Any:
+    """Return the norms of the vectors along axes.
+
+    Parameters
+    ----------
+    x
+        A tensor; or an array, of which the result is NumPy's.
+    axis
+        The axes that go: an integer, a tuple, or all by default.
+    keepdims
+        Keep them with length 1.
+    ord
+        A positive number p for the root of the sum of the p-th powers of the magnitudes; ``inf`` for the largest of
+        them, ``-inf`` for the smallest, 0 for the number of cells that are not 0.
+
+    Returns
+    -------
+    Tensor
+        A number over all axes without ``keepdims``.
+
+    Raises
+    ------
+    ShapeError
+        If an axis is out of range or named twice.
+    InvalidValueError
+        If there is no such ``ord``.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.linalg.vector_norm(sp.asarray([[0.0, 3.0], [-4.0, 0.0]]), axis=1).to_numpy()
+    array([3., 4.])
+    """
+    found: Any = operand(x)
+    if isinstance(found, Tensor):
+        return found.norm(ord, axis, keepdims)
+    along: Any = axis
+    return np.linalg.vector_norm(found, axis=along, keepdims=keepdims, ord=ord)
