@@ -31,6 +31,7 @@ __all__ = [
     "ParquetSource",
     "Relation",
     "ScanStats",
+    "StoredColumn",
     "apply_edit",
     "arrow_schema",
     "arrow_table",
@@ -65,12 +66,37 @@ class ScanStats:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredColumn:
+    """How a logical column lies in the files.
+
+    Examples
+    --------
+    >>> StoredColumn("value", ("value",), pa.int16(), np.dtype(np.uint8)).plain
+    False
+    """
+
+    name: str
+    """The name of the dimension, or ``value``."""
+    stored: tuple[str, ...]
+    """The columns of the files: one, or real and imaginary part."""
+    kind: pa.DataType
+    """The type of these columns."""
+    dtype: np.dtype[Any]
+    """The type of what they mean, which every engine makes of them with casts of its own."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether the column of the files is the logical one as it is."""
+        return len(self.stored) == 1 and self.kind == pa.from_numpy_dtype(self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
 class ParquetSource:
-    """Files for a SQL scan: paths, and the expression that yields each logical column."""
+    """Files for a SQL scan: paths, and how each logical column lies in them."""
 
     paths: tuple[str, ...]
-    columns: tuple[tuple[str, str], ...]
-    """Pairs (name, SQL expression over the columns of the files), coordinates first."""
+    columns: tuple[StoredColumn, ...]
+    """How the logical columns lie in the files, coordinates first."""
 
 
 @dataclass(frozen=True, slots=True)

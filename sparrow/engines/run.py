@@ -131,7 +131,10 @@ def several(scans: Sequence[Scan], engine: str = "auto") -> list[Block]:
     with contextlib.ExitStack() as stack:
         watches = [stack.enter_context(watched(scan, run)) for scan in scans]
         plans = lowered([watch.plan(scan) for watch, scan in zip(watches, scans, strict=True)])
-        blocks = ordered_map(reading.entries, plans, settings.current().threads)
+        # All of them are held until the last one is there.
+        rooms = [stack.enter_context(reading.room_for(plan)) for plan in plans]
+        work = zip(plans, rooms, strict=True)
+        blocks = ordered_map(lambda one: reading.entries(*one), work, settings.current().threads)
         for watch, block in zip(watches, blocks, strict=True):
             found.append(watch.entries(block))
     return found

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from sparrow import settings
-from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
+from sparrow import memory
+from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.plan.nodes import Accumulate, Concat, Diagonal, Refill, Reshape, Scan, Sort, Triangle
 from sparrow.schema import Schema
 from sparrow.stypes import COMPRESSED, of_concat, of_other, settled
@@ -124,14 +124,9 @@ def refilled(scan: Scan, fill_value: Any, stype: str) -> Refill:
     """
     old = scan.schema
     schema = Schema(old.shape, old.dims, old.dtype, fill_value, stype)
-    width = schema.dtype.itemsize + sum(schema.coordinate_dtype(dim).itemsize for dim in range(schema.ndim))
-    nbytes, limit = schema.size * width, settings.current().memory_limit
-    if nbytes > limit:
-        raise TooLargeError(
-            f"a tensor of shape {schema.shape} and fill {old.fill_value} has an entry for nearly every cell once its "
-            f"fill is {schema.fill_value}: {nbytes} bytes, beyond the memory limit of {limit}. Keep the storage type "
-            "'coo', take a smaller view, or raise the limit with sp.config(memory_limit=...)"
-        )
+    what = f"a tensor of shape {schema.shape} and fill {old.fill_value}, an entry for nearly every cell once that is "
+    what += f"{schema.fill_value},"
+    memory.check(schema.size * memory.entry_bytes(schema), what, "keep the storage type 'coo', take a smaller view")
     return Refill(scan, schema)
 
 

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow.database import quote_name
 from sparrow.errors import CorruptionError, InvalidValueError, UnsupportedError
+from sparrow.relation import StoredColumn
 from sparrow.schema import Schema
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "decode",
     "encode",
     "parquet_options",
-    "sql_columns",
     "stored_columns",
 ]
 
@@ -52,7 +51,6 @@ _STORED: dict[str, np.dtype[Any]] = {
     "complex128": np.dtype(np.float64),
 }
 
-_SQL_TYPES = {"uint8": "UTINYINT", "uint16": "USMALLINT", "uint32": "UINTEGER", "uint64": "UBIGINT"}
 
 _SAMPLE = 16384
 _PAGE_ROWS = 65536
@@ -167,31 +165,6 @@ def decode(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any
     return columns[0].astype(dtype, copy=False)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredColumn:
-    """How a logical column lies in the files.
-
-    Examples
-    --------
-    >>> StoredColumn("value", ("value",), pa.int16(), np.dtype(np.uint8)).plain
-    False
-    """
-
-    name: str
-    """The name of the dimension, or ``value``."""
-    stored: tuple[str, ...]
-    """The columns of the files: one, or real and imaginary part."""
-    kind: pa.DataType
-    """The type of these columns."""
-    dtype: np.dtype[Any]
-    """The type of what they mean, which every engine makes of them with casts of its own."""
-
-    @property
-    def plain(self) -> bool:
-        """Whether the column of the files is the logical one as it is."""
-        return len(self.stored) == 1 and self.kind == pa.from_numpy_dtype(self.dtype)
-
-
 def stored_columns(schema: Schema, coordinate_dtypes: Sequence[np.dtype[Any]]) -> tuple[StoredColumn, ...]:
     """Return how the logical columns of a schema lie in files with such coordinates, in their order.
 
@@ -210,20 +183,6 @@ def stored_columns(schema: Schema, coordinate_dtypes: Sequence[np.dtype[Any]]) -
     ]
     parts = ("value", "value_im") if schema.dtype.kind == "c" else ("value",)
     return (*out, StoredColumn("value", parts, pa.from_numpy_dtype(stored_dtype(schema.dtype)), schema.dtype))
-
-
-def sql_columns(schema: Schema, coordinate_dtypes: Sequence[np.dtype[Any]]) -> tuple[tuple[str, str], ...]:
-    """Return pairs (name, SQL expression over the columns of the files) of the logical columns."""
-    out: list[tuple[str, str]] = []
-    for dim, (name, stored) in enumerate(zip(schema.dims, coordinate_dtypes, strict=True)):
-        wanted = schema.coordinate_dtype(dim)
-        kind = "BIGINT" if wanted == np.int64 else "INTEGER"
-        out.append((name, quote_name(name) if stored == wanted else f"CAST({quote_name(name)} AS {kind})"))
-    kind = _SQL_TYPES.get(schema.dtype.name, "")
-    out.append(("value", f"CAST(value AS {kind})" if kind else "value"))
-    if schema.dtype.kind == "c":
-        out.append(("value_im", "value_im"))
-    return tuple(out)
 
 
 # -- encodings -----------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from sparrow.relation import Chunk, ParquetSource, ScanStats
 from sparrow.schema import Schema
 from sparrow.storage.filesystem import of
 from sparrow.storage.footers import Footer, footer, missing, read_group
-from sparrow.storage.layout import Metadata, sql_columns
+from sparrow.storage.layout import Metadata, stored_columns
 from sparrow.storage.log import Active, Log
 
 __all__ = ["FileRecord", "FileTable", "Snapshot", "order_folder"]
@@ -320,7 +320,7 @@ class Snapshot:
         return ScanStats(len(table), files_read, groups, read, rows, nbytes)
 
     def source(self, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource:
-        """Return the files that may hold entries of the box, and SQL for the columns.
+        """Return the files that may hold entries of the box, and how the columns lie in them.
 
         There may be no file at all: an engine then scans nothing.
         """
@@ -329,7 +329,7 @@ class Snapshot:
         gone = next((path for path in paths if not of(path).exists(path)), None)
         if gone is not None:
             raise missing(gone)
-        return ParquetSource(paths, sql_columns(self.schema, table.coordinate_dtypes))
+        return ParquetSource(paths, stored_columns(self.schema, table.coordinate_dtypes))
 
     def files(self, order: Sequence[int] | None = None) -> list[FileRecord]:
         """Return the data files of an order. Reads their footers."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparrow import display, engines, pictures, storage
+from sparrow import display, engines, memory, pictures, storage
 from sparrow.errors import InvalidValueError, LabelError, ShapeError, StorageError, UnsupportedError
 from sparrow.index import Mode, View, check_permutation
 from sparrow.kernels.entries import Block
@@ -74,8 +74,7 @@ class Tensor(Computing, Operators, Exports, Stored):
         if not isinstance(base, Step):
             return base.nbytes
         schema = base.schema
-        width = schema.dtype.itemsize + sum(schema.coordinate_dtype(dim).itemsize for dim in range(schema.ndim))
-        return width * engines.count(Scan(base, View.identity(schema.shape), schema))
+        return memory.entry_bytes(schema) * engines.count(Scan(base, View.identity(schema.shape), schema))
 
     @property
     def path(self) -> str | None:

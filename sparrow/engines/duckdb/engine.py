@@ -7,6 +7,7 @@ A plan is compiled to one query: scans by :mod:`~sparrow.engines.duckdb.scans`, 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,14 +16,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow import database, settings
+from sparrow import database, memory
 from sparrow.database import quote_name
 from sparrow.engines.duckdb.scans import compile_scan
 from sparrow.engines.duckdb.steps import COMPILERS, DECLINED, Query, declines
 from sparrow.engines.duckdb.types import sql_type
 from sparrow.engines.handing import prepared
-from sparrow.engines.results import check_output
-from sparrow.errors import TooLargeError, UnsupportedError
+from sparrow.errors import UnsupportedError
 from sparrow.index import View
 from sparrow.kernels.entries import Block, concatenate
 from sparrow.plan import Accumulate, Contract, Map, Node, Reduce, Scan, Step
@@ -57,15 +57,12 @@ class DuckDB:
     def entries(self, scan: Scan) -> Block:
         """Return all entries of a scan, canonical in the order of the view's axes."""
         schema = scan.schema
-        blocks, nbytes, limit = [], 0, settings.current().memory_limit
-        for block in self.blocks(scan):
-            blocks.append(block)
-            nbytes += block.values.nbytes + sum(column.nbytes for column in block.coords)
-            if nbytes > limit:
-                raise TooLargeError(
-                    f"the entries of shape {schema.shape} pass the memory limit of {limit} bytes: read them in pieces "
-                    "with to_batches(), take a smaller view, or raise the limit with sp.config(memory_limit=...)"
-                )
+        blocks = []
+        remedy = "read them in pieces with to_batches(), take a smaller view"
+        with memory.reserve(0, f"the entries of shape {schema.shape}", remedy) as room:
+            for block in self.blocks(scan):
+                room.grow(block.nbytes)
+                blocks.append(block)
         if blocks:
             return concatenate(blocks, schema.ndim, schema.dtype)
         dtypes = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)]
@@ -168,7 +165,9 @@ def _matmul(contract: Contract) -> Any:
     result = contract.schema.dtype
     whole = result.kind in "biu"
     shape = contract.schema.shape
-    check_output(shape, result)
+    memory.check(
+        math.prod(shape) * result.itemsize, f"the dense result of shape {shape} and type {result}", "multiply a part"
+    )
     height = 1 if scan.view.ndim == 1 else scan.view.shape[0]
     out = np.zeros((height, *x.shape[1:]), np.int64 if whole else result)
     if out.size and scan.view.size:

@@ -144,11 +144,16 @@ def _base(
         name = f"{prefix}_entries"
         return f"{quote_name(name)} AS e", plain, {name: _without_half(source.table)}
     files = f"read_parquet([{', '.join(map(quote_literal, source.paths))}], hive_partitioning = false) AS e"
-    derived = {name: sql for name, sql in source.columns if sql not in (name, quote_name(name))}
+    derived = {}
+    for column in source.columns:
+        if not column.plain and schema.dtype.kind == "c" and column.dtype == schema.dtype:
+            continue  # real and imaginary parts are read as they are
+        if not column.plain:
+            derived[column.name] = f"CAST({quote_name(column.stored[0])} AS {sql_type(column.dtype)})"
     if schema.dtype.kind in "fc":
         # Statistics of floats in Parquet leave NaN out, and DuckDB takes them for bounds of all values: isnan, max and
         # comparisons come out wrong. It knows nothing of what TRY gives.
-        derived |= {name: f"TRY({sql})" for name, sql in source.columns[schema.ndim :]}
+        derived |= {part: f"TRY({derived.get(part, part)})" for part in parts}
     if joined and derived:
         # Beside the columns of joined tables, expressions over the columns of files need a level of their own; alone
         # they do not, and filters are pushed down through one level better than through two.

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from sparrow import settings
+from sparrow import memory
 from sparrow.database import quote_name
 from sparrow.engines.duckdb.functions import function_sql
 from sparrow.engines.duckdb.reductions import reduction_sql
@@ -171,7 +171,7 @@ def _filled(column: str, scan: Scan) -> str:
 def _check_room(dense: Dense, axes: set[int]) -> None:
     """Decline a dense array that takes much memory as a table."""
     nbytes = dense.array.size * (dense.array.itemsize + 8 * len(axes))
-    if nbytes > settings.current().memory_limit // 8:
+    if nbytes > memory.limit() // 8:
         raise Declined(f"a dense array of {dense.array.size} cells is large as a table")
 
 

@@ -20,10 +20,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import settings
+from sparrow import memory, settings
 from sparrow.engines.orders import scan_order, sorted_order
 from sparrow.engines.stream import reading
-from sparrow.errors import TooLargeError
 from sparrow.index import Box, Range, View
 from sparrow.kernels.entries import Block, concatenate
 from sparrow.plan import Scan, Step
@@ -223,17 +222,13 @@ class Computed:
         TooLargeError
             If they would pass the memory limit.
         """
-        limit = settings.current().memory_limit
-        blocks, nbytes = [], 0
-        for chunk in self.chunks(box, order):
-            block = self.read(chunk)
-            blocks.append(block)
-            nbytes += block.values.nbytes + sum(column.nbytes for column in block.coords)
-            if nbytes > limit:
-                raise TooLargeError(
-                    f"the entries of an expression of shape {self._schema.shape} pass the memory limit of {limit} "
-                    "bytes: save(path) it and query the stored tensor, or raise the limit"
-                )
+        blocks = []
+        what = f"the entries of an expression of shape {self._schema.shape}"
+        with memory.reserve(0, what, "save(path) it and query the stored tensor") as room:
+            for chunk in self.chunks(box, order):
+                block = self.read(chunk)
+                room.grow(block.nbytes)
+                blocks.append(block)
         return ArrowSource(arrow_table(self._schema, concatenate(blocks, self._schema.ndim, self._schema.dtype)))
 
 
@@ -281,7 +276,7 @@ def piece_of(scan: Scan, start: int, stop: int) -> Block:
     order = sorted_order(part)
     chunks = relation.chunks(view.box(), order) if view.size and view.keeps_order(order) else None
     shown = max(view.repeats, 1) * sum(chunk.rows for chunk in chunks or ())
-    if chunks is None or shown * _ENTRY_BYTES > settings.current().memory_limit:
+    if chunks is None or shown * _ENTRY_BYTES > memory.limit():
         block = reading.entries(part)
     elif scan.view.is_identity and order[0] == 0:
         found = [_between(relation.read(chunk), chunk, start, stop) for chunk in chunks]
@@ -323,7 +318,7 @@ def _pieces_of(scan: Scan, start: int, stop: int) -> Evaluate:
         if view.is_identity and view.keeps_order(order):
             return _Whole(scan, start, stop).piece
         rows = 0 if view.keeps_order(order) else scan.relation.stats(view.box(), order).rows
-        if 0 < rows * _ENTRY_BYTES * _SORT_COPIES <= settings.current().memory_limit:
+        if 0 < rows * _ENTRY_BYTES <= memory.limit() // _SORT_COPIES:
             return _Sorted(scan, start, stop).piece
     return partial(piece_of, scan)
 

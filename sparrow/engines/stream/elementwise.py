@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.results import check_output
+from sparrow import memory
 from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of
 from sparrow.engines.stream.fusing import Program
@@ -73,7 +74,8 @@ def mapped_cells(program: Program, scans: list[Scan]) -> Computed:
 def dense_cells(node: Map) -> NDArray[Any]:
     """Return a function of cells that a dense operand leaves no fill, its scans, of relations, made dense."""
     shape = node.schema.shape
-    check_output(shape, node.schema.dtype)
+    what = f"the dense result of shape {shape} and type {node.schema.dtype}"
+    memory.check(math.prod(shape) * node.schema.dtype.itemsize, what, "take a part of the tensor")
     arguments = [
         _dense(operand) if isinstance(operand, Scan)
         else np.broadcast_to(operand.array, shape) if isinstance(operand, Dense) else operand

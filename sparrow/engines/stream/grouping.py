@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import progress, settings
+from sparrow import memory, progress, settings
 from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import pieces
-from sparrow.errors import TooLargeError
 from sparrow.index import New, Range, View
 from sparrow.kernels.entries import Block, flat_positions
 from sparrow.kernels.reduce import Best, Fold, Running, State, group_starts, run_lengths
@@ -110,7 +109,7 @@ class Grouping:
         rows = _rows(self.scan, order)
         cells = math.prod(axes[k].length for k in self.kept)
         nbytes = 4 * min(cells, rows) * (8 * len(self.kept) + _width(self.folds))
-        budget = settings.current().memory_limit // 4
+        budget = memory.limit() // 4
         if nbytes <= budget:
             return [0, size]
         if _leads(self.scan.view, self.kept, order):
@@ -142,18 +141,12 @@ class Grouping:
         return Groups((leading, *found.coords[1:]), found.counts, found.states)
 
     def _gathered(self, scan: Scan) -> Groups:
-        limit = settings.current().memory_limit
         parts: list[Groups] = []
-        nbytes = 0
-        for part in self._groups(scan):
-            parts.append(part)
-            nbytes += part.nbytes
-            if nbytes > limit:
-                raise TooLargeError(
-                    f"the groups of a reduction of shape {scan.schema.shape} to axes {self.kept} pass the memory limit "
-                    f"of {limit} bytes: reduce a part of the tensor, or raise the limit with "
-                    "sp.config(memory_limit=...)"
-                )
+        what = f"the groups of a reduction of shape {scan.schema.shape} to axes {self.kept}"
+        with memory.reserve(0, what, "reduce a part of the tensor") as room:
+            for part in self._groups(scan):
+                room.grow(part.nbytes)
+                parts.append(part)
         if parts:
             return _joined(parts)
         coords = tuple(np.zeros(0, scan.schema.coordinate_dtype(k)) for k in self.kept)
@@ -174,7 +167,7 @@ class Grouping:
             return
         cells = math.prod(view.axes[k].length for k in kept)
         small = cells <= max(4 * _rows(scan, order), _SMALL)
-        fits = cells * (8 + _width(self.folds)) <= settings.current().memory_limit // 4
+        fits = cells * (8 + _width(self.folds)) <= memory.limit() // 4
         scatters = all(fold.scatters for fold in self.folds)
         if small and fits and scatters and not (placed and not _positions_ascend(view, kept, order)):
             yield _scattered(scan, order, kept, self.folds, self.counted)
@@ -374,7 +367,7 @@ def _lanes(rows: int, cells: int, folds: Sequence[Fold]) -> int:
     """Return into how many stretches entries are dealt; it does not depend on the threads, so neither do sums."""
     if not all(isinstance(fold, Running) for fold in folds):
         return 1
-    room = settings.current().memory_limit // 4 // (cells * (8 + _width(folds)))
+    room = memory.limit() // 4 // (cells * (8 + _width(folds)))
     return max(min(_LANES, rows // (_LANES * cells), room), 1)
 
 

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import settings
+from sparrow import memory
 from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of
-from sparrow.errors import TooLargeError
 from sparrow.kernels.entries import Block
 from sparrow.kernels.reduce import group_starts, run_lengths
 from sparrow.plan import Accumulate, Scan, Sort
@@ -73,13 +72,8 @@ def accumulated(node: Accumulate, scan: Scan) -> NDArray[Any]:
     along = schema.ndim - 1 if axis is None else axis
     before = 0 if initial is None else 1
     shape = tuple(n + before * (k == along) for k, n in enumerate(schema.shape))
-    nbytes = math.prod(shape) * dtype.itemsize
-    limit = settings.current().memory_limit
-    if nbytes > limit:
-        raise TooLargeError(
-            f"running totals are dense: those of shape {shape} and type {dtype} take {nbytes} bytes, beyond the memory "
-            f"limit of {limit}: take a part of the tensor, or raise the limit with sp.config(memory_limit=...)"
-        )
+    what = f"running totals are dense: those of shape {shape} and type {dtype}"
+    memory.check(math.prod(shape) * dtype.itemsize, what, "take a part of the tensor")
     with np.errstate(all="ignore"):
         out = np.full(shape, initial if before else schema.fill_value, dtype)
         key: Any = tuple(slice(before * (k == along), None) for k in range(schema.ndim))

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from sparrow import settings
+from sparrow import memory
 from sparrow.engines.stream import lines, reading, refill, reshaping
 from sparrow.engines.stream.computed import Computed
 from sparrow.engines.stream.elementwise import mapped_cells
@@ -135,7 +135,7 @@ class _Lowering:
 
 def _budget() -> int:
     """Return the bytes of what is kept for several."""
-    return settings.current().memory_limit // 8
+    return memory.share(8)
 
 
 def _token(scan: Scan) -> Hashable:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow import progress, settings
+from sparrow import memory, progress, settings
 from sparrow.index import Range
 from sparrow.kernels.entries import Block, row_pointers
 from sparrow.plan import Scan
@@ -73,9 +73,8 @@ class Persisted(MemoryRelation):
 
     def _laid_out(self, dim: int) -> Rows | None:
         height = self.schema.shape[dim]
-        limit = settings.current().memory_limit
         copy = self.nbytes if dim else 0
-        if height > _SPARE * self.nnz + _PIECES[0] or 8 * (height + 1) + copy > limit:
+        if height > _SPARE * self.nnz + _PIECES[0] or 8 * (height + 1) + copy > memory.left():
             return None
         from sparrow.kernels import matvec
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import progress, settings
+from sparrow import memory, progress, settings
 from sparrow.engines.orders import groups_output, product_order
-from sparrow.engines.results import check_output
 from sparrow.engines.stream import persisted
 from sparrow.engines.stream.reading import trimmed
 from sparrow.errors import UnsupportedError
@@ -99,7 +99,9 @@ def matmul(contract: Contract) -> Any:
     dtype = matvec.accumulator(result)
     height = 1 if scan.view.ndim == 1 else scan.view.shape[0]
     shape = (height, *operand.shape[1:])
-    check_output(shape, dtype, 0 if operand.dtype == dtype else operand.size * dtype.itemsize)
+    further = 0 if operand.dtype == dtype else operand.size * dtype.itemsize
+    what = f"the dense result of shape {shape} and type {dtype}"
+    memory.check(math.prod(shape) * dtype.itemsize + further, what, "multiply a part of the tensor")
     fill = scan.schema.fill_value
     if fill != 0 and not (np.isfinite(fill) and np.isfinite(operand).all()):
         raise UnsupportedError(

@@ -13,16 +13,15 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import progress, settings
+from sparrow import memory, progress, settings
 from sparrow.engines.orders import scan_order, sorted_order
-from sparrow.errors import TooLargeError
 from sparrow.index import Box, Range, View
 from sparrow.kernels.entries import Block, canonical
 from sparrow.plan import Scan
 from sparrow.relation import Chunk
 from sparrow.workers import ordered_map
 
-__all__ = ["blocks", "cell", "count", "entries", "mapped", "reader", "sorted_blocks", "trimmed"]
+__all__ = ["blocks", "cell", "count", "entries", "mapped", "reader", "room_for", "sorted_blocks", "trimmed"]
 
 T = TypeVar("T")
 
@@ -115,26 +114,33 @@ def _dims(view: View, axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(wanted))
 
 
-def entries(scan: Scan) -> Block:
+def entries(scan: Scan, room: memory.Reservation | None = None) -> Block:
     """Return all entries of a scan, canonical in the order of the view's axes.
+
+    Parameters
+    ----------
+    room
+        What they are added to while they are gathered, and after; by default it is given back at the end.
 
     Raises
     ------
     TooLargeError
         If they would pass the memory limit.
     """
+    if room is None:
+        with room_for(scan) as room:
+            return entries(scan, room)
     if scan.view.size == 0:
-        return _collected(scan, iter(()), 0)
+        return _collected(scan, iter(()), 0, room)
     order = sorted_order(scan)
     rows = scan.relation.stats(scan.view.box(), order).rows
     doing = "computing" if scan.relation.version is None else "reading"
     read = mapped(scan, lambda block: block, order, doing=doing)
     if scan.view.keeps_order(order) or scan.view.ndim == 0:
-        return _collected(scan, read, rows)
-    width = scan.schema.dtype.itemsize + 8 * scan.schema.ndim
-    if _SORT_COPIES * rows * width > settings.current().memory_limit:
-        return _collected(scan, sorted_blocks(scan), rows)
-    block = _collected(scan, read, rows)
+        return _collected(scan, read, rows, room)
+    if _SORT_COPIES * rows * memory.entry_bytes(scan.schema, wide=True) > memory.left():
+        return _collected(scan, sorted_blocks(scan), rows, room)
+    block = _collected(scan, read, rows, room)
     leading = _out_of_order(scan.view, order)
     return canonical(block, scan.schema.shape, scan.schema.fill_value, keep_fill=True, leading=leading)
 
@@ -149,21 +155,22 @@ def _out_of_order(view: View, order: tuple[int, ...]) -> int:
     return next(k for k in range(view.ndim + 1) if [dim for dim in rest if dim not in dims[:k]] == dims[k:])
 
 
-def _collected(scan: Scan, pieces: Iterator[Block], rows: int) -> Block:
+def room_for(scan: Scan) -> memory.Reservation:
+    """Return room for the entries of a scan, none taken yet."""
+    remedy = "read them in pieces with to_batches(), take a smaller view"
+    return memory.reserve(0, f"the entries of shape {scan.schema.shape}", remedy)
+
+
+def _collected(scan: Scan, pieces: Iterator[Block], rows: int, room: memory.Reservation) -> Block:
     """Return blocks as one, held once; ``rows`` is about their number of entries."""
-    schema, limit = scan.schema, settings.current().memory_limit
+    schema, width = scan.schema, memory.entry_bytes(scan.schema)
     dtypes = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)]
-    width = schema.dtype.itemsize + sum(dtype.itemsize for dtype in dtypes)
     # Memory is taken when it is written to, so a bound that is far too large costs nothing.
-    arrays = [np.empty(min(rows, limit // width), dtype) for dtype in (*dtypes, schema.dtype)]
+    arrays = [np.empty(min(rows, memory.limit() // width), dtype) for dtype in (*dtypes, schema.dtype)]
     count = 0
     for piece in pieces:
         stop = count + piece.count
-        if stop * width > limit:
-            raise TooLargeError(
-                f"the entries of shape {schema.shape} pass the memory limit of {limit} bytes: read them in "
-                "pieces with to_batches(), take a smaller view, or raise the limit with sp.config(memory_limit=...)"
-            )
+        room.grow(piece.count * width)
         if stop > len(arrays[-1]):
             arrays = [_longer(array, count, max(stop, 2 * count)) for array in arrays]
         for array, column in zip(arrays, (*piece.coords, piece.values), strict=True):

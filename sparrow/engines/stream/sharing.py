@@ -114,14 +114,10 @@ class Cache:
             raise
         future.set_result(block)
         with self._lock:
-            self._held += _nbytes(block)
+            self._held += block.nbytes
             done = [k for k, kept in self._blocks.items() if kept.done()]
             for oldest in done:
                 if self._held <= self._budget:
                     break
-                self._held -= _nbytes(self._blocks.pop(oldest).result())
+                self._held -= self._blocks.pop(oldest).result().nbytes
         return block
-
-
-def _nbytes(block: Block) -> int:
-    return block.values.nbytes + sum(column.nbytes for column in block.coords)
