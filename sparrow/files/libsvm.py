@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import DTypeLike, NDArray
 
-from sparrow import settings, storage
+from sparrow import memory, settings, storage
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, StorageError
 from sparrow.files.entries import cast_values, unfit_values
 from sparrow.files.source import Source, SourceLike, TextBlock, blocks, open_sources, total_size
@@ -199,8 +199,7 @@ def _pieces(sources: list[Source], options: _Options) -> Generator[_Piece]:
     """Yield the parsed blocks of all sources, in order."""
     from sparrow.kernels import libsvm as kernels
 
-    now = settings.current()
-    threads = max(1, min(now.threads, now.memory_limit // _BYTES_PER_THREAD))
+    threads = max(1, min(settings.current().threads, memory.left() // _BYTES_PER_THREAD))
     least = options.base or 0
     whole = options.dtype.kind in "iu"
 

@@ -11,10 +11,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from sparrow import memory
 from sparrow.errors import InvalidValueError
 from sparrow.functions.manipulation import as_tensor
 from sparrow.interop.conversion import check_fill
-from sparrow.interop.interchange import check_room
 from sparrow.kernels.entries import Block, canonical, concatenate
 from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import Schema, check_dtype, check_integer, check_shape
@@ -124,7 +124,7 @@ def eye(n: int, m: int | None = None, k: int = 0, dtype: DTypeLike = "float64") 
     offset = check_integer(k, "k")
     row, column = max(-offset, 0), max(offset, 0)
     count = max(min(height - row, width - column), 0)
-    check_room(count * _width(schema), f"the {count} entries of the diagonal")
+    memory.check(count * memory.entry_bytes(schema), f"the {count} entries of the diagonal")
     if not count:
         return _in_memory(schema, concatenate([], 2, schema.dtype))
     coords = tuple(
@@ -186,7 +186,7 @@ def random(
         )
     schema = Schema(check_shape(shape), tuple(dims or ()), check_dtype(dtype))
     count = _number(schema, nnz, density)
-    check_room(4 * count * _width(schema), f"{count} random entries")
+    memory.check(4 * count * memory.entry_bytes(schema), f"{count} random entries")
     try:
         rng = np.random.default_rng(seed)
     except (TypeError, ValueError):
@@ -209,11 +209,6 @@ def _number(schema: Schema, nnz: int | None, density: float | None) -> int:
     if not 0 <= count <= schema.size:
         raise InvalidValueError(f"nnz={count} entries do not fit the {schema.size} cells of shape {schema.shape}")
     return count
-
-
-def _width(schema: Schema) -> int:
-    """Return the bytes that an entry takes."""
-    return schema.dtype.itemsize + sum(schema.coordinate_dtype(dim).itemsize for dim in range(schema.ndim))
 
 
 def _anywhere(rng: np.random.Generator, shape: tuple[int, ...], count: int) -> tuple[NDArray[Any], ...]:

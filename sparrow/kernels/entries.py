@@ -53,6 +53,11 @@ class Block:
         """The number of entries, n."""
         return len(self.values)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(column.nbytes for column in self.coords) + self.values.nbytes
+
     def take(self, at: Any) -> Block:
         """Return the entries at positions, in a slice or under a mask."""
         return Block(tuple(column[at] for column in self.coords), self.values[at])
