@@ -18,8 +18,8 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
-from sparrow import settings
-from sparrow.errors import StorageError, TooLargeError
+from sparrow import memory, settings
+from sparrow.errors import StorageError
 
 __all__ = ["Feed", "connect", "failures", "load", "quote_literal", "quote_name", "sorted_batches"]
 
@@ -143,10 +143,7 @@ def failures(*feeds: Feed) -> Generator[None]:
                 "free space, or name another with sp.config(temp_directory=...)"
             ) from error
         if isinstance(error, duckdb.OutOfMemoryException):
-            raise TooLargeError(
-                f"DuckDB needs more than the memory limit of {settings.current().memory_limit} bytes: "
-                "raise it with sp.config(memory_limit=...)"
-            ) from error
+            raise memory.too_large("what DuckDB does here", None, "") from error
         raise
 
 

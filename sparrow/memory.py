@@ -111,8 +111,10 @@ def too_large(what: str, nbytes: int | None, remedy: str, room: int | None = Non
     return _error(what, nbytes, remedy, room, _ledger.reserved)
 
 
-def _error(what: str, nbytes: int | None, remedy: str, room: int | None, others: int) -> TooLargeError:
-    takes = "more than" if nbytes is None else f"{_size(nbytes)}, beyond"
+def _error(
+    what: str, nbytes: int | None, remedy: str, room: int | None, others: int, grown: bool = False
+) -> TooLargeError:
+    takes = "more than" if nbytes is None else f"{'at least ' if grown else ''}{_size(nbytes)}, beyond"
     part = "" if room is None else f"{_size(room)}, its share of "
     beside = f", of which {_size(others)} are taken by what runs at the same time" if others else ""
     way = f"{remedy}, or raise" if remedy else "raise"
@@ -152,7 +154,7 @@ class Reservation:
                 self.nbytes += nbytes
                 return
             others = self._ledger.reserved - self.nbytes
-        raise _error(self.what, self.nbytes + nbytes, self.remedy, None, others)
+        raise _error(self.what, self.nbytes + nbytes, self.remedy, None, others, grown=self.nbytes > 0)
 
     def hold(self, nbytes: int) -> None:
         """Say what a buffer now takes, which keeps to its :func:`share` by itself."""

@@ -7,10 +7,12 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 
+import sparrow as sp
 from sparrow import memory
 from sparrow.errors import TooLargeError
 from sparrow.schema import Schema
@@ -100,7 +102,7 @@ def test_the_words() -> None:
 def test_what_a_reservation_has_is_not_told_as_others() -> None:
     with config(memory_limit=1000), memory.reserve(900, "one") as one, pytest.raises(TooLargeError) as caught:
         one.grow(101)
-    assert "1001 bytes, beyond the memory limit of 1000 bytes: " in str(caught.value)
+    assert "at least 1001 bytes, beyond the memory limit of 1000 bytes: " in str(caught.value)
 
 
 def test_workers_share_the_limit_of_their_caller() -> None:
@@ -134,6 +136,30 @@ def test_nothing_is_lost_between_threads() -> None:
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(work, range(4)))
         assert (room.nbytes, memory.left()) == (8000, 10**6 - 8000)
+
+
+def test_the_writes_of_an_edit_are_counted_until_it_ends() -> None:
+    def fill(edit: Any, rows: int = 1000) -> None:
+        for row in range(rows):
+            edit[row] = np.ones(1000)
+
+    A: Any = sp.zeros((1000, 1000))
+    with config(memory_limit=200_000):
+        with A.edit() as edit:
+            fill(edit, 5)
+            assert memory.left() == 200_000 - edit._room.nbytes < 120_000
+            with pytest.raises(TooLargeError, match=r"the writes of this edit .* in several edits"):
+                fill(edit)
+        assert memory.left() == 200_000
+    assert 5000 <= A.nnz <= 12_000
+
+
+def test_what_another_holds_is_not_there_for_a_dense_array() -> None:
+    A = sp.eye(1000)
+    with config(memory_limit="10MB"):
+        assert A.to_numpy().nbytes == 8_000_000
+        with memory.reserve(3_000_000, "another"), pytest.raises(TooLargeError, match=r"3\.00 MB .* at the same time"):
+            A.to_numpy()
 
 
 FORK = """

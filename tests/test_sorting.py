@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sparrow import settings
+from sparrow import memory, settings
 from sparrow.errors import DuplicateError, InvalidValueError, StorageError
 from sparrow.kernels.entries import Duplicates
 from sparrow.kernels.keys import layout_for, pack, sort_stable, unpack
-from sparrow.sorting import Rows, Sorter, Spool
+from sparrow.sorting import Rows, Sorter, Spool, memory_budget
 from sparrow.sorting import sorter as sorting
 
 RULES: list[Duplicates] = ["sum", "last", "first", "min", "max"]
@@ -215,6 +215,33 @@ def test_it_pauses_while_rows_ascend(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorter.follows(following)
     assert not sorter.follows(sorter.prepare(Rows((np.arange(150, 160),), None)))
     assert not sorter.follows(sorter.prepare(Rows((np.array([900, 900]),), None)))
+
+
+def test_what_waits_counts_until_it_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_ledger", memory._Ledger())
+    free = memory.left()
+    rows = Rows((np.arange(1000)[::-1],), np.ones(1000))
+    with closing(Sorter(1, np.dtype(np.float64), weighted=True, duplicates="sum")) as sorter:
+        sorter.consume([sorter.prepare(rows)])
+        assert memory.left() == free - 16_000
+        assert sum(block.count for block in sorter.blocks([np.dtype(np.int64)], 0.0)) == 1000
+    assert memory.left() == free
+    monkeypatch.setattr(sorting, "memory_budget", lambda: 20_000)
+    with closing(Sorter(1, np.dtype(np.float64), weighted=True, duplicates="sum")) as sorter:
+        for held in (16_000, 0, 16_000, 0):  # the second fills memory: both go to disk
+            sorter.consume([sorter.prepare(rows)])
+            assert memory.left() == free - held
+    assert memory.left() == free
+
+
+def test_a_sort_takes_its_share_of_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_ledger", memory._Ledger())
+    with settings.config(memory_limit="1.4GB"):
+        assert memory_budget() == 400_000_000
+        with memory.reserve(500_000_000, "another"):
+            assert memory_budget() == 200_000_000
+        with memory.reserve(1_300_000_000, "another"):
+            assert memory_budget() == 40_000_000
 
 
 def test_a_full_disk_is_a_storage_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sparrow import progress, settings, storage
+from sparrow import memory, progress, settings, storage
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, StorageError, UnsupportedError
 from sparrow.files.label_texts import LabelTexts
 from sparrow.files.registry import DType, Duplicates, Format, Option, Reader, Writer
@@ -195,8 +195,7 @@ def _pieces(sources: list[Source], options: Libsvm) -> Generator[_Piece]:
     """Yield the parsed blocks of all sources, in order."""
     from sparrow.kernels import libsvm as kernels
 
-    now = settings.current()
-    threads = max(1, min(now.threads, now.memory_limit // _BYTES_PER_THREAD))
+    threads = max(1, min(settings.current().threads, memory.left() // _BYTES_PER_THREAD))
     least = options.base or 0
     whole = options.kind.kind in "iu"
 

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow import settings, storage
-from sparrow.errors import StorageError, TooLargeError
+from sparrow import memory, settings, storage
+from sparrow.errors import StorageError
 from sparrow.kernels.entries import Block, Duplicates
 from sparrow.progress import bar
 from sparrow.schema import is_fill
@@ -110,12 +110,8 @@ class Names:
 
 def check_labels(count: int, nbytes: int) -> None:
     """Raise ``TooLargeError`` where labels take too much of the memory limit."""
-    limit = settings.current().memory_limit
-    if nbytes > limit // 3:
-        raise TooLargeError(
-            f"{count} distinct labels take {nbytes} bytes, more than a third of the memory limit of {limit}: "
-            "raise it with sp.config(memory_limit=...), or number the ids beforehand"
-        )
+    if nbytes > (room := memory.share(3)):
+        raise memory.too_large(f"{count} distinct labels", nbytes, "number the ids beforehand", room)
 
 
 def cast_values(given: NDArray[Any], dtype: np.dtype[Any]) -> tuple[NDArray[Any], int | None]:
@@ -150,14 +146,14 @@ class Shelf:
 
     def __init__(self) -> None:
         self._budget = memory_budget() // 2
-        self._held = 0
+        self._room = memory.reserve(0, "rows put aside")
         self._kept: list[Rows | tuple[list[Segment], Segment | None]] = []
         self._spool = Spool()
 
     def add(self, rows: Rows) -> None:
         """Put rows aside."""
-        if self._held + rows.nbytes <= self._budget:
-            self._held += rows.nbytes
+        if self._room.nbytes + rows.nbytes <= self._budget:
+            self._room.hold(self._room.nbytes + rows.nbytes)
             self._kept.append(rows)
         else:
             values = None if rows.values is None else self._spool.append(rows.values)
@@ -174,6 +170,7 @@ class Shelf:
     def close(self) -> None:
         """Give memory and disk back."""
         self._kept = []
+        self._room.release()
         self._spool.close()
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow import settings
+from sparrow import memory
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
 
 __all__ = ["BLOCK_SIZE", "LONGEST_LINE", "Source", "SourceLike", "TextBlock", "blocks", "open_sources", "total_size"]
@@ -291,7 +291,7 @@ def _cut(source: Source, block_size: int) -> Generator[TextBlock]:
 
 def _lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlock]:
     carry: memoryview | bytes = b""
-    longest = min(LONGEST_LINE, settings.current().memory_limit // 4)
+    longest = min(LONGEST_LINE, memory.share(4))
     line, told, returns_only, started, yielded = 1, 0, False, False, False
     while True:
         buffer = bytearray(max(block_size, 2 * len(carry)) + 1)  # one byte for a final newline that is missing

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow import memory
 from sparrow.errors import DuplicateError, IndexingError, InvalidValueError, ShapeError
 from sparrow.formats.container import Container, as_index, as_values, readonly
-from sparrow.interop.interchange import alike, check_room, pointers
+from sparrow.interop.interchange import alike, pointers
 from sparrow.kernels.entries import Block
 from sparrow.schema import Schema, check_shape, is_fill
 
@@ -322,7 +323,7 @@ def _grouped(
     """Return data, indices and pointers of entries whose places ascend within each line, though lines come mixed."""
     import scipy.sparse
 
-    check_room(8 * (shape[0] + 1), f"the pointers of {shape[0]} rows or columns")
+    memory.check(8 * (shape[0] + 1), f"the pointers of {shape[0]} rows or columns")
     plain = values.view(np.uint16) if values.dtype == np.float16 else values  # SciPy moves values, and has no float16
     found = scipy.sparse.coo_array((plain, (lines, places)), shape=shape).tocsr()
     return found.data.view(values.dtype), found.indices, found.indptr.astype(np.int64)

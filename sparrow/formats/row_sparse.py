@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow import memory
 from sparrow.errors import DuplicateError, IndexingError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.formats.container import Container, as_index, as_values, readonly
-from sparrow.interop.interchange import check_room
 from sparrow.kernels.entries import Block
 from sparrow.schema import Schema, check_shape, is_fill
 
@@ -165,7 +165,7 @@ class RowSparse(Container):
             given = given.astype(np.int64)
         wanted = as_index("rows", given)
         _check_ascending(wanted)
-        check_room(len(wanted) * math.prod(self._shape[1:]) * self.dtype.itemsize, f"{len(wanted)} rows")
+        memory.check(len(wanted) * math.prod(self._shape[1:]) * self.dtype.itemsize, f"{len(wanted)} rows")
         data = np.zeros((len(wanted), *self._shape[1:]), self.dtype)
         _, here, there = np.intersect1d(wanted, self._indices, assume_unique=True, return_indices=True)
         data[here] = self._data[there]
@@ -178,7 +178,7 @@ class RowSparse(Container):
         fresh[1:] = leading[1:] != leading[:-1]
         indices = leading[fresh]
         nbytes = len(indices) * math.prod(schema.shape[1:]) * schema.dtype.itemsize
-        check_room(nbytes, f"{len(indices)} whole rows of shape {schema.shape[1:]}")
+        memory.check(nbytes, f"{len(indices)} whole rows of shape {schema.shape[1:]}")
         data = np.zeros((len(indices), *schema.shape[1:]), schema.dtype)
         data[(np.cumsum(fresh) - 1, *block.coords[1:])] = block.values
         return cls._made(data, indices, schema.shape)

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike
 
+from sparrow import memory
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.inspection import check_device
 from sparrow.functions.views import as_tensor, broadcast_to, moveaxis
 from sparrow.interop.conversion import check_fill
-from sparrow.interop.interchange import check_room
 from sparrow.kernels.entries import Block, concatenate
 from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import Schema, check_dtype, check_integer, check_shape
@@ -21,7 +21,7 @@ from sparrow.stypes import COMPRESSED, check_stype
 from sparrow.tensor import Tensor
 
 __all__ = [
-    "arange", "empty", "empty_like", "entry_width", "eye", "full", "full_like", "in_memory", "linspace", "meshgrid",
+    "arange", "empty", "empty_like", "eye", "full", "full_like", "in_memory", "linspace", "meshgrid",
     "ones", "ones_like", "zeros", "zeros_like",
 ]  # fmt: skip
 
@@ -371,7 +371,7 @@ def eye(
     offset = check_integer(k, "k")
     row, column = max(-offset, 0), max(offset, 0)
     count = max(min(height - row, width - column), 0)
-    check_room(count * entry_width(schema), f"the {count} entries of the diagonal")
+    memory.check(count * memory.entry_bytes(schema), f"the {count} entries of the diagonal")
     if not count:
         return in_memory(schema, concatenate([], 2, schema.dtype))
     coords = tuple(
@@ -531,17 +531,6 @@ def meshgrid(*tensors: Any, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tenso
 
 def _or_float(dtype: DTypeLike | None) -> np.dtype[Any]:
     return check_dtype("float64" if dtype is None else dtype)
-
-
-def entry_width(schema: Schema) -> int:
-    """Return the bytes that an entry takes.
-
-    Parameters
-    ----------
-    schema
-        That of the tensor.
-    """
-    return schema.dtype.itemsize + sum(schema.coordinate_dtype(dim).itemsize for dim in range(schema.ndim))
 
 
 def in_memory(schema: Schema, block: Block) -> Tensor:

@@ -10,9 +10,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from sparrow import memory
 from sparrow.errors import InvalidValueError
-from sparrow.functions.generation import entry_width, in_memory
-from sparrow.interop.interchange import check_room
+from sparrow.functions.generation import in_memory
 from sparrow.kernels.entries import Block, canonical, concatenate
 from sparrow.schema import Schema, check_dtype, check_integer, check_shape
 from sparrow.tensor import Tensor
@@ -82,7 +82,7 @@ def random(
         )
     schema = Schema(check_shape(shape), tuple(dims or ()), check_dtype(dtype))
     count = _number(schema, nnz, density)
-    check_room(4 * count * entry_width(schema), f"{count} random entries")
+    memory.check(4 * count * memory.entry_bytes(schema), f"{count} random entries")
     try:
         rng = np.random.default_rng(seed)
     except (TypeError, ValueError):

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sparrow import memory
 from sparrow.functions.elementwise import operand
 from sparrow.functions.views import as_tensor
-from sparrow.interop.interchange import check_room
 from sparrow.tensor import Tensor
 
 __all__ = [
@@ -104,7 +104,9 @@ def unique_counts(x: Tensor, /) -> UniqueCounts:
     if fill == fill:
         values, counts = np.append(values, fill), np.append(counts, absent)
     else:
-        check_room(absent * (fill.itemsize + counts.itemsize), f"a value for each of {absent} absent cells of fill NaN")
+        memory.check(
+            absent * (fill.itemsize + counts.itemsize), f"a value for each of {absent} absent cells of fill NaN"
+        )
         values, counts = np.append(values, np.full(absent, fill)), np.append(counts, np.ones(absent, counts.dtype))
     order = np.argsort(values, stable=True)
     return UniqueCounts(values[order], counts[order])

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparrow import settings
+from sparrow import memory
 from sparrow.errors import (
     IndexingError,
     InvalidValueError,
     LabelError,
     ShapeError,
-    TooLargeError,
     UnsupportedError,
 )
 from sparrow.interop.binsparse import from_binsparse
@@ -293,18 +292,14 @@ def _gathered(source: Any, coords: Sequence[str] | None, value: str | None) -> p
         picked = _picked(reader.schema.names, coords, value)
         schema = pa.schema([reader.schema.field(name) for name in picked])
         batches = (batch.select(picked) for batch in reader)
-    limit = settings.current().memory_limit
     kept: list[pa.RecordBatch] = []
-    nbytes = 0
-    for batch in batches:
-        kept.append(batch)
-        nbytes += _COPIES * batch.nbytes
-        if nbytes > limit:
-            raise TooLargeError(
-                f"a table of more than {sum(map(len, kept))} rows would pass the memory limit of {limit} bytes on its "
-                "way into memory: sp.ingest.columns(table, path, coords=...) stores tables of any length, or raise the "
-                "limit with sp.config(memory_limit=...)"
-            )
+    rows = 0
+    with memory.reserve(0, "", "store it with sp.ingest.columns(table, path, coords=...), at any length") as room:
+        for batch in batches:
+            kept.append(batch)
+            rows += len(batch)
+            room.what = f"a table of more than {rows} rows, on its way into memory,"
+            room.grow(_COPIES * batch.nbytes)
     return pa.Table.from_batches(kept, schema)
 
 

@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import settings
-from sparrow.display import human_bytes
+from sparrow import memory
 from sparrow.errors import (
     ExistsError,
     InvalidValueError,
     MissingDependencyError,
     NotFoundError,
     ShapeError,
-    TooLargeError,
     UnsupportedError,
 )
 from sparrow.kernels.entries import Block, row_pointers
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Coordinates",
     "alike",
-    "check_room",
     "cupy_array",
     "dense_array",
     "from_cupy",
@@ -75,19 +72,9 @@ def _stacked(schema: Schema, block: Block) -> NDArray[np.int64]:
     return out
 
 
-def check_room(nbytes: int, what: str) -> None:
-    """Raise ``TooLargeError`` where arrays of ``nbytes`` would pass the memory limit."""
-    limit = settings.current().memory_limit
-    if nbytes > limit:
-        raise TooLargeError(
-            f"{what} would take {human_bytes(nbytes)}, beyond the memory limit of {human_bytes(limit)}: "
-            "take a smaller view, or raise the limit with sp.config(memory_limit=...)"
-        )
-
-
 def dense_array(schema: Schema, block: Block) -> NDArray[Any]:
     """Return all cells as a NumPy array; raises ``TooLargeError`` past the memory limit."""
-    check_room(schema.size * schema.dtype.itemsize, "the dense array")
+    memory.check(schema.size * schema.dtype.itemsize, "the dense array")
     cells = np.full(schema.shape, schema.fill_value, dtype=schema.dtype)
     if schema.ndim:
         cells[block.coords] = block.values
@@ -104,7 +91,7 @@ def pointers(rows: NDArray[Any], height: int) -> NDArray[np.int64]:
     TooLargeError
         If the pointers would pass the memory limit.
     """
-    check_room(8 * (height + 1), f"the pointers of {height} rows or columns")
+    memory.check(8 * (height + 1), f"the pointers of {height} rows or columns")
     return row_pointers(rows, height)
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import progress, settings
-from sparrow.errors import ConvergenceError, InvalidValueError, TooLargeError, UnsupportedError
+from sparrow import memory, progress, settings
+from sparrow.errors import ConvergenceError, InvalidValueError, UnsupportedError
 from sparrow.interop.conversion import from_object
 from sparrow.models.checkpoints import Checkpoints
 from sparrow.models.passes import Links, check_matrix, whole_side
@@ -289,18 +289,19 @@ class ALS(Recommender):
         check_matrix(scan)
         with _one_blas_thread():
             users, items = self._tables(scan.schema.shape)
-            left = settings.current().memory_limit - _OTHER
-            if self.memory_map is None:
-                left -= users.stored.nbytes + items.stored.nbytes
-            budget = max(left, _STREAMED) if self.buffer is None else settings.parse_bytes(self.buffer)
-            streamed = _STREAMED if self.buffer is None else budget
-            pinned = Tensor(scan.source, scan.view)
-            digest = self.checkpoint is not None
-            links = Links(scan, pinned.T.__sparrow_scan__(), self.factors, budget, streamed, digest)
-            try:
-                losses = self._epochs(links, users, items, equations)
-            finally:
-                links.close()
+            tables = 0 if self.memory_map is not None else users.stored.nbytes + items.stored.nbytes
+            with memory.reserve(tables, "the tables of factors") as room:
+                free = memory.share(1, least=_STREAMED, beside=_OTHER)
+                budget = free if self.buffer is None else settings.parse_bytes(self.buffer)
+                streamed = _STREAMED if self.buffer is None else budget
+                pinned = Tensor(scan.source, scan.view)
+                digest = self.checkpoint is not None
+                links = Links(scan, pinned.T.__sparrow_scan__(), self.factors, budget, streamed, digest)
+                room.hold(tables + links.nbytes)
+                try:
+                    losses = self._epochs(links, users, items, equations)
+                finally:
+                    links.close()
         self._users, self._items = users, items
         self._training = pinned
         self._surveyed: NDArray[np.float64] | None = None
@@ -311,12 +312,9 @@ class ALS(Recommender):
     def _tables(self, shape: tuple[int, ...]) -> tuple[FactorTable, FactorTable]:
         names = ("user_factors.npy", "item_factors.npy")
         nbytes = sum(shape) * self.factors * (4 if self.dtype == "float32" else 2)
-        limit = settings.current().memory_limit
-        if self.memory_map is None and nbytes > limit:
-            raise TooLargeError(
-                f"tables of {sum(shape)} rows and {self.factors} factors take {nbytes} bytes, beyond the limit of "
-                f"{limit}: name a folder with memory_map=, take fewer factors or dtype='bfloat16', or raise the limit"
-            )
+        if self.memory_map is None:
+            remedy = "name a folder with memory_map=, take fewer factors or dtype='bfloat16'"
+            memory.check(nbytes, f"tables of {sum(shape)} rows and {self.factors} factors", remedy)
         paths = [None if self.memory_map is None else Path(self.memory_map) / name for name in names]
         users, items = (FactorTable(n, self.factors, self.dtype, path) for n, path in zip(shape, paths, strict=True))
         return users, items

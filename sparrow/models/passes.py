@@ -248,6 +248,8 @@ class Links:
     """Whether some value is not 1."""
     kept: bool
     """Whether the links are in memory."""
+    nbytes: int
+    """Bytes of memory that they take, in both orders or on the way."""
     digest: str
     """What identifies the links: a hash of all of them, or nothing where none was asked for."""
 
@@ -258,7 +260,9 @@ class Links:
     def _read(self, scan: Scan, transposed: Scan, factors: int, budget: int, buffers: int, digest: bool) -> None:
         kinds = [scan.schema.coordinate_dtype(axis) for axis in (0, 1)]
         most = _most(scan)
-        self.kept = most is not None and most * (kinds[0].itemsize + kinds[1].itemsize + 8) <= budget
+        needed = None if most is None else most * (kinds[0].itemsize + kinds[1].itemsize + 8)
+        self.kept = needed is not None and needed <= budget
+        self.nbytes = needed if self.kept and needed is not None else buffers
         census = _Census(scan, self._spool)
         if self.kept:
             census.hold(most or 0)

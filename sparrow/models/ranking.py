@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import engines, settings
-from sparrow.display import human_bytes
+from sparrow import engines, memory, settings
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError
 from sparrow.kernels.entries import row_pointers
 from sparrow.models.passes import check_matrix
@@ -226,12 +225,8 @@ def best(
 
     height, count = _check(rows, items, topk.LARGEST)
     size = rows_of_block(k, count)
-    nbytes, limit = 12 * height * k, settings.current().memory_limit
-    if nbytes > limit:
-        raise TooLargeError(
-            f"the {k} best of {height} rows take {human_bytes(nbytes)}, beyond the memory limit of "
-            f"{human_bytes(limit)}: ask for fewer rows at a time, or stream all to a file with recommend_all(path, k)"
-        )
+    remedy = "ask for fewer rows at a time, stream all to a file with recommend_all(path, k)"
+    memory.check(12 * height * k, f"the {k} best of {height} rows", remedy)
     ids, scores = np.full((height, k), -1), np.full((height, k), -np.inf, np.float32)
     cuts = None
     if exclude is not None:

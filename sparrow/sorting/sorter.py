@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import settings
+from sparrow import memory, settings
 from sparrow.errors import DuplicateError, InvalidValueError
 from sparrow.kernels.entries import Block, Duplicates
 from sparrow.kernels.keys import Keys, Layout, covers, layout_for, pack, repack, sort_stable, take, unpack
@@ -71,11 +71,11 @@ class Sorter:
         self.weighted = weighted
         self._describe = describe
         self._budget = memory_budget()
+        self._room = memory.reserve(0, "rows being sorted")
         self._threads = settings.current().threads
         self._layout: Layout = layout_for((0,) * ndim) or ()
         self._maxima: tuple[int, ...] = (-1,) * ndim
         self._runs: list[Run] = []
-        self._held = 0
         self._ascending = True
         self._last: tuple[int, ...] = (-1,) * ndim
         self._spool = Spool()
@@ -94,6 +94,7 @@ class Sorter:
     def close(self) -> None:
         """Give memory and disk back."""
         self._runs = []
+        self._room.release()
         self._spool.close()
         if self._wide is not None:
             self._wide.close()
@@ -137,7 +138,7 @@ class Sorter:
                 self._wide = WideSort(self._ndim, self._dtype, self.weighted, self._duplicates)
                 self._wide.load(self._unpacked(itertools.chain(self.drain(), [piece], source)))
                 return False
-            if self._held > self._budget:
+            if self._room.nbytes > self._budget:
                 if pause and self._ascending:
                     return True
                 self._spill()
@@ -153,7 +154,8 @@ class Sorter:
 
     def drain(self) -> Iterator[Run]:
         """Yield all rows so far in pieces, in memory, and forget them; each cell's are in the order of the input."""
-        runs, self._runs, self._held = self._runs, [], 0
+        runs, self._runs = self._runs, []
+        self._room.release()
         for run in runs:
             if isinstance(run.keys, np.ndarray):
                 yield run
@@ -179,7 +181,7 @@ class Sorter:
         if piece.layout != self._layout:
             piece = self._relayout(piece, self._layout)
         self._runs.append(piece)
-        self._held += piece.nbytes
+        self._room.hold(self._room.nbytes + piece.nbytes)
         return True
 
     def _relayout(self, run: Run, layout: Layout) -> Run:
@@ -212,7 +214,7 @@ class Sorter:
             at += len(merged)
         run = replace(fresh[0], count=count, keys=keys, values=values, samples=np.concatenate(samples))
         self._runs = [run for run in self._runs if isinstance(run.keys, Segment)] + [run]
-        self._held = 0
+        self._room.release()
 
     # Out ------------------------------------------------------------------------------------------
 

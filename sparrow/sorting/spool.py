@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import settings
+from sparrow import memory, settings
 from sparrow.errors import StorageError
 
 __all__ = ["Segment", "Spool", "memory_budget"]
@@ -94,5 +94,5 @@ def _bytes(array: NDArray[Any]) -> memoryview:
 
 
 def memory_budget() -> int:
-    """Return the bytes that rows waiting to be sorted may take under the memory limit in force."""
-    return int(0.4 * max(settings.current().memory_limit - 400_000_000, 100_000_000))
+    """Return the bytes that rows waiting to be sorted may take; libraries and what is merged take others."""
+    return memory.share(2.5, least=40_000_000, beside=400_000_000)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sparrow import settings
+from sparrow import memory
 from sparrow.database import connect, quote_literal, quote_name
 from sparrow.errors import ExistsError, StorageError
 from sparrow.index import Box, check_permutation
@@ -26,8 +26,8 @@ __all__ = ["build_order"]
 
 _BATCH = 1 << 18
 
-_IN_MEMORY = 0.15
-"""Share of the memory limit up to which entries are sorted in memory, which holds them several times."""
+_COPIES = 7
+"""How many times a sort in memory holds the entries."""
 
 
 def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
@@ -105,8 +105,7 @@ def _sorted(snapshot: Snapshot, order: tuple[int, ...]) -> Iterator[Block]:
     schema = snapshot.schema
     if not snapshot.nnz:
         return
-    width = schema.dtype.itemsize + sum(schema.coordinate_dtype(dim).itemsize for dim in range(schema.ndim))
-    if snapshot.nnz * (width + 8) < _IN_MEMORY * settings.current().memory_limit:
+    if snapshot.nnz * (memory.entry_bytes(schema) + 8) < memory.share(_COPIES):
         everything = Box.everything(schema.shape)
         block = concatenate(list(scan(snapshot, everything)), schema.ndim, schema.dtype)
         ranked = sort_order([block.coords[dim] for dim in order], [schema.shape[dim] for dim in order])

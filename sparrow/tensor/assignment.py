@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import engines
+from sparrow import engines, memory
 from sparrow.errors import IndexingError, InvalidValueError, NumberRangeError, ShapeError, UnsupportedError
 from sparrow.index import View
-from sparrow.interop.interchange import check_room
 from sparrow.kernels.entries import Block, canonical
 from sparrow.relation import Edit
 from sparrow.schema import Schema, is_fill
@@ -144,7 +143,7 @@ def _spread(base: Schema, shape: tuple[int, ...], block: Block, target: tuple[in
         view = View.identity(fitting).broadcast_to(target)
     except ShapeError:
         raise _misfit(shape, target) from None
-    check_room(block.count * view.repeats * (8 * max(len(target), 1) + base.dtype.itemsize), "writing that many cells")
+    memory.check(block.count * view.repeats * memory.entry_bytes(base, wide=True), "writing that many cells")
     placed, entries = view.from_base(coords, block.count)
     return Block(placed, block.values if entries is None else block.values[entries])
 
@@ -162,7 +161,7 @@ def _listed(base: Schema, cast: NDArray[Any], target: tuple[int, ...]) -> Block:
         cells = np.broadcast_to(cast, target)
     except ValueError:
         raise _misfit(shape, target) from None
-    check_room(cells.size * (8 * max(len(target), 1) + base.dtype.itemsize), "writing that many cells")
+    memory.check(cells.size * memory.entry_bytes(base, wide=True), "writing that many cells")
     return Block(np.ones(target, bool).nonzero() if target else (), cells.reshape(-1))
 
 

@@ -11,10 +11,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from sparrow import settings, storage
+from sparrow import memory, storage
 from sparrow.errors import InvalidValueError, PerformanceWarning, ShapeError, UnsupportedError
 from sparrow.index import Box, View
-from sparrow.interop.interchange import check_room
 from sparrow.kernels.entries import Block, Duplicates, canonical, concatenate
 from sparrow.relation import Edit, Handle
 from sparrow.schema import Schema, check_shape
@@ -24,8 +23,8 @@ __all__ = ["Editor", "append", "commit", "resizing"]
 
 _SMALL_COMMITS = 100
 _LISTED = 1024
-_SHARE = 0.05
-"""Share of the memory limit that the entries of one piece of an append take; sorting holds them several times."""
+_PARTS = 20
+"""Of the free memory, one part for the entries of one piece of an append; sorting holds them several times."""
 
 _single: WeakKeyDictionary[Handle, int] = WeakKeyDictionary()
 
@@ -64,7 +63,7 @@ class Editor:
         self._blocks: list[Block] = []
         self._count = 0
         self._open = False
-        self._width = self._base.dtype.itemsize + 8 * max(self._base.ndim, 1)
+        self._room = memory.reserve(0, "the writes of this edit", "write them in several edits")
 
     def __enter__(self) -> Self:
         self._open = True
@@ -74,17 +73,18 @@ class Editor:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._open = False
-        if kind is not None:
-            return
-        edit = self._folded()
-        if not edit.clear and edit.upsert is None:
-            return
-        shape = self._handle.current.schema.shape
-        if shape != self._base.shape:
-            raise ShapeError(
-                f"the tensor was resized from {self._base.shape} to {shape} during the edit: nothing was written"
-            )
-        commit(self._handle, edit)
+        with self._room:
+            if kind is not None:
+                return
+            edit = self._folded()
+            if not edit.clear and edit.upsert is None:
+                return
+            shape = self._handle.current.schema.shape
+            if shape != self._base.shape:
+                raise ShapeError(
+                    f"the tensor was resized from {self._base.shape} to {shape} during the edit: nothing was written"
+                )
+            commit(self._handle, edit)
 
     def __getitem__(self, key: Any) -> Any:
         raise UnsupportedError("an edit only writes: read from the tensor, which shows the state before the edit")
@@ -118,10 +118,11 @@ class Editor:
                 before = concatenate(self._blocks, self._base.ndim, self._base.dtype)
                 before = before.take(~box.contains(before.coords))
                 self._blocks, self._count = [before], before.count
+                self._room.hold(before.nbytes)
             self._cleared[box] = None
         if upsert.count:
+            self._room.grow(upsert.nbytes)
             self._count += upsert.count
-            check_room(self._count * self._width, "the writes of this edit")
             self._blocks.append(upsert)
 
     def _filled(self, box: Box, upsert: Block) -> Block:
@@ -154,8 +155,7 @@ def append(
     base = handle.current.schema
 
     def pieces() -> Iterator[Edit]:
-        width = base.dtype.itemsize + 8 * max(base.ndim, 1)
-        most = max(int(_SHARE * settings.current().memory_limit / width), 1)
+        most = max(memory.share(_PARTS) // memory.entry_bytes(base, wide=True), 1)
         waiting: list[Block] = []
         rows = 0
         for part in parts():

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 import pyarrow as pa
 
-from sparrow import engines, formats
+from sparrow import engines, formats, memory
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.formats.container import check_scipy
 from sparrow.interop import binsparse, interchange
-from sparrow.interop.interchange import check_room
 from sparrow.interop.lazyframes import lazy_frame
 from sparrow.plan import Scan
 from sparrow.relation import arrow_schema, arrow_table
@@ -42,7 +41,7 @@ class Exports(Base):
             If the array would pass the memory limit.
         """
         schema = self._schema
-        check_room(schema.size * schema.dtype.itemsize, "the dense array")
+        memory.check(schema.size * schema.dtype.itemsize, "the dense array")
         return interchange.dense_array(schema, engines.entries(self.__sparrow_scan__()))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, np.dtype[Any]]:
@@ -231,5 +230,5 @@ def _scipy_array(scan: Scan, format: str) -> scipy.sparse.sparray:
     if format == "dia":
         rows, columns = array.nonzero()
         width = int(columns.max(initial=-1)) + 1
-        check_room(len(np.unique(columns - rows)) * width * schema.dtype.itemsize, "the diagonals")
+        memory.check(len(np.unique(columns - rows)) * width * schema.dtype.itemsize, "the diagonals")
     return array.asformat(format)

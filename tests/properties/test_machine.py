@@ -234,7 +234,7 @@ def run(machine: type[Machine], examples: int, steps: int) -> None:
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make edits keep boxes as boxes, and appends stream piece by piece, at the size of the test."""
     monkeypatch.setattr(editor, "_LISTED", 2)
-    monkeypatch.setattr(editor, "_SHARE", 3e-7)
+    monkeypatch.setattr(editor, "_PARTS", 3 * 10**6)
 
 
 def test_in_memory() -> None:

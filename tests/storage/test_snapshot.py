@@ -156,7 +156,7 @@ def test_orders_larger_than_memory_are_sorted_by_duckdb(
     schema = Schema((50, 40), ('say "a"', "b'c"), np.dtype(dtype))
     handle = storage.save(tmp_path / "t's", schema, [random_entries(schema, 900)], sizes=TINY)
     monkeypatch.setattr(orders, "sort_order", lambda *_: pytest.fail("sorted in memory"))
-    monkeypatch.setattr(orders, "_IN_MEMORY", 0)
+    monkeypatch.setattr(orders, "_COPIES", 10**18)
     handle.add_order((1, 0))
     block, whole = read_all(handle.current, (1, 0)), read_all(handle.current)
     assert_same(block.take(np.lexsort(block.coords[::-1])), whole)

@@ -389,7 +389,7 @@ def test_labelled_dimensions_only_shrink(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["sum", "last", "first", "min", "max"])
 def test_appends_stream_into_views(make: Maker, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(editor, "_SHARE", 1e-7)
+    monkeypatch.setattr(editor, "_PARTS", 10**7)
     rng = np.random.default_rng(1)
     old, new = (rng.integers(-3, 4, (6, 7)) * (rng.random((6, 7)) < 0.6) for _ in "ab")
     A = make(np.pad(old, 1).T)
@@ -408,7 +408,7 @@ def test_appends_stream_into_views(make: Maker, how: str, monkeypatch: pytest.Mo
 
 
 def test_appending_a_tensor_to_itself(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(editor, "_SHARE", 1e-7)
+    monkeypatch.setattr(editor, "_PARTS", 10**7)
     dense = np.arange(100).reshape(10, 10)
     A = make(dense)
     with sp.config(memory_limit="1GB"):
@@ -590,7 +590,7 @@ def test_a_claim_of_a_whole_append_is_its_view(tmp_path: Path) -> None:
     editor.append(handle, A._view, lambda: blocks_of(50, 50), "error")
     assert A.nnz == 2500
     with sp.config(memory_limit="1GB"), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(editor, "_SHARE", 1e-6)
+        patch.setattr(editor, "_PARTS", 10**6)
         editor.append(handle, A._view, lambda: blocks_of(50, 50), "sum")
     assert (A.version, A[49, 49]) == (2, 3.0)
     notes = handle._log.commits(2)[0].notes
