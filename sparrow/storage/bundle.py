@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -15,6 +16,7 @@ __all__ = ["bundle_info", "is_bundle", "is_tensor", "open_bundle", "write_bundle
 
 LISTING = "bundle.json"
 _FORMAT_VERSION = 1
+_SEAL = "seal"
 _MEMBER = re.compile(r"[^\W_][^/\\\0%]*")
 
 
@@ -67,9 +69,15 @@ def write_bundle(
         "members": {name: dict(info or {}) for name, info in members.items()},
         "extra": dict(extra or {}),
     }
+    listing[_SEAL] = _seal(listing)
     text = json.dumps(listing, ensure_ascii=False, indent=1)
     if not of(folder).put(os.path.join(folder, LISTING), text.encode()):
         raise ExistsError(f"{os.fspath(folder)!r} is a bundle already")
+
+
+def _seal(listing: Mapping[str, Any]) -> str:
+    rest = {key: value for key, value in listing.items() if key != _SEAL}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _listing(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -82,6 +90,8 @@ def _listing(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise CorruptionError(f"the {LISTING} of {os.fspath(path)!r} cannot be read: {error}") from None
     if not isinstance(listing, dict) or not isinstance(listing.get("members"), dict):
         raise CorruptionError(f"the {LISTING} of {os.fspath(path)!r} lists no members")
+    if _SEAL in listing and listing[_SEAL] != _seal(listing):
+        raise CorruptionError(f"the {LISTING} of {os.fspath(path)!r} is damaged: it is not as it was written")
     return listing
 
 
@@ -105,7 +115,11 @@ def open_bundle(path: str | os.PathLike[str], storage_options: Mapping[str, str]
         If its listing cannot be read.
     """
     refuse_options(storage_options)
-    return {name: os.path.join(path, name) for name in _listing(path)["members"]}
+    members = {name: os.path.join(path, name) for name in _listing(path)["members"]}
+    for name, member in members.items():
+        if not _MEMBER.fullmatch(name) or of(member).is_link(member):
+            raise CorruptionError(f"the bundle {os.fspath(path)!r} lists {name!r}, which leads out of its folder")
+    return members
 
 
 def refuse_options(storage_options: Mapping[str, str] | None) -> None:

@@ -16,10 +16,11 @@ from sparrow.errors import CorruptionError, ExistsError, NotFoundError, ShapeErr
 from sparrow.schema import Schema
 from sparrow.storage.bundle import is_bundle, is_tensor
 from sparrow.storage.filesystem import DISK_FULL, disk_full, local_path, of
+from sparrow.storage.footers import DATA_FILE
 from sparrow.storage.layout import METADATA_KEY, Metadata, arrow_schema, check_profile
 from sparrow.storage.log import Log, read_commit
 from sparrow.storage.snapshot import LABELS
-from sparrow.storage.writer import DATA_FILE, DataFile, HashingFile, widen
+from sparrow.storage.writer import DataFile, HashingFile, widen
 
 __all__ = ["create", "creating"]
 

@@ -17,13 +17,21 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Iterator
+import stat
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from sparrow.errors import ExistsError, InvalidValueError, NotFoundError, StorageError, UnsupportedError
+from sparrow.errors import (
+    CorruptionError,
+    ExistsError,
+    InvalidValueError,
+    NotFoundError,
+    StorageError,
+    UnsupportedError,
+)
 
 __all__ = [
     "DISK_FULL",
@@ -75,6 +83,9 @@ class FileSystem(Protocol):
     def is_folder(self, path: str) -> bool:
         """Return whether files lie below a path."""
 
+    def is_link(self, path: str) -> bool:
+        """Return whether a path leads to another place."""
+
     def names(self, folder: str) -> list[str]:
         """Return the names of the files and folders in a folder, sorted; none where it does not exist."""
 
@@ -83,6 +94,9 @@ class FileSystem(Protocol):
 
     def modified(self, path: str) -> float:
         """Return when a file was put there or touched, in seconds since 1970."""
+
+    def stamp(self, path: str) -> Hashable:
+        """Return what changes where somebody changes a file in place; a link is refused, it may lead anywhere."""
 
     def read(self, path: str) -> bytes:
         """Return the content of a file."""
@@ -189,6 +203,10 @@ class LocalFileSystem:
         """Return whether there is a folder."""
         return os.path.isdir(path)
 
+    def is_link(self, path: str) -> bool:
+        """Return whether there is a symbolic link."""
+        return os.path.islink(path)
+
     def names(self, folder: str) -> list[str]:
         """Return the names in a folder, sorted; none where it does not exist."""
         try:
@@ -206,6 +224,16 @@ class LocalFileSystem:
         """Return when a file or folder was last changed."""
         with _telling("read", path):
             return os.stat(path).st_mtime
+
+    def stamp(self, path: str) -> Hashable:
+        """Return the number of a file, its size and when it was last changed."""
+        with _telling("read", path):
+            found = os.lstat(path)
+        if not stat.S_ISREG(found.st_mode):
+            raise CorruptionError(
+                f"{path!r} is no file but a link or a folder: sparrow did not make it, it is not read"
+            )
+        return found.st_ino, found.st_size, found.st_mtime_ns
 
     def read(self, path: str) -> bytes:
         """Return the content of a file."""

@@ -1,12 +1,20 @@
-"""Reading data files: footers, kept since files never change, and row groups."""
+"""Reading data files: footers, kept since files never change, and row groups.
+
+What is read is what was written: the name of a file tells the checksum of its footer, the footer that of each row
+group, and both are compared, once in a process, before anything is made of them. Files of the first release tell
+neither: such a file is hashed whole, as its name tells the hash.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import threading
+import zlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +31,37 @@ from sparrow.workers import local
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-__all__ = ["FIRST", "LAST", "Footer", "footer", "forget", "missing", "read_group", "to_block"]
+__all__ = [
+    "DATA_FILE",
+    "FIRST",
+    "GROUPS",
+    "LAST",
+    "Footer",
+    "check_groups",
+    "footer",
+    "footer_checksum",
+    "forget",
+    "missing",
+    "read_group",
+    "sha256",
+    "to_block",
+]
+
+DATA_FILE = re.compile(r"(?P<sha>[0-9a-f]{64})-(?P<nonce>[0-9a-f]{16}(?P<footer>[0-9a-f]{8})|[0-9a-f]{8,32})\.parquet")
+"""Names of data files: the SHA-256 of the content, a nonce of the writer, and the CRC-32 of the footer."""
 
 FIRST, LAST = b"sparrow.first", b"sparrow.last"
 """Keys in a file's footer: coordinates of the first and the last entry, as JSON."""
 
+GROUPS = b"sparrow.groups"
+"""Key in a file's footer: where each row group begins, how long it is and its CRC-32, as JSON."""
+
 _KEPT = 4096
+_TRAILER = 8
+_TAIL = 1 << 16
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Footer:
     """What a file says about itself; arrays have one row for each row group."""
 
@@ -44,6 +74,12 @@ class Footer:
     first: tuple[int, ...]
     """Coordinates of the first entry, by dimension number."""
     last: tuple[int, ...]
+    pieces: tuple[tuple[int, int, int], ...]
+    """Of each row group where its bytes begin, how many they are and their checksum."""
+    checked: NDArray[np.bool_]
+    """Which row groups were found to be as written."""
+    stamp: Hashable
+    """What the file system said of the file."""
 
 
 _footers: OrderedDict[str, Footer] = OrderedDict()
@@ -60,12 +96,16 @@ def footer(path: str, ndim: int) -> Footer:
     CorruptionError
         If it is no Parquet file that sparrow wrote.
     """
+    try:
+        stamp = of(path).stamp(path)
+    except NotFoundError:
+        raise missing(path) from None
     with _lock:
         found = _footers.get(path)
-        if found is not None:
+        if found is not None and found.stamp == stamp:
             _footers.move_to_end(path)
             return found
-    found = _load(path, ndim)
+    found = _load(path, ndim, stamp)
     with _lock:
         _footers[path] = found
         if len(_footers) > _KEPT:
@@ -78,17 +118,56 @@ def forget(path: str) -> None:
     with _lock:
         _footers.pop(path, None)
     if getattr(local, "parquet_path", None) == path:
-        local.parquet_path = local.parquet_file = None
+        local.parquet_path = local.parquet_footer = local.parquet_file = local.parquet_raw = None
 
 
-def _load(path: str, ndim: int) -> Footer:
+def footer_checksum(tail: bytes) -> int:
+    """Return the checksum of the footer that the last bytes of a file hold; -1 where they do not hold all of it."""
+    length = int.from_bytes(tail[-_TRAILER:-4], "little") + _TRAILER
+    return zlib.crc32(tail[-length:]) if length <= len(tail) and tail[-4:] == b"PAR1" else -1
+
+
+def sha256(path: str) -> str:
+    """Return the hash of a file."""
+    found = hashlib.sha256()
+    with of(path).open(path) as file:
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
+
+
+def _check_footer(path: str, file: pa.NativeFile) -> bool:
+    """Check a footer by the name of its file; return whether the whole file was."""
+    named = DATA_FILE.fullmatch(os.path.basename(path))
+    if named is None:
+        return False
+    if named["footer"] is None:
+        sound = sha256(path) == named["sha"]
+    else:
+        size = file.size()
+        tail = file.read_at(min(size, _TAIL), max(0, size - _TAIL))
+        length = int.from_bytes(tail[-_TRAILER:-4], "little") + _TRAILER
+        if len(tail) < length <= size:
+            tail = file.read_at(length, size - length)
+        sound = footer_checksum(tail) == int(named["footer"], 16)
+    if not sound:
+        raise CorruptionError(
+            f"the data file {path!r} is damaged: its end is not what was written; verify() tells more"
+        )
+    return named["footer"] is None
+
+
+def _load(path: str, ndim: int, stamp: Hashable) -> Footer:
     import pyarrow.parquet as pq
 
     try:
         with of(path).open(path) as file:
+            whole = _check_footer(path, file)
             metadata = pq.read_metadata(file)
     except NotFoundError:
         raise missing(path) from None
+    except CorruptionError:
+        raise
     except (OSError, pa.ArrowException) as error:
         raise CorruptionError(f"the data file {path!r} cannot be read: {_one_line(error)}") from None
     count = metadata.num_row_groups
@@ -106,11 +185,46 @@ def _load(path: str, ndim: int) -> Footer:
                     low[number, at], high[number, at] = statistics.min, statistics.max
         notes = metadata.metadata or {}
         first, last = tuple(json.loads(notes[FIRST])), tuple(json.loads(notes[LAST]))
+        pieces = tuple((int(at), int(size), int(crc)) for at, size, crc in json.loads(notes.get(GROUPS, "[]")))
     except (KeyError, AttributeError, TypeError, ValueError, IndexError):
         raise CorruptionError(
             f"the data file {path!r} has no statistics of its coordinates: sparrow did not write it"
         ) from None
-    return Footer(metadata, rows, nbytes, low, high, first, last)
+    checked = np.full(count, whole or len(pieces) != count)
+    return Footer(metadata, rows, nbytes, low, high, first, last, pieces, checked, stamp)
+
+
+def check_groups(path: str, ndim: int) -> None:
+    """Compare all row groups of a file with their checksums, for a reader that does not do it itself.
+
+    Raises
+    ------
+    CorruptionError
+        If one is not what was written.
+    """
+    found = footer(path, ndim)
+    if not found.checked.all():
+        with of(path).open(path) as file:
+            for group in np.flatnonzero(~found.checked).tolist():
+                _check_group(path, found, file, group)
+
+
+def _check_group(path: str, found: Footer, file: pa.NativeFile, group: int) -> None:
+    if found.checked[group]:
+        return
+    start, length, checksum = found.pieces[group]
+    try:
+        sound = zlib.crc32(file.read_at(length, start)) == checksum
+    except (OSError, pa.ArrowException) as error:
+        raise CorruptionError(
+            f"row group {group} of the data file {path!r} cannot be read: {_one_line(error)}"
+        ) from None
+    if not sound:
+        raise CorruptionError(
+            f"row group {group} of the data file {path!r} is damaged: its bytes are not what was written; "
+            "restore the file, or an older version with restore()"
+        )
+    found.checked[group] = True
 
 
 def read_group(
@@ -130,7 +244,7 @@ def read_group(
     dims
         The dimensions whose coordinates are decoded, all by default; the columns of the others hold zeros.
     """
-    file = _open(path, ndim)
+    file = _open(path, ndim, group)
     try:
         if dims is None:
             return to_block(file.read_row_group(group, use_threads=False), ndim, dtype, kinds)
@@ -157,21 +271,26 @@ def to_block(table: pa.Table, ndim: int, dtype: np.dtype[Any], kinds: Sequence[A
     return Block(tuple(coords), decode(columns[ndim:], dtype))
 
 
-def _open(path: str, ndim: int) -> pq.ParquetFile:
-    """Return this thread's handle: a shared one crashed readers, and most reads go on in the same file."""
+def _open(path: str, ndim: int, group: int) -> pq.ParquetFile:
+    """Return this thread's handle, for a row group that is sound.
+
+    A handle shared by threads crashed readers, and most reads go on in the same file.
+    """
     import pyarrow.parquet as pq
 
-    if getattr(local, "parquet_path", None) == path and local.parquet_pid == os.getpid():
-        return local.parquet_file
-    metadata = footer(path, ndim).metadata
-    try:
-        file = pq.ParquetFile(of(path).open(path), metadata=metadata, pre_buffer=False)
-    except NotFoundError:
-        raise missing(path) from None
-    except (OSError, pa.ArrowException) as error:
-        raise CorruptionError(f"the data file {path!r} cannot be read: {_one_line(error)}") from None
-    local.parquet_path, local.parquet_file, local.parquet_pid = path, file, os.getpid()
-    return file
+    found = footer(path, ndim)
+    if getattr(local, "parquet_footer", None) is not found or local.parquet_pid != os.getpid():
+        try:
+            raw = of(path).open(path)
+            file = pq.ParquetFile(raw, metadata=found.metadata, pre_buffer=False)
+        except NotFoundError:
+            raise missing(path) from None
+        except (OSError, pa.ArrowException) as error:
+            raise CorruptionError(f"the data file {path!r} cannot be read: {_one_line(error)}") from None
+        local.parquet_path, local.parquet_footer, local.parquet_raw = path, found, raw
+        local.parquet_file, local.parquet_pid = file, os.getpid()
+    _check_group(path, found, local.parquet_raw, group)
+    return local.parquet_file
 
 
 def _numpy(column: pa.ChunkedArray) -> NDArray[Any]:

@@ -9,25 +9,27 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow.errors import CorruptionError, ExistsError, NotFoundError, StorageError
+from sparrow.errors import CorruptionError, ExistsError, NotFoundError, SparrowError, StorageError
 from sparrow.storage.filesystem import disk_full, of
 from sparrow.storage.layout import METADATA_KEY
+from sparrow.storage.seals import BEFORE, SEAL, STATE, seal, state
 from sparrow.storage.writer import DataFile
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
     from deltalake.transaction import AddAction
 
-__all__ = ["Active", "Commit", "Log", "LostRace"]
+__all__ = ["Active", "Commit", "Log", "LostRace", "log_entry", "read_commit"]
 
 _LOG = "_delta_log"
 _SHAPE = "sparrow.shape."
@@ -48,6 +50,18 @@ class Active:
     low: NDArray[np.int64]
     """Smallest coordinates, shape (files, dimensions)."""
     high: NDArray[np.int64]
+
+    def without(self, paths: Container[str]) -> Active:
+        """Return these files less some."""
+        kept = [at for at, path in enumerate(self.paths) if path not in paths]
+        return Active(
+            [self.paths[at] for at in kept], self.nbytes[kept], self.rows[kept], self.low[kept], self.high[kept]
+        )
+
+    def plus(self, other: Active) -> Active:
+        """Return these files and others."""
+        pairs = ((self.nbytes, other.nbytes), (self.rows, other.rows), (self.low, other.low), (self.high, other.high))
+        return Active(self.paths + other.paths, *map(np.concatenate, pairs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +84,7 @@ class Log:
     def __init__(self, path: str, table: DeltaTable) -> None:
         self.path = path
         self._table = table
+        self._active: Active | None = None
 
     @classmethod
     def open(cls, path: str, version: int | None = None) -> Log:
@@ -79,27 +94,32 @@ class Log:
         ------
         NotFoundError
             If there is no such table or version.
+        CorruptionError
+            If the log cannot be read.
         """
         from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError, TableNotFoundError
+        from deltalake.exceptions import TableNotFoundError
 
         if not of(path).is_folder(os.path.join(path, _LOG)):
             hint = "nothing is there" if not of(path).exists(path) else "what is there is no tensor"
             raise NotFoundError(f"no tensor at {path!r}: {hint}")
+        if of(path).is_link(os.path.join(path, _LOG)):
+            raise CorruptionError(f"{os.path.join(path, _LOG)!r} is a link: it may lead anywhere and is not followed")
         try:
-            if version is None or version >= 0:
+            with _reading(path):
+                if version is not None and version < 0:
+                    raise ValueError(f"no version {version}")
                 return cls(path, DeltaTable(path, version=version))
-            raise DeltaError(f"no version {version}")
         except TableNotFoundError:
             raise NotFoundError(f"no tensor at {path!r}: its log is empty") from None
-        except DeltaError as error:
+        except CorruptionError:
             if version is not None:
                 latest = cls.open(path).version
                 if not 0 <= version <= latest:
                     raise NotFoundError(
                         f"{path!r} has no version {version}: versions go from 0 to {latest}, see history()"
                     ) from None
-            raise CorruptionError(f"the log of {path!r} cannot be read: {str(error).splitlines()[0]}") from None
+            raise
 
     @classmethod
     def create(cls, path: str, schema: pa.Schema, files: Sequence[DataFile], notes: Mapping[str, Any]) -> Log:
@@ -120,11 +140,14 @@ class Log:
             "delta.enableExpiredLogCleanup": "false",
             "delta.checkpointInterval": "20",
         }
+        adds = _adds(files, schema)
+        columns = Schema.from_arrow(schema)
+        notes = _sealed(notes, _active(files, ndim), schema, adds, (), {}, columns.to_json())
         try:
             create_table_with_add_actions(
                 path,
-                Schema.from_arrow(schema),
-                _adds(files, schema),
+                columns,
+                adds,
                 mode="error",
                 configuration=configuration,
                 commit_properties=_properties(notes, {}),
@@ -138,7 +161,7 @@ class Log:
                     raise disk_full(error, path) from error
                 raise StorageError(f"cannot create the log of {path!r}: {error}") from error
         log = cls.open(path)
-        of(path).settle(_entry(path, 0))
+        of(path).settle(log_entry(path, 0))
         return log
 
     @property
@@ -149,7 +172,7 @@ class Log:
     @property
     def next_commit(self) -> str:
         """The file that the next version's commit has, or will have."""
-        return _entry(self.path, self.version + 1)
+        return log_entry(self.path, self.version + 1)
 
     @property
     def identity(self) -> str:
@@ -159,12 +182,13 @@ class Log:
     def replaced(self) -> bool:
         """Return whether another table, or none, stands in the folder by now."""
         try:
-            text = of(self.path).read(_entry(self.path, 0))
+            text = of(self.path).read(log_entry(self.path, 0))
         except NotFoundError:
             return not of(self.path).is_folder(os.path.join(self.path, _LOG))
-        for line in text.splitlines():
-            if b'"metaData"' in line and "metaData" in (action := json.loads(line)):
-                return str(action["metaData"]["id"]) != self.identity
+        with _parsing(log_entry(self.path, 0)):
+            for line in text.splitlines():
+                if b'"metaData"' in line and "metaData" in (action := json.loads(line)):
+                    return str(action["metaData"]["id"]) != self.identity
         return False
 
     def schema(self) -> pa.Schema:
@@ -188,24 +212,30 @@ class Log:
 
     def shape(self, created: Sequence[int]) -> tuple[int, ...]:
         """Return the shape: as created, or as later commits changed it."""
-        from deltalake.exceptions import DeltaError
-
         changed: list[int] = []
         for dim, n in enumerate(created):
-            try:
+            with _reading(self.path):
                 new = self._table.transaction_version(f"{_SHAPE}{dim}")
-            except DeltaError as error:
-                raise CorruptionError(
-                    f"the log of {self.path!r} cannot be read: {str(error).splitlines()[0]}"
-                ) from None
             if new is None and not dim:  # a change sets all dimensions
                 return tuple(created)
             changed.append(n if new is None else int(new))
         return tuple(changed)
 
     def active(self, dims: Sequence[str]) -> Active:
-        """Return the files of the version."""
-        table = pa.table(self._table.get_add_actions(flatten=False))
+        """Return the files of the version.
+
+        Raises
+        ------
+        CorruptionError
+            If the log cannot be read, lacks the ranges of a file, or names one outside of the folder.
+        """
+        if self._active is None:
+            self._active = self._files(dims)
+        return self._active
+
+    def _files(self, dims: Sequence[str]) -> Active:
+        with _reading(self.path):
+            table = pa.table(self._table.get_add_actions(flatten=False))
         count = table.num_rows
         low, high = np.zeros((count, len(dims)), np.int64), np.zeros((count, len(dims)), np.int64)
         if count:
@@ -216,24 +246,64 @@ class Log:
                         for dim, label in enumerate(dims):
                             bounds[:, dim] = columns.field(label).cast(pa.int64()).to_numpy()
                 rows = table["num_records"].to_numpy()
-            except (KeyError, pa.ArrowException) as error:
+            except (KeyError, ValueError, TypeError, pa.ArrowException) as error:
                 raise CorruptionError(
                     f"the log of {self.path!r} lacks the ranges of some file ({error}): another tool wrote to it"
                 ) from None
         else:
             rows = np.zeros(0, np.int64)
-        return Active(
-            table["path"].to_pylist(), table["size_bytes"].to_numpy().astype(np.int64), rows.astype(np.int64), low, high
+        paths = table["path"].to_pylist()
+        outside = next((path for path in paths if "/" in path or "\\" in path or path in {"", ".", ".."}), None)
+        if outside is not None:
+            raise CorruptionError(f"the log of {self.path!r} names the file {outside!r}, which is not in its folder")
+        return Active(paths, table["size_bytes"].to_numpy().astype(np.int64), rows.astype(np.int64), low, high)
+
+    def check(self, shape: Sequence[int]) -> None:
+        """Check that the version is as it was committed.
+
+        Raises
+        ------
+        CorruptionError
+            If an entry of the log, or its checkpoint, was changed since.
+        """
+        told = _told(self.path, self.version)
+        if told is None:
+            return
+        columns = self.schema()
+        files = self.active(columns.names[: columns.get_field_index("value")])
+        if told != _state(files, columns, self.metadata(), shape):
+            self._diagnose()
+
+    @contextmanager
+    def blaming(self) -> Iterator[None]:
+        """Name the entry of the log that is damaged, if one is, where what the log says makes no sense."""
+        try:
+            yield
+        except SparrowError:
+            for _ in self.commits_back(self.version):
+                pass
+            raise
+
+    def _diagnose(self) -> NoReturn:
+        """Raise an error that names the damaged entry, or else the log."""
+        later: Commit | None = None
+        for commit in self.commits_back(self.version):
+            told = None if later is None or later.notes is None else later.notes.get(BEFORE)
+            if told is not None and commit.notes is not None and commit.notes.get(STATE, told) != told:
+                raise CorruptionError(
+                    f"the entry {log_entry(self.path, commit.version)!r} of the log is one of another tensor"
+                )
+            later = commit
+        raise CorruptionError(
+            f"the log in {os.path.join(self.path, _LOG)!r} does not give version {self.version} as it was committed: "
+            f"damaged is {_suspects(self.path, self.version)}; restore the file, or open an earlier version"
         )
 
     def reload(self) -> None:
         """Take in the commits of others."""
-        from deltalake.exceptions import DeltaError
-
-        try:
+        self._active = None
+        with _reading(self.path):
             self._table.update_incremental()
-        except DeltaError as error:
-            raise StorageError(f"the log of {self.path!r} cannot be read: {error}") from error
 
     def commit(
         self,
@@ -270,15 +340,25 @@ class Log:
         before = self.version
         now = int(time.time() * 1000)
         stored = self.schema() if schema is None else schema
-        actions: list[Any] = list(_adds(added, stored))
+        adds = _adds(added, stored)
+        transactions = {} if shape is None else {f"{_SHAPE}{dim}": int(n) for dim, n in enumerate(shape)}
+        ndim = stored.get_field_index("value")
+        files = self.active(stored.names[:ndim])
+        gone = {path for path, _ in removed} if schema is None else set(files.paths)
+        columns = None if schema is None else Schema.from_arrow(schema)
+        after = files.without(gone).plus(_active(added, ndim))
+        text = None if columns is None else columns.to_json()
+        told = _told(self.path, before)
+        notes = {**notes, **({} if told is None else {BEFORE: told})}
+        notes = _sealed(notes, after, stored, adds, sorted(gone), transactions, text, self.metadata(), before + 1)
+        actions: list[Any] = list(adds)
         if schema is None:
             actions += [RemoveAction(path, True, now, size=nbytes) for path, nbytes in removed]
-        transactions = {} if shape is None else {f"{_SHAPE}{dim}": int(n) for dim, n in enumerate(shape)}
         try:
             self._table.create_write_transaction(
                 actions,
                 mode="append" if schema is None else "overwrite",
-                schema=self._table.schema() if schema is None else Schema.from_arrow(schema),
+                schema=self._table.schema() if columns is None else columns,
                 commit_properties=_properties(notes, transactions),
             )
         except (DeltaError, OSError) as error:
@@ -289,7 +369,7 @@ class Log:
                     raise disk_full(error, self.path) from error
                 raise StorageError(f"cannot write the log of {self.path!r}: {error}") from error
         self.reload()
-        of(self.path).settle(_entry(self.path, before + 1))
+        of(self.path).settle(log_entry(self.path, before + 1))
 
     def landed(self, before: int, nonce: str) -> bool:
         """Return whether a commit of ours is among those after version ``before``."""
@@ -311,29 +391,138 @@ class Log:
             version -= 1
 
 
-def _entry(path: str, version: int) -> str:
+def log_entry(path: str, version: int) -> str:
     """Return the file of one commit."""
     return os.path.join(path, _LOG, f"{version:020d}.json")
 
 
 def read_commit(path: str, version: int) -> Commit | None:
-    """Return one commit of the log of a folder, or None where it has no such version."""
+    """Return one commit of the log of a folder, or None where it has no such version.
+
+    Raises
+    ------
+    CorruptionError
+        If it cannot be read, or is not as it was committed.
+    """
+    name = log_entry(path, version)
     try:
-        lines = [json.loads(line) for line in of(path).read(_entry(path, version)).splitlines() if line.strip()]
+        text = of(path).read(name)
     except NotFoundError:
         return None
-    except ValueError as error:
-        raise CorruptionError(f"version {version} in the log of {path!r} cannot be read: {error}") from None
-    info: dict[str, Any] = next((line["commitInfo"] for line in lines if "commitInfo" in line), {})
-    notes = info.get(_NOTES)
-    return Commit(
-        version,
-        datetime.fromtimestamp(info.get("timestamp", 0) / 1000, tz=UTC),
-        json.loads(notes) if isinstance(notes, str) else None,
-        tuple(line["add"]["path"] for line in lines if "add" in line),
-        tuple(line["remove"]["path"] for line in lines if "remove" in line),
-        info,
+    with _parsing(name):
+        lines = [json.loads(line) for line in text.splitlines() if line.strip()]
+        info: dict[str, Any] = next(line["commitInfo"] for line in lines if "commitInfo" in line)
+        noted = info.get(_NOTES)
+        notes = json.loads(noted) if isinstance(noted, str) else None
+        added = [line["add"] for line in lines if "add" in line]
+        removed = tuple(line["remove"]["path"] for line in lines if "remove" in line)
+        when = info.get("timestamp", 0)
+        if notes is not None and SEAL in notes:
+            columns = next((line["metaData"]["schemaString"] for line in lines if "metaData" in line), None)
+            numbers = {line["txn"]["appId"]: line["txn"]["version"] for line in lines if "txn" in line}
+            files = [(file["path"], file["size"], file["stats"]) for file in added]
+            if notes["version"] != version or notes[SEAL] != seal(notes, files, removed, numbers, columns):
+                raise ValueError("it is not as it was committed")
+            when = notes["time"]
+        return Commit(
+            version,
+            datetime.fromtimestamp(when / 1000, tz=UTC),
+            notes,
+            tuple(file["path"] for file in added),
+            removed,
+            info,
+        )
+
+
+def _told(path: str, version: int) -> str | None:
+    """Return the state that the commit of a version notes, or None where it notes none."""
+    try:
+        text = of(path).read(log_entry(path, version))
+    except NotFoundError:
+        return None  # cleaned away by another tool, after a checkpoint
+    line = next((line for line in text.splitlines() if line.startswith(b'{"commitInfo"')), b"{}")
+    with _parsing(log_entry(path, version)):
+        notes = json.loads(json.loads(line)["commitInfo"].get(_NOTES, "{}"))
+        if STATE in notes and notes["version"] != version:
+            raise ValueError("it is not as it was committed")
+        return str(notes[STATE]) if STATE in notes else None
+
+
+@contextmanager
+def _parsing(name: str) -> Iterator[None]:
+    """Tell which entry of a log cannot be understood."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, StopIteration, OverflowError) as error:
+        problem = str(error) if isinstance(error, ValueError) else "it is cut off or changed"
+        raise CorruptionError(f"the entry {name!r} of the log cannot be read: {problem}") from None
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Tell which entry of a log it is that deltalake cannot read."""
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        yield
+    except (TableNotFoundError, StorageError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # deltalake panics with an exception of its own
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        version = 0
+        while read_commit(path, version) is not None:
+            version += 1
+        told = next(iter(str(error).splitlines()), type(error).__name__)
+        raise CorruptionError(
+            f"the log in {os.path.join(path, _LOG)!r} cannot be read, damaged is {_suspects(path, version - 1)}: {told}"
+        ) from None
+
+
+def _suspects(path: str, version: int) -> str:
+    """Return the files that a version is made of, where it cannot be told which of them is damaged."""
+    names = of(path).names(os.path.join(path, _LOG))
+    last = os.path.basename(log_entry(path, version))
+    checkpoints = [name for name in names if ".checkpoint." in name and name <= last]
+    entries = [name for name in names if name.endswith(".json") and (checkpoints or [""])[-1] < name <= last]
+    if checkpoints:
+        return f"the checkpoint {checkpoints[-1]!r}, '_last_checkpoint' or an entry after it"
+    return f"an entry from {entries[0]!r} to {entries[-1]!r}" if entries else "all of it"
+
+
+def _active(files: Sequence[DataFile], ndim: int) -> Active:
+    return Active(
+        [file.name for file in files],
+        np.array([file.nbytes for file in files], np.int64),
+        np.array([file.rows for file in files], np.int64),
+        np.array([file.low for file in files], np.int64).reshape(len(files), ndim),
+        np.array([file.high for file in files], np.int64).reshape(len(files), ndim),
     )
+
+
+def _state(files: Active, columns: pa.Schema, metadata: str, shape: Sequence[int]) -> str:
+    return state(files.paths, (files.nbytes, files.rows, files.low, files.high), columns, metadata, shape)
+
+
+def _sealed(
+    notes: Mapping[str, Any],
+    after: Active,
+    columns: pa.Schema,
+    adds: Sequence[AddAction],
+    removed: Sequence[str],
+    transactions: Mapping[str, int],
+    text: str | None,
+    metadata: str = "",
+    version: int = 0,
+) -> dict[str, Any]:
+    """Return the notes of a commit with what tells whether it was changed later."""
+    if text is not None:
+        metadata = columns.field("value").metadata[METADATA_KEY.encode()].decode()
+    out = {**notes, "version": version, "time": int(time.time() * 1000)}
+    if "shape" in notes:
+        out[STATE] = _state(after, columns, metadata, notes["shape"])
+    out[SEAL] = seal(out, [(add.path, add.size, add.stats) for add in adds], removed, transactions, text)
+    return out
 
 
 def _adds(files: Sequence[DataFile], schema: pa.Schema) -> list[AddAction]:

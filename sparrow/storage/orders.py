@@ -113,6 +113,7 @@ def _sorted(snapshot: Snapshot, order: tuple[int, ...]) -> Iterator[Block]:
             part = slice(start, start + _BATCH)
             yield block.take(part if ranked is None else ranked[part])
         return
+    snapshot.base.check_groups(range(len(snapshot.base)))
     paths = ", ".join(quote_literal(snapshot.base.path(at)) for at in range(len(snapshot.base)))
     columns = [*schema.dims, "value"] + (["value_im"] if schema.dtype.kind == "c" else [])
     names = ", ".join(map(quote_name, columns))

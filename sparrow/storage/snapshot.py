@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sparrow import settings
 from sparrow.errors import CorruptionError, InvalidValueError, NotFoundError, StorageError
 from sparrow.index import Box
 from sparrow.kernels.entries import Block
 from sparrow.relation import Chunk, ParquetSource, ScanStats
 from sparrow.schema import Schema
 from sparrow.storage.filesystem import of
-from sparrow.storage.footers import Footer, footer, missing, read_group
+from sparrow.storage.footers import Footer, check_groups, footer, read_group
 from sparrow.storage.layout import Metadata, stored_columns
 from sparrow.storage.log import Active, Log
+from sparrow.workers import ordered_map
 
 __all__ = ["FileRecord", "FileTable", "Snapshot", "order_folder"]
 
 ORDERS = "_orders"
 LABELS = "_labels"
+LABEL_FILE = re.compile(rf"{LABELS}/[0-9]+-(?P<sha>[0-9a-f]{{64}})\.parquet")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +76,7 @@ class FileTable:
         self.names = [active.paths[at] for at in ranked.tolist()]
         self.nbytes, self.rows = active.nbytes[ranked], active.rows[ranked]
         self.low, self.high = active.low[ranked], active.high[ranked]
+        self._footers: WeakValueDictionary[int, Footer] = WeakValueDictionary()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -80,8 +86,37 @@ class FileTable:
         return os.path.join(self.folder, self.names[at])
 
     def footer(self, at: int) -> Footer:
-        """Return the footer of a file."""
-        return footer(self.path(at), len(self.order))
+        """Return the footer of a file, which agrees with the log.
+
+        Raises
+        ------
+        NotFoundError
+            If the file is gone.
+        CorruptionError
+            If it is damaged, or not the file that the log means.
+        """
+        found = footer(self.path(at), len(self.order))
+        if self._footers.get(at) is not found:
+            told = int(self.nbytes[at]), int(self.rows[at]), self.low[at].tolist(), self.high[at].tolist()
+            low, high = (found.low.min(axis=0), found.high.max(axis=0)) if len(found.rows) else (found.low, found.high)
+            size = of(self.folder).size(self.path(at))
+            if told != (size, int(found.rows.sum()), low.tolist(), high.tolist()):
+                raise CorruptionError(
+                    f"the data file {self.path(at)!r} is not the one that the log means: its size, rows or bounds "
+                    "differ; verify() tells more"
+                )
+            self._footers[at] = found
+        return found
+
+    def check_groups(self, places: Iterable[int]) -> None:
+        """Check all row groups of some files, for readers that cannot."""
+
+        def work(at: int) -> None:
+            self.footer(at)
+            check_groups(self.path(at), len(self.order))
+
+        for _ in ordered_map(work, places, settings.current().threads):
+            pass
 
     def meeting(self, box: Box) -> NDArray[np.int64]:
         """Return the places of the files that may hold entries of a box."""
@@ -121,12 +156,26 @@ def order_folder(path: str, order: Sequence[int]) -> str:
     return os.path.join(path, ORDERS, "-".join(map(str, order)))
 
 
+def follow(path: str) -> str:
+    """Return the path of a folder in a tensor, which must not be a link.
+
+    Raises
+    ------
+    CorruptionError
+        If it is: it may lead anywhere.
+    """
+    if of(path).is_link(path):
+        raise CorruptionError(f"{path!r} is a link: it may lead anywhere and is not followed")
+    return path
+
+
 def file_table(log: Log, metadata: Metadata, order: Sequence[int]) -> FileTable:
     """Return the files of a log's version."""
     ndim = metadata.schema.ndim
     schema = log.schema()
     if tuple(schema.names[:ndim]) != metadata.schema.dims or schema.get_field_index("value") != ndim:
         raise CorruptionError(f"the columns {schema.names} of {log.path!r} are not those its metadata names")
+    log.check(log.shape(metadata.schema.shape))
     kinds = tuple(np.dtype(schema.field(dim).type.to_pandas_dtype()) for dim in range(ndim))
     return FileTable(log.path, tuple(order), log.active(metadata.schema.dims), kinds)
 
@@ -138,14 +187,16 @@ class Snapshot:
     """
 
     def __init__(self, log: Log) -> None:
-        found = Metadata.from_json(log.metadata(), repr(log.path))
-        ndim = found.schema.ndim
-        shape = log.shape(found.schema.shape)
-        schema = Schema(shape, found.schema.dims, found.schema.dtype, found.schema.fill_value, found.schema.stype)
+        with log.blaming():
+            found = Metadata.from_json(log.metadata(), repr(log.path))
+            ndim = found.schema.ndim
+            shape = log.shape(found.schema.shape)
+            schema = Schema(shape, found.schema.dims, found.schema.dtype, found.schema.fill_value, found.schema.stype)
+            metadata = Metadata(schema, found.profile, found.order, found.labels, found.built_from, found.extra)
+            self.base = file_table(log, metadata, found.order or tuple(range(ndim)))
         self.path = log.path
-        self.metadata = Metadata(schema, found.profile, found.order, found.labels, found.built_from, found.extra)
+        self.metadata = metadata
         self.identity = log.identity
-        self.base = file_table(log, self.metadata, found.order or tuple(range(ndim)))
         self._version = log.version
         self._kinds = tuple(schema.coordinate_dtype(dim) for dim in range(ndim))
         self._digest: str | None = None
@@ -236,13 +287,14 @@ class Snapshot:
     def _open_order(self, order: tuple[int, ...]) -> FileTable | None:
         """Return the files of a derived order, or None where it is stale."""
         try:
-            log = Log.open(order_folder(self.path, order))
+            log = Log.open(follow(order_folder(self.path, order)))
         except NotFoundError:
             return None
-        found = Metadata.from_json(log.metadata(), repr(log.path))
-        if found.built_from != self.digest or found.order != order:
-            return None
-        return file_table(log, found, order)
+        with log.blaming():
+            found = Metadata.from_json(log.metadata(), repr(log.path))
+            if found.built_from != self.digest or found.order != order:
+                return None
+            return file_table(log, found, order)
 
     def table(self, order: Sequence[int] | None = None) -> FileTable:
         """Return the files of an order.
@@ -275,7 +327,8 @@ class Snapshot:
             return None
         with self._lock:
             if dim not in self._labels:
-                self._labels[dim] = read_labels(os.path.join(self.path, name))
+                follow(os.path.join(self.path, LABELS))
+                self._labels[dim] = read_labels(self.path, name)
             return self._labels[dim]
 
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
@@ -325,10 +378,9 @@ class Snapshot:
         There may be no file at all: an engine then scans nothing.
         """
         table = self.table(order)
-        paths = tuple(table.path(at) for at in table.meeting(box).tolist())
-        gone = next((path for path in paths if not of(path).exists(path)), None)
-        if gone is not None:
-            raise missing(gone)
+        places = table.meeting(box).tolist()
+        table.check_groups(places)  # SQL engines take pages as they are
+        paths = tuple(map(table.path, places))
         return ParquetSource(paths, stored_columns(self.schema, table.coordinate_dtypes))
 
     def files(self, order: Sequence[int] | None = None) -> list[FileRecord]:
@@ -353,7 +405,7 @@ def _incomplete(path: str, nbytes: int) -> str | None:
 def derived_orders(path: str, ndim: int) -> list[tuple[int, ...]]:
     """Return the orders that have a folder, fresh or stale."""
     out: list[tuple[int, ...]] = []
-    folder = os.path.join(path, ORDERS)
+    folder = follow(os.path.join(path, ORDERS))
     for name in of(folder).names(folder):
         parts = name.split("-")
         if all(part.isdecimal() for part in parts) and sorted(map(int, parts)) == list(range(ndim)):
@@ -361,22 +413,38 @@ def derived_orders(path: str, ndim: int) -> list[tuple[int, ...]]:
     return out
 
 
-def read_labels(path: str) -> pa.Array:
-    """Return the labels in a file.
+def read_labels(folder: str, name: str, check: bool = True) -> pa.Array:
+    """Return the labels in a file of a tensor, whose name tells the hash of its content.
+
+    Parameters
+    ----------
+    folder, name
+        The tensor, and the file in it.
+    check
+        Whether the content has to have this hash.
 
     Raises
     ------
     NotFoundError
         If it is gone.
     CorruptionError
-        If it cannot be read.
+        If it is not what was written.
     """
     import pyarrow.parquet as pq
 
+    path = os.path.join(folder, name)
+    named = LABEL_FILE.fullmatch(name)
+    if named is None:
+        raise CorruptionError(f"the metadata of {folder!r} names the labels {name!r}, which is no file of labels in it")
     try:
-        column = pq.read_table(path, use_threads=False, page_checksum_verification=True).column(0)
-    except FileNotFoundError:
+        of(path).stamp(path)
+        data = of(path).read(path)
+    except NotFoundError:
         raise NotFoundError(f"the labels in {path!r} are gone: restore the file, or ingest again") from None
+    if check and hashlib.sha256(data).hexdigest() != named["sha"]:
+        raise CorruptionError(f"the labels in {path!r} are damaged: restore the file, or ingest again")
+    try:
+        column = pq.read_table(pa.BufferReader(data), use_threads=False).column(0)
     except (OSError, pa.ArrowException) as error:
         raise CorruptionError(f"the labels in {path!r} cannot be read: {error}") from None
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

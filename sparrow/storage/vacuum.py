@@ -10,15 +10,13 @@ from datetime import timedelta
 
 from sparrow.errors import InvalidValueError, NotFoundError
 from sparrow.storage.filesystem import TEMPORARY, of
-from sparrow.storage.footers import forget
+from sparrow.storage.footers import DATA_FILE, forget
 from sparrow.storage.layout import Metadata
 from sparrow.storage.log import Log
-from sparrow.storage.snapshot import LABELS, ORDERS, Snapshot, derived_orders, order_folder
-from sparrow.storage.writer import DATA_FILE
+from sparrow.storage.snapshot import LABEL_FILE, LABELS, ORDERS, Snapshot, derived_orders, follow, order_folder
 
 __all__ = ["parse_age", "vacuum"]
 
-_LABELS = re.compile(r"[0-9]+-[0-9a-f]{64}\.parquet")
 _LOG_TEMPORARY = re.compile(r"_commit_[0-9a-f-]+\.json(\.tmp)?(#[0-9]+)?|.*\.json#[0-9]+|.*\.parquet#[0-9]+")
 _PARTIAL = re.compile(r"\..+\.partial(\.old)?")
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
@@ -75,9 +73,11 @@ def vacuum(path: str, older_than: str | timedelta = "7 days", dry_run: bool = Fa
         doomed += _vacuum_order(path, order, snapshot, horizon)
     doomed += _leftovers(path, horizon)
     labels = {os.path.basename(name) for name in snapshot.metadata.labels.values()}
-    for name in of(path).names(os.path.join(path, LABELS)):
+    for name in of(path).names(follow(os.path.join(path, LABELS))):
         old = os.path.join(path, LABELS, name)
-        if (TEMPORARY.fullmatch(name) or (_LABELS.fullmatch(name) and name not in labels)) and _older(old, horizon):
+        if (TEMPORARY.fullmatch(name) or (LABEL_FILE.fullmatch(f"{LABELS}/{name}") and name not in labels)) and _older(
+            old, horizon
+        ):
             doomed.append(os.path.join(LABELS, name))
     if not dry_run:
         for name in doomed:
@@ -109,7 +109,7 @@ def _unused(path: str, prefix: str, horizon: float) -> Iterator[str]:
 
 def _vacuum_order(path: str, order: tuple[int, ...], snapshot: Snapshot, horizon: float) -> list[str]:
     """Return what goes of a derived order: all of it where it is stale and old."""
-    folder = order_folder(path, order)
+    folder = follow(order_folder(path, order))
     prefix = folder[len(path) + 1 :]
     try:
         log = Log.open(folder)

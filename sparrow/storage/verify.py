@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from sparrow.errors import CorruptionError, NotFoundError, StorageError
 from sparrow.kernels.entries import Block
 from sparrow.schema import Schema, is_fill
 from sparrow.storage.filesystem import of
-from sparrow.storage.footers import Footer, footer, forget, to_block
+from sparrow.storage.footers import DATA_FILE, Footer, footer, forget, sha256, to_block
+from sparrow.storage.log import log_entry, read_commit
 from sparrow.storage.snapshot import FileTable, Snapshot, order_folder, read_labels
-from sparrow.storage.writer import DATA_FILE
 from sparrow.workers import ordered_map
 
 __all__ = ["Finding", "verify"]
@@ -57,7 +57,7 @@ class _Report:
 
 
 def verify(snapshot: Snapshot) -> list[Finding]:
-    """Check every file that a version references: data files, those of fresh orders, and labels.
+    """Check every file that a version references: data files, those of fresh orders, labels, and the log up to it.
 
     Each file is read whole. Checked are its hash (in its name), page checksums, the number of rows,
     the ranges in log and footer, sort order within and between files, uniqueness, coordinates
@@ -68,7 +68,9 @@ def verify(snapshot: Snapshot) -> list[Finding]:
     list of Finding
         Empty when everything is sound.
     """
-    findings, content = _verify_table(snapshot, snapshot.base)
+    findings = _verify_log(snapshot, snapshot.path)
+    found, content = _verify_table(snapshot, snapshot.base)
+    findings += found
     snapshot.forget_orders()
     tables = {order: snapshot.table(order) for order in snapshot.orders[1:]}
     for order, damaged in snapshot.damaged.items():
@@ -78,13 +80,25 @@ def verify(snapshot: Snapshot) -> list[Finding]:
             tables[order] = damaged.table
     for order, table in tables.items():
         found, other = _verify_table(snapshot, table)
-        findings += found
+        findings += _verify_log(snapshot, table.folder) + found
         if content is not None and other is not None and content != other:
             where = table.folder[len(snapshot.path) + 1 :]
             findings.append(Finding(where, f"the order {order} does not hold the entries of the base order"))
     for dim, name in sorted(snapshot.metadata.labels.items()):
         findings += [finding for finding in _verify_labels(snapshot, dim, name) if finding not in findings]
     return findings
+
+
+def _verify_log(snapshot: Snapshot, folder: str) -> list[Finding]:
+    """Check the entries of a log; what they come to was checked when it was opened."""
+    out: list[Finding] = []
+    for version in itertools.count() if folder != snapshot.path else range(snapshot.version + 1):
+        try:
+            if read_commit(folder, version) is None:
+                break
+        except CorruptionError as error:
+            out.append(Finding(f"{log_entry(folder, version)[len(snapshot.path) + 1 :]}", str(error)))
+    return out
 
 
 def _verify_table(snapshot: Snapshot, table: FileTable) -> tuple[list[Finding], int | None]:
@@ -270,7 +284,7 @@ def _verify_labels(snapshot: Snapshot, dim: int, name: str) -> list[Finding]:
     if changed is not None:
         out.append(Finding(name, changed))
     try:
-        count = len(read_labels(path))
+        count = len(read_labels(snapshot.path, name, check=False))
     except (CorruptionError, NotFoundError) as error:
         return [*out, Finding(name, str(error))]
     if count < snapshot.schema.shape[dim]:  # shrinking keeps the labels of what went
@@ -282,13 +296,10 @@ def _verify_labels(snapshot: Snapshot, dim: int, name: str) -> list[Finding]:
 def _changed(path: str, sha: str) -> str | None:
     """Return what is wrong with the bytes of a file, whose hash is in its name, or None."""
     try:
-        found = hashlib.sha256()
-        with of(path).open(path) as file:
-            while block := file.read(1 << 20):
-                found.update(block)
+        found = sha256(path)
     except OSError as error:
         return f"the file cannot be read: {error}"
-    return None if found.hexdigest() == sha else "the content does not match the hash in the name: bytes were changed"
+    return None if found == sha else "the content does not match the hash in the name: bytes were changed"
 
 
 def _name(snapshot: Snapshot, table: FileTable, at: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
+import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -21,14 +21,11 @@ from sparrow.errors import DuplicateError, InvalidValueError, ShapeError, Storag
 from sparrow.kernels.entries import Block, concatenate, is_sorted
 from sparrow.schema import check_dtype
 from sparrow.storage.filesystem import disk_full, of
-from sparrow.storage.footers import FIRST, LAST, footer, read_group
+from sparrow.storage.footers import FIRST, GROUPS, LAST, footer, footer_checksum, read_group
 from sparrow.storage.layout import Profile, Sizes, arrow_schema, check_profile, encode, parquet_options
 from sparrow.workers import Beside, beside
 
-__all__ = ["DATA_FILE", "DataFile", "HashingFile", "TensorWriter", "widen"]
-
-DATA_FILE = re.compile(r"(?P<sha>[0-9a-f]{64})-(?P<nonce>[0-9a-f]{8,32})\.parquet")
-"""Names of data files: the SHA-256 of the content, and a nonce of the writer."""
+__all__ = ["DataFile", "HashingFile", "TensorWriter", "widen"]
 
 _NARROW = 2**31
 _BEHIND = 16 << 20
@@ -58,18 +55,23 @@ class DataFile:
 class HashingFile:
     """A file for pyarrow to write: hashes what passes, and takes its name from the hash at the end.
 
+    :meth:`cut` ends a piece that has a checksum of its own; what follows the last one is kept, for its end to be told.
     Hashing and writing run on a thread of their own, some megabytes behind, so that encoding goes on meanwhile.
     """
 
     def __init__(self, folder: str) -> None:
         self._file = of(folder).new_file(folder)
         self._hash = hashlib.sha256()
+        self._crc = 0
+        self._start = 0
+        self._pieces: list[tuple[int, int, int]] = []
+        self._rest: list[bytes] = []
         self._pool = beside("sparrow-file")
         self._behind: deque[tuple[Future[None], int]] = deque()
         self._behind_bytes = 0
         self.nbytes = 0
         self.closed = False
-        self._ended = False
+        self._ended = self._ending = False
 
     def write(self, data: Any) -> int:
         """Take in the next bytes; nothing once discarded, since pyarrow closes what it holds when collected."""
@@ -77,6 +79,8 @@ class HashingFile:
         if self._ended:
             return size
         self.nbytes += size
+        if self._ending:
+            self._rest.append(bytes(data))
         if self._pool is None or not isinstance(data, bytes):  # what is not ours may change when this returns
             self._catch_up(-1)
             self._put(data)
@@ -88,7 +92,30 @@ class HashingFile:
 
     def _put(self, data: Any) -> None:
         self._hash.update(data)
+        self._crc = zlib.crc32(data, self._crc)
         self._file.write(data)
+
+    def cut(self) -> None:
+        """End a piece."""
+        start, self._start = self._start, self.nbytes
+        if self._pool is None:
+            self._cut(start, self.nbytes - start)
+        else:
+            self._behind.append((self._pool.submit(self._cut, start, self.nbytes - start), 0))
+
+    def _cut(self, start: int, length: int) -> None:
+        self._pieces.append((start, length, self._crc))
+        self._crc = 0
+
+    def pieces(self) -> list[tuple[int, int, int]]:
+        """Return where each piece begins, how long it is and its CRC-32; what comes now is the rest of the file."""
+        self._catch_up(-1)
+        self._ending = True
+        return self._pieces
+
+    def rest(self) -> bytes:
+        """Return what came after the pieces."""
+        return b"".join(self._rest)
 
     def _catch_up(self, most: int) -> None:
         """Wait until at most so many bytes are still to be written; raise what went wrong with others."""
@@ -343,6 +370,7 @@ class TensorWriter:
             file.first = tuple(int(column[0]) for column in block.coords)
         table = pa.Table.from_arrays([pa.array(column) for column in (*coords, *values)], schema=file.schema)
         file.parquet.write_table(table, row_group_size=block.count)
+        file.sink.cut()
         file.last = tuple(int(column[-1]) for column in block.coords)
         file.low = list(map(min, file.low, low))
         file.high = list(map(max, file.high, high))
@@ -377,6 +405,7 @@ class TensorWriter:
         try:
             options = parquet_options(self._dims, coords, values, self._profile, self._order)
             parquet = pq.ParquetWriter(sink, schema, **options)
+            sink.cut()  # what stands before the first row group
         except BaseException:
             sink.discard()
             raise
@@ -386,9 +415,12 @@ class TensorWriter:
         file = self._open
         if file is None:
             return
-        file.parquet.add_key_value_metadata({FIRST: json.dumps(file.first), LAST: json.dumps(file.last)})
+        groups = file.sink.pieces()[1:]
+        notes = {FIRST: json.dumps(file.first), LAST: json.dumps(file.last), GROUPS: json.dumps(groups)}
+        file.parquet.add_key_value_metadata(notes)
         file.parquet.close()
-        name = file.sink.keep(lambda sha: f"{sha}-{self._nonce}.parquet")
+        footer_crc = footer_checksum(file.sink.rest())
+        name = file.sink.keep(lambda sha: f"{sha}-{self._nonce}{footer_crc:08x}.parquet")
         self._open = None
         kinds = tuple(kind.name for kind in self._kinds)
         self._files.append(

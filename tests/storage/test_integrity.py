@@ -1,0 +1,367 @@
+"""Reading checks what it reads: bytes against checksums, files against the log, entries of the log against seals."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sparrow as sp
+from sparrow import errors, storage
+from sparrow.relation import Edit
+from sparrow.schema import Schema
+from sparrow.storage import footers
+from sparrow.storage.filesystem import LocalFileSystem
+from sparrow.storage.footers import DATA_FILE
+from sparrow.storage.vacuum import vacuum
+from tests.storage.helpers import TINY, assert_same, entries, random_entries, read_all
+
+SCHEMA = Schema((50, 40))
+ENTRIES = random_entries(SCHEMA, 300)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    labels = {0: pa.array([f"row {k}" for k in range(50)])}
+    storage.save(tmp_path / "t", SCHEMA, [ENTRIES], labels=labels, orders=[(1, 0)])
+    return tmp_path / "t"
+
+
+def data_file(path: Path) -> Path:
+    (found,) = path.glob("*.parquet")
+    return found
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def ways(path: Path) -> list[Callable[[], Any]]:
+    return [
+        lambda: sp.open(path).to_numpy(),
+        lambda: sp.open(path) @ np.ones(40),
+        lambda: np.asarray(sp.open(path)[3]),
+        lambda: sp.sql("select sum(value) from t", t=sp.open(path)).fetchall(),
+        lambda: sp.matmul(sp.open(path), np.ones(40), engine="duckdb"),
+    ]
+
+
+@pytest.mark.parametrize("way", range(5))
+def test_damage_between_two_readings_is_noticed(path: Path, way: int) -> None:
+    read = ways(path)[way]
+    read()
+    file = data_file(path)
+    good = file.read_bytes()
+    for at in (len(good) // 3, len(good) - 20):  # in a page, in the footer
+        flip(file, at)
+        with pytest.raises(errors.CorruptionError, match=file.name):
+            read()
+        file.write_bytes(good)
+        read()
+
+
+def test_all_bytes_of_a_small_file(tmp_path: Path) -> None:
+    """Also those that no checksum of Parquet covers: headers of pages say how values are coded."""
+    block = entries([(1, 2), (3, 4), (5, 6), (7, 1), (9, 9)], [1, 2, 3, 4, 5])
+    storage.save(tmp_path / "t", Schema((10, 10)), [block])
+    file = data_file(tmp_path / "t")
+    good = file.read_bytes()
+    group = sp.open(tmp_path / "t").files()[0]
+    assert group.rows == 5
+    (start, length, checksum) = footers.footer(str(file), 2).pieces[0]
+    assert start == 4
+    assert zlib.crc32(good[start : start + length]) == checksum
+    for at in range(start, start + length):
+        flip(file, at)
+        with pytest.raises(errors.CorruptionError, match=file.name):
+            read_all(storage.open(tmp_path / "t").current)
+        file.write_bytes(good)
+    assert_same(read_all(storage.open(tmp_path / "t").current), block)
+
+
+def test_a_row_group_is_checked_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.save(path, SCHEMA, [ENTRIES], sizes=storage.Sizes(group_rows=100), overwrite=True)
+    seen: list[int] = []
+    crc32 = zlib.crc32
+
+    def counted(data: bytes, *more: int) -> int:
+        seen.append(len(data))
+        return crc32(data, *more)
+
+    monkeypatch.setattr("sparrow.storage.footers.zlib", SimpleNamespace(crc32=counted))
+    for _ in range(3):
+        assert_same(read_all(storage.open(path).current), ENTRIES)
+        sp.sql("select count(*) from t", t=sp.open(path)).fetchall()
+    groups = len(footers.footer(str(data_file(path)), 2).rows)
+    assert groups > 1
+    assert len(seen) == groups + 1  # and the footer
+
+
+def test_names_tell_the_checksum_of_the_footer(path: Path) -> None:
+    file = data_file(path)
+    named = DATA_FILE.fullmatch(file.name)
+    assert named is not None
+    assert int(named["footer"], 16) == footers.footer_checksum(file.read_bytes())
+    assert DATA_FILE.fullmatch(f"{'a' * 64}-0123456789abcdef.parquet") is not None  # of the first release
+
+
+def test_a_file_that_is_sound_but_another_one(path: Path) -> None:
+    """Entries with the same cells and other values: sizes, rows and bounds agree."""
+    changed = type(ENTRIES)(ENTRIES.coords, ENTRIES.values[::-1].copy())
+    storage.save(path.parent / "u", SCHEMA, [changed])
+    shutil.copyfile(data_file(path.parent / "u"), data_file(path))
+    for read in ways(path):
+        with pytest.raises(errors.CorruptionError, match=data_file(path).name):
+            read()
+
+
+def test_files_of_the_first_release_are_hashed_whole(tmp_path: Path) -> None:
+    path = Path(shutil.copytree(Path(__file__).parent / "format1" / "matrix", tmp_path / "matrix"))
+    for file in path.glob("*.parquet"):
+        good = file.read_bytes()
+        if file.name not in storage.open(path).current.base.names:
+            continue
+        for at in range(4, len(good), 97):
+            flip(file, at)
+            with pytest.raises(errors.CorruptionError, match=file.name):
+                sp.open(path).to_numpy()
+            file.write_bytes(good)
+    assert sp.open(path).nnz == np.count_nonzero(sp.open(path).to_numpy())
+
+
+def test_labels_are_checked_when_they_are_read(path: Path) -> None:
+    (file,) = (path / "_labels").iterdir()
+    good = file.read_bytes()
+    for at in range(0, len(good), 41):
+        flip(file, at)
+        with pytest.raises(errors.CorruptionError, match=file.name):
+            sp.open(path).labels("d0")
+        file.write_bytes(good)
+    assert sp.open(path).sel(d0="row 7").shape == (40,)
+
+
+def test_a_listing_is_checked(tmp_path: Path) -> None:
+    with storage.creating(tmp_path / "b") as folder:
+        storage.save(folder / "X", SCHEMA, [])
+        storage.write_bundle(folder, {"X": {"role": "data"}}, {"index_base": 1})
+    listing = tmp_path / "b" / "bundle.json"
+    listing.write_text(listing.read_text().replace('"index_base": 1', '"index_base": 0'))
+    with pytest.raises(errors.CorruptionError, match=r"bundle.json .* is not as it was written"):
+        storage.bundle_info(tmp_path / "b")
+    with pytest.raises(errors.CorruptionError, match=r"bundle\.json"):
+        sp.open(tmp_path / "b")
+
+
+# -- the log -------------------------------------------------------------------------------------
+
+
+def entry(path: Path, version: int) -> Path:
+    return path / "_delta_log" / f"{version:020d}.json"
+
+
+def edited(path: Path, version: int, change: Callable[[str], str]) -> None:
+    text = entry(path, version).read_text()
+    assert change(text) != text
+    entry(path, version).write_text(change(text))
+
+
+def commit(path: Path, value: float) -> None:
+    storage.open(path).commit(Edit("put", upsert=entries([(25, 20)], [value])))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("[50, 40]", "[51, 40]"),
+        lambda text: text.replace('\\"numRecords\\": 2', '\\"numRecords\\": 3'),
+        lambda text: text.replace('{"add":', '{"adx":'),
+        lambda text: text.replace('\\"maxValues\\": {\\"d0\\": 49', '\\"maxValues\\": {\\"d0\\": 48'),
+        lambda text: "\n".join(line for line in text.splitlines() if '"add"' not in line),
+        lambda text: "\n".join(line for line in text.splitlines() if "commitInfo" not in line),
+        lambda text: text[: len(text) // 2],
+        lambda text: "",
+    ],
+)
+def test_an_entry_that_was_changed(path: Path, change: Callable[[str], str]) -> None:
+    edited(path, 0, change)
+    with pytest.raises(errors.CorruptionError, match=entry(path, 0).name):
+        sp.open(path)
+
+
+def test_an_entry_below_the_newest(path: Path) -> None:
+    for value in (1, 2, 3):
+        commit(path, value)
+    edited(path, 2, lambda text: text.replace('{"remove":', '{"removx":'))
+    with pytest.raises(errors.CorruptionError, match=entry(path, 2).name):
+        sp.open(path)
+    assert sp.open(path, version=1)[25, 20] == 1
+
+
+def test_entries_that_changed_places(path: Path) -> None:
+    for value in (1, 2, 3):
+        commit(path, value)
+    first, second = entry(path, 1).read_text(), entry(path, 2).read_text()
+    entry(path, 1).write_text(second)
+    entry(path, 2).write_text(first)
+    with pytest.raises(errors.CorruptionError, match=f"{entry(path, 2).name}|{entry(path, 1).name}"):
+        sp.open(path)
+
+
+def test_an_entry_of_another_tensor(path: Path, tmp_path: Path) -> None:
+    commit(path, 1)
+    storage.save(tmp_path / "u", SCHEMA, [ENTRIES])
+    shutil.copyfile(entry(tmp_path / "u", 0), entry(path, 0))
+    with pytest.raises(errors.CorruptionError, match=entry(path, 0).name):
+        sp.open(path)
+
+
+def test_history_is_checked(path: Path) -> None:
+    commit(path, 1)
+    edited(path, 0, lambda text: text.replace('\\"operation\\": \\"save\\"', '\\"operation\\": \\"safe\\"'))
+    with pytest.raises(errors.CorruptionError, match=entry(path, 0).name):
+        sp.open(path).history()
+    assert [finding.file for finding in sp.open(path).verify()] == [f"_delta_log/{entry(path, 0).name}"]
+
+
+def test_a_checkpoint_is_checked(path: Path) -> None:
+    handle = storage.open(path, sizes=TINY)
+    for value in range(1, 22):
+        handle.commit(Edit("put", upsert=entries([(25, 20)], [value])))
+    (checkpoint,) = (path / "_delta_log").glob("*.checkpoint.parquet")
+    table = pq.read_table(checkpoint)
+    kept = [row for row, add in enumerate(table["add"].to_pylist()) if add is None]
+    pq.write_table(table.take([*kept, *range(table.num_rows)][: len(kept)]), checkpoint)
+    with pytest.raises(errors.CorruptionError, match=checkpoint.name):
+        sp.open(path)
+
+
+def test_commits_of_other_tools_are_taken_as_they_are(path: Path) -> None:
+    from deltalake import DeltaTable
+
+    DeltaTable(path).alter.set_table_properties({"delta.logRetentionDuration": "interval 30 days"})
+    assert sp.open(path).version == 1
+    commit(path, 5)
+    assert sp.open(path)[25, 20] == 5
+    assert sp.open(path).verify() == []
+
+
+# -- what leads out of the folder ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["../secret.parquet", "/etc/passwd", "sub/x.parquet", "..", "file:///etc/passwd"])
+def test_a_log_that_names_files_elsewhere(path: Path, name: str) -> None:
+    own = data_file(path).name
+    lines = [json.loads(line) for line in entry(path, 0).read_text().splitlines()]
+    for line in lines:
+        if "add" in line:
+            line["add"]["path"] = name
+        if "commitInfo" in line:
+            del line["commitInfo"]["sparrow"]  # as another tool would have written it
+    entry(path, 0).write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(errors.CorruptionError, match="not in its folder"):
+        sp.open(path)
+    with pytest.raises(errors.CorruptionError, match="not in its folder"):
+        vacuum(str(path), "0 seconds")
+    assert (path / own).exists()
+
+
+@pytest.mark.parametrize("part", ["data", "_labels", "_delta_log", "_orders", "_orders/1-0", "label"])
+def test_links_are_not_followed(path: Path, tmp_path: Path, part: str) -> None:
+    at = {"data": data_file(path), "label": next((path / "_labels").iterdir())}.get(part, path / part)
+    os.rename(at, tmp_path / "elsewhere")
+    at.symlink_to(tmp_path / "elsewhere")
+    kept = sorted(file for file in (tmp_path / "elsewhere").rglob("*")) or [tmp_path / "elsewhere"]
+
+    def read() -> None:
+        tensor = sp.open(path)
+        tensor.labels("d0")
+        tensor.to_numpy()
+        storage.open(path).current.table((1, 0))
+
+    with pytest.raises(errors.CorruptionError, match="link"):
+        read()
+    if part not in {"data", "label"}:
+        with pytest.raises(errors.CorruptionError, match="link"):
+            sp.open(path).vacuum("0 seconds")
+    assert all(file.exists() for file in kept)
+
+
+def test_a_bundle_that_leads_elsewhere(tmp_path: Path, path: Path) -> None:
+    with storage.creating(tmp_path / "b") as folder:
+        storage.save(folder / "X", SCHEMA, [])
+        storage.write_bundle(folder, {"X": None})
+    listing = json.loads((tmp_path / "b" / "bundle.json").read_text())
+    del listing["seal"]
+    for name in ("../t", str(path), "."):
+        listing["members"] = {name: {}}
+        (tmp_path / "b" / "bundle.json").write_text(json.dumps(listing))
+        with pytest.raises(errors.CorruptionError, match="leads out of its folder"):
+            sp.open(tmp_path / "b")
+    listing["members"] = {"X": {}}
+    (tmp_path / "b" / "bundle.json").write_text(json.dumps(listing))
+    shutil.rmtree(tmp_path / "b" / "X")
+    (tmp_path / "b" / "X").symlink_to(path)
+    with pytest.raises(errors.CorruptionError, match="leads out of its folder"):
+        sp.open(tmp_path / "b")
+
+
+def test_a_tensor_may_be_reached_by_a_link(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(path)
+    assert_same(read_all(storage.open(tmp_path / "link").current), ENTRIES)
+
+
+# -- a failing disk ------------------------------------------------------------------------------
+
+
+class Failing(io.RawIOBase):
+    """A file on a disk that fails."""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return 1000
+
+    def tell(self) -> int:
+        return 1000
+
+    def read(self, size: int = -1) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize("way", range(5))
+def test_a_disk_that_fails(path: Path, monkeypatch: pytest.MonkeyPatch, way: int, warm: bool) -> None:
+    read = ways(path)[way]
+    file = data_file(path)
+    if warm:
+        footers.footer(str(file), 2)
+    monkeypatch.setattr(LocalFileSystem, "open", lambda self, path: pa.PythonFile(Failing(), mode="r"))
+    with pytest.raises(errors.StorageError, match=DATA_FILE.pattern):
+        read()
+
+
+def test_a_log_on_a_disk_that_fails(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(file: Any, *args: Any) -> Any:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("sparrow.storage.filesystem.open", fail, raising=False)
+    with pytest.raises(errors.StorageError, match=entry(path, 0).name):
+        sp.open(path)
