@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,14 @@ def own_settings() -> Iterator[None]:
     """Give each test the settings as they were before the one before it changed them."""
     with sparrow_settings.config():
         yield
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Let processes that are started heed SIGINT, which a job in the background inherits as ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 class Run:

@@ -425,6 +425,7 @@ def test_a_reader_that_goes_away_is_no_error(stored: Path) -> None:
     assert "BrokenPipe" not in told
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_exits_130_in_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     source = tmp_path / "endless"
     os.mkfifo(source)
@@ -461,6 +462,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_ends_a_long_query() -> None:
     query = "select sum(i * j) from range(1000000000000) t(i), range(1000000) u(j)"
     command = [sys.executable, "-c", TELLING, "sql", query]
@@ -472,6 +474,60 @@ def test_an_interrupt_ends_a_long_query() -> None:
     assert run.returncode == 130, err
     assert err == "sparrow: interrupted\n"
     assert out == ""
+
+
+def test_a_termination_cleans_up_as_an_interrupt_does(tmp_path: Path) -> None:
+    source = tmp_path / "endless"
+    os.mkfifo(source)
+    command = [sys.executable, "-m", "sparrow", "ingest", "edges", str(source), str(tmp_path / "out.sparrow")]
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run,
+        open(source, "w") as feed,
+    ):
+        feed.write(EDGES)
+        feed.flush()
+        run.terminate()
+        out, err = run.communicate()
+    assert run.returncode == 128 + signal.SIGTERM, err
+    assert err == "sparrow: terminated\n"
+    assert out == ""
+    assert os.listdir(tmp_path) == ["endless"]
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "told"),
+    [
+        (["edges"], "src,dst\n0,1\n", "say --header to skip it, or --ids str"),
+        (["edges", "--ids", "int"], "0 1\nx 2\n", "say --ids str to take"),
+        (["edges", "--dtype", "int8"], "0 1 0.5\n", "leave --dtype out"),
+        (["libsvm"], "1 1:1 1:2\n", "say --duplicates sum"),
+        (["libsvm", "--index-base", "1"], "1 0:1\n", "the index is below --index-base 1: say --index-base 0"),
+        (["columns", "--coords", "i"], 'i,j\n1,2\n"x,2\n', "say --no-quotes"),
+        (["columns", "--coords", "i", "--shape", "3"], "i\na\n", "column 'i' has 1 labels"),
+    ],
+)
+def test_hints_are_spelled_as_options(cli: Any, tmp_path: Path, words: list[str], text: str, told: str) -> None:
+    (tmp_path / "in.txt").write_text(text)
+    name, *options = words
+    done = cli("ingest", name, tmp_path / "in.txt", tmp_path / "out.sparrow", *options)
+    assert done.code == 1
+    assert told in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_hint_to_overwrite_is_spelled_as_an_option(cli: Any, stored: Path, tmp_path: Path) -> None:
+    done = cli("ingest", "edges", stored / "web.txt", stored / "web.sparrow")
+    assert "pass --overwrite to replace it" in done.err
+    (tmp_path / "w.csv").write_text("")
+    assert "pass --overwrite to replace it" in cli("export", stored / "web.sparrow", tmp_path / "w.csv").err
+
+
+def test_an_empty_file_is_a_warning_in_one_line(cli: Any, tmp_path: Path) -> None:
+    for name in ("edges", "libsvm"):
+        (tmp_path / "in.txt").write_text("")
+        done = cli("ingest", name, tmp_path / "in.txt", tmp_path / f"{name}.sparrow")
+        assert done.code == 0
+        assert done.err.startswith(f"sparrow: warning: {tmp_path / 'in.txt'}: there is no ")
 
 
 def test_orders_compact_and_restore(cli: Any, stored: Path, tmp_path: Path) -> None:

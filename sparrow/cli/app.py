@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -94,29 +97,63 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     """
     from sparrow.errors import SparrowError
 
-    try:
-        program()(args=None if args is None else list(args), prog_name="sparrow")
-    except SystemExit as end:
-        if end.code == 130:
-            _interrupted()
-        raise
-    except (SparrowError, OSError) as error:
-        _say(f"error: {_told(error)}")
-    except MemoryError:
-        _say("error: out of memory: give --memory-limit less than the machine has, or take a smaller view")
-    except RuntimeError as error:
-        if "Query interrupted" not in str(error):
+    with _ending() as ended, warnings.catch_warnings():
+        warnings.filterwarnings("default", category=UserWarning)
+        warnings.showwarning = _warned
+        try:
+            program()(args=None if args is None else list(args), prog_name="sparrow")
+        except SystemExit as end:
+            if end.code == 130:
+                _interrupted(ended)
             raise
-        _interrupted()
-        sys.exit(130)
+        except (SparrowError, OSError) as error:
+            _say(f"error: {_told(error)}")
+        except MemoryError:
+            _say("error: out of memory: give --memory-limit less than the machine has, or take a smaller view")
+        except RuntimeError as error:
+            if "Query interrupted" not in str(error):
+                raise
+            _interrupted(ended)
     sys.exit(1)
 
 
-def _interrupted() -> None:
-    """Say so; end at once where a query is still running, which the end of the process would wait for."""
-    _say("interrupted")
+@contextmanager
+def _ending() -> Iterator[list[int]]:
+    """Make SIGTERM clean up as Ctrl-C does, and yield where it is noted down."""
+    ended: list[int] = []
+
+    def end(number: int, frame: Any) -> None:
+        ended.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield ended
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield ended
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupted(ended: list[int]) -> NoReturn:
+    """Say so and exit; at once where a query is still running, which the end of the process would wait for."""
+    _say("terminated" if ended else "interrupted")
+    code = 128 + (ended[0] if ended else signal.SIGINT)
     if any(thread.name == QUERY_THREAD for thread in threading.enumerate()):
-        os._exit(130)
+        os._exit(code)
+    sys.exit(code)
+
+
+def _warned(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: str | None = None,
+) -> None:
+    _say(f"warning: {message}")
 
 
 def _told(error: Exception) -> str:

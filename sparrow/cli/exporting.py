@@ -10,9 +10,11 @@ import typer
 
 from sparrow.cli.arguments import AsJson, StoredPath, open_any, parse_index, write_json
 from sparrow.cli.formats import command, given, list_option, own_spelling, parameter
-from sparrow.files.registry import Declared, formats, options_of
+from sparrow.files.registry import Declared, Option, formats, options_of
 
 __all__ = ["add_to"]
+
+_COMMON = [Declared(name, Any, default, (), Option("")) for name, default in (("format", None), ("overwrite", False))]
 
 HELP = """Write the entries of a tensor to a file, or a bundle as libsvm; DST appears when it is whole.
 
@@ -99,7 +101,7 @@ def _export(
             raise typer.BadParameter(f"{index!r} is one cell: ask for a part, such as '5:6'")
     started = time.perf_counter()
     options = _options()
-    with own_spelling(options):
+    with own_spelling([*options, *_COMMON]):
         rows = written(source, target, format, overwrite=overwrite, **given(context, options, words))
     seconds = time.perf_counter() - started
     if as_json and target != "-":

@@ -29,8 +29,8 @@ def parameter(declared: Declared) -> inspect.Parameter:
         default = default if default is None or default is MISSING else str(default)
     elif _is_flag(declared):
         kind = bool
-    elif option.parse is not None and default not in (None, MISSING):
-        default = str(default)
+    elif option.parse is not None and default is not MISSING:
+        default = None if default in (None, ()) else str(default)
     if default is None:
         kind = kind | None
     info = typer.Option(*words, help=option.help, metavar=option.metavar, **least)
@@ -41,7 +41,7 @@ def parameter(declared: Declared) -> inspect.Parameter:
 
 
 def _is_flag(declared: Declared) -> bool:
-    return isinstance(declared.default, bool) and not declared.choices
+    return (isinstance(declared.default, bool) or declared.option.flag is not None) and not declared.choices
 
 
 def _name(declared: Declared) -> str:
@@ -116,11 +116,11 @@ def _respelled(text: str, options: Sequence[Declared]) -> str:
             return found[0]
         flag, _, off = (each.option.flag or _name(each)).partition("/")
         value = found["value"]
-        if value == "True":
+        if value in ("True", ""):
             return flag
         if value == "False":
             return off or found[0]
-        return flag if value is None else f"{flag} {shlex.quote(value.strip(chr(39)))}"
+        return f"{flag} {shlex.quote(value.strip(chr(39)))}"
 
     text = re.sub(r"sp\.config\((?P<name>\w+)=\.\.\.\)", lambda found: f"--{found['name'].replace('_', '-')}", text)
     return re.sub(r"\b(?P<name>[a-z_]+)=(?P<value>'[^']*'|\w+|(?=[\s,:;)]|$))", spelled, text)

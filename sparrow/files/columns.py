@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from sparrow import storage
 from sparrow.errors import IngestError, InvalidValueError, ShapeError
+from sparrow.files.delimited import Form
 from sparrow.files.registry import DType, Duplicates, Format, Option, Reader, names_of, number_of, sizes_of
 from sparrow.files.rows import Ids, Names, Shelf, Written, cast_values, check_space, write_entries
 from sparrow.files.tables import Batch, Query, open_table
@@ -67,6 +69,12 @@ class Columns(Reader):
     delimiter
         What parts the columns of CSV; the default is a tab or a comma, whichever is in the first
         line more often.
+    quotes
+        Whether fields of CSV may be set in quotes, and then hold delimiters and line ends; the default is yes, but no
+        where tabs part columns: quotes are characters like others there.
+    text
+        Columns of coordinates in CSV that are texts though they look like numbers. Columns whose numbers begin with
+        zeros, as ``007``, are texts in any case.
     format
         ``"csv"``, ``"parquet"`` or ``"arrow"``; told from the content by default.
     overwrite
@@ -128,6 +136,14 @@ class Columns(Reader):
     dtype: DType = None
     header: Annotated[bool, Option("CSV: the first line has names.")] = True
     delimiter: Annotated[str | None, Option("CSV: what parts columns. [default: tab or comma]")] = None
+    quotes: Annotated[
+        bool | None,
+        Option("CSV: fields may be in quotes. [default: unless parted by tabs]", flag="--quotes/--no-quotes"),
+    ] = None
+    text: Annotated[
+        Sequence[str],
+        Option("CSV: coordinates that are texts though they look like numbers.", metavar="A,B,...", parse=names_of),
+    ] = ()
     format: Annotated[
         Literal["csv", "parquet", "arrow"] | None, Option("Of the files. [default: told from the content]")
     ] = None
@@ -145,6 +161,9 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
             raise InvalidValueError(f"coords={list(self.coords)}: a column can be one dimension only")
         if self.delimiter is not None and (len(self.delimiter) != 1 or not self.delimiter.isascii()):
             raise InvalidValueError(f"delimiter={self.delimiter!r}: use one ASCII character")
+        for name in (self.text,) if isinstance(self.text, str) else self.text:
+            if name not in self.coords:
+                raise InvalidValueError(f"text names {name!r}, which is none of coords={list(self.coords)}")
         self.given = None if self.dtype is None else check_dtype(self.dtype)
         self.names = check_dims(self.coords if self.dims is None else self.dims, len(self.coords))
         self.sizes = self._sizes()
@@ -176,7 +195,9 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         values = () if self.value is None else (self.value,)
         floats = values if self.given is not None and self.given.kind in "fc" else ()
         names = list(dict.fromkeys((*self.coords, *values)))
-        return Query(names, floats, self.header, self.delimiter, self.format)
+        texts = (self.text,) if isinstance(self.text, str) else tuple(self.text)
+        form = Form(names, floats, texts, tuple(self.coords), self.header, self.delimiter, self.quotes)
+        return Query(names, form, self.format)
 
     def bounded(self, dim: int) -> bool:
         """Return whether the shape bounds the integers of a dimension: not where they are numbered anew."""
@@ -188,7 +209,9 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         with storage.creating(self.dst, self.overwrite) as folder:
             check_space(folder, table.least, 0)
             with bar("reading the table", table.size) as advance, closing(table.batches(advance)) as batches:
-                _Ingest(Path(folder), self, table.name).run(batches)
+                rows = _Ingest(Path(folder), self, table.name).run(batches)
+        if not rows and isinstance(self.src, str | os.PathLike | list | tuple):
+            warnings.warn(f"{table.name}: there is no row", stacklevel=2)
         return os.fspath(self.dst)
 
 
@@ -198,7 +221,9 @@ class _Ingest:
     options: Columns
     name: str
 
-    def run(self, batches: Iterator[Batch]) -> None:
+    def run(self, batches: Iterator[Batch]) -> int:
+        """Store the rows, and return how many there are."""
+        self._count = 0
         first = next(batches, None)
         fields = [] if first is None else [first.data.schema.field(name) for name in self.options.coords]
         self._texts = [_is_text(field.type) for field in fields] or [False] * len(self.options.coords)
@@ -225,6 +250,7 @@ class _Ingest:
             operation="ingest columns",
             extra={"sources": [self.name], "coords": list(self.options.coords), "value": self.options.value},
         )
+        return self._count
 
     def _size(self, dim: int, largest: int) -> int:
         given, labels = self.options.sizes[dim], self._labels[dim]
@@ -254,8 +280,17 @@ class _Ingest:
                 f"the column {self.options.value!r} holds {kind}, and values are numbers: name another, "
                 "or none to say which cells there are",
                 first.source,
+                self._first_text(first, self.options.value),
             )
         return check_dtype(kind.to_pandas_dtype())
+
+    def _first_text(self, batch: Batch, name: str) -> int | None:
+        """Return the line of the first value that is no number, where there are lines."""
+        column = batch.data.column(name)
+        if batch.line_of is None or not pa.types.is_string(column.type):
+            return None
+        wrong = pc.invert(pc.match_substring_regex(column, r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"))
+        return batch.line_of(max(pc.index(wrong, True).as_py(), 0))
 
     def _write(self, items: Iterator[Any] | Shelf, rows_of: Callable[[Any], Rows], known: list[Ids | None]) -> Written:
         return write_entries(
@@ -297,6 +332,7 @@ class _Ingest:
     def _rows(self, batch: Batch, known: list[Ids | None], names: Sequence[Names | None] = ()) -> Rows:
         """Return the rows of a batch, texts as numbers."""
         coords: list[NDArray[np.int64]] = []
+        self._count = max(self._count, batch.row - 1 + batch.data.num_rows)
         for dim, name in enumerate(self.options.coords):
             array = batch.data.column(name)
             if _is_text(array.type) != self._texts[dim] and not pa.types.is_null(array.type):
@@ -379,7 +415,8 @@ class _Ingest:
         at = pc.index(where, True).as_py()
         found = array[at].as_py()
         token = None if found is None else str(found)
-        return IngestError(f"row {batch.row + at}: column {name!r} is {problem}", batch.source, token=token)
+        line = None if batch.line_of is None else batch.line_of(at)
+        return IngestError(f"row {batch.row + at}: column {name!r} is {problem}", batch.source, line, token)
 
 
 def _is_text(kind: pa.DataType) -> bool:

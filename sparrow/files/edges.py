@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+import warnings
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -18,11 +19,11 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow import progress, settings, storage
 from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
+from sparrow.files.kinds import refuse_no_edges
 from sparrow.files.registry import DType, Duplicates, Format, Option, Reader
 from sparrow.files.rows import Ids, Names, Shelf, Written, cast_values, check_space, write_entries
 from sparrow.files.source import Source, SourceLike, TextBlock, blocks, open_sources, total_size
@@ -36,6 +37,9 @@ from sparrow.workers import ordered_map
 __all__ = ["FORMATS", "Edges", "EdgesWriter"]
 
 _DIMS = ("src", "dst")
+
+_SAMPLE = 1 << 16
+"""Bytes of text that tell what the file is."""
 
 _ENTRY_BYTES, _WEIGHT_BYTES = 2.5, 6.0
 """Bytes on disk of an edge and of its weight, roughly: what is said beforehand, not what is refused."""
@@ -63,7 +67,8 @@ class Edges(Reader):
     ids
         ``"int"``: ids are coordinates, counted from 0. ``"str"``: ids are names; the distinct ones,
         sorted, become the labels of both dimensions, and the position of a name its coordinate.
-        ``"auto"``: names if the first block of text (4 MB) holds an id that is no integer.
+        ``"auto"``: names if the first block of text (4 MB) holds an id that is no integer or begins with
+        a zero, as ``007``; such an id further down is an error.
     relabel
         Number the ids that occur from 0 in ascending order; the labels of both dimensions are the
         original ids.
@@ -150,6 +155,8 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
             labels = None if named is None else names_of_vertices(named)
             ingest = _Ingest(Path(folder), self, sources, labels, stack)
             ingest.run()
+        if not ingest.lines:
+            warnings.warn(f"{', '.join(source.name for source in sources)}: there is no edge", stacklevel=2)
         if ingest.passed_over:
             progress.note(f"{sources[0].name}: the columns after the third (timestamps?) were passed over")
         return os.fspath(self.dst)
@@ -179,6 +186,8 @@ class _Ingest:
     """The names of the vertices where they were given."""
     stack: ExitStack
     passed_over: bool = False
+    lines: int = 0
+    """Of the first block that has any."""
     _as_text: bool = False
     _weighted: int = -1
     _largest: int = -1
@@ -272,7 +281,11 @@ class _Ingest:
             first, end = kernels.first_data_line(block.data)
             if not end:
                 continue
+            refuse_no_edges(block.text(0, _SAMPLE).rpartition("\n")[0] or block.text(0, end), block.source.name)
             parsed = self._parse(block)
+            if parsed.status == kernels.PADDED:
+                self._as_text = True
+                parsed = self._parse(block)
             if parsed.status == kernels.BAD_ID and self.options.ids == "auto":
                 below = self._parse(_without(block, first, end))
                 if parsed.at < end and below.status == kernels.GOOD and len(below.src):
@@ -319,12 +332,13 @@ class _Ingest:
         src_end, dst_end = (np.empty(n if self._as_text else 0, np.int64) for _ in range(2))
         whole = self.options.given is not None and self.options.given.kind in "iu"
         expected = self._weighted
+        padded = self.options.ids != "auto"
         maybe = n if expected != 0 else 0
         weights = np.empty(0 if whole else maybe)
         integers = np.empty(maybe if whole else 0, np.int64)
         hard = np.empty(0 if whole else 2 * maybe, np.int64)
         count, weighted, columns, hards, status, at = kernels.parse_edges(
-            block.data, self._as_text, whole, expected, src, dst, src_end, dst_end, weights, integers, hard
+            block.data, self._as_text, padded, whole, expected, src, dst, src_end, dst_end, weights, integers, hard
         )
         for i, start in hard[: 2 * hards].reshape(-1, 2).tolist():
             weights[i] = float(block.token_at(start))
@@ -343,6 +357,7 @@ class _Ingest:
         parsed = parsed._replace(values=self._cast(parsed))
         if parsed.status != kernels.GOOD:
             raise self._error(parsed)
+        self.lines = self.lines or len(parsed.src)
         if parsed.columns > kernels.FOURTH:
             self.passed_over = True
         return parsed
@@ -367,6 +382,7 @@ class _Ingest:
             kernels.BAD_ID: "the id is no integer: say ids='str' to take ids as names"
             if self.labels is None
             else "the id is no integer, which ids of vertices= must be",
+            kernels.PADDED: "the id begins with a zero: say ids='str' to take ids as names, or ids='int' as numbers",
             kernels.LARGE_ID: "the id is beyond 2^63 - 1: say ids='str' to take ids as names",
             kernels.NEGATIVE: "the id is negative: say ids='str' to take ids as names",
             kernels.ONE_COLUMN: "an edge needs two ids: say header=True if the first line is none",
@@ -485,6 +501,8 @@ class EdgesWriter(TableWriter):
 
     delimiter: ClassVar[str] = "\t"
     quoting: ClassVar[str] = "none"
+    structure: ClassVar[str] = r"[\s,\"]"
+    called: ClassVar[str] = "an edge list"
     comment: ClassVar[str] = "# "
 
     def check(self) -> None:
@@ -494,13 +512,7 @@ class EdgesWriter(TableWriter):
             raise UnsupportedError(f"an edge list has two dimensions, this tensor {tensor.ndim}: use csv or parquet")
         if tensor.dtype.kind == "c":
             raise UnsupportedError(f"an edge has one number, and these are {tensor.dtype}: use csv or parquet")
-        for axis, found in self.named.items():
-            texts = pa.types.is_string(found.type) or pa.types.is_large_string(found.type)
-            if texts and pc.any(pc.match_substring_regex(found, r"[\s,\"]")).as_py():
-                raise UnsupportedError(
-                    f"labels of {tensor.dims[axis]!r} hold blanks, commas or quotes, which part the columns of an edge "
-                    "list: write numbers with labels=False, or csv"
-                )
+        super().check()
 
     def schema(self) -> pa.Schema:
         """Return the columns as they are written: True is 1."""

@@ -15,6 +15,7 @@ import operator
 import os
 import re
 import shutil
+import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass
@@ -156,6 +157,8 @@ zcat a9a.gz | sparrow ingest libsvm - a9a.sparrow"""
             for piece in stack.enter_context(closing(_pieces(sources, self))):
                 ingest.take(piece, total_size(sources))
             ingest.finish()
+        if not ingest.rows:
+            warnings.warn(f"{', '.join(source.name for source in sources)}: there is no row", stacklevel=2)
         progress.note(ingest.summary())
         return os.fspath(self.dst)
 
@@ -333,7 +336,7 @@ class _Ingest:
         self._stack = stack
         self._texts = stack.enter_context(closing(LabelTexts(settings.current().temp_directory)))
         self._base = options.base
-        self._rows = 0
+        self.rows = 0
         self._entries = 0
         self._largest = -1
         self._several = False
@@ -352,25 +355,25 @@ class _Ingest:
 
     def take(self, piece: _Piece, size: int | None) -> None:
         """Write a block; ``size`` is that of the whole input, if it is known."""
-        if self._rows == 0 and size is not None:
+        if self.rows == 0 and size is not None:
             self._check_disk(piece, size)
         self._settle_base(piece)
         self._several |= piece.several
         self._unlabelled = self._unlabelled or piece.unlabelled
         self._texts.write(piece.texts)
         count = len(piece.labels)
-        offset = np.int64(self._rows)
-        wide = self._rows + count > 2**31
+        offset = np.int64(self.rows)
+        wide = self.rows + count > 2**31
         rows = piece.rows + (offset if wide else np.int32(offset))
         cols = piece.indices if self._base != 1 else piece.indices - piece.indices.dtype.type(1)
         self._x.write(Block((rows, cols), piece.values))
         if not self._several:
-            self._y.write(_nonzero(piece.labels, self._rows))
+            self._y.write(_nonzero(piece.labels, self.rows))
         if piece.qids is not None:
             if self._qid is None:
                 self._qid = self._writer("qid", ("row",), np.dtype(np.int64))
-            self._qid.write(_nonzero(piece.qids, self._rows))
-        self._rows += count
+            self._qid.write(_nonzero(piece.qids, self.rows))
+        self.rows += count
         self._entries += len(piece.values)
         self._largest = max(self._largest, piece.largest)
 
@@ -411,14 +414,14 @@ class _Ingest:
         self._width = self._largest + 1 - self._base if self._largest >= 0 else 0
         if self._options.n_features is not None:
             self._width = self._options.n_features
-        x = Schema((self._rows, self._width), ("row", "col"), self._options.kind)
+        x = Schema((self.rows, self._width), ("row", "col"), self._options.kind)
         self._create("X", x, self._shift(self._x.finish()), extra={"index_base": self._base})
         if self._several:
             self._finish_labels()
         else:
-            self._create("y", Schema((self._rows,), ("row",), np.dtype(np.float64)), self._y.finish())
+            self._create("y", Schema((self.rows,), ("row",), np.dtype(np.float64)), self._y.finish())
         if self._qid is not None:
-            self._create("qid", Schema((self._rows,), ("row",), np.dtype(np.int64)), self._qid.finish())
+            self._create("qid", Schema((self.rows,), ("row",), np.dtype(np.int64)), self._qid.finish())
         members = {"X": {"index_base": self._base}, "y": {}} | ({"qid": {}} if self._qid is not None else {})
         storage.write_bundle(self._folder, members, {"format": "libsvm"})
 
@@ -437,7 +440,7 @@ class _Ingest:
         self._y.abort()
         names = self._texts.distinct()
         y = self._writer("y", ("row", "label"), np.dtype(np.bool_))
-        schema = Schema((self._rows, len(names)), ("row", "label"), np.dtype(np.bool_))
+        schema = Schema((self.rows, len(names)), ("row", "label"), np.dtype(np.bool_))
         done = 0
         for texts in self._texts.batches():
             lists = pc.split_pattern(texts, ",")
@@ -469,7 +472,7 @@ class _Ingest:
         """Return a line that says what was stored."""
         base = "" if self._options.base is not None else " (auto)"
         return (
-            f"libsvm: {self._rows:,} rows, {self._width:,} columns, {self._entries:,} entries, "
+            f"libsvm: {self.rows:,} rows, {self._width:,} columns, {self._entries:,} entries, "
             f"index_base={self._base}{base}"
         )
 

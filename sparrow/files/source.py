@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from sparrow import memory
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
+from sparrow.files.kinds import refuse_container
 
 __all__ = ["BLOCK_SIZE", "LONGEST_LINE", "Source", "SourceLike", "TextBlock", "blocks", "open_sources", "total_size"]
 
@@ -37,7 +38,11 @@ LONGEST_LINE = 1 << 30
 """Bytes beyond which a line is taken for something that is no text; a quarter of the memory limit if less."""
 
 _READ_AHEAD = 2
-_MAGIC_LENGTH = 16
+_START, _START_OF_PIPE = 262, 16
+"""Bytes that tell what a file is; of a pipe, which may be slow, only what compression takes."""
+
+_BOMB_RATIO, _BOMB_LEAST = 500, 10**9
+"""Text that is longer than this, and so many times as long as its file, is taken for an attack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +151,7 @@ def _compression(start: bytes, name: str) -> str | None:
         return "zstd"
     if start.startswith(b"BZh") and start[4:10] in (b"1AY&SY", b"\x17rE8P\x90"):
         return "bz2"
-    for magic, kind in (
-        (b"\xfd7zXZ\x00", "xz"),
-        (b"PK\x03\x04", "zip"),
-        (b"\x04\x22\x4d\x18", "lz4"),
-        (b"7z\xbc\xaf\x27\x1c", "7z"),
-    ):
-        if start.startswith(magic):
-            raise IngestError(f"{kind} files are not read: unpack it, or use gzip, zstd or bz2", file=name)
+    refuse_container(start, name)
     return None
 
 
@@ -201,11 +199,11 @@ class _Stream:
         self._raw: pa.NativeFile | _Pipe
         if source.size is not None:
             self._raw = pa.OSFile(source.path, "rb")
-            compression = _compression(self._raw.read(_MAGIC_LENGTH), source.name)
+            compression = _compression(self._raw.read(_START), source.name)
             self._raw.seek(0)
         else:
             self._raw = _open_pipe(source)
-            compression = _compression(self._raw.peek(_MAGIC_LENGTH), source.name)
+            compression = _compression(self._raw.peek(_START_OF_PIPE), source.name)
         self._text: pa.NativeFile | _Pipe = self._raw
         if compression is not None:
             below = pa.PythonFile(self._raw, mode="r") if isinstance(self._raw, _Pipe) else self._raw
@@ -292,7 +290,7 @@ def _cut(source: Source, block_size: int) -> Generator[TextBlock]:
 def _lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlock]:
     carry: memoryview | bytes = b""
     longest = min(LONGEST_LINE, memory.share(4))
-    line, told, returns_only, started, yielded = 1, 0, False, False, False
+    line, told, whole, returns_only, started, yielded = 1, 0, 0, False, False, False
     while True:
         buffer = bytearray(max(block_size, 2 * len(carry)) + 1)  # one byte for a final newline that is missing
         space = len(buffer) - 1
@@ -302,10 +300,19 @@ def _lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlo
             while used < space and (n := stream.readinto(view[used:space])):
                 used += n
         at_end = used < space
+        whole += used - len(carry)
+        if whole > _BOMB_LEAST and whole > _BOMB_RATIO * stream.tell():
+            raise IngestError(
+                f"the file unpacks to more than {_BOMB_RATIO} times its size: if it is meant to, unpack it first, "
+                "for example gzip -dc FILE | sparrow ingest FORMAT - DST",
+                source.name,
+                line,
+            )
         start = 0
         if not started:
             started = True
             start = 3 if buffer.startswith(b"\xef\xbb\xbf") else 0
+            refuse_container(bytes(buffer[: min(used, _START)]), source.name)
         if not yielded:
             carriage = buffer.find(b"\r", 0, used)
             returns_only = carriage >= 0 and (at_end or carriage < used - 1) and buffer.find(b"\n", 0, used) < 0

@@ -6,8 +6,6 @@ tensors of these. What writes them gives a column for each dimension and one for
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -18,19 +16,20 @@ from itertools import chain
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sparrow.database import failures, quote_name
-from sparrow.errors import IngestError, UnsupportedError
+from sparrow.errors import IngestError, SparrowError, UnsupportedError
+from sparrow.files import delimited
+from sparrow.files.delimited import Form
 from sparrow.files.registry import Format, Option, Writer
-from sparrow.files.source import Source, TextBlock, blocks, open_sources, total_size
+from sparrow.files.source import Source, open_sources, total_size
 from sparrow.progress import bar
 
 __all__ = ["FORMATS", "Batch", "Query", "Table", "TableWriter", "open_table"]
 
 _ROWS = 1 << 18
-_CSV_BLOCK = 1 << 22
 _ARROW_FILE, _ARROW_STREAM = b"ARROW1", b"\xff\xff\xff\xff"
-_NULLS = ["", "NA", "N/A", "n/a", "#N/A", "NULL", "null"]
 
 Advance: TypeAlias = Callable[[int], None]
 
@@ -40,10 +39,8 @@ class Query:
     """What to read of a table, and how."""
 
     columns: list[str]
-    floats: tuple[str, ...] = ()
-    """Columns of CSV that are read as float64, whatever their first rows look like."""
-    header: bool = True
-    delimiter: str | None = None
+    form: Form | None = None
+    """How CSV is read."""
     format: str | None = None
 
 
@@ -54,6 +51,8 @@ class Batch(NamedTuple):
     source: str | None
     row: int
     """The number of its first row, counted from 1 within the source."""
+    line_of: Callable[[int], int] | None = None
+    """Tells the line of each row, where there are lines."""
 
 
 class Table(NamedTuple):
@@ -133,13 +132,16 @@ def _check_columns(names: Sequence[str], query: Query, file: str | None) -> None
 
 def _stream(batches: Any, query: Query) -> Generator[Batch]:
     row = 1
-    for batch in _guarded(batches, None):
-        yield Batch(batch.select(query.columns), None, row)
+    for batch in _checked(batches, query, None):
+        yield Batch(batch, None, row)
         row += batch.num_rows
 
 
-def _guarded(batches: Any, file: str | None) -> Iterator[pa.RecordBatch]:
-    """Yield batches; what makes them fail becomes an ``IngestError``."""
+def _checked(batches: Any, query: Query, file: str | None) -> Iterator[pa.RecordBatch]:
+    """Yield the wanted columns of batches; what makes them fail becomes an ``IngestError``.
+
+    Offsets, indices and texts that come from outside are looked at before anything follows them.
+    """
     import duckdb
 
     row = 1
@@ -147,18 +149,14 @@ def _guarded(batches: Any, file: str | None) -> Iterator[pa.RecordBatch]:
     while True:
         try:
             with failures():
-                batch = next(stream)
+                batch = next(stream).select(query.columns)
+            batch.validate(full=True)
         except StopIteration:
             return
-        except (pa.ArrowException, duckdb.Error, OSError) as error:
-            if isinstance(error, IngestError) or isinstance(error.__cause__, IngestError):
+        except (pa.ArrowException, duckdb.Error, OSError, ValueError, OverflowError, MemoryError) as error:
+            if isinstance(error, SparrowError) or isinstance(error.__cause__, IngestError):
                 raise
-            hint = ""
-            if "CSV conversion error" in str(error):
-                hint = (
-                    "; the first rows settle the type of a column: say dtype='float64' for later values with decimals"
-                )
-            raise IngestError(f"cannot be read after row {row - 1}: {error}{hint}", file) from error
+            raise IngestError(f"cannot be read after row {row - 1}: {error}", file) from error
         yield batch
         row += batch.num_rows
 
@@ -168,18 +166,34 @@ def _files(sources: Sequence[Source], query: Query, advance: Advance) -> Generat
     for source in sources:
         kind = query.format or _format(source)
         if kind == "csv":
-            batches = _csv(source, query, types, advance)
+            yield from _csv(source, query, types, advance)
+            continue
+        if kind == "arrow":
+            batches = _arrow(source, query, advance)
+        elif source.path is not None and source.size is not None:
+            batches = _parquet(source.path, query, advance)
         else:
-            if kind == "arrow":
-                batches = _arrow(source, query, advance)
-            elif source.path is not None and source.size is not None:
-                batches = _parquet(source.path, query, advance)
-            else:
-                raise IngestError("parquet cannot be read from a pipe: give a file", source.name)
+            raise IngestError("parquet cannot be read from a pipe: give a file", source.name)
         row = 1
-        for batch in _guarded(batches, source.name):
-            yield Batch(batch.select(query.columns), source.name, row)
+        for batch in _checked(batches, query, source.name):
+            yield Batch(batch, source.name, row)
             row += batch.num_rows
+
+
+def _csv(source: Source, query: Query, types: dict[str, pa.DataType], advance: Advance) -> Generator[Batch]:
+    assert query.form is not None
+    row = 1
+
+    def check(names: list[str]) -> None:
+        _check_columns(names, query, source.name)
+
+    try:
+        with closing(delimited.batches(source, query.form, types, check, advance)) as found:
+            for each in found:
+                yield Batch(each.data, source.name, row, each.line_of)
+                row += each.data.num_rows
+    except delimited.Unreadable as error:
+        raise IngestError(f"cannot be read after row {row - 1}: {error.problem}", source.name, error.line) from error
 
 
 def _format(source: Source) -> str:
@@ -194,7 +208,7 @@ def _format(source: Source) -> str:
 def _parquet(path: str, query: Query, advance: Advance) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
         _check_columns(file.schema_arrow.names, query, path)
         total, rows = os.path.getsize(path), max(file.metadata.num_rows, 1)
         for batch in file.iter_batches(_ROWS, columns=query.columns):
@@ -232,80 +246,6 @@ def _arrow(source: Source, query: Query, advance: Advance) -> Iterator[pa.Record
                 advance(source.size // reader.num_record_batches)
 
 
-class _Text(io.RawIOBase):
-    """The decompressed text of a source, as a file."""
-
-    def __init__(self, text: Iterator[TextBlock], advance: Advance) -> None:
-        super().__init__()
-        self._text, self._advance = text, advance
-        self._rest: memoryview = memoryview(b"")
-        self.first = self._next()
-
-    def _next(self) -> bytes:
-        block = next(self._text, None)
-        if block is None:
-            return b""
-        data: Any = block.data
-        self._rest = memoryview(data)
-        self._advance(block.advance)
-        return bytes(self._rest[: 1 << 20])
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        if not self._rest and not self._next():
-            return 0
-        count = min(len(view), len(self._rest))
-        view[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count
-
-
-def _csv(source: Source, query: Query, types: dict[str, pa.DataType], advance: Advance) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of CSV; the first source settles the types of the columns."""
-    from pyarrow import csv as arrow_csv
-
-    with closing(blocks(source)) as text:
-        file = _Text(text, advance)
-        lines = [line for line in file.first.decode(errors="replace").splitlines() if line.strip()]
-        if not lines:
-            if query.header:
-                raise IngestError("there is no line of column names: the text is empty", source.name)
-            return
-        delimiter = query.delimiter or ("\t" if lines[0].count("\t") > lines[0].count(",") else ",")
-        names = next(csv.reader(lines, delimiter=delimiter))
-        if not query.header:
-            names = [f"c{k}" for k in range(len(names))]
-        _check_columns(names, query, source.name)
-        reading = arrow_csv.ReadOptions(block_size=_CSV_BLOCK, column_names=None if query.header else names)
-        parsing = arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-        converting = arrow_csv.ConvertOptions(
-            include_columns=query.columns,
-            column_types={**dict.fromkeys(query.floats, pa.float64()), **types},
-            null_values=_NULLS,
-        )
-        # Dates stay the texts that they are.
-        start = file.first[: file.first.rfind(b"\n") + 1]
-        try:
-            guess = arrow_csv.read_csv(
-                io.BytesIO(start), read_options=reading, parse_options=parsing, convert_options=converting
-            ).schema
-        except pa.ArrowInvalid:
-            guess = pa.schema([])  # cut within quotes, or wrong: the reader below will say
-        dates = {field.name: pa.string() for field in guess if pa.types.is_temporal(field.type)}
-        converting.column_types = {**converting.column_types, **dates}
-        with arrow_csv.open_csv(
-            pa.PythonFile(file, mode="r"),
-            read_options=reading,
-            parse_options=parsing,
-            convert_options=converting,
-        ) as reader:
-            types.update({field.name: field.type for field in reader.schema if not pa.types.is_null(field.type)})
-            yield from reader
-
-
 # -- writing ---------------------------------------------------------------------------------------
 
 
@@ -318,6 +258,7 @@ class TableWriter(Writer):
 
     delimiter: ClassVar[str] = ","
     quoting: ClassVar[str] = "needed"
+    called: ClassVar[str] = "a table"
     comment: ClassVar[str] = ""
     """What the line of names begins with."""
 
@@ -328,8 +269,18 @@ class TableWriter(Writer):
         labels = ((axis, tensor.labels(axis)) for axis in range(tensor.ndim) if self.labels)
         return {axis: found for axis, found in labels if found is not None}
 
+    structure: ClassVar[str] = ""
+    """A pattern of what labels must not hold, for it parts columns or lines."""
+
     def check(self) -> None:
         """Raise ``UnsupportedError`` for a tensor that the format cannot hold."""
+        for axis, found in self.named.items() if self.structure else ():
+            texts = pa.types.is_string(found.type) or pa.types.is_large_string(found.type)
+            if texts and pc.any(pc.match_substring_regex(found, self.structure)).as_py():
+                raise UnsupportedError(
+                    f"labels of {self.tensor.dims[axis]!r} hold blanks, commas or quotes, which part the columns of "
+                    f"{self.called}: write numbers with labels=False, or csv"
+                )
 
     def schema(self) -> pa.Schema:
         """Return the columns as they are written."""
@@ -376,9 +327,12 @@ class TableWriter(Writer):
 
 @dataclass
 class TsvWriter(TableWriter):
-    """Write the entries as columns parted by tabs."""
+    """Write the entries as columns parted by tabs, without quotes."""
 
     delimiter: ClassVar[str] = "\t"
+    quoting: ClassVar[str] = "none"
+    structure: ClassVar[str] = r"[\t\r\n\"]"
+    called: ClassVar[str] = "lines parted by tabs"
 
 
 @dataclass
@@ -392,7 +346,7 @@ class ParquetWriter(TableWriter):
         """Return what writes batches of a schema to a file, within a block."""
         import pyarrow.parquet as pq
 
-        with pq.ParquetWriter(file, schema, compression="zstd") as parquet:
+        with pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as parquet:
             yield parquet.write_batch
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "NEGATIVE",
     "NO_NAME",
     "ONE_COLUMN",
+    "PADDED",
     "UNKNOWN",
     "first_data_line",
     "gather_texts",
@@ -49,6 +50,8 @@ MIXED: Final = 7
 """A weight where lines before had none, or none where they had."""
 NO_NAME: Final = 8
 """A vertex without a name."""
+PADDED: Final = 9
+"""An id that begins with a zero, where such are names."""
 
 UNKNOWN: Final = -1
 FOURTH: Final = 3
@@ -88,9 +91,11 @@ def _next_line(data: Any, at: Any) -> Any:
 
 
 @kernel
-def _id(data: Any, start: Any) -> Any:
+def _id(data: Any, start: Any, padded: Any) -> Any:
     """Return an id, the position behind it, and ``GOOD`` or what is wrong with it."""
     value, at, status = scan_integer(data, start)
+    if not padded and data[start] == 48 and at > start + 1:
+        return value, at, PADDED
     if status == BAD or not _ends(data[at]):
         return value, at, BAD_ID
     if status == OVERFLOW:
@@ -119,6 +124,7 @@ def first_data_line(data: NDArray[np.uint8]) -> Any:
 def parse_edges(
     data: NDArray[np.uint8],
     as_text: bool,
+    padded: bool,
     integers: bool,
     weighted: int,
     src: NDArray[np.int64],
@@ -138,6 +144,8 @@ def parse_edges(
     as_text
         Whether ids are texts: then ``src`` to ``src_end`` and ``dst`` to ``dst_end`` are the
         positions of theirs in ``data``; otherwise ``src`` and ``dst`` are the ids.
+    padded
+        Whether an integer id may begin with zeros.
     integers
         Whether weights are read as integers, into ``integer_weights``.
     weighted
@@ -177,7 +185,7 @@ def parse_edges(
             src[count] = start
             src_end[count] = at
         else:
-            value, at, fault = _id(data, at)
+            value, at, fault = _id(data, at, padded)
             if fault != GOOD:
                 return count, weighted, columns, hards, fault, start
             src[count] = value
@@ -191,7 +199,7 @@ def parse_edges(
             dst[count] = start
             dst_end[count] = at
         else:
-            value, at, fault = _id(data, at)
+            value, at, fault = _id(data, at, padded)
             if fault != GOOD:
                 return count, weighted, columns, hards, fault, start
             dst[count] = value
@@ -263,7 +271,7 @@ def parse_vertices(
             at = _next_line(data, at)
             continue
         first = at
-        value, at, fault = _id(data, at)
+        value, at, fault = _id(data, at, True)
         if fault != GOOD:
             return count, fault, first
         tab = data[at] == 9

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import decimal
+import functools
 import gzip
 import os
 import re
@@ -32,7 +33,9 @@ from sparrow.errors import (
     ShapeError,
     UnsupportedError,
 )
+from sparrow.files import delimited
 from sparrow.files.columns import Columns
+from sparrow.files.source import blocks
 from sparrow.index import View
 from sparrow.relation import scan
 from sparrow.sorting import sorter as sorting
@@ -285,7 +288,8 @@ def test_shape(ingest: Any, schema: Any) -> None:
     ingest("i,j\na,2\n", coords=["i", "j"], shape=(1, 9))
     assert schema().shape == (1, 9)
     with pytest.raises(
-        IngestError, match=r"t.csv: row 1: column 'j' is out of range for the size 2 that shape gives \(at '2'\)"
+        IngestError,
+        match=r"t.csv, line 2: row 1: column 'j' is out of range for the size 2 that shape gives \(at '2'\)",
     ):
         ingest(text, coords=["i", "j"], shape=(5, 2))
     with pytest.raises(ShapeError, match="column 'i' has 1 labels, shape says 4"):
@@ -306,7 +310,7 @@ def test_delimiters_and_line_ends(ingest: Any) -> None:
 
 def test_a_value_column_that_looks_whole_at_first(ingest: Any) -> None:
     text = "i,v\n" + "".join(f"{k},1\n" for k in range(900_000)) + "900000,0.5\n"
-    with pytest.raises(IngestError, match=r"t\.csv: cannot be read after row"):
+    with pytest.raises(IngestError, match=r"t\.csv, line 900002: cannot be read after row"):
         ingest(text, coords=["i"], value="v")
     assert ingest(text, coords=["i"], value="v", dtype="float64")[900_000,] == 0.5
 
@@ -348,7 +352,7 @@ def test_an_arrow_stream_on_standard_input(tmp_path: Path) -> None:
 def test_decimals_that_come_late(tmp_path: Path, ingest: Any) -> None:
     rows = "".join(f"{i},1\n" for i in range(600_000))
     (tmp_path / "late.csv").write_text(f"i,v\n{rows}600000,1.5\n")
-    with pytest.raises(IngestError, match=r"late.csv: .*'1.5'; .* say dtype='float64'"):
+    with pytest.raises(IngestError, match=r"late.csv, line 600002: .*'1.5'; .* say dtype='float64'"):
         ingest(tmp_path / "late.csv", coords=["i"], value="v")
     assert ingest(tmp_path / "late.csv", coords=["i"], value="v", dtype="float64")[(600_000,)] == 1.5
 
@@ -374,8 +378,10 @@ def test_an_empty_table(ingest: Any, schema: Any) -> None:
     table = pa.table({"i": pa.array([], pa.int64()), "s": pa.array([], pa.string()), "v": pa.array([], pa.float32())})
     assert ingest(table, coords=["i", "s"], value="v") == {}
     assert schema().shape == (0, 0)
-    assert ingest("i,v\n", coords=["i"], value="v") == {}
-    assert ingest("i,v\n", coords=["i"], value="v", shape=(7,)) == {}
+    with pytest.warns(UserWarning, match=r"t\.csv: there is no row"):
+        assert ingest("i,v\n", coords=["i"], value="v") == {}
+    with pytest.warns(UserWarning, match=r"t\.csv: there is no row"):
+        assert ingest("i,v\n", coords=["i"], value="v", shape=(7,)) == {}
     assert schema().shape == (7,)
 
 
@@ -499,3 +505,147 @@ def test_more_rows_than_memory_holds(ingest: Any, monkeypatch: pytest.MonkeyPatc
     assert ingest(texts, coords=["i", "j"], value="v", duplicates="sum") == {
         (str(a), b): w for (a, b), w in want.items()
     }
+
+
+# -- lines, quotes, texts that look like numbers ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "options"),
+    [
+        ("i,j\n\n1,2\r\n\r\n3,x\n", 5, {}),
+        ('i,j\n1,"a\n\nb"\n-1,c\n', 5, {}),
+        ('"i\n",j\n1,2\n-1,2\n', 4, {"coords": ["i\n", "j"], "dims": ["i", "j"]}),
+        ("1,2\n1,2,3\n", 2, {"header": False, "coords": ["c0", "c1"]}),
+        ("i,j\n0,1\n,1\n", 3, {}),
+        ('i,j\n0,1\n2,"x\n', 3, {}),
+        ('i,j\n0,5" pipe\n-2,"6"" pipe, \n long"\n', 3, {}),
+    ],
+)
+@pytest.mark.parametrize("small", [False, True])
+def test_every_error_of_text_tells_its_line(
+    ingest: Any, monkeypatch: pytest.MonkeyPatch, text: str, line: int, options: Any, small: bool
+) -> None:
+    if small:
+        monkeypatch.setattr(delimited, "blocks", functools.partial(blocks, block_size=8))
+    options = {"coords": ["i", "j"], **options}
+    if "3,x" in text and not small:
+        options["value"] = "j"
+        options["coords"] = ["i"]
+    with pytest.raises(IngestError) as caught:
+        ingest(text, **options)
+    assert caught.value.line == line
+
+
+def test_records_are_not_cut_by_blocks(ingest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "i,s\n" + "".join(f'{k},"a ""{k}""\n, b"\n' for k in range(200))
+    want = {(k, f'a "{k}"\n, b'): 1 for k in range(200)}
+    for size in (1, 7, 64, 1 << 20):
+        monkeypatch.setattr(delimited, "blocks", functools.partial(blocks, block_size=size))
+        assert ingest(text, coords=["i", "s"]) == want
+
+
+def test_quotes_among_tabs_are_characters(ingest: Any) -> None:
+    text = 'a\tb\n"Foo\tx\nbar\ty"\n'
+    assert ingest(text, coords=["a", "b"]) == {('"Foo', "x"): 1, ("bar", 'y"'): 1}
+    assert ingest('a\tb\n"Fo o"\tx\n', coords=["a", "b"], quotes=True) == {("Fo o", "x"): 1}
+    assert ingest('a,b\n"Foo,x\n', coords=["a", "b"], quotes=False) == {('"Foo', "x"): 1}
+    with pytest.raises(IngestError, match="never closed: say quotes=False") as caught:
+        ingest(text.replace('y"', "y"), coords=["a", "b"], quotes=True)
+    assert caught.value.line == 2
+
+
+def test_ids_that_begin_with_zeros_are_texts(ingest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ingest("u,i\n007,1\n7,0\n", coords=["u", "i"]) == {("007", 1): 1, ("7", 0): 1}
+    assert ingest('u,i\n"01",1\n', coords=["u", "i"]) == {("01", 1): 1}
+    assert ingest("u,v\n7,01\n", coords=["u"], value="v") == {(7,): 1}
+    assert ingest("u,v\n7,0.5\n0,00\n", coords=["u"], value="v") == {(7,): 0.5}
+    monkeypatch.setattr(delimited, "blocks", functools.partial(blocks, block_size=16))
+    text = "u,i\n" + "".join(f"{k},{k}\n" for k in range(20)) + "007,3\n"
+    with pytest.raises(IngestError, match=r"column 'u' begins with a zero.*say text=\['u'\]") as caught:
+        ingest(text, coords=["u", "i"])
+    assert (caught.value.line, caught.value.token) == (22, "007")
+    assert ("007", 3) in ingest(text, coords=["u", "i"], text=["u"])
+
+
+def test_texts_that_look_like_numbers_at_first(ingest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delimited, "blocks", functools.partial(blocks, block_size=16))
+    text = "u,i\n" + "".join(f"{k},{k}\n" for k in range(20)) + "x7,3\n"
+    with pytest.raises(IngestError, match=r"invalid value 'x7'; .*say text=\['u'\]") as caught:
+        ingest(text, coords=["u", "i"])
+    assert caught.value.line == 22
+    found = ingest(text, coords=["u", "i"], text="u")
+    assert ("x7", 3) in found
+    assert ("19", 19) in found
+    with pytest.raises(InvalidValueError, match="text names 'v'"):
+        ingest(text, coords=["u", "i"], text=["v"])
+
+
+def test_a_row_longer_than_a_block(ingest: Any) -> None:
+    long = "x" * 10_000_000
+    assert ingest(f"i,s\n1,{long}\n2,y\n", coords=["i", "s"]) == {(1, long): 1, (2, "y"): 1}
+
+
+# -- damaged files ---------------------------------------------------------------------------------
+
+# Reads damaged copies of a file, in the same process: a crash ends it.
+FUZZ = """
+import random, sys
+from pathlib import Path
+from sparrow.errors import IngestError
+from sparrow.files.tables import Query, open_table
+
+whole, seed, times = Path(sys.argv[1]).read_bytes(), int(sys.argv[2]), int(sys.argv[3])
+bad = Path(sys.argv[1] + ".bad")
+draw = random.Random(seed)
+refused = 0
+for _ in range(times):
+    data = bytearray(whole)
+    how = draw.choice(["cut", "flip", "bytes", "ends"])
+    if how == "cut":
+        del data[draw.randrange(len(data)):]
+    elif how == "flip":
+        data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+    elif how == "bytes":
+        for _ in range(8):
+            data[draw.randrange(len(data))] = draw.randrange(256)
+    else:
+        at = draw.choice([draw.randrange(1500), -draw.randrange(1, 1500)])
+        data[at] = draw.choice([0, 1, 127, 128, 255])
+    bad.write_bytes(data)
+    try:
+        for batch in open_table(bad, Query(["i", "s", "d", "v"], format=sys.argv[4])).batches(lambda n: None):
+            for column in batch.data.columns:
+                column.to_pylist()
+    except IngestError:
+        refused += 1
+print(refused)
+"""
+
+
+@pytest.mark.parametrize("kind", ["parquet", "file", "stream"])
+def test_damaged_tables_never_end_the_process(tmp_path: Path, kind: str) -> None:
+    n = 600
+    texts = [f"name{k % 37}" for k in range(n)]
+    table = pa.table(
+        {"i": range(n), "s": texts, "d": pa.array(texts).dictionary_encode(), "v": [k / 7 for k in range(n)]}
+    )
+    path = tmp_path / "t"
+    if kind == "parquet":
+        pq.write_table(table, path, row_group_size=200)
+    else:
+        with (pa.ipc.new_file if kind == "file" else pa.ipc.new_stream)(path, table.schema) as writer:
+            writer.write_table(table, max_chunksize=200)
+    form = "parquet" if kind == "parquet" else "arrow"
+    done = subprocess.run([sys.executable, "-c", FUZZ, path, "1", "400", form], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) > 100
+
+
+def test_offsets_that_point_nowhere(tmp_path: Path) -> None:
+    """What validates only the lengths would follow these."""
+    offsets, data = pa.py_buffer(np.array([0, 2**20, 4], np.int32)), pa.py_buffer(b"abcd")
+    array = pa.StringArray.from_buffers(2, offsets, data)
+    with pytest.raises(IngestError, match="cannot be read after row 0"):
+        columns(pa.RecordBatchReader.from_batches(pa.schema([("s", pa.string())]), [
+            pa.RecordBatch.from_arrays([array], ["s"])]), tmp_path / "t.sparrow", coords=["s"])  # fmt: skip

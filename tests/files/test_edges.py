@@ -185,6 +185,7 @@ def reference(rows: list[tuple[Any, ...]], self_loops: str, directed: bool, rule
     return {cell: value for cell, value in out.items() if value != 0}
 
 
+@pytest.mark.filterwarnings("ignore:.*there is no edge")
 @given(
     texts(),
     st.sampled_from(["keep", "drop"]),
@@ -258,6 +259,17 @@ def test_mirrored_edges_keep_the_order_of_the_lines(ingest: Any) -> None:
     assert ingest(text, directed=False, duplicates="first") == {(1, 2): 10.0, (2, 1): 10.0}
 
 
+def test_ids_that_begin_with_zeros_are_names(ingest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ingest("007 7\n7 0\n") == {("007", "7"): 1, ("7", "0"): 1}
+    assert ingest("007 7\n", ids="int") == {(7, 7): 1}
+    assert ingest("0 1 007\n") == {(0, 1): 7.0}
+    monkeypatch.setattr(module, "blocks", functools.partial(blocks, block_size=1 << 8))
+    lines = [f"{k} {k + 1}" for k in range(1000)]
+    with pytest.raises(IngestError, match=r"begins with a zero: say ids='str' .* or ids='int'") as caught:
+        ingest("\n".join([*lines, "3 007"]))
+    assert (caught.value.line, caught.value.token) == (1001, "007")
+
+
 def test_multiplicity_is_the_value(ingest: Any) -> None:
     text = "1 2\n1 2\n0 0\n1 2\n"
     assert ingest(text) == {(0, 0): 1, (1, 2): 3}
@@ -315,8 +327,9 @@ def test_a_fourth_column_is_passed_over_with_a_note(ingest: Any, capsys: pytest.
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# only\n% comments\n"])
-def test_no_edges_is_an_empty_tensor(ingest: Any, tmp_path: Path, text: str) -> None:
-    assert ingest(text) == {}
+def test_no_edges_is_an_empty_tensor_and_a_warning(ingest: Any, tmp_path: Path, text: str) -> None:
+    with pytest.warns(UserWarning, match=r"edges\.txt: there is no edge"):
+        assert ingest(text) == {}
     assert stored(tmp_path / "edges.sparrow").schema.shape == (0, 0)
 
 
@@ -600,6 +613,7 @@ edges.Edges("-", sys.argv[2]).read()
 """
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("text", ["0 1\n", "a b\n"])
 def test_an_interrupt_leaves_nothing(tmp_path: Path, text: str) -> None:
     """Ctrl-C while input is still coming through a pipe."""

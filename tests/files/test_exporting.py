@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +20,14 @@ from sklearn.datasets import load_svmlight_file
 import sparrow as sp
 from sparrow import export
 from sparrow.cli import main
-from sparrow.errors import ExistsError, InvalidValueError, UnsupportedError
+from sparrow.errors import (
+    ExistsError,
+    IngestError,
+    InvalidValueError,
+    ShapeError,
+    TooLargeError,
+    UnsupportedError,
+)
 
 
 @pytest.fixture
@@ -120,6 +130,55 @@ def test_npz_files_are_stored(tmp_path: Path, web: sp.Tensor, capsys: pytest.Cap
     assert (code, "missing.npz" in err) == (1, True)
     with pytest.raises(InvalidValueError, match="profile"):
         sp.ingest.npz(tmp_path / "w.npz", tmp_path / "x.sparrow", profile="big")  # type: ignore[arg-type]
+
+
+def test_damaged_npz_files_are_refused(tmp_path: Path, web: sp.Tensor) -> None:
+    export(web, tmp_path / "w.npz")
+    whole = (tmp_path / "w.npz").read_bytes()
+    draw = random.Random(3)
+    for k in range(150):
+        data = bytearray(whole)
+        if k % 3:
+            data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+        else:
+            del data[draw.randrange(len(data)) :]
+        (tmp_path / "bad.npz").write_bytes(data)
+        with suppress(IngestError, ShapeError, TooLargeError):  # a flip in a name or date of the archive harms nothing
+            sp.ingest.npz(tmp_path / "bad.npz", tmp_path / "bad.sparrow", overwrite=True)
+    (tmp_path / "bad.npz").write_bytes(whole[:-30])
+    with pytest.raises(IngestError, match=r"bad\.npz: this is no sparse array"):
+        sp.ingest.npz(tmp_path / "bad.npz", tmp_path / "x.sparrow")
+    np.savez(tmp_path / "pickled.npz", shape=np.array([2, 2]), data=np.array([{1}], object), format=b"coo")
+    with pytest.raises(IngestError, match="no sparse array"):
+        sp.ingest.npz(tmp_path / "pickled.npz", tmp_path / "x.sparrow")
+    with pytest.raises(InvalidValueError, match=r"does not end in \.npz"):
+        sp.ingest.npz(tmp_path / "w.parquet", tmp_path / "x.sparrow")
+
+
+def test_an_npz_file_that_unpacks_to_more_than_memory(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "bomb.npz", data=np.zeros(10_000_000), shape=[2, 2], format=b"coo")
+    assert (tmp_path / "bomb.npz").stat().st_size < 200_000
+    with sp.config(memory_limit="50MB"), pytest.raises(TooLargeError, match=r"unpacks to 80(\.0)? MB"):
+        sp.ingest.npz(tmp_path / "bomb.npz", tmp_path / "x.sparrow")
+
+
+def test_gzip_is_not_packed_as_hard_as_it_can_be(tmp_path: Path, web: sp.Tensor) -> None:
+    export(web, tmp_path / "w.csv.gz")
+    packed = (tmp_path / "w.csv.gz").read_bytes()
+    assert packed[8] != 2, "the strongest level takes ten times as long as writing plain text"
+    assert gzip.decompress(packed).startswith(b"src,dst,value\n")
+    assert packed[4:8] == bytes(4), "no time: the same tensor is the same file"
+
+
+def test_lines_parted_by_tabs_have_no_quotes(tmp_path: Path, named: sp.Tensor) -> None:
+    export(named, tmp_path / "out.tsv")
+    assert (tmp_path / "out.tsv").read_text() == "user\tfilm\tvalue\nada\t7\t4.5\nb, ob\t7\t3\n"
+    back = sp.ingest.columns(tmp_path / "out.tsv", tmp_path / "b.sparrow", coords=["user", "film"], value="value")
+    assert back.labels(0).to_pylist() == ["ada", "b, ob"]
+    table = pa.table({"user": ['a "b"', "c"], "film": [0, 1]})
+    quoted = sp.ingest.columns(table, tmp_path / "q.sparrow", coords=["user", "film"])
+    with pytest.raises(UnsupportedError, match="labels=False, or csv"):
+        export(quoted, tmp_path / "q.tsv")
 
 
 LINES = "1 1:0.5 4:2\n-1 \n2.5 2:1 3:-7\n1\n1 4:1e-300\n"

@@ -235,3 +235,23 @@ def test_closing_does_not_wait_for_a_silent_pipe(monkeypatch: pytest.MonkeyPatch
 def test_memory_limit_bounds_a_line(tmp_path: Path) -> None:
     with sparrow_settings.config(memory_limit=2000), pytest.raises(IngestError, match="longer than 500 bytes"):
         read(store(tmp_path, b"x" * 10_000), 16)
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd", "bz2"])
+def test_a_bomb_stops_at_a_limit(tmp_path: Path, compression: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BOMB_LEAST", 10**6)
+    source = store(tmp_path, COMPRESS[compression](b"0 1\n" * 10**7))
+    taken: list[int] = []
+    with pytest.raises(IngestError, match="unpacks to more than 500 times its size"):
+        taken.extend(len(block.data) for block in blocks(source))
+    assert sum(taken) < 4 * 10**7
+    assert len(text(read(store(tmp_path, COMPRESS[compression](b"0 1\n" * 10**5))))) == 4 * 10**5
+
+
+def test_lines_longer_than_a_block_are_whole(tmp_path: Path) -> None:
+    row = b"1 " + b" ".join(b"%d:1.5" % k for k in range(1, 300_000))
+    for end in (b"\n", b"\r\n", b"\r", b""):
+        for before in (b"", b"-1 1:1" + (end or b"\n")):
+            source = store(tmp_path, COMPRESS["gzip"](before + row + end))
+            found = [line for block in read(source, 1 << 10) for line in bytes(block.data).splitlines()]
+            assert found == [*([b"-1 1:1"] if before else []), row]

@@ -1,0 +1,139 @@
+"""What a file is that was given for something else: told from its first bytes, with the command that reads it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from sparrow.errors import IngestError
+
+__all__ = ["refuse_container", "refuse_no_edges"]
+
+_SAMPLE = 1000
+"""Lines that are looked at."""
+
+_PACKED = {
+    b"\xfd7zXZ\x00": ("xz", "xz -dc {file}"),
+    b"PK\x03\x04": ("zip", "unzip -p {file}"),
+    b"\x04\x22\x4d\x18": ("lz4", "lz4 -dc {file}"),
+    b"7z\xbc\xaf\x27\x1c": ("7z", "7z x -so {file}"),
+}
+_COLUMNS = "sparrow ingest columns {file} DST --coords A,B --value V"
+_CONTAINERS = {
+    b"PAR1": ("Parquet", _COLUMNS),
+    b"ARROW1": ("an Arrow file", _COLUMNS),
+    b"\xff\xff\xff\xff": ("an Arrow stream", _COLUMNS),
+    b"\x89HDF\r\n\x1a\n": ("HDF5", "read its arrays with h5py and give them to sp.from_coords"),
+    b"\x93NUMPY": ("a NumPy array", "sp.asarray(np.load(...)).save(...) stores it"),
+    b"SQLite format 3\x00": ("a SQLite database", "sparrow ingest columns takes a DuckDB relation of it in Python"),
+    b"\x80\x03": ("a pickle", "pickles are never loaded, for they may run programs: write it in another format"),
+    b"\x80\x04": ("a pickle", "pickles are never loaded, for they may run programs: write it in another format"),
+    b"\x80\x05": ("a pickle", "pickles are never loaded, for they may run programs: write it in another format"),
+    b"%PDF-": ("a PDF", "take the text out of it first"),
+    b"\xff\xfe": ("text in UTF-16", "iconv -f utf-16 -t utf-8 {file} | sparrow ingest FORMAT - DST"),
+    b"\xfe\xff": ("text in UTF-16", "iconv -f utf-16 -t utf-8 {file} | sparrow ingest FORMAT - DST"),
+}
+
+
+def refuse_container(start: bytes, name: str) -> None:
+    """Raise ``IngestError`` for the first bytes of a file that is no text, or packed as is not read.
+
+    Parameters
+    ----------
+    start
+        The first bytes, at least 262 where there are as many.
+    name
+        What the file is called.
+    """
+    file = "FILE" if name == "standard input" else shlex.quote(name)
+    for magic, (kind, unpack) in _PACKED.items():
+        if start.startswith(magic):
+            if kind == "zip" and b".npy" in start[:80]:
+                raise IngestError(f"this is a .npz file of arrays: sparrow ingest npz {file} DST", name)
+            raise IngestError(
+                f"{kind} files are not read: unpack it, or use gzip, zstd or bz2, for example "
+                f"{unpack.format(file=file)} | sparrow ingest FORMAT - DST",
+                name,
+            )
+    if start[257:262] == b"ustar":
+        raise IngestError(f"this is a tar archive: tar -xOf {file} | sparrow ingest FORMAT - DST", name)
+    for magic, (kind, way) in _CONTAINERS.items():
+        if start.startswith(magic):
+            raise IngestError(f"this is {kind}, no text: {way.format(file=file)}", name)
+
+
+def refuse_no_edges(text: str, name: str) -> None:
+    """Raise ``IngestError`` for text whose lines are no edges, but another kind of file.
+
+    Parameters
+    ----------
+    text
+        The first lines, whole.
+    name
+        What the file is called.
+    """
+    lines = [line.strip() for line in text.split("\n", _SAMPLE)[:_SAMPLE] if line.strip()]
+    if not lines:
+        return
+    file = "FILE" if name == "standard input" else shlex.quote(name)
+    suffixes = Path(name).suffixes
+    if lines[0].lower().startswith("%%matrixmarket"):
+        script = f"import scipy.io, sparrow as sp; sp.asarray(scipy.io.mmread({name!r})).save('DST')"
+        raise IngestError(f'this is a Matrix Market file, whose ids count from 1: python -c "{script}"', name)
+    data = [line.split("#", 1)[0] for line in lines if line[0] not in "#%"]
+    cells = [line.replace(",", " ").split() for line in data]
+    if not cells or not cells[0]:
+        return
+    if lines[0][0] in "{[<":
+        kind = "HTML or XML" if lines[0][0] == "<" else "JSON"
+        raise IngestError(f"this is {kind}, no edge list: write two columns, an edge a line", name, token=lines[0][:80])
+    if ".tns" in suffixes:
+        count = len(cells[0]) - 1
+        names = ",".join(f"c{k}" for k in range(count))
+        raise IngestError(
+            f"this is a tensor of {count} dimensions (.tns), whose coordinates count from 1: "
+            f"sparrow ingest columns {file} DST --no-header --delimiter ' ' --coords {names} --value c{count}",
+            name,
+        )
+    if all(re.fullmatch(r"\d+:\S+", token) for row in cells for token in row[1:]) and any(
+        len(row) > 1 for row in cells
+    ):
+        raise IngestError(f"this is libsvm text, no edge list: sparrow ingest libsvm {file} DST", name)
+    _refuse_ragged(data, cells, file, name)
+
+
+def _is_sample(row: Sequence[str]) -> bool:
+    """Return whether a line could be one of libsvm: a number, then pairs."""
+    return bool(re.fullmatch(r"[-+.\d]\S*", row[0])) and all(re.fullmatch(r"\d+:\S+", token) for token in row[1:])
+
+
+def _refuse_ragged(lines: Sequence[str], cells: Sequence[Sequence[str]], file: str, name: str) -> None:
+    """Raise ``IngestError`` for lines of several lengths, beyond an edge and its weight."""
+    counts = sorted({len(row) for row in cells})
+    if len(counts) == 1 or any(row[2:3] and row[2][0] == "{" for row in cells):
+        return
+    whole = all(token.isdigit() for row in cells for token in row)
+    tabs = {line.count("\t") for line in lines}
+    if len(tabs) == 1 and 0 not in tabs and not whole:
+        raise IngestError(
+            f"columns are parted by tabs and hold blanks: sparrow ingest columns {file} DST --no-header --coords c0,c1",
+            name,
+        )
+    begins = len(cells[0]) == 1 and cells[0][0].isdigit()
+    metis = bool({".graph", ".metis"} & set(Path(name).suffixes))
+    if counts[-1] < 4 and not begins and not metis:
+        return
+    kind, script = "lists of neighbours, one line for each vertex", "{for (i=2; i<=NF; i++) print $1, $i}"
+    if whole and begins:
+        kind = "lists of neighbours after a line with the number of vertices"
+        script = "NR>1 {for (i=1; i<=NF; i++) print NR-2, $i}"
+    elif whole and metis:
+        kind = "a METIS graph, whose lines are the neighbours of vertex 1, 2, ..."
+        script = "!/^%/ {if (n++) for (i=1; i<=NF; i++) print n-1, $i}"
+    raise IngestError(
+        f"lines have {counts[0]} to {counts[-1]} columns, no edge list: this looks like {kind}. "
+        f"As an edge list: awk '{script}' {file} | sparrow ingest edges - DST",
+        name,
+    )

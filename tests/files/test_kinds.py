@@ -1,0 +1,164 @@
+"""Files that are no edge lists: each is refused by its name, with the command that reads it."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import pickle
+import shlex
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.io
+import scipy.sparse
+
+import sparrow as sp
+from sparrow.errors import IngestError
+
+TABLE = pa.table({"a": [0, 1], "b": [1, 2]})
+
+
+def tar() -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        found = tarfile.TarInfo("edges.txt")
+        found.size = 4
+        archive.addfile(found, io.BytesIO(b"0 1\n"))
+    return out.getvalue()
+
+
+def written(write: Any) -> bytes:
+    out = io.BytesIO()
+    write(out)
+    return out.getvalue()
+
+
+def stream() -> bytes:
+    out = io.BytesIO()
+    with pa.ipc.new_stream(out, TABLE.schema) as writer:
+        writer.write_table(TABLE)
+    return out.getvalue()
+
+
+BINARY = {
+    "this is Parquet, no text: sparrow ingest columns": written(lambda out: pq.write_table(TABLE, out)),
+    "this is an Arrow stream, no text: sparrow ingest columns": stream(),
+    "this is a .npz file of arrays: sparrow ingest npz": written(
+        lambda out: scipy.sparse.save_npz(out, scipy.sparse.eye_array(3))
+    ),
+    "this is a NumPy array, no text: sp.asarray": written(lambda out: np.save(out, np.eye(3))),
+    "this is a pickle, no text: pickles are never loaded": pickle.dumps({"a": 1}),
+    "this is HDF5, no text": b"\x89HDF\r\n\x1a\n" + bytes(100),
+    "this is a SQLite database": b"SQLite format 3\x00" + bytes(100),
+    "this is a PDF": b"%PDF-1.7\n",
+    "this is a tar archive: tar -xOf": tar(),
+    "this is text in UTF-16, no text: iconv": "0 1\n".encode("utf-16"),
+    "xz files are not read: .* xz -dc": b"\xfd7zXZ\x00" + bytes(20),
+    "zip files are not read: .* unzip -p": b"PK\x03\x04" + bytes(20),
+}
+
+
+@pytest.mark.parametrize("told", BINARY)
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("format", ["edges", "libsvm"])
+def test_containers_are_named(tmp_path: Path, told: str, packed: bool, format: str) -> None:
+    path = tmp_path / "it's.data"
+    path.write_bytes(gzip.compress(BINARY[told]) if packed else BINARY[told])
+    with pytest.raises(IngestError, match=told) as caught:
+        getattr(sp.ingest, format)(path, tmp_path / "out.sparrow")
+    assert caught.value.file == str(path)
+    assert not (tmp_path / "out.sparrow").exists()
+
+
+TEXT = {
+    "a Matrix Market file": ("m.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 3\n"),
+    "a tensor of 3 dimensions": ("t.tns", "1 1 1 2.5\n2 2 2 1\n"),
+    "libsvm text, no edge list: sparrow ingest libsvm": ("a9a", "+1 3:0.5 7:1\n-1 2:1\n+1\n"),
+    "JSON, no edge list": ("a.json", '{"src": 0, "dst": 1}\n{"src": 1, "dst": 2}\n'),
+    "HTML or XML": ("a.html", "<!DOCTYPE html>\n<html>\n"),
+    "lists of neighbours, one line for each vertex": ("a.txt", "a b c d\nb c\nc d e\n"),
+    "lists of neighbours after a line with the number of vertices": ("a.graph-txt", "3\n1 2 \n\n0 1 \n"),
+    "a METIS graph": ("a.graph", "4 3 0\n2 3 4\n1\n1 4\n1 3\n"),
+    "columns are parted by tabs and hold blanks": ("a.tsv", "New York\tRome\nRome\tOslo\n"),
+}
+
+
+@pytest.mark.parametrize("told", TEXT)
+def test_texts_are_named(tmp_path: Path, told: str) -> None:
+    name, text = TEXT[told]
+    (tmp_path / name).write_text(text)
+    with pytest.raises(IngestError, match=told):
+        sp.ingest.edges(tmp_path / name, tmp_path / "out.sparrow")
+    assert not (tmp_path / "out.sparrow").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "want"),
+    [
+        ("a.txt", "a b c d\nb c\n", {("a", "b"), ("a", "c"), ("a", "d"), ("b", "c")}),
+        ("a.graph", "4 2 0\n2 3 4\n1\n% c\n\n1\n", {(1, 2), (1, 3), (1, 4), (2, 1), (4, 1)}),
+        ("a.graph-txt", "3\n1 2 \n\n0 1 \n", {(0, 1), (0, 2), (2, 0), (2, 1)}),
+        ("a b.tsv", "New York\tRome\nRome\tOslo\n", {("New York", "Rome"), ("Rome", "Oslo")}),
+        ("t.tns", "1 1 2 2.5\n2 0 1 1\n", {(1, 1, 2), (2, 0, 1)}),
+    ],
+)
+def test_the_command_that_is_told_does_it(
+    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, want: set[Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(text)
+    done = cli("ingest", "edges", name, "out.sparrow")
+    assert done.code == 1
+    command = done.err.strip().split(": ")[-1].replace("DST", "out.sparrow")
+    first, _, second = command.partition(" | ")
+    if second:
+        Path("piped").write_bytes(subprocess.run(first, shell=True, capture_output=True, check=True).stdout)
+        second = second.replace(" - ", " piped ")
+    done = cli(*shlex.split(second or first)[1:])
+    assert done.code == 0, done.err
+    made = sp.open("out.sparrow")
+    names = [made.labels(k) for k in range(made.ndim)]
+    found = zip(*(c.to_pylist() for c in made.to_arrow().columns[: made.ndim]), strict=True)
+    assert {tuple(k if n is None else n[k].as_py() for k, n in zip(cell, names, strict=True)) for cell in found} == want
+
+
+def test_matrix_market_is_read_as_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    scipy.io.mmwrite("m.mtx", scipy.sparse.coo_array(np.diag([1.0, 2.0])))
+    with pytest.raises(IngestError) as caught:
+        sp.ingest.edges("m.mtx", "out.sparrow")
+    script = shlex.split(str(caught.value).split(": ", 2)[2])[2]
+    exec(script.replace("DST", "out.sparrow"))
+    assert sp.open("out.sparrow").to_numpy().tolist() == [[1, 0], [0, 2]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0 1\n1 2\n",
+        "0 1 2.5 1300000000\n1 2 1 1300000001\n",
+        "1 2 {'weight': 3}\n".replace("{'weight': 3}", "{}"),
+        "a b # that is an edge\nb c\n",
+        "% sym unweighted\n1 2\n",
+    ],
+)
+def test_edge_lists_are_not_taken_for_something_else(tmp_path: Path, text: str) -> None:
+    (tmp_path / "e.txt").write_text(text)
+    assert sp.ingest.edges(tmp_path / "e.txt", tmp_path / "e.sparrow").nnz == text.count("\n") - text.startswith("%")
+
+
+@pytest.mark.parametrize(
+    "name", ["mtx/ash219.mtx", "metis/jazz.graph", "metis/karate.graph", "cnr-2000/cnr-2000.graph-txt.gz",
+             "cnr-2000/cnr-2000.graph", "10x-v3/filtered_feature_bc_matrix.h5", "heart_scale/heart_scale",
+             "agaricus/agaricus.txt.train"]
+)  # fmt: skip
+def test_real_files_that_are_no_edge_lists(shared: Path, tmp_path: Path, name: str) -> None:
+    with pytest.raises(IngestError):
+        sp.ingest.edges(shared / name, tmp_path / "out.sparrow")
+    assert not list(tmp_path.iterdir())
