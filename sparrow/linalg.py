@@ -12,12 +12,43 @@ from numpy.typing import DTypeLike
 
 from sparrow.errors import ShapeError
 from sparrow.functions.elementwise import operand
-from sparrow.functions.manipulation import diagonal
+from sparrow.functions.manipulation import diagonal as any_diagonal
 from sparrow.functions.products import matmul, vecdot
 from sparrow.functions.views import as_tensor, matrix_transpose
 from sparrow.tensor import Tensor
 
 __all__ = ["diagonal", "matmul", "matrix_norm", "matrix_transpose", "outer", "trace", "vecdot", "vector_norm"]
+
+
+def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
+    """Return the diagonals of the matrices in the last two axes, lazily.
+
+    Parameters
+    ----------
+    x
+        A tensor of at least two dimensions.
+    offset
+        How far the diagonal lies to the right of the main one, negative to the left.
+
+    Returns
+    -------
+    Tensor
+        The last axis runs along the diagonals.
+
+    Raises
+    ------
+    ShapeError
+        If there are fewer dimensions.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.linalg.diagonal(sp.asarray([[[1, 2], [0, 3]], [[4, 0], [5, 6]]])).to_numpy()
+    array([[1, 3],
+           [4, 6]])
+    """
+    tensor = as_tensor(x)
+    return any_diagonal(tensor, offset) if tensor.ndim < 3 else any_diagonal(tensor, offset, -2, -1)
 
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Any:
@@ -88,12 +119,12 @@ def outer(x1: Any, x2: Any, /) -> Tensor:
 
 
 def trace(x: Any, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Any:
-    """Return the sum of a diagonal of a matrix.
+    """Return the sums of the diagonals of the matrices in the last two axes.
 
     Parameters
     ----------
     x
-        A tensor of two dimensions.
+        A tensor of at least two dimensions.
     offset
         How far the diagonal lies to the right of the main one, negative to the left.
     dtype
@@ -101,13 +132,13 @@ def trace(x: Any, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Any:
 
     Returns
     -------
-    numpy.generic
-        A number.
+    Tensor
+        A number of one matrix.
 
     Raises
     ------
     ShapeError
-        If there are not two dimensions.
+        If there are fewer dimensions.
 
     Examples
     --------
@@ -115,7 +146,8 @@ def trace(x: Any, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Any:
     >>> sp.linalg.trace(sp.asarray([[1, 2], [0, 3]]))
     np.int64(4)
     """
-    return diagonal(x, offset).sum(dtype=dtype)
+    found = diagonal(x, offset=offset)
+    return found.sum(None if found.ndim == 1 else -1, dtype=dtype)
 
 
 def vector_norm(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: float = 2) -> Any:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines, plan
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
-from sparrow.functions.views import as_tensor, expand_dims
+from sparrow.functions.views import as_tensor, expand_dims, moveaxis
 from sparrow.plan import concatenated, resolved_axis, triangle
 from sparrow.schema import check_integer, check_integers
 from sparrow.tensor import Tensor
@@ -191,15 +191,27 @@ def roll(tensor: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] |
     return tensor
 
 
-def reshape(tensor: Tensor, *shape: int | Sequence[int]) -> Tensor:
+def reshape(
+    tensor: Tensor,
+    shape: int | Sequence[int],
+    *sizes: int,
+    order: Literal["C", "F", "A"] = "C",
+    copy: bool | None = None,
+) -> Tensor:
     """Return the cells in another shape of as many cells, in row-major order, lazily; one size may be -1.
 
     Parameters
     ----------
     tensor
         Of any shape.
-    *shape
-        The shape, or its sizes one by one.
+    shape
+        The shape, or the first of its sizes.
+    *sizes
+        The others.
+    order
+        "F" to take and put the cells in column-major order; "A" is "C".
+    copy
+        False to refuse what is not the tensor itself; any other result is read-only anyhow.
 
     Returns
     -------
@@ -209,6 +221,8 @@ def reshape(tensor: Tensor, *shape: int | Sequence[int]) -> Tensor:
     ------
     ShapeError
         If the number of cells differs.
+    InvalidValueError
+        If there is no such order, or ``copy`` is False and the shape is another.
 
     Examples
     --------
@@ -218,7 +232,18 @@ def reshape(tensor: Tensor, *shape: int | Sequence[int]) -> Tensor:
            [2, 0],
            [3, 0]])
     """
-    return as_tensor(tensor).reshape(*shape)
+    tensor = as_tensor(tensor)
+    wanted = (shape, *sizes) if sizes else shape
+    if order not in ("C", "F", "A"):
+        raise InvalidValueError(f"order={order!r} must be 'C', 'F' or 'A'")
+    if order == "F":
+        backwards = check_integers(wanted, "shape")[::-1]
+        found = tensor.transpose().reshape(backwards).transpose()
+    else:
+        found = tensor.reshape(*wanted) if isinstance(wanted, tuple) else tensor.reshape(wanted)
+    if copy is False and found.shape != tensor.shape:
+        raise InvalidValueError(f"copy=False: cells of shape {tensor.shape} in shape {found.shape} are no view")
+    return found
 
 
 def tril(tensor: Tensor, k: int = 0) -> Tensor:
@@ -281,15 +306,17 @@ def triu(tensor: Tensor, k: int = 0) -> Tensor:
     return Tensor(triangle(tensor.__sparrow_scan__(), check_integer(k, "k"), upper=True))
 
 
-def diagonal(tensor: Tensor, offset: int = 0) -> Tensor:
-    """Return a diagonal of a matrix as a vector, lazily.
+def diagonal(tensor: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """Return a diagonal of a matrix as a vector, or those of a stack of matrices along a new last axis, lazily.
 
     Parameters
     ----------
     tensor
-        Of two dimensions.
+        Of two dimensions or more.
     offset
         How far the diagonal lies to the right of the main one, negative to the left.
+    axis1, axis2
+        The axes that count the rows and the columns of the matrices.
 
     Returns
     -------
@@ -298,7 +325,7 @@ def diagonal(tensor: Tensor, offset: int = 0) -> Tensor:
     Raises
     ------
     ShapeError
-        If there are not two dimensions.
+        If there are fewer dimensions, no such axes, or both are one.
 
     Examples
     --------
@@ -307,6 +334,18 @@ def diagonal(tensor: Tensor, offset: int = 0) -> Tensor:
     array([2, 6])
     """
     tensor = as_tensor(tensor)
+    if tensor.ndim > 2 or (tensor.ndim == 2 and (axis1, axis2) != (0, 1)):
+        rows, columns = resolved_axis(axis1, tensor.ndim), resolved_axis(axis2, tensor.ndim)
+        if rows == columns:
+            raise ShapeError(f"axis1={axis1} and axis2={axis2} are one axis: a diagonal needs two")
+        matrices = moveaxis(tensor, (rows, columns), (-2, -1))
+        if tensor.ndim == 2:
+            return diagonal(matrices, offset)
+        right = check_integer(offset, "offset")
+        height, width = matrices.shape[-2:]
+        place = np.arange(max(min(height + min(right, 0), width - max(right, 0)), 0))
+        found: Tensor = matrices[..., place + max(-right, 0), place + max(right, 0)]
+        return found
     return Tensor(plan.diagonal(tensor.__sparrow_scan__(), check_integer(offset, "offset")))
 
 

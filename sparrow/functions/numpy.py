@@ -1,18 +1,27 @@
 """NumPy's functions that work on tensors, ``np.concatenate([A, B])`` among them, and what does them.
 
 Of any other NumPy's function a tensor says that it is not supported. Those that reduce are in
-:mod:`sparrow.tensor.reductions`; functions of cells need no list, they come as ufuncs.
+:mod:`sparrow.tensor.reductions`; functions of cells need no list, they come as ufuncs. What here is not NumPy's way of
+naming arguments of a function of ``sp`` is in :mod:`sparrow.functions.numpy_only`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
-from sparrow.functions.generation import full_like, ones_like, zeros_like
-from sparrow.functions.indexing import take
+from sparrow.engines.reductions import resolved_axis
+from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.functions.creation import asarray
+from sparrow.functions.dtypes import astype, result_type
+from sparrow.functions.elementwise import clip
+from sparrow.functions.generation import empty_like, full_like, meshgrid, ones_like, zeros_like
+from sparrow.functions.indexing import take, take_along_axis
 from sparrow.functions.manipulation import (
     concat,
     diagonal,
@@ -28,10 +37,39 @@ from sparrow.functions.manipulation import (
     triu,
     unique,
 )
-from sparrow.functions.sets import unique_values
-from sparrow.functions.sorting import cumulative_prod, cumulative_sum, sort
+from sparrow.functions.numpy_only import (
+    all_close,
+    append,
+    argwhere,
+    array_split,
+    at_least,
+    average,
+    bincount,
+    column_stack,
+    compress,
+    diag,
+    dstack,
+    fliplr,
+    flipud,
+    histogram,
+    hstack,
+    isclose,
+    median,
+    nan_to_num,
+    pad,
+    percentile,
+    ptp,
+    quantile,
+    rot90,
+    select,
+    vstack,
+)
+from sparrow.functions.searching import searchsorted
+from sparrow.functions.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
+from sparrow.functions.sorting import argsort, cumulative_prod, cumulative_sum, diff, sort
 from sparrow.functions.views import (
     as_tensor,
+    broadcast_arrays,
     broadcast_to,
     expand_dims,
     flip,
@@ -47,6 +85,8 @@ from sparrow.tensor.signatures import called_as
 
 __all__: list[str] = []
 
+_NOT_GIVEN = object()
+
 
 def _array_equal(a: Any, b: Any) -> bool:
     """Return whether shapes and cells are equal."""
@@ -54,13 +94,10 @@ def _array_equal(a: Any, b: Any) -> bool:
     return one.shape == other.shape and bool((one == other).all())
 
 
-def _trace(tensor: Tensor, offset: int = 0, dtype: Any = None) -> Any:
-    """Return the sum of a diagonal of a matrix."""
-    return diagonal(tensor, offset).sum(dtype=dtype)
-
-
-def _reshape(tensor: Tensor, shape: Any) -> Tensor:
-    return reshape(tensor, shape)
+def _trace(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None) -> Any:
+    """Return the sums of diagonals."""
+    found = diagonal(a, offset, axis1, axis2)
+    return found.sum(None if found.ndim == 1 else -1, dtype=dtype)
 
 
 def _sort(tensor: Tensor, axis: int | None = -1, kind: str | None = None, stable: bool | None = None) -> Tensor:
@@ -73,45 +110,168 @@ def _where(condition: Any, *choices: Any) -> Any:
     return where(condition, *choices) if choices else nonzero(condition)
 
 
-def _astype(tensor: Tensor, dtype: Any) -> Any:
-    return tensor.astype(dtype)
+def _argsort(
+    a: Tensor, axis: int | None = -1, kind: str | None = None, stable: bool | None = None
+) -> NDArray[np.int64]:
+    return argsort(reshape(a, -1)) if axis is None else argsort(a, axis)
+
+
+def _astype(x: Tensor, dtype: DTypeLike, copy: bool = True, device: str | None = None) -> Tensor:
+    return astype(x, dtype, copy=copy, device=device)
+
+
+def _isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False) -> Any:
+    return isin(element, test_elements, assume_unique=assume_unique, invert=invert)
+
+
+def _meshgrid(
+    *xi: Any, copy: bool = True, sparse: bool = False, indexing: Literal["xy", "ij"] = "xy"
+) -> tuple[Tensor, ...]:
+    if sparse:
+        raise UnsupportedError("np.meshgrid(sparse=True) is not supported on sparse tensors: A[:, None], B[None, :]")
+    return meshgrid(*xi, indexing=indexing)
+
+
+def _searchsorted(a: Any, v: Any, side: Literal["left", "right"] = "left", sorter: Any = None) -> Any:
+    return searchsorted(a, v, side=side, sorter=sorter)
+
+
+def _can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    return np.can_cast(from_.dtype if isinstance(from_, Tensor) else from_, to, casting)
+
+
+def _ravel(a: Tensor, order: Literal["C", "F", "A"] = "C") -> Tensor:
+    return reshape(a, -1, order=order)
+
+
+def _clip(a: Any, a_min: Any = _NOT_GIVEN, a_max: Any = _NOT_GIVEN, min: Any = None, max: Any = None) -> Any:
+    """Return the cells limited, with NumPy's names for the limits or those of the standard."""
+    if a_min is _NOT_GIVEN and a_max is _NOT_GIVEN:
+        return clip(a, min, max)
+    if min is not None or max is not None:
+        raise InvalidValueError("np.clip takes a_min and a_max, or min and max, not both")
+    return clip(a, *(None if limit is _NOT_GIVEN else limit for limit in (a_min, a_max)))
+
+
+def _size(a: Tensor, axis: int | tuple[int, ...] | None = None) -> int:
+    if axis is None:
+        return a.size
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    return math.prod(a.shape[resolved_axis(one, a.ndim)] for one in axes)
+
+
+def _typed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what NumPy's function of types or arrays does, of the types of tensors."""
+    return lambda *given: function(*(np.empty(0, one.dtype) if isinstance(one, Tensor) else one for one in given))
+
+
+def _copy(a: Tensor) -> Tensor:
+    return asarray(a, copy=True)
+
+
+def _flatnonzero(a: Tensor) -> NDArray[np.int64]:
+    return nonzero(reshape(a, -1))[0]
+
+
+def _last_diagonal(x: Tensor, offset: int = 0) -> Tensor:
+    return diagonal(x, offset, -2, -1) if x.ndim > 2 else diagonal(x, offset)
+
+
+def _last_trace(x: Tensor, offset: int = 0, dtype: DTypeLike | None = None) -> Any:
+    return _trace(x, offset, *((-2, -1) if x.ndim > 2 else (0, 1)), dtype=dtype)
 
 
 _OWN: dict[Any, Callable[..., Any]] = {
+    np.allclose: all_close,
+    np.amax: Tensor.max,
+    np.amin: Tensor.min,
+    np.append: append,
+    np.argsort: _argsort,
+    np.argwhere: argwhere,
+    np.array_split: array_split,
     np.astype: _astype,
+    np.average: average,
     np.broadcast_to: broadcast_to,
+    np.column_stack: column_stack,
+    np.compress: compress,
     np.concatenate: concat,
+    np.copy: _copy,
     np.cumulative_prod: cumulative_prod,
     np.cumulative_sum: cumulative_sum,
+    np.diag: diag,
     np.diagonal: diagonal,
+    np.diff: diff,
+    np.dstack: dstack,
+    np.empty_like: empty_like,
     np.expand_dims: expand_dims,
+    np.flatnonzero: _flatnonzero,
     np.flip: flip,
+    np.fliplr: fliplr,
+    np.flipud: flipud,
     np.full_like: full_like,
+    np.histogram: histogram,
+    np.hstack: hstack,
+    np.isclose: isclose,
+    np.isin: _isin,
     np.kron: kron,
-    np.linalg.diagonal: diagonal,
+    np.linalg.diagonal: _last_diagonal,
     np.linalg.matrix_transpose: matrix_transpose,
-    np.linalg.trace: _trace,
+    np.linalg.trace: _last_trace,
     np.matrix_transpose: matrix_transpose,
+    np.median: median,
     np.moveaxis: moveaxis,
+    np.nan_to_num: nan_to_num,
     np.nonzero: nonzero,
     np.ones_like: ones_like,
+    np.percentile: percentile,
+    np.ptp: ptp,
+    np.quantile: quantile,
+    np.ravel: _ravel,
     np.repeat: repeat,
-    np.reshape: _reshape,
+    np.reshape: reshape,
     np.roll: roll,
+    np.rot90: rot90,
+    np.round: Tensor.round,
+    np.select: select,
+    np.size: _size,
     np.sort: _sort,
     np.split: split,
     np.squeeze: squeeze,
     np.stack: stack,
     np.swapaxes: swapaxes,
     np.take: take,
+    np.take_along_axis: take_along_axis,
     np.tile: tile,
     np.trace: _trace,
     np.tril: tril,
     np.triu: triu,
     np.unique: unique,
+    np.unique_all: unique_all,
+    np.unique_counts: unique_counts,
+    np.unique_inverse: unique_inverse,
     np.unique_values: unique_values,
     np.unstack: unstack,
+    np.vstack: vstack,
     np.zeros_like: zeros_like,
 }
 Tensor._functions.update({function: called_as(function, own) for function, own in _OWN.items()})
-Tensor._functions.update({np.array_equal: called_as(np.array_equal, _array_equal, a2="b"), np.where: _where})
+Tensor._functions.update(
+    {
+        np.array_equal: called_as(np.array_equal, _array_equal, a2="b"),
+        np.atleast_1d: partial(at_least, 1),
+        np.atleast_2d: partial(at_least, 2),
+        np.atleast_3d: partial(at_least, 3),
+        np.bincount: bincount,
+        np.broadcast_arrays: broadcast_arrays,
+        np.can_cast: called_as(np.can_cast, _can_cast),
+        np.clip: called_as(np.clip, _clip),
+        np.common_type: _typed(np.common_type),
+        np.iscomplexobj: _typed(np.iscomplexobj),
+        np.isrealobj: _typed(np.isrealobj),
+        np.meshgrid: _meshgrid,
+        np.pad: pad,
+        np.result_type: result_type,
+        np.searchsorted: called_as(np.searchsorted, _searchsorted),
+        np.where: _where,
+    }
+)

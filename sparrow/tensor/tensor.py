@@ -18,10 +18,11 @@ import pyarrow as pa
 from sparrow import display, engines, memory, pictures, storage
 from sparrow.errors import InvalidValueError, LabelError, ShapeError, StorageError, UnsupportedError
 from sparrow.index import Mode, View, check_permutation
+from sparrow.interop.conversion import check_fill
 from sparrow.kernels.entries import Block
 from sparrow.plan import Scan, Step, refilled, reshaped
 from sparrow.relation import MemoryHandle, MemoryRelation, label_position
-from sparrow.schema import Schema, check_integers, check_shape
+from sparrow.schema import Schema, check_integers, check_shape, is_fill
 from sparrow.stypes import COMPRESSED, check_stype, of_view, settled
 from sparrow.tensor.base import counted_masks
 from sparrow.tensor.computing import Computing
@@ -246,6 +247,48 @@ class Tensor(Computing, Operators, Exports, Stored):
         """The view with its axes reversed."""
         return self.transpose()
 
+    @property
+    def mT(self) -> Tensor:
+        """The view with its last two axes exchanged."""
+        if self.ndim < 2:
+            raise ShapeError(f"mT exchanges the last two axes, and a tensor of shape {self.shape} has not two")
+        return self.transpose(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
+
+    @property
+    def device(self) -> str:
+        """Where the cells are, as the array API standard asks: "cpu"."""
+        return "cpu"
+
+    def to_device(self, device: str, /, *, stream: None = None) -> Tensor:
+        """Return the tensor itself: there is one device, and :meth:`to_cupy` leaves it.
+
+        Parameters
+        ----------
+        device
+            "cpu".
+        stream
+            None: there are no streams on it.
+
+        Returns
+        -------
+        Tensor
+
+        Raises
+        ------
+        InvalidValueError
+            If another device, or a stream, is asked for.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.asarray([1, 0])
+        >>> A.to_device(A.device) is A
+        True
+        """
+        if device != "cpu" or stream is not None:
+            raise InvalidValueError(f"device={device!r}, stream={stream!r}: tensors are on 'cpu'")
+        return self
+
     def transpose(self, *axes: int | Sequence[int]) -> Tensor:
         """Return the view with its axes in another order.
 
@@ -409,6 +452,40 @@ class Tensor(Computing, Operators, Exports, Stored):
         if stype in COMPRESSED and self.fill_value != 0:
             return self._of(refilled(self.__sparrow_scan__(), 0, stype))
         return Tensor(self._base, self._view, stype)
+
+    def refill(self, value: Any) -> Tensor:
+        """Return the same cells with another fill value, lazily: those of the old one become entries.
+
+        So tensors of different fills can be joined. A tensor that has this fill is returned as it is.
+
+        Parameters
+        ----------
+        value
+            The value that absent cells are to have.
+
+        Returns
+        -------
+        Tensor
+
+        Raises
+        ------
+        InvalidValueError
+            If it is no number, or none that the type can hold.
+        TooLargeError
+            If as many entries as there are cells would pass the memory limit.
+
+        Examples
+        --------
+        >>> import numpy as np, sparrow as sp
+        >>> A = np.exp(sp.asarray([[0.0, 1.0, 0.0]]))
+        >>> A.fill_value, A.nnz, A.refill(0).nnz
+        (np.float64(1.0), 1, 3)
+        """
+        wanted = check_fill(value, self.dtype)
+        if is_fill(np.asarray(self.fill_value), wanted):
+            return self
+        stype = self.stype if self.stype not in COMPRESSED or wanted == 0 else "coo"
+        return self._of(refilled(self.__sparrow_scan__(), wanted, stype))
 
     def explain(self, analyze: bool = False, engine: Engine = "auto") -> str:
         """Return the plan: the steps of an expression, what reaches each scan, files and row groups read and skipped.

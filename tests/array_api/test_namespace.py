@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sparrow as sp
-from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 
 strict = pytest.importorskip("array_api_strict")
 
@@ -80,3 +80,15 @@ def test_types_that_are_none() -> None:
     ):
         with pytest.raises(UnsupportedError):
             ask()
+
+
+def test_attributes_of_an_array() -> None:
+    a = np.arange(24).reshape(2, 3, 4)
+    A = sp.asarray(a)
+    np.testing.assert_array_equal(A.mT.to_numpy(), a.mT)
+    assert A.device == "cpu"
+    assert A.to_device("cpu") is A
+    with pytest.raises(InvalidValueError, match="'gpu'"):
+        A.to_device("gpu")
+    with pytest.raises(ShapeError, match=r"\(4,\)"):
+        _ = A[0, 0].mT

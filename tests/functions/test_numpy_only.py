@@ -1,0 +1,229 @@
+"""NumPy's names over what there is: the call that is given the array and the tensor alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparrow as sp
+from sparrow.errors import InvalidValueError, ShapeError, SparrowError
+
+a = np.array([[0.0, 2, 0, 5], [3, 0, -1, 0], [0, 0, 0, 7]])
+b = np.stack([a, a[::-1] * 2])
+SPECIAL = np.array([[0.0, np.nan, 2, np.inf], [-np.inf, 0, 1, 3]])
+HALF = np.where(a == 0, 0.5, a)
+LAZY: list[Callable[[Any], Any]] = [
+    np.ravel,
+    lambda x: np.ravel(x, "F"),
+    lambda x: np.ravel(x, order="A"),
+    lambda x: np.reshape(x, (-1, 2), order="F"),
+    lambda x: np.reshape(x, shape=(2, 6), copy=True),
+    lambda x: np.amax(x, 0),
+    lambda x: np.amin(x, axis=1, keepdims=True),
+    lambda x: np.vstack([x, x[0], x]),
+    lambda x: np.hstack([x, x]),
+    lambda x: np.hstack([x[0], x[1]]),
+    lambda x: np.dstack([x, x]),
+    lambda x: np.dstack([x[0], x[0]]),
+    lambda x: np.column_stack([x, x[:, 0]]),
+    lambda x: np.append(x, x[:1], axis=0),
+    lambda x: np.append(x, x[0]),
+    lambda x: np.array_split(x, 3, axis=1),
+    lambda x: np.array_split(x, 5),
+    lambda x: np.array_split(x, [1, 2]),
+    np.fliplr,
+    np.flipud,
+    *(lambda x, k=k: np.rot90(x, k) for k in range(-1, 5)),
+    lambda x: np.rot90(x, axes=(1, 0)),
+    np.diag,
+    lambda x: np.diag(x, -1),
+    lambda x: np.diag(x[1]),
+    lambda x: np.diag(x[1], 2),
+    lambda x: np.diag(x[1], -1),
+    lambda x: np.zeros_like(np.empty_like(x)),
+    np.copy,
+    lambda x: np.isclose(x, x + 1e-9),
+    lambda x: np.isclose(x, 2.0, atol=1),
+    np.atleast_1d,
+    np.atleast_2d,
+    np.atleast_3d,
+    lambda x: np.atleast_3d(x[0], x[:2]),
+    lambda x: np.broadcast_arrays(x, x[:1]),
+    np.nan_to_num,
+    np.ptp,
+    lambda x: np.ptp(x, axis=0),
+    np.average,
+    lambda x: np.average(x, axis=0),
+    lambda x: np.average(x, axis=1, weights=abs(x) + 1, keepdims=True),
+    lambda x: np.average(x, axis=0, weights=[1, 2, 3], returned=True),
+    lambda x: np.average(x, returned=True),
+    lambda x: np.average(x, axis=0, returned=True),
+    lambda x: np.average(x, axis=(1, 0), weights=np.arange(12).reshape(4, 3)),
+    lambda x: np.select([x > 2, x < 0], [x, x * 2]),
+    lambda x: np.select([x > 2], [0], default=1.5),
+    lambda x: np.compress([True, False, True], x, axis=0),
+    lambda x: np.compress([False, True, True], x),
+    lambda x: np.pad(x, 1, constant_values=x[0, 0]),
+    lambda x: np.pad(x, ((1, 0), (0, 2)), "edge"),
+    lambda x: np.pad(x, (1, 2), mode="reflect"),
+    lambda x: np.pad(x, 2, mode="symmetric"),
+    lambda x: np.pad(x, 2, mode="wrap"),
+    lambda x: np.diff(x, axis=0),
+    lambda x: np.diff(x, n=2),
+    lambda x: np.isin(x, [0, 7]),
+    lambda x: np.isin(x, [0, 7], invert=True),
+    np.median,
+    lambda x: np.median(x, axis=0),
+    lambda x: np.median(x, axis=1, keepdims=True),
+    lambda x: np.quantile(x, 0.3, axis=1),
+    lambda x: np.quantile(x, [0, 0.25, 1], axis=0, keepdims=True),
+    lambda x: np.quantile(x, [[0.1, 0.9]]),
+    lambda x: np.percentile(x, 60, axis=(0, 1)),
+    lambda x: np.percentile(x, [5, 95], axis=-1),
+    np.trace,
+    lambda x: np.diagonal(x, 1),
+    lambda x: np.diagonal(x, 1, 1, 0),
+    lambda x: np.diagonal(x, offset=-1, axis1=-1, axis2=0),
+    lambda x: np.trace(x, 1, 1, 0),
+    lambda x: np.take_along_axis(x, np.array([[1], [0], [2]]), 1),
+    lambda x: np.expand_dims(x, (0, -1)),
+    lambda x: np.clip(x, None, 1),
+    lambda x: np.clip(x, min=0),
+    lambda x: np.clip(x, 0, 1),
+]
+AT_ONCE: list[Callable[[Any], Any]] = [
+    np.argwhere,
+    np.flatnonzero,
+    lambda x: np.allclose(x, x + 1e-9),
+    lambda x: np.allclose(x, 0),
+    lambda x: np.average(x, 1, weights=[1, 2, 3, 4]),
+    np.histogram,
+    lambda x: np.histogram(x, 4, range=(0, 5)),
+    lambda x: np.histogram(x, [-2, 0, 1, 8], density=True),
+    lambda x: np.bincount(np.astype(abs(x[0]), int)),
+    lambda x: np.bincount(np.astype(abs(x[0]), int), minlength=9),
+    np.argsort,
+    lambda x: np.argsort(x, axis=None, kind="stable"),
+    lambda x: np.argsort(x, 0, stable=True),
+    lambda x: np.searchsorted(np.sort(x[0]), [0, 3]),
+    lambda x: np.searchsorted(np.sort(x[0]), x, side="right"),
+    lambda x: np.size(x, (0, 1)),
+    lambda x: np.size(x, axis=-1),
+    lambda x: np.result_type(x, np.int8),
+    lambda x: np.result_type(x, 1),
+    lambda x: np.can_cast(x.dtype, np.float32),
+    lambda x: np.can_cast(x, np.float32, "same_kind") if isinstance(x, sp.Tensor) else True,
+    np.iscomplexobj,
+    np.isrealobj,
+    lambda x: np.common_type(x, np.zeros(1, np.complex64)),
+    np.unique_counts,
+    np.unique_all,
+    np.unique_inverse,
+    lambda x: np.meshgrid(x[0], x[:, 1], indexing="ij"),
+]
+
+
+def tensors() -> list[tuple[str, np.ndarray[Any, Any], sp.Tensor]]:
+    filled = sp.from_coords(np.array((HALF != 0.5).nonzero()), HALF[HALF != 0.5], shape=a.shape, fill_value=0.5)
+    return [("zero", a, sp.asarray(a)), ("half", HALF, filled), ("view", a, sp.asarray(np.tile(a, (2, 2)))[3:, 4:])]
+
+
+def same(found: Any, wanted: Any) -> None:
+    if isinstance(wanted, tuple | list):
+        assert len(found) == len(wanted)
+        for one, other in zip(found, wanted, strict=True):
+            same(one, other)
+        return
+    if isinstance(wanted, np.ndarray | np.generic):
+        dense = np.asarray(found)
+        assert (dense.dtype, dense.shape) == (wanted.dtype, wanted.shape)
+        np.testing.assert_allclose(dense, np.asarray(wanted), rtol=1e-12)
+    else:
+        assert found == wanted
+        assert type(found) is type(wanted)
+
+
+@pytest.mark.parametrize("call", LAZY)
+@pytest.mark.parametrize(("kind", "dense", "tensor"), tensors(), ids=lambda one: one if isinstance(one, str) else "")
+def test_tensors_stay_tensors(call: Callable[[Any], Any], kind: str, dense: Any, tensor: sp.Tensor) -> None:
+    found, wanted = call(tensor), call(dense)
+    same(found, wanted)
+    if isinstance(wanted, np.ndarray):
+        assert isinstance(found, sp.Tensor)
+
+
+@pytest.mark.parametrize("call", AT_ONCE)
+@pytest.mark.parametrize(("kind", "dense", "tensor"), tensors(), ids=lambda one: one if isinstance(one, str) else "")
+def test_what_is_dense_by_nature(call: Callable[[Any], Any], kind: str, dense: Any, tensor: sp.Tensor) -> None:
+    same(call(tensor), call(dense))
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (1, 2), (-1, 0), (2, 1)])
+@pytest.mark.parametrize("offset", [-4, -1, 0, 2, 5])
+def test_diagonals_of_stacks(axes: tuple[int, int], offset: int) -> None:
+    B = sp.asarray(b)
+    same(np.diagonal(B, offset, *axes), np.diagonal(b, offset, *axes))
+    same(sp.diagonal(B, offset, *axes), np.diagonal(b, offset, *axes))
+    same(np.trace(B, offset, *axes), np.trace(b, offset, *axes))
+    same(sp.linalg.diagonal(B, offset=offset), np.linalg.diagonal(b, offset=offset))
+    same(np.linalg.trace(B, offset=offset), np.linalg.trace(b, offset=offset))
+    same(sp.linalg.trace(B, offset=offset), np.linalg.trace(b, offset=offset))
+
+
+def test_nan_and_infinity() -> None:
+    S = sp.asarray(SPECIAL)
+    for call in (
+        np.nan_to_num,
+        lambda x: np.nan_to_num(x, nan=7.0, posinf=1.0, neginf=-1.0),
+        lambda x: np.isclose(x, x, equal_nan=True),
+        lambda x: np.isclose(x, x),
+        lambda x: np.median(x, axis=1),
+        lambda x: np.median(x, axis=0),
+        lambda x: np.quantile(x, [0.0, 0.5, 0.9, 1.0], axis=0),
+        np.median,
+    ):
+        with np.errstate(invalid="ignore"):
+            same(call(S), call(SPECIAL))
+
+
+def test_long_tensors() -> None:
+    A = sp.from_coords([[3, 2**40 - 1]], [-2, 5], shape=(2**40,))
+    assert np.median(A) == np.quantile(A, 0.3) == 0
+    assert np.ptp(A) == 7
+    counts = np.histogram(A, [-3, -1, 1, 6])[0]
+    assert counts.tolist() == [1, 2**40 - 2, 1]
+    assert np.searchsorted(np.sort(A), [-2, 0, 1]).tolist() == [0, 1, 2**40 - 1]
+    assert np.bincount(A + 2).tolist() == [1, 0, 2**40 - 2, 0, 0, 0, 0, 1]
+
+
+def test_types_that_are_none_of_tensors() -> None:
+    c = np.array([1j, 0])
+    for call in (np.iscomplexobj, np.isrealobj, lambda x: np.common_type(x, a), lambda x: np.result_type(x, a)):
+        assert call(sp.asarray(c)) == call(c)
+
+
+def test_what_is_refused() -> None:
+    A = sp.asarray(a)
+    refused: list[tuple[type[SparrowError], Callable[[], Any]]] = [
+        (InvalidValueError, lambda: np.clip(A, 1, min=2)),
+        (InvalidValueError, lambda: np.quantile(A, 1.5)),
+        (InvalidValueError, lambda: np.array_split(A, 0)),
+        (InvalidValueError, lambda: np.average(A, 0, weights=[1, -1, 0])),
+        (InvalidValueError, lambda: np.select([A > 1], [])),
+        (InvalidValueError, lambda: np.bincount(A[1].astype(int))),
+        (InvalidValueError, lambda: np.pad(A, -1)),
+        (InvalidValueError, lambda: sp.reshape(A, 12, copy=False)),
+        (InvalidValueError, lambda: sp.reshape(A, 12, order="x")),  # type: ignore[arg-type]
+        (ShapeError, lambda: np.average(A, 0, weights=[1, 2])),
+        (ShapeError, lambda: np.compress([[True]], A)),
+        (ShapeError, lambda: np.diagonal(A, 0, 1, 1)),
+        (ShapeError, lambda: np.rot90(A, axes=(1, 1))),
+        (ShapeError, lambda: np.median(A[:0])),
+        (ShapeError, lambda: np.size(A, 5)),
+    ]
+    for kind, call in refused:
+        with pytest.raises(kind):
+            call()
