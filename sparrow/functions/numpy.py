@@ -15,7 +15,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from sparrow.engines.reductions import resolved_axis
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.functions.creation import asarray
 from sparrow.functions.dtypes import astype, result_type
@@ -79,6 +78,7 @@ from sparrow.functions.views import (
     swapaxes,
     unstack,
 )
+from sparrow.plan import resolved_axis
 from sparrow.tensor import Tensor
 from sparrow.tensor.operators import where
 from sparrow.tensor.signatures import called_as

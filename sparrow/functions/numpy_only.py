@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.reductions import resolved_axis
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.creation import from_coords
 from sparrow.functions.generation import full
@@ -21,6 +20,7 @@ from sparrow.functions.manipulation import concat, diagonal, nonzero, reshape, s
 from sparrow.functions.sets import unique_counts
 from sparrow.functions.sorting import sort
 from sparrow.functions.views import as_tensor, expand_dims, flip, moveaxis, swapaxes
+from sparrow.plan import resolved_axis
 from sparrow.schema import check_integer, check_integers
 from sparrow.tensor import Tensor
 from sparrow.tensor.operators import where
