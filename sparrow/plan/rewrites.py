@@ -14,7 +14,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sparrow.index import Axis, Points, Range, View
+from sparrow.kernels.entries import concatenate
 from sparrow.plan.nodes import Concat, Dense, Map, Reduce, Refill, Scan, Sort, Step, Triangle
+from sparrow.relation import MemoryRelation
 from sparrow.schema import Schema
 
 __all__ = ["Key", "narrowed", "rewritten", "split_view", "steps_below", "turned"]
@@ -205,9 +207,13 @@ def _slice(walk: Sequence[int]) -> slice:
 
 def steps_below(scans: Iterable[Scan]) -> list[Step]:
     """Return the steps that scans read, directly and through others, each once and after all that it takes in."""
+
+    def sources(of: Iterable[Scan]) -> list[Step]:
+        return [scan.source for scan in of if isinstance(scan.source, Step)]
+
     found: list[Step] = []
     seen: set[Step] = set()
-    waiting: list[tuple[Step, bool]] = [(scan.source, False) for scan in scans if isinstance(scan.source, Step)]
+    waiting = [(step, False) for step in sources(scans)]
     while waiting:
         step, done = waiting.pop()
         if done:
@@ -215,7 +221,7 @@ def steps_below(scans: Iterable[Scan]) -> list[Step]:
         elif step not in seen:
             seen.add(step)
             waiting.append((step, True))
-            waiting.extend((scan.source, False) for scan in step.scans if isinstance(scan.source, Step))
+            waiting.extend((below, False) for below in sources(step.scans))
     return found
 
 
@@ -227,6 +233,7 @@ def rewritten(scans: Sequence[Scan]) -> list[Scan]:
     """
     if not any(isinstance(scan.source, Step) for scan in scans):
         return list(scans)
+    scans = list(map(_of_something, scans))
     below = steps_below(scans)
     wanted: dict[Step, dict[View, None]] = {step: {} for step in below}
 
@@ -243,6 +250,10 @@ def rewritten(scans: Sequence[Scan]) -> list[Scan]:
             found = pushed[step, view] = _pushed(step, view, whole)
             if isinstance(found[0], Concat):
                 found = pushed[step, view] = _flat(found[0]), found[1]
+            operands = found[0].scans
+            needed = [_of_something(scan) for scan in operands]
+            if any(a is not b for a, b in zip(needed, operands, strict=True)):
+                found = pushed[step, view] = found[0].on(needed), found[1]
             want(found[0].scans)
     made: dict[tuple[Step, View], tuple[Step, View]] = {}
     known: dict[Hashable, Step] = {}
@@ -254,7 +265,7 @@ def rewritten(scans: Sequence[Scan]) -> list[Scan]:
         return scan if step is scan.source else Scan(step, rest, scan.schema)
 
     for step in below:
-        for view in wanted[step]:
+        for view in wanted[step]:  # none for what nobody looks at any more
             now, rest = pushed[step, view]
             operands = [resolved(scan) for scan in now.scans]
             if any(a is not b for a, b in zip(operands, now.scans, strict=True)):
@@ -262,6 +273,15 @@ def rewritten(scans: Sequence[Scan]) -> list[Scan]:
             key = type(now), now.detail(), tuple((_identity(scan.source), scan.view) for scan in operands)
             made[step, view] = known.setdefault(key, now), rest
     return [resolved(scan) for scan in scans]
+
+
+def _of_something(scan: Scan) -> Scan:
+    """Return a scan that shows no cell of a step as one of nothing, so that the step need not be looked at."""
+    if not isinstance(scan.source, Step) or scan.view.size:
+        return scan
+    schema = scan.source.schema
+    empty = concatenate([], schema.ndim, schema.dtype)
+    return Scan(MemoryRelation(schema, empty), scan.view, scan.schema)
 
 
 def _identity(source: Any) -> Hashable:

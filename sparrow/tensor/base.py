@@ -143,6 +143,9 @@ def counted_masks(key: Any) -> Any:
             out.append(part)
             continue
         scan = part.__sparrow_scan__()
+        if scan.schema.dtype.kind in "iu":
+            out.append(np.asarray(part))
+            continue
         if scan.schema.dtype != bool:
             raise IndexingError(f"a tensor of {scan.schema.dtype} is no index: use a mask of booleans")
         if scan.schema.fill_value or not scan.schema.ndim:

@@ -5,7 +5,7 @@ different scans stand at the bottom: their entries are aligned once and no resul
 entries. A result that others want too, of another program, stays a step of its own.
 
 What a call gives is put in the form that it would have as entries: where its operands of fill 0 have none a product of
-arrays is 0, and -0.0 is the fill 0.
+arrays is 0, and what equals the fill is the fill, -0.0 too.
 """
 
 from __future__ import annotations
@@ -136,8 +136,10 @@ class Program:
             found = found.astype(dtype, copy=False) if found.ndim else np.full(size, found, dtype)
             for guard in call.guards:
                 found = np.where(value(guard) == 0, dtype.type(0), found)
-            if k < final and dtype.kind in "fc" and call.node.schema.zero_fill:
-                found = found + dtype.type(0) if dtype.kind == "f" else np.where(found == 0, dtype.type(0), found)
+            fill = call.node.schema.fill_value
+            if k < final and dtype.kind in "fc" and fill == 0:
+                plain = dtype.kind == "f" and not np.signbit(fill)
+                found = found + dtype.type(0) if plain else np.where(found == 0, fill, found)
             results[k] = found
             for gone in call.drops:
                 results[gone] = None
