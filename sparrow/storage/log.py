@@ -85,6 +85,7 @@ class Log:
         self.path = path
         self._table = table
         self._active: Active | None = None
+        self._shape: tuple[int, ...] | None = None
 
     @classmethod
     def open(cls, path: str, version: int | None = None) -> Log:
@@ -212,14 +213,16 @@ class Log:
 
     def shape(self, created: Sequence[int]) -> tuple[int, ...]:
         """Return the shape: as created, or as later commits changed it."""
-        changed: list[int] = []
-        for dim, n in enumerate(created):
-            with _reading(self.path):
-                new = self._table.transaction_version(f"{_SHAPE}{dim}")
-            if new is None and not dim:  # a change sets all dimensions
-                return tuple(created)
-            changed.append(n if new is None else int(new))
-        return tuple(changed)
+        if self._shape is None:
+            changed: list[int] = []
+            for dim in range(len(created)):
+                with _reading(self.path):
+                    new = self._table.transaction_version(f"{_SHAPE}{dim}")
+                if new is None:  # a change sets all dimensions
+                    break
+                changed.append(int(new))
+            self._shape = tuple(changed)
+        return self._shape + tuple(created[len(self._shape) :])
 
     def active(self, dims: Sequence[str]) -> Active:
         """Return the files of the version.
@@ -301,7 +304,7 @@ class Log:
 
     def reload(self) -> None:
         """Take in the commits of others."""
-        self._active = None
+        self._active = self._shape = None
         with _reading(self.path):
             self._table.update_incremental()
 
