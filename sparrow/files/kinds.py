@@ -112,7 +112,10 @@ def _is_sample(row: Sequence[str]) -> bool:
 def _refuse_ragged(lines: Sequence[str], cells: Sequence[Sequence[str]], file: str, name: str) -> None:
     """Raise ``IngestError`` for lines of several lengths, beyond an edge and its weight."""
     counts = sorted({len(row) for row in cells})
-    if len(counts) == 1 or any(row[2:3] and row[2][0] == "{" for row in cells):
+    begins = len(cells[0]) == 1 and cells[0][0].isdigit()
+    metis = bool({".graph", ".metis"} & set(Path(name).suffixes))
+    extras = counts[0] >= 3 and counts[-1] - counts[0] <= 2 and not metis  # what some lines say behind the weight
+    if len(counts) == 1 or extras or any(row[2:3] and row[2][0] == "{" for row in cells):
         return
     whole = all(token.isdigit() for row in cells for token in row)
     tabs = {line.count("\t") for line in lines}
@@ -121,8 +124,6 @@ def _refuse_ragged(lines: Sequence[str], cells: Sequence[Sequence[str]], file: s
             f"columns are parted by tabs and hold blanks: sparrow ingest columns {file} DST --no-header --coords c0,c1",
             name,
         )
-    begins = len(cells[0]) == 1 and cells[0][0].isdigit()
-    metis = bool({".graph", ".metis"} & set(Path(name).suffixes))
     if counts[-1] < 4 and not begins and not metis:
         return
     kind, script = "lists of neighbours, one line for each vertex", "{for (i=2; i<=NF; i++) print $1, $i}"

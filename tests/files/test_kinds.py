@@ -143,6 +143,7 @@ def test_matrix_market_is_read_as_told(tmp_path: Path, monkeypatch: pytest.Monke
     [
         "0 1\n1 2\n",
         "0 1 2.5 1300000000\n1 2 1 1300000001\n",
+        "0 1 2.5\n1 2 1,seen,twice\n",
         "1 2 {'weight': 3}\n".replace("{'weight': 3}", "{}"),
         "a b # that is an edge\nb c\n",
         "% sym unweighted\n1 2\n",
