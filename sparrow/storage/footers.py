@@ -76,8 +76,9 @@ def forget(path: str) -> None:
     """Drop what is kept of a file."""
     with _lock:
         _footers.pop(path, None)
-    if getattr(local, "parquet_path", None) == path:
-        local.parquet_path = local.parquet_file = None
+    own = local()
+    if getattr(own, "parquet_path", None) == path:
+        own.parquet_path = own.parquet_file = None
 
 
 def _load(path: str, ndim: int) -> Footer:
@@ -159,8 +160,9 @@ def _open(path: str, ndim: int) -> pq.ParquetFile:
     """Return this thread's handle: a shared one crashed readers, and most reads go on in the same file."""
     import pyarrow.parquet as pq
 
-    if getattr(local, "parquet_path", None) == path and local.parquet_pid == os.getpid():
-        return local.parquet_file
+    own = local()
+    if getattr(own, "parquet_path", None) == path and own.parquet_pid == os.getpid():
+        return own.parquet_file
     metadata = footer(path, ndim).metadata
     try:
         file = pq.ParquetFile(path, metadata=metadata, pre_buffer=False)
@@ -168,7 +170,7 @@ def _open(path: str, ndim: int) -> pq.ParquetFile:
         raise missing(path) from None
     except (OSError, pa.ArrowException) as error:
         raise CorruptionError(f"the data file {path!r} cannot be read: {_one_line(error)}") from None
-    local.parquet_path, local.parquet_file, local.parquet_pid = path, file, os.getpid()
+    own.parquet_path, own.parquet_file, own.parquet_pid = path, file, os.getpid()
     return file
 
 
