@@ -174,12 +174,11 @@ def test_a_deep_expression_has_two_workers(tmp_path: Path, fresh_pool: None, mon
             run(self, work)
 
     monkeypatch.setattr(workers._Task, "run", counted)
-    E: Any = sp.random((3000, 3000), nnz=400_000, seed=0).save(tmp_path / "A")
+    E: Any = sp.random((3000, 3000), nnz=300_000, seed=0).save(tmp_path / "A")
     with settings.config(threads=2):
-        for _ in range(4):
+        for _ in range(2):
             E = E + E.T
         assert E.sum() > 0
-        assert E.save(tmp_path / "E").nnz == E.nnz
     assert count.most <= 3, "two workers, and the caller where it helps"
     assert 1 <= len(count.threads - {threading.get_ident()}) <= 2
 
