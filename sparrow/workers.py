@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
 from sparrow import settings
@@ -21,11 +22,8 @@ __all__ = ["Beside", "abandoned", "beside", "local", "ordered_map"]
 T = TypeVar("T")
 R = TypeVar("R")
 
-local = threading.local()
-"""Things of a thread's own; a worker forgets them when it has nothing more to do for an iterator."""
-
 _here = threading.local()
-"""``job``: what this thread works for, absent where it is no worker."""
+"""``job``: what this thread works for, absent where it is no worker; ``own``: what :func:`local` gives elsewhere."""
 
 
 def ordered_map(work: Callable[[T], R], items: Iterable[T], threads: int, ahead: int | None = None) -> Iterator[R]:
@@ -79,6 +77,17 @@ def abandoned() -> bool:
     return job is not None and job.closed
 
 
+def local() -> SimpleNamespace:
+    """Return a place for things of this thread's own; those of a worker are dropped with the iterator it works for."""
+    job = _job()
+    if job is not None:
+        return job.own()
+    if not hasattr(_here, "own"):
+        _here.own = SimpleNamespace()
+    own: SimpleNamespace = _here.own
+    return own
+
+
 class Beside(ThreadPoolExecutor):
     """A thread beside the caller's, for work in the order in which it is submitted; the settings travel to it."""
 
@@ -129,6 +138,7 @@ class _Job(Generic[T, R]):
         self._running = 0
         self._helping = 0
         """1 while the caller works itself."""
+        self._own: dict[int, SimpleNamespace] = {}
 
     def add(self, item: T) -> _Task[T, R]:
         """Take in an item."""
@@ -174,6 +184,7 @@ class _Job(Generic[T, R]):
             self._waiting.clear()
             while self._running:
                 self._changed.wait()
+        self._own.clear()
 
     def serve(self) -> None:
         """Work on items until none waits; on a worker."""
@@ -194,7 +205,10 @@ class _Job(Generic[T, R]):
                     self._changed.notify_all()
         finally:
             _here.job = None
-            local.__dict__.clear()
+
+    def own(self) -> SimpleNamespace:
+        """Return what this thread keeps for the job."""
+        return self._own.setdefault(threading.get_ident(), SimpleNamespace())
 
     def _staff(self) -> None:
         """Ask for one more worker if there is work for one."""
@@ -242,7 +256,6 @@ def _after_fork() -> None:
     global _lock, _pool, _size
     _lock, _pool, _size = threading.Lock(), None, 0
     _here.job = None
-    local.__dict__.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

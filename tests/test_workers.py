@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import cast
+from pathlib import Path
+from typing import Any, cast
+from weakref import WeakSet
 
 import pytest
 
+import sparrow as sp
 from sparrow import settings, workers
 from sparrow.workers import abandoned, beside, ordered_map
 
@@ -161,6 +165,24 @@ def test_the_threads_are_the_same_ones(fresh_pool: None) -> None:
     assert len(count.threads - {threading.get_ident()}) <= 2
 
 
+def test_a_deep_expression_has_two_workers(tmp_path: Path, fresh_pool: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = Count()
+    run = workers._Task.run
+
+    def counted(self: Any, work: Any) -> None:
+        with count:
+            run(self, work)
+
+    monkeypatch.setattr(workers._Task, "run", counted)
+    E: Any = sp.random((3000, 3000), nnz=300_000, seed=0).save(tmp_path / "A")
+    with settings.config(threads=2):
+        for _ in range(2):
+            E = E + E.T
+        assert E.sum() > 0
+    assert count.most <= 3, "two workers, and the caller where it helps"
+    assert 1 <= len(count.threads - {threading.get_ident()}) <= 2
+
+
 def test_another_thread_gets_on_while_all_workers_are_taken(fresh_pool: None) -> None:
     taken = threading.Barrier(3)
     go = threading.Event()
@@ -240,21 +262,29 @@ def test_nothing_goes_beside_a_worker_or_a_single_thread() -> None:
         assert beside("sparrow-test") is None
 
 
-def test_what_a_worker_keeps_is_forgotten_with_the_iterator(fresh_pool: None) -> None:
-    me = threading.get_ident()
+class Thing:
+    """Something that a thread keeps."""
 
-    def work(number: int) -> object:
-        before = getattr(workers.local, "kept", None)
-        if threading.get_ident() != me:
-            workers.local.kept = number
-        return before
 
-    for _ in range(20):
-        list(ordered_map(work, range(3), 2))
-        assert workers._pool is not None
-        # A worker is free again as soon as it has forgotten.
-        wiped = [workers._pool.submit(lambda: getattr(workers.local, "kept", None)) for _ in range(4)]
-        assert [one.result(PATIENCE) for one in wiped] == [None] * 4
+def test_what_a_worker_keeps_is_dropped_with_the_iterator() -> None:
+    kept: WeakSet[Thing] = WeakSet()
+    workers.local().thing = mine = Thing()
+
+    def work(_: int) -> None:
+        own = workers.local()
+        if not hasattr(own, "thing"):
+            own.thing = Thing()
+            kept.add(own.thing)
+        assert own.thing is not mine
+
+    results = ordered_map(work, range(100), 2)
+    for _ in range(50):
+        next(results)
+    assert 1 <= len(kept) <= 3, "two workers, and the caller where it helps"
+    close(results)
+    gc.collect()
+    assert not kept
+    assert workers.local().thing is mine
 
 
 def test_without_threads_the_caller_works(monkeypatch: pytest.MonkeyPatch) -> None:

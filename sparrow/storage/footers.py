@@ -117,8 +117,9 @@ def forget(path: str) -> None:
     """Drop what is kept of a file."""
     with _lock:
         _footers.pop(path, None)
-    if getattr(local, "parquet_path", None) == path:
-        local.parquet_path = local.parquet_footer = local.parquet_file = local.parquet_raw = None
+    own = local()
+    if getattr(own, "parquet_path", None) == path:
+        own.parquet_path = own.parquet_footer = own.parquet_file = own.parquet_raw = None
 
 
 def footer_checksum(tail: bytes) -> int:
@@ -278,8 +279,8 @@ def _open(path: str, ndim: int, group: int) -> pq.ParquetFile:
     """
     import pyarrow.parquet as pq
 
-    found = footer(path, ndim)
-    if getattr(local, "parquet_footer", None) is not found or local.parquet_pid != os.getpid():
+    own, found = local(), footer(path, ndim)
+    if getattr(own, "parquet_footer", None) is not found or own.parquet_pid != os.getpid():
         try:
             raw = of(path).open(path)
             file = pq.ParquetFile(raw, metadata=found.metadata, pre_buffer=False)
@@ -287,10 +288,10 @@ def _open(path: str, ndim: int, group: int) -> pq.ParquetFile:
             raise missing(path) from None
         except (OSError, pa.ArrowException) as error:
             raise CorruptionError(f"the data file {path!r} cannot be read: {_one_line(error)}") from None
-        local.parquet_path, local.parquet_footer, local.parquet_raw = path, found, raw
-        local.parquet_file, local.parquet_pid = file, os.getpid()
-    _check_group(path, found, local.parquet_raw, group)
-    return local.parquet_file
+        own.parquet_path, own.parquet_footer, own.parquet_raw = path, found, raw
+        own.parquet_file, own.parquet_pid = file, os.getpid()
+    _check_group(path, found, own.parquet_raw, group)
+    return own.parquet_file
 
 
 def _numpy(column: pa.ChunkedArray) -> NDArray[Any]:
