@@ -156,6 +156,8 @@ class Contract:
     def on(self, scans: Sequence[Scan]) -> Contract:
         """Return the same product of another scan of equal schema."""
         (scan,) = scans
+        if scan is self.left or scan is self.right:
+            return self
         return Contract(scan, self.right) if isinstance(self.left, Scan) else Contract(self.left, scan)
 
     @property
@@ -227,7 +229,7 @@ class _Single(Step):
     def on(self, scans: Sequence[Scan]) -> Self:
         """Return the same step of another scan."""
         (operand,) = scans
-        return replace(self, operand=operand)
+        return self if operand is self.operand else replace(self, operand=operand)
 
     def detail(self) -> Hashable:
         """Return all fields but the scan."""
