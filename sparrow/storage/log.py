@@ -351,6 +351,8 @@ class Log:
         columns = None if schema is None else Schema.from_arrow(schema)
         after = files.without(gone).plus(_active(added, ndim))
         text = None if columns is None else columns.to_json()
+        if text == self._table.schema().to_json():
+            text = None  # deltalake writes no columns that stay as they are
         told = _told(self.path, before)
         notes = {**notes, **({} if told is None else {BEFORE: told})}
         notes = _sealed(notes, after, stored, adds, sorted(gone), transactions, text, self.metadata(), before + 1)
