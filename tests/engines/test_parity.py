@@ -499,12 +499,12 @@ def test_groups_of_more_cells_than_a_word_counts() -> None:
         for name in ("sum", "mean", "var", "min", "max", "any", "all", "norm", "count"):
             for axis in ((0,), (1, 2), (0, 1)):
                 found = getattr(T, name)(axis=axis)
-                blocks = [engines.entries(found.__sparrow_scan__(), engine) for engine in ENGINES]
+                blocks = [engines.entries(found.__sparrow_scan__(), engine) for engine in ("stream", "duckdb")]
                 assert declines(step(found)) is None
                 np.testing.assert_array_equal(blocks[0].coords, blocks[1].coords)
                 np.testing.assert_allclose(blocks[0].values, blocks[1].values, rtol=1e-12)
         flat = sp.reshape(T, (2**40, 3, 2**45))
-        blocks = [engines.entries(flat.__sparrow_scan__(), engine) for engine in ENGINES]
+        blocks = [engines.entries(flat.__sparrow_scan__(), engine) for engine in ("stream", "duckdb")]
         np.testing.assert_array_equal(blocks[0].coords, blocks[1].coords)
         np.testing.assert_array_equal(blocks[0].values, blocks[1].values)
 

@@ -163,7 +163,7 @@ def _one(node: plan.Reduce, line: Array) -> Any:
         return _norm(wide, float(options.get("ord", 2)))
     if name in ("var", "std"):
         ddof = options.get("ddof", options.get("correction", 0))
-        if not len(wide) or (node.name.startswith("nan") and len(wide) <= ddof):
+        if not len(wide) or (node.name.startswith("nan") and wide.dtype.kind in "fc" and len(wide) <= ddof):
             return np.nan
         spread = (abs(wide - wide.mean()) ** 2).sum() / np.float64(max(len(wide) - ddof, 0))
         return np.sqrt(spread) if name == "std" else spread

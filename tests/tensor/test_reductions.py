@@ -366,7 +366,7 @@ def test_huge_shapes(huge: Scan) -> None:
     assert found(scan_of(beyond), "mean") == 3 / 2.0**80
     with pytest.raises(UnsupportedError, match="flat position"):
         reduced(scan_of(beyond), "argmax")
-    assert reduced(scan_of(beyond), "argmax", axis=0).nnz == 1
+    assert engines.count(scan_of(reduced(scan_of(beyond), "argmax", axis=0))) == 1
 
 
 @pytest.mark.parametrize("fill", [1, 2, 3, 255])
