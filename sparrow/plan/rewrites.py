@@ -267,10 +267,10 @@ def rewritten(scans: Sequence[Scan]) -> list[Scan]:
     for step in below:
         for view in wanted[step]:  # none for what nobody looks at any more
             now, rest = pushed[step, view]
-            operands = [resolved(scan) for scan in now.scans]
-            if any(a is not b for a, b in zip(operands, now.scans, strict=True)):
-                now = now.on(operands)
-            key = type(now), now.detail(), tuple((_identity(scan.source), scan.view) for scan in operands)
+            below_it = [resolved(scan) for scan in now.scans]
+            if any(a is not b for a, b in zip(below_it, now.scans, strict=True)):
+                now = now.on(below_it)
+            key = type(now), now.detail(), tuple((_identity(scan.source), scan.view) for scan in below_it)
             made[step, view] = known.setdefault(key, now), rest
     return [resolved(scan) for scan in scans]
 

@@ -135,7 +135,7 @@ def test_graphs_of_steps_are_what_numpy_makes_of_them(data: st.DataObject, seed:
     dense = [np.asarray(matrix(6, seed + k), np.int64) for k in range(2)]
     known: list[tuple[Any, NDArray[Any]]] = [(sp.asarray(array), array) for array in dense]
     expressions(data, known, data.draw(st.integers(1, 9)))
-    key = data.draw(st.sampled_from([(), (slice(1, 5),), (2,), (slice(None), slice(4, None, -2)), ([4, 1, 1],)]))
+    key: Any = data.draw(st.sampled_from([(), (slice(1, 5),), (2,), (slice(None), slice(4, None, -2)), ([4, 1, 1],)]))
     with patch.object(computed, "_PIECE_ROWS", 7), patch.object(lowering, "_DEEPEST", data.draw(st.integers(1, 3))):
         for tensor, array in known[2:]:
             np.testing.assert_array_equal(tensor[key].to_numpy() if key else tensor.to_numpy(), array[key])

@@ -47,7 +47,7 @@ class Stream:
 
     def entries(self, scan: Scan) -> Block:
         """Return all entries of a scan, canonical, in memory."""
-        return reading.entries(*lowered([scan]))
+        return reading.entries(lowered([scan])[0])
 
     def blocks(self, scan: Scan) -> Iterator[Block]:
         """Yield all entries of a scan in canonical blocks, sorted by its axes, within the memory limit."""
