@@ -93,7 +93,19 @@ class Exports(Base):
         """
         return _scipy_array(self.__sparrow_scan__(), format)
 
-    def to_format(self, format: str) -> formats.Container | NDArray[Any]:
+    @overload
+    def to_format(self, format: Literal["coo"]) -> formats.COO: ...
+    @overload
+    def to_format(self, format: Literal["csr"]) -> formats.CSR: ...
+    @overload
+    def to_format(self, format: Literal["csc"]) -> formats.CSC: ...
+    @overload
+    def to_format(self, format: Literal["row_sparse"]) -> formats.RowSparse: ...
+    @overload
+    def to_format(self, format: Literal["dense"]) -> NDArray[Any]: ...
+    @overload
+    def to_format(self, format: str) -> Any: ...
+    def to_format(self, format: str) -> Any:
         """Return the arrays of a format: a container of :mod:`sparrow.formats`, or a NumPy array for "dense".
 
         Parameters

@@ -41,7 +41,7 @@ def test_methods_take_a_type_after_the_axis(make: Maker) -> None:
         with pytest.raises(InvalidValueError, match=f"{name}: keepdims='x' must be True or False"):
             getattr(A, name)(0, keepdims="x")
     with pytest.raises(TypeError):
-        A.min(0, True)
+        A.min(0, True)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("ord", [None, "fro", 1, -1, np.inf, -np.inf])
