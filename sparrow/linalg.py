@@ -185,6 +185,6 @@ def vector_norm(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdim
     """
     found: Any = operand(x)
     if isinstance(found, Tensor):
-        return found.norm(ord, axis, keepdims)
+        return found.norm(ord, axis, keepdims=keepdims)
     along: Any = axis
     return np.linalg.vector_norm(found, axis=along, keepdims=keepdims, ord=ord)

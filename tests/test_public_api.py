@@ -21,11 +21,6 @@ DOCUMENTED = [
     "sparrow", "sparrow.datasets", "sparrow.formats", "sparrow.ingest", "sparrow.linalg", "sparrow.models",
     "sparrow.models.evaluation",
 ]  # fmt: skip
-ELSEWHERE = {
-    f"sparrow.tensor.{module}"
-    for module in ("base", "computing", "exports", "operators", "reductions", "stored", "writing")
-}
-"""What of the methods of a tensor refers to others for its parameters."""
 PROMISED = "Tensor Bundle open from_coords asarray zeros from_relation matmul sql config formats ingest datasets errors"
 
 
@@ -70,8 +65,6 @@ def _public() -> Iterator[tuple[str, Any]]:
             if inspect.isclass(thing) and thing.__module__.startswith("sparrow"):
                 yield f"{name}.{word}", thing
                 for own in (cls for cls in thing.__mro__ if cls.__module__.startswith("sparrow")):
-                    if own.__module__ in ELSEWHERE:
-                        continue
                     for called, method in vars(own).items():
                         if not called.startswith("_") and (
                             inspect.isfunction(method) or isinstance(method, classmethod)

@@ -174,14 +174,14 @@ def nan_to_num(
 def ptp(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Return the difference of the largest and the smallest cell."""
     tensor = as_tensor(a)
-    return tensor.max(axis, keepdims) - tensor.min(axis, keepdims)
+    return tensor.max(axis, keepdims=keepdims) - tensor.min(axis, keepdims=keepdims)
 
 
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
     """Return the mean of cells, each taken as often as its weight says."""
     tensor = as_tensor(a)
     if weights is None:
-        mean = tensor.mean(axis, keepdims)
+        mean = tensor.mean(axis, keepdims=keepdims)
         number = tensor.size / max(math.prod(np.shape(mean)), 1)
         return (mean, np.full(np.shape(mean), number)[()]) if returned else mean
     shares = weights if isinstance(weights, Tensor) else np.asarray(weights)

@@ -108,12 +108,30 @@ class Base:
         return self._schema.fill_value
 
     def labels(self, dim: str | int) -> pa.Array | None:
-        """Return the labels of a dimension, position = index, or None where it has none.
+        r"""Return the labels of a dimension, position = index, or None where it has none.
+
+        Parameters
+        ----------
+        dim
+            The name of the dimension, or its number.
+
+        Returns
+        -------
+        pyarrow.Array or None
 
         Raises
         ------
         LabelError, IndexingError
             If there is no dimension of this name, or number.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> import sparrow as sp
+        >>> size = Path("stars.csv").write_text("user,film,stars\nada,7,4.5\nbob,7,3\n")
+        >>> A = sp.ingest.columns("stars.csv", "stars.sparrow", coords=["user", "film"], value="stars")
+        >>> A.labels("user").to_pylist(), A.labels("film")
+        (['ada', 'bob'], None)
         """
         if isinstance(dim, str) and dim not in self.dims:
             raise LabelError(f"no dimension {dim!r}: there are {', '.join(map(repr, self.dims))}")

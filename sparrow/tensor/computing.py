@@ -21,10 +21,28 @@ class Computing(Base):
     def compute(self, engine: Engine = "auto") -> Self:
         """Return the tensor in memory, as a base of its own.
 
+        Parameters
+        ----------
+        engine
+            "stream", "duckdb", or "auto" for that of the settings.
+
+        Returns
+        -------
+        Tensor
+
         Raises
         ------
         TooLargeError
             If its entries would pass the memory limit.
+        InvalidValueError
+            If there is no such engine.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.asarray([[0, 2], [3, 0]])
+        >>> (A * 10).compute()
+        <Tensor (d0: 2, d1: 2) int64 nnz=2 coo in memory>
         """
         scan = self.__sparrow_scan__()
         block = engines.entries(scan, engine)
@@ -36,6 +54,10 @@ class Computing(Base):
         A matrix keeps where each of its rows begins, so that ``A @ x`` reads columns and values alone and threads share
         the rows; ``A.T @ x`` lays the entries out by columns when first asked for, which takes their memory once more.
         Contiguous rows ``A[i:j]`` are used as they lie. The bits of a product do not depend on the number of threads.
+
+        Returns
+        -------
+        Tensor
 
         Raises
         ------

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import DTypeLike, NDArray
 
 from sparrow import engines, formats, memory
 from sparrow.errors import InvalidValueError, UnsupportedError
@@ -21,8 +22,11 @@ from sparrow.tensor.base import Base
 if TYPE_CHECKING:
     import os
 
+    import cupyx.scipy.sparse
     import polars
     import scipy.sparse
+    import sparse
+    import torch
 
 __all__ = ["Exports"]
 
@@ -32,26 +36,46 @@ class Exports(Base):
 
     __slots__ = ()
 
-    def to_numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
+    def to_numpy(self) -> NDArray[Any]:
         """Return all cells as a NumPy array.
+
+        Returns
+        -------
+        ndarray
 
         Raises
         ------
         TooLargeError
             If the array would pass the memory limit.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.from_coords([[0, 1], [1, 0]], [2, 3]).to_numpy()
+        array([[0, 2],
+               [3, 0]])
         """
         schema = self._schema
         memory.check(schema.size * schema.dtype.itemsize, "the dense array")
         return interchange.dense_array(schema, engines.entries(self.__sparrow_scan__()))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, np.dtype[Any]]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise InvalidValueError("a sparse tensor has no dense array to share: copy=False is not possible")
         dense = self.to_numpy()
         return dense if dtype is None else dense.astype(dtype)
 
     def to_scipy(self, format: str = "csr") -> scipy.sparse.sparray:
-        """Return a SciPy sparse array in a format such as "csr", "csc" or "coo", its fill being 0.
+        """Return a SciPy sparse array, the fill being 0.
+
+        Parameters
+        ----------
+        format
+            "coo", "csr" or "dok" of one dimension; of two also "csc", "bsr", "dia" and "lil"; "coo" of any number.
+
+        Returns
+        -------
+        scipy.sparse.sparray
 
         Raises
         ------
@@ -59,9 +83,28 @@ class Exports(Base):
             If the fill is not 0, or SciPy has no such values or no such format of as many dimensions.
         TooLargeError
             If the pointers to rows or columns, or the diagonals, would pass the memory limit.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> rows = sp.asarray([[0, 2], [3, 0]]).to_scipy()
+        >>> rows.format, rows.indptr, rows.data
+        ('csr', array([0, 1, 2]...), array([2, 3]))
         """
         return _scipy_array(self.__sparrow_scan__(), format)
 
+    @overload
+    def to_format(self, format: Literal["coo"]) -> formats.COO: ...
+    @overload
+    def to_format(self, format: Literal["csr"]) -> formats.CSR: ...
+    @overload
+    def to_format(self, format: Literal["csc"]) -> formats.CSC: ...
+    @overload
+    def to_format(self, format: Literal["row_sparse"]) -> formats.RowSparse: ...
+    @overload
+    def to_format(self, format: Literal["dense"]) -> NDArray[Any]: ...
+    @overload
+    def to_format(self, format: str) -> Any: ...
     def to_format(self, format: str) -> Any:
         """Return the arrays of a format: a container of :mod:`sparrow.formats`, or a NumPy array for "dense".
 
@@ -70,6 +113,10 @@ class Exports(Base):
         format
             "coo", which keeps the fill, "csr", "csc", "row_sparse" or "dense". In the compressed ones every cell that
             is not 0 is stored.
+
+        Returns
+        -------
+        COO, CSR, CSC, RowSparse or ndarray
 
         Raises
         ------
@@ -92,11 +139,39 @@ class Exports(Base):
         return formats.from_entries(format, scan.schema, engines.entries(scan))
 
     def to_arrow(self) -> pa.Table:
-        """Return the entries as an Arrow table: a column for each dimension, then ``value``; sorted."""
+        """Return the entries as an Arrow table: a column for each dimension, then ``value``; sorted.
+
+        Returns
+        -------
+        pyarrow.Table
+
+        Raises
+        ------
+        TooLargeError
+            If the entries would pass the memory limit.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.from_coords([[2, 0], [0, 1]], [6, 5], dims=("i", "j")).to_arrow().to_pylist()
+        [{'i': 0, 'j': 1, 'value': 5}, {'i': 2, 'j': 0, 'value': 6}]
+        """
         return arrow_table(self._schema, engines.entries(self.__sparrow_scan__()))
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the entries as Arrow record batches, sorted by the dimensions, without holding all of them."""
+        """Yield the entries as Arrow record batches, sorted by the dimensions, without holding all of them.
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+            A column for each dimension, then ``value``.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> [batch.num_rows for batch in sp.eye(3).to_batches()]
+        [3]
+        """
         for block in engines.sorted_blocks(self.__sparrow_scan__()):
             yield from arrow_table(self._schema, block).to_batches()
 
@@ -118,6 +193,10 @@ class Exports(Base):
             the query uses, and of files and expressions only the parts that its ranges of coordinates meet. Larger
             than memory with the streaming engine; the rows come in no particular order.
 
+        Returns
+        -------
+        polars.DataFrame or polars.LazyFrame
+
         Raises
         ------
         TooLargeError
@@ -138,13 +217,17 @@ class Exports(Base):
         assert isinstance(frame, polars.DataFrame)
         return frame
 
-    def to_torch(self, layout: Literal["coo", "csr"] = "coo") -> Any:
+    def to_torch(self, layout: Literal["coo", "csr"] = "coo") -> torch.Tensor:
         """Return a sparse PyTorch tensor on the CPU; ``.to("cuda")`` takes it to a GPU.
 
         Parameters
         ----------
         layout
             "coo" for any number of dimensions (PyTorch keeps its coordinates as int64), coalesced; or "csr" for two.
+
+        Returns
+        -------
+        torch.Tensor
 
         Raises
         ------
@@ -154,12 +237,26 @@ class Exports(Base):
             If the fill is not 0.
         ShapeError
             If "csr" is asked for and there are not two dimensions.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.eye(3).to_torch(layout="csr").to("cuda")  # doctest: +SKIP
         """
         scan = self.__sparrow_scan__()
         return interchange.torch_tensor(scan.schema, engines.entries(scan), layout)
 
-    def to_cupy(self, format: Literal["csr", "csc", "coo"] = "csr") -> Any:
+    def to_cupy(self, format: Literal["csr", "csc", "coo"] = "csr") -> cupyx.scipy.sparse.spmatrix:
         """Return a matrix of ``cupyx.scipy.sparse``, in the memory of the current GPU.
+
+        Parameters
+        ----------
+        format
+            "csr", "csc" or "coo".
+
+        Returns
+        -------
+        cupyx.scipy.sparse.spmatrix
 
         Raises
         ------
@@ -167,18 +264,33 @@ class Exports(Base):
             If CuPy is not installed.
         UnsupportedError
             If the fill is not 0, there are not two dimensions, or CuPy has no such format or values.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.eye(3).to_cupy("csc")  # doctest: +SKIP
         """
         if self.ndim != 2 or format not in ("csr", "csc", "coo"):
             raise UnsupportedError(f"CuPy has no {format!r} of {self.ndim} dimensions: csr, csc and coo of two")
         return interchange.cupy_array(self.to_scipy(format), format)
 
-    def to_pydata_sparse(self) -> Any:
+    def to_pydata_sparse(self) -> sparse.COO:
         """Return a ``sparse.COO`` of pydata/sparse, with the fill value.
+
+        Returns
+        -------
+        sparse.COO
 
         Raises
         ------
         MissingDependencyError
             If pydata/sparse is not installed.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.eye(3).to_pydata_sparse().nnz  # doctest: +SKIP
+        3
         """
         scan = self.__sparrow_scan__()
         return interchange.pydata_array(scan.schema, engines.entries(scan))

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from sparrow import engines
 from sparrow.errors import UnsupportedError
 from sparrow.plan import Cast, Clip, Round, map_cells
 from sparrow.schema import check_dtype
+from sparrow.tensor.nanreductions import NanReductions
+from sparrow.tensor.numpy_reductions import NUMPY
 from sparrow.tensor.products import matmul
-from sparrow.tensor.reductions import NUMPY, Reductions
 
 __all__ = ["Operators", "where"]
 
 
-class Operators(Reductions, NDArrayOperatorsMixin):
+class Operators(NanReductions, NDArrayOperatorsMixin):
     """Operators and ufuncs of a tensor, lazy wherever the result is sparse.
 
     The fill goes through the function; only in a product of arrays does an absent cell of fill 0 annihilate.
@@ -79,41 +80,110 @@ class Operators(Reductions, NDArrayOperatorsMixin):
             )
         return self._functions[func](*args, **kwargs)
 
-    def astype(self, dtype: DTypeLike) -> Any:
+    def _mapped(self, function: Callable[..., Any]) -> Self:
+        """Return a function of the cells of this tensor alone, which leaves them sparse."""
+        return self._of(map_cells(function, [self.__sparrow_scan__()]))
+
+    def astype(self, dtype: DTypeLike) -> Self:
         """Return the tensor with another type of values, lazily; values that become fill are not kept.
+
+        Parameters
+        ----------
+        dtype
+            The type; the tensor itself is returned where it has it.
+
+        Returns
+        -------
+        Tensor
 
         Raises
         ------
         UnsupportedError
             If tensors cannot hold the type.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[0.5, 0.0], [0.0, -2.0]]).astype("int64")
+        <Tensor (d0: 2, d1: 2) int64 nnz=? coo lazy>
         """
         wanted = check_dtype(dtype)
-        return self if wanted == self.__sparrow_scan__().schema.dtype else self._cells(Cast(wanted), self)
+        return self if wanted == self.__sparrow_scan__().schema.dtype else self._mapped(Cast(wanted))
 
-    def clip(self, min: Any = None, max: Any = None) -> Any:
-        """Return the cells limited to the interval from ``min`` to ``max``, lazily; the fill too."""
-        if np.ndim(min) or np.ndim(max):
+    def clip(self, min: Self | ArrayLike | None = None, max: Self | ArrayLike | None = None) -> Self | NDArray[Any]:
+        """Return the cells limited to the interval from ``min`` to ``max``, lazily; the fill too.
+
+        Parameters
+        ----------
+        min, max
+            Numbers, or arrays or tensors that broadcast to limits of each cell; None for no limit.
+
+        Returns
+        -------
+        Tensor or ndarray
+            An array, at once, where a limit is one.
+
+        Raises
+        ------
+        ShapeError
+            If the shapes do not broadcast.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[0, 5], [-3, 2]]).clip(-1, 3).to_numpy()
+        array([[ 0,  3],
+               [-1,  2]])
+        """
+        if np.ndim(min) or np.ndim(max):  # type: ignore[arg-type]
             low = self if min is None else self._cells(np.maximum, self, min)
             return low if max is None else self._cells(np.minimum, low, max)
-        return self._cells(Clip(min, max), self)
+        return self._mapped(Clip(min, max))
 
-    def round(self, decimals: int = 0) -> Any:
-        """Return the cells rounded to a number of decimals, lazily."""
-        return self._cells(Round(decimals), self)
+    def round(self, decimals: int = 0) -> Self:
+        """Return the cells rounded to a number of decimals, lazily.
 
-    def conj(self) -> Any:
-        """Return the complex conjugates, lazily."""
-        return self._cells(np.conjugate, self)
+        Parameters
+        ----------
+        decimals
+            How many; negative ones count to the left of the point.
+
+        Returns
+        -------
+        Tensor
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([0.25, 0.0, 1.75]).round(1).to_numpy()
+        array([0.2, 0. , 1.8])
+        """
+        return self._mapped(Round(decimals))
+
+    def conj(self) -> Self:
+        """Return the complex conjugates, lazily.
+
+        Returns
+        -------
+        Tensor
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([1 + 2j, 3]).conj().to_numpy()
+        array([1.-2.j, 3.-0.j])
+        """
+        return self._mapped(np.conjugate)
 
     @property
-    def real(self) -> Any:
+    def real(self) -> Self:
         """The real parts, lazily."""
-        return self._cells(np.real, self)
+        return self._mapped(np.real)
 
     @property
-    def imag(self) -> Any:
+    def imag(self) -> Self:
         """The imaginary parts, lazily."""
-        return self._cells(np.imag, self)
+        return self._mapped(np.imag)
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from sparrow import engines
-from sparrow.errors import ShapeError, UnsupportedError
+from sparrow.errors import InvalidValueError
 from sparrow.plan import Axis, Where, accumulated, reduction, resolved_axis
 from sparrow.schema import check_dtype
 from sparrow.tensor.base import Base
-from sparrow.tensor.signatures import called_as
 
 __all__ = ["Reductions"]
 
@@ -21,35 +20,45 @@ class Reductions(Base):
     """Reductions of a tensor: a NumPy scalar over all axes, else a lazy tensor.
 
     Absent cells take part with the fill value, counted exactly; ``where="stored"`` looks at entries only.
-    Over all axes with ``keepdims=True`` the result is a tensor too.
+    Over all axes with ``keepdims=True`` the result is a tensor too: which of them a call gives depends on the axes,
+    so that the type is ``Self | Any``.
     """
 
     __slots__ = ()
 
-    def _reduced(self, name: str, axis: Axis, keepdims: bool, where: Where, **options: Any) -> Any:
+    def _reduced(self, name: str, axis: Axis, keepdims: bool, where: Where, **options: Any) -> Self | Any:
+        if not isinstance(keepdims, bool | np.bool_):
+            raise InvalidValueError(f"{name}: keepdims={keepdims!r} must be True or False")
         node = reduction(self.__sparrow_scan__(), name, axis, keepdims, where, **options)
         return self._of(node) if node.axes else engines.scalars([node])[0]
 
     def sum(
-        self, axis: Axis = None, keepdims: bool = False, where: Where = "all", dtype: DTypeLike | None = None
-    ) -> Any:
+        self, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, where: Where = "all"
+    ) -> Self | Any:
         """Return the sum of cells, in NumPy's type; integers wrap.
 
         Parameters
         ----------
         axis
             The axes that go: an integer, a tuple, or all by default.
+        dtype
+            The type that cells are cast to first, and that of the result.
         keepdims
             Keep them with length 1.
         where
             "all" cells, or the "stored" ones; a group without entries then gives 0.
-        dtype
-            The type that cells are cast to first, and that of the result.
+
+        Returns
+        -------
+        Tensor or scalar
+            A lazy tensor; where no axis is left, a NumPy scalar.
 
         Raises
         ------
         ShapeError
             If an axis is out of range or named twice.
+        InvalidValueError
+            If ``keepdims`` is no bool, or ``where`` is neither "all" nor "stored".
         UnsupportedError
             If ``dtype`` drops the imaginary parts of complex cells.
 
@@ -61,99 +70,359 @@ class Reductions(Base):
         np.int64(7)
         >>> A.sum(axis=0).to_numpy()
         array([5, 2])
+        >>> A.sum(0, "float32").to_numpy()
+        array([5., 2.], dtype=float32)
         """
         return self._reduced("sum", axis, keepdims, where, dtype=dtype)
 
     def prod(
-        self, axis: Axis = None, keepdims: bool = False, where: Where = "all", dtype: DTypeLike | None = None
-    ) -> Any:
-        """Return the product of cells, in NumPy's type; of no entries 1. See :meth:`sum`."""
-        return self._reduced("prod", axis, keepdims, where, dtype=dtype)
+        self, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, where: Where = "all"
+    ) -> Self | Any:
+        """Return the product of cells, in NumPy's type; integers wrap.
 
-    def mean(
-        self, axis: Axis = None, keepdims: bool = False, where: Where = "all", dtype: DTypeLike | None = None
-    ) -> Any:
-        """Return the mean: the sum divided by the number of cells, or of entries under ``where="stored"``.
+        Parameters
+        ----------
+        axis
+            The axes that go: an integer, a tuple, or all by default.
+        dtype
+            The type that cells are cast to first, and that of the result.
+        keepdims
+            Keep them with length 1.
+        where
+            "all" cells, or the "stored" ones; a group without entries then gives 1.
 
-        A group without members gives NaN, without a warning. See :meth:`sum`.
+        Returns
+        -------
+        Tensor or scalar
+            A lazy tensor; where no axis is left, a NumPy scalar.
+
+        Raises
+        ------
+        ShapeError
+            If an axis is out of range or named twice.
+        InvalidValueError
+            If ``keepdims`` is no bool, or ``where`` is neither "all" nor "stored".
+        UnsupportedError
+            If ``dtype`` drops the imaginary parts of complex cells.
 
         Examples
         --------
         >>> import sparrow as sp
         >>> A = sp.from_coords([[0, 2], [1, 0]], [2, 5], shape=(3, 2))
-        >>> float(A.mean(where="stored"))
-        3.5
+        >>> A.prod(), A.prod(where="stored")
+        (np.int64(0), np.int64(10))
+        """
+        return self._reduced("prod", axis, keepdims, where, dtype=dtype)
+
+    def mean(
+        self, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, where: Where = "all"
+    ) -> Self | Any:
+        """Return the mean: the sum divided by the number of cells, or of entries under ``where="stored"``.
+
+        A group without members gives NaN, without a warning.
+
+        Parameters
+        ----------
+        axis
+            The axes that go: an integer, a tuple, or all by default.
+        dtype
+            The type that cells are cast to first, and that of the result.
+        keepdims
+            Keep them with length 1.
+        where
+            "all" cells, or the "stored" ones; a group without entries then gives NaN.
+
+        Returns
+        -------
+        Tensor or scalar
+            A lazy tensor; where no axis is left, a NumPy scalar.
+
+        Raises
+        ------
+        ShapeError
+            If an axis is out of range or named twice.
+        InvalidValueError
+            If ``keepdims`` is no bool, or ``where`` is neither "all" nor "stored".
+        UnsupportedError
+            If ``dtype`` drops the imaginary parts of complex cells.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.from_coords([[0, 2], [1, 0]], [2, 5], shape=(3, 2))
+        >>> A.mean(axis=1).to_numpy()
+        array([1. , 0. , 2.5])
+        >>> A.mean(where="stored")
+        np.float64(3.5)
         """
         return self._reduced("mean", axis, keepdims, where, dtype=dtype)
 
     def var(
         self,
         axis: Axis = None,
-        keepdims: bool = False,
-        where: Where = "all",
+        dtype: DTypeLike | None = None,
+        *,
         ddof: float = 0,
         correction: float | None = None,
-        dtype: DTypeLike | None = None,
-    ) -> Any:
-        """Return the variance, divided by the number of members less ``ddof``. See :meth:`mean`.
+        keepdims: bool = False,
+        where: Where = "all",
+    ) -> Self | Any:
+        """Return the variance, divided by the number of members less ``ddof``.
+
+        A group of no more than ``ddof`` members gives NaN, without a warning.
 
         Parameters
         ----------
-        axis, keepdims, where
-            As of :meth:`sum`.
-        ddof, correction
-            What is taken off the number of members: NumPy's name and that of the array standard, one of them.
+        axis
+            The axes that go: an integer, a tuple, or all by default.
         dtype
             The floating type that cells are cast to first.
+        ddof, correction
+            What is taken off the number of members: NumPy's name and that of the array standard, one of them.
+        keepdims
+            Keep them with length 1.
+        where
+            "all" cells, or the "stored" ones; the members are then the entries.
 
-        Raises
-        ------
-        InvalidValueError
-            If both ``ddof`` and ``correction`` are given.
-        UnsupportedError
-            If ``dtype`` has no fractions.
-        """
-        return self._reduced("var", axis, keepdims, where, ddof=ddof or None, correction=correction, dtype=dtype)
-
-    def std(
-        self,
-        axis: Axis = None,
-        keepdims: bool = False,
-        where: Where = "all",
-        ddof: float = 0,
-        correction: float | None = None,
-        dtype: DTypeLike | None = None,
-    ) -> Any:
-        """Return the standard deviation, the root of :meth:`var`."""
-        return self._reduced("std", axis, keepdims, where, ddof=ddof or None, correction=correction, dtype=dtype)
-
-    def min(self, axis: Axis = None, keepdims: bool = False, where: Where = "all") -> Any:
-        """Return the smallest value; NaN wins. Of no entries the fill value. See :meth:`sum`.
+        Returns
+        -------
+        Tensor or scalar
+            A lazy tensor; where no axis is left, a NumPy scalar.
 
         Raises
         ------
         ShapeError
-            If there are no cells.
+            If an axis is out of range or named twice.
+        InvalidValueError
+            If ``keepdims`` is no bool, ``where`` neither "all" nor "stored", or both ``ddof`` and ``correction`` are
+            given.
+        UnsupportedError
+            If ``dtype`` has no fractions.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.asarray([[0, 2], [4, 0]])
+        >>> A.var(axis=1).to_numpy(), A.var(axis=1, ddof=1).to_numpy()
+        (array([1., 4.]), array([2., 8.]))
+        """
+        return self._reduced("var", axis, keepdims, where, dtype=dtype, ddof=ddof or None, correction=correction)
+
+    def std(
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        *,
+        ddof: float = 0,
+        correction: float | None = None,
+        keepdims: bool = False,
+        where: Where = "all",
+    ) -> Self | Any:
+        """Return the standard deviation, the root of :meth:`var`.
+
+        Parameters
+        ----------
+        axis
+            The axes that go: an integer, a tuple, or all by default.
+        dtype
+            The floating type that cells are cast to first.
+        ddof, correction
+            What is taken off the number of members: NumPy's name and that of the array standard, one of them.
+        keepdims
+            Keep them with length 1.
+        where
+            "all" cells, or the "stored" ones; the members are then the entries.
+
+        Returns
+        -------
+        Tensor or scalar
+            A lazy tensor; where no axis is left, a NumPy scalar.
+
+        Raises
+        ------
+        ShapeError
+            If an axis is out of range or named twice.
+        InvalidValueError
+            If ``keepdims`` is no bool, ``where`` neither "all" nor "stored", or both ``ddof`` and ``correction`` are
+            given.
+        UnsupportedError
+            If ``dtype`` has no fractions.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.asarray([[0, 2], [4, 0]])
+        >>> A.std(axis=1).to_numpy(), A.std(where="stored")
+        (array([1., 2.]), np.float64(1.0))
+        """
+        return self._reduced("std", axis, keepdims, where, dtype=dtype, ddof=ddof or None, correction=correction)
+
+    def min(self, axis: Axis = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+        """Return the smallest value; NaN wins.
+
+        Parameters
+        ----------
+        axis
+            The axes that go: an integer, a tuple, or all by default.
+        keepdims
+            Keep them with length 1.
+        where
+            "all" cells, or the "stored" ones; a group without entries then gives the fill value.
+
+        Returns
+        -------
+        Tensor or scalar
+            A lazy tensor; where no axis is left, a NumPy scalar.
+
+        Raises
+        ------
+        ShapeError
+            If an axis is out of range or named twice, or there are no cells.
+        InvalidValueError
+            If ``keepdims`` is no bool, or ``where`` is neither "all" nor "stored".
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.from_coords([[0, 2], [1, 0]], [2, 5], shape=(3, 2))
+        >>> A.min(), A.min(where="stored")
+        (np.int64(0), np.int64(2))
+        >>> A.min(axis=1, keepdims=True).shape
+        (3, 1)
         """
         return self._reduced("min", axis, keepdims, where)
 
-    def max(self, axis: Axis = None, keepdims: bool = False, where: Where = "all") -> Any:
-        """Return the largest value, as :meth:`min` does the smallest."""
+    def max(self, axis: Axis = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+        """Return the largest value; NaN wins.
+
+        Parameters
+        ----------
+        axis
+            The axes that go: an integer, a tuple, or all by default.
+        keepdims
+            Keep them with length 1.
+        where
+            "all" cells, or the "stored" ones; a group without entries then gives the fill value.
+
+        Returns
+        -------
+        Tensor or scalar
+            A lazy tensor; where no axis is left, a NumPy scalar.
+
+        Raises
+        ------
+        ShapeError
+            If an axis is out of range or named twice, or there are no cells.
+        InvalidValueError
+            If ``keepdims`` is no bool, or ``where`` is neither "all" nor "stored".
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.from_coords([[0, 2], [1, 0]], [2, 5], shape=(3, 2))
+        >>> A.max(), A.max(axis=1).to_numpy()
+        (np.int64(5), array([2, 0, 5]))
+        """
         return self._reduced("max", axis, keepdims, where)
 
-    def any(self, axis: Axis = None, keepdims: bool = False, where: Where = "all") -> Any:
-        """Return whether a cell is not 0. See :meth:`sum`."""
+    def any(self, axis: Axis = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+        """Return whether a cell is not 0.
+
+        Parameters
+        ----------
+        axis
+            The axes that go: an integer, a tuple, or all by default.
+        keepdims
+            Keep them with length 1.
+        where
+            "all" cells, or the "stored" ones; a group without entries then gives False.
+
+        Returns
+        -------
+        Tensor or scalar
+            A lazy tensor; where no axis is left, a NumPy scalar.
+
+        Raises
+        ------
+        ShapeError
+            If an axis is out of range or named twice.
+        InvalidValueError
+            If ``keepdims`` is no bool, or ``where`` is neither "all" nor "stored".
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.from_coords([[0, 2], [1, 0]], [2, 5], shape=(3, 2))
+        >>> A.any(), A.any(axis=1).to_numpy()
+        (np.True_, array([ True, False,  True]))
+        """
         return self._reduced("any", axis, keepdims, where)
 
-    def all(self, axis: Axis = None, keepdims: bool = False, where: Where = "all") -> Any:
-        """Return whether no cell is 0. See :meth:`sum`."""
+    def all(self, axis: Axis = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+        """Return whether no cell is 0.
+
+        Parameters
+        ----------
+        axis
+            The axes that go: an integer, a tuple, or all by default.
+        keepdims
+            Keep them with length 1.
+        where
+            "all" cells, or the "stored" ones; a group without entries then gives True.
+
+        Returns
+        -------
+        Tensor or scalar
+            A lazy tensor; where no axis is left, a NumPy scalar.
+
+        Raises
+        ------
+        ShapeError
+            If an axis is out of range or named twice.
+        InvalidValueError
+            If ``keepdims`` is no bool, or ``where`` is neither "all" nor "stored".
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.from_coords([[0, 2], [1, 0]], [2, 5], shape=(3, 2))
+        >>> A.all(), A.all(where="stored")
+        (np.False_, np.True_)
+        """
         return self._reduced("all", axis, keepdims, where)
 
-    def count(self, axis: Axis = None, keepdims: bool = False) -> Any:
-        """Return the number of cells that differ from fill, int64; over all axes it reads footers only."""
+    def count(self, axis: Axis = None, *, keepdims: bool = False) -> Self | Any:
+        """Return the number of cells that differ from fill, int64; over all axes it reads footers only.
+
+        Parameters
+        ----------
+        axis
+            The axes that go: an integer, a tuple, or all by default.
+        keepdims
+            Keep them with length 1.
+
+        Returns
+        -------
+        Tensor or scalar
+            A lazy tensor; where no axis is left, a NumPy scalar.
+
+        Raises
+        ------
+        ShapeError
+            If an axis is out of range or named twice.
+        InvalidValueError
+            If ``keepdims`` is no bool.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.from_coords([[0, 2], [1, 0]], [2, 5], shape=(3, 2))
+        >>> A.count(), A.count(axis=0).to_numpy()
+        (np.int64(2), array([1, 1]))
+        """
         return self._reduced("count", axis, keepdims, "all")
 
-    def norm(self, ord: float = 2, axis: Axis = None, keepdims: bool = False, where: Where = "all") -> Any:
+    def norm(self, ord: float = 2, axis: Axis = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
         """Return the norm of the cells as one vector, whatever the number of axes.
 
         Parameters
@@ -161,32 +430,98 @@ class Reductions(Base):
         ord
             A positive number p for the root of the sum of the p-th powers of the magnitudes; ``np.inf`` for the
             largest of them, ``-np.inf`` for the smallest, 0 for the number of cells that are not 0.
-        axis, keepdims, where
-            As of :meth:`sum`.
+        axis
+            The axes that go: an integer, a tuple, or all by default.
+        keepdims
+            Keep them with length 1.
+        where
+            "all" cells, or the "stored" ones; a group without entries then gives 0.
 
-        Raises
-        ------
-        InvalidValueError
-            If there is no such ``ord``.
-        """
-        return self._reduced("norm", axis, keepdims, where, ord=ord)
-
-    def argmin(self, axis: int | None = None, keepdims: bool = False, where: Where = "all") -> Any:
-        """Return the first position of the smallest cell along an axis, or its flat position, int64.
-
-        NaN wins, and so does the fill where a cell is absent. Under ``where="stored"`` -1 stands for no entries.
+        Returns
+        -------
+        Tensor or scalar
+            A lazy tensor; where no axis is left, a NumPy scalar.
 
         Raises
         ------
         ShapeError
-            If there are no cells.
+            If an axis is out of range or named twice.
+        InvalidValueError
+            If there is no such ``ord``, ``keepdims`` is no bool, or ``where`` neither "all" nor "stored".
+
+        Examples
+        --------
+        >>> import numpy as np, sparrow as sp
+        >>> A = sp.asarray([[3, 0], [4, 0]])
+        >>> A.norm(), A.norm(np.inf), A.norm(1, axis=0).to_numpy()
+        (np.float64(5.0), np.float64(4.0), array([7., 0.]))
+        """
+        return self._reduced("norm", axis, keepdims, where, ord=ord)
+
+    def argmin(self, axis: int | None = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+        """Return the first position of the smallest cell along an axis, or its flat position, int64.
+
+        NaN wins, and so does the fill where a cell is absent.
+
+        Parameters
+        ----------
+        axis
+            The axis that goes; without one the position is that in all cells in row-major order.
+        keepdims
+            Keep it, or all of them, with length 1.
+        where
+            "all" cells, or the "stored" ones; -1 stands for no entries then.
+
+        Returns
+        -------
+        Tensor or scalar
+            Positions, int64: a lazy tensor; without ``axis`` and ``keepdims`` a NumPy scalar.
+
+        Raises
+        ------
+        ShapeError
+            If the axis is out of range, or there are no cells.
+        InvalidValueError
+            If ``keepdims`` is no bool, or ``where`` is neither "all" nor "stored".
         UnsupportedError
-            If a flat position may pass 2^63 - 1.
+            If ``axis`` is a tuple, or a flat position may pass 2^63 - 1.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.from_coords([[0, 0], [1, 3]], [-3, -1], shape=(1, 4))
+        >>> A.argmin(), A.argmin(axis=0).to_numpy()
+        (np.int64(1), array([0, 0, 0, 0]))
         """
         return self._reduced("argmin", axis, keepdims, where)
 
-    def argmax(self, axis: int | None = None, keepdims: bool = False, where: Where = "all") -> Any:
-        """Return the first position of the largest cell, as :meth:`argmin` does of the smallest.
+    def argmax(self, axis: int | None = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+        """Return the first position of the largest cell along an axis, or its flat position, int64.
+
+        NaN wins, and so does the fill where a cell is absent.
+
+        Parameters
+        ----------
+        axis
+            The axis that goes; without one the position is that in all cells in row-major order.
+        keepdims
+            Keep it, or all of them, with length 1.
+        where
+            "all" cells, or the "stored" ones; -1 stands for no entries then.
+
+        Returns
+        -------
+        Tensor or scalar
+            Positions, int64: a lazy tensor; without ``axis`` and ``keepdims`` a NumPy scalar.
+
+        Raises
+        ------
+        ShapeError
+            If the axis is out of range, or there are no cells.
+        InvalidValueError
+            If ``keepdims`` is no bool, or ``where`` is neither "all" nor "stored".
+        UnsupportedError
+            If ``axis`` is a tuple, or a flat position may pass 2^63 - 1.
 
         Examples
         --------
@@ -196,74 +531,6 @@ class Reductions(Base):
         (np.int64(0), np.int64(3))
         """
         return self._reduced("argmax", axis, keepdims, where)
-
-    def nansum(
-        self, axis: Axis = None, keepdims: bool = False, where: Where = "all", dtype: DTypeLike | None = None
-    ) -> Any:
-        """Return the sum of the cells that are not NaN. See :meth:`sum`."""
-        return self._reduced("nansum", axis, keepdims, where, dtype=dtype)
-
-    def nanprod(
-        self, axis: Axis = None, keepdims: bool = False, where: Where = "all", dtype: DTypeLike | None = None
-    ) -> Any:
-        """Return the product of the cells that are not NaN. See :meth:`prod`."""
-        return self._reduced("nanprod", axis, keepdims, where, dtype=dtype)
-
-    def nanmean(
-        self, axis: Axis = None, keepdims: bool = False, where: Where = "all", dtype: DTypeLike | None = None
-    ) -> Any:
-        """Return the mean of the cells that are not NaN. See :meth:`mean`."""
-        return self._reduced("nanmean", axis, keepdims, where, dtype=dtype)
-
-    def nanvar(
-        self,
-        axis: Axis = None,
-        keepdims: bool = False,
-        where: Where = "all",
-        ddof: float = 0,
-        correction: float | None = None,
-        dtype: DTypeLike | None = None,
-    ) -> Any:
-        """Return the variance of the cells that are not NaN, NaN where they are not more than ``ddof``.
-
-        See :meth:`var`.
-        """
-        return self._reduced("nanvar", axis, keepdims, where, ddof=ddof or None, correction=correction, dtype=dtype)
-
-    def nanstd(
-        self,
-        axis: Axis = None,
-        keepdims: bool = False,
-        where: Where = "all",
-        ddof: float = 0,
-        correction: float | None = None,
-        dtype: DTypeLike | None = None,
-    ) -> Any:
-        """Return the standard deviation of the cells that are not NaN, the root of :meth:`nanvar`."""
-        return self._reduced("nanstd", axis, keepdims, where, ddof=ddof or None, correction=correction, dtype=dtype)
-
-    def nanmin(self, axis: Axis = None, keepdims: bool = False, where: Where = "all") -> Any:
-        """Return the smallest value that is not NaN, NaN where there is none. See :meth:`min`."""
-        return self._reduced("nanmin", axis, keepdims, where)
-
-    def nanmax(self, axis: Axis = None, keepdims: bool = False, where: Where = "all") -> Any:
-        """Return the largest value that is not NaN, NaN where there is none. See :meth:`min`."""
-        return self._reduced("nanmax", axis, keepdims, where)
-
-    def nanargmin(self, axis: int | None = None, keepdims: bool = False, where: Where = "all") -> Any:
-        """Return the first position of the smallest cell that is not NaN, as :meth:`argmin` does.
-
-        Raises
-        ------
-        InvalidValueError
-            If a line holds nothing but NaN, or may where absent cells are NaN; ``where="stored"`` gives -1 there. A
-            lazy result raises when it is computed.
-        """
-        return self._reduced("nanargmin", axis, keepdims, where)
-
-    def nanargmax(self, axis: int | None = None, keepdims: bool = False, where: Where = "all") -> Any:
-        """Return the first position of the largest cell that is not NaN, as :meth:`nanargmin` of the smallest."""
-        return self._reduced("nanargmax", axis, keepdims, where)
 
     def cumsum(self, axis: int | None = None, dtype: DTypeLike | None = None) -> NDArray[Any]:
         """Return the sum of cells up to each of them, along an axis or in row-major order: an array, at once.
@@ -276,6 +543,10 @@ class Reductions(Base):
             Along which; without one the result is that of all cells in row-major order, of shape (size,).
         dtype
             In which cells are added up; NumPy's choice by default.
+
+        Returns
+        -------
+        ndarray
 
         Raises
         ------
@@ -294,7 +565,33 @@ class Reductions(Base):
         return self._accumulated(np.add, axis, dtype)
 
     def cumprod(self, axis: int | None = None, dtype: DTypeLike | None = None) -> NDArray[Any]:
-        """Return the product of cells up to each of them, as :meth:`cumsum` does the sum."""
+        """Return the product of cells up to each of them, along an axis or in row-major order: an array, at once.
+
+        Parameters
+        ----------
+        axis
+            Along which; without one the result is that of all cells in row-major order, of shape (size,).
+        dtype
+            In which cells are multiplied; NumPy's choice by default.
+
+        Returns
+        -------
+        ndarray
+
+        Raises
+        ------
+        ShapeError
+            If there is no such axis.
+        TooLargeError
+            If the array would pass the memory limit.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[3, 2, 0], [1, 4, 1]]).cumprod(axis=1)
+        array([[3, 6, 0],
+               [1, 4, 4]])
+        """
         return self._accumulated(np.multiply, axis, dtype)
 
     def _accumulated(self, ufunc: np.ufunc, axis: int | None, dtype: DTypeLike | None) -> NDArray[Any]:
@@ -309,6 +606,12 @@ class Reductions(Base):
 
     def describe(self) -> dict[str, Any]:
         """Return statistics of all cells and of the stored ones by name, in one scan.
+
+        Returns
+        -------
+        dict
+            ``nnz``, ``density``, ``min``, ``max``, ``sum``, ``mean`` and ``std``, the extremes where there are cells;
+            ``stored_min``, ``stored_max``, ``stored_mean`` and ``stored_std``.
 
         Examples
         --------
@@ -326,47 +629,3 @@ class Reductions(Base):
             reduction(scan, plain[name], where="stored" if name.startswith("stored_") else "all") for name in names
         ]
         return dict(zip(names, engines.scalars(nodes), strict=True))
-
-
-def _count_nonzero(tensor: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    return tensor.count(axis, keepdims) if tensor.fill_value == 0 else (tensor != 0).sum(axis, keepdims)
-
-
-def _norm(tensor: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Any:
-    """Return what ``np.linalg.norm`` does: of a matrix and an order a norm of the matrix, else of vectors."""
-    pair = axis if isinstance(axis, tuple) else tuple(range(tensor.ndim)) if axis is None else (axis,)
-    if ord is None or (ord == "fro" and len(pair) == 2):
-        return tensor.norm(2, axis, keepdims)
-    if len(pair) == 1:
-        return tensor.norm(ord, pair, keepdims)
-    if len(pair) != 2:
-        raise ShapeError(f"np.linalg.norm: ord={ord!r} is for vectors and matrices, not for {len(pair)} axes")
-    if ord not in (1, -1, np.inf, -np.inf):
-        raise UnsupportedError(
-            f"np.linalg.norm: ord={ord!r} of a matrix needs its singular values: use 'fro', 1, -1, inf or -inf, or "
-            "A.norm(ord), which is that of all cells as one vector"
-        )
-    rows, columns = (resolved_axis(k, tensor.ndim) for k in pair)
-    inner, outer = (rows, columns) if abs(ord) == 1 else (columns, rows)
-    sums = abs(tensor).sum(inner, keepdims=True)
-    both = (sums.max if ord > 0 else sums.min)(outer, keepdims=True)
-    return both if keepdims else both[tuple(0 if k in (rows, columns) else slice(None) for k in range(tensor.ndim))]
-
-
-_BY_NAME = (
-    "sum", "prod", "mean", "var", "std", "min", "max", "any", "all", "argmin", "argmax", "nansum", "nanprod", "nanmean",
-    "nanvar", "nanstd", "nanmin", "nanmax", "nanargmin", "nanargmax", "cumsum", "cumprod",
-)  # fmt: skip
-
-
-def _matrix_norm(tensor: Any, keepdims: bool = False, ord: Any = "fro") -> Any:
-    return _norm(tensor, ord, (-2, -1), keepdims)
-
-
-NUMPY = {getattr(np, name): called_as(getattr(np, name), getattr(Reductions, name)) for name in _BY_NAME} | {
-    np.count_nonzero: called_as(np.count_nonzero, _count_nonzero),
-    np.linalg.matrix_norm: called_as(np.linalg.matrix_norm, _matrix_norm),
-    np.linalg.norm: called_as(np.linalg.norm, _norm),
-    np.linalg.vector_norm: called_as(np.linalg.vector_norm, Reductions.norm),
-}
-"""NumPy's functions, and what does them, with NumPy's arguments."""

@@ -43,10 +43,23 @@ class Stored(Writing):
         profile
             "fast" to read, or "small" on disk.
 
+        Returns
+        -------
+        Tensor
+
         Raises
         ------
         ExistsError
             If ``path`` exists and ``overwrite`` is False.
+        ShapeError
+            If an order does not name each dimension once.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.eye(3).save("eye.sparrow", orders=[(1, 0)])
+        >>> A.version, sp.open("eye.sparrow").nnz
+        (0, 3)
         """
         scan = self.__sparrow_scan__()
         handle = storage.save(
@@ -66,30 +79,138 @@ class Stored(Writing):
         return self._handle
 
     def refresh(self) -> None:
-        """Take in the commits of other processes."""
+        """Take in the commits of other processes; in memory there is nothing to do.
+
+        Raises
+        ------
+        ConflictError
+            If another tensor was saved over this one.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.eye(3).save("shared.sparrow")
+        >>> sp.open("shared.sparrow")[0, 1] = 5
+        >>> A.refresh()
+        >>> A.nnz
+        4
+        """
         if self._handle is not None:
             self._handle.refresh()
 
     def history(self) -> list[dict[str, Any]]:
-        """Return the versions, newest first: number, time, operation."""
+        """Return the versions, newest first, up to that of the tensor.
+
+        Returns
+        -------
+        list of dict
+            Of each ``version``, ``timestamp`` (UTC), ``operation``, ``nonce``, ``nnz`` and ``shape`` after it,
+            ``files_added`` and ``files_removed``.
+
+        Raises
+        ------
+        UnsupportedError
+            If the tensor is not a stored one.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.eye(3).save("told.sparrow")
+        >>> A[0, 1] = 5
+        >>> [(commit["version"], commit["nnz"]) for commit in A.history()]
+        [(1, 4), (0, 3)]
+        """
         return self._stored().history()
 
     def add_order(self, order: Sequence[int]) -> None:
-        """Keep the entries in a further sort order, such as ``(1, 0)`` for fast column slices."""
+        """Keep the entries in a further sort order, such as ``(1, 0)`` for fast column slices.
+
+        An order that is there and stale is built anew. Sorts under the memory limit.
+
+        Parameters
+        ----------
+        order
+            The numbers of the dimensions, that to sort by first in front.
+
+        Raises
+        ------
+        ShapeError
+            If ``order`` does not name each dimension once.
+        UnsupportedError
+            If the tensor is not a stored one.
+        ReadOnlyError
+            If this is an opened version.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.eye(3).save("ordered.sparrow")
+        >>> A.add_order((1, 0))
+        >>> A.files(order=(1, 0))[0].rows
+        3
+        """
         self._stored().add_order(check_permutation(order, self._base.schema.ndim))
 
     def files(self, order: Sequence[int] | None = None) -> list[storage.FileRecord]:
-        """Return the data files of the version: path, rows, bytes, first and last coordinate."""
+        """Return the data files of the version.
+
+        Parameters
+        ----------
+        order
+            Of which sort order; that of the dimensions by default.
+
+        Returns
+        -------
+        list of FileRecord
+            Of each ``path``, ``rows``, ``bytes``, and the coordinates of its ``first`` and ``last`` entry.
+
+        Raises
+        ------
+        ShapeError
+            If ``order`` does not name each dimension once.
+        UnsupportedError
+            If the tensor is not a stored one.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.eye(3).save("filed.sparrow")
+        >>> [(file.rows, file.first, file.last) for file in A.files()]
+        [(3, (0, 0), (2, 2))]
+        """
         return self._stored().files(None if order is None else check_permutation(order, self._base.schema.ndim))
 
     def verify(self) -> list[storage.Finding]:
-        """Return what is wrong with the files that this version references: an empty list when sound."""
+        """Read every file that this version references, and return what is wrong.
+
+        Returns
+        -------
+        list of Finding
+            Of each the ``file`` and the ``problem``; empty when all is sound.
+
+        Raises
+        ------
+        UnsupportedError
+            If the tensor is not a stored one.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.eye(3).save("sound.sparrow")
+        >>> A.verify()
+        []
+        """
         return self._stored().verify()
 
     def restore(self, version: int) -> None:
         """Make a new version whose entries and shape are those of an old one, in one atomic commit.
 
         No data is written: the files of the old version are still there, unless :meth:`vacuum` deleted them.
+
+        Parameters
+        ----------
+        version
+            The number of the old one.
 
         Raises
         ------
@@ -99,6 +220,15 @@ class Stored(Writing):
             If the tensor is in memory, which keeps no versions.
         ReadOnlyError
             If this is an opened version.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.eye(3).save("undone.sparrow")
+        >>> A[0] = 7
+        >>> A.restore(0)
+        >>> A.nnz, A.version
+        (3, 2)
         """
         self._stored().restore(version)
 
@@ -118,6 +248,14 @@ class Stored(Writing):
             If there is no such profile.
         ReadOnlyError
             If this is an expression or an opened version.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.eye(3).save("compacted.sparrow")
+        >>> A.compact("small")
+        >>> A.nnz, len(A.files())
+        (3, 1)
         """
         if profile not in (None, "fast", "small"):
             raise InvalidValueError(f"profile={profile!r}: use 'fast' or 'small'")
@@ -129,5 +267,32 @@ class Stored(Writing):
         """Delete files that no version younger than ``older_than`` uses, and return their paths.
 
         A horizon shorter than the longest write may take files that a live writer is about to commit.
+
+        Parameters
+        ----------
+        older_than
+            The horizon: a length of time, or one in words.
+        dry_run
+            Only say what would go.
+
+        Returns
+        -------
+        list of str
+            Paths relative to the folder, sorted.
+
+        Raises
+        ------
+        UnsupportedError
+            If the tensor is not a stored one.
+        ReadOnlyError
+            If this is an opened version.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.eye(3).save("cleaned.sparrow")
+        >>> A[0] = 7
+        >>> A.vacuum()
+        []
         """
         return self._stored().vacuum(older_than, dry_run)

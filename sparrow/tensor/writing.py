@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sparrow import engines
 from sparrow.errors import InvalidValueError, ReadOnlyError, ShapeError, UnsupportedError
@@ -34,7 +36,7 @@ class Writing(Base):
         view = self._view.then(key, "paired", self.dims)
         editor.commit(handle, assignment(self._base.schema, view, value))
 
-    def put(self, coords: Any, values: Any) -> None:
+    def put(self, coords: ArrayLike, values: ArrayLike) -> None:
         """Write cells by coordinate in one atomic commit; of equal coordinates the last wins.
 
         What a call costs: every file that holds one of the cells is read and written anew, 32 to 128 MB
@@ -76,6 +78,11 @@ class Writing(Base):
 
         Later writes win over earlier ones; an exception in the block discards all of them.
 
+        Returns
+        -------
+        Editor
+            A context manager to write to as to the tensor: items, ``put``.
+
         Raises
         ------
         ReadOnlyError
@@ -114,7 +121,18 @@ class Writing(Base):
         ShapeError
             If the shapes differ.
         InvalidValueError
-            If the fill values differ.
+            If the fill values differ, or there is no such rule for duplicates.
+        ReadOnlyError
+            If the tensor is a copy, an expression or an opened version.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.asarray([[1, 0], [0, 2]])
+        >>> A.append([[5, 3], [0, 0]], duplicates="sum")
+        >>> A.to_numpy()
+        array([[6, 3],
+               [0, 2]])
         """
         rule = check_duplicates(duplicates)
         handle = self._writable()
@@ -133,7 +151,7 @@ class Writing(Base):
             )
         editor.append(handle, self._view, parts, rule)
 
-    def resize(self, *shape: Any) -> None:
+    def resize(self, *shape: int | Sequence[int]) -> None:
         """Change the shape in one atomic commit: new cells are fill, entries outside the new shape go.
 
         The number of dimensions stays. Every tensor that is the whole of this one takes the new shape;

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sparrow as sp
-from sparrow.errors import ShapeError, UnsupportedError
+from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from tests.tensor.test_arithmetic import Maker, agree, make, some
 
 __all__ = ["make"]
@@ -26,6 +26,22 @@ def test_arguments_by_position_and_by_name(make: Maker) -> None:
     agree(np.clip(A, min=-1, max=1), np.clip(a, min=-1, max=1))
     agree(np.clip(A, a - 1, None), np.clip(a, a - 1, None))
     assert np.mean(A, where="stored") == a[a != 0].mean()  # type: ignore[call-overload]
+
+
+def test_methods_take_a_type_after_the_axis(make: Maker) -> None:
+    a = some((3, 4), 1)
+    A = make(a)
+    for name in ("sum", "prod", "mean", "var", "std", "nansum", "nanprod", "nanmean", "nanvar", "nanstd"):
+        found, wanted = getattr(A, name)(0, np.float32), getattr(np, name)(a, 0, np.float32)
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found.to_numpy(), wanted, rtol=1e-5)
+        with pytest.raises(UnsupportedError, match="'x'"):
+            getattr(A, name)(0, "x")
+    for name in ("min", "max", "any", "all", "count", "argmin", "argmax", "sum", "nanmin"):
+        with pytest.raises(InvalidValueError, match=f"{name}: keepdims='x' must be True or False"):
+            getattr(A, name)(0, keepdims="x")
+    with pytest.raises(TypeError):
+        A.min(0, True)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("ord", [None, "fro", 1, -1, np.inf, -np.inf])

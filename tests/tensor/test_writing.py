@@ -355,7 +355,8 @@ def test_resizing_far(make: Maker) -> None:
 
 def test_what_cannot_be_resized(make: Maker) -> None:
     A = make(np.eye(3))
-    for shape in [(3,), (3, 3, 3), (-1, 3), (2.5, 3), ("a", 3), (2**63, 3)]:
+    shapes: list[Any] = [(3,), (3, 3, 3), (-1, 3), (2.5, 3), ("a", 3), (2**63, 3)]
+    for shape in shapes:
         with pytest.raises(ShapeError):
             A.resize(shape)
     for view in (A[1:], A.T, A[None]):
