@@ -124,8 +124,8 @@ def refilled(scan: Scan, fill_value: Any, stype: str) -> Refill:
     """
     old = scan.schema
     schema = Schema(old.shape, old.dims, old.dtype, fill_value, stype)
-    what = f"a tensor of shape {schema.shape} and fill {old.fill_value} has an entry for nearly every cell once its fill is "
-    what += f"{schema.fill_value}: they"
+    what = f"a tensor of shape {schema.shape} and fill {old.fill_value} has an entry for nearly every cell"
+    what += f" once its fill is {schema.fill_value}: they"
     memory.check(schema.size * memory.entry_bytes(schema), what, "keep the storage type 'coo', take a smaller view")
     return Refill(scan, schema)
 
