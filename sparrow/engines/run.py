@@ -44,9 +44,9 @@ def count(scan: Scan, engine: str = "auto") -> int:
     """Return the number of entries of a scan; of a whole expression it is computed once and kept."""
     run = engine_for(engine)
     step = scan.step if scan.view.is_identity else None
-    known = scan.relation.nnz if step is None and scan.step is None and scan.view.is_identity else None
-    if step is not None:
-        known = step.known_nnz
+    known: int | None = None
+    if scan.view.is_identity:
+        known = scan.relation.nnz if step is None else step.known_nnz
     if known is None or engine != "auto":
         with watched(scan, run) as watch:
             known = watch.number(run.count(_ready(run, watch.plan(scan))))

@@ -54,6 +54,11 @@ class Step:
         raise AssertionError
 
     @property
+    def token(self) -> Hashable:
+        """Itself: equal tokens mean equal entries, as those of relations do."""
+        return self
+
+    @property
     def known_nnz(self) -> int | None:
         """The number of entries, once somebody has counted them."""
         return getattr(self, "_nnz", None)

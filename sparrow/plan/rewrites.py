@@ -270,7 +270,7 @@ def rewritten(scans: Sequence[Scan]) -> list[Scan]:
             below_it = [resolved(scan) for scan in now.scans]
             if any(a is not b for a, b in zip(below_it, now.scans, strict=True)):
                 now = now.on(below_it)
-            key = type(now), now.detail(), tuple((_identity(scan.source), scan.view) for scan in below_it)
+            key = type(now), now.detail(), tuple((scan.source.token, scan.view) for scan in below_it)
             made[step, view] = known.setdefault(key, now), rest
     return [resolved(scan) for scan in scans]
 
@@ -282,10 +282,6 @@ def _of_something(scan: Scan) -> Scan:
     schema = scan.source.schema
     empty = concatenate([], schema.ndim, schema.dtype)
     return Scan(MemoryRelation(schema, empty), scan.view, scan.schema)
-
-
-def _identity(source: Any) -> Hashable:
-    return source if isinstance(source, Step) else source.token
 
 
 def _pushed(step: Step, view: View, whole: bool) -> tuple[Step, View]:

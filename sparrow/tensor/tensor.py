@@ -89,7 +89,7 @@ class Tensor(Computing, Operators, Exports, Stored):
         if known is None:
             scan = self.__sparrow_scan__()
             known = engines.count(scan)
-            self._counted = (_token(scan.source), known)
+            self._counted = (scan.source.token, known)
         return known
 
     def _known_nnz(self) -> int | None:
@@ -102,7 +102,7 @@ class Tensor(Computing, Operators, Exports, Stored):
             return base.known_nnz if isinstance(base, Step) else base.nnz
         if view.size == 0:
             return 0
-        if self._counted is not None and self._counted[0] == _token(base):
+        if self._counted is not None and self._counted[0] == base.token:
             return self._counted[1]
         return None
 
@@ -568,7 +568,3 @@ class _Indexer:
 
 def _has_ellipsis(key: Any) -> bool:
     return key is Ellipsis or (isinstance(key, tuple) and any(part is Ellipsis for part in key))
-
-
-def _token(source: Any) -> Any:
-    return source if isinstance(source, Step) else source.token

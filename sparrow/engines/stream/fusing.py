@@ -203,7 +203,7 @@ def _joins(scan: Scan) -> bool:
 
 
 def _identity(scan: Scan) -> tuple[Hashable, View]:
-    return scan.source if isinstance(scan.source, Step) else scan.source.token, scan.view
+    return scan.source.token, scan.view
 
 
 def _at(array: NDArray[Any], coords: tuple[NDArray[Any], ...]) -> NDArray[Any]:

@@ -87,7 +87,7 @@ class _Lowering:
         takes += [group[0].scans for group in groups]
         takes += [step.scans for step in steps if not isinstance(step, Map | Reduce)]
         takes += [(scan,) for scan in roots]
-        uses = Counter(token for scans in takes for token in {_token(scan) for scan in scans})
+        uses = Counter(token for scans in takes for token in {scan.source.token for scan in scans})
         self._shared = {token for token, count in uses.items() if share and count > 1}
         self._cache = Cache(_budget())
         for step in steps:
@@ -106,7 +106,7 @@ class _Lowering:
         self.scans = self._on(roots)
 
     def _keep(self, step: Step, computed: Computed, below: Sequence[Scan]) -> None:
-        depth = 1 + max((self._depth.get(_token(scan), 0) for scan in below), default=0)
+        depth = 1 + max((self._depth.get(scan.source.token, 0) for scan in below), default=0)
         relation: Relation = computed
         if depth > _DEEPEST:
             whole = Scan(computed, View.identity(computed.schema.shape), computed.schema)
@@ -126,7 +126,7 @@ class _Lowering:
 
     def _source(self, scan: Scan) -> Relation:
         source: Any = scan.source
-        token = _token(scan)
+        token = scan.source.token
         if token not in self._made:
             in_memory = isinstance(source, MemoryRelation)
             self._made[token] = Shared(source, self._cache) if token in self._shared and not in_memory else source
@@ -136,7 +136,3 @@ class _Lowering:
 def _budget() -> int:
     """Return the bytes of what is kept for several."""
     return memory.share(8)
-
-
-def _token(scan: Scan) -> Hashable:
-    return scan.source if isinstance(scan.source, Step) else scan.source.token

@@ -98,8 +98,7 @@ def shared_scans(steps: Iterable[Step]) -> list[list[Reduce]]:
             scan = step.operand
             folds = meaning_of(step.name, scan.schema, step.options).folds.values()
             way = all(fold.scatters for fold in folds), any(fold.needs_positions for fold in folds)
-            source = scan.source if isinstance(scan.source, Step) else scan.source.token
-            groups[source, scan.view, step.axes, str(step.options.get("dtype")), way].append(step)
+            groups[scan.source.token, scan.view, step.axes, str(step.options.get("dtype")), way].append(step)
     return list(groups.values())
 
 
