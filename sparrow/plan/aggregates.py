@@ -369,7 +369,7 @@ def _powers(degree: float) -> Callable[[_Array], _Array]:
     """Return what gives the powers of magnitudes."""
     if degree in (0, 1, 2):
         return _nonzero if degree == 0 else _magnitudes if degree == 1 else _squares
-    return lambda values: np.asarray(_magnitudes(values) ** degree)
+    return lambda values: np.asarray(_magnitudes(values).astype(np.float64, copy=False) ** degree)
 
 
 def _best(schema: Schema, options: dict[str, Any], largest: bool, skip_nan: bool = False) -> Meaning:

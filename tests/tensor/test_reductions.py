@@ -222,6 +222,16 @@ def test_all_cells_of_files(
             check(scan, shown, fill, name, options)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "value", "order"), [("float16", 100, 3), ("float32", 1e20, 3), ("complex64", 1e20 + 1e20j, 3)]
+)
+def test_powers_of_narrow_numbers_do_not_overflow(dtype: str, value: complex, order: float) -> None:
+    dense = np.array([value, 0], dtype)
+    for fill in (0, value):
+        result = found(scan_of(memory(dense, fill)), "norm", ord=order)
+        assert result == pytest.approx(abs(complex(np.asarray(value, dtype))), rel=1e-3)
+
+
 def of_entries(dense: NDArray[Any], name: str, axis: int, fill: Any, options: dict[str, Any]) -> list[Any]:
     """Return a reduction of the entries of each group of a matrix, one at a time."""
     nothing: dict[str, Any] = {"prod": 1, "nanprod": 1, "all": True}
