@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.index import View
+from sparrow.plan.aggregates import Meaning
 from sparrow.relation import Relation
 from sparrow.schema import Schema, check_dtype
 
@@ -252,6 +253,8 @@ class Reduce(_Single):
     stored: bool
     """Whether only entries take part, and no absent cells."""
     options: Mapping[str, Any]
+    meaning: Meaning
+    """What is needed of each group of entries, and how the result comes of that."""
     schema: Schema
 
     @property

@@ -78,7 +78,7 @@ def reduction(
     shape = tuple(1 if k is None else old.shape[k] for k in axes)
     stype = settled(name, [old.stype], of_reduction(old.stype, old.ndim - len(axes))) if axes else "coo"
     schema = Schema(shape, tuple(old.dims[k] for k in dims), np.asarray(fill).dtype, fill, stype)
-    return Reduce(scan, name, axes, stored, options, schema)
+    return Reduce(scan, name, axes, stored, options, meaning, schema)
 
 
 def resolved_axis(axis: int, ndim: int) -> int:

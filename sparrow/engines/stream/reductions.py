@@ -19,7 +19,7 @@ from sparrow.errors import InvalidValueError
 from sparrow.kernels.entries import Block
 from sparrow.kernels.reduce import Best, Fold, Running
 from sparrow.plan import Reduce, Scan, Step
-from sparrow.plan.aggregates import Totals, meaning_of
+from sparrow.plan.aggregates import Totals
 from sparrow.schema import is_fill
 
 __all__ = ["Together", "reduced_cells", "scalars", "shared_scans"]
@@ -43,7 +43,7 @@ class Together:
     """
 
     def __init__(self, nodes: Sequence[Reduce], scan: Scan) -> None:
-        self._meanings = [meaning_of(node.name, scan.schema, node.options) for node in nodes]
+        self._meanings = [node.meaning for node in nodes]
         folds: dict[str, Fold] = {}
         for meaning in self._meanings:
             folds.update(meaning.folds)
@@ -96,7 +96,7 @@ def shared_scans(steps: Iterable[Step]) -> list[list[Reduce]]:
     for step in steps:
         if isinstance(step, Reduce):
             scan = step.operand
-            folds = meaning_of(step.name, scan.schema, step.options).folds.values()
+            folds = step.meaning.folds.values()
             way = all(fold.scatters for fold in folds), any(fold.needs_positions for fold in folds)
             groups[scan.source.token, scan.view, step.axes, str(step.options.get("dtype")), way].append(step)
     return list(groups.values())
