@@ -71,6 +71,18 @@ def _sweep(table, count, x, targets, at, residual, found, out):  # type: ignore[
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _set(out, source):  # type: ignore[no-untyped-def]
+    for j in range(len(out)):  # the assignment of slices takes Numba seconds: it may fail, with a message
+        out[j] = source[j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _clear(out):  # type: ignore[no-untyped-def]
+    for j in range(len(out)):
+        out[j] = 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _targets(links, start, count, out):  # type: ignore[no-untyped-def]
     values, weighted = links[1], links[2]
     for k in range(count):
@@ -100,16 +112,17 @@ def _start(indptr, first, last, rows, basis, gemm, factors, given, x):  # type: 
     for row in range(first, last):
         if indptr[row + 1] > indptr[row]:
             rows[count] = row
-            given[count] = factors[row]
+            _set(given[count], factors[row])
             count += 1
         else:
-            factors[row] = _ZERO
+            _clear(factors[row])
     if count == 0:
         return 0
     if len(basis):
         fortran(gemm, (_N, _N, d, count, d, _ONE, basis, d, given, d, _ZERO, x, d))
     else:
-        x[:count] = given[:count]
+        for k in range(count):
+            _set(x[k], given[k])
     return count
 
 
@@ -221,7 +234,7 @@ def conjugate_gradient(  # type: ignore[no-untyped-def]
             for _ in range(steps):
                 if energy < enough or energy == _ZERO:  # not where both have overflown
                     break
-                q[:] = _ZERO
+                _clear(q)
                 for done in range(0, n, room):
                     size = min(room, n - done)
                     if n > room:
@@ -230,7 +243,7 @@ def conjugate_gradient(  # type: ignore[no-untyped-def]
                 length, energy = _advance(point, r, p, q, spectrum, weight, energy)
                 for k in range(n):
                     found[k] += length * along[k]
-            factors[rows[i]] = point
+            _set(factors[rows[i]], point)
             total += _squares(y, found, n)
         losses[block] = total
 
@@ -279,9 +292,9 @@ def _cholesky(  # type: ignore[no-untyped-def]
     syrk, potrf, potrs = lapack
     d, room = len(w), len(buffer)
     one, info = w.dtype.type(1), np.zeros(1, np.int32)
-    matrix[:] = base
-    w[:] = w.dtype.type(0)
+    _clear(w)
     for j in range(d):
+        _set(matrix[j], base[j])
         matrix[j, j] += w.dtype.type(weight)
     for done in range(0, n, room):
         size = min(room, n - done)
@@ -317,7 +330,7 @@ def _refine(  # type: ignore[no-untyped-def]
     """
     potrs = lapack[2]
     d, room, info = len(w), len(buffer), np.zeros(1, np.int32)
-    wide[:] = w
+    _set(wide, w)
     for _ in range(6):
         total = 0.0
         for j in range(d):
@@ -344,7 +357,7 @@ def _refine(  # type: ignore[no-untyped-def]
             moved += np.float64(step[j]) * step[j]
             length += wide[j] * wide[j]
         if moved <= 1e-14 * length:
-            w[:] = wide
+            _set(w, wide)
             return total
     return -1.0
 
@@ -414,7 +427,7 @@ def _woodbury(buffer, low, n, spectrum, weight, most, lapack, matrix, root, targ
     if info[0] != 0:
         return False
     fortran(potrs, (_L, n, 1, matrix, n, targets, n, info))
-    w[:] = _ZERO
+    _clear(w)
     _combine(buffer, low, n, targets, w)
     for j in range(k):
         w[j] *= root[j]
@@ -449,10 +462,11 @@ def eigenbasis(  # type: ignore[no-untyped-def]
     """
     d = len(spectrum)
     room = max(d, 128)
-    base = np.diag(spectrum)
+    base, base32 = np.zeros((d, d), np.float64), np.zeros((d, d), np.float32)
+    for j in range(d):
+        base[j, j] = base32[j, j] = spectrum[j]
     buffer, wide = np.empty((room, d), np.float32), np.empty((128, d), np.float64)
-    base32, matrix32 = base.astype(np.float32), np.empty((d, d), np.float32)
-    matrix64 = np.empty((d, d), np.float64)
+    matrix32, matrix64 = np.empty((d, d), np.float32), np.empty((d, d), np.float64)
     small = np.empty(d * d, np.float32)
     root, y32, found32 = np.empty(d, np.float32), np.empty(room, np.float32), np.empty(room, np.float32)
     w64, y64, found64 = np.empty(d, np.float64), np.empty(128, np.float64), np.empty(128, np.float64)
@@ -463,14 +477,14 @@ def eigenbasis(  # type: ignore[no-untyped-def]
             start, n, weight = indptr[row], indptr[row + 1] - indptr[row], ridge[row]
             w = factors[row]
             if n == 0:
-                w[:] = _ZERO
+                _clear(w)
                 continue
             error = -1.0
             if n < d:
                 load(table, links, start, n, buffer)
                 _targets(links, start, n, y32)
                 if _woodbury(buffer, 0, n, spectrum, weight, _SAFE, single_lapack, small, root, y32, w):
-                    found32[:n] = _ZERO
+                    _clear(found32[:n])
                     error = _squares(y32, found32, n)
             else:
                 error = _cholesky(
@@ -497,7 +511,7 @@ def eigenbasis(  # type: ignore[no-untyped-def]
                 error = _cholesky(
                     start, n, links, table, base, weight, double_lapack, wide, matrix64, w64, y64, found64
                 )
-                w[:] = w64
+                _set(w, w64)
             if error < 0:
                 return row
             losses[block] += error
@@ -532,12 +546,12 @@ def normal_equations(  # type: ignore[no-untyped-def]
         for row in range(cuts[block], cuts[block + 1]):
             start, n = indptr[row], indptr[row + 1] - indptr[row]
             if n == 0:
-                factors[row] = _ZERO
+                _clear(factors[row])
                 continue
             error = _cholesky(start, n, links, table, gramian, ridge[row], double_lapack, buffer, matrix, w, y, found)
             if error < 0:
                 return row
-            factors[row] = w
+            _set(factors[row], w)
             losses[block] += error
     return -1
 
@@ -599,11 +613,11 @@ def subspace(  # type: ignore[no-untyped-def]
                     for e in range(n):
                         found[e] = y[e] - error[e]
                     continue
-                system, step = held[: k * k].reshape(k, k), move[:k]
-                system[:] = _ZERO
+                system, step = held[: k * k], move[:k]
+                _clear(system)
                 for a in range(k):
-                    system[a, a] = spectrum[low + a] + weight
-                    step[a] = -system[a, a] * x[i, low + a]
+                    system[a * k + a] = spectrum[low + a] + weight
+                    step[a] = -system[a * k + a] * x[i, low + a]
                 for done in range(0, n, room):
                     size = min(room, n - done)
                     if n > room:
@@ -625,6 +639,6 @@ def subspace(  # type: ignore[no-untyped-def]
                     _products(buffer, low, size, step, error)
                     for e in range(size):
                         found[done + e] += error[e]
-            factors[rows[i]] = x[i]
+            _set(factors[rows[i]], x[i])
             losses[block] += _squares(y, found, n)
     return -1

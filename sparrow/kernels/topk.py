@@ -25,7 +25,7 @@ _SEGMENT = 64
 """Scores looked at together: as many as the compiler turns into vector instructions."""
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def drop(scores, first, indptr, indices, cursors):  # type: ignore[no-untyped-def]
     """Make scores of a block NaN, which is no candidate.
 
@@ -51,7 +51,7 @@ def drop(scores, first, indptr, indices, cursors):  # type: ignore[no-untyped-de
         cursors[row] = at
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def offer(scores, first, k, keys, counts, thresholds):  # type: ignore[no-untyped-def]
     """Add the scores of a block that are among the best k of their row so far. Blocks come in ascending columns.
 
@@ -92,30 +92,53 @@ def offer(scores, first, k, keys, counts, thresholds):  # type: ignore[no-untype
                     keys[row, count] = _key(score, first + column)
                     count += 1
                     if count == room:
-                        keys[row, :k] = np.partition(keys[row], k - 1)[:k]
-                        threshold = _score(keys[row, :k].max())
+                        threshold = _score(_select(keys[row], k))
                         count = k
         thresholds[row] = threshold
         counts[row] = count
 
 
-@njit(cache=True, nogil=True)
-def settle(keys, counts):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, error_model="numpy")
+def _select(keys, k):  # type: ignore[no-untyped-def]
+    """Bring the k smallest of distinct keys to the front, in any order; return the largest of these (Hoare 1961)."""
+    low, high = 0, len(keys) - 1
+    while low < high:
+        middle = (low + high) >> 1
+        a, b, c = keys[low], keys[middle], keys[high]
+        pivot = max(min(a, b), min(max(a, b), c))
+        i, j = low, high
+        while i <= j:
+            while keys[i] < pivot:
+                i += 1
+            while keys[j] > pivot:
+                j -= 1
+            if i <= j:
+                keys[i], keys[j] = keys[j], keys[i]
+                i += 1
+                j -= 1
+        if k - 1 <= j:
+            high = j
+        elif k - 1 >= i:
+            low = i
+        else:
+            break
+    return keys[k - 1]
+
+
+def settle(keys: NDArray[np.uint64], counts: NDArray[np.int64]) -> None:
     """Sort the candidates of each row, the best first, and put ``ABSENT`` after them."""
-    for row in range(len(keys)):
-        count = counts[row]
-        keys[row, count:] = ABSENT
-        keys[row, :count].sort()
+    keys[np.arange(keys.shape[1]) >= counts[:, None]] = ABSENT
+    keys.sort(axis=1)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _key(score, column):  # type: ignore[no-untyped-def]
     bits = np.float32(score + np.float32(0)).view(np.uint32)  # -0.0 becomes 0.0
     falling = np.uint32(bits if bits >> 31 else ~bits & np.uint32(0x7FFFFFFF))
     return (np.uint64(falling) << np.uint64(32)) | np.uint64(column)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _score(key):  # type: ignore[no-untyped-def]
     falling = np.uint32(key >> np.uint64(32))
     return np.uint32(falling if falling >> 31 else ~falling & np.uint32(0x7FFFFFFF)).view(np.float32)
