@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -181,7 +181,6 @@ class Edit:
     """The new shape, if it changes."""
 
 
-@runtime_checkable
 class Handle(Protocol):
     """What live tensors share: a base, its views and theirs hold one handle."""
 
@@ -273,6 +272,8 @@ class MemoryRelation:
         leading = box.ranges[0]
         if len(leading) == 0:
             return 0, 0
+        if len(leading) == self._schema.shape[0]:
+            return 0, self.nnz
         column = self.block.coords[0]
         low, high = column.dtype.type(leading[0]), column.dtype.type(leading[-1])  # else the column would be cast
         return int(np.searchsorted(column, low, "left")), int(np.searchsorted(column, high, "right"))

@@ -93,7 +93,7 @@ class View:
         """Return the view that shows a base of this shape as it is."""
         return _identity(tuple(shape))
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """The shape of the view."""
         return tuple(axis.length for axis in self.axes)
@@ -103,7 +103,7 @@ class View:
         """The number of axes of the view."""
         return len(self.axes)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The number of cells of the view."""
         return math.prod(self.shape)
@@ -113,7 +113,7 @@ class View:
         """Whether the view is its base."""
         return self == View.identity(self.base_shape)
 
-    @property
+    @cached_property
     def repeats(self) -> int:
         """How often each entry is shown for being broadcast."""
         return math.prod(axis.length for axis in self.axes if isinstance(axis, New))
@@ -168,6 +168,10 @@ class View:
 
     def box(self) -> Box:
         """Return the smallest box of base cells that holds every cell of the view."""
+        return self._box
+
+    @cached_property
+    def _box(self) -> Box:
         if self.size == 0:
             return Box((range(0),) * len(self.base_shape))
         ranges: list[range] = [range(0)] * len(self.base_shape)

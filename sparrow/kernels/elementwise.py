@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.entries import Block, concatenate, pick, sort_order
+from sparrow.kernels.entries import Block, concatenate, packed, pick, sort_order
 from sparrow.schema import is_fill
 
 __all__ = ["Function", "align", "apply", "combine"]
@@ -125,12 +125,13 @@ def align(
     ndim = len(shape)
     coords = tuple(np.concatenate([block.coords[dim] for block in blocks]) for dim in range(ndim))
     total = sum(counts)
-    order = sort_order(coords, shape)
+    key = packed(coords, shape) if coords and total < _FEW else None
+    order = sort_order(coords, shape) if key is None else np.argsort(key, kind="stable")
     if order is None:
         order = np.arange(total)
     fresh = np.zeros(total, dtype=bool)
     fresh[:1] = True
-    for column in coords:
+    for column in coords if key is None else (key,):
         by_order = column[order]
         fresh[1:] |= by_order[1:] != by_order[:-1]
     cell = np.empty(total, dtype=np.int64)

@@ -7,7 +7,7 @@ in all. A pinned tensor (a view through a list or mask, or an opened version) ke
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -31,8 +31,8 @@ class Base:
     def __init__(self, source: Handle | Relation | Step, view: View | None = None, stype: str | None = None) -> None:
         self._handle: Handle | None = None
         self._source: Relation | Step | None = None
-        if not isinstance(source, Step) and isinstance(source, Handle):
-            self._handle = source
+        if hasattr(source, "commit"):  # looking at a class of protocols takes longer than all the rest
+            self._handle = cast("Handle", source)
         else:
             self._source = source
         base = self._base.schema

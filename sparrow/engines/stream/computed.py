@@ -29,7 +29,7 @@ from sparrow.plan import Scan, Step
 from sparrow.relation import ArrowSource, Chunk, ScanStats, arrow_table
 from sparrow.schema import Schema
 
-__all__ = ["Computed", "Evaluate", "piece_of", "pieces", "pieces_of", "range_of"]
+__all__ = ["Computed", "Evaluate", "fit_one_piece", "piece_of", "pieces", "pieces_of", "range_of"]
 
 Evaluate: TypeAlias = Callable[[int, int], Block]
 
@@ -238,6 +238,8 @@ def pieces(scans: Sequence[Scan], size: int) -> list[int]:
     Bounds come from the chunks of scans whose leading axis walks the leading dimension of an order; where there is
     none such the axis is cut evenly. Reads footers, no data pages.
     """
+    if fit_one_piece(scans):
+        return [0, size] if size else [0]
     steps: list[tuple[int, int]] = []
     for scan in scans:
         axis = scan.view.axes[0]
@@ -264,6 +266,14 @@ def pieces(scans: Sequence[Scan], size: int) -> list[int]:
             bounds.append(at)
             gathered = 0
     return [*bounds, size] if size else [0]
+
+
+def fit_one_piece(scans: Sequence[Scan]) -> bool:
+    """Return whether scans are known to have no more entries than one piece may: looks at counts, at no footers."""
+    return (
+        all(scan.relation.exact for scan in scans)
+        and sum(max(scan.view.repeats, 1) * scan.relation.nnz for scan in scans) < _PIECE_ROWS
+    )
 
 
 def piece_of(scan: Scan, start: int, stop: int) -> Block:

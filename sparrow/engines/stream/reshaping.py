@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from sparrow.engines.stream.computed import Computed, piece_of, pieces
+from sparrow.engines.stream.computed import Computed, fit_one_piece, piece_of, pieces
 from sparrow.kernels.entries import Block, canonical, concatenate
 from sparrow.plan import Concat, Diagonal, Reshape, Scan, Triangle, starts_of
 
@@ -25,7 +25,7 @@ def joined(node: Concat, *scans: Scan) -> Computed:
         return Block(coords, block.values.astype(dtype, copy=False))
 
     def cuts() -> list[int]:
-        if axis:
+        if axis or fit_one_piece(scans):
             return pieces(scans, shape[0])
         bounds = [0]
         for scan, start in zip(scans, starts, strict=False):
