@@ -1,13 +1,21 @@
-"""Says that loops are being compiled: the first time that a machine runs them it takes seconds, without a bar."""
+"""Compiling: how arrays are handed to loops, and the word that loops are being compiled.
+
+The first time that a machine runs them takes seconds, without a bar.
+"""
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sparrow import progress
 
-__all__ = ["announce"]
+__all__ = ["announce", "readonly"]
+
+T = TypeVar("T", bound=np.generic)
 
 
 @functools.cache
@@ -28,3 +36,10 @@ def announce() -> None:
             pass
 
     event.register("numba:compile", Compiling())  # type: ignore[no-untyped-call]
+
+
+def readonly(array: NDArray[T]) -> NDArray[T]:
+    """Return a contiguous read-only array of the same entries: one type for Numba wherever they come from."""
+    view = np.ascontiguousarray(array).view()
+    view.setflags(write=False)
+    return view

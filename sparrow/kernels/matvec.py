@@ -22,25 +22,23 @@ The entries of ``x`` (of ``y`` in a scatter) lie anywhere, and decoding the chun
 caches: each kernel asks for those it needs some entries ahead.
 
 Numba compiles a kernel for each combination of argument types. Callers pass read-only arrays
-(:func:`readonly`), coordinates of one width and values, ``x`` and ``y`` of one of the types of
-:func:`accumulator`, so that few combinations exist.
+(:func:`~sparrow.kernels.compiling.readonly`), coordinates of one width and values, ``x`` and ``y`` of one of the types
+of :func:`accumulator`, so that few combinations exist.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
 __all__ = [
     "accumulator",
     "counting_order",
-    "readonly",
     "rows_matrix",
     "rows_vector",
     "scatter_matrix",
@@ -48,8 +46,6 @@ __all__ = [
     "sum_runs_matrix",
     "sum_runs_vector",
 ]
-
-T = TypeVar("T", bound=np.generic)
 
 _AHEAD = 64
 """Entries between asking for memory and using it."""
@@ -65,13 +61,6 @@ def accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype.kind in "biu":
         return np.dtype(np.int64)
     return np.dtype(np.float32) if dtype == np.float16 else dtype
-
-
-def readonly(array: NDArray[T]) -> NDArray[T]:
-    """Return a contiguous read-only array of the same entries: one type for Numba wherever they come from."""
-    view = np.ascontiguousarray(array).view()
-    view.setflags(write=False)
-    return view
 
 
 def _prefetch_call(context: Any, array: Any, index: Any) -> Any:

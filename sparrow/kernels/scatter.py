@@ -1,4 +1,4 @@
-"""Loops that add entries to groups, compiled: the scattered half of :mod:`sparrow.kernels.reduce`."""
+"""Loops that add entries to groups, compiled: the scattered half of :mod:`sparrow.kernels.folds`."""
 
 from __future__ import annotations
 

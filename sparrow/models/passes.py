@@ -365,7 +365,7 @@ class _Census:
 
     def _add(self, block: Block, values: NDArray[np.float32]) -> None:
         from sparrow.kernels import links as loops
-        from sparrow.kernels.matvec import readonly
+        from sparrow.kernels.compiling import readonly
 
         rows, cols = (readonly(column) for column in block.coords)
         loops.count_links(rows, cols, self.row_counts, self.col_counts)

@@ -169,7 +169,7 @@ def ranked(
     from threadpoolctl import threadpool_limits
 
     from sparrow.kernels import compiling, topk
-    from sparrow.kernels.matvec import readonly
+    from sparrow.kernels.compiling import readonly
 
     compiling.announce()
     height, count = _check(rows, items, topk.LARGEST)

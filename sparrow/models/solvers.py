@@ -182,7 +182,7 @@ def _run(
 
 def _arguments(part: Part, fixed: FactorTable) -> tuple[Any, Any, Any]:
     """Return the arguments of the kernels that say what the links are, and the fixed table."""
-    from sparrow.kernels.matvec import readonly
+    from sparrow.kernels.compiling import readonly
 
     links = readonly(part.cols), readonly(part.values), len(part.values) > 0
     return readonly(part.indptr), links, fixed.operands()
@@ -199,7 +199,7 @@ def _single(
     """Return the work of a solver in the eigenbasis, in float32 but for the long rows of "exact" where ``double``."""
     from sparrow.kernels import als
     from sparrow.kernels.blas import address
-    from sparrow.kernels.matvec import readonly
+    from sparrow.kernels.compiling import readonly
 
     room = room_for(len(spectrum))
     lapack = (address("ssyrk"), address("spotrf"), address("spotrs"))
@@ -238,7 +238,7 @@ def _double_lapack() -> tuple[int, int, int]:
 def _double(weighted: NDArray[np.float64]) -> _Work:
     """Return the work of the exact solver in float64, from the weighted Gramian."""
     from sparrow.kernels import als
-    from sparrow.kernels.matvec import readonly
+    from sparrow.kernels.compiling import readonly
 
     matrix = readonly(weighted)
 

@@ -104,7 +104,7 @@ class FactorTable:
 
     def operands(self) -> tuple[NDArray[np.float32], NDArray[np.uint16], int]:
         """Return the table as the kernels take it: floats or nothing, words or nothing, which of both."""
-        from sparrow.kernels.matvec import readonly
+        from sparrow.kernels.compiling import readonly
 
         plain = self._array.view(np.ndarray)
         if self.dtype == "float32":
@@ -117,7 +117,7 @@ class FactorTable:
         if self.dtype == "float32":
             return rows
         from sparrow.kernels import factors as loops
-        from sparrow.kernels.matvec import readonly
+        from sparrow.kernels.compiling import readonly
 
         out = np.empty(rows.shape, np.float32)
         loops.decode(readonly(rows.reshape(-1).view(np.uint16)), self.kind, out.reshape(-1))
@@ -131,7 +131,7 @@ class FactorTable:
         target = self._array[start : start + len(rows)].view(np.ndarray)
         if self.dtype == "bfloat16":
             from sparrow.kernels import factors as loops
-            from sparrow.kernels.matvec import readonly
+            from sparrow.kernels.compiling import readonly
 
             loops.encode(readonly(rows.reshape(-1).view(np.uint32)), target.reshape(-1))
         elif not np.may_share_memory(target, rows):
@@ -158,7 +158,7 @@ class FactorTable:
         """Multiply the table by an orthogonal matrix, shape (d, d), in place."""
         from sparrow.kernels import factors as loops
         from sparrow.kernels.blas import address
-        from sparrow.kernels.matvec import readonly
+        from sparrow.kernels.compiling import readonly
 
         table, turn, gemm = self.operands(), readonly(basis), address("sgemm")
 
@@ -181,7 +181,7 @@ class FactorTable:
         """
         from sparrow.kernels import factors as loops
         from sparrow.kernels.blas import address
-        from sparrow.kernels.matvec import readonly
+        from sparrow.kernels.compiling import readonly
 
         (height, d), table = self.shape, self.operands()
         syrk = address("dsyrk" if precise else "ssyrk")

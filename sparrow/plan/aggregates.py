@@ -13,8 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.errors import InvalidValueError, UnsupportedError
-from sparrow.kernels.folds import BestNumber, NumberMoments, Prepared
-from sparrow.kernels.reduce import Best, Fold, Moments, Running, State, merged_moments
+from sparrow.kernels.folds import (
+    Best,
+    BestNumber,
+    Fold,
+    Moments,
+    NumberMoments,
+    Prepared,
+    Running,
+    State,
+    merged_moments,
+)
 from sparrow.schema import Schema, check_dtype
 
 __all__ = ["REDUCTIONS", "Meaning", "Totals", "meaning_of"]

@@ -18,7 +18,7 @@ from sparrow.engines.stream import grouping as reduce
 from sparrow.engines.stream import reading as stream
 from sparrow.index import Box, View
 from sparrow.kernels.entries import Block
-from sparrow.kernels.reduce import Best, Running
+from sparrow.kernels.folds import Best, Running
 from sparrow.plan import Step, map_cells
 from sparrow.relation import Relation
 from tests.engines.helpers import (

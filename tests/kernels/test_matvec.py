@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from sparrow.kernels.compiling import readonly
 from sparrow.kernels.matvec import (
     accumulator,
-    readonly,
     scatter_matrix,
     scatter_vector,
     sum_runs_matrix,

@@ -22,7 +22,8 @@ from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import pieces
 from sparrow.index import New, Range, View
 from sparrow.kernels.entries import Block, flat_positions
-from sparrow.kernels.reduce import Best, Fold, Running, State, group_starts, run_lengths
+from sparrow.kernels.folds import Best, Fold, Running, State
+from sparrow.kernels.runs import group_starts, run_lengths
 from sparrow.plan import Scan
 from sparrow.workers import ordered_map
 

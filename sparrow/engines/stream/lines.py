@@ -12,7 +12,7 @@ from sparrow import memory
 from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of
 from sparrow.kernels.entries import Block
-from sparrow.kernels.reduce import group_starts, run_lengths
+from sparrow.kernels.runs import group_starts, run_lengths
 from sparrow.plan import Accumulate, Scan, Sort
 from sparrow.schema import Schema
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from sparrow import memory, progress, settings
 from sparrow.index import Range
+from sparrow.kernels.compiling import readonly
 from sparrow.kernels.entries import Block, row_pointers
 from sparrow.plan import Scan
 from sparrow.relation import MemoryRelation
@@ -82,7 +83,7 @@ class Persisted(MemoryRelation):
         indptr = row_pointers(coords[dim], height)
         if dim == 0:
             return Rows(indptr, coords[1], values)
-        order = matvec.counting_order(matvec.readonly(coords[1]), matvec.readonly(indptr))
+        order = matvec.counting_order(readonly(coords[1]), readonly(indptr))
         return Rows(indptr, coords[0][order], values[order])
 
 
@@ -127,7 +128,7 @@ def accumulate(rows: Rows, fill: Any, x: NDArray[Any], out: NDArray[Any]) -> Non
             if fill != 0:
                 values = values - fill.astype(out.dtype)
         indptr, indices = rows.indptr[start : stop + 1], rows.indices[low:high]
-        multiply(*map(matvec.readonly, (indptr, indices, values)), x, out[start:stop])
+        multiply(*map(readonly, (indptr, indices, values)), x, out[start:stop])
         return high - low
 
     with progress.bar("multiplying", count, "entries") as advance:

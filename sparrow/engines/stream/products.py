@@ -15,6 +15,7 @@ from sparrow.engines.stream import persisted
 from sparrow.engines.stream.reading import trimmed
 from sparrow.errors import UnsupportedError
 from sparrow.index import Range
+from sparrow.kernels.compiling import readonly
 from sparrow.plan import Contract, Scan
 from sparrow.relation import Chunk
 from sparrow.workers import ordered_map
@@ -33,8 +34,6 @@ class _Loader:
 
     def load(self, chunk: Chunk) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], int, int]:
         """Read a chunk. Its coordinates are copied only where offsets do not say what the view shows."""
-        from sparrow.kernels.matvec import readonly
-
         view = self.scan.view
         block = trimmed(self.scan.relation.read(chunk), view, self.order, chunk)
         values = block.values
@@ -114,7 +113,7 @@ def matmul(contract: Contract) -> Any:
     if out.size and scan.view.size:
         single = x.ndim == 2 and x.shape[1] == 1
         flat, target = (x[:, 0], out[:, 0]) if single else (x, out)
-        _accumulate(scan, matvec.readonly(flat), target)
+        _accumulate(scan, readonly(flat), target)
     if fill != 0:
         with np.errstate(all="ignore"):
             out += fill.astype(dtype) * x.sum(axis=0, dtype=dtype)

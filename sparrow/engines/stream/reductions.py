@@ -17,7 +17,7 @@ from sparrow.engines.stream.computed import Computed
 from sparrow.engines.stream.grouping import Grouping, Groups, first_extreme, in_order
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.entries import Block
-from sparrow.kernels.reduce import Best, Fold, Running
+from sparrow.kernels.folds import Best, Fold, Running
 from sparrow.plan import Reduce, Scan, Step
 from sparrow.plan.aggregates import Totals
 from sparrow.schema import is_fill

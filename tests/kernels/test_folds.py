@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sparrow.kernels import reduce
-from sparrow.kernels.reduce import Best, Moments, Running, group_starts
+from sparrow.kernels import runs
+from sparrow.kernels.folds import Best, Moments, Running
+from sparrow.kernels.runs import group_starts
 
 FLOAT = np.dtype(np.float64)
 numbers = st.lists(st.sampled_from([0.0, -0.0, 1.0, -1.5, 3.25, np.inf, -np.inf, np.nan]), min_size=1, max_size=30)
@@ -30,7 +31,7 @@ def test_group_starts() -> None:
 def test_runs_of_one_column(given: list[int]) -> None:
     column = np.array(given, np.int32)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reduce, "_FEW", 0)
+        patch.setattr(runs, "_FEW", 0)
         compiled = group_starts([column], len(column))
     expected = [k for k in range(len(given)) if k == 0 or given[k] != given[k - 1]]
     assert compiled.tolist() == group_starts([column], len(column)).tolist() == expected
