@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparrow as sp
+from sparrow import memory
 from sparrow.engines.stream import computed as derived
 from sparrow.engines.stream import persisted
 from sparrow.engines.stream.computed import Computed
@@ -280,6 +281,20 @@ def test_an_error_in_one_of_several_is_raised_and_nothing_stays_shared(tmp_path:
     with sp.config(memory_limit=1000), pytest.raises(TooLargeError):
         sp.compute(A, A + A, A.sum(axis=0))
     assert sp.compute(A.sum(axis=0), A)[0].shape == (30,)
+
+
+def test_ten_expressions_share_one_limit(tmp_path: Path) -> None:
+    n = 30_000
+    A = sp.from_coords((np.arange(n), np.arange(n) % 7), np.ones(n), shape=(n, 7)).save(tmp_path / "A.sparrow")
+    ten = [A * k for k in range(1, 11)]
+    entries = n * (4 + 4 + 8)
+    with sp.config(memory_limit=5 * entries):
+        assert [one.compute().nnz for one in ten] == [n] * 10
+        with pytest.raises(TooLargeError):
+            sp.compute(*ten)
+        assert memory.left() == 5 * entries
+    with sp.config(memory_limit=20 * entries):
+        assert [one.nnz for one in sp.compute(*ten)] == [n] * 10
 
 
 def test_what_was_asked_for_least_recently_is_given_up() -> None:
