@@ -21,15 +21,18 @@ if TYPE_CHECKING:
     from sparrow.files.columns import Columns
     from sparrow.files.edges import Edges
     from sparrow.files.libsvm import Libsvm
+    from sparrow.files.mtx import MatrixMarket
     from sparrow.files.npz import Npz
     from sparrow.files.registry import Reader
+    from sparrow.files.tns import Tns
 
     P = ParamSpec("P")
 
     def _typed(reader: Callable[P, Reader]) -> Callable[P, Any]: ...
 
     # What type checkers see of the functions that __getattr__ makes.
-    columns, edges, libsvm, npz = _typed(Columns), _typed(Edges), _typed(Libsvm), _typed(Npz)
+    columns, edges, libsvm = _typed(Columns), _typed(Edges), _typed(Libsvm)
+    mtx, npz, tns = _typed(MatrixMarket), _typed(Npz), _typed(Tns)
 
 __all__: list[str]
 

@@ -80,8 +80,7 @@ def refuse_no_edges(text: str, name: str) -> None:
     file = "FILE" if name == "standard input" else shlex.quote(name)
     suffixes = Path(name).suffixes
     if lines[0].lower().startswith("%%matrixmarket"):
-        script = f"import scipy.io, sparrow as sp; sp.asarray(scipy.io.mmread({name!r})).save('DST')"
-        raise IngestError(f'this is a Matrix Market file, whose ids count from 1: python -c "{script}"', name)
+        raise IngestError(f"this is a Matrix Market file, whose ids count from 1: sparrow ingest mtx {file} DST", name)
     data = [line.split("#", 1)[0] for line in lines if line[0] not in "#%"]
     cells = [line.replace(",", " ").split() for line in data]
     if not cells or not cells[0]:
@@ -91,10 +90,9 @@ def refuse_no_edges(text: str, name: str) -> None:
         raise IngestError(f"this is {kind}, no edge list: write two columns, an edge a line", name, token=lines[0][:80])
     if ".tns" in suffixes:
         count = len(cells[0]) - 1
-        names = ",".join(f"c{k}" for k in range(count))
         raise IngestError(
             f"this is a tensor of {count} dimensions (.tns), whose coordinates count from 1: "
-            f"sparrow ingest columns {file} DST --no-header --delimiter ' ' --coords {names} --value c{count}",
+            f"sparrow ingest tns {file} DST",
             name,
         )
     if all(re.fullmatch(r"\d+:\S+", token) for row in cells for token in row[1:]) and any(

@@ -1,0 +1,293 @@
+"""Matrix Market files, as NIST defines them: coordinates or whole columns, with their symmetries.
+
+R. F. Boisvert, R. Pozo and K. A. Remington, The Matrix Market Exchange Formats: Initial Design, NISTIR 5935, 1996.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sparrow import storage
+from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
+from sparrow.files.numbers import Layout, Lines, NumbersWriter, check_coords, fitted, parse
+from sparrow.files.registry import DType, Duplicates, Format, Option, Reader, names_of
+from sparrow.files.rows import write_entries
+from sparrow.files.source import TextBlock, blocks, open_sources, total_size
+from sparrow.progress import bar
+from sparrow.schema import Schema, check_dtype
+from sparrow.sorting import Rows
+
+__all__ = ["FORMATS", "MatrixMarket", "MatrixMarketWriter"]
+
+_BANNER = "%%matrixmarket"
+_TYPES = {"real": "f8", "double": "f8", "complex": "c16", "integer": "i8", "unsigned-integer": "u8", "pattern": "i8"}
+_SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
+
+
+@dataclass
+class MatrixMarket(Reader):
+    r"""Store a Matrix Market file as a matrix with fill 0.
+
+    Both layouts are read (``coordinate`` and ``array``), all fields (``real``, ``integer``, ``unsigned-integer``,
+    ``complex``, ``pattern``, whose entries count 1) and symmetries (``general``, ``symmetric``, ``skew-symmetric``,
+    ``Hermitian``): what the file leaves out for symmetry is stored as well. Zeros are not stored.
+
+    Parameters
+    ----------
+    src
+        The file, ``"-"`` for standard input. gzip, zstd and bz2 are told from the content.
+    dst
+        The folder to create.
+    dims
+        Names of the dimensions, ``row, col`` by default.
+    duplicates
+        What becomes of several values for one cell: ``"error"``, ``"sum"``, ``"last"``, ``"first"``, ``"min"`` or
+        ``"max"``.
+    dtype
+        Type of the values; by default float64, complex128, int64 or uint64 by the field, and int64 for patterns.
+    overwrite
+        Replace what is at ``dst``.
+    profile
+        ``"fast"`` or ``"small"``.
+
+    Returns
+    -------
+    Tensor
+        What ``sp.open(dst)`` does: a stored matrix of the shape that the file tells.
+
+    Raises
+    ------
+    IngestError
+        If the banner is none, a line holds anything else than it should, an index is beyond the sizes, the number of
+        entries is another one than the file tells, or a value does not fit ``dtype``: with file, line and token.
+    DuplicateError
+        If a cell comes twice and ``duplicates`` is ``"error"``.
+    NotFoundError
+        If there is no such file.
+    ExistsError
+        If something is at ``dst`` and ``overwrite`` is not set.
+    InvalidValueError
+        If an argument is not one of those above.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import sparrow as sp
+    >>> lines = ["%%MatrixMarket matrix coordinate real symmetric", "3 3 2", "1 1 5", "3 1 2.5"]
+    >>> size = Path("small.mtx").write_text("\n".join(lines))
+    >>> sp.ingest.mtx("small.mtx", "small.sparrow").to_numpy()
+    array([[5. , 0. , 2.5],
+           [0. , 0. , 0. ],
+           [2.5, 0. , 0. ]])
+    """
+
+    _: KW_ONLY
+    dims: Annotated[Sequence[str], Option("Names of the dimensions.", metavar="A,B", parse=names_of)] = ("row", "col")
+    duplicates: Duplicates = "sum"
+    dtype: DType = None
+
+    several: ClassVar[bool] = False
+    examples: ClassVar[str] = "sparrow ingest mtx west0479.mtx west.sparrow"
+
+    def read(self) -> str:
+        """Store the matrix and return its folder."""
+        (source,) = sources = open_sources(self.src)
+        with storage.creating(self.dst, self.overwrite) as folder, closing(blocks(sources)) as text:
+            lines = Lines(text)
+            matrix = _header(lines, source.name)
+            dtype = self._dtype(matrix)
+            entries = _Entries(matrix, dtype, source.name)
+            with bar("reading entries", total_size(sources)) as advance:
+                written = write_entries(
+                    folder,
+                    entries.items(lines.rest(), advance),
+                    entries.rows,
+                    dims=tuple(self.dims),
+                    dtype=dtype,
+                    weighted=matrix.layout.values > 0,
+                    duplicates=self.duplicates,
+                    fill_value=0,
+                    profile=self.profile,
+                    describe=lambda cell: str(tuple(k + 1 for k in cell)) + ", counted from 1",
+                )
+            entries.finish()
+            storage.create(
+                folder,
+                Schema(matrix.shape, tuple(self.dims), dtype, 0),
+                written.files,
+                profile=self.profile,
+                operation="ingest mtx",
+                extra={"sources": [source.name], "symmetry": matrix.symmetry},
+            )
+        return os.fspath(self.dst)
+
+    def _dtype(self, matrix: _Matrix) -> np.dtype[Any]:
+        if len(self.dims) != 2:
+            raise InvalidValueError(f"dims={tuple(self.dims)}: a matrix has 2 dimensions")
+        if self.dtype is None:
+            return matrix.layout.dtype
+        given = check_dtype(self.dtype)
+        if matrix.layout.dtype.kind == "c" and given.kind != "c":
+            raise InvalidValueError(f"dtype={given}: the values are complex; leave dtype out, or give complex64")
+        return given
+
+
+@dataclass(frozen=True, slots=True)
+class _Matrix:
+    """What banner and size line tell."""
+
+    shape: tuple[int, int]
+    entries: int
+    """The lines of entries in the file."""
+    layout: Layout
+    symmetry: str
+
+    @property
+    def strict(self) -> int:
+        """1 where the diagonal is left out."""
+        return int(self.symmetry == "skew-symmetric")
+
+
+def _header(lines: Lines, name: str) -> _Matrix:
+    banner = lines.peek()
+    words = [] if banner is None else banner.text.lower().split()
+    if banner is None or not words or words[0] != _BANNER:
+        token = None if banner is None else banner.text[:80]
+        raise IngestError("a Matrix Market file begins with %%MatrixMarket matrix coordinate ...", name, 1, token)
+    lines.skip()
+    if len(words) != 5 or words[1] != "matrix":
+        raise banner.error("the banner is to say %%MatrixMarket matrix LAYOUT FIELD SYMMETRY", name)
+    _, _, layout, field, symmetry = words
+    for word, known in ((layout, ("coordinate", "array")), (field, (*_TYPES,)), (symmetry, _SYMMETRIES)):
+        if word not in known:
+            raise banner.error(f"{word!r} in the banner: there are {', '.join(known)}", name)
+    array = layout == "array"
+    if array and field == "pattern":
+        raise banner.error("there is no array of field pattern", name)
+    if field == "pattern" and symmetry == "skew-symmetric":
+        raise banner.error("a pattern has no sign to be skew-symmetric by", name)
+    size = lines.peek_data()
+    if size is None:
+        raise IngestError("the file ends before the line of sizes", name)
+    what = "the line of sizes: rows, columns" + ("" if array else ", entries")
+    rows, cols, *entries = size.sizes(2 if array else 3, what, name)
+    lines.skip()
+    if symmetry != "general" and rows != cols:
+        raise size.error(f"a matrix of {rows} x {cols} is not {symmetry}", name)
+    values = {"pattern": 0, "complex": 2}.get(field, 1)
+    strict = symmetry == "skew-symmetric"
+    if array:
+        entries = [rows * cols if symmetry == "general" else rows * (rows + 1 - 2 * strict) // 2]
+    return _Matrix((rows, cols), entries[0], Layout(0 if array else 2, values, np.dtype(_TYPES[field])), symmetry)
+
+
+class _Entries:
+    """The entries of a file, block by block, mirrored where it leaves them out, and counted."""
+
+    def __init__(self, matrix: _Matrix, dtype: np.dtype[Any], name: str) -> None:
+        self._matrix, self._dtype, self._name = matrix, dtype, name
+        self._found = 0
+        self._lock = threading.Lock()
+
+    def items(self, text: Iterator[TextBlock], advance: Callable[[int], None]) -> Iterator[_Item]:
+        """Yield blocks; those of arrays, whose entries are known by their number, are parsed in their order."""
+        for block in text:
+            first, values = self._found, None
+            if not self._matrix.layout.coords:
+                values = parse(block, self._matrix.layout)[1]
+                self._count(0 if values is None else len(values))
+            yield _Item(block, first, values)
+            advance(block.advance)
+
+    def rows(self, item: _Item) -> Rows:
+        """Return the entries of a block."""
+        block, values = item.block, item.values
+        if values is None:
+            coords, values = parse(block, self._matrix.layout)
+            self._count(coords.shape[1])
+            check_coords(block, coords, 1, self._matrix.shape)
+            row, col = coords[0] - 1, coords[1] - 1
+        else:
+            row, col = self._places(np.arange(item.first, item.first + len(values)))
+        if values is not None:
+            given, values = values, fitted(block, self._matrix.layout, values, self._dtype)
+            if item.values is not None:  # zeros are most of many an array
+                kept = given != 0
+                row, col, values = row[kept], col[kept], values[kept]
+        return self._mirrored(row, col, values)
+
+    def _places(self, number: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return row and column of values by their number: whole columns, or what is below the diagonal of each."""
+        rows, strict = self._matrix.shape[0], self._matrix.strict
+        if self._matrix.symmetry == "general":
+            return number % max(rows, 1), number // max(rows, 1)
+        heights = np.arange(rows - strict, -strict, -1)
+        begins = np.concatenate([[0], np.cumsum(heights)])
+        col = np.searchsorted(begins, number, "right") - 1
+        return number - begins[col] + col + strict, col
+
+    def _mirrored(self, row: NDArray[np.int64], col: NDArray[np.int64], values: NDArray[Any] | None) -> Rows:
+        symmetry = self._matrix.symmetry
+        if symmetry == "general":
+            return Rows((row, col), values)
+        away = row != col
+        if values is not None:
+            other = values[away]
+            with np.errstate(over="ignore"):
+                other = -other if symmetry == "skew-symmetric" else np.conj(other) if symmetry == "hermitian" else other
+            values = np.concatenate([values, other])
+        return Rows((np.concatenate([row, col[away]]), np.concatenate([col, row[away]])), values)
+
+    def _count(self, count: int) -> None:
+        with self._lock:
+            self._found += count
+            if self._found > (told := self._matrix.entries):
+                raise IngestError(f"there are more than the {told} entries that the line of sizes tells", self._name)
+
+    def finish(self) -> None:
+        """Raise where entries are missing."""
+        if self._found != self._matrix.entries:
+            raise IngestError(
+                f"there are {self._found} entries, not the {self._matrix.entries} of the line of sizes: is it cut off?",
+                self._name,
+            )
+
+
+class _Item(NamedTuple):
+    """A block, the number of its first entry, and its values where they were parsed."""
+
+    block: TextBlock
+    first: int
+    values: NDArray[Any] | None
+
+
+@dataclass
+class MatrixMarketWriter(NumbersWriter):
+    """Write the entries of a matrix as Matrix Market, layout ``coordinate``, symmetry ``general``."""
+
+    called: ClassVar[str] = "Matrix Market"
+
+    def head(self) -> list[str]:
+        """Return banner and line of sizes."""
+        tensor = self.tensor
+        if tensor.ndim != 2:
+            raise UnsupportedError(f"Matrix Market has two dimensions, this tensor {tensor.ndim}: use tns or csv")
+        fields = {"f": "real", "c": "complex", "i": "integer", "u": "unsigned-integer", "b": "pattern"}
+        rows, cols = tensor.shape
+        return [f"%%MatrixMarket matrix coordinate {fields[tensor.dtype.kind]} general", f"{rows} {cols} {tensor.nnz}"]
+
+    def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        """Return what stands in the lines: of True nothing but its place."""
+        return super().columns(batch)[: 2 if self.tensor.dtype.kind == "b" else None]
+
+
+FORMATS = (Format("mtx", "Matrix Market.", reader=MatrixMarket, writer=MatrixMarketWriter, suffixes=(".mtx", ".mm")),)

@@ -1,0 +1,267 @@
+"""Text of numbers, line by line: what the readers of matrices and tensors in text share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from sparrow.errors import IngestError, UnsupportedError
+from sparrow.files.registry import Writer
+from sparrow.files.rows import cast_values
+from sparrow.files.source import TextBlock
+from sparrow.progress import bar
+
+__all__ = ["Head", "Layout", "Lines", "NumbersWriter", "check_coords", "fitted", "parse"]
+
+
+class Head(NamedTuple):
+    """A line of a header."""
+
+    number: int
+    text: str
+
+    def error(self, problem: str, name: str) -> IngestError:
+        """Return the error about this line."""
+        return IngestError(problem, name, self.number, self.text[:80])
+
+    def sizes(self, count: int | None, what: str, name: str) -> tuple[int, ...]:
+        """Return the line as numbers that are not negative, ``count`` of them.
+
+        Raises
+        ------
+        IngestError
+            If it is anything else.
+        """
+        tokens = self.text.split()
+        if not all(token.isascii() and token.isdigit() for token in tokens) or count not in (None, len(tokens)):
+            raise self.error(f"this is not {what}", name)
+        sizes = tuple(map(int, tokens))
+        if any(size >= 2**63 for size in sizes):
+            raise self.error("the number is beyond 2^63 - 1", name)
+        return sizes
+
+
+class Lines:
+    """Blocks of text of which the first lines are taken one by one."""
+
+    def __init__(self, blocks: Iterator[TextBlock]) -> None:
+        self._blocks = blocks
+        self._block: TextBlock | None = None
+        self._at = 0
+        self._number = 0
+
+    def peek(self) -> Head | None:
+        """Return the next line, which stays; None at the end."""
+        while self._block is None or self._at >= len(self._block.data):
+            self._block, self._at = next(self._blocks, None), 0
+            if self._block is None:
+                return None
+            self._block = _with_line_feeds(self._block)
+            self._number = self._block.first_line
+        rest = self._block.data[self._at :]
+        length = int(np.argmax(rest == 10))
+        return Head(self._number, self._block.text(self._at, self._at + length).strip())
+
+    def skip(self) -> None:
+        """Pass over the line that :meth:`peek` returned."""
+        assert self._block is not None
+        self._at += int(np.argmax(self._block.data[self._at :] == 10)) + 1
+        self._number += 1
+
+    def peek_data(self) -> Head | None:
+        """Return the next line that is neither blank nor a comment; those before it are passed over."""
+        while (line := self.peek()) is not None and (not line.text or line.text[0] in "%#"):
+            self.skip()
+        return line
+
+    def rest(self) -> Generator[TextBlock]:
+        """Yield the blocks from the next line on."""
+        if self._block is not None:
+            passed = self._number - self._block.first_line
+            if self._at < len(self._block.data):
+                yield replace(
+                    self._block,
+                    data=self._block.data[self._at :],
+                    first_line=self._number,
+                    lines=self._block.lines - passed,
+                )
+        yield from map(_with_line_feeds, self._blocks)
+
+
+def _with_line_feeds(block: TextBlock) -> TextBlock:
+    """Return a block whose lines end in line feeds, not in the bare carriage returns of old files."""
+    bare = (block.data[:-1] == 13) & (block.data[1:] != 10)
+    if not bare.any():
+        return block
+    data = block.data.copy()
+    data[:-1][bare] = 10
+    return replace(block, data=data, lines=int(np.count_nonzero(data == 10)))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What stands in a line."""
+
+    coords: int
+    values: int
+    """0, 1, or 2 for complex numbers."""
+    dtype: np.dtype[Any]
+    """The type of values as they are read: int64, uint64, float64 or complex128."""
+
+
+def parse(block: TextBlock, layout: Layout) -> tuple[NDArray[np.int64], NDArray[Any] | None]:
+    """Return the coordinates, shape (k, n), and the values, shape (n,), of the lines of a block.
+
+    Raises
+    ------
+    IngestError
+        If a line holds anything else: with file, line and token.
+    """
+    from sparrow.kernels import numbers_text as kernels
+
+    whole = layout.dtype.kind in "iu"
+    n, v = block.lines, layout.values
+    coords = np.empty((layout.coords, n), np.int64)
+    floats, integers = np.empty((0 if whole else n, v)), np.empty((n if whole else 0, v), np.int64)
+    hard = np.empty(2 * n * v, np.int64)
+    count, hards, status, at = kernels.parse_numbers(block.data, whole, coords, floats, integers, hard)
+    if status != kernels.GOOD:
+        raise _error(block, layout, status, at)
+    numbers: NDArray[Any] = integers.view(np.uint64) if layout.dtype.kind == "u" else integers if whole else floats
+    for k, start in hard[: 2 * hards].reshape(-1, 2).tolist():
+        numbers[divmod(k, v)] = _read(block, layout, start)
+    if layout.dtype.kind == "u" and (negative := integers[:count] < 0).any():
+        _refuse_negative(block, integers[:count, 0], negative[:, 0])
+    if not v:
+        return coords[:, :count], None
+    return coords[:, :count], numbers[:count].reshape(-1).view(layout.dtype)
+
+
+def _read(block: TextBlock, layout: Layout, start: int) -> Any:
+    token = block.text(start, start + 1000).split()[0]
+    if layout.dtype.kind not in "iu":
+        return float(token)
+    number = int(token)
+    if layout.dtype.kind == "u" and 0 <= number < 2**64:
+        return np.uint64(number)
+    raise IngestError(f"the value does not fit {layout.dtype}", block.source.name, block.line_at(start), token)
+
+
+def _refuse_negative(block: TextBlock, values: NDArray[np.int64], negative: NDArray[np.bool_]) -> None:
+    """Raise for a value below 0 where they are unsigned; those beyond 2^63 have the same bits."""
+    for k in np.flatnonzero(negative).tolist():
+        number, text = line_of(block, k)
+        if "-" in text.split()[-1]:
+            raise IngestError("the value is negative, in a file of unsigned integers", block.source.name, number, text)
+
+
+def _error(block: TextBlock, layout: Layout, status: int, at: int) -> IngestError:
+    from sparrow.kernels import numbers_text as kernels
+
+    wanted = f"{layout.coords} coordinates" if layout.coords else ""
+    if layout.values:
+        wanted += (" and " if wanted else "") + ("a value" if layout.values == 1 else "two numbers for a value")
+    problem = {
+        kernels.BAD_COORDINATE: "the coordinate is no integer",
+        kernels.LARGE: "the coordinate is beyond 2^63 - 1",
+        kernels.BAD_VALUE: "the value is no integer" if layout.dtype.kind in "iu" else "the value is no number",
+        kernels.TOO_FEW: f"the line ends too early: there are {wanted} in each",
+        kernels.TOO_MANY: f"the line goes on: there are {wanted} in each",
+    }[status]
+    token = (block.text(at, at + 1000).split() or [""])[0]
+    if status == kernels.TOO_FEW:
+        start = block.text(0, at).rfind("\n") + 1
+        token = block.text(start, at + 80).split("\n")[0].strip()
+    return IngestError(problem, block.source.name, block.line_at(at), token)
+
+
+def fitted(block: TextBlock, layout: Layout, values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the values of the lines of a block in a type.
+
+    Raises
+    ------
+    IngestError
+        If one does not fit it, or no file: with file, line and token.
+    """
+    cast, unfit = cast_values(values, dtype)
+    problem = f"the value does not fit the type {dtype}"
+    if unfit is None and dtype == np.uint64 and (beyond := cast > np.iinfo(np.int64).max).any():
+        unfit = int(np.argmax(beyond))
+        problem = "the value is beyond 2^63 - 1, where stored integers end: say dtype='float64'"
+    if unfit is not None:
+        number, text = line_of(block, unfit)
+        raise IngestError(problem, block.source.name, number, text.split()[layout.coords])
+    return cast
+
+
+def line_of(block: TextBlock, entry: int) -> tuple[int, str]:
+    """Return the number and the text of the line of an entry, counted from 0 in the block."""
+    for number, line in enumerate(bytes(block.data).split(b"\n"), block.first_line):
+        text = line.strip()
+        if text and text[0] not in b"#%":
+            if entry == 0:
+                return number, text.decode(errors="backslashreplace")
+            entry -= 1
+    raise AssertionError("there are fewer entries in the block")
+
+
+def check_coords(
+    block: TextBlock, coords: NDArray[np.int64], base: int, shape: Sequence[int | None], hint: str = ""
+) -> None:
+    """Raise ``IngestError`` for the first entry below the index base, with a hint, or beyond the shape."""
+    for k, (column, size) in enumerate(zip(coords, shape, strict=True)):
+        most = 2**63 - 2 + base if size is None else size - 1 + base
+        wrong = (column < base) | (column > most)
+        if wrong.any():
+            entry = int(np.argmax(wrong))
+            number, text = line_of(block, entry)
+            if column[entry] < base:
+                problem = f"the coordinate is below {base}, from which they count{hint}"
+            else:
+                problem = f"the coordinate is beyond the size {size} of dimension {k}"
+            raise IngestError(problem, block.source.name, number, text.split()[k])
+
+
+@dataclass
+class NumbersWriter(Writer):
+    """Write entries as lines of numbers, parted by blanks, coordinates counted from 1."""
+
+    called: ClassVar[str]
+
+    @abstractmethod
+    def head(self) -> list[str]:
+        """Return the lines before the entries, or raise ``UnsupportedError`` for what the format cannot hold."""
+
+    def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        """Return what stands in the lines: True as 1."""
+        coords = [pc.add(column.cast(pa.int64()), 1) for column in batch.columns[: self.tensor.ndim]]
+        values = batch.columns[self.tensor.ndim :]
+        narrow = {pa.bool_(): pa.int8(), pa.float16(): pa.float32()}
+        return [*coords, *(column.cast(narrow.get(column.type, column.type)) for column in values)]
+
+    def write(self) -> int:
+        """Write the file and return the number of entries."""
+        from pyarrow import csv
+
+        tensor = self.tensor
+        if tensor.fill_value != 0:
+            raise UnsupportedError(
+                f"{self.called} has no fill but 0, and this tensor has {tensor.fill_value}: use npz, or A.refill(0)"
+            )
+        head = self.head()
+        options = csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
+        with self.sink() as file, bar("exporting", tensor.nnz, "entries") as advance:
+            file.write("".join(line + "\n" for line in head).encode())
+            out = pa.PythonFile(file, mode="w")
+            for batch in tensor.to_batches():
+                columns = self.columns(batch)
+                csv.write_csv(pa.table(columns, [str(k) for k in range(len(columns))]), out, options)
+                advance(batch.num_rows)
+        return tensor.nnz

@@ -1,0 +1,244 @@
+"""Tensors in text, one entry a line: FROSTT's form, and those of the Tensor Toolbox and of ParTI, which tell sizes.
+
+S. Smith et al., FROSTT: The Formidable Repository of Open Sparse Tensors and Tools, 2017.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import storage
+from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
+from sparrow.files.numbers import Layout, Lines, NumbersWriter, check_coords, fitted, parse
+from sparrow.files.registry import DType, Duplicates, Format, Option, Reader, names_of, sizes_of
+from sparrow.files.rows import write_entries
+from sparrow.files.source import TextBlock, blocks, open_sources, total_size
+from sparrow.progress import bar
+from sparrow.schema import Schema, check_dims, check_dtype
+from sparrow.sorting import Rows
+
+__all__ = ["FORMATS", "Tns", "TnsWriter"]
+
+
+@dataclass
+class Tns(Reader):
+    r"""Store a tensor of any number of dimensions from lines of coordinates and a value, with fill 0.
+
+    Lines hold a coordinate for each dimension, then the value, parted by blanks. Lines that begin with ``#`` and blank
+    lines are passed over. Sizes may stand first: the number of dimensions and a line of sizes, or ``sptensor``, these
+    and the number of entries. Without them a dimension is as large as its largest coordinate. Zeros are not stored.
+
+    Parameters
+    ----------
+    src
+        The file, ``"-"`` for standard input. gzip, zstd and bz2 are told from the content.
+    dst
+        The folder to create.
+    dims
+        Names of the dimensions, ``d0, d1, ...`` by default.
+    shape
+        The sizes, None for those that follow from the file.
+    index_base
+        What coordinates count from.
+    values
+        False where lines hold coordinates alone: each entry counts 1.
+    duplicates
+        What becomes of several values for one cell: ``"error"``, ``"sum"``, ``"last"``, ``"first"``, ``"min"`` or
+        ``"max"``.
+    dtype
+        Type of the values; float64 by default, int64 without values.
+    overwrite
+        Replace what is at ``dst``.
+    profile
+        ``"fast"`` or ``"small"``.
+
+    Returns
+    -------
+    Tensor
+        What ``sp.open(dst)`` does.
+
+    Raises
+    ------
+    IngestError
+        If a line holds anything else than its coordinates and value, a coordinate is below ``index_base`` or beyond the
+        sizes, the number of entries is another one than the file tells, or a value does not fit ``dtype``: with file,
+        line and token.
+    DuplicateError
+        If a cell comes twice and ``duplicates`` is ``"error"``.
+    NotFoundError
+        If there is no such file.
+    ExistsError
+        If something is at ``dst`` and ``overwrite`` is not set.
+    InvalidValueError
+        If an argument is not one of those above, or there are not as many as dimensions.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import sparrow as sp
+    >>> size = Path("small.tns").write_text("1 1 1 2.5\n2 3 1 4\n")
+    >>> A = sp.ingest.tns("small.tns", "small.sparrow")
+    >>> A.shape, A[1, 2, 0]
+    ((2, 3, 1), np.float64(4.0))
+    """
+
+    _: KW_ONLY
+    dims: Annotated[Sequence[str] | None, Option("Names. [default: d0,d1,...]", metavar="A,B,...", parse=names_of)] = (
+        None
+    )
+    shape: Annotated[
+        Sequence[int | None] | None, Option("Sizes, ? for what fits.", metavar="M,N,...", parse=sizes_of)
+    ] = None
+    index_base: Annotated[Literal[0, 1], Option("What coordinates count from.")] = 1
+    values: Annotated[bool, Option("Whether a value follows the coordinates.", flag="--values/--no-values")] = True
+    duplicates: Duplicates = "sum"
+    dtype: DType = None
+
+    several: ClassVar[bool] = False
+    examples: ClassVar[str] = "sparrow ingest tns nell-2.tns.gz nell.sparrow --dims entity,relation,object"
+
+    def read(self) -> str:
+        """Store the tensor and return its folder."""
+        (source,) = sources = open_sources(self.src)
+        given = None if self.dtype is None else check_dtype(self.dtype)
+        with storage.creating(self.dst, self.overwrite) as folder, closing(blocks(sources)) as text:
+            lines = Lines(text)
+            head = _header(lines, source.name, self.values)
+            dims = check_dims([f"d{k}" for k in range(head.ndim)] if self.dims is None else self.dims, head.ndim)
+            entries = _Entries(self, head, given, source.name)
+            with bar("reading entries", total_size(sources)) as advance:
+                written = write_entries(
+                    folder,
+                    _advancing(lines.rest(), advance),
+                    entries.rows,
+                    dims=dims,
+                    dtype=entries.dtype,
+                    weighted=self.values,
+                    duplicates=self.duplicates,
+                    fill_value=0,
+                    profile=self.profile,
+                )
+            storage.create(
+                folder,
+                Schema(entries.finish(written.maxima), dims, entries.dtype, 0),
+                written.files,
+                profile=self.profile,
+                operation="ingest tns",
+                extra={"sources": [source.name], "index_base": self.index_base},
+            )
+        return os.fspath(self.dst)
+
+
+class _Head(NamedTuple):
+    """What the lines before the entries tell, and the first of these."""
+
+    ndim: int
+    shape: tuple[int, ...] | None
+    entries: int | None
+
+
+def _header(lines: Lines, name: str, values: bool) -> _Head:
+    line = lines.peek_data()
+    if line is None:
+        raise IngestError("there is no entry and no size in the file", name)
+    toolbox = line.text == "sptensor"
+    if toolbox:
+        lines.skip()
+        line = lines.peek_data()
+    if line is None or len(line.text.split()) > 1 or (line.text == "1" and not (toolbox or values)):
+        if toolbox:
+            raise IngestError("after sptensor comes the number of dimensions", name)
+        assert line is not None
+        ndim = len(line.text.split("#")[0].split()) - values
+        if ndim < 1:
+            raise line.error("there is no coordinate beside the value: say values=False if there are no values", name)
+        return _Head(ndim, None, None)
+    (ndim,) = line.sizes(1, "the number of dimensions", name)
+    lines.skip()
+    sizes = lines.peek_data()
+    if sizes is None:
+        raise IngestError("the file ends before the line of sizes", name)
+    shape = sizes.sizes(ndim, f"a line of {ndim} sizes", name)
+    lines.skip()
+    if not toolbox:
+        return _Head(ndim, shape, None)
+    line = lines.peek_data()
+    if line is None:
+        raise IngestError("the file ends before the number of entries", name)
+    (entries,) = line.sizes(1, "the number of entries", name)
+    lines.skip()
+    return _Head(ndim, shape, entries)
+
+
+def _advancing(text: Iterator[TextBlock], advance: Any) -> Iterator[TextBlock]:
+    for block in text:
+        yield block
+        advance(block.advance)
+
+
+class _Entries:
+    """The entries of a file, block by block, counted."""
+
+    def __init__(self, options: Tns, head: _Head, given: np.dtype[Any] | None, name: str) -> None:
+        whole = not options.values or (given is not None and given.kind in "iu")
+        if given is not None and given.kind == "c" and options.values:
+            raise InvalidValueError(f"dtype={given}: the lines hold one number each for their values")
+        read = np.dtype(given if given is not None and given.kind == "u" else np.int64) if whole else np.dtype("f8")
+        read = np.dtype(np.uint64) if read.kind == "u" else read
+        self.dtype = given if given is not None else read
+        self._layout = Layout(head.ndim, int(options.values), read)
+        self._head, self._name = head, name
+        self._base = options.index_base
+        self._shape: list[int | None] = list(head.shape or (None,) * head.ndim)
+        if options.shape is not None:
+            if len(options.shape) != head.ndim:
+                raise InvalidValueError(f"shape={tuple(options.shape)}: the tensor has {head.ndim} dimensions")
+            told = zip(self._shape, options.shape, strict=True)
+            self._shape = [size if wanted is None else wanted for size, wanted in told]
+        self._found = 0
+        self._lock = threading.Lock()
+
+    def rows(self, block: TextBlock) -> Rows:
+        """Return the entries of a block."""
+        coords, values = parse(block, self._layout)
+        hint = ": say index_base=0 if they count from 0" if self._base else ""
+        check_coords(block, coords, self._base, self._shape, hint)
+        with self._lock:
+            self._found += coords.shape[1]
+        if values is not None:
+            values = fitted(block, self._layout, values, self.dtype)
+        columns: tuple[NDArray[np.int64], ...] = tuple(column - self._base for column in coords)
+        return Rows(columns, values)
+
+    def finish(self, maxima: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape, or raise where entries are missing or too many."""
+        told = self._head.entries
+        if told is not None and told != self._found:
+            raise IngestError(f"there are {self._found} entries, and {told} by the lines before them", self._name)
+        return tuple(top + 1 if size is None else size for size, top in zip(self._shape, maxima, strict=True))
+
+
+@dataclass
+class TnsWriter(NumbersWriter):
+    """Write the entries as lines of coordinates, counted from 1, and a value: FROSTT's form, without sizes."""
+
+    called: ClassVar[str] = "a .tns file"
+
+    def head(self) -> list[str]:
+        """Return nothing, having looked at what is to be written."""
+        tensor = self.tensor
+        if not tensor.ndim or tensor.dtype.kind == "c":
+            what = f"values are {tensor.dtype}" if tensor.ndim else "there is no dimension"
+            raise UnsupportedError(f"a .tns file has coordinates and one number in each line, and {what}: use csv")
+        return []
+
+
+FORMATS = (Format("tns", "Tensors in text, as FROSTT has them.", reader=Tns, writer=TnsWriter, suffixes=(".tns",)),)
