@@ -37,7 +37,7 @@ def export(
     format
         By default what the name ends in says: ``.parquet``, ``.arrow`` (``.ipc``, ``.feather``), ``.csv``, ``.tsv``,
         ``.edges`` or ``.txt`` (an edge list: a line ``# src dst value``, then columns parted by tabs, True as 1),
-        ``.npz``, ``.libsvm`` or ``.svm``.
+        ``.mtx`` (Matrix Market), ``.tns`` (FROSTT), ``.npz``, ``.libsvm`` or ``.svm``.
     overwrite
         Replace a file that is there.
     **options

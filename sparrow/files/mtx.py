@@ -23,7 +23,7 @@ from sparrow.files.registry import DType, Duplicates, Format, Option, Reader, na
 from sparrow.files.rows import write_entries
 from sparrow.files.source import TextBlock, blocks, open_sources, total_size
 from sparrow.progress import bar
-from sparrow.schema import Schema, check_dtype
+from sparrow.schema import Schema, check_dims, check_dtype
 from sparrow.sorting import Rows
 
 __all__ = ["FORMATS", "MatrixMarket", "MatrixMarketWriter"]
@@ -75,7 +75,7 @@ class MatrixMarket(Reader):
         If there is no such file.
     ExistsError
         If something is at ``dst`` and ``overwrite`` is not set.
-    InvalidValueError
+    InvalidValueError, ShapeError
         If an argument is not one of those above.
 
     Examples
@@ -91,7 +91,7 @@ class MatrixMarket(Reader):
     """
 
     _: KW_ONLY
-    dims: Annotated[Sequence[str], Option("Names of the dimensions.", metavar="A,B", parse=names_of)] = ("row", "col")
+    dims: Annotated[Sequence[str] | None, Option("Names. [default: row,col]", metavar="A,B", parse=names_of)] = None
     duplicates: Duplicates = "sum"
     dtype: DType = None
 
@@ -101,6 +101,7 @@ class MatrixMarket(Reader):
     def read(self) -> str:
         """Store the matrix and return its folder."""
         (source,) = sources = open_sources(self.src)
+        dims = check_dims(("row", "col") if self.dims is None else self.dims, 2)
         with storage.creating(self.dst, self.overwrite) as folder, closing(blocks(sources)) as text:
             lines = Lines(text)
             matrix = _header(lines, source.name)
@@ -111,7 +112,7 @@ class MatrixMarket(Reader):
                     folder,
                     entries.items(lines.rest(), advance),
                     entries.rows,
-                    dims=tuple(self.dims),
+                    dims=dims,
                     dtype=dtype,
                     weighted=matrix.layout.values > 0,
                     duplicates=self.duplicates,
@@ -122,7 +123,7 @@ class MatrixMarket(Reader):
             entries.finish()
             storage.create(
                 folder,
-                Schema(matrix.shape, tuple(self.dims), dtype, 0),
+                Schema(matrix.shape, dims, dtype, 0),
                 written.files,
                 profile=self.profile,
                 operation="ingest mtx",
@@ -131,8 +132,6 @@ class MatrixMarket(Reader):
         return os.fspath(self.dst)
 
     def _dtype(self, matrix: _Matrix) -> np.dtype[Any]:
-        if len(self.dims) != 2:
-            raise InvalidValueError(f"dims={tuple(self.dims)}: a matrix has 2 dimensions")
         if self.dtype is None:
             return matrix.layout.dtype
         given = check_dtype(self.dtype)

@@ -77,7 +77,7 @@ class Tns(Reader):
         If there is no such file.
     ExistsError
         If something is at ``dst`` and ``overwrite`` is not set.
-    InvalidValueError
+    InvalidValueError, ShapeError
         If an argument is not one of those above, or there are not as many as dimensions.
 
     Examples
@@ -112,7 +112,7 @@ class Tns(Reader):
         with storage.creating(self.dst, self.overwrite) as folder, closing(blocks(sources)) as text:
             lines = Lines(text)
             head = _header(lines, source.name, self.values)
-            dims = check_dims([f"d{k}" for k in range(head.ndim)] if self.dims is None else self.dims, head.ndim)
+            dims = check_dims(self.dims, head.ndim)
             entries = _Entries(self, head, given, source.name)
             with bar("reading entries", total_size(sources)) as advance:
                 written = write_entries(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import sparrow as sp
-from sparrow.errors import DuplicateError, IngestError, InvalidValueError, UnsupportedError
+from sparrow.errors import DuplicateError, IngestError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.files import source
 
 SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
@@ -189,7 +189,7 @@ def test_types(tmp_path: Path) -> None:
     (tmp_path / "B.mtx").write_text("%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 3 4\n")
     with pytest.raises(InvalidValueError, match="the values are complex"):
         sp.ingest.mtx(tmp_path / "B.mtx", tmp_path / "B.sparrow", dtype="float32")
-    with pytest.raises(InvalidValueError, match="a matrix has 2 dimensions"):
+    with pytest.raises(ShapeError, match="3 dimension names"):
         sp.ingest.mtx(tmp_path / "B.mtx", tmp_path / "B.sparrow", dims=("a", "b", "c"))
     with pytest.raises(UnsupportedError, match="has two dimensions, this tensor 3"):
         sp.export(sp.asarray(np.ones((1, 1, 1))), tmp_path / "C.mtx")
