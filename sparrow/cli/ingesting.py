@@ -11,10 +11,13 @@ from functools import partial
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from sparrow.cli.arguments import AsJson, open_all, write_json
 from sparrow.cli.formats import command, given, list_option, own_spelling, parameter
+from sparrow.errors import NotFoundError
 from sparrow.files.registry import Format, formats, options_of, prose_of
+from sparrow.files.sniffing import sniffed
 from sparrow.resources import data_folder
 
 __all__ = ["add_to"]
@@ -22,7 +25,7 @@ __all__ = ["add_to"]
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the program: the formats, and the scripts of ``ingest/``, which take words of their own."""
-    ingest = typer.Typer(no_args_is_help=True, rich_markup_mode=None, callback=_ingest)
+    ingest = typer.Typer(no_args_is_help=True, rich_markup_mode=None, callback=_ingest, cls=_Formats)
     for known in formats().values():
         if known.reader is not None:
             ingest.command(known.name, short_help=known.summary)(_reading(known))
@@ -35,14 +38,44 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(ingest, name="ingest", short_help="Store files as tensors.")
 
 
-def _ingest(list: Annotated[bool, list_option("reader")] = False) -> None:
+class _Formats(TyperGroup):
+    """Commands of which the first word may be left out: the file tells its format."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Put the format of a file before its name where no format is named."""
+        if self.get_command(ctx, args[0]) is None and (args[0] == "-" or not args[0].startswith("-")):
+            try:
+                found = sniffed(args[0])
+            except NotFoundError:
+                ctx.fail(f"there is no format and no file {args[0]!r}: sparrow ingest --list tells the formats")
+            typer.echo(f"{args[0]} is taken for {found.format}: {found.why}", err=True)
+            args = [found.format, *args]
+        return super().resolve_command(ctx, args)
+
+
+def _sniff(file: str | None) -> None:
+    if file is not None:
+        found = sniffed(file)
+        typer.echo(f"{found.format}: {found.why}")
+        raise typer.Exit
+
+
+def _ingest(
+    list: Annotated[bool, list_option("reader")] = False,
+    sniff: Annotated[
+        str | None,
+        typer.Option("--sniff", metavar="FILE", is_eager=True, callback=_sniff, help="Say what format a file has."),
+    ] = None,
+) -> None:
     """Store files as tensors, within the memory limit, whatever their size.
 
-    A command is a format, or a recipe for a published source. SRC may be compressed (gzip, zstd, bz2: told
-    from the content). A failed or interrupted ingest leaves nothing.
+    A command is a format, or a recipe for a published source; without one the first bytes and lines of the file tell
+    its format. SRC may be compressed (gzip, zstd, bz2: told from the content). A failed or interrupted ingest leaves
+    nothing.
 
     \b
     Examples:
+      sparrow ingest west0479.mtx west.sparrow
       sparrow ingest libsvm a9a.gz a9a.sparrow
       sparrow ingest edges cnr-2000.edges.txt.zst web.sparrow
       sparrow ingest columns ratings.csv ratings.sparrow \\

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sps
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -22,6 +22,12 @@ from sparrow.files import source
 
 SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 HEAD = "%%MatrixMarket matrix coordinate real general\n"
+
+
+@pytest.fixture(autouse=True)
+def scipy_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the thread pool of SciPy's Matrix Market module from starting: once in a hundred runs it waits for ever."""
+    monkeypatch.setattr("scipy.io._fast_matrix_market.PARALLELISM", 1)
 
 
 def some_matrix(seed: int, shape: tuple[int, int], kind: str, symmetry: str) -> NDArray[Any]:
@@ -49,6 +55,7 @@ def written(matrix: Any, symmetry: str) -> bytes:
     return out.getvalue()
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.integers(0, 2**32),
     st.sampled_from(["int64", "float64", "complex128"]),
@@ -81,6 +88,7 @@ def test_files_of_scipy(
     assert A.verify() == []
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.integers(0, 2**32),
     st.sampled_from(["bool", "int8", "uint64", "float16", "float32", "float64", "complex64", "complex128"]),

@@ -1,0 +1,147 @@
+"""What format a file has, told from its first bytes and lines, and why."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from contextlib import closing
+from typing import NamedTuple
+
+from sparrow.errors import IngestError, InvalidValueError
+from sparrow.files.kinds import refuse_no_edges
+from sparrow.files.source import blocks, open_sources
+
+__all__ = ["Kind", "sniffed"]
+
+_SAMPLE = 1 << 16
+"""Bytes of text that are looked at."""
+
+_TABLES = {b"PAR1": "Parquet", b"ARROW1": "an Arrow file", b"\xff\xff\xff\xff": "an Arrow stream"}
+
+_PAIR = re.compile(r"(\d+|qid):\S+")
+
+
+class Kind(NamedTuple):
+    """A format, and what tells it."""
+
+    format: str
+    why: str
+
+
+def sniffed(src: str) -> Kind:
+    r"""Return the format of a file, which its first bytes and lines tell.
+
+    Parameters
+    ----------
+    src
+        The file, or a pattern of which the first match is looked at; compressed or not.
+
+    Raises
+    ------
+    IngestError
+        If it is of a kind that takes options to read, or that is not read: with the command to type.
+    InvalidValueError
+        If it is standard input, which can be read once only.
+    NotFoundError
+        If there is no such file.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> size = Path("small.txt").write_text("+1 3:0.5 7:1\n-1 2:1\n")
+    >>> sniffed("small.txt")
+    Kind(format='libsvm', why='lines are a label and index:value pairs')
+    """
+    source = open_sources(src)[0]
+    if source.path is None:
+        raise InvalidValueError("standard input cannot be looked at beforehand: name its format")
+    name = source.name
+    if source.size is not None:
+        with open(source.path, "rb") as file:
+            start = file.read(262)
+        if start.startswith(b"PK\x03\x04") and (name.endswith(".npz") or b".npy" in start[:80]):
+            return Kind("npz", "a zip archive of .npy arrays")
+        for magic, kind in _TABLES.items():
+            if start.startswith(magic):
+                raise _table(f"this is {kind}", name)
+    with closing(blocks([source])) as text:
+        block = next(text, None)
+    if block is None:
+        raise IngestError("the file is empty", name)
+    sample = block.text(0, _SAMPLE)
+    whole = sample if len(block.data) <= _SAMPLE else sample.rpartition("\n")[0] or sample
+    return _of_text(whole, name)
+
+
+def _of_text(text: str, name: str) -> Kind:
+    lines = [line.strip() for line in re.split(r"[\r\n]+", text) if line.strip()]
+    data = [line for line in lines if line[0] not in "#%"]
+    if lines and lines[0].lower().startswith("%%matrixmarket"):
+        return Kind("mtx", "the first line is a banner %%MatrixMarket")
+    if not data:
+        raise IngestError("there are comments alone in the beginning of the file: name its format", name)
+    if data[0] == "sptensor":
+        return Kind("tns", "the first line is sptensor")
+    if ".tns" in name.rsplit("/", 1)[-1]:
+        return Kind("tns", "it is called .tns")
+    rows = [line.split("#")[0].split() for line in data]
+    pairs = [token for row in rows for token in row[1:]]
+    if pairs and all(_PAIR.fullmatch(token) for token in pairs):
+        return Kind("libsvm", "lines are a label and index:value pairs")
+    _refuse_table(data, name)
+    refuse_no_edges(text, name)
+    cells = [line.replace(",", " ").split() for line in data]
+    counts = {len(row) for row in cells}
+    if min(counts) < 2:
+        raise IngestError("a line of one column is no entry of any format that is read", name, token=data[0][:80])
+    if min(counts) > 3 and all(_is_number(token) for row in cells for token in row):
+        raise _several(min(counts), name)
+    if min(counts) >= 3 and not any(_is_number(row[2]) or row[2][0] == "{" for row in cells):
+        coords = ",".join(f"c{k}" for k in range(min(counts)))
+        parted = "" if all("\t" in line or "," in line for line in data) else " --delimiter ' '"
+        raise IngestError(
+            f"lines of {min(counts)} names are no edges with a weight, perhaps triples: sparrow ingest columns "
+            f"{shlex.quote(name)} DST --no-header{parted} --coords {coords}",
+            name,
+        )
+    ids = "names" if any(not token.isdigit() for row in cells for token in row[:2]) else "numbers"
+    return Kind("edges", f"lines begin with two ids that are {ids}")
+
+
+def _refuse_table(lines: list[str], name: str) -> None:
+    """Raise ``IngestError`` for columns under a line of names."""
+    for delimiter in ("\t", ",", ";", "|"):
+        first = lines[0].split(delimiter)
+        if len(first) < 2 or len(lines) < 2:
+            continue
+        below = [line.split(delimiter) for line in lines[1:20]]
+        numbers = any(_is_number(token) for row in below for token in row)
+        if numbers and not any(_is_number(token) for token in first) and all(len(row) >= len(first) for row in below):
+            names = [token.strip().strip('"') for token in first]
+            raise _table("this is a table", name, names)
+
+
+def _table(what: str, name: str, columns: list[str] | None = None) -> IngestError:
+    told = f" of columns {', '.join(map(repr, columns))}" if columns else ""
+    coords = ",".join(columns[:2]) if columns else "A,B"
+    value = f" --value {columns[2]}" if columns and len(columns) > 2 else "" if columns else " --value V"
+    example = shlex.join(["sparrow", "ingest", "columns", name]) + f" DST --coords {shlex.quote(coords)}{value}"
+    return IngestError(f"{what}{told}: say which are coordinates and which the value, for example {example}", name)
+
+
+def _several(count: int, name: str) -> IngestError:
+    file = shlex.quote(name)
+    coords = ",".join(f"c{k}" for k in range(count - 1))
+    return IngestError(
+        f"lines of {count} numbers may be coordinates counted from 1 and a value: sparrow ingest tns {file} DST; or a "
+        f"table without names: sparrow ingest columns {file} DST --no-header --coords {coords} --value c{count - 1}",
+        name,
+    )
+
+
+def _is_number(token: str) -> bool:
+    try:
+        float(token)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,86 @@
+"""What format a file has: told from its beginning, for people and for ``sparrow ingest`` without a format."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse
+
+import sparrow as sp
+from sparrow.errors import IngestError, InvalidValueError, NotFoundError
+from sparrow.files.sniffing import sniffed
+
+TEXT = [
+    ("a.txt", "0 1\n1 2\n", "edges"),
+    ("a.txt", "# note\na b 2.5\nb c 1\n", "edges"),
+    ("a.csv", "0,1\n1,2\n", "edges"),
+    ("web.txt", "1 2 {}\n2 3 {}\n", "edges"),
+    ("a9a", "+1 3:0.5 7:1\n\n-1 2:1\n+1\n", "libsvm"),
+    ("rank", "2 qid:1 3:0.5\n1 qid:1 2:1\n", "libsvm"),
+    ("a.mtx", "%%MatrixMarket matrix coordinate real general\r\n1 1 1\r\n1 1 3\r\n", "mtx"),
+    ("a", "%%matrixmarket matrix array real general\r1 1\r3\r", "mtx"),
+    ("a.txt", "sptensor\n2\n1 1\n1\n1 1 3\n", "tns"),
+    ("a.tns.gz", "1 1 3\n", "tns"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "format"), TEXT)
+@pytest.mark.parametrize("packed", [False, True])
+def test_texts(tmp_path: Path, name: str, text: str, format: str, packed: bool) -> None:
+    data = text.encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if packed else data)
+    assert sniffed(str(tmp_path / name)).format == format
+
+
+REFUSED = [
+    (
+        "a.csv",
+        b"user,item,rating\n1,2,3.5\n2,3,4\n",
+        "'user', 'item', 'rating'.* --coords user,item --value rating",
+    ),
+    ("a.tsv", b"head\trel\ttail\nx\ty\tz\n", "perhaps triples: .* --no-header --coords c0,c1,c2"),
+    ("a.txt", b"1 2 3 4.5\n2 3 4 5\n", "sparrow ingest tns .*; or a table without names"),
+    ("a.txt", b"# only\n", "comments alone"),
+    ("a.txt", b"", "the file is empty"),
+    ("a.txt", b"one\ntwo\n", "one column"),
+    ("a.json", b'{"a": 1}\n', "JSON"),
+    ("a.h5", b"\x89HDF\r\n\x1a\n" + bytes(300), "HDF5"),
+]
+
+
+@pytest.mark.parametrize(("name", "data", "problem"), REFUSED)
+def test_what_takes_more_than_a_name_is_told(tmp_path: Path, name: str, data: bytes, problem: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(IngestError, match=problem):
+        sniffed(str(tmp_path / name))
+
+
+def test_binary_files(tmp_path: Path) -> None:
+    scipy.sparse.save_npz(tmp_path / "a.npz", scipy.sparse.eye_array(3))
+    assert sniffed(str(tmp_path / "a.npz")).format == "npz"
+    pq.write_table(pa.table({"i": [0], "v": [1.0]}), tmp_path / "a.parquet")
+    with pytest.raises(IngestError, match="this is Parquet: say which are coordinates"):
+        sniffed(str(tmp_path / "a.parquet"))
+    with pytest.raises(InvalidValueError, match="standard input cannot be looked at"):
+        sniffed("-")
+    with pytest.raises(NotFoundError):
+        sniffed(str(tmp_path / "nothing"))
+
+
+def test_the_command_without_a_format(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "A.mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 2 1\n2 1 5\n")
+    done = cli("ingest", str(tmp_path / "A.mtx"), str(tmp_path / "A.sparrow"), "--dtype", "int8")
+    assert done.code == 0, done.err
+    assert "is taken for mtx: the first line is a banner" in done.err
+    np.testing.assert_array_equal(sp.open(tmp_path / "A.sparrow").to_numpy(), [[0, 0], [5, 0]])
+    told = cli("ingest", "--sniff", str(tmp_path / "A.mtx"))
+    assert (told.code, told.out.split(":")[0]) == (0, "mtx")
+    wrong = cli("ingest", str(tmp_path / "nothing"), str(tmp_path / "B.sparrow"))
+    assert wrong.code == 2
+    assert "there is no format and no file" in wrong.err
