@@ -98,7 +98,8 @@ def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
            [0, 2]])
     """
     found = _several(tensors)
-    if len({tensor.shape for tensor in found}) > 1:
+    labelled = any(plan.names_along(tensor.__sparrow_scan__()) for tensor in found)
+    if len({tensor.ndim if labelled else tensor.shape for tensor in found}) > 1:
         raise ShapeError(f"tensors to stack must have one shape, got {', '.join(str(t.shape) for t in found)}")
     return concat([expand_dims(tensor, axis) for tensor in found], axis)
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.plan.aggregates import REDUCTIONS, Totals, meaning_of
+from sparrow.plan.labels import names_along
 from sparrow.plan.nodes import Reduce, Scan
 from sparrow.schema import Schema, check_integer
 from sparrow.stypes import of_reduction, settled
@@ -78,7 +79,13 @@ def reduction(
     shape = tuple(1 if k is None else old.shape[k] for k in axes)
     stype = settled(name, [old.stype], of_reduction(old.stype, old.ndim - len(axes))) if axes else "coo"
     schema = Schema(shape, tuple(old.dims[k] for k in dims), np.asarray(fill).dtype, fill, stype)
-    return Reduce(scan, name, axes, stored, options, meaning, schema)
+    node = Reduce(scan, name, axes, stored, options, meaning, schema)
+    names = names_along(scan)
+    return (
+        node.named({k: names[axis] for k, axis in enumerate(axes) if axis is not None and axis in names})
+        if names
+        else node
+    )
 
 
 def resolved_axis(axis: int, ndim: int) -> int:

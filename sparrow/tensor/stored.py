@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from sparrow import engines, storage
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.index import check_permutation
-from sparrow.tensor.writing import Writing
+from sparrow.tensor.base import labelled
+from sparrow.tensor.naming import Naming
 
 if TYPE_CHECKING:
     import os
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Stored"]
 
 
-class Stored(Writing):
+class Stored(Naming):
     """Tensors as files: to save one, and what a stored one has to offer."""
 
     __slots__ = ()
@@ -68,7 +69,7 @@ class Stored(Writing):
             engines.sorted_blocks(scan),
             profile=profile,
             overwrite=overwrite,
-            labels=self._labelled(),
+            labels=labelled(scan),
             orders=[check_permutation(order, self.ndim) for order in orders],
         )
         return type(self)(handle)

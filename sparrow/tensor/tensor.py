@@ -24,7 +24,7 @@ from sparrow.plan import Scan, Step, refilled, reshaped
 from sparrow.relation import MemoryHandle, MemoryRelation, label_position
 from sparrow.schema import Schema, check_integers, check_shape, is_fill
 from sparrow.stypes import COMPRESSED, check_stype, of_view, settled
-from sparrow.tensor.base import counted_masks
+from sparrow.tensor.base import counted_masks, labelled
 from sparrow.tensor.computing import Computing
 from sparrow.tensor.exports import Exports
 from sparrow.tensor.operators import Operators
@@ -538,7 +538,8 @@ class Tensor(Computing, Operators, Exports, Stored):
             return _rebuild, (base.schema, base.block, names, self._view, self._stype)
         if isinstance(base, storage.Snapshot):
             return _reopen_pinned, (base.path, base.version, self._view, self._stype)
-        return _rebuild, (self._schema, engines.entries(self.__sparrow_scan__()), {}, None, self._stype)
+        scan = self.__sparrow_scan__()
+        return _rebuild, (scan.schema, engines.entries(scan), labelled(scan), None, self._stype)
 
 
 def _reopen(path: str, version: int, view: View, stype: str) -> Tensor:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from sparrow import engines
-from sparrow.errors import InvalidValueError, ReadOnlyError, ShapeError, UnsupportedError
-from sparrow.interop.conversion import from_object
+from sparrow.errors import LabelError, ReadOnlyError, UnsupportedError
+from sparrow.index import View
+from sparrow.interop.conversion import from_frame, from_object
 from sparrow.kernels.entries import check_duplicates
-from sparrow.relation import Handle
-from sparrow.schema import is_fill
+from sparrow.plan import Scan, fitted, names_along
+from sparrow.relation import Handle, MemoryRelation
 from sparrow.tensor import editor
-from sparrow.tensor.assignment import assignment, check_kind, placement
+from sparrow.tensor.assignment import assignment, placed, placement
 from sparrow.tensor.base import Base, counted_masks
 
 __all__ = ["Writing"]
@@ -34,7 +34,7 @@ class Writing(Base):
         handle = self._writable()
         key = counted_masks(key)
         view = self._view.then(key, "paired", self.dims)
-        editor.commit(handle, assignment(self._base.schema, view, value))
+        editor.commit(handle, assignment(handle.current.schema, view, placed(handle.current, view, value)))
 
     def put(self, coords: ArrayLike, values: ArrayLike) -> None:
         """Write cells by coordinate in one atomic commit; of equal coordinates the last wins.
@@ -136,20 +136,31 @@ class Writing(Base):
         """
         rule = check_duplicates(duplicates)
         handle = self._writable()
-        if isinstance(other, Base):
-            scan = other.__sparrow_scan__()
-            schema, parts = scan.schema, lambda: engines.sorted_blocks(scan)
-        else:
-            schema, block = from_object(other)
-            parts = lambda: iter((block,))  # noqa: E731
-        if schema.shape != self.shape:
-            raise ShapeError(f"append: the shapes must be equal, got {self.shape} and {schema.shape}")
-        check_kind(schema.dtype, self.dtype)
-        if not is_fill(np.asarray([schema.fill_value]), self.fill_value)[0]:
-            raise InvalidValueError(
-                f"append: the fill values must be equal, got {self.fill_value} and {schema.fill_value}"
+        scan = self._given(other)
+        found, more = fitted(scan, self.__sparrow_scan__())
+        if not more:
+            editor.check_appended(found.schema, self._schema, {})
+            editor.append(handle, self._view, lambda: engines.sorted_blocks(found), rule)
+            return
+        if not self._view.is_identity:
+            dim, labels = next((self.dims[axis], labels) for axis, labels in more.items())
+            raise LabelError(
+                f"append: dimension {dim!r} has no label {labels[0].as_py()!r}, and a view does not grow: append to "
+                "the tensor that it was taken from"
             )
-        editor.append(handle, self._view, parts, rule)
+        editor.grow(handle, scan, rule)
+
+    def _given(self, other: Any) -> Scan:
+        """Return what is to be appended as a scan; columns of a table are taken by the names of the dimensions."""
+        if isinstance(other, Base):
+            return other.__sparrow_scan__()
+        is_table = hasattr(other, "__arrow_c_stream__") or hasattr(other, "collect_batches")
+        if is_table and not hasattr(other, "__sparrow_entries__"):
+            kinds = {axis: names.array().type for axis, names in names_along(self.__sparrow_scan__()).items()}
+            relation = MemoryRelation(*from_frame(other, self._schema, kinds))
+        else:
+            relation = MemoryRelation(*from_object(other))
+        return Scan(relation, View.identity(relation.schema.shape), relation.schema)
 
     def resize(self, *shape: int | Sequence[int]) -> None:
         """Change the shape in one atomic commit: new cells are fill, entries outside the new shape go.
