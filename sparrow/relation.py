@@ -37,6 +37,7 @@ __all__ = [
     "arrow_schema",
     "arrow_table",
     "label_position",
+    "labelled_table",
     "scan",
 ]
 
@@ -354,6 +355,14 @@ def arrow_table(schema: Schema, block: Block) -> pa.Table:
     else:
         columns.append(pa.array(block.values))
     return pa.Table.from_arrays(columns, schema=arrow_schema(schema))
+
+
+def labelled_table(schema: Schema, block: Block, labels: Mapping[int, pa.Array]) -> pa.Table:
+    """Return entries as :func:`arrow_table` does, with labels in place of coordinates along some dimensions."""
+    table = arrow_table(schema, block)
+    for dim, names in labels.items():
+        table = table.set_column(dim, schema.dims[dim], names.take(pa.array(block.coords[dim])))
+    return table
 
 
 class MemoryHandle:

@@ -356,7 +356,8 @@ def _numbered(column: pa.ChunkedArray, name: str) -> tuple[pa.Array, np.ndarray[
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not _is_label(kind):
         raise UnsupportedError(
-            f"coordinate column {name!r} holds {kind}: coordinates are integers, and labels texts or dates"
+            f"coordinate column {name!r} holds {kind}: "
+            "name the columns of coordinates in coords=, which are integers, or labels: texts or dates"
         )
     kind = pa.string() if pa.types.is_string_view(kind) else kind
     found = column.cast(kind).combine_chunks()

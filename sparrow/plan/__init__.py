@@ -23,7 +23,7 @@ from sparrow.plan.nodes import (
     Triangle,
     scans_of,
 )
-from sparrow.plan.reductions import Axis, Where, reduction, resolved_axis
+from sparrow.plan.reductions import Axis, Where, named_axis, reduction, resolved_axis
 from sparrow.plan.rewrites import narrowed, rewritten, split_view, steps_below
 from sparrow.plan.shapes import (
     accumulated,
@@ -40,7 +40,6 @@ __all__ = [
     "Accumulate", "Axis", "Cast", "Clip", "Concat", "Contract", "Dense", "Diagonal", "Join", "Labels", "Map", "Names",
     "Node", "Reduce", "Refill", "Reshape", "Round", "Scan", "Sort", "Step", "Triangle", "Where", "accumulated",
     "aligned", "alike", "by_name", "called", "concatenated", "diagonal", "fitted", "function_name", "map_cells",
-    "matched",
-    "names_along", "narrowed", "on_labels", "places_of", "reduction", "refilled", "reshaped", "resolved_axis",
-    "rewritten", "scans_of", "sorted_lines", "split_view", "starts_of", "steps_below", "triangle",
+    "matched", "named_axis", "names_along", "narrowed", "on_labels", "places_of", "reduction", "refilled", "reshaped",
+    "resolved_axis", "rewritten", "scans_of", "sorted_lines", "split_view", "starts_of", "steps_below", "triangle",
 ]  # fmt: skip

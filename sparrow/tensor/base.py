@@ -6,6 +6,7 @@ in all. A pinned tensor (a view through a list or mask, or an opened version) ke
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Self, cast
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 from sparrow import engines
 from sparrow.errors import IndexingError, LabelError, ShapeError
 from sparrow.index import Mask, Range, View
-from sparrow.plan import Scan, Step, names_along
+from sparrow.plan import Scan, Step, named_axis, names_along
 from sparrow.relation import Handle, Relation
 from sparrow.schema import Schema
 from sparrow.stypes import of_view
@@ -144,6 +145,10 @@ class Base:
         if not -self.ndim <= axis < self.ndim:
             raise IndexingError(f"dimension {axis} is out of range for a tensor of {self.ndim} dimensions")
         return axis % self.ndim
+
+    def _numbers(self, axes: Iterable[Any]) -> tuple[Any, ...]:
+        """Return axes with those that are given by name as numbers."""
+        return tuple(named_axis(axis, self.dims) if isinstance(axis, str) else axis for axis in axes)
 
     @property
     def _is_lazy(self) -> bool:

@@ -27,7 +27,7 @@ class Stored(Naming):
     def save(
         self,
         path: str | os.PathLike[str],
-        orders: Sequence[Sequence[int]] = (),
+        orders: Sequence[Sequence[int | str]] = (),
         overwrite: bool = False,
         profile: Literal["fast", "small"] = "fast",
     ) -> Self:
@@ -70,7 +70,7 @@ class Stored(Naming):
             profile=profile,
             overwrite=overwrite,
             labels=labelled(scan),
-            orders=[check_permutation(order, self.ndim) for order in orders],
+            orders=[check_permutation(self._numbers(order), self.ndim) for order in orders],
         )
         return type(self)(handle)
 
@@ -123,7 +123,7 @@ class Stored(Naming):
         """
         return self._stored().history()
 
-    def add_order(self, order: Sequence[int]) -> None:
+    def add_order(self, order: Sequence[int | str]) -> None:
         """Keep the entries in a further sort order, such as ``(1, 0)`` for fast column slices.
 
         An order that is there and stale is built anew. Sorts under the memory limit.
@@ -131,7 +131,7 @@ class Stored(Naming):
         Parameters
         ----------
         order
-            The numbers of the dimensions, that to sort by first in front.
+            The dimensions, by number or name, that to sort by first in front.
 
         Raises
         ------
@@ -150,9 +150,9 @@ class Stored(Naming):
         >>> A.files(order=(1, 0))[0].rows
         3
         """
-        self._stored().add_order(check_permutation(order, self._base.schema.ndim))
+        self._stored().add_order(check_permutation(self._numbers(order), self._base.schema.ndim))
 
-    def files(self, order: Sequence[int] | None = None) -> list[storage.FileRecord]:
+    def files(self, order: Sequence[int | str] | None = None) -> list[storage.FileRecord]:
         """Return the data files of the version.
 
         Parameters
@@ -179,7 +179,9 @@ class Stored(Naming):
         >>> [(file.rows, file.first, file.last) for file in A.files()]
         [(3, (0, 0), (2, 2))]
         """
-        return self._stored().files(None if order is None else check_permutation(order, self._base.schema.ndim))
+        return self._stored().files(
+            None if order is None else check_permutation(self._numbers(order), self._base.schema.ndim)
+        )
 
     def verify(self) -> list[storage.Finding]:
         """Read every file that this version references, and return what is wrong.

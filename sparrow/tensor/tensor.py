@@ -289,13 +289,14 @@ class Tensor(Computing, Operators, Exports, Stored):
             raise InvalidValueError(f"device={device!r}, stream={stream!r}: tensors are on 'cpu'")
         return self
 
-    def transpose(self, *axes: int | Sequence[int]) -> Tensor:
+    def transpose(self, *axes: int | str | Sequence[int | str]) -> Tensor:
         """Return the view with its axes in another order.
 
         Parameters
         ----------
         *axes
-            For each axis of the result, which of the tensor's it is, one by one or as a tuple; reversed by default.
+            For each axis of the result, which of the tensor's it is, by number or name, one by one or as a tuple;
+            reversed by default.
 
         Returns
         -------
@@ -314,7 +315,7 @@ class Tensor(Computing, Operators, Exports, Stored):
         ((4, 3, 2), (3, 2, 4))
         """
         wanted: Any = axes[0] if len(axes) == 1 and not np.isscalar(axes[0]) else axes
-        order = tuple(reversed(range(self.ndim))) if not axes or wanted is None else tuple(wanted)
+        order = tuple(reversed(range(self.ndim))) if not axes or wanted is None else self._numbers(wanted)
         order = check_permutation(order, self.ndim)
         return self._with(self._view.permute(order), lambda whole: whole.permute(order), "transpose")
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import sparrow as sp
 from sparrow import engines
 from sparrow.errors import (
+    AxisError,
     CorruptionError,
     DuplicateError,
     InvalidValueError,
@@ -282,6 +283,57 @@ def test_long_chains_of_labelled_steps() -> None:
     for _ in range(60):
         joined = sp.concat([joined, a])[1:]
     assert names(joined, "user")[-3:] == ["a", "b", "c"]
+
+
+def test_axes_by_name() -> None:
+    a = labelled([[1, 2, 0], [0, 3, 4]], user=["ann", "bob"], item=["x", "y", "z"])
+    dense = a.to_numpy()
+    assert a.sum(axis="item").to_numpy().tolist() == [3, 7]
+    assert names(a.max(axis=("item",)), "user") == ["ann", "bob"]
+    assert a.mean(axis=("user", "item")) == dense.mean()
+    assert sp.sum(a, axis="user").to_numpy().tolist() == [1, 5, 4]
+    assert a.argmax(axis="item").to_numpy().tolist() == [1, 2]
+    assert a.transpose("item", "user").dims == ("item", "user")
+    assert a.transpose(("item", 0)).shape == (3, 2)
+    assert a.cumsum(axis="item").tolist() == dense.cumsum(axis=1).tolist()
+    assert names(sp.concat([a, a], axis="item"), "item") == ["x", "y", "z"] * 2
+    assert names(sp.flip(a, axis="item"), "item") == ["z", "y", "x"]
+    assert names(sp.roll(a, 1, axis="item"), "item") == ["z", "x", "y"]
+    assert names(sp.take(a, [2, 0], axis="item"), "item") == ["z", "x"]
+    assert sp.sort(a, axis="item").to_numpy().tolist() == np.sort(dense, axis=1).tolist()
+    wrong: list[Any] = [lambda: a.sum(axis="film"), lambda: a.transpose("film", "user"), lambda: sp.concat([a], "film")]
+    for call in wrong:
+        with pytest.raises(AxisError, match="no dimension 'film': there are 'user', 'item'"):
+            call()
+
+
+def test_orders_by_name(tmp_path: Path) -> None:
+    a = labelled(np.eye(3), user=None, item=None).save(tmp_path / "a.sparrow", orders=[("item", "user")])
+    assert a.files(order=("item", "user")) == a.files(order=(1, 0))
+    a.add_order(("item", "user"))
+
+
+def test_entries_go_out_with_their_labels(tmp_path: Path) -> None:
+    a = labelled([[1, 2], [0, 3]], user=["ann", "bob"], item=None)
+    rows = [{"user": "ann", "item": 0, "value": 1}, {"user": "ann", "item": 1, "value": 2},
+            {"user": "bob", "item": 1, "value": 3}]  # fmt: skip
+    assert a.to_arrow(labels=True).to_pylist() == rows
+    assert a.to_arrow().column("user").to_pylist() == [0, 0, 1]
+    assert pa.Table.from_batches(a.to_batches(labels=True)).to_pylist() == rows
+    assert a.to_polars(labels=True).to_dicts() == rows
+    lazy = a.to_polars(lazy=True, labels=True)
+    assert lazy.filter(pl.col("user") == "ann").sort("item").collect().to_dicts() == rows[:2]
+    assert lazy.select("user", "value").sort("value").collect().rows() == [("ann", 1), ("ann", 2), ("bob", 3)]
+    assert a[::-1].to_arrow(labels=True)["user"].to_pylist() == ["bob", "ann", "ann"]
+    back = sp.from_relation(a.to_polars(labels=True), coords=["user", "item"], value="value")
+    assert (back == a).all()
+
+
+def test_to_pandas() -> None:
+    pytest.importorskip("pandas")
+    a = labelled([[1, 2], [0, 3]], user=["ann", "bob"], item=None)
+    assert a.to_pandas().to_dict("list") == {"user": ["ann", "ann", "bob"], "item": [0, 1, 1], "value": [1, 2, 3]}
+    assert a.to_pandas(labels=False)["user"].tolist() == [0, 0, 1]
 
 
 # -- what cannot be brought together ---------------------------------------------------------------
