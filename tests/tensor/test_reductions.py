@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sparrow import engines, storage
 from sparrow.engines.stream import computed as derived
 from sparrow.engines.stream import grouping as engine
-from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
+from sparrow.errors import AxisError, InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.index import View
 from sparrow.kernels.entries import Block, canonical
 from sparrow.plan import Reduce, Scan, Step, reduction
@@ -546,7 +546,8 @@ def test_bad_arguments() -> None:
         (ShapeError, "axis 2 is out of range", "sum", {"axis": 2}),
         (ShapeError, "twice", "sum", {"axis": (0, -2)}),
         (UnsupportedError, "one axis or None", "argmax", {"axis": (0, 1)}),
-        (UnsupportedError, "integer", "sum", {"axis": "row"}),
+        (UnsupportedError, "integer", "sum", {"axis": 0.5}),
+        (AxisError, "no dimension 'row': there are 'd0', 'd1'", "sum", {"axis": "row"}),
         (InvalidValueError, "'all' or 'stored'", "sum", {"where": "some"}),
         (InvalidValueError, "no reduction 'median'", "median", {}),
         (InvalidValueError, "ord=-1", "norm", {"ord": -1}),
