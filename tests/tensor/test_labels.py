@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pickle
 import threading
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -305,6 +306,35 @@ def test_axes_by_name() -> None:
     for call in wrong:
         with pytest.raises(AxisError, match="no dimension 'film': there are 'user', 'item'"):
             call()
+
+
+def test_selecting() -> None:
+    days = [date(2026, 1, day) for day in (1, 2, 5, 9)]
+    a = labelled(np.arange(1, 13).reshape(3, 4), user=["bob", "ann", "eve"], day=days)
+    dense = a.to_numpy()
+    assert a.sel(user="ann", day="2026-01-05") == 7
+    assert a.sel(user="ann", day=date(2026, 1, 5)) == 7
+    assert a.sel(day=["2026-01-09", "2026-01-01"]).to_numpy().tolist() == dense[:, [3, 0]].tolist()
+    assert a.sel(day=slice("2026-01-02", "2026-01-05")).to_numpy().tolist() == dense[:, 1:3].tolist()
+    assert a.sel(day=slice("2026-01-03", None)).to_numpy().tolist() == dense[:, 2:].tolist()
+    assert a.sel(day=slice(None, "2025-01-01")).shape == (3, 0)
+    assert names(a.sel(day=slice("2026-01-03", "2026-01-08")), "day") == days[2:3]
+    assert a[[1, 0, 2]].sel(user=slice("ann", "c")).to_numpy().tolist() == dense[[1, 0]].tolist()
+    with pytest.raises(LabelError, match="not in ascending order"):
+        a.sel(user=slice("ann", "bob"))
+    with pytest.raises(LabelError, match="'soon' is no date"):
+        a.sel(day="soon")
+    with pytest.raises(LabelError, match="of type string, and 3 is not"):
+        a[[1, 0, 2]].sel(user=slice(3, None))
+    with pytest.raises(LabelError, match="no step"):
+        a.sel(day=slice("2026-01-02", None, 2))
+    with pytest.raises(LabelError, match="no labels"):
+        labelled([1], user=None).sel(user=slice("a", "b"))
+    assert a.isel(user=1, day=-1) == 8
+    assert a.isel({"user": [2, 0]}, day=[1, 1]).to_numpy().tolist() == dense[np.ix_([2, 0], [1, 1])].tolist()
+    assert names(a.isel(user=slice(None, None, -1)), "user") == ["eve", "ann", "bob"]
+    with pytest.raises(LabelError, match="no dimension 'film'"):
+        a.isel(film=0)
 
 
 def test_orders_by_name(tmp_path: Path) -> None:
