@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sparrow import memory
 from sparrow.errors import (
@@ -92,6 +91,8 @@ def check_labels(labels: Any, dim: str, size: int | None = None) -> pa.Array:
     UnsupportedError
         If they are no texts, integers or dates.
     """
+    import pyarrow.compute as pc
+
     if isinstance(labels, pa.ChunkedArray):
         labels = labels.combine_chunks()
     try:
@@ -301,7 +302,7 @@ def from_table(
     return *from_coordinates(columns, values, shape, picked if dims is None else dims, duplicates), labels
 
 
-def from_frame(source: Any, target: Schema, kinds: Mapping[int, pa.DataType]) -> Found:
+def from_frame(source: Any, target: Schema, kinds: Mapping[int, pa.DataType], duplicates: str = "error") -> Found:
     """Return schema, entries and labels of a table that is to be appended, its columns by the names of dimensions.
 
     The values are in the column ``value``, or in the one that is left.
@@ -314,6 +315,8 @@ def from_frame(source: Any, target: Schema, kinds: Mapping[int, pa.DataType]) ->
         What it is appended to.
     kinds
         The types of the labels of the target's dimensions that have some: columns of such a type hold labels.
+    duplicates
+        What becomes of a cell that comes twice.
 
     Raises
     ------
@@ -348,11 +351,13 @@ def from_frame(source: Any, target: Schema, kinds: Mapping[int, pa.DataType]) ->
                 f"append: column {name!r} holds {table[name].type}, and dimension {target.dims[dim]!r} has no labels: "
                 "give it some with set_labels(), or number the column"
             )
-    return from_table(table, picked, value, sizes, target.dims, "error", labelled)
+    return from_table(table, picked, value, sizes, target.dims, duplicates, labelled)
 
 
 def _numbered(column: pa.ChunkedArray, name: str) -> tuple[pa.Array, np.ndarray[Any, Any]]:
     """Return the different labels of a column, ascending, and where among them each row's is."""
+    import pyarrow.compute as pc
+
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not _is_label(kind):
         raise UnsupportedError(

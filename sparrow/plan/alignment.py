@@ -13,7 +13,6 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow import settings
@@ -51,8 +50,9 @@ def aligned(operands: Sequence[Any], usual: Join, apart: int | None = None) -> t
     """
     out = list(operands)
     at = [number for number, operand in enumerate(out) if isinstance(operand, Scan)]
-    for number, scan in zip(at, matched([out[number] for number in at]), strict=True):
-        out[number] = scan
+    if any(out[number].schema.dims != out[at[0]].schema.dims for number in at[1:]):
+        for number, scan in zip(at, matched([out[number] for number in at]), strict=True):
+            out[number] = scan
     named = {number: found for number in at if (found := names_along(out[number]))}
     if not named:
         return out, {}
@@ -121,6 +121,8 @@ def fitted(scan: Scan, target: Scan) -> tuple[Scan, dict[int, pa.Array]]:
     more
         The labels that the target lacks, by its axis, in the order in which the scan has them.
     """
+    import pyarrow.compute as pc
+
     scan = matched([target, scan])[1]
     mine, theirs = names_along(scan), names_along(target)
     shift = target.schema.ndim - scan.schema.ndim
@@ -194,6 +196,8 @@ def on_labels(scan: Scan, axis: int, places: NDArray[Any]) -> Scan:
 
 def places_of(labels: pa.Array, among: pa.Array) -> NDArray[Any]:
     """Return where each label is among others, -1 for none."""
+    import pyarrow.compute as pc
+
     labels, among = alike([labels, among], "both sides")
     found = pc.index_in(labels, value_set=among).fill_null(-1)
     return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
@@ -220,6 +224,8 @@ def _join(usual: Join) -> str:
 
 def _joined(found: Sequence[Names], join: str, dim: str) -> pa.Array:
     """Return the labels of a result: all of them in ascending order, or some of the first in its order."""
+    import pyarrow.compute as pc
+
     arrays = alike([names.array() for names in found], f"dimension {dim!r}")
     if join == "exact":
         other = next(array for array in arrays[1:] if not array.equals(arrays[0]))
@@ -228,8 +234,10 @@ def _joined(found: Sequence[Names], join: str, dim: str) -> pa.Array:
         _check_unique(array, dim)
     whole = arrays[0]
     if join == "outer":
-        whole = pc.unique(pa.concat_arrays(arrays))
-        return whole.take(pc.array_sort_indices(whole))
+        import polars as pl
+
+        both = pl.Series(pa.concat_arrays(arrays)).sort()  # several times as fast as Arrow's
+        return both.filter((both != both.shift(1)).fill_null(True)).to_arrow().cast(whole.type)
     if join == "inner":
         for other in arrays[1:]:
             whole = whole.filter(pc.is_in(whole, value_set=other))
@@ -237,6 +245,8 @@ def _joined(found: Sequence[Names], join: str, dim: str) -> pa.Array:
 
 
 def _inexact(dim: str, first: pa.Array, second: pa.Array) -> LabelError:
+    import pyarrow.compute as pc
+
     first, second = alike([first, second], f"dimension {dim!r}")
     for one, other, side in ((first, second, "second"), (second, first, "first")):
         lacking = one.filter(pc.invert(pc.is_in(one, value_set=other)))
@@ -249,12 +259,18 @@ def _inexact(dim: str, first: pa.Array, second: pa.Array) -> LabelError:
 
 
 def _check_unique(labels: pa.Array, dim: str) -> None:
+    import pyarrow.compute as pc
+
     if labels.null_count:
         raise LabelError(
             f"{labels.null_count} cells along dimension {dim!r} have no label, so it cannot be brought together with "
             "another: take those that have one first"
         )
-    if pc.count_distinct(labels).as_py() != len(labels):
+    if pc.all(pc.less(labels[:-1], labels[1:])).as_py():
+        return
+    import polars as pl
+
+    if pl.Series(labels).n_unique() != len(labels):
         counts = pc.value_counts(labels)
         twice = counts.field("values").filter(pc.greater(counts.field("counts"), 1))[0].as_py()
         raise LabelError(

@@ -79,7 +79,7 @@ def called(function: Callable[..., Any], *arguments: Any) -> Any:
 def _dims(schemas: Sequence[Schema], shape: tuple[int, ...]) -> tuple[str, ...]:
     """Return the names of a result's dimensions: those that somebody gave, else those of what has its shape."""
     whole = next((schema.dims for schema in schemas if schema.shape == shape), ())
-    if whole and (len(schemas) == 1 or all(map(given_name, whole))):
+    if whole and all(schema.dims == whole for schema in schemas):
         return whole
     names = list(whole or default_dims(len(shape)))
     for axis, name in enumerate(names):

@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow.errors import LabelError
@@ -145,6 +144,8 @@ def label_range(labels: pa.Array | None, wanted: slice, dim: str) -> slice:
     LabelError
         If there are no labels, they are in no order, or ends of another type.
     """
+    import pyarrow.compute as pc
+
     if labels is None:
         raise LabelError(f"dimension {dim!r} has no labels: index it by number")
     if wanted.step is not None:

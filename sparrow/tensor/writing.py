@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,8 @@ from sparrow import engines
 from sparrow.errors import LabelError, ReadOnlyError, UnsupportedError
 from sparrow.index import View
 from sparrow.interop.conversion import from_frame, from_object
-from sparrow.kernels.entries import check_duplicates
+from sparrow.interop.tables import frame_of
+from sparrow.kernels.entries import Duplicates, check_duplicates
 from sparrow.plan import Scan, fitted, names_along
 from sparrow.relation import Handle, MemoryRelation
 from sparrow.tensor import editor
@@ -103,23 +105,29 @@ class Writing(Base):
         return editor.Editor(self._writable(), self._view, self._schema, counted_masks)
 
     def append(self, other: Any, duplicates: str = "error") -> None:
-        """Add the entries of ``other``, in the same coordinates, in one atomic commit.
+        """Add the entries of ``other`` in one atomic commit: by label where both have some, else by position.
 
-        What is appended to a stored tensor is streamed and may be larger than memory.
+        Labels that a dimension does not have yet make it longer, in the same commit; a label has one coordinate
+        whoever else is appending. A tensor that is appended to a stored one is streamed and may be larger than memory.
 
         Parameters
         ----------
         other
-            A tensor, or anything :func:`sparrow.asarray` takes, of the same shape.
+            A tensor, or anything :func:`sparrow.asarray` takes, of the same shape where it has no labels. Or a table,
+            or the path of one (.csv, .tsv, .parquet, .arrow): columns are taken by the names of the dimensions, and
+            the values are in the column ``value``, or in the one that is left.
         duplicates
-            What becomes of a cell that both have: "error", "sum", "last" (the new), "first" (the old), "min", "max".
+            What becomes of a cell that both have, or a table twice: "error", "sum", "last" (the new), "first" (the
+            old), "min", "max".
 
         Raises
         ------
         DuplicateError
-            If both have a cell and ``duplicates`` is "error".
+            If both have a cell and ``duplicates`` is "error", or a table has one twice.
         ShapeError
             If the shapes differ.
+        LabelError
+            If a column is missing, names of dimensions or types of labels do not fit, or new labels are for a view.
         InvalidValueError
             If the fill values differ, or there is no such rule for duplicates.
         ReadOnlyError
@@ -133,10 +141,15 @@ class Writing(Base):
         >>> A.to_numpy()
         array([[6, 3],
                [0, 2]])
+        >>> import polars as pl
+        >>> stars = sp.from_coords([[0, 1]], [4, 3], dims=["user"], labels={"user": ["ann", "bob"]})
+        >>> stars.append(pl.DataFrame({"user": ["eve", "dan"], "stars": [5, 2]}))
+        >>> stars.labels("user").to_pylist(), stars.to_numpy()
+        (['ann', 'bob', 'dan', 'eve'], array([4, 3, 2, 5]))
         """
         rule = check_duplicates(duplicates)
         handle = self._writable()
-        scan = self._given(other)
+        scan = self._given(other, rule)
         found, more = fitted(scan, self.__sparrow_scan__())
         if not more:
             editor.check_appended(found.schema, self._schema, {})
@@ -150,14 +163,16 @@ class Writing(Base):
             )
         editor.grow(handle, scan, rule)
 
-    def _given(self, other: Any) -> Scan:
+    def _given(self, other: Any, duplicates: Duplicates) -> Scan:
         """Return what is to be appended as a scan; columns of a table are taken by the names of the dimensions."""
         if isinstance(other, Base):
             return other.__sparrow_scan__()
+        kinds = {axis: names.array().type for axis, names in names_along(self.__sparrow_scan__()).items()}
+        if isinstance(other, str | os.PathLike) and not os.fspath(other).endswith(".npz"):
+            other = frame_of(other, {self.dims[axis]: kind for axis, kind in kinds.items()})
         is_table = hasattr(other, "__arrow_c_stream__") or hasattr(other, "collect_batches")
         if is_table and not hasattr(other, "__sparrow_entries__"):
-            kinds = {axis: names.array().type for axis, names in names_along(self.__sparrow_scan__()).items()}
-            relation = MemoryRelation(*from_frame(other, self._schema, kinds))
+            relation = MemoryRelation(*from_frame(other, self._schema, kinds, duplicates))
         else:
             relation = MemoryRelation(*from_object(other))
         return Scan(relation, View.identity(relation.schema.shape), relation.schema)

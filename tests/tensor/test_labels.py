@@ -497,10 +497,44 @@ def test_tables_are_appended_by_the_names_of_their_columns(ann_bob: sp.Tensor) -
     assert ann_bob.to_numpy()[1].tolist() == [3, 4, 9]
     ann_bob.append(pa.table({"item": [2], "user": [2], "value": [7]}))  # numbers beside texts are positions
     assert ann_bob.to_numpy()[2].tolist() == [5, 0, 7]
+    twice = pl.DataFrame({"item": ["v", "v"], "user": ["bob", "bob"], "value": [5, 6]})
+    with pytest.raises(DuplicateError):
+        ann_bob.append(twice)
+    ann_bob.append(twice, duplicates="sum")
+    assert ann_bob.sel(user="bob", item="v") == 11
     with pytest.raises(LabelError, match="no column 'item'"):
         ann_bob.append(pl.DataFrame({"film": ["x"], "user": ["zoe"], "value": [5]}))
     with pytest.raises(InvalidValueError, match="'a', 'b' are no dimensions"):
         ann_bob.append(pl.DataFrame({"item": ["x"], "user": ["zoe"], "a": [5], "b": [5]}))
+
+
+def test_files_of_tables_are_appended(ann_bob: sp.Tensor, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("item,user,stars\n007,zoe,5\nx,7,6\n")
+    ann_bob.append(tmp_path / "a.csv")
+    assert names(ann_bob, "user") == ["ann", "bob", "7", "zoe"]
+    assert names(ann_bob, "item") == ["x", "y", "007"]
+    assert ann_bob.sel(user="zoe", item="007") == 5
+    frame = pl.DataFrame({"item": ["x", "y"], "user": ["zoe", "tom"], "value": [8, 9]})
+    frame.write_parquet(tmp_path / "a.parquet")
+    frame.write_ipc(tmp_path / "a.arrow")
+    frame.write_csv(tmp_path / "a.tsv", separator="\t")
+    for end in ("parquet", "arrow", "tsv"):
+        ann_bob.append(str(tmp_path / f"a.{end}"), duplicates="sum")
+    assert (ann_bob.sel(user="zoe", item="x"), ann_bob.sel(user="tom", item="y")) == (24, 27)
+    with pytest.raises(NotFoundError, match="no file"):
+        ann_bob.append(tmp_path / "b.csv")
+    (tmp_path / "a.svm").write_text("1 2:3")
+    with pytest.raises(UnsupportedError, match=r"\.parquet"):
+        ann_bob.append(tmp_path / "a.svm")
+
+
+def test_days_are_appended(tmp_path: Path) -> None:
+    days = [date(2026, 1, 1), date(2026, 1, 2)]
+    a = labelled([[1, 2]], user=["ann"], day=days).save(tmp_path / "days.sparrow")
+    (tmp_path / "next.csv").write_text("day,user,value\n2026-01-03,bob,5\n2026-01-04,ann,6\n")
+    a.append(tmp_path / "next.csv")
+    assert names(a, "day") == [*days, date(2026, 1, 3), date(2026, 1, 4)]
+    assert a.sel(day=slice("2026-01-03", None)).to_numpy().tolist() == [[0, 6], [5, 0]]
 
 
 def test_tables_for_dimensions_without_labels() -> None:
