@@ -62,7 +62,7 @@ def open(  # noqa: A001 - what people type is sp.open
     if storage.is_bundle(path):
         if version is not None:
             raise InvalidValueError(f"{path} is a bundle: open one of its tensors at a version")
-        return Bundle(str(path), storage.open_bundle(path, storage_options))
+        return Bundle._stored(str(path), storage.open_bundle(path, storage_options))
     return Tensor(storage.open(path, version, storage_options))
 
 
