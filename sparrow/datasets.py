@@ -143,7 +143,7 @@ def load(name: str, cache: str | os.PathLike[str] | None = None) -> Tensor | Bun
         with suppress(ExistsError):  # another process stored it meanwhile
             getattr(ingest, about["format"])(_file(about["file"], home), stored, **about["options"])
     if storage.is_bundle(stored):
-        return Bundle(str(stored), storage.open_bundle(stored), version=0)
+        return Bundle._stored(str(stored), storage.open_bundle(stored), version=0)
     return Tensor(storage.open(stored, 0))
 
 

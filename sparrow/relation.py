@@ -7,8 +7,8 @@ A :class:`Relation` is a frozen set of entries: one version of a stored tensor, 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +25,7 @@ __all__ = [
     "ArrowSource",
     "Chunk",
     "Edit",
+    "Growth",
     "Handle",
     "MemoryHandle",
     "MemoryRelation",
@@ -36,6 +37,7 @@ __all__ = [
     "arrow_schema",
     "arrow_table",
     "label_position",
+    "labelled_table",
     "scan",
 ]
 
@@ -137,6 +139,10 @@ class Relation(Protocol):
     def orders(self) -> tuple[tuple[int, ...], ...]:
         """The sort orders that can be scanned; the first is the base order (0, 1, ...)."""
 
+    @property
+    def label_keys(self) -> Mapping[int, Hashable]:
+        """For each dimension that has labels what tells them: equal keys mean equal labels. Reads nothing."""
+
     def labels(self, dim: int) -> pa.Array | None:
         """Return the labels of a dimension, position = coordinate, or None. Reads."""
 
@@ -181,6 +187,17 @@ class Edit:
     """The new shape, if it changes."""
 
 
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What is appended with labels that dimensions have not had so far."""
+
+    labels: Mapping[int, pa.Array]
+    """All labels, old ones first, of the dimensions that grow."""
+    shape: tuple[int, ...]
+    edits: Callable[[], Iterable[Edit]]
+    """Begins the entries, at coordinates of the new shape; no edit clears."""
+
+
 class Handle(Protocol):
     """What live tensors share: a base, its views and theirs hold one handle."""
 
@@ -194,6 +211,9 @@ class Handle(Protocol):
 
     def commit(self, edit: Edit) -> Relation:
         """Apply the edit to the current relation, atomically, and return the new one."""
+
+    def grow(self, growth: Callable[[Relation], Growth], operation: str = "append") -> Relation:
+        """Append what a growth says of the relation that it turns out to go on top of, all of it at once."""
 
     def refresh(self) -> Relation:
         """Take in commits of other processes."""
@@ -239,12 +259,14 @@ class MemoryRelation:
         )
         self.block = Block(coords, np.ascontiguousarray(block.values, dtype=schema.dtype))
         self._labels = labels or {}
+        self._label_keys = {dim: ("labels", id(found)) for dim, found in self._labels.items()}
         self._token = ("memory", next(_tokens))
 
     schema = property(lambda self: self._schema)
     token = property(lambda self: self._token)
     version = property(lambda self: None)
     exact = property(lambda self: True)
+    label_keys = property(lambda self: self._label_keys)
 
     @property
     def nnz(self) -> int:
@@ -335,6 +357,14 @@ def arrow_table(schema: Schema, block: Block) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=arrow_schema(schema))
 
 
+def labelled_table(schema: Schema, block: Block, labels: Mapping[int, pa.Array]) -> pa.Table:
+    """Return entries as :func:`arrow_table` does, with labels in place of coordinates along some dimensions."""
+    table = arrow_table(schema, block)
+    for dim, names in labels.items():
+        table = table.set_column(dim, schema.dims[dim], names.take(pa.array(block.coords[dim])))
+    return table
+
+
 class MemoryHandle:
     """The handle of a tensor in memory."""
 
@@ -355,6 +385,17 @@ class MemoryHandle:
         schema = Schema(shape, old.schema.dims, old.schema.dtype, old.schema.fill_value, old.schema.stype)
         block = apply_edit(old.block, edit, schema)
         self._relation = type(old)(schema, block, old._labels)
+        return self._relation
+
+    def grow(self, growth: Callable[[Relation], Growth], operation: str = "append") -> MemoryRelation:
+        """Append with new labels; readers of the old relation keep it."""
+        old = self._relation
+        found = growth(old)
+        schema = replace(old.schema, shape=found.shape)
+        block = old.block
+        for edit in found.edits():
+            block = apply_edit(block, edit, schema)
+        self._relation = type(old)(schema, block, {**old._labels, **found.labels})
         return self._relation
 
     def refresh(self) -> MemoryRelation:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ __all__ = [
     "check_integers",
     "check_shape",
     "default_dims",
+    "given_name",
     "is_fill",
 ]
 
@@ -104,6 +107,12 @@ def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
 def default_dims(ndim: int) -> tuple[str, ...]:
     """Return the names of dimensions that nobody named: ``d0, d1, ...``."""
     return tuple(f"d{k}" for k in range(ndim))
+
+
+@lru_cache(1024)
+def given_name(name: str) -> bool:
+    """Return whether somebody gave a dimension its name: it is none of ``d0``, ``d1_2``, which say where it stands."""
+    return re.fullmatch(r"d\d+(_\d+)?", name) is None
 
 
 def check_dims(dims: Sequence[str] | None, ndim: int) -> tuple[str, ...]:

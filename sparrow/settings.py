@@ -18,12 +18,14 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 from weakref import ref
 
 from sparrow.errors import InvalidValueError
 
-__all__ = ["Settings", "config", "current", "parse_bytes"]
+__all__ = ["JOINS", "Settings", "config", "current", "parse_bytes"]
+
+JOINS = ("auto", "exact", "outer", "inner", "left")
 
 _MINIMUM_LIMIT = 700_000_000
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
@@ -46,6 +48,8 @@ class Settings:
     """Run float sums in SQL on one thread, so that the same input gives the same bits."""
     engine: str
     """The engine of every terminal that is not told another; ``"auto"`` chooses for each."""
+    join: str
+    """How labels that differ are joined; ``"auto"`` is the union, of products and quotients the intersection."""
 
     def show_progress(self) -> bool:
         """Return whether progress bars are to be drawn."""
@@ -108,6 +112,7 @@ def config(
     progress: bool | None = None,
     deterministic: bool | None = None,
     engine: str | None = None,
+    join: Literal["auto", "exact", "outer", "inner", "left"] | None = None,
 ) -> AbstractContextManager[Settings]:
     """Set what is given, at once; as a context manager, until the block ends.
 
@@ -134,6 +139,10 @@ def config(
     engine
         The engine of every operation that is not told another by ``engine=``; the default, ``"auto"``, chooses
         for each operation.
+    join
+        How labels that differ are joined where operands meet: "outer" keeps all of them, "inner" those that all sides
+        have, "left" those of the first, and "exact" raises a ``LabelError``. The default, ``"auto"``, is "inner" for
+        products and quotients and "outer" for everything else.
 
     Returns
     -------
@@ -143,7 +152,8 @@ def config(
     Raises
     ------
     InvalidValueError
-        If a size is no size, ``threads`` is below 1, the folder does not exist or ``engine`` is no name.
+        If a size is no size, ``threads`` is below 1, the folder does not exist, ``engine`` is no name or there is no
+        such ``join``.
 
     Examples
     --------
@@ -171,6 +181,10 @@ def config(
         if not engine or not isinstance(engine, str):
             raise InvalidValueError(f"engine must be the name of an engine, got {engine!r}")
         given["engine"] = engine
+    if join is not None:
+        if join not in JOINS:
+            raise InvalidValueError(f"join={join!r}: use {', '.join(map(repr, JOINS[:-1]))} or {JOINS[-1]!r}")
+        given["join"] = join
     return _Change(given)
 
 
@@ -284,6 +298,7 @@ def _of_process() -> Settings:
             progress=None,
             deterministic=False,
             engine="auto",
+            join="auto",
         )
     if not _calls:
         return _process

@@ -530,6 +530,21 @@ def test_an_empty_file_is_a_warning_in_one_line(cli: Any, tmp_path: Path) -> Non
         assert done.err.startswith(f"sparrow: warning: {tmp_path / 'in.txt'}: there is no ")
 
 
+def test_append(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("user,item,stars\nann,x,1\nbob,y,2\n")
+    (tmp_path / "b.csv").write_text("stars,item,user\n3,z,eve\n4,x,ann\n")
+    target = tmp_path / "a.sparrow"
+    cli("ingest", "columns", tmp_path / "a.csv", target, "--coords", "user,item", "--value", "stars")
+    refused = cli("append", target, tmp_path / "b.csv")
+    assert refused.code == 1
+    assert "duplicates" in refused.err
+    done = cli("append", target, tmp_path / "b.csv", "--duplicates", "last")
+    assert "1 entries more, now 3 in (user: 3, item: 3), version 1" in done.out
+    assert sp.open(target).to_numpy().tolist() == [[4, 0, 0], [0, 2, 0], [0, 0, 3]]
+    cli("append", target, target, "--duplicates", "sum")
+    assert sp.open(target)[0, 0] == 8
+
+
 def test_orders_compact_and_restore(cli: Any, stored: Path, tmp_path: Path) -> None:
     target = tmp_path / "web.sparrow"
     opened(stored / "web.sparrow").save(target)

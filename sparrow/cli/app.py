@@ -21,7 +21,7 @@ __all__ = ["main", "program"]
 
 VERBS = (
     *("demo", "ingest", "export", "info", "show", "sql", "explain", "multiply", "als"),
-    *("orders", "compact", "verify", "history", "restore", "vacuum"),
+    *("append", "orders", "compact", "verify", "history", "restore", "vacuum"),
 )
 
 

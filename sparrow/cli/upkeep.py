@@ -1,4 +1,4 @@
-"""The verbs that keep stored tensors in order: ``orders compact verify history restore vacuum``."""
+"""The verbs that change stored tensors: ``append orders compact verify history restore vacuum``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ __all__ = ["add_to"]
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
     for command, short in (
+        (append, "Add the entries of a table or tensor."),
         (orders, "The sort orders of a tensor, or one more."),
         (compact, "Rewrite small files as full ones."),
         (verify, "Read every file and say what is wrong."),
@@ -22,6 +23,32 @@ def add_to(app: typer.Typer) -> None:
         (vacuum, "Delete files that no recent version uses."),
     ):
         app.command(short_help=short)(command)
+
+
+def append(
+    path: StoredPath,
+    source: Annotated[
+        str, typer.Argument(metavar="SRC", help="A table, .csv .tsv .parquet .arrow, or a stored tensor.")
+    ],
+    duplicates: Annotated[
+        Literal["error", "sum", "last", "first", "min", "max"],
+        typer.Option(help="What becomes of a cell that both have."),
+    ] = "error",
+) -> None:
+    """Add entries in one commit; columns go by the names of dimensions, and new labels make them longer.
+
+    \b
+    Examples:
+      sparrow append ratings.sparrow 2026-11-22.csv --duplicates last
+      sparrow append ratings.sparrow more.sparrow
+    """
+    import os
+
+    tensor = open_one(path)
+    before = tensor.nnz
+    tensor.append(open_one(source) if os.path.isdir(source) else source, duplicates)
+    sizes = ", ".join(f"{name}: {size}" for name, size in zip(tensor.dims, tensor.shape, strict=True))
+    print(f"{path}: {tensor.nnz - before:,} entries more, now {tensor.nnz:,} in ({sizes}), version {tensor.version}")
 
 
 def orders(

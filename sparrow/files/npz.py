@@ -110,7 +110,7 @@ def _array(name: str, dims: Sequence[str] | None) -> tuple[Schema, Block]:
                 f"{name} unpacks to {human_bytes(size)}, more than the memory limit of {human_bytes(limit)}: "
                 "raise it with sp.config(memory_limit=...) if the file is meant to"
             )
-        return from_object(name, dims=dims)
+        return from_object(name, dims=dims)[:2]
     except (FileNotFoundError, IsADirectoryError, PermissionError, TooLargeError, ShapeError):
         raise
     except Exception as error:

@@ -155,7 +155,7 @@ class Container(ABC):
         """
         if not isinstance(obj, Container):
             is_tensor = hasattr(obj, "to_format")
-            obj = obj.to_format("coo") if is_tensor else _FORMATS["coo"]._from_entries(*from_object(obj))
+            obj = obj.to_format("coo") if is_tensor else _FORMATS["coo"]._from_entries(*from_object(obj)[:2])
         if shape is not None and check_shape(shape) != obj.shape:
             raise ShapeError(f"shape={tuple(shape)} was asked for, the array has the shape {obj.shape}")
         found: Self = obj.asformat(cls.stype)

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import DTypeLike
 
 from sparrow import storage
-from sparrow.errors import InvalidValueError, NumberRangeError, UnsupportedError
+from sparrow.errors import InvalidValueError, LabelError, NumberRangeError, UnsupportedError
 from sparrow.functions.generation import in_memory
 from sparrow.functions.inspection import check_device
-from sparrow.interop.conversion import from_coordinates, from_object, from_table
-from sparrow.schema import check_dtype
+from sparrow.interop.conversion import check_labels, from_coordinates, from_object, from_table
+from sparrow.schema import Schema, check_dtype
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 
@@ -61,7 +62,7 @@ def open(  # noqa: A001 - what people type is sp.open
     if storage.is_bundle(path):
         if version is not None:
             raise InvalidValueError(f"{path} is a bundle: open one of its tensors at a version")
-        return Bundle(str(path), storage.open_bundle(path, storage_options))
+        return Bundle._stored(str(path), storage.open_bundle(path, storage_options))
     return Tensor(storage.open(path, version, storage_options))
 
 
@@ -72,6 +73,8 @@ def from_coords(
     dims: Sequence[str] | None = None,
     duplicates: str = "error",
     fill_value: Any = 0,
+    *,
+    labels: Mapping[str, Any] | None = None,
 ) -> Tensor:
     """Return a tensor in memory from coordinates and values.
 
@@ -89,6 +92,8 @@ def from_coords(
         What becomes of a cell given twice: "error", "sum", "last", "first", "min" or "max".
     fill_value
         The value of absent cells.
+    labels
+        Labels by name of dimension, as many as it is long and all different.
 
     Returns
     -------
@@ -110,8 +115,32 @@ def from_coords(
     >>> A.to_numpy()
     array([[0., 2., 0.],
            [0., 0., 7.]])
+    >>> stars = sp.from_coords([[0, 1]], [4.5, 3.0], dims=["user"], labels={"user": ["ada", "bob"]})
+    >>> stars.sel(user="bob")
+    np.float64(3.0)
     """
-    return in_memory(*from_coordinates(coords, values, shape, dims, duplicates, fill_value))
+    schema, block = from_coordinates(coords, values, _sized(shape, dims, labels), dims, duplicates, fill_value)
+    return in_memory(schema, block, _labelled(schema, labels))
+
+
+def _sized(shape: Any, dims: Sequence[str] | None, labels: Mapping[str, Any] | None) -> Any:
+    """Return a shape; where none is given, and all dimensions have labels, as many cells as these."""
+    if shape is not None or not labels or dims is None or any(dim not in labels for dim in dims):
+        return shape
+    return tuple(len(labels[dim]) for dim in dims)
+
+
+def _labelled(schema: Schema, labels: Mapping[str, Any] | None) -> dict[int, pa.Array]:
+    """Return labels by the number of their dimension."""
+    made: dict[int, pa.Array] = {}
+    out: dict[int, pa.Array] = {}
+    for dim, given in (labels or {}).items():
+        if dim not in schema.dims:
+            raise LabelError(f"labels: no dimension {dim!r}: there are {', '.join(map(repr, schema.dims))}")
+        axis = schema.dims.index(dim)
+        found = made.setdefault(id(given), check_labels(given, dim))  # one object for several is one vocabulary
+        out[axis] = check_labels(found, dim, schema.shape[axis])
+    return out
 
 
 def asarray(
@@ -125,6 +154,7 @@ def asarray(
     dtype: DTypeLike | None = None,
     device: str | None = None,
     copy: bool | None = None,
+    labels: Mapping[str, Any] | None = None,
 ) -> Tensor:
     """Return a tensor in memory from what other libraries hold.
 
@@ -140,8 +170,10 @@ def asarray(
         Of a table: the columns that hold coordinates; by default all but the value's.
     value
         Of a table: the column of the values, ``"value"`` by default; without it each row is a 1.
-    shape, dims
+    shape
         As in :func:`from_coords`; of a table only.
+    dims
+        As in :func:`from_coords`.
     duplicates
         As in :func:`from_coords`; of a table only, "error" by default.
     dtype
@@ -151,6 +183,9 @@ def asarray(
     copy
         True for entries of its own in memory, of a tensor too; False to refuse to make any: a tensor is returned as it
         is, and of everything else the entries are copied.
+    labels
+        As in :func:`from_coords`; columns of texts and dates have theirs already, and a tensor gets them by
+        :meth:`Tensor.set_labels`.
 
     Returns
     -------
@@ -177,6 +212,8 @@ def asarray(
     check_device(device)
     kind = None if dtype is None else check_dtype(dtype)
     if isinstance(obj, Tensor):
+        if labels is not None:
+            raise InvalidValueError("labels= is for what is no tensor yet: A.set_labels(dim, names) gives one labels")
         found: Tensor = obj if kind is None else obj.astype(kind)
         if copy is False and found is not obj:
             raise InvalidValueError(f"copy=False: cells of {obj.dtype} are no cells of {kind}, leave copy out")
@@ -190,7 +227,8 @@ def asarray(
             raise NumberRangeError(f"dtype={kind}: {error}") from None
         except (TypeError, ValueError) as error:
             raise UnsupportedError(f"{obj!r} does not become {kind}: {error}") from None
-    tensor = in_memory(*from_object(obj, coords, value, shape, dims, duplicates))
+    schema, block, found_labels = from_object(obj, coords, value, shape, dims, duplicates)
+    tensor = in_memory(schema, block, {**found_labels, **_labelled(schema, labels)})
     return tensor if kind is None else tensor.astype(kind).compute()
 
 
@@ -210,7 +248,8 @@ def from_relation(
         A DuckDB relation, a Polars lazy frame, or anything with ``__arrow_c_stream__``; read as a stream, and only
         the columns that are named.
     coords
-        Its columns that hold the coordinates, integers counted from 0.
+        Its columns that hold the coordinates: integers counted from 0; or texts or dates, which become labels, in
+        ascending order.
     value
         Its column of the values; without it each row is a 1.
     shape, dims, duplicates
@@ -227,7 +266,7 @@ def from_relation(
     TooLargeError
         If it would pass the memory limit: :func:`sparrow.ingest.columns` stores relations of any length.
     UnsupportedError
-        If a coordinate is no integer; :func:`sparrow.ingest.columns` makes labels of texts.
+        If a coordinate is neither an integer nor a label.
 
     Examples
     --------

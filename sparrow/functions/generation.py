@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import DTypeLike
 
 from sparrow import memory
@@ -533,7 +534,7 @@ def _or_float(dtype: DTypeLike | None) -> np.dtype[Any]:
     return check_dtype("float64" if dtype is None else dtype)
 
 
-def in_memory(schema: Schema, block: Block) -> Tensor:
+def in_memory(schema: Schema, block: Block, labels: dict[int, pa.Array] | None = None) -> Tensor:
     """Return the tensor of entries in memory.
 
     Parameters
@@ -542,5 +543,7 @@ def in_memory(schema: Schema, block: Block) -> Tensor:
         Its own.
     block
         Canonical entries.
+    labels
+        Labels by dimension number.
     """
-    return Tensor(MemoryHandle(MemoryRelation(schema, block)))
+    return Tensor(MemoryHandle(MemoryRelation(schema, block, labels)))

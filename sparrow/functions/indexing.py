@@ -16,7 +16,7 @@ from sparrow.tensor import Tensor
 __all__ = ["take", "take_along_axis"]
 
 
-def take(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | None = None) -> Any:
+def take(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | str | None = None) -> Any:
     """Return the cells or slices at positions along an axis: a view through a list.
 
     Parameters
@@ -51,10 +51,10 @@ def take(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | None = None) -> 
     positions = np.asarray(indices)
     if axis is None:
         return reshape(tensor, -1)[positions]
-    return tensor[(*(slice(None),) * resolved_axis(axis, tensor.ndim), positions)]
+    return tensor[(*(slice(None),) * resolved_axis(axis, tensor.ndim, tensor.dims), positions)]
 
 
-def take_along_axis(x: Tensor, /, indices: ArrayLike | Tensor, axis: int = -1) -> Tensor:
+def take_along_axis(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | str = -1) -> Tensor:
     """Return the cells at positions of their own for each line along an axis: a view through lists.
 
     Parameters
@@ -87,7 +87,7 @@ def take_along_axis(x: Tensor, /, indices: ArrayLike | Tensor, axis: int = -1) -
            [3]])
     """
     tensor = as_tensor(x)
-    at = resolved_axis(axis, tensor.ndim)
+    at = resolved_axis(axis, tensor.ndim, tensor.dims)
     positions = np.asarray(indices)
     around = tuple(1 if k == at else n for k, n in enumerate(tensor.shape))
     if positions.ndim != tensor.ndim:

@@ -22,7 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def concat(tensors: Sequence[Any], axis: int | None = 0) -> Tensor:
+def concat(tensors: Sequence[Any], axis: int | str | None = 0) -> Tensor:
     """Return tensors joined along an axis that they have, lazily; without one, their cells in row-major order.
 
     Parameters
@@ -55,7 +55,7 @@ def concat(tensors: Sequence[Any], axis: int | None = 0) -> Tensor:
     if axis is None:
         found, axis = [reshape(tensor, -1) for tensor in found], 0
     scans = [tensor.__sparrow_scan__() for tensor in found]
-    at = resolved_axis(axis, scans[0].schema.ndim)
+    at = resolved_axis(axis, scans[0].schema.ndim, scans[0].schema.dims)
     return Tensor(concatenated(scans, at))
 
 
@@ -98,12 +98,13 @@ def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
            [0, 2]])
     """
     found = _several(tensors)
-    if len({tensor.shape for tensor in found}) > 1:
+    labelled = any(plan.names_along(tensor.__sparrow_scan__()) for tensor in found)
+    if len({tensor.ndim if labelled else tensor.shape for tensor in found}) > 1:
         raise ShapeError(f"tensors to stack must have one shape, got {', '.join(str(t.shape) for t in found)}")
     return concat([expand_dims(tensor, axis) for tensor in found], axis)
 
 
-def split(tensor: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+def split(tensor: Tensor, indices_or_sections: int | Sequence[int], axis: int | str = 0) -> list[Tensor]:
     """Return views that cut a tensor along an axis: into equal parts, or before the given positions.
 
     Parameters
@@ -132,7 +133,7 @@ def split(tensor: Tensor, indices_or_sections: int | Sequence[int], axis: int = 
     [(2, 1), (2, 2), (2, 1)]
     """
     tensor = as_tensor(tensor)
-    axis = resolved_axis(axis, tensor.ndim)
+    axis = resolved_axis(axis, tensor.ndim, tensor.dims)
     size = tensor.shape[axis]
     if isinstance(indices_or_sections, int | np.integer):
         parts = int(indices_or_sections)
@@ -146,7 +147,7 @@ def split(tensor: Tensor, indices_or_sections: int | Sequence[int], axis: int = 
     return [tensor[(*before, slice(a, b), ...)] for a, b in itertools.pairwise(bounds)]
 
 
-def roll(tensor: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
+def roll(tensor: Tensor, shift: int | Sequence[int], axis: int | str | Sequence[int | str] | None = None) -> Tensor:
     """Return the cells moved along axes, the last ones coming in first, lazily; without an axis in row-major order.
 
     Parameters
@@ -177,13 +178,13 @@ def roll(tensor: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] |
     tensor = as_tensor(tensor)
     if axis is None:
         return reshape(roll(reshape(tensor, -1), shift, 0), tensor.shape)
-    axes = list(axis) if isinstance(axis, Sequence) else [axis]
+    axes = list(axis) if isinstance(axis, Sequence) and not isinstance(axis, str) else [axis]
     shifts = check_integers(shift, "shift")
     shifts = shifts * len(axes) if len(shifts) == 1 else shifts
     if len(shifts) != len(axes):
         raise ShapeError(f"{len(shifts)} shifts {shift} do not fit {len(axes)} axes {axis}")
     for by, along in zip(shifts, axes, strict=True):
-        along = resolved_axis(along, tensor.ndim)
+        along = resolved_axis(along, tensor.ndim, tensor.dims)
         size = tensor.shape[along]
         if size and by % size:
             first, last = split(tensor, [size - by % size], along)
@@ -335,7 +336,7 @@ def diagonal(tensor: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) ->
     """
     tensor = as_tensor(tensor)
     if tensor.ndim > 2 or (tensor.ndim == 2 and (axis1, axis2) != (0, 1)):
-        rows, columns = resolved_axis(axis1, tensor.ndim), resolved_axis(axis2, tensor.ndim)
+        rows, columns = resolved_axis(axis1, tensor.ndim, tensor.dims), resolved_axis(axis2, tensor.ndim, tensor.dims)
         if rows == columns:
             raise ShapeError(f"axis1={axis1} and axis2={axis2} are one axis: a diagonal needs two")
         matrices = moveaxis(tensor, (rows, columns), (-2, -1))
@@ -391,7 +392,7 @@ def tile(tensor: Tensor, reps: int | Sequence[int]) -> Tensor:
     return tensor
 
 
-def repeat(tensor: Tensor, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
+def repeat(tensor: Tensor, repeats: int | Sequence[int], axis: int | str | None = None) -> Tensor:
     """Return the tensor with each slice of an axis several times in a row; a copy, lazily.
 
     Parameters
@@ -425,7 +426,7 @@ def repeat(tensor: Tensor, repeats: int | Sequence[int], axis: int | None = None
     tensor = as_tensor(tensor)
     if axis is None:
         return repeat(reshape(tensor, -1), repeats, 0)
-    axis = resolved_axis(axis, tensor.ndim)
+    axis = resolved_axis(axis, tensor.ndim, tensor.dims)
     size = tensor.shape[axis]
     counts = np.asarray(repeats)
     if counts.size and (counts.dtype.kind not in "iu" or (counts < 0).any()):

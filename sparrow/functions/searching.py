@@ -17,7 +17,7 @@ from sparrow.tensor.operators import where as chosen
 __all__ = ["argmax", "argmin", "count_nonzero", "searchsorted", "where"]
 
 
-def argmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False, where: Where = "all") -> Any:
+def argmax(x: Any, /, axis: int | str | None = None, *, keepdims: bool = False, where: Where = "all") -> Any:
     """Return the first position of the largest cell, int64; NaN wins, and absent cells have the fill value.
 
     Parameters
@@ -53,7 +53,7 @@ def argmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False, where:
     return reduced("argmax", x, where, axis=axis, keepdims=keepdims)
 
 
-def argmin(x: Any, /, axis: int | None = None, *, keepdims: bool = False, where: Where = "all") -> Any:
+def argmin(x: Any, /, axis: int | str | None = None, *, keepdims: bool = False, where: Where = "all") -> Any:
     """Return the first position of the smallest cell, int64; NaN wins, and absent cells have the fill value.
 
     Parameters
@@ -89,7 +89,7 @@ def argmin(x: Any, /, axis: int | None = None, *, keepdims: bool = False, where:
     return reduced("argmin", x, where, axis=axis, keepdims=keepdims)
 
 
-def count_nonzero(x: Any, /, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+def count_nonzero(x: Any, /, axis: int | str | Sequence[int | str] | None = None, *, keepdims: bool = False) -> Any:
     """Return how many cells are not 0, int64.
 
     Parameters
@@ -120,7 +120,8 @@ def count_nonzero(x: Any, /, axis: int | Sequence[int] | None = None, *, keepdim
     >>> sp.count_nonzero(A), sp.count_nonzero(A, axis=1).to_numpy()
     (np.int64(3), array([1, 2]))
     """
-    return np.count_nonzero(operand(x), axis=tuple(axis) if isinstance(axis, list) else axis, keepdims=keepdims)
+    given: Any = tuple(axis) if isinstance(axis, list) else axis  # NumPy knows nothing of names
+    return np.count_nonzero(operand(x), axis=given, keepdims=keepdims)
 
 
 def searchsorted(

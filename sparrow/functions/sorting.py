@@ -18,7 +18,7 @@ from sparrow.tensor import Tensor
 __all__ = ["argsort", "cumulative_prod", "cumulative_sum", "diff", "sort"]
 
 
-def sort(tensor: Tensor, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+def sort(tensor: Tensor, axis: int | str = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """Return the cells of each line along an axis in order, lazily: a sorted line is as sparse as it was.
 
     NaN counts as the largest number, as in NumPy. Absent cells take their place between the entries that are less than
@@ -57,14 +57,14 @@ def sort(tensor: Tensor, axis: int = -1, descending: bool = False, stable: bool 
     True
     """
     tensor = as_tensor(tensor)
-    axis = resolved_axis(axis, tensor.ndim)
+    axis = resolved_axis(axis, tensor.ndim, tensor.dims)
     last = tensor.ndim - 1
     lines = Tensor(sorted_lines(moveaxis(tensor, axis, last).__sparrow_scan__()))
     ordered = moveaxis(lines, last, axis)
     return flip(ordered, axis) if descending else ordered
 
 
-def argsort(tensor: Tensor, axis: int = -1, descending: bool = False, stable: bool = True) -> NDArray[np.int64]:
+def argsort(tensor: Tensor, axis: int | str = -1, descending: bool = False, stable: bool = True) -> NDArray[np.int64]:
     """Return the positions that put the cells of each line along an axis in order: an array, at once.
 
     Parameters
@@ -97,7 +97,7 @@ def argsort(tensor: Tensor, axis: int = -1, descending: bool = False, stable: bo
     array([[3, 1, 2, 0]])
     """
     tensor = as_tensor(tensor)
-    axis = resolved_axis(axis, tensor.ndim)
+    axis = resolved_axis(axis, tensor.ndim, tensor.dims)
     cells = tensor.to_numpy()
     if not descending:
         return np.argsort(cells, axis, stable=True)
@@ -106,7 +106,7 @@ def argsort(tensor: Tensor, axis: int = -1, descending: bool = False, stable: bo
 
 
 def cumulative_sum(
-    tensor: Tensor, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+    tensor: Tensor, axis: int | str | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> NDArray[Any]:
     """Return the sum of each line along an axis up to each cell: an array, at once.
 
@@ -147,7 +147,7 @@ def cumulative_sum(
 
 
 def cumulative_prod(
-    tensor: Tensor, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+    tensor: Tensor, axis: int | str | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> NDArray[Any]:
     """Return the product of each line along an axis up to each cell: an array, at once.
 
@@ -185,7 +185,7 @@ def cumulative_prod(
 
 
 def diff(
-    tensor: Tensor, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
+    tensor: Tensor, axis: int | str = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:
     """Return the difference of each cell along an axis and the one before it, lazily; of booleans whether they differ.
 
@@ -218,7 +218,7 @@ def diff(
     array([[ 2,  0, -2]])
     """
     tensor = as_tensor(tensor)
-    axis = resolved_axis(axis, tensor.ndim)
+    axis = resolved_axis(axis, tensor.ndim, tensor.dims)
     times = check_integer(n, "n")
     if times < 0:
         raise InvalidValueError(f"n={n}: differences are taken 0 times or more")
@@ -234,7 +234,7 @@ def diff(
 
 
 def _totals(
-    tensor: Tensor, ufunc: np.ufunc, axis: int | None, dtype: DTypeLike | None, include_initial: bool
+    tensor: Tensor, ufunc: np.ufunc, axis: int | str | None, dtype: DTypeLike | None, include_initial: bool
 ) -> NDArray[Any]:
     tensor = as_tensor(tensor)
     if axis is None and tensor.ndim != 1:
@@ -244,7 +244,7 @@ def _totals(
     node = accumulated(
         tensor.__sparrow_scan__(),
         ufunc,
-        resolved_axis(0 if axis is None else axis, tensor.ndim),
+        resolved_axis(0 if axis is None else axis, tensor.ndim, tensor.dims),
         None if dtype is None else check_dtype(dtype),
         ufunc.identity if include_initial else None,
     )

@@ -53,7 +53,7 @@ def _lists_as_tuples(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def all(  # noqa: A001
-    x: Any, /, axis: int | Sequence[int] | None = None, *, keepdims: bool = False, where: Where = "all"
+    x: Any, /, axis: int | str | Sequence[int | str] | None = None, *, keepdims: bool = False, where: Where = "all"
 ) -> Any:
     """Return whether no cell is 0.
 
@@ -91,7 +91,7 @@ def all(  # noqa: A001
 
 
 def any(  # noqa: A001
-    x: Any, /, axis: int | Sequence[int] | None = None, *, keepdims: bool = False, where: Where = "all"
+    x: Any, /, axis: int | str | Sequence[int | str] | None = None, *, keepdims: bool = False, where: Where = "all"
 ) -> Any:
     """Return whether a cell is not 0.
 
@@ -129,7 +129,7 @@ def any(  # noqa: A001
 
 
 def max(  # noqa: A001
-    x: Any, /, axis: int | Sequence[int] | None = None, *, keepdims: bool = False, where: Where = "all"
+    x: Any, /, axis: int | str | Sequence[int | str] | None = None, *, keepdims: bool = False, where: Where = "all"
 ) -> Any:
     """Return the largest value; NaN wins, and absent cells have the fill value.
 
@@ -169,7 +169,7 @@ def max(  # noqa: A001
 def mean(
     x: Any,
     /,
-    axis: int | Sequence[int] | None = None,
+    axis: int | str | Sequence[int | str] | None = None,
     *,
     dtype: DTypeLike | None = None,
     keepdims: bool = False,
@@ -213,7 +213,7 @@ def mean(
 
 
 def min(  # noqa: A001
-    x: Any, /, axis: int | Sequence[int] | None = None, *, keepdims: bool = False, where: Where = "all"
+    x: Any, /, axis: int | str | Sequence[int | str] | None = None, *, keepdims: bool = False, where: Where = "all"
 ) -> Any:
     """Return the smallest value; NaN wins, and absent cells have the fill value.
 
@@ -253,7 +253,7 @@ def min(  # noqa: A001
 def prod(
     x: Any,
     /,
-    axis: int | Sequence[int] | None = None,
+    axis: int | str | Sequence[int | str] | None = None,
     *,
     dtype: DTypeLike | None = None,
     keepdims: bool = False,
@@ -299,7 +299,7 @@ def prod(
 def std(
     x: Any,
     /,
-    axis: int | Sequence[int] | None = None,
+    axis: int | str | Sequence[int | str] | None = None,
     *,
     correction: float = 0.0,
     keepdims: bool = False,
@@ -345,7 +345,7 @@ def std(
 def sum(  # noqa: A001
     x: Any,
     /,
-    axis: int | Sequence[int] | None = None,
+    axis: int | str | Sequence[int | str] | None = None,
     *,
     dtype: DTypeLike | None = None,
     keepdims: bool = False,
@@ -391,7 +391,7 @@ def sum(  # noqa: A001
 def var(
     x: Any,
     /,
-    axis: int | Sequence[int] | None = None,
+    axis: int | str | Sequence[int | str] | None = None,
     *,
     correction: float = 0.0,
     keepdims: bool = False,

@@ -63,7 +63,7 @@ def expand_dims(tensor: Tensor, axis: int | Sequence[int] = 0) -> Tensor:
     return view
 
 
-def squeeze(tensor: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
+def squeeze(tensor: Tensor, axis: int | str | Sequence[int | str] | None = None) -> Tensor:
     """Return the view without axes of length 1, or without those given.
 
     Parameters
@@ -89,7 +89,11 @@ def squeeze(tensor: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     (3,)
     """
     tensor = as_tensor(tensor)
-    gone = {k for k, n in enumerate(tensor.shape) if n == 1} if axis is None else set(_axes(axis, tensor.ndim))
+    gone = (
+        {k for k, n in enumerate(tensor.shape) if n == 1}
+        if axis is None
+        else set(_axes(axis, tensor.ndim, tensor.dims))
+    )
     for k in gone:
         if tensor.shape[k] != 1:
             raise ShapeError(f"cannot squeeze axis {k} of size {tensor.shape[k]}: its size must be 1")
@@ -97,7 +101,7 @@ def squeeze(tensor: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     return view
 
 
-def moveaxis(tensor: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+def moveaxis(tensor: Tensor, source: int | str | Sequence[int | str], destination: int | Sequence[int]) -> Tensor:
     """Return the view with axes moved to other positions; the others keep their order.
 
     Parameters
@@ -125,7 +129,7 @@ def moveaxis(tensor: Tensor, source: int | Sequence[int], destination: int | Seq
     (3, 4, 2)
     """
     tensor = as_tensor(tensor)
-    sources, targets = (_axes(axes, tensor.ndim) for axes in (source, destination))
+    sources, targets = (_axes(axes, tensor.ndim, tensor.dims) for axes in (source, destination))
     if len(sources) != len(targets):
         raise ShapeError(f"{len(sources)} axes {source} do not move to {len(targets)} positions {destination}")
     order = [k for k in range(tensor.ndim) if k not in sources]
@@ -190,7 +194,7 @@ def swapaxes(tensor: Tensor, axis1: int, axis2: int) -> Tensor:
     """
     tensor = as_tensor(tensor)
     order = list(range(tensor.ndim))
-    one, other = resolved_axis(axis1, tensor.ndim), resolved_axis(axis2, tensor.ndim)
+    one, other = resolved_axis(axis1, tensor.ndim, tensor.dims), resolved_axis(axis2, tensor.ndim, tensor.dims)
     order[one], order[other] = other, one
     return tensor.transpose(order)
 
@@ -221,7 +225,7 @@ def matrix_transpose(tensor: Tensor) -> Tensor:
     return swapaxes(tensor, -2, -1)
 
 
-def unstack(tensor: Tensor, axis: int = 0) -> tuple[Any, ...]:
+def unstack(tensor: Tensor, axis: int | str = 0) -> tuple[Any, ...]:
     """Return the slices of an axis, each a view.
 
     Parameters
@@ -251,15 +255,16 @@ def unstack(tensor: Tensor, axis: int = 0) -> tuple[Any, ...]:
     return tuple(moveaxis(tensor, axis, 0))
 
 
-def _axes(axes: int | Sequence[int], ndim: int) -> list[int]:
+def _axes(axes: int | str | Sequence[int | str], ndim: int, dims: Sequence[str] = ()) -> list[int]:
     """Return axes counted from the front, none of them twice."""
-    found = [resolved_axis(axis, ndim) for axis in (axes if isinstance(axes, Sequence) else [axes])]
+    several = axes if isinstance(axes, Sequence) and not isinstance(axes, str) else [axes]
+    found = [resolved_axis(axis, ndim, dims) for axis in several]
     if len(set(found)) < len(found):
         raise ShapeError(f"axes {axes} name one of {ndim} dimensions twice")
     return found
 
 
-def flip(tensor: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
+def flip(tensor: Tensor, axis: int | str | Sequence[int | str] | None = None) -> Tensor:
     """Return the view with axes reversed, all by default.
 
     Parameters
@@ -286,7 +291,7 @@ def flip(tensor: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
            [0, 2]])
     """
     tensor = as_tensor(tensor)
-    turned = _axes(range(tensor.ndim) if axis is None else axis, tensor.ndim)
+    turned = _axes(range(tensor.ndim) if axis is None else axis, tensor.ndim, tensor.dims)
     view: Tensor = tensor[(*(slice(None, None, -1 if k in turned else 1) for k in range(tensor.ndim)), ...)]
     return view
 

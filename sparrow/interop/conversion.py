@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +21,12 @@ from sparrow.errors import (
 from sparrow.interop.binsparse import from_binsparse
 from sparrow.interop.interchange import Coordinates, from_cupy, from_npz, from_torch
 from sparrow.kernels.entries import Block, canonical, check_duplicates
-from sparrow.schema import LARGEST_DIMENSION, Schema, check_dtype, check_shape, is_fill
+from sparrow.schema import LARGEST_DIMENSION, Schema, check_dtype, check_shape, given_name, is_fill
 
-__all__ = ["check_fill", "from_coordinates", "from_object", "from_table"]
+__all__ = ["check_fill", "check_labels", "from_coordinates", "from_frame", "from_object", "from_table"]
+
+Found: TypeAlias = tuple[Schema, Block, dict[int, pa.Array]]
+"""Schema, canonical entries, and the labels of dimensions that have some: what a relation in memory is made of."""
 
 _ROWS = 1 << 18
 _COPIES = 3
@@ -74,6 +77,48 @@ def from_coordinates(
     schema = Schema(sizes, tuple(dims or ()), dtype, check_fill(fill_value, dtype))
     block = Block(tuple(column.astype(schema.coordinate_dtype(d)) for d, column in enumerate(columns)), data)
     return schema, canonical(block, sizes, schema.fill_value, rule)
+
+
+def check_labels(labels: Any, dim: str, size: int | None = None) -> pa.Array:
+    """Return labels along a dimension as an Arrow array.
+
+    Raises
+    ------
+    ShapeError
+        If there are not as many as ``size``.
+    InvalidValueError
+        If two are equal, or one is null.
+    UnsupportedError
+        If they are no texts, integers or dates.
+    """
+    import pyarrow.compute as pc
+
+    if isinstance(labels, pa.ChunkedArray):
+        labels = labels.combine_chunks()
+    try:
+        found = labels if isinstance(labels, pa.Array) else pa.array(labels)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise UnsupportedError(f"labels of dimension {dim!r} are no texts, integers or dates: {error}") from None
+    if pa.types.is_dictionary(found.type):
+        found = found.dictionary_decode()
+    if len(found) and not _is_label(found.type):
+        raise UnsupportedError(f"labels of dimension {dim!r} are {found.type}: use texts, integers or dates")
+    if size is not None and len(found) != size:
+        raise ShapeError(f"{len(found)} labels for dimension {dim!r} of size {size}: give one for each")
+    if found.null_count or pc.count_distinct(found).as_py() != len(found):
+        raise InvalidValueError(f"labels of dimension {dim!r} must all be there and different")
+    return found
+
+
+def _is_label(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_date(kind)
+        or pa.types.is_timestamp(kind)
+    )
 
 
 def check_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
@@ -128,8 +173,8 @@ def from_object(
     shape: Sequence[int] | None = None,
     dims: Sequence[str] | None = None,
     duplicates: str | None = None,
-) -> tuple[Schema, Block]:
-    """Return schema and canonical entries of what :func:`sparrow.asarray` takes."""
+) -> Found:
+    """Return what :func:`sparrow.asarray` takes as schema, canonical entries and labels."""
     is_table = hasattr(obj, "__arrow_c_stream__") or hasattr(obj, "collect_batches")
     options = {"coords": coords, "value": value, "shape": shape, "duplicates": duplicates}
     for name, given in () if is_table else options.items():
@@ -137,7 +182,14 @@ def from_object(
             raise InvalidValueError(f"{name}= is for tables, and {type(obj).__name__} is none")
     if hasattr(obj, "__sparrow_entries__"):
         schema, block = obj.__sparrow_entries__()
-        return replace(schema, dims=tuple(dims or ())), block
+        return replace(schema, dims=tuple(dims or ())), block, {}
+    if is_table and not hasattr(obj, "__binsparse_descriptor__") and not hasattr(obj, "coords"):
+        return from_table(obj, coords, value, shape, dims, duplicates or "error")
+    return *_entries(obj, dims), {}
+
+
+def _entries(obj: Any, dims: Sequence[str] | None) -> tuple[Schema, Block]:
+    """Return schema and canonical entries of an array, dense or sparse."""
     found = _foreign(obj)
     if isinstance(found, Coordinates):
         return from_coordinates(found.coords, found.values, found.shape, dims, found.duplicates, found.fill_value)
@@ -150,8 +202,6 @@ def from_object(
     if hasattr(obj, "__binsparse_descriptor__"):
         found = from_binsparse(obj)
         return from_coordinates(found.coords, found.values, found.shape, dims, found.duplicates, found.fill_value)
-    if is_table:
-        return from_table(obj, coords, value, shape, dims, duplicates or "error")
     _check_unmasked(obj)
     try:
         dense = np.asarray(obj)
@@ -191,8 +241,11 @@ def from_table(
     shape: Sequence[int] | None,
     dims: Sequence[str] | None,
     duplicates: str,
-) -> tuple[Schema, Block]:
-    """Return schema and canonical entries of a table; nulls and coordinates that are no integers are refused.
+    labelled: Collection[str] = (),
+) -> Found:
+    """Return schema, canonical entries and labels of a table; nulls in it are refused.
+
+    Columns of integers are coordinates. Those of texts and dates become labels: the different ones, ascending.
 
     Parameters
     ----------
@@ -200,6 +253,8 @@ def from_table(
         An Arrow table, anything with ``__arrow_c_stream__``, a DuckDB relation or a Polars lazy frame.
     coords, value, shape, dims, duplicates
         As of :func:`sparrow.asarray`.
+    labelled
+        Columns of integers that are labels too.
 
     Raises
     ------
@@ -220,16 +275,22 @@ def from_table(
             f"{', '.join(map(repr, picked))}"
         )
     columns = []
-    for name in picked:
+    labels: dict[int, pa.Array] = {}
+    for dim, name in enumerate(picked):
         column = _whole(table[name], name)
         if column.null_count:
-            raise InvalidValueError(f"column {name!r} holds {column.null_count} nulls: a coordinate must be an integer")
-        if not pa.types.is_integer(column.type):
-            raise UnsupportedError(
-                f"coordinate column {name!r} holds {column.type}, not integers: name the columns of coordinates in "
-                "coords=, and sp.ingest.columns makes labels of texts"
+            raise InvalidValueError(
+                f"column {name!r} holds {column.null_count} nulls: a coordinate must be an integer or a label"
             )
-        columns.append(column.to_numpy())
+        if pa.types.is_integer(column.type) and name not in labelled:
+            columns.append(column.to_numpy())
+            continue
+        labels[dim], codes = _numbered(column, name)
+        columns.append(codes)
+        if shape is not None and shape[dim] != len(labels[dim]):
+            raise InvalidValueError(
+                f"column {name!r} has {len(labels[dim])} labels, shape says {shape[dim]}: leave shape out"
+            )
     if value is None:
         values = np.ones(table.num_rows, np.int64)
     else:
@@ -238,7 +299,76 @@ def from_table(
             whole = np.empty(len(values), np.result_type(values.dtype, np.complex64))
             whole.real, whole.imag = values, _values(table, imaginary)
             values = whole
-    return from_coordinates(columns, values, shape, picked if dims is None else dims, duplicates)
+    return *from_coordinates(columns, values, shape, picked if dims is None else dims, duplicates), labels
+
+
+def from_frame(source: Any, target: Schema, kinds: Mapping[int, pa.DataType], duplicates: str = "error") -> Found:
+    """Return schema, entries and labels of a table that is to be appended, its columns by the names of dimensions.
+
+    The values are in the column ``value``, or in the one that is left.
+
+    Parameters
+    ----------
+    source
+        As of :func:`from_table`. Where nobody named the dimensions of the target, columns are taken as they come.
+    target
+        What it is appended to.
+    kinds
+        The types of the labels of the target's dimensions that have some: columns of such a type hold labels.
+    duplicates
+        What becomes of a cell that comes twice.
+
+    Raises
+    ------
+    LabelError
+        If a column is missing, or holds labels and the dimension has none.
+    DuplicateError
+        If a cell comes twice.
+    """
+    table = _gathered(source, None, None)
+    names = table.column_names
+    by_name = any(dim in names or given_name(dim) for dim in target.dims)
+    picked = list(target.dims) if by_name else [name for name in names if name not in ("value", "value_im")]
+    for name in picked:
+        if name not in names:
+            raise LabelError(f"append: no column {name!r} for the dimension: there are {', '.join(map(repr, names))}")
+    if len(picked) != target.ndim:
+        raise ShapeError(f"append: columns {', '.join(map(repr, picked))} for {target.ndim} dimensions")
+    rest = [name for name in names if name not in picked and name != "value_im"]
+    if len(rest) > 1 and "value" not in rest:
+        raise InvalidValueError(
+            f"append: columns {', '.join(map(repr, rest))} are no dimensions of the tensor: leave the one of the values"
+        )
+    value = "value" if "value" in rest else next(iter(rest), None)
+    labelled, sizes = [], list(target.shape)
+    for dim, name in enumerate(picked):
+        whole = pa.types.is_integer(table[name].type)
+        if dim in kinds and (not whole or pa.types.is_integer(kinds[dim])):
+            labelled.append(name)
+            sizes[dim] = len(table[name].unique())
+        elif not whole and not pa.types.is_decimal(table[name].type):
+            raise LabelError(
+                f"append: column {name!r} holds {table[name].type}, and dimension {target.dims[dim]!r} has no labels: "
+                "give it some with set_labels(), or number the column"
+            )
+    return from_table(table, picked, value, sizes, target.dims, duplicates, labelled)
+
+
+def _numbered(column: pa.ChunkedArray, name: str) -> tuple[pa.Array, np.ndarray[Any, Any]]:
+    """Return the different labels of a column, ascending, and where among them each row's is."""
+    import pyarrow.compute as pc
+
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not _is_label(kind):
+        raise UnsupportedError(
+            f"coordinate column {name!r} holds {kind}: "
+            "name the columns of coordinates in coords=, which are integers, or labels: texts or dates"
+        )
+    kind = pa.string() if pa.types.is_string_view(kind) else kind
+    found = column.cast(kind).combine_chunks()
+    labels = pc.unique(found)
+    labels = labels.take(pc.array_sort_indices(labels))
+    return labels, pc.index_in(found, value_set=labels).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def _values(table: pa.Table, name: str) -> np.ndarray[Any, Any]:

@@ -8,10 +8,11 @@ whole filter is applied to what was read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from sparrow import engines
 from sparrow.kernels.entries import Block
@@ -26,8 +27,11 @@ __all__ = ["bounds", "lazy_frame"]
 _MIRRORED = {"Lt": "Gt", "LtEq": "GtEq", "Gt": "Lt", "GtEq": "LtEq", "Eq": "Eq"}
 
 
-def lazy_frame(scan: Scan) -> polars.LazyFrame:
-    """Return the entries of a scan as a lazy frame: a column for each axis, then ``value``."""
+def lazy_frame(scan: Scan, labels: Mapping[int, pa.Array]) -> polars.LazyFrame:
+    """Return the entries of a scan as a lazy frame: a column for each axis, then ``value``.
+
+    Labels are put in place of the coordinates along some axes after the scan.
+    """
     import polars
     from polars.io.plugins import register_io_source
 
@@ -55,7 +59,12 @@ def lazy_frame(scan: Scan) -> polars.LazyFrame:
             if left == 0:
                 return
 
-    return register_io_source(read, schema=dict(empty.schema), is_pure=True)
+    frame = register_io_source(read, schema=dict(empty.schema), is_pure=True)
+    named = [
+        polars.lit(polars.Series(schema.dims[axis], names)).gather(polars.col(schema.dims[axis]))
+        for axis, names in labels.items()
+    ]
+    return frame.with_columns(named) if named else frame
 
 
 def _narrowed(scan: Scan, predicate: polars.Expr | None, axes: Sequence[int]) -> Iterator[Block]:

@@ -17,7 +17,7 @@ from sparrow.interop.conversion import from_object
 from sparrow.models.checkpoints import Checkpoints
 from sparrow.models.passes import Links, check_matrix, whole_side
 from sparrow.models.ranking import Factors
-from sparrow.models.recommending import Recommender
+from sparrow.models.recommending import Recommender, with_items_of
 from sparrow.models.solvers import SOLVERS, Equations, Solver, half_step, solve_rows
 from sparrow.models.tables import DTYPES, FactorTable, Precision, Survey
 from sparrow.relation import MemoryRelation
@@ -413,7 +413,7 @@ class ALS(Recommender):
         ----------
         rows
             The links of new users, shape (m, items): a tensor or what :func:`sparrow.asarray` takes. They are held
-            in memory.
+            in memory. Items are found by label where these and the fitted matrix have some; others are left out.
 
         Returns
         -------
@@ -441,7 +441,8 @@ class ALS(Recommender):
         """
         self._check_fitted()
         equations = self._checked()
-        scan = _tensor(rows).__sparrow_scan__()
+        given = _tensor(rows)
+        scan = (with_items_of(given, self._training) if given.ndim == 2 else given).__sparrow_scan__()
         check_matrix(scan, self._items.shape[0])
         with _one_blas_thread():
             if self._surveyed is None:

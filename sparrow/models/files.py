@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,14 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["check_absent", "ranking_table", "write_factors", "writing"]
 
-_RANKING = pa.schema(
-    [
-        pa.field("row", pa.int64(), nullable=False),
-        pa.field("rank", pa.int32(), nullable=False),
-        pa.field("item", pa.int64(), nullable=False),
-        pa.field("score", pa.float32(), nullable=False),
-    ]
-)
+Labels: TypeAlias = Mapping[str, pa.Array | None]
+
 _PIECE = 1 << 24
 """Bytes of factors written at a time."""
 
@@ -42,10 +37,13 @@ def check_absent(path: str | os.PathLike[str], way_out: str) -> None:
 
 
 @contextmanager
-def writing(path: str | os.PathLike[str], overwrite: bool = False) -> Iterator[pq.ParquetWriter]:
+def writing(
+    path: str | os.PathLike[str], overwrite: bool = False, names: Labels = MappingProxyType({})
+) -> Iterator[pq.ParquetWriter]:
     """Yield a writer of recommendations whose file becomes ``path``, by one rename, when the block ends well.
 
-    Until then it is a hidden file beside it, locked; the next writer of ``path`` takes over what a killed one left.
+    ``names`` are labels of rows and items, as of :func:`ranking_table`. Until then it is a hidden file beside
+    it, locked; the next writer of ``path`` takes over what a killed one left.
 
     Raises
     ------
@@ -68,10 +66,11 @@ def writing(path: str | os.PathLike[str], overwrite: bool = False) -> Iterator[p
             try:
                 with pq.ParquetWriter(
                     file,
-                    _RANKING,
+                    _ranking(names),
                     compression="lz4",
-                    use_dictionary=["row", "rank"],
-                    column_encoding={"item": "DELTA_BINARY_PACKED", "score": "BYTE_STREAM_SPLIT"},
+                    use_dictionary=["row", "rank", *(["item"] if names.get("item") is not None else [])],
+                    column_encoding={"score": "BYTE_STREAM_SPLIT"}
+                    | ({"item": "DELTA_BINARY_PACKED"} if names.get("item") is None else {}),
                 ) as writer:
                     yield writer
                 file.flush()
@@ -114,7 +113,15 @@ def _is_at(path: Path, file: IO[bytes]) -> bool:
         return False
 
 
-def ranking_table(first: int, ids: NDArray[np.int64], scores: NDArray[np.float32]) -> pa.Table:
+def _ranking(names: Labels) -> pa.Schema:
+    kinds = [("row", pa.int64()), ("rank", pa.int32()), ("item", pa.int64()), ("score", pa.float32())]
+    known = {name: labels.type for name, labels in names.items() if labels is not None}
+    return pa.schema([pa.field(name, known.get(name, kind), nullable=False) for name, kind in kinds])
+
+
+def ranking_table(
+    first: int, ids: NDArray[np.int64], scores: NDArray[np.float32], names: Labels = MappingProxyType({})
+) -> pa.Table:
     """Return ids and scores of consecutive rows, shapes (m, k), one row of the table for each that is not -1.
 
     Parameters
@@ -123,6 +130,8 @@ def ranking_table(first: int, ids: NDArray[np.int64], scores: NDArray[np.float32
         The number of the first row.
     ids, scores
         As :func:`sparrow.models.ranking.ranked` yields them.
+    names
+        Labels that are written in place of the numbers of "row" and "item".
     """
     height, k = ids.shape
     rows = np.repeat(np.arange(first, first + height), k)
@@ -131,7 +140,13 @@ def ranking_table(first: int, ids: NDArray[np.int64], scores: NDArray[np.float32
     found = columns[2] >= 0
     if not found.all():
         columns = [column[found] for column in columns]
-    return pa.Table.from_arrays([pa.array(column) for column in columns], schema=_RANKING)
+    schema = _ranking(names)
+    found_names = [names.get(name) for name in schema.names]
+    arrays = [
+        pa.array(column) if labels is None else labels.take(pa.array(column))
+        for column, labels in zip(columns, found_names, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def write_factors(path: Path, name: str, factors: Factors, numbers: Any = None) -> None:
@@ -146,7 +161,7 @@ def write_factors(path: Path, name: str, factors: Factors, numbers: Any = None) 
     factors
         Shape (n, d); written as float32, a piece at a time.
     numbers
-        Shape (n,), integers; counted from 0 by default.
+        Shape (n,), integers or an Arrow array of labels; counted from 0 by default.
 
     Raises
     ------
@@ -162,18 +177,23 @@ def write_factors(path: Path, name: str, factors: Factors, numbers: Any = None) 
         raise ShapeError(
             f"there are {height} factors to number, and numbers of shape {np.shape(numbers)} for column {name!r}"
         )
-    if numbers is not None and height and np.asarray(numbers).dtype.kind not in "iu":
+    labels = numbers if isinstance(numbers, pa.Array) else None
+    if numbers is not None and labels is None and height and np.asarray(numbers).dtype.kind not in "iu":
         raise InvalidValueError(f"the numbers for column {name!r} are {np.asarray(numbers).dtype}: give integers")
     kind = pa.list_(pa.field("element", pa.float32(), nullable=False), width)
-    schema = pa.schema([pa.field(name, pa.int64(), nullable=False), pa.field("factors", kind, nullable=False)])
+    named = pa.int64() if labels is None else labels.type
+    schema = pa.schema([pa.field(name, named, nullable=False), pa.field("factors", kind, nullable=False)])
     step = max(1, _PIECE // (4 * width))
     with path.open("xb") as file, pq.ParquetWriter(file, schema, compression="none", use_dictionary=False) as writer:
         for start in range(0, height, step):
             piece = np.ascontiguousarray(factors[start : start + step], dtype=np.float32)
             stop = start + len(piece)
-            here = np.arange(start, stop) if numbers is None else np.asarray(numbers[start:stop], dtype=np.int64)
+            if numbers is None:
+                here = pa.array(np.arange(start, stop))
+            else:
+                here = pa.array(np.asarray(numbers[start:stop], np.int64)) if labels is None else labels[start:stop]
             lists = pa.FixedSizeListArray.from_arrays(pa.array(piece.reshape(-1)), type=kind)
-            writer.write_table(pa.Table.from_arrays([pa.array(here), lists], schema=schema))
+            writer.write_table(pa.Table.from_arrays([here, lists], schema=schema))
         writer.close()
         file.flush()
         os.fsync(file.fileno())

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import progress, storage
-from sparrow.errors import IndexingError, InvalidValueError, ShapeError
+from sparrow.errors import IndexingError, InvalidValueError, LabelError, ShapeError
 from sparrow.functions.creation import asarray
 from sparrow.models import files
 from sparrow.models.ranking import Factors, Pattern, best, pattern_of, patterns_by_block, ranked, rows_of_block
+from sparrow.plan import names_along, on_labels, places_of
 
 if TYPE_CHECKING:
     import os
 
     from sparrow.tensor import Tensor
 
-__all__ = ["Recommender"]
+__all__ = ["Recommender", "with_items_of"]
 
 _ROW_GROUP = 1 << 20
 """Rows of a row group of recommendations."""
@@ -52,31 +54,38 @@ class Recommender:
         """Return the factors of rows and of items, to read in pieces."""
         return self.user_factors, self.item_factors
 
-    def recommend(self, rows: Any, k: int = 10, exclude: Any = True) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def recommend(
+        self, rows: Any, k: int = 10, exclude: Any = True, labels: bool | None = None
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Return the k best items of rows: those with the largest inner products of factors.
 
         Parameters
         ----------
         rows
-            Row numbers of the training tensor, shape (m,), counted from 0, negative from the end; or the histories
-            of other rows, which are folded in: a tensor (m, items), or an array of two dimensions.
+            Row numbers of the training tensor, shape (m,), counted from 0, negative from the end; or labels of its
+            rows, texts or dates; or the histories of other rows, which are folded in: a tensor (m, items), whose items
+            are found by label where both have some, or an array of two dimensions.
         k
             How many.
         exclude
             True leaves out what the rows are linked with: in the training tensor, or in the histories given.
             False leaves out nothing. A tensor (m, items), or an array, leaves out its entries and nothing else.
+        labels
+            Whether ids are labels of items; by default where rows are given by labels, and items have some.
 
         Returns
         -------
-        ids : ndarray of int64, shape (m, k)
-            By descending score, the smaller id first where scores are equal; -1 where there are no more items.
+        ids : ndarray of int64, or of labels, shape (m, k)
+            By descending score, the smaller id first where they are equal; -1, or None, where there are no more items.
         scores : ndarray of float32, shape (m, k)
-            -inf where the id is -1.
+            -inf where there is no item.
 
         Raises
         ------
         IndexingError
             If a row number is out of range.
+        LabelError
+            If no row has a label, or items have none.
         InvalidValueError
             If ``k`` is below 1 or ``exclude`` is none of these.
         ShapeError
@@ -87,8 +96,7 @@ class Recommender:
         Notes
         -----
         A row without factors, all of them 0 as where it has no links, has no recommendations. Scores are summed in
-        float32. They are computed exactly for all items, so there is no item that the search could miss. Ids are
-        positions; where the training tensor A has labels, those of the items are ``A.labels(1)``, and -1 has none.
+        float32. They are computed exactly for all items, so there is no item that the search could miss.
 
         Examples
         --------
@@ -100,22 +108,32 @@ class Recommender:
         array([[1]])
         >>> model.recommend(sp.asarray([[0, 1, 0, 0]]), k=1)[0]
         array([[0]])
+        >>> A.set_labels(0, ["ann", "bob", "dan", "eve", "zoe"])
+        >>> A.set_labels(1, ["Alien", "Brazil", "Casablanca", "Dune"])
+        >>> sp.models.ALS(factors=2, unobserved_weight=0.1).fit(A).recommend(["dan"], k=1)[0]
+        array([['Brazil']], dtype=object)
         """
         users, items = self._factors()
         history = _matrix(rows)
         if history is not None:
+            history = with_items_of(history, self._training)
             factors = self.fold_in(history)
         else:
-            at = _positions(rows, users.shape[0], "row")
+            at = _positions(rows, users.shape[0], "row", self._training)
             factors, history = users[at], self._training[at]
-        left_out = _left_out(exclude, history, (len(factors), items.shape[0]))
+        left_out = _left_out(exclude, history, (len(factors), items.shape[0]), self._training)
         ids, scores = best(factors, items, k, None if left_out is None else pattern_of(left_out))
         nothing = ~factors.any(axis=1)
         ids[nothing], scores[nothing] = -1, -np.inf
-        return ids, scores
+        return _named(ids, labels, _by_label(rows), self._training), scores
 
     def recommend_all(
-        self, path: str | os.PathLike[str], k: int = 10, exclude: Any = True, overwrite: bool = False
+        self,
+        path: str | os.PathLike[str],
+        k: int = 10,
+        exclude: Any = True,
+        overwrite: bool = False,
+        labels: bool = False,
     ) -> None:
         """Write the k best items of every row to a Parquet file, in bounded memory.
 
@@ -132,6 +150,8 @@ class Recommender:
             As of :meth:`recommend`; a tensor has the shape (rows, items).
         overwrite
             Replace what is there.
+        labels
+            Write labels of rows and items, where the training tensor has some.
 
         Raises
         ------
@@ -152,33 +172,38 @@ class Recommender:
         [(0, 2), (1, 3), (2, 1), (3, 1), (4, 2)]
         """
         rows, items = self._factors()
-        left_out = _left_out(exclude, self._training, (rows.shape[0], items.shape[0]))
+        left_out = _left_out(exclude, self._training, (rows.shape[0], items.shape[0]), self._training)
         cuts = None if left_out is None else patterns_by_block(left_out, rows_of_block(k, items.shape[0]))
-        _write_all(path, rows, items, k, cuts, overwrite)
+        names = {"row": self._training.labels(0), "item": self._training.labels(1)} if labels else {}
+        _write_all(path, rows, items, k, cuts, overwrite, names)
 
-    def similar(self, items: Any, k: int = 10) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def similar(self, items: Any, k: int = 10, labels: bool | None = None) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Return the k items whose factors point in the most similar direction, by the cosine.
 
         Parameters
         ----------
         items
-            Item numbers, shape (m,), counted from 0, negative from the end; an item is not similar to itself.
-            Or vectors of factors, float, shape (m, d).
+            Item numbers, shape (m,), counted from 0, negative from the end, or labels of items; an item is not
+            similar to itself. Or vectors of factors, float, shape (m, d).
         k
             How many.
+        labels
+            Whether ids are labels; by default where items are given by labels.
 
         Returns
         -------
-        ids : ndarray of int64, shape (m, k)
-            By descending cosine, the smaller id first where they are equal; -1 where there are no more items. Items
-            whose factors are all 0 are similar to none.
+        ids : ndarray of int64, or of labels, shape (m, k)
+            By descending cosine, the smaller id first where they are equal; -1, or None, where there are no more
+            items. Items whose factors are all 0 are similar to none.
         cosines : ndarray of float32, shape (m, k)
-            -inf where the id is -1.
+            -inf where there is no item.
 
         Raises
         ------
         IndexingError
             If an item number is out of range.
+        LabelError
+            If no item has a label.
         InvalidValueError
             If ``k`` is below 1.
         ShapeError
@@ -196,16 +221,19 @@ class Recommender:
         _, table = self._factors()
         given = np.asarray(items)
         if given.ndim == 2 and given.dtype.kind == "f":
-            return best(given, table, k, cosine=True)
-        at = _positions(given, table.shape[0], "item")
-        itself = Pattern(np.arange(len(at) + 1), at)
-        return best(table[at], table, k, itself, cosine=True)
+            ids, cosines = best(given, table, k, cosine=True)
+        else:
+            at = _positions(items, table.shape[0], "item", self._training)
+            ids, cosines = best(table[at], table, k, Pattern(np.arange(len(at) + 1), at), cosine=True)
+        return _named(ids, labels, _by_label(items), self._training), cosines
 
-    def save_factors(self, path: str | os.PathLike[str], rows: Any = None, items: Any = None) -> None:
+    def save_factors(
+        self, path: str | os.PathLike[str], rows: Any = None, items: Any = None, labels: bool = False
+    ) -> None:
         """Write the factors as two Parquet files, ``user_factors.parquet`` and ``item_factors.parquet``.
 
-        Their columns are ``row`` or ``item``, int64, and ``factors``, lists of d numbers of type float32, which Arrow
-        reads as a fixed-size list.
+        Their columns are ``row`` or ``item``, int64 or labels, and ``factors``, lists of d numbers of type float32,
+        which Arrow reads as a fixed-size list.
 
         Parameters
         ----------
@@ -215,6 +243,8 @@ class Recommender:
         rows, items
             What to write as the numbers of rows, shape (rows,), and of items, shape (items,): such as where they stood
             in the tensor that the training tensor is a part of. By default they are counted from 0.
+        labels
+            Write labels instead, where the training tensor has some.
 
         Raises
         ------
@@ -246,26 +276,33 @@ class Recommender:
         """
         files.check_absent(path, "choose another folder")
         user_factors, item_factors = self._factors()
+        if labels:
+            rows = self._training.labels(0) if rows is None else rows
+            items = self._training.labels(1) if items is None else items
         with storage.creating(path) as folder:
             files.write_factors(folder / "user_factors.parquet", "row", user_factors, rows)
             files.write_factors(folder / "item_factors.parquet", "item", item_factors, items)
 
 
 def _write_all(
-    path: str | os.PathLike[str], rows: Factors, items: Factors, k: int, cuts: Iterable[Pattern] | None, overwrite: bool
+    path: str | os.PathLike[str],
+    rows: Factors,
+    items: Factors,
+    k: int,
+    cuts: Iterable[Pattern] | None,
+    overwrite: bool,
+    names: Mapping[str, pa.Array | None],
 ) -> None:
     """Write the k best items of all rows to a Parquet file."""
-    import pyarrow as pa
-
     waiting: list[pa.Table] = []
     first = 0
     with (
-        files.writing(Path(path), overwrite) as writer,
+        files.writing(Path(path), overwrite, names) as writer,
         progress.bar("recommending", rows.shape[0], "rows") as advance,
     ):
         for ids, scores in ranked(rows, items, k, cuts):
             ids[~np.asarray(rows[first : first + len(ids)]).any(axis=1)] = -1
-            waiting.append(files.ranking_table(first, ids, scores))
+            waiting.append(files.ranking_table(first, ids, scores, names))
             first += len(ids)
             if sum(map(len, waiting)) >= _ROW_GROUP:
                 writer.write_table(pa.concat_tables(waiting))
@@ -280,18 +317,65 @@ def _matrix(given: Any) -> Tensor | None:
     return asarray(given) if getattr(given, "ndim", None) == 2 else None
 
 
-def _positions(numbers: Any, size: int, what: str) -> NDArray[np.int64]:
+def with_items_of(history: Tensor, training: Tensor) -> Tensor:
+    """Return histories with the items of the training tensor, found by label where both have some.
+
+    Items that the model does not know have no factors, and are left out.
+    """
+    wanted = names_along(training.__sparrow_scan__()).get(1)
+    scan = history.__sparrow_scan__()
+    mine = names_along(scan).get(1)
+    if wanted is None or mine is None or mine.same(wanted):
+        return history
+    scan = on_labels(scan, 1, places_of(wanted.array(), mine.array()))
+    return type(history)(scan.source, scan.view)
+
+
+def _by_label(given: Any) -> bool:
+    """Return whether rows or items are given by label: numbers are positions."""
+    if isinstance(given, pa.Array | pa.ChunkedArray):
+        return not pa.types.is_integer(given.type)
+    return getattr(given, "ndim", 1) == 1 and np.asarray(given).dtype.kind in "UOMT"
+
+
+def _named(ids: NDArray[np.int64], labels: bool | None, usual: bool, training: Tensor) -> NDArray[Any]:
+    """Return ids of items, or their labels: those of -1 are None."""
+    if labels is False or (labels is None and not usual):
+        return ids
+    names = training.labels(1)
+    if names is None:
+        if labels is None:
+            return ids
+        raise LabelError("the items of the training tensor have no labels")
+    flat = ids.reshape(-1)
+    found = names.take(pa.array(flat, mask=flat < 0)).to_pylist()
+    out = np.empty(len(found), object)
+    out[:] = found
+    return out.reshape(ids.shape)
+
+
+def _positions(numbers: Any, size: int, what: str, training: Tensor) -> NDArray[np.int64]:
     """Return row or item numbers, counted from 0.
 
     Raises
     ------
     IndexingError
-        If they are no integers, no list, or out of range.
+        If they are no integers or labels, no list, or out of range.
+    LabelError
+        If nothing has a label.
     """
+    if _by_label(numbers) and len(numbers):
+        names = training.labels(0 if what == "row" else 1)
+        if names is not None:
+            places = places_of(numbers if isinstance(numbers, pa.Array) else pa.array(list(numbers)), names)
+            if places.min() < 0:
+                raise LabelError(f"no {what} of the training tensor has the label {numbers[int(places.argmin())]!r}")
+            return places
     given = np.asarray(numbers)
     if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size):
         raise IndexingError(
-            f"say {what} numbers as a list of integers, or give a tensor or an array of two dimensions; this is "
+            f"say {what} numbers as a list of integers, or labels where the training tensor has some, "
+            f"or give a tensor or an array of two dimensions; this is "
             f"{given.dtype} of shape {given.shape}"
         )
     at = given.astype(np.int64)
@@ -302,7 +386,7 @@ def _positions(numbers: Any, size: int, what: str) -> NDArray[np.int64]:
     return at
 
 
-def _left_out(exclude: Any, history: Tensor, shape: tuple[int, int]) -> Tensor | None:
+def _left_out(exclude: Any, history: Tensor, shape: tuple[int, int], training: Tensor) -> Tensor | None:
     """Return the cells to leave out, of the given shape (rows, items), or None."""
     if exclude is False:
         return None
@@ -312,6 +396,7 @@ def _left_out(exclude: Any, history: Tensor, shape: tuple[int, int]) -> Tensor |
             f"exclude is {type(exclude).__name__}: say True to leave out the history, False, or give a tensor or an "
             "array of two dimensions"
         )
+    cells = with_items_of(cells, training)
     if cells.shape != shape:
         raise ShapeError(f"the cells to leave out have the shape {cells.shape} and the scores {shape}")
     return cells

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from sparrow.plan.alignment import Join, aligned, by_name, fitted, matched, on_labels, places_of
 from sparrow.plan.cells import called, map_cells
 from sparrow.plan.functions import Cast, Clip, Round, function_name
-from sparrow.plan.labels import labels_of
+from sparrow.plan.labels import Labels, Names, alike, dated, label_range, names_along
 from sparrow.plan.nodes import (
     Accumulate,
     Concat,
@@ -22,7 +23,7 @@ from sparrow.plan.nodes import (
     Triangle,
     scans_of,
 )
-from sparrow.plan.reductions import Axis, Where, reduction, resolved_axis
+from sparrow.plan.reductions import Axis, Where, named_axis, reduction, resolved_axis
 from sparrow.plan.rewrites import narrowed, rewritten, split_view, steps_below
 from sparrow.plan.shapes import (
     accumulated,
@@ -36,8 +37,10 @@ from sparrow.plan.shapes import (
 )
 
 __all__ = [
-    "Accumulate", "Axis", "Cast", "Clip", "Concat", "Contract", "Dense", "Diagonal", "Map", "Node", "Reduce", "Refill",
-    "Reshape", "Round", "Scan", "Sort", "Step", "Triangle", "Where", "accumulated", "called", "concatenated",
-    "diagonal", "function_name", "labels_of", "map_cells", "narrowed", "reduction", "refilled", "reshaped",
-    "resolved_axis", "rewritten", "scans_of", "sorted_lines", "split_view", "starts_of", "steps_below", "triangle",
+    "Accumulate", "Axis", "Cast", "Clip", "Concat", "Contract", "Dense", "Diagonal", "Join", "Labels", "Map", "Names",
+    "Node", "Reduce", "Refill", "Reshape", "Round", "Scan", "Sort", "Step", "Triangle", "Where", "accumulated",
+    "aligned", "alike", "by_name", "called", "concatenated", "dated", "diagonal", "fitted", "function_name",
+    "label_range", "map_cells", "matched", "named_axis", "names_along", "narrowed", "on_labels", "places_of",
+    "reduction", "refilled", "reshaped", "resolved_axis", "rewritten", "scans_of", "sorted_lines", "split_view",
+    "starts_of", "steps_below", "triangle",
 ]  # fmt: skip

@@ -16,12 +16,16 @@ from numpy.typing import NDArray
 from sparrow.errors import InvalidValueError, NumberRangeError, UnsupportedError
 from sparrow.index import View, broadcast_shapes
 from sparrow.kernels.entries import Block
+from sparrow.plan.alignment import aligned
 from sparrow.plan.nodes import Dense, Map, Scan
 from sparrow.relation import MemoryRelation
-from sparrow.schema import Schema, check_dtype
+from sparrow.schema import Schema, check_dtype, default_dims, given_name
 from sparrow.stypes import COMPRESSED, of_function, settled
 
 __all__ = ["called", "map_cells"]
+
+_OF_BOTH = (np.multiply, np.divide, np.floor_divide, np.remainder, np.fmod)
+"""Products and quotients: labels that one side lacks are left out."""
 
 
 def map_cells(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
@@ -32,7 +36,8 @@ def map_cells(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
     function
         Takes one array or scalar for each operand, all of one shape, and returns one such array.
     operands
-        Scans, NumPy arrays and scalars, at least one of them a scan. Shapes broadcast.
+        Scans, NumPy arrays and scalars, at least one of them a scan. Shapes broadcast; what names and labels make of
+        them is said in :mod:`sparrow.plan.alignment`.
 
     Raises
     ------
@@ -41,6 +46,7 @@ def map_cells(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
     UnsupportedError
         If NumPy has no such function of these types.
     """
+    operands, names = aligned(operands, "inner" if function in _OF_BOTH else "outer")
     shapes = [o.schema.shape if isinstance(o, Scan) else np.shape(o) for o in operands]
     shape = shapes[0] if shapes.count(shapes[0]) == len(shapes) else broadcast_shapes(shapes)
     dtype = _dtype(function, operands)
@@ -57,9 +63,9 @@ def map_cells(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
         with np.errstate(all="ignore"):
             found = called(function, *(a.schema.fill_value if isinstance(a, Scan) else a for a in arguments))
             fill = np.asarray(found)[()]
-    names = next((o.schema.dims for o in operands if isinstance(o, Scan) and o.schema.shape == shape), ())
+    dims = _dims([operand.schema for operand in operands if isinstance(operand, Scan)], shape)
     stype = "dense" if dense else _stype(function, types, shapes, shape, bool(fill == 0))
-    return Map(function, tuple(arguments), required, Schema(shape, names, dtype, fill, stype), dense)
+    return Map(function, tuple(arguments), required, Schema(shape, dims, dtype, fill, stype), dense).named(names)
 
 
 def called(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -68,6 +74,22 @@ def called(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
     except ValueError as error:
         raise InvalidValueError(str(error)) from None
+
+
+def _dims(schemas: Sequence[Schema], shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Return the names of a result's dimensions: those that somebody gave, else those of what has its shape."""
+    whole = next((schema.dims for schema in schemas if schema.shape == shape), ())
+    if whole and all(schema.dims == whole for schema in schemas):
+        return whole
+    names = list(whole or default_dims(len(shape)))
+    for axis, name in enumerate(names):
+        if given_name(name):
+            continue
+        own = (schema.dims[axis - len(shape)] for schema in schemas if schema.ndim >= len(shape) - axis)
+        found = next(filter(given_name, own), name)
+        if found.casefold() not in map(str.casefold, names):
+            names[axis] = found
+    return tuple(names)
 
 
 def _dtype(function: Callable[..., Any], operands: Sequence[Any]) -> np.dtype[Any]:

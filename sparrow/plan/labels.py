@@ -1,52 +1,205 @@
-"""Names along an axis: which operand's they are, and at which places."""
+"""Labels along an axis: whose they are, at which places, and known to be equal without being read."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sparrow.errors import LabelError
 from sparrow.index import Listed, Range, View
-from sparrow.plan.nodes import Reduce, Refill, Step
+from sparrow.plan.nodes import Scan, Step
 from sparrow.relation import Relation
 
-__all__ = ["labels_of"]
+__all__ = ["Labels", "Names", "alike", "dated", "joined_names", "label_range", "names_along"]
+
+_DEEPEST = 16
+"""Labels of labels that are read one inside the other."""
 
 
-def labels_of(source: Relation | Step, view: View, axis: int) -> pa.Array | None:
-    """Return the labels along an axis of a view of a source, position = index, or None where there are none. Reads."""
-    places: NDArray[Any] | None = None  # along the dimension in question; None for all of them, as they are
-    while True:
-        found = view.axes[axis]
-        if isinstance(found, Range):
-            dim = found.dim
-            if (found.start, found.step, found.length) != (0, 1, view.base_shape[dim]):
-                own: NDArray[Any] = found.start + found.step * np.arange(found.length)
-                places = own if places is None else own[places]
-        elif isinstance(found, Listed) and _along_one(view, found):
-            dim = view.points[found.group].dims[0]
-            own = view.points[found.group].coords[0]
-            places = own if places is None else own[places]
-        else:
-            return None
-        if not isinstance(source, Step):
-            names = source.labels(dim)
-            if names is None or places is None:
-                return names if names is None else names.slice(0, view.base_shape[dim])  # a resize cuts some off
-            return names.take(pa.array(places))
-        if isinstance(source, Reduce):
-            kept = source.axes[dim]
-            if kept is None:
-                return None
-            axis, view, source = kept, source.operand.view, source.operand.source
-        elif isinstance(source, Refill):
-            axis, view, source = dim, source.operand.view, source.operand.source
-        else:
-            return None
+class Names:
+    """The labels along an axis, position = index, read when somebody looks at them.
+
+    Parameters
+    ----------
+    key
+        Labels of one key are equal.
+    length
+        How many there are.
+    make
+        Reads them.
+    depth
+        How many others that reads one inside the other.
+    """
+
+    __slots__ = ("_depth", "_found", "_make", "key", "length")
+
+    def __init__(self, key: Hashable, length: int, make: Callable[[], pa.Array], depth: int = 0) -> None:
+        self.key, self.length = key, length
+        self._make, self._depth = make, depth
+        self._found: pa.Array | None = None
+        if depth > _DEEPEST:
+            self.array()
+
+    @classmethod
+    def of(cls, labels: pa.Array) -> Names:
+        """Return labels that are there."""
+        return cls(("labels", id(labels)), len(labels), lambda: labels)
+
+    def array(self) -> pa.Array:
+        """Return the labels. Reads."""
+        if self._found is None:
+            self._found, self._depth = self._make(), 0
+        return self._found
+
+    def taken(self, places: range | NDArray[Any]) -> Names:
+        """Return those at some places, in the order of these."""
+        if isinstance(places, range):
+            if places == range(self.length):
+                return self
+            return Names((self.key, places), len(places), lambda: _taken(self.array(), places), self._depth + 1)
+        return Names(object(), len(places), lambda: self.array().take(pa.array(places)), self._depth + 1)
+
+    def same(self, other: Names) -> bool:
+        """Return whether both are the same labels in the same order. Reads, unless that is known."""
+        if self is other or self.key == other.key:
+            return True
+        if self.length != other.length:
+            return False
+        mine, theirs = self.array(), other.array()
+        if mine.type != theirs.type:
+            mine, theirs = alike([mine, theirs], "both sides")
+        return bool(mine.equals(theirs))
 
 
-def _along_one(view: View, axis: Listed) -> bool:
-    group = view.points[axis.group]
-    return len(group.dims) == 1 and len(group.shape) == 1
+Labels: TypeAlias = Mapping[int, Names]
+"""The labels of the axes that have some."""
+
+
+def names_along(scan: Scan) -> Labels:
+    """Return the labels of what a scan shows: an axis along one dimension of the source has those. Reads nothing."""
+    own = scan.source.names if isinstance(scan.source, Step) else _of_relation(scan.source)
+    return _through(own, scan.view) if own else own
+
+
+def joined_names(parts: Sequence[Names]) -> Names:
+    """Return labels one after the other."""
+    key = ("joined", *(names.key for names in parts))
+    depth = 1 + max(names._depth for names in parts)
+    length = sum(names.length for names in parts)
+    return Names(key, length, lambda: pa.concat_arrays(alike([names.array() for names in parts], "the parts")), depth)
+
+
+def alike(arrays: Sequence[pa.Array], what: str) -> list[pa.Array]:
+    """Return labels as arrays of one type.
+
+    Raises
+    ------
+    LabelError
+        If texts would be compared with numbers, or either with dates.
+    """
+    kinds = {array.type for array in arrays}
+    if len(kinds) == 1:
+        return list(arrays)
+    if all(pa.types.is_integer(kind) for kind in kinds):
+        return [array.cast(pa.int64()) for array in arrays]
+    if all(_is_text(kind) for kind in kinds):
+        return [array.cast(pa.large_string()) for array in arrays]
+    if all(pa.types.is_date(kind) or pa.types.is_timestamp(kind) for kind in kinds):
+        return [array.cast(pa.timestamp("us")) for array in arrays]
+    raise LabelError(f"labels of {what} are {' and '.join(sorted(map(str, kinds)))}, which are never equal: cast them")
+
+
+def dated(labels: pa.Array | None, wanted: Any) -> Any:
+    """Return what is looked for among labels, texts as dates where these are dates.
+
+    Raises
+    ------
+    LabelError
+        If a text is no date.
+    """
+    if labels is None or not pa.types.is_temporal(labels.type):
+        return wanted
+    if isinstance(wanted, slice):
+        return slice(dated(labels, wanted.start), dated(labels, wanted.stop), wanted.step)
+    several = isinstance(wanted, list | tuple | np.ndarray)
+    given = list(wanted) if several else [wanted]
+    if not any(isinstance(one, str) for one in given):
+        return wanted
+    try:
+        found = pa.array(list(map(str, given))).cast(labels.type).to_pylist()
+    except pa.ArrowException:
+        raise LabelError(f"labels are of type {labels.type}, and {wanted!r} is no date") from None
+    return found if several else found[0]
+
+
+def label_range(labels: pa.Array | None, wanted: slice, dim: str) -> slice:
+    """Return the positions from one label to another, both taken in, of labels in ascending order.
+
+    Raises
+    ------
+    LabelError
+        If there are no labels, they are in no order, or ends of another type.
+    """
+    import pyarrow.compute as pc
+
+    if labels is None:
+        raise LabelError(f"dimension {dim!r} has no labels: index it by number")
+    if wanted.step is not None:
+        raise LabelError(f"a slice of labels of dimension {dim!r} has no step: take one of its positions")
+    if not pc.all(pc.less(labels[:-1], labels[1:])).as_py():
+        raise LabelError(f"labels of dimension {dim!r} are not in ascending order: a slice of them means nothing")
+    ends = []
+    for end in (wanted.start, wanted.stop):
+        try:
+            ends.append(None if end is None else pa.scalar(end, labels.type))
+        except (pa.ArrowException, TypeError):
+            raise LabelError(f"labels of dimension {dim!r} are of type {labels.type}, and {end!r} is not") from None
+    first, last = ends
+    start = 0 if first is None else pc.sum(pc.less(labels, first)).as_py()
+    stop = len(labels) if last is None else pc.sum(pc.less_equal(labels, last)).as_py()
+    return slice(start or 0, stop or 0)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(inner) or pa.types.is_large_string(inner) or pa.types.is_string_view(inner))
+
+
+def _of_relation(relation: Relation) -> Labels:
+    keys = relation.label_keys
+    if not keys:
+        return {}
+    shape = relation.schema.shape
+
+    def names(dim: int, key: Hashable) -> Names:
+        return Names((key, shape[dim]), shape[dim], lambda: _taken(relation.labels(dim), range(shape[dim])))
+
+    return {dim: names(dim, key) for dim, key in keys.items()}
+
+
+def _through(own: Labels, view: View) -> Labels:
+    if view.is_identity:
+        return own
+    out: dict[int, Names] = {}
+    for number, axis in enumerate(view.axes):
+        if isinstance(axis, Range) and axis.dim in own:
+            walk = range(axis.start, axis.start + axis.step * axis.length, axis.step)
+            out[number] = own[axis.dim].taken(walk)
+        elif isinstance(axis, Listed):
+            group = view.points[axis.group]
+            if len(group.dims) == 1 and len(group.shape) == 1 and group.dims[0] in own:
+                out[number] = own[group.dims[0]].taken(group.coords[0])
+    return out
+
+
+def _taken(labels: pa.Array | None, walk: range) -> pa.Array:
+    assert labels is not None
+    if walk == range(len(labels)):
+        return labels
+    if walk.step == 1:
+        return labels.slice(walk.start, len(walk))
+    return labels.take(pa.array(np.arange(walk.start, walk.stop, walk.step)))

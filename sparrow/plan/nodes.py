@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ from sparrow.plan.aggregates import Meaning
 from sparrow.relation import Relation
 from sparrow.schema import Schema, check_dtype
 
+if TYPE_CHECKING:
+    from sparrow.plan.labels import Names
+
 __all__ = [
     "Accumulate", "Concat", "Contract", "Dense", "Diagonal", "Map", "Node", "Reduce", "Refill", "Reshape", "Scan",
     "Sort", "Step", "Triangle", "scans_of",
@@ -37,7 +40,7 @@ __all__ = [
 class Step:
     """What is computed from the entries of scans. Two steps are equal where they are one object."""
 
-    __slots__ = ("__weakref__", "_nnz")
+    __slots__ = ("__weakref__", "_names", "_nnz")
 
     schema: Schema
 
@@ -67,6 +70,17 @@ class Step:
     def counted(self, nnz: int) -> None:
         """Keep the number of entries."""
         object.__setattr__(self, "_nnz", nnz)
+
+    @property
+    def names(self) -> Mapping[int, Names]:
+        """The labels of the axes that have some, said where a step is built; steps made of it later have none."""
+        return getattr(self, "_names", {})
+
+    def named(self, names: Mapping[int, Names]) -> Self:
+        """Return the step itself, its axes labelled."""
+        if names:
+            object.__setattr__(self, "_names", names)
+        return self
 
 
 @dataclass(frozen=True, eq=False, slots=True)

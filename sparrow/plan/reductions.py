@@ -19,13 +19,14 @@ import numpy as np
 
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.plan.aggregates import REDUCTIONS, Totals, meaning_of
+from sparrow.plan.labels import names_along
 from sparrow.plan.nodes import Reduce, Scan
 from sparrow.schema import Schema, check_integer
 from sparrow.stypes import of_reduction, settled
 
-__all__ = ["Axis", "Where", "reduction", "resolved_axis"]
+__all__ = ["Axis", "Where", "named_axis", "reduction", "resolved_axis"]
 
-Axis: TypeAlias = "int | Sequence[int] | None"
+Axis: TypeAlias = "int | str | Sequence[int | str] | None"
 Where: TypeAlias = Literal["all", "stored"]
 
 _POSITIONS = ("argmin", "argmax", "nanargmin", "nanargmax")
@@ -44,7 +45,7 @@ def reduction(
     name
         One of :data:`~sparrow.plan.aggregates.REDUCTIONS`, or "density".
     axis
-        The axes that go, all by default; ``argmin``, ``argmax`` and their nan-forms take one or None.
+        The axes that go, by number or name, all by default; ``argmin``, ``argmax`` and their nan-forms take one.
     keepdims
         Keep them with length 1, and their names.
     where
@@ -78,23 +79,45 @@ def reduction(
     shape = tuple(1 if k is None else old.shape[k] for k in axes)
     stype = settled(name, [old.stype], of_reduction(old.stype, old.ndim - len(axes))) if axes else "coo"
     schema = Schema(shape, tuple(old.dims[k] for k in dims), np.asarray(fill).dtype, fill, stype)
-    return Reduce(scan, name, axes, stored, options, meaning, schema)
+    node = Reduce(scan, name, axes, stored, options, meaning, schema)
+    names = names_along(scan)
+    return (
+        node.named({k: names[axis] for k, axis in enumerate(axes) if axis is not None and axis in names})
+        if names
+        else node
+    )
 
 
-def resolved_axis(axis: int, ndim: int) -> int:
-    """Return an axis counted from the front.
+def resolved_axis(axis: int | str, ndim: int, dims: Sequence[str] = ()) -> int:
+    """Return an axis counted from the front; a name is looked for among those of the dimensions.
 
     Raises
     ------
     AxisError
         If there is none such.
     UnsupportedError
-        If it is no integer.
+        If it is no integer, and no name.
     """
-    resolved = check_integer(axis, "axis") + (ndim if axis < 0 else 0)
+    if isinstance(axis, str) and dims:
+        return named_axis(axis, dims)
+    resolved = check_integer(axis, "axis")
+    resolved += ndim if resolved < 0 else 0
     if not 0 <= resolved < ndim:
         raise AxisError(f"axis {axis} is out of range for {ndim} dimensions")
     return resolved
+
+
+def named_axis(name: str, dims: Sequence[str]) -> int:
+    """Return the number of a dimension.
+
+    Raises
+    ------
+    AxisError
+        If none has this name.
+    """
+    if name not in dims:
+        raise AxisError(f"no dimension {name!r}: there are {', '.join(map(repr, dims))}")
+    return dims.index(name)
 
 
 def _kept(scan: Scan, name: str, axis: Axis, where: object) -> tuple[int, ...]:
@@ -107,12 +130,14 @@ def _kept(scan: Scan, name: str, axis: Axis, where: object) -> tuple[int, ...]:
     if axis is None:
         gone = set(range(ndim))
     else:
-        if isinstance(axis, Sequence) and name in _POSITIONS:
+        several = isinstance(axis, Sequence) and not isinstance(axis, str)
+        if several and name in _POSITIONS:
             raise UnsupportedError(f"{name}: axis={axis!r} must be one axis or None")
         try:
-            wanted = [operator.index(k) for k in (axis if isinstance(axis, Sequence) else (axis,))]
+            given: Any = axis if several else (axis,)
+            wanted = [named_axis(k, scan.schema.dims) if isinstance(k, str) else operator.index(k) for k in given]
         except TypeError:
-            raise UnsupportedError(f"{name}: axis={axis!r} must be an integer, a tuple of integers or None") from None
+            raise UnsupportedError(f"{name}: axis={axis!r} must be integers or names, or None") from None
         for k in wanted:
             if not -ndim <= k < ndim:
                 raise AxisError(f"{name}: axis {k} is out of range for a tensor of shape {shape}")

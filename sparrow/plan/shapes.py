@@ -11,6 +11,8 @@ import numpy as np
 
 from sparrow import memory
 from sparrow.errors import ShapeError, UnsupportedError
+from sparrow.plan.alignment import aligned
+from sparrow.plan.labels import joined_names, names_along
 from sparrow.plan.nodes import Accumulate, Concat, Diagonal, Refill, Reshape, Scan, Sort, Triangle
 from sparrow.schema import Schema
 from sparrow.stypes import COMPRESSED, of_concat, of_other, settled
@@ -21,13 +23,19 @@ __all__ = ["accumulated", "concatenated", "diagonal", "refilled", "reshaped", "s
 def concatenated(scans: Sequence[Scan], axis: int) -> Concat:
     """Return scans joined along an axis that they have; fills must be equal, dtypes are promoted.
 
+    Along other axes labels that differ are brought together. Along the axis itself the result has labels where all
+    have some.
+
     Raises
     ------
+    LabelError
+        If names or labels do not fit.
     ShapeError
         If shapes differ in another axis.
     UnsupportedError
         If fills differ.
     """
+    scans, names = aligned(scans, "outer", axis)
     first = scans[0].schema
     for scan in scans[1:]:
         other = scan.schema
@@ -43,7 +51,10 @@ def concatenated(scans: Sequence[Scan], axis: int) -> Concat:
     shape = (*first.shape[:axis], size, *first.shape[axis + 1 :])
     types = [scan.schema.stype for scan in scans]
     stype = settled("concat", types, of_concat(types, axis))
-    return Concat(tuple(scans), axis, Schema(shape, first.dims, dtype, fills[0], stype))
+    found = [mine[axis] for scan in scans if axis in (mine := names_along(scan))]
+    if len(found) == len(scans):
+        names = {**names, axis: joined_names(found)}
+    return Concat(tuple(scans), axis, Schema(shape, first.dims, dtype, fills[0], stype)).named(names)
 
 
 def starts_of(node: Concat) -> list[int]:
@@ -83,7 +94,8 @@ def triangle(scan: Scan, k: int, upper: bool) -> Triangle:
         raise ShapeError(f"a triangle needs two axes, the tensor has shape {old.shape}")
     if old.fill_value != 0:
         raise UnsupportedError(f"a triangle of a tensor of fill {old.fill_value} is dense: its rest is 0")
-    return Triangle(scan, k, upper, Schema(old.shape, old.dims, old.dtype, old.dtype.type(0), old.stype))
+    schema = Schema(old.shape, old.dims, old.dtype, old.dtype.type(0), old.stype)
+    return Triangle(scan, k, upper, schema).named(names_along(scan))
 
 
 def diagonal(scan: Scan, offset: int) -> Diagonal:
@@ -111,7 +123,8 @@ def sorted_lines(scan: Scan) -> Sort:
     """
     old = scan.schema
     stype = settled("sort", [old.stype], of_other(old.stype))
-    return Sort(scan, Schema(old.shape, old.dims, old.dtype, old.fill_value, stype))
+    names = {axis: found for axis, found in names_along(scan).items() if axis < old.ndim - 1}
+    return Sort(scan, Schema(old.shape, old.dims, old.dtype, old.fill_value, stype)).named(names)
 
 
 def refilled(scan: Scan, fill_value: Any, stype: str) -> Refill:
@@ -127,7 +140,7 @@ def refilled(scan: Scan, fill_value: Any, stype: str) -> Refill:
     what = f"a tensor of shape {schema.shape} and fill {old.fill_value} has an entry for nearly every cell"
     what += f" once its fill is {schema.fill_value}: they"
     memory.check(schema.size * memory.entry_bytes(schema), what, "keep the storage type 'coo', take a smaller view")
-    return Refill(scan, schema)
+    return Refill(scan, schema).named(names_along(scan))
 
 
 def accumulated(

@@ -7,7 +7,7 @@ together itself; a *bundle* is a folder of tensors that belong together.
 
 from __future__ import annotations
 
-from sparrow.storage.bundle import bundle_info, is_bundle, is_tensor, open_bundle, write_bundle
+from sparrow.storage.bundle import bundle_info, check_members, is_bundle, is_tensor, open_bundle, write_bundle
 from sparrow.storage.creation import create, creating
 from sparrow.storage.handle import StoredHandle, open, save  # noqa: A004
 from sparrow.storage.layout import Profile, Sizes
@@ -25,6 +25,7 @@ __all__ = [
     "StoredHandle",
     "TensorWriter",
     "bundle_info",
+    "check_members",
     "create",
     "creating",
     "is_bundle",

@@ -6,13 +6,13 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sparrow.errors import CorruptionError, ExistsError, InvalidValueError, NotFoundError, UnsupportedError
 from sparrow.storage.filesystem import of
 
-__all__ = ["bundle_info", "is_bundle", "is_tensor", "open_bundle", "write_bundle"]
+__all__ = ["bundle_info", "check_members", "is_bundle", "is_tensor", "open_bundle", "write_bundle"]
 
 LISTING = "bundle.json"
 _FORMAT_VERSION = 1
@@ -57,11 +57,8 @@ def write_bundle(
     ExistsError
         If the folder is a bundle already.
     """
+    check_members(members)
     for name in members:
-        if not _MEMBER.fullmatch(name):
-            raise InvalidValueError(
-                f"{name!r} cannot name a tensor of a bundle: begin with a letter or digit, no '/', '%'"
-            )
         if not is_tensor(os.path.join(folder, name)):
             raise NotFoundError(f"the bundle {os.fspath(folder)!r} has no tensor {name!r}")
     listing = {
@@ -73,6 +70,15 @@ def write_bundle(
     text = json.dumps(listing, ensure_ascii=False, indent=1)
     if not of(folder).put(os.path.join(folder, LISTING), text.encode()):
         raise ExistsError(f"{os.fspath(folder)!r} is a bundle already")
+
+
+def check_members(names: Iterable[str]) -> None:
+    """Raise ``InvalidValueError`` where one of these is no name of a folder, or begins with ``_`` or ``.``."""
+    for name in names:
+        if not _MEMBER.fullmatch(name):
+            raise InvalidValueError(
+                f"{name!r} cannot name a tensor of a bundle: begin with a letter or digit, no '/', '%'"
+            )
 
 
 def _seal(listing: Mapping[str, Any]) -> str:

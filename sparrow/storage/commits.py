@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from sparrow.errors import NotFoundError, ShapeError
-from sparrow.relation import Edit
+from sparrow.index import Box
+from sparrow.relation import Edit, Growth
 from sparrow.schema import Schema
 from sparrow.storage.filesystem import of
+from sparrow.storage.labels import write_labels
 from sparrow.storage.layout import METADATA_KEY, Metadata, Profile, Sizes, arrow_schema
 from sparrow.storage.log import Active
-from sparrow.storage.rewrites import Piece, Rewrite, discard, plan, write
+from sparrow.storage.rewrites import Claim, Piece, Rewrite, discard, plan, prepare, write
 from sparrow.storage.snapshot import FileTable, Snapshot
 from sparrow.storage.writer import DataFile
 
-__all__ = ["Work", "appended", "compacted", "edited", "restored"]
+__all__ = ["Work", "appended", "compacted", "edited", "grown", "restored"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +34,19 @@ class Work:
     """Set where types of columns or metadata change, which replaces every file."""
     shape: tuple[int, ...] | None = None
     """The new shape, if it changes."""
+    labels: Mapping[int, str] | None = None
+    """The files of labels by dimension, if they change."""
+    claim: Claim | None = None
+    """The cells that are written, where the job did not know them."""
     written: bool = True
     """Whether the added files are new ones, to be deleted where they do not get in."""
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to commit."""
-        return not self.added and not self.removed and self.shape is None and self.schema is None
+        return (
+            not self.added and not self.removed and self.shape is None and self.schema is None and self.labels is None
+        )
 
     def undo(self, path: str) -> None:
         """Delete what was written."""
@@ -53,6 +61,10 @@ class Work:
         if not self.written or self.schema is not None:
             return False
         if latest.base.coordinate_dtypes != before.base.coordinate_dtypes:
+            return False
+        if self.labels is not None and latest.schema != before.schema:
+            return False
+        if self.labels is not None and latest.metadata.labels != before.metadata.labels:
             return False
         now, then = set(latest.base.names), set(before.base.names)
         if not now.issuperset(name for name, _ in self.removed):
@@ -118,6 +130,29 @@ def appended(snapshot: Snapshot, edits: Iterable[Edit], sizes: Sizes) -> Work:
     return Work(list(added.values()), list(removed.items()), schema)
 
 
+def grown(snapshot: Snapshot, growth: Growth, sizes: Sizes) -> Work:
+    """Write the labels and the files of an append that makes dimensions longer."""
+    schema = replace(snapshot.schema, shape=growth.shape)
+    labels = {**snapshot.metadata.labels, **write_labels(snapshot.path, schema, growth.labels)}
+    low: list[int] = []
+    high: list[int] = []
+
+    def edits() -> Iterator[Edit]:
+        for edit in growth.edits():
+            found = prepare(replace(edit, shape=growth.shape), snapshot.schema)
+            if found.upsert is None:
+                continue
+            tops, bottoms = ([int(f(column)) for column in found.upsert.coords] for f in (np.max, np.min))
+            low[:] = list(map(min, low, bottoms)) if low else bottoms
+            high[:] = list(map(max, high, tops)) if high else tops
+            yield found
+
+    work = appended(snapshot, edits(), sizes)
+    box = Box(tuple(range(a, b + 1) for a, b in zip(low, high, strict=True)))
+    shape = growth.shape if growth.shape != snapshot.schema.shape else None
+    return replace(work, shape=shape, labels=labels, claim=Claim((), (box,) if low else ()))
+
+
 def _draft(snapshot: Snapshot, work: Work) -> Snapshot:
     """Return what a snapshot would be with files put in and taken out."""
     table, gone = snapshot.base, {name for name, _ in work.removed}
@@ -161,7 +196,8 @@ def restored(snapshot: Snapshot, old: Snapshot) -> Work:
     if (coming or leaving) and old.base.coordinate_dtypes != snapshot.base.coordinate_dtypes:
         columns = _columns(snapshot, old.schema.shape, old.base.coordinate_dtypes, snapshot.metadata.profile)
     added = [_data_file(old.base, at) for at in coming]
-    return Work(added, _removed(snapshot, leaving), columns, shape, written=False)
+    labels = None if old.metadata.labels == snapshot.metadata.labels else old.metadata.labels
+    return Work(added, _removed(snapshot, leaving), columns, shape, labels, written=False)
 
 
 def compacted(snapshot: Snapshot, profile: Profile, sizes: Sizes) -> Work:

@@ -17,10 +17,10 @@ from sparrow.schema import Schema
 from sparrow.storage.bundle import is_bundle, is_tensor
 from sparrow.storage.filesystem import DISK_FULL, disk_full, local_path, of
 from sparrow.storage.footers import DATA_FILE
+from sparrow.storage.labels import write_labels
 from sparrow.storage.layout import METADATA_KEY, Metadata, arrow_schema, check_profile
 from sparrow.storage.log import Log, read_commit
-from sparrow.storage.snapshot import LABELS
-from sparrow.storage.writer import DataFile, HashingFile, widen
+from sparrow.storage.writer import DataFile, widen
 
 __all__ = ["create", "creating"]
 
@@ -152,12 +152,7 @@ def create(
                 f"the files from {left.first} to {left.last} and from {right.first} to {right.last} overlap: "
                 "the parts that several writers take must be apart"
             )
-    names: dict[int, str] = {}
-    written: dict[int, str] = {}
-    for dim, array in (labels or {}).items():
-        if id(array) not in written:
-            written[id(array)] = _write_labels(final, schema, dim, array)
-        names[dim] = written[id(array)]
+    names = write_labels(final, schema, labels or {})
     metadata = Metadata(schema, check_profile(profile), tuple(order), names, built_from, extra or {})
     kinds = [files[0].coordinate_dtypes[dim] if files else schema.coordinate_dtype(dim).name for dim in range(ndim)]
     columns = arrow_schema(schema.dims, schema.dtype, list(map(np.dtype, kinds)), {METADATA_KEY: metadata.to_json()})
@@ -181,22 +176,3 @@ def create(
 def _delete(path: str, names: Iterable[str]) -> None:
     for name in names:
         of(path).delete(os.path.join(path, name))
-
-
-def _write_labels(path: str, schema: Schema, dim: int, labels: pa.Array | pa.ChunkedArray) -> str:
-    """Write the labels of a dimension and return the file, relative to the folder."""
-    import pyarrow.parquet as pq
-
-    if len(labels) != schema.shape[dim]:
-        raise ShapeError(
-            f"{len(labels)} labels for dimension {schema.dims[dim]!r} of size {schema.shape[dim]}: give one for each"
-        )
-    folder = os.path.join(path, LABELS)
-    of(folder).make_folder(folder)
-    sink = HashingFile(folder)
-    try:
-        pq.write_table(pa.table({"label": labels}), sink, compression="zstd", write_page_checksum=True)
-        name = sink.keep(lambda sha: f"{dim}-{sha}.parquet")
-    finally:
-        sink.discard()
-    return f"{LABELS}/{name}"

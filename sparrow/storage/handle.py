@@ -18,10 +18,10 @@ import pyarrow as pa
 from sparrow.errors import ConflictError, NotFoundError, ReadOnlyError, ShapeError
 from sparrow.index import Box
 from sparrow.kernels.entries import Block
-from sparrow.relation import Edit
+from sparrow.relation import Edit, Growth, Relation
 from sparrow.schema import Schema
 from sparrow.storage.bundle import is_bundle, is_tensor, open_bundle, refuse_options
-from sparrow.storage.commits import Work, appended, compacted, edited, restored
+from sparrow.storage.commits import Work, appended, compacted, edited, grown, restored
 from sparrow.storage.creation import create, creating
 from sparrow.storage.filesystem import local_path, of
 from sparrow.storage.layout import Sizes, check_profile
@@ -194,6 +194,28 @@ class StoredHandle:
 
             return self._commit(_Job("append", Claim((), (box,)), work, check))
 
+    def grow(self, growth: Callable[[Relation], Growth], operation: str = "append") -> Snapshot:
+        """Append entries with labels that dimensions have not had so far, all in one commit.
+
+        Parameters
+        ----------
+        growth
+            What is appended on top of a version. It is asked again where another writer was first, so that a label
+            gets one coordinate, whoever brings it.
+        operation
+            What history shows.
+
+        Raises
+        ------
+        ConflictError, DuplicateError, ReadOnlyError, StorageError
+            As :meth:`commit`; nothing was changed.
+        """
+        self._check_writable("write")
+        with self._turn.lock:
+            return self._commit(
+                _Job(operation, Claim(), lambda found: grown(found, growth(found), self._sizes), lambda schema: None)
+            )
+
     def restore(self, version: int) -> Snapshot:
         """Commit a version whose entries and shape are those of an old one; writes no data.
 
@@ -289,11 +311,13 @@ class StoredHandle:
                     "nonce": nonce,
                     "nnz": rows,
                     "shape": list(work.shape or snapshot.schema.shape),
-                    "claim": job.claim.to_json(),
+                    "claim": (work.claim or job.claim).to_json(),
                 }
+                if work.labels is not None:
+                    notes["labels"] = sorted({*snapshot.metadata.labels.values(), *work.labels.values()})
                 self._check_there()  # writing the files may have taken a while
                 try:
-                    log.commit(work.added, work.removed, notes, work.shape, work.schema)
+                    log.commit(work.added, work.removed, notes, work.shape, work.schema, work.labels)
                 except LostRace:
                     time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.002 * 2**attempt)))
                     continue

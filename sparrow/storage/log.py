@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from sparrow.errors import CorruptionError, ExistsError, NotFoundError, SparrowError, StorageError
 from sparrow.storage.filesystem import disk_full, of
+from sparrow.storage.labels import label_number
 from sparrow.storage.layout import METADATA_KEY
 from sparrow.storage.seals import BEFORE, SEAL, STATE, seal, state
 from sparrow.storage.writer import DataFile
@@ -33,6 +34,7 @@ __all__ = ["Active", "Commit", "Log", "LostRace", "log_entry", "read_commit"]
 
 _LOG = "_delta_log"
 _SHAPE = "sparrow.shape."
+_LABELS = "sparrow.labels."
 _NOTES = "sparrow"
 
 
@@ -86,6 +88,7 @@ class Log:
         self._table = table
         self._active: Active | None = None
         self._shape: tuple[int, ...] | None = None
+        self._labels: tuple[int, ...] | None = None
 
     @classmethod
     def open(cls, path: str, version: int | None = None) -> Log:
@@ -214,15 +217,25 @@ class Log:
     def shape(self, created: Sequence[int]) -> tuple[int, ...]:
         """Return the shape: as created, or as later commits changed it."""
         if self._shape is None:
-            changed: list[int] = []
-            for dim in range(len(created)):
-                with _reading(self.path):
-                    new = self._table.transaction_version(f"{_SHAPE}{dim}")
-                if new is None:  # a change sets all dimensions
-                    break
-                changed.append(int(new))
-            self._shape = tuple(changed)
+            self._shape = self._numbers(_SHAPE, len(created))
         return self._shape + tuple(created[len(self._shape) :])
+
+    def labels(self, ndim: int) -> tuple[int, ...]:
+        """Return the number of the file of labels of each dimension, 0 for none; () where they are as created."""
+        if self._labels is None:
+            self._labels = self._numbers(_LABELS, ndim)
+        return self._labels
+
+    def _numbers(self, name: str, ndim: int) -> tuple[int, ...]:
+        """Return the numbers that commits set for the dimensions, () where none did."""
+        out: list[int] = []
+        for dim in range(ndim):
+            with _reading(self.path):
+                new = self._table.transaction_version(f"{name}{dim}")
+            if new is None:  # a change sets all dimensions
+                break
+            out.append(int(new))
+        return tuple(out)
 
     def active(self, dims: Sequence[str]) -> Active:
         """Return the files of the version.
@@ -274,7 +287,7 @@ class Log:
             return
         columns = self.schema()
         files = self.active(columns.names[: columns.get_field_index("value")])
-        if told != _state(files, columns, self.metadata(), shape):
+        if told != _state(files, columns, self.metadata(), (*shape, *self.labels(len(shape)))):
             self._diagnose()
 
     @contextmanager
@@ -304,7 +317,7 @@ class Log:
 
     def reload(self) -> None:
         """Take in the commits of others."""
-        self._active = self._shape = None
+        self._active = self._shape = self._labels = None
         with _reading(self.path):
             self._table.update_incremental()
 
@@ -315,6 +328,7 @@ class Log:
         notes: Mapping[str, Any],
         shape: Sequence[int] | None = None,
         schema: pa.Schema | None = None,
+        labels: Mapping[int, str] | None = None,
     ) -> None:
         """Commit the version after the loaded one, and load it.
 
@@ -328,6 +342,8 @@ class Log:
             The new shape, if it changes.
         schema
             A new schema of the files or new metadata: ``added`` then replaces all files.
+        labels
+            The files of labels by dimension, if they change.
 
         Raises
         ------
@@ -346,6 +362,10 @@ class Log:
         adds = _adds(added, stored)
         transactions = {} if shape is None else {f"{_SHAPE}{dim}": int(n) for dim, n in enumerate(shape)}
         ndim = stored.get_field_index("value")
+        numbers = self.labels(ndim)
+        if labels is not None:
+            numbers = tuple(label_number(labels[dim]) if dim in labels else 0 for dim in range(ndim))
+            transactions |= {f"{_LABELS}{dim}": n for dim, n in enumerate(numbers)}
         files = self.active(stored.names[:ndim])
         gone = {path for path, _ in removed} if schema is None else set(files.paths)
         columns = None if schema is None else Schema.from_arrow(schema)
@@ -355,7 +375,9 @@ class Log:
             text = None  # deltalake writes no columns that stay as they are
         told = _told(self.path, before)
         notes = {**notes, **({} if told is None else {BEFORE: told})}
-        notes = _sealed(notes, after, stored, adds, sorted(gone), transactions, text, self.metadata(), before + 1)
+        notes = _sealed(
+            notes, after, stored, adds, sorted(gone), transactions, text, self.metadata(), before + 1, numbers
+        )
         actions: list[Any] = list(adds)
         if schema is None:
             actions += [RemoveAction(path, True, now, size=nbytes) for path, nbytes in removed]
@@ -519,13 +541,14 @@ def _sealed(
     text: str | None,
     metadata: str = "",
     version: int = 0,
+    labels: Sequence[int] = (),
 ) -> dict[str, Any]:
     """Return the notes of a commit with what tells whether it was changed later."""
     if text is not None:
         metadata = columns.field("value").metadata[METADATA_KEY.encode()].decode()
     out = {**notes, "version": version, "time": int(time.time() * 1000)}
     if "shape" in notes:
-        out[STATE] = _state(after, columns, metadata, notes["shape"])
+        out[STATE] = _state(after, columns, metadata, (*notes["shape"], *labels))
     out[SEAL] = seal(out, [(add.path, add.size, add.stats) for add in adds], removed, transactions, text)
     return out
 

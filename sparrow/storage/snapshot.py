@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import threading
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from sparrow.relation import Chunk, ParquetSource, ScanStats
 from sparrow.schema import Schema
 from sparrow.storage.filesystem import of
 from sparrow.storage.footers import Footer, check_groups, footer, read_group
+from sparrow.storage.labels import LABELS, label_files, read_labels
 from sparrow.storage.layout import Metadata, stored_columns
 from sparrow.storage.log import Active, Log
 from sparrow.workers import ordered_map
@@ -30,8 +30,6 @@ from sparrow.workers import ordered_map
 __all__ = ["FileRecord", "FileTable", "Snapshot", "order_folder"]
 
 ORDERS = "_orders"
-LABELS = "_labels"
-LABEL_FILE = re.compile(rf"{LABELS}/[0-9]+-(?P<sha>[0-9a-f]{{64}})\.parquet")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,7 +190,8 @@ class Snapshot:
             ndim = found.schema.ndim
             shape = log.shape(found.schema.shape)
             schema = Schema(shape, found.schema.dims, found.schema.dtype, found.schema.fill_value, found.schema.stype)
-            metadata = Metadata(schema, found.profile, found.order, found.labels, found.built_from, found.extra)
+            labels = label_files(log.path, found.labels, log.labels(ndim))
+            metadata = Metadata(schema, found.profile, found.order, labels, found.built_from, found.extra)
             self.base = file_table(log, metadata, found.order or tuple(range(ndim)))
         self.path = log.path
         self.metadata = metadata
@@ -202,7 +201,7 @@ class Snapshot:
         self._digest: str | None = None
         self._orders: dict[tuple[int, ...], FileTable] | None = None
         self._damaged: dict[tuple[int, ...], DamagedOrder] = {}
-        self._labels: dict[int, pa.Array] = {}
+        self._labels: dict[str, pa.Array] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -320,16 +319,21 @@ class Snapshot:
             )
         return found
 
+    @property
+    def label_keys(self) -> dict[int, Hashable]:
+        """For each dimension that has labels the hash of what is in their file."""
+        return {dim: os.path.basename(name).split("-")[-1] for dim, name in self.metadata.labels.items()}
+
     def labels(self, dim: int) -> pa.Array | None:
         """Return the labels of a dimension, position = coordinate, or None. Reads a file, once."""
         name = self.metadata.labels.get(dim)
         if name is None:
             return None
         with self._lock:
-            if dim not in self._labels:
+            if name not in self._labels:
                 follow(os.path.join(self.path, LABELS))
-                self._labels[dim] = read_labels(self.path, name)
-            return self._labels[dim]
+                self._labels[name] = read_labels(self.path, name)
+            return self._labels[name]
 
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
         """Return the row groups that may hold entries of the box, in order.
@@ -411,40 +415,3 @@ def derived_orders(path: str, ndim: int) -> list[tuple[int, ...]]:
         if all(part.isdecimal() for part in parts) and sorted(map(int, parts)) == list(range(ndim)):
             out.append(tuple(map(int, parts)))
     return out
-
-
-def read_labels(folder: str, name: str, check: bool = True) -> pa.Array:
-    """Return the labels in a file of a tensor, whose name tells the hash of its content.
-
-    Parameters
-    ----------
-    folder, name
-        The tensor, and the file in it.
-    check
-        Whether the content has to have this hash.
-
-    Raises
-    ------
-    NotFoundError
-        If it is gone.
-    CorruptionError
-        If it is not what was written.
-    """
-    import pyarrow.parquet as pq
-
-    path = os.path.join(folder, name)
-    named = LABEL_FILE.fullmatch(name)
-    if named is None:
-        raise CorruptionError(f"the metadata of {folder!r} names the labels {name!r}, which is no file of labels in it")
-    try:
-        of(path).stamp(path)
-        data = of(path).read(path)
-    except NotFoundError:
-        raise NotFoundError(f"the labels in {path!r} are gone: restore the file, or ingest again") from None
-    if check and hashlib.sha256(data).hexdigest() != named["sha"]:
-        raise CorruptionError(f"the labels in {path!r} are damaged: restore the file, or ingest again")
-    try:
-        column = pq.read_table(pa.BufferReader(data), use_threads=False).column(0)
-    except (OSError, pa.ArrowException) as error:
-        raise CorruptionError(f"the labels in {path!r} cannot be read: {error}") from None
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

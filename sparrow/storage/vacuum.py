@@ -11,9 +11,10 @@ from datetime import timedelta
 from sparrow.errors import InvalidValueError, NotFoundError
 from sparrow.storage.filesystem import TEMPORARY, of
 from sparrow.storage.footers import DATA_FILE, forget
+from sparrow.storage.labels import LABEL_FILE, LABELS
 from sparrow.storage.layout import Metadata
 from sparrow.storage.log import Log
-from sparrow.storage.snapshot import LABEL_FILE, LABELS, ORDERS, Snapshot, derived_orders, follow, order_folder
+from sparrow.storage.snapshot import ORDERS, Snapshot, derived_orders, follow, order_folder
 
 __all__ = ["parse_age", "vacuum"]
 
@@ -73,6 +74,10 @@ def vacuum(path: str, older_than: str | timedelta = "7 days", dry_run: bool = Fa
         doomed += _vacuum_order(path, order, snapshot, horizon)
     doomed += _leftovers(path, horizon)
     labels = {os.path.basename(name) for name in snapshot.metadata.labels.values()}
+    for commit in Log.open(path).commits_back(snapshot.version):
+        if commit.timestamp.timestamp() < horizon:
+            break
+        labels.update(map(os.path.basename, (commit.notes or {}).get("labels", ())))
     for name in of(path).names(follow(os.path.join(path, LABELS))):
         old = os.path.join(path, LABELS, name)
         if (TEMPORARY.fullmatch(name) or (LABEL_FILE.fullmatch(f"{LABELS}/{name}") and name not in labels)) and _older(

@@ -18,8 +18,9 @@ from sparrow.kernels.entries import Block
 from sparrow.schema import Schema, is_fill
 from sparrow.storage.filesystem import of
 from sparrow.storage.footers import DATA_FILE, Footer, footer, forget, sha256, to_block
+from sparrow.storage.labels import read_labels
 from sparrow.storage.log import log_entry, read_commit
-from sparrow.storage.snapshot import FileTable, Snapshot, order_folder, read_labels
+from sparrow.storage.snapshot import FileTable, Snapshot, order_folder
 from sparrow.workers import ordered_map
 
 __all__ = ["Finding", "verify"]

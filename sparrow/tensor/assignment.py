@@ -8,13 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines, memory
-from sparrow.errors import IndexingError, InvalidValueError, NumberRangeError, ShapeError, UnsupportedError
+from sparrow.errors import (
+    IndexingError,
+    InvalidValueError,
+    LabelError,
+    NumberRangeError,
+    ShapeError,
+    UnsupportedError,
+)
 from sparrow.index import View
 from sparrow.kernels.entries import Block, canonical
-from sparrow.relation import Edit
+from sparrow.plan import Scan, fitted
+from sparrow.relation import Edit, Relation
 from sparrow.schema import Schema, is_fill
 
-__all__ = ["assignment", "check_kind", "placement"]
+__all__ = ["assignment", "check_kind", "placed", "placement"]
 
 
 def assignment(base: Schema, view: View, value: Any) -> Edit:
@@ -48,6 +56,27 @@ def assignment(base: Schema, view: View, value: Any) -> Edit:
     placed = view.to_base(block.coords) if view.ndim else tuple(np.full(block.count, c) for _, c in view.fixed)
     upsert = canonical(Block(placed, block.values), base.shape, base.fill_value, "last", keep_fill=True)
     return Edit("write", clear=() if view.points or view.size == 0 else (view.box(),), upsert=upsert)
+
+
+def placed(base: Relation, view: View, value: Any) -> Any:
+    """Return what is to be written to the cells of a view: of a tensor with labels what has theirs, in their order.
+
+    Raises
+    ------
+    LabelError
+        If it has labels that the cells do not have.
+    """
+    if not hasattr(value, "__sparrow_scan__"):
+        return value
+    scan = value.__sparrow_scan__()
+    found, more = fitted(scan, Scan(base, view, base.schema.through(view)))
+    for axis, labels in more.items():
+        dim = base.schema.through(view).dims[axis]
+        raise LabelError(
+            f"dimension {dim!r} has no label {labels[0].as_py()!r} to write to: append() adds labels, sel() leaves "
+            "some out"
+        )
+    return value if found is scan else type(value)(found.source, found.view)
 
 
 def placement(base: Schema, view: View, coords: Any, values: Any, names: tuple[str, ...]) -> Edit:

@@ -6,6 +6,7 @@ in all. A pinned tensor (a view through a list or mask, or an opened version) ke
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Self, cast
 
@@ -15,12 +16,12 @@ import pyarrow as pa
 from sparrow import engines
 from sparrow.errors import IndexingError, LabelError, ShapeError
 from sparrow.index import Mask, Range, View
-from sparrow.plan import Scan, Step, labels_of
+from sparrow.plan import Scan, Step, named_axis, names_along
 from sparrow.relation import Handle, Relation
 from sparrow.schema import Schema
 from sparrow.stypes import of_view
 
-__all__ = ["Base", "counted_masks"]
+__all__ = ["Base", "counted_masks", "labelled"]
 
 
 class Base:
@@ -133,21 +134,31 @@ class Base:
         >>> A.labels("user").to_pylist(), A.labels("film")
         (['ada', 'bob'], None)
         """
+        found = names_along(self.__sparrow_scan__()).get(self._axis(dim))
+        return None if found is None else found.array()
+
+    def _axis(self, dim: str | int) -> int:
+        """Return the number of a dimension."""
         if isinstance(dim, str) and dim not in self.dims:
             raise LabelError(f"no dimension {dim!r}: there are {', '.join(map(repr, self.dims))}")
         axis = self.dims.index(dim) if isinstance(dim, str) else dim
         if not -self.ndim <= axis < self.ndim:
             raise IndexingError(f"dimension {axis} is out of range for a tensor of {self.ndim} dimensions")
-        return labels_of(self._base, self._view, axis)
+        return axis % self.ndim
 
-    def _labelled(self) -> dict[int, pa.Array]:
-        """Return the labels of the axes that have some."""
-        return {axis: names for axis in range(self.ndim) if (names := self.labels(axis)) is not None}
+    def _numbers(self, axes: Iterable[Any]) -> tuple[Any, ...]:
+        """Return axes with those that are given by name as numbers."""
+        return tuple(named_axis(axis, self.dims) if isinstance(axis, str) else axis for axis in axes)
 
     @property
     def _is_lazy(self) -> bool:
         """Whether this is a view of an expression."""
         return isinstance(self._source, Step)
+
+
+def labelled(scan: Scan) -> dict[int, pa.Array]:
+    """Return the labels of the axes of a scan that have some. Reads."""
+    return {axis: names.array() for axis, names in names_along(scan).items()}
 
 
 def counted_masks(key: Any) -> Any:

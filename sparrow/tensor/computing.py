@@ -7,7 +7,7 @@ from typing import Any, Self
 from sparrow import engines
 from sparrow.engines.stream.persisted import Persisted
 from sparrow.relation import MemoryHandle, MemoryRelation
-from sparrow.tensor.base import Base
+from sparrow.tensor.base import Base, labelled
 from sparrow.tensor.products import Engine
 
 __all__ = ["Computing", "compute"]
@@ -46,7 +46,7 @@ class Computing(Base):
         """
         scan = self.__sparrow_scan__()
         block = engines.entries(scan, engine)
-        return type(self)(MemoryHandle(MemoryRelation(scan.schema, block, self._labelled())))
+        return type(self)(MemoryHandle(MemoryRelation(scan.schema, block, labelled(scan))))
 
     def persist(self) -> Self:
         """Return the tensor in memory, laid out for repeated products; otherwise as :meth:`compute` does.
@@ -75,7 +75,7 @@ class Computing(Base):
         base = scan.source
         whole = base.block if isinstance(base, MemoryRelation) and scan.view.is_identity else None
         block = engines.entries(scan) if whole is None else whole
-        relation = Persisted(scan.schema, block, self._labelled())
+        relation = Persisted(scan.schema, block, labelled(scan))
         if scan.schema.ndim == 2:
             relation.rows(0)
         return type(self)(MemoryHandle(relation))
@@ -115,7 +115,7 @@ def compute(*expressions: Any, engine: Engine = "auto") -> tuple[Any, ...]:
     tensors = [tensor for tensor in expressions if isinstance(tensor, Base)]
     scans = [tensor.__sparrow_scan__() for tensor in tensors]
     done = iter(
-        type(tensor)(MemoryHandle(MemoryRelation(scan.schema, block, tensor._labelled())))
+        type(tensor)(MemoryHandle(MemoryRelation(scan.schema, block, labelled(scan))))
         for tensor, scan, block in zip(tensors, scans, engines.several(scans, engine), strict=True)
     )
     return tuple(next(done) if isinstance(each, Base) else each for each in expressions)

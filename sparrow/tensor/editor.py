@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import pyarrow as pa
 
-from sparrow import memory, storage
+from sparrow import engines, memory, storage
 from sparrow.errors import InvalidValueError, PerformanceWarning, ShapeError, UnsupportedError
 from sparrow.index import Box, View
 from sparrow.kernels.entries import Block, Duplicates, canonical, concatenate
-from sparrow.relation import Edit, Handle
-from sparrow.schema import Schema, check_shape
-from sparrow.tensor.assignment import assignment, placement
+from sparrow.plan import Scan, fitted, names_along
+from sparrow.relation import Edit, Growth, Handle, Relation
+from sparrow.schema import Schema, check_shape, is_fill
+from sparrow.tensor.assignment import assignment, check_kind, placed, placement
 
-__all__ = ["Editor", "append", "commit", "resizing"]
+__all__ = ["Editor", "append", "check_appended", "commit", "grow", "resizing"]
 
 _SMALL_COMMITS = 100
 _LISTED = 1024
@@ -93,7 +96,7 @@ class Editor:
         """Write cells, as ``A[key] = value`` does."""
         self._check_open()
         view = self._view.then(self._counted(key), "paired", self._names)
-        self._add(assignment(self._base, view, value))
+        self._add(assignment(self._base, view, placed(self._handle.current, view, value)))
 
     def put(self, coords: Any, values: Any) -> None:
         """Write cells by coordinate, as ``A.put(coords, values)`` does."""
@@ -155,31 +158,12 @@ def append(
     base = handle.current.schema
 
     def pieces() -> Iterator[Edit]:
-        most = max(memory.share(_PARTS) // memory.entry_bytes(base, wide=True), 1)
-        waiting: list[Block] = []
-        rows = 0
-        for part in parts():
-            for start in range(0, part.count, most):
-                piece = part.take(slice(start, start + most))
-                if rows and rows + piece.count > most:
-                    yield edit(waiting)
-                    waiting, rows = [], 0
-                waiting.append(piece)
-                rows += piece.count
-        if rows:
-            yield edit(waiting)
-
-    def edit(blocks: list[Block]) -> Edit:
-        block = concatenate(blocks, view.ndim, base.dtype)
-        coords = view.to_base(block.coords) if view.ndim else tuple(np.full(block.count, c) for _, c in view.fixed)
-        with np.errstate(all="ignore"):
-            values = block.values.astype(base.dtype)
-        return Edit("append", upsert=canonical(Block(coords, values), base.shape, base.fill_value), existing=existing)
+        return _pieces(base, view, parts(), existing)
 
     if not isinstance(handle, storage.StoredHandle):
         blocks = list(parts())
         if blocks:
-            commit(handle, edit(blocks), level + 1)
+            commit(handle, _piece(base, view, blocks, existing), level + 1)
         return
     first = list(itertools.islice(found := pieces(), 2))
     if len(first) < 2:
@@ -188,6 +172,68 @@ def append(
         return
     del first, found
     handle.append(pieces, view.box())
+
+
+def grow(handle: Handle, scan: Scan, existing: Duplicates) -> None:
+    """Add the entries of a scan by label, in one commit; labels that are new make dimensions longer."""
+
+    def growth(relation: Relation) -> Growth:
+        old = relation.schema
+        whole = View.identity(old.shape)
+        target = Scan(relation, whole, old)
+        found, more = fitted(scan, target)
+        schema = replace(old, shape=found.schema.shape)
+        check_appended(found.schema, old, {axis: len(labels) for axis, labels in more.items()})
+        keys = relation.label_keys
+        labels: dict[Any, pa.Array] = {}  # dimensions of one vocabulary keep having the same object
+        for axis, new in more.items():
+            if keys[axis] not in labels:
+                before = names_along(target)[axis].array()
+                labels[keys[axis]] = pa.concat_arrays([before, new])
+        return Growth(
+            {axis: labels[keys[axis]] for axis in more},
+            schema.shape,
+            lambda: _pieces(schema, View.identity(schema.shape), engines.sorted_blocks(found), existing),
+        )
+
+    handle.grow(growth)
+
+
+def check_appended(other: Schema, target: Schema, more: Mapping[int, int]) -> None:
+    """Raise an error where a tensor cannot be appended to another that grows by some cells along axes."""
+    shape = tuple(n + more.get(axis, 0) for axis, n in enumerate(target.shape))
+    if other.shape != shape:
+        raise ShapeError(f"append: the shapes must be equal, got {target.shape} and {other.shape}")
+    check_kind(other.dtype, target.dtype)
+    if not is_fill(np.asarray([other.fill_value]), target.fill_value)[0]:
+        raise InvalidValueError(
+            f"append: the fill values must be equal, got {target.fill_value} and {other.fill_value}"
+        )
+
+
+def _pieces(base: Schema, view: View, parts: Iterator[Block], existing: Duplicates) -> Iterator[Edit]:
+    """Yield entries as edits small enough for memory."""
+    most = max(memory.share(_PARTS) // memory.entry_bytes(base, wide=True), 1)
+    waiting: list[Block] = []
+    rows = 0
+    for part in parts:
+        for start in range(0, part.count, most):
+            piece = part.take(slice(start, start + most))
+            if rows and rows + piece.count > most:
+                yield _piece(base, view, waiting, existing)
+                waiting, rows = [], 0
+            waiting.append(piece)
+            rows += piece.count
+    if rows:
+        yield _piece(base, view, waiting, existing)
+
+
+def _piece(base: Schema, view: View, blocks: list[Block], existing: Duplicates) -> Edit:
+    block = concatenate(blocks, view.ndim, base.dtype)
+    coords = view.to_base(block.coords) if view.ndim else tuple(np.full(block.count, c) for _, c in view.fixed)
+    with np.errstate(all="ignore"):
+        values = block.values.astype(base.dtype)
+    return Edit("append", upsert=canonical(Block(coords, values), base.shape, base.fill_value), existing=existing)
 
 
 def resizing(base: Schema, labelled: Callable[[int], bool], shape: Any) -> Edit:

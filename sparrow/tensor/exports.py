@@ -10,19 +10,20 @@ import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
 from sparrow import engines, formats, memory
-from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.errors import InvalidValueError, MissingDependencyError, UnsupportedError
 from sparrow.formats.container import check_scipy
 from sparrow.interop import binsparse, interchange
 from sparrow.interop.lazyframes import lazy_frame
 from sparrow.plan import Scan
-from sparrow.relation import arrow_schema, arrow_table
+from sparrow.relation import arrow_schema, labelled_table
 from sparrow.stypes import check_stype
-from sparrow.tensor.base import Base
+from sparrow.tensor.base import Base, labelled
 
 if TYPE_CHECKING:
     import os
 
     import cupyx.scipy.sparse
+    import pandas
     import polars
     import scipy.sparse
     import sparse
@@ -138,8 +139,13 @@ class Exports(Base):
         scan = self.__sparrow_scan__()
         return formats.from_entries(format, scan.schema, engines.entries(scan))
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self, labels: bool = False) -> pa.Table:
         """Return the entries as an Arrow table: a column for each dimension, then ``value``; sorted.
+
+        Parameters
+        ----------
+        labels
+            Labels instead of coordinates, where a dimension has some.
 
         Returns
         -------
@@ -156,10 +162,16 @@ class Exports(Base):
         >>> sp.from_coords([[2, 0], [0, 1]], [6, 5], dims=("i", "j")).to_arrow().to_pylist()
         [{'i': 0, 'j': 1, 'value': 5}, {'i': 2, 'j': 0, 'value': 6}]
         """
-        return arrow_table(self._schema, engines.entries(self.__sparrow_scan__()))
+        scan = self.__sparrow_scan__()
+        return labelled_table(scan.schema, engines.entries(scan), labelled(scan) if labels else {})
 
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
+    def to_batches(self, labels: bool = False) -> Iterator[pa.RecordBatch]:
         """Yield the entries as Arrow record batches, sorted by the dimensions, without holding all of them.
+
+        Parameters
+        ----------
+        labels
+            As of :meth:`to_arrow`.
 
         Yields
         ------
@@ -172,18 +184,20 @@ class Exports(Base):
         >>> [batch.num_rows for batch in sp.eye(3).to_batches()]
         [3]
         """
-        for block in engines.sorted_blocks(self.__sparrow_scan__()):
-            yield from arrow_table(self._schema, block).to_batches()
+        scan = self.__sparrow_scan__()
+        names = labelled(scan) if labels else {}
+        for block in engines.sorted_blocks(scan):
+            yield from labelled_table(scan.schema, block, names).to_batches()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         reader = pa.RecordBatchReader.from_batches(arrow_schema(self._schema), self.to_batches())
         return reader.__arrow_c_stream__(requested_schema)
 
     @overload
-    def to_polars(self, lazy: Literal[False] = False) -> polars.DataFrame: ...
+    def to_polars(self, lazy: Literal[False] = False, labels: bool = False) -> polars.DataFrame: ...
     @overload
-    def to_polars(self, lazy: Literal[True]) -> polars.LazyFrame: ...
-    def to_polars(self, lazy: bool = False) -> polars.DataFrame | polars.LazyFrame:
+    def to_polars(self, lazy: Literal[True], labels: bool = False) -> polars.LazyFrame: ...
+    def to_polars(self, lazy: bool = False, labels: bool = False) -> polars.DataFrame | polars.LazyFrame:
         """Return the entries as a Polars frame: a column for each dimension, then ``value``.
 
         Parameters
@@ -192,6 +206,8 @@ class Exports(Base):
             Return a lazy frame of the entries as they are now, which reads when it is collected: only the columns that
             the query uses, and of files and expressions only the parts that its ranges of coordinates meet. Larger
             than memory with the streaming engine; the rows come in no particular order.
+        labels
+            As of :meth:`to_arrow`.
 
         Returns
         -------
@@ -212,10 +228,45 @@ class Exports(Base):
         import polars
 
         if lazy:
-            return lazy_frame(self.__sparrow_scan__())
-        frame = polars.from_arrow(self.to_arrow())
+            scan = self.__sparrow_scan__()
+            return lazy_frame(scan, labelled(scan) if labels else {})
+        frame = polars.from_arrow(self.to_arrow(labels))
         assert isinstance(frame, polars.DataFrame)
         return frame
+
+    def to_pandas(self, labels: bool = True) -> pandas.DataFrame:
+        """Return the entries as a pandas frame: a column for each dimension, then ``value``; sorted.
+
+        Parameters
+        ----------
+        labels
+            As of :meth:`to_arrow`.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        MissingDependencyError
+            If pandas is not installed.
+        TooLargeError
+            If the entries would pass the memory limit.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.from_coords([[1, 0]], [2, 3], dims=["user"], labels={"user": ["ann", "bob"]})
+        >>> A.to_pandas()  # doctest: +SKIP
+          user  value
+        0  ann      3
+        1  bob      2
+        """
+        table = self.to_arrow(labels)
+        try:
+            return table.to_pandas()
+        except ModuleNotFoundError as error:
+            raise MissingDependencyError("to_pandas() needs pandas: pip install pandas") from error
 
     def to_torch(self, layout: Literal["coo", "csr"] = "coo") -> torch.Tensor:
         """Return a sparse PyTorch tensor on the CPU; ``.to("cuda")`` takes it to a GPU.

@@ -305,7 +305,7 @@ class NanReductions(Reductions):
         """
         return self._reduced("nanmax", axis, keepdims, where)
 
-    def nanargmin(self, axis: int | None = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+    def nanargmin(self, axis: int | str | None = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
         """Return the first position of the smallest cell that is not NaN, or its flat position, int64.
 
         Parameters
@@ -342,7 +342,7 @@ class NanReductions(Reductions):
         """
         return self._reduced("nanargmin", axis, keepdims, where)
 
-    def nanargmax(self, axis: int | None = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+    def nanargmax(self, axis: int | str | None = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
         """Return the first position of the largest cell that is not NaN, or its flat position, int64.
 
         Parameters

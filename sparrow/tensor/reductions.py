@@ -458,7 +458,7 @@ class Reductions(Base):
         """
         return self._reduced("norm", axis, keepdims, where, ord=ord)
 
-    def argmin(self, axis: int | None = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+    def argmin(self, axis: int | str | None = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
         """Return the first position of the smallest cell along an axis, or its flat position, int64.
 
         NaN wins, and so does the fill where a cell is absent.
@@ -495,7 +495,7 @@ class Reductions(Base):
         """
         return self._reduced("argmin", axis, keepdims, where)
 
-    def argmax(self, axis: int | None = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+    def argmax(self, axis: int | str | None = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
         """Return the first position of the largest cell along an axis, or its flat position, int64.
 
         NaN wins, and so does the fill where a cell is absent.
@@ -532,7 +532,7 @@ class Reductions(Base):
         """
         return self._reduced("argmax", axis, keepdims, where)
 
-    def cumsum(self, axis: int | None = None, dtype: DTypeLike | None = None) -> NDArray[Any]:
+    def cumsum(self, axis: int | str | None = None, dtype: DTypeLike | None = None) -> NDArray[Any]:
         """Return the sum of cells up to each of them, along an axis or in row-major order: an array, at once.
 
         A running total is dense after the first entry of a line; entries are streamed into the array.
@@ -564,7 +564,7 @@ class Reductions(Base):
         """
         return self._accumulated(np.add, axis, dtype)
 
-    def cumprod(self, axis: int | None = None, dtype: DTypeLike | None = None) -> NDArray[Any]:
+    def cumprod(self, axis: int | str | None = None, dtype: DTypeLike | None = None) -> NDArray[Any]:
         """Return the product of cells up to each of them, along an axis or in row-major order: an array, at once.
 
         Parameters
@@ -594,11 +594,11 @@ class Reductions(Base):
         """
         return self._accumulated(np.multiply, axis, dtype)
 
-    def _accumulated(self, ufunc: np.ufunc, axis: int | None, dtype: DTypeLike | None) -> NDArray[Any]:
+    def _accumulated(self, ufunc: np.ufunc, axis: int | str | None, dtype: DTypeLike | None) -> NDArray[Any]:
         node = accumulated(
             self.__sparrow_scan__(),
             ufunc,
-            None if axis is None else resolved_axis(axis, self.ndim),
+            None if axis is None else resolved_axis(axis, self.ndim, self.dims),
             None if dtype is None else check_dtype(dtype),
         )
         totals: NDArray[Any] = engines.array(node)

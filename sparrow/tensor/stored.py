@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from sparrow import engines, storage
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.index import check_permutation
-from sparrow.tensor.writing import Writing
+from sparrow.tensor.base import labelled
+from sparrow.tensor.naming import Naming
 
 if TYPE_CHECKING:
     import os
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Stored"]
 
 
-class Stored(Writing):
+class Stored(Naming):
     """Tensors as files: to save one, and what a stored one has to offer."""
 
     __slots__ = ()
@@ -26,7 +27,7 @@ class Stored(Writing):
     def save(
         self,
         path: str | os.PathLike[str],
-        orders: Sequence[Sequence[int]] = (),
+        orders: Sequence[Sequence[int | str]] = (),
         overwrite: bool = False,
         profile: Literal["fast", "small"] = "fast",
     ) -> Self:
@@ -68,8 +69,8 @@ class Stored(Writing):
             engines.sorted_blocks(scan),
             profile=profile,
             overwrite=overwrite,
-            labels=self._labelled(),
-            orders=[check_permutation(order, self.ndim) for order in orders],
+            labels=labelled(scan),
+            orders=[check_permutation(self._numbers(order), self.ndim) for order in orders],
         )
         return type(self)(handle)
 
@@ -122,7 +123,7 @@ class Stored(Writing):
         """
         return self._stored().history()
 
-    def add_order(self, order: Sequence[int]) -> None:
+    def add_order(self, order: Sequence[int | str]) -> None:
         """Keep the entries in a further sort order, such as ``(1, 0)`` for fast column slices.
 
         An order that is there and stale is built anew. Sorts under the memory limit.
@@ -130,7 +131,7 @@ class Stored(Writing):
         Parameters
         ----------
         order
-            The numbers of the dimensions, that to sort by first in front.
+            The dimensions, by number or name, that to sort by first in front.
 
         Raises
         ------
@@ -149,9 +150,9 @@ class Stored(Writing):
         >>> A.files(order=(1, 0))[0].rows
         3
         """
-        self._stored().add_order(check_permutation(order, self._base.schema.ndim))
+        self._stored().add_order(check_permutation(self._numbers(order), self._base.schema.ndim))
 
-    def files(self, order: Sequence[int] | None = None) -> list[storage.FileRecord]:
+    def files(self, order: Sequence[int | str] | None = None) -> list[storage.FileRecord]:
         """Return the data files of the version.
 
         Parameters
@@ -178,7 +179,9 @@ class Stored(Writing):
         >>> [(file.rows, file.first, file.last) for file in A.files()]
         [(3, (0, 0), (2, 2))]
         """
-        return self._stored().files(None if order is None else check_permutation(order, self._base.schema.ndim))
+        return self._stored().files(
+            None if order is None else check_permutation(self._numbers(order), self._base.schema.ndim)
+        )
 
     def verify(self) -> list[storage.Finding]:
         """Read every file that this version references, and return what is wrong.

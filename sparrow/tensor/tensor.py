@@ -20,11 +20,11 @@ from sparrow.errors import InvalidValueError, LabelError, ShapeError, StorageErr
 from sparrow.index import Mode, View, check_permutation
 from sparrow.interop.conversion import check_fill
 from sparrow.kernels.entries import Block
-from sparrow.plan import Scan, Step, refilled, reshaped
+from sparrow.plan import Scan, Step, dated, label_range, refilled, reshaped
 from sparrow.relation import MemoryHandle, MemoryRelation, label_position
 from sparrow.schema import Schema, check_integers, check_shape, is_fill
 from sparrow.stypes import COMPRESSED, check_stype, of_view, settled
-from sparrow.tensor.base import counted_masks
+from sparrow.tensor.base import counted_masks, labelled
 from sparrow.tensor.computing import Computing
 from sparrow.tensor.exports import Exports
 from sparrow.tensor.operators import Operators
@@ -289,13 +289,14 @@ class Tensor(Computing, Operators, Exports, Stored):
             raise InvalidValueError(f"device={device!r}, stream={stream!r}: tensors are on 'cpu'")
         return self
 
-    def transpose(self, *axes: int | Sequence[int]) -> Tensor:
+    def transpose(self, *axes: int | str | Sequence[int | str]) -> Tensor:
         """Return the view with its axes in another order.
 
         Parameters
         ----------
         *axes
-            For each axis of the result, which of the tensor's it is, one by one or as a tuple; reversed by default.
+            For each axis of the result, which of the tensor's it is, by number or name, one by one or as a tuple;
+            reversed by default.
 
         Returns
         -------
@@ -314,7 +315,7 @@ class Tensor(Computing, Operators, Exports, Stored):
         ((4, 3, 2), (3, 2, 4))
         """
         wanted: Any = axes[0] if len(axes) == 1 and not np.isscalar(axes[0]) else axes
-        order = tuple(reversed(range(self.ndim))) if not axes or wanted is None else tuple(wanted)
+        order = tuple(reversed(range(self.ndim))) if not axes or wanted is None else self._numbers(wanted)
         order = check_permutation(order, self.ndim)
         return self._with(self._view.permute(order), lambda whole: whole.permute(order), "transpose")
 
@@ -355,14 +356,15 @@ class Tensor(Computing, Operators, Exports, Stored):
         return self._of(reshaped(self.__sparrow_scan__(), wanted))
 
     def sel(self, labels: Mapping[str, Any] | None = None, /, **by_name: Any) -> Any:
-        r"""Return the view at labels: ``A.sel(src="example.org")``; lists of labels cross.
+        r"""Return the view at labels: ``A.sel(src="example.org")``; lists of labels cross, slices take their ends in.
 
         Parameters
         ----------
         labels
             Labels by dimension name, where a name is no Python identifier.
         **by_name
-            Labels by dimension name: one label drops the dimension, a list keeps it.
+            Labels by dimension name: one label drops the dimension, a list keeps it, and so does a slice, from one
+            label to another that is in it, of labels in ascending order. Dates may be written as texts.
 
         Returns
         -------
@@ -372,7 +374,7 @@ class Tensor(Computing, Operators, Exports, Stored):
         Raises
         ------
         LabelError
-            If a dimension or a label does not exist.
+            If a dimension or a label does not exist, or labels of a slice are in no order.
 
         Examples
         --------
@@ -390,10 +392,47 @@ class Tensor(Computing, Operators, Exports, Stored):
                 raise LabelError(f"no dimension {name!r}: there are {', '.join(map(repr, self.dims))}")
             axis = self.dims.index(name)
             names = self.labels(name)
-            if isinstance(label, list | tuple | np.ndarray):
+            label = dated(names, label)
+            if isinstance(label, slice):
+                key[axis] = label_range(names, label, name)
+            elif isinstance(label, list | tuple | np.ndarray):
                 key[axis] = [label_position(names, one, name) for one in label]
             else:
                 key[axis] = label_position(names, label, name)
+        return self._index(tuple(key), "orthogonal")
+
+    def isel(self, indexers: Mapping[str, Any] | None = None, /, **by_name: Any) -> Any:
+        """Return the view at positions along dimensions given by name: ``A.isel(src=5)``; lists cross.
+
+        Parameters
+        ----------
+        indexers
+            What stands between the brackets, by dimension name, where a name is no Python identifier.
+        **by_name
+            The same: integers, slices, lists, masks.
+
+        Returns
+        -------
+        Tensor
+            A number where no dimension is left.
+
+        Raises
+        ------
+        LabelError
+            If there is no dimension of such a name.
+        IndexingError
+            If a position is out of range.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.from_coords([[0, 1], [1, 2]], [5, 6], dims=("user", "item"))
+        >>> A.isel(item=slice(1, 3)).to_numpy().tolist(), A.isel(user=1, item=-1)
+        ([[5, 0], [0, 6]], np.int64(6))
+        """
+        key: list[Any] = [slice(None)] * self.ndim
+        for name, item in {**(indexers or {}), **by_name}.items():
+            key[self._axis(name)] = item
         return self._index(tuple(key), "orthogonal")
 
     def _with(self, view: View, derive: Callable[[View], View], operation: str) -> Tensor:
@@ -538,7 +577,8 @@ class Tensor(Computing, Operators, Exports, Stored):
             return _rebuild, (base.schema, base.block, names, self._view, self._stype)
         if isinstance(base, storage.Snapshot):
             return _reopen_pinned, (base.path, base.version, self._view, self._stype)
-        return _rebuild, (self._schema, engines.entries(self.__sparrow_scan__()), {}, None, self._stype)
+        scan = self.__sparrow_scan__()
+        return _rebuild, (scan.schema, engines.entries(scan), labelled(scan), None, self._stype)
 
 
 def _reopen(path: str, version: int, view: View, stype: str) -> Tensor:

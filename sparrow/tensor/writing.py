@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from sparrow import engines
-from sparrow.errors import InvalidValueError, ReadOnlyError, ShapeError, UnsupportedError
-from sparrow.interop.conversion import from_object
-from sparrow.kernels.entries import check_duplicates
-from sparrow.relation import Handle
-from sparrow.schema import is_fill
+from sparrow.errors import LabelError, ReadOnlyError, UnsupportedError
+from sparrow.index import View
+from sparrow.interop.conversion import from_frame, from_object
+from sparrow.interop.tables import frame_of
+from sparrow.kernels.entries import Duplicates, check_duplicates
+from sparrow.plan import Scan, fitted, names_along
+from sparrow.relation import Handle, MemoryRelation
 from sparrow.tensor import editor
-from sparrow.tensor.assignment import assignment, check_kind, placement
+from sparrow.tensor.assignment import assignment, placed, placement
 from sparrow.tensor.base import Base, counted_masks
 
 __all__ = ["Writing"]
@@ -34,7 +36,7 @@ class Writing(Base):
         handle = self._writable()
         key = counted_masks(key)
         view = self._view.then(key, "paired", self.dims)
-        editor.commit(handle, assignment(self._base.schema, view, value))
+        editor.commit(handle, assignment(handle.current.schema, view, placed(handle.current, view, value)))
 
     def put(self, coords: ArrayLike, values: ArrayLike) -> None:
         """Write cells by coordinate in one atomic commit; of equal coordinates the last wins.
@@ -103,23 +105,29 @@ class Writing(Base):
         return editor.Editor(self._writable(), self._view, self._schema, counted_masks)
 
     def append(self, other: Any, duplicates: str = "error") -> None:
-        """Add the entries of ``other``, in the same coordinates, in one atomic commit.
+        """Add the entries of ``other`` in one atomic commit: by label where both have some, else by position.
 
-        What is appended to a stored tensor is streamed and may be larger than memory.
+        Labels that a dimension does not have yet make it longer, in the same commit; a label has one coordinate
+        whoever else is appending. A tensor that is appended to a stored one is streamed and may be larger than memory.
 
         Parameters
         ----------
         other
-            A tensor, or anything :func:`sparrow.asarray` takes, of the same shape.
+            A tensor, or anything :func:`sparrow.asarray` takes, of the same shape where it has no labels. Or a table,
+            or the path of one (.csv, .tsv, .parquet, .arrow): columns are taken by the names of the dimensions, and
+            the values are in the column ``value``, or in the one that is left.
         duplicates
-            What becomes of a cell that both have: "error", "sum", "last" (the new), "first" (the old), "min", "max".
+            What becomes of a cell that both have, or a table twice: "error", "sum", "last" (the new), "first" (the
+            old), "min", "max".
 
         Raises
         ------
         DuplicateError
-            If both have a cell and ``duplicates`` is "error".
+            If both have a cell and ``duplicates`` is "error", or a table has one twice.
         ShapeError
             If the shapes differ.
+        LabelError
+            If a column is missing, names of dimensions or types of labels do not fit, or new labels are for a view.
         InvalidValueError
             If the fill values differ, or there is no such rule for duplicates.
         ReadOnlyError
@@ -133,23 +141,41 @@ class Writing(Base):
         >>> A.to_numpy()
         array([[6, 3],
                [0, 2]])
+        >>> import polars as pl
+        >>> stars = sp.from_coords([[0, 1]], [4, 3], dims=["user"], labels={"user": ["ann", "bob"]})
+        >>> stars.append(pl.DataFrame({"user": ["eve", "dan"], "stars": [5, 2]}))
+        >>> stars.labels("user").to_pylist(), stars.to_numpy()
+        (['ann', 'bob', 'dan', 'eve'], array([4, 3, 2, 5]))
         """
         rule = check_duplicates(duplicates)
         handle = self._writable()
-        if isinstance(other, Base):
-            scan = other.__sparrow_scan__()
-            schema, parts = scan.schema, lambda: engines.sorted_blocks(scan)
-        else:
-            schema, block = from_object(other)
-            parts = lambda: iter((block,))  # noqa: E731
-        if schema.shape != self.shape:
-            raise ShapeError(f"append: the shapes must be equal, got {self.shape} and {schema.shape}")
-        check_kind(schema.dtype, self.dtype)
-        if not is_fill(np.asarray([schema.fill_value]), self.fill_value)[0]:
-            raise InvalidValueError(
-                f"append: the fill values must be equal, got {self.fill_value} and {schema.fill_value}"
+        scan = self._given(other, rule)
+        found, more = fitted(scan, self.__sparrow_scan__())
+        if not more:
+            editor.check_appended(found.schema, self._schema, {})
+            editor.append(handle, self._view, lambda: engines.sorted_blocks(found), rule)
+            return
+        if not self._view.is_identity:
+            dim, labels = next((self.dims[axis], labels) for axis, labels in more.items())
+            raise LabelError(
+                f"append: dimension {dim!r} has no label {labels[0].as_py()!r}, and a view does not grow: append to "
+                "the tensor that it was taken from"
             )
-        editor.append(handle, self._view, parts, rule)
+        editor.grow(handle, scan, rule)
+
+    def _given(self, other: Any, duplicates: Duplicates) -> Scan:
+        """Return what is to be appended as a scan; columns of a table are taken by the names of the dimensions."""
+        if isinstance(other, Base):
+            return other.__sparrow_scan__()
+        kinds = {axis: names.array().type for axis, names in names_along(self.__sparrow_scan__()).items()}
+        if isinstance(other, str | os.PathLike) and not os.fspath(other).endswith(".npz"):
+            other = frame_of(other, {self.dims[axis]: kind for axis, kind in kinds.items()})
+        is_table = hasattr(other, "__arrow_c_stream__") or hasattr(other, "collect_batches")
+        if is_table and not hasattr(other, "__sparrow_entries__"):
+            relation = MemoryRelation(*from_frame(other, self._schema, kinds, duplicates))
+        else:
+            relation = MemoryRelation(*from_object(other))
+        return Scan(relation, View.identity(relation.schema.shape), relation.schema)
 
     def resize(self, *shape: int | Sequence[int]) -> None:
         """Change the shape in one atomic commit: new cells are fill, entries outside the new shape go.

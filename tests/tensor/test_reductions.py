@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from sparrow import engines, storage
 from sparrow.engines.stream import computed as derived
 from sparrow.engines.stream import grouping as engine
-from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
+from sparrow.errors import AxisError, InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.index import View
 from sparrow.kernels.entries import Block, canonical
-from sparrow.plan import Reduce, Scan, Step, labels_of, reduction
+from sparrow.plan import Reduce, Scan, Step, reduction
 from sparrow.plan.aggregates import REDUCTIONS
 from sparrow.relation import MemoryRelation, Relation
 from sparrow.schema import Schema, is_fill
@@ -321,7 +321,8 @@ def test_labels_of_the_axes_kept() -> None:
     relation = MemoryRelation(Schema(dense.shape), memory(dense).block, names)
 
     def labels(node: Reduce, axis: int) -> Any:
-        return labels_of(node, View.identity(node.schema.shape), axis)
+        found = node.names.get(axis)
+        return None if found is None else found.array()
 
     assert labels(reduced(scan_of(relation), "sum", 0), 0).to_pylist() == ["p", "q", "r", "s"]
     view = View.identity(dense.shape).then((slice(None, None, -2),))
@@ -545,7 +546,8 @@ def test_bad_arguments() -> None:
         (ShapeError, "axis 2 is out of range", "sum", {"axis": 2}),
         (ShapeError, "twice", "sum", {"axis": (0, -2)}),
         (UnsupportedError, "one axis or None", "argmax", {"axis": (0, 1)}),
-        (UnsupportedError, "integer", "sum", {"axis": "row"}),
+        (UnsupportedError, "integer", "sum", {"axis": 0.5}),
+        (AxisError, "no dimension 'row': there are 'd0', 'd1'", "sum", {"axis": "row"}),
         (InvalidValueError, "'all' or 'stored'", "sum", {"where": "some"}),
         (InvalidValueError, "no reduction 'median'", "median", {}),
         (InvalidValueError, "ord=-1", "norm", {"ord": -1}),

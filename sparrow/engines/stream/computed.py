@@ -11,7 +11,7 @@ import bisect
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -83,6 +83,7 @@ class Computed:
 
     exact = False
     version = None
+    label_keys: Mapping[int, Hashable] = {}
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ import bisect
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,11 @@ class Shared:
     version: int | None = property(lambda self: self._relation.version)  # type: ignore[assignment]
     exact: bool = property(lambda self: self._relation.exact)  # type: ignore[assignment]
     orders: tuple[tuple[int, ...], ...] = property(lambda self: self._relation.orders)  # type: ignore[assignment]
+
+    @property
+    def label_keys(self) -> Mapping[int, Hashable]:
+        """What tells the labels of dimensions."""
+        return self._relation.label_keys
 
     def labels(self, dim: int) -> Any:
         """Return the labels of a dimension."""

@@ -1,0 +1,306 @@
+"""How tensors whose dimensions have names or labels are brought together: the one place that says it.
+
+Dimensions that somebody named are matched by name, those with the names that nobody gave (``d0, d1, ...``) by position.
+Then labels along an axis that differ are joined, and each side is taken at the places of the result: a label that it
+lacks is a line of its fill. Where one side has labels and the other none, they go by position. Equal labels cost
+nothing, and nothing but labels is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sparrow import settings
+from sparrow.errors import LabelError
+from sparrow.index import View
+from sparrow.kernels.entries import concatenate
+from sparrow.plan.labels import Labels, Names, alike, names_along
+from sparrow.plan.nodes import Concat, Scan
+from sparrow.relation import MemoryRelation
+from sparrow.schema import Schema, given_name
+
+__all__ = ["Join", "aligned", "by_name", "fitted", "matched", "on_labels", "places_of"]
+
+Join: TypeAlias = Literal["exact", "outer", "inner", "left"]
+
+
+def aligned(operands: Sequence[Any], usual: Join, apart: int | None = None) -> tuple[list[Any], Labels]:
+    """Return operands whose cells at one index have one label along every axis, and the labels of the result.
+
+    Parameters
+    ----------
+    operands
+        Scans; arrays and scalars, which go by position.
+    usual
+        How labels that differ are joined where the settings do not say it: all ("outer"), those of all sides
+        ("inner"), those of the first ("left"), or none ("exact").
+    apart
+        An axis along which labels are left as they are: that along which scans of one number of axes are joined.
+
+    Raises
+    ------
+    LabelError
+        If names of dimensions or types of labels do not fit, labels that differ are to be exact, repeat or are
+        missing, or a side without labels meets several that differ.
+    """
+    out = list(operands)
+    at = [number for number, operand in enumerate(out) if isinstance(operand, Scan)]
+    if any(out[number].schema.dims != out[at[0]].schema.dims for number in at[1:]):
+        for number, scan in zip(at, matched([out[number] for number in at]), strict=True):
+            out[number] = scan
+    named = {number: found for number in at if (found := names_along(out[number]))}
+    if not named:
+        return out, {}
+    sizes = [each.schema.shape if isinstance(each, Scan) else np.shape(each) for each in out]
+    ndim = max(map(len, sizes))
+    result: dict[int, Names] = {}
+    for axis in range(ndim):
+        own = {number: axis - ndim + len(size) for number, size in enumerate(sizes) if len(size) >= ndim - axis}
+        found = {number: named[number][k] for number, k in own.items() if k in named.get(number, {})}
+        if not found or axis == apart:
+            continue
+        rest = {sizes[number][k] for number, k in own.items() if number not in found} - {1}
+        names = next(iter(found.values()))
+        if not all(names.same(other) for other in found.values()):
+            dim = out[next(iter(found))].schema.dims[own[next(iter(found))]]
+            if rest:
+                raise LabelError(
+                    f"labels of dimension {dim!r} differ between two tensors, and a third has none to tell which of "
+                    "them it goes by: give it labels, or take the others at the same ones with sel()"
+                )
+            wanted = _joined(list(found.values()), _join(usual), dim)
+            for number, mine in found.items():
+                out[number] = on_labels(out[number], own[number], places_of(wanted, mine.array()))
+            names = Names.of(wanted)
+        if names.length != 1 or not rest:
+            result[axis] = names
+    return out, result
+
+
+def by_name(scans: Sequence[Scan], join: Join) -> list[tuple[Scan, Labels]]:
+    """Return scans at the same labels along dimensions of one name, and their labels; others stay as they are.
+
+    Raises
+    ------
+    LabelError
+        As :func:`aligned`.
+    """
+    out = list(scans)
+    named = [dict(names_along(scan)) for scan in scans]
+    for dim in dict.fromkeys(dim for scan in scans for dim in scan.schema.dims):
+        axes = {number: scan.schema.dims.index(dim) for number, scan in enumerate(scans) if dim in scan.schema.dims}
+        found = {number: names for number, axis in axes.items() if (names := named[number].get(axis)) is not None}
+        lead = next(iter(found.values()), None)
+        if lead is None or all(lead.same(other) for other in found.values()):
+            continue
+        bare = next((number for number in axes if number not in found), None)
+        if bare is not None:
+            raise LabelError(
+                f"labels of dimension {dim!r} differ, and the tensor of shape {scans[bare].schema.shape} has none to "
+                "tell which of them it goes by"
+            )
+        wanted = _joined(list(found.values()), join, dim)
+        for number, names in found.items():
+            out[number] = on_labels(out[number], axes[number], places_of(wanted, names.array()))
+            named[number][axes[number]] = Names.of(wanted)
+    return list(zip(out, named, strict=True))
+
+
+def fitted(scan: Scan, target: Scan) -> tuple[Scan, dict[int, pa.Array]]:
+    """Return what is to be written where a target stands, in the order of its dimensions and of its labels.
+
+    Returns
+    -------
+    scan
+        Along dimensions where labels differ as long as the target, or longer by what it lacks.
+    more
+        The labels that the target lacks, by its axis, in the order in which the scan has them.
+    """
+    import pyarrow.compute as pc
+
+    scan = matched([target, scan])[1]
+    mine, theirs = names_along(scan), names_along(target)
+    shift = target.schema.ndim - scan.schema.ndim
+    both = {k + shift for k in mine} & set(theirs)
+    together: dict[Hashable, list[int]] = {}
+    for axis in sorted(both):  # dimensions of one vocabulary grow as one
+        together.setdefault(theirs[axis].key, []).append(axis)
+    more: dict[int, pa.Array] = {}
+    for axes in together.values():
+        own = [mine[axis - shift] for axis in axes]
+        if all(names.same(theirs[axes[0]]) for names in own):
+            continue
+        dim = target.schema.dims[axes[0]]
+        old = theirs[axes[0]].array()
+        if settings.current().join == "exact":
+            raise _inexact(dim, old, next(names for names in own if not names.same(theirs[axes[0]])).array())
+        old, *new = alike([old, *(names.array() for names in own)], f"dimension {dim!r}")
+        for labels in (old, *new):
+            _check_unique(labels, dim)
+        found = pc.unique(pa.concat_arrays(new))
+        unknown = found.filter(pc.invert(pc.is_in(found, value_set=old)))
+        for axis, labels in zip(axes, new, strict=True):
+            if len(unknown):
+                more[axis] = unknown.cast(theirs[axis].array().type)
+            scan = on_labels(scan, axis - shift, places_of(pa.concat_arrays([old, unknown]), labels))
+    return scan, more
+
+
+def matched(scans: Sequence[Scan]) -> list[Scan]:
+    """Return scans with their axes in the order of the first of those that have the most, where names say so.
+
+    Raises
+    ------
+    LabelError
+        If some names agree and others do not, or a tensor meets its own transpose: by position that is something else.
+    """
+    if len(scans) < 2 or all(scan.schema.dims == scans[0].schema.dims for scan in scans[1:]):
+        return list(scans)
+    lead = max(scans, key=lambda scan: scan.schema.ndim).schema
+    out = []
+    for scan in scans:
+        order = _order(lead, scan.schema)
+        if order is None:
+            out.append(scan)
+            continue
+        kept = tuple(k for k in order if k is not None)
+        view = scan.view.permute(kept).then(tuple(None if k is None else slice(None) for k in order))
+        if any(other.source.token == scan.source.token and other.view == view for other in scans):
+            raise LabelError(
+                f"a tensor of dimensions {lead.dims} and its transpose {scan.schema.dims} are matched by name, which "
+                "makes them the same cells: A.T.rename("
+                + ", ".join(f"{old}={new!r}" for old, new in zip(scan.schema.dims, lead.dims, strict=True))
+                + ") goes by position"
+            )
+        out.append(scan.then(view))
+    return out
+
+
+def on_labels(scan: Scan, axis: int, places: NDArray[Any]) -> Scan:
+    """Return a scan taken at places along an axis, a line of fill where a place is -1."""
+    size, ndim = scan.schema.shape[axis], scan.schema.ndim
+    lacking = places < 0
+    if lacking.any():
+        scan, places = _with_line_of_fill(scan, axis), np.where(lacking, size, places)
+    start, stop = (int(places[0]), int(places[0]) + len(places)) if len(places) else (0, 0)
+    straight = np.array_equal(places, np.arange(start, stop))
+    key: list[Any] = [slice(None)] * ndim
+    key[axis] = slice(start, stop) if straight else places.astype(np.int64)
+    return scan.then(scan.view.then(tuple(key)))
+
+
+def places_of(labels: pa.Array, among: pa.Array) -> NDArray[Any]:
+    """Return where each label is among others, -1 for none."""
+    import pyarrow.compute as pc
+
+    labels, among = alike([labels, among], "both sides")
+    found = pc.index_in(labels, value_set=among).fill_null(-1)
+    return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
+
+
+def _with_line_of_fill(scan: Scan, axis: int) -> Scan:
+    old = scan.schema
+
+    def schema(size: int) -> Schema:
+        shape = (*old.shape[:axis], size, *old.shape[axis + 1 :])
+        return Schema(shape, old.dims, old.dtype, old.fill_value, old.stype if old.stype == "dense" else "coo")
+
+    line, whole = schema(1), schema(old.shape[axis] + 1)
+    nothing = MemoryRelation(line, concatenate([], old.ndim, old.dtype))
+    names = {k: found for k, found in names_along(scan).items() if k != axis}
+    join = Concat((scan, Scan(nothing, View.identity(line.shape), line)), axis, whole).named(names)
+    return Scan(join, View.identity(whole.shape), whole)
+
+
+def _join(usual: Join) -> str:
+    said = settings.current().join
+    return usual if said == "auto" else said
+
+
+def _joined(found: Sequence[Names], join: str, dim: str) -> pa.Array:
+    """Return the labels of a result: all of them in ascending order, or some of the first in its order."""
+    import pyarrow.compute as pc
+
+    arrays = alike([names.array() for names in found], f"dimension {dim!r}")
+    if join == "exact":
+        other = next(array for array in arrays[1:] if not array.equals(arrays[0]))
+        raise _inexact(dim, arrays[0], other)
+    for array in arrays:
+        _check_unique(array, dim)
+    whole = arrays[0]
+    if join == "outer":
+        import polars as pl
+
+        both = pl.Series(pa.concat_arrays(arrays)).sort()  # several times as fast as Arrow's
+        return both.filter((both != both.shift(1)).fill_null(True)).to_arrow().cast(whole.type)
+    if join == "inner":
+        for other in arrays[1:]:
+            whole = whole.filter(pc.is_in(whole, value_set=other))
+    return whole
+
+
+def _inexact(dim: str, first: pa.Array, second: pa.Array) -> LabelError:
+    import pyarrow.compute as pc
+
+    first, second = alike([first, second], f"dimension {dim!r}")
+    for one, other, side in ((first, second, "second"), (second, first, "first")):
+        lacking = one.filter(pc.invert(pc.is_in(one, value_set=other)))
+        if len(lacking):
+            said = f"the {side} has no {lacking[0].as_py()!r}"
+            break
+    else:
+        said = "they are in another order"
+    return LabelError(f"labels of dimension {dim!r} differ, and join='exact': {said}; use sp.align, or another join")
+
+
+def _check_unique(labels: pa.Array, dim: str) -> None:
+    import pyarrow.compute as pc
+
+    if labels.null_count:
+        raise LabelError(
+            f"{labels.null_count} cells along dimension {dim!r} have no label, so it cannot be brought together with "
+            "another: take those that have one first"
+        )
+    if pc.all(pc.less(labels[:-1], labels[1:])).as_py():
+        return
+    import polars as pl
+
+    if pl.Series(labels).n_unique() != len(labels):
+        counts = pc.value_counts(labels)
+        twice = counts.field("values").filter(pc.greater(counts.field("counts"), 1))[0].as_py()
+        raise LabelError(
+            f"label {twice!r} repeats along dimension {dim!r}, so it cannot be brought together with another: take "
+            "each label once, or add up what has one"
+        )
+
+
+def _order(lead: Schema, other: Schema) -> list[int | None] | None:
+    """Return for each axis of the first which of the other's it is, None for none; None where they go by position."""
+    wanted, given = lead.dims, other.dims
+    start = len(wanted) - len(given)
+    if wanted[start:] == given:
+        return None
+    common = {name for name in given if given_name(name)} & {name for name in wanted if given_name(name)}
+    if not common:
+        return None
+    if len(common) == len(given):
+        return [given.index(name) if name in common else None for name in wanted]
+    for k, (mine, theirs) in enumerate(zip(given, wanted[start:], strict=True)):
+        named = given_name(mine), given_name(theirs)
+        if mine == theirs or (not all(named) and not common & {mine, theirs}):
+            continue
+        sizes = other.shape[k], lead.shape[start + k]
+        if any(
+            size == 1 and (not name or not common & {mine, theirs}) for size, name in zip(sizes, named, strict=True)
+        ):
+            continue  # an axis that is repeated
+        raise LabelError(
+            f"dimensions {wanted} and {given} agree in {', '.join(map(repr, sorted(common)))} and not in the rest: "
+            "rename() those of one side, or transpose() it"
+        )
+    return None

@@ -1,0 +1,111 @@
+"""Names of tensors: of dimensions, and labels along them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import pyarrow as pa
+
+from sparrow.errors import LabelError, UnsupportedError
+from sparrow.interop.conversion import check_labels
+from sparrow.plan import Cast, map_cells, names_along
+from sparrow.relation import Growth, Relation
+from sparrow.tensor.writing import Writing
+
+__all__ = ["Naming"]
+
+
+class Naming(Writing):
+    """Names that are given to dimensions and along them."""
+
+    __slots__ = ()
+
+    def rename(self, names: Mapping[str, str] | None = None, /, **by_name: str) -> Self:
+        """Return the tensor with other names of dimensions, lazily; labels stay with their dimensions.
+
+        Names say which dimensions belong together: those of operands are matched by them. So the links of both
+        directions are ``A + A.T.rename(src="dst", dst="src")``, where the second ``src`` stands for the first's.
+
+        Parameters
+        ----------
+        names
+            New names by old ones, where an old one is no Python identifier.
+        **by_name
+            New names by old ones.
+
+        Returns
+        -------
+        Tensor
+
+        Raises
+        ------
+        LabelError
+            If there is no dimension of such a name.
+        InvalidValueError
+            If a new name is not allowed, or two dimensions would have one.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> web = sp.from_coords([[0, 1], [1, 2]], [1, 1], shape=(3, 3), dims=("src", "dst"))
+        >>> (web + web.T.rename(src="dst", dst="src")).nnz
+        4
+        """
+        wanted = {**(names or {}), **by_name}
+        scan = self.__sparrow_scan__()
+        old = scan.schema
+        for name in wanted:
+            if name not in old.dims:
+                raise LabelError(f"no dimension {name!r}: there are {', '.join(map(repr, old.dims))}")
+        schema = replace(old, dims=tuple(wanted.get(dim, dim) for dim in old.dims))
+        if schema.dims == old.dims:
+            return self
+        return self._of(replace(map_cells(Cast(old.dtype), [scan]), schema=schema).named(names_along(scan)))
+
+    def set_labels(self, dim: str | int | Sequence[str | int], labels: Any) -> None:
+        """Give a dimension labels in one atomic commit, in place of those that it has.
+
+        Parameters
+        ----------
+        dim
+            The dimension, by name or number; several for one vocabulary that they share, and that grows for all.
+        labels
+            A label for each cell along it, all different: texts, integers or dates; a list, an Arrow or NumPy array.
+
+        Raises
+        ------
+        LabelError
+            If there is no such dimension.
+        ShapeError
+            If there are not as many labels as cells.
+        InvalidValueError
+            If two are equal, or one is null.
+        UnsupportedError
+            If they are of another type, or this is a view.
+        ReadOnlyError
+            If the tensor is a copy, an expression or an opened version.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.from_coords([[0, 1], [1, 0]], [2, 3], dims=["src", "dst"])
+        >>> A.set_labels(["src", "dst"], ["ann", "bob"])
+        >>> A.sel(src="bob", dst="ann")
+        np.int64(3)
+        """
+        handle = self._writable()
+        if not self._view.is_identity:
+            raise UnsupportedError("a view cannot be given labels: give them to the tensor that it was taken from")
+        several = [dim] if isinstance(dim, str | int) else list(dim)
+        axes = [self._axis(one) for one in several]
+        found = check_labels(labels, self.dims[axes[0]]) if axes else pa.array([])
+
+        def growth(relation: Relation) -> Growth:
+            schema = relation.schema
+            for axis in axes:
+                check_labels(found, schema.dims[axis], schema.shape[axis])
+            return Growth(dict.fromkeys(axes, found), schema.shape, lambda: iter(()))
+
+        handle.grow(growth, "set labels")

@@ -1,0 +1,80 @@
+"""Models take and give labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sparrow as sp
+from sparrow.errors import IndexingError, LabelError
+
+USERS = ["ann", "bob", "dan", "eve", "zoe"]
+FILMS = ["Alien", "Brazil", "Casablanca", "Dune"]
+LINKS = [[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1]]
+
+
+def labelled(dense: Any, users: Any, films: Any) -> sp.Tensor:
+    return sp.asarray(np.asarray(dense), dims=["user", "film"], labels={"user": users, "film": films})
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return sp.models.ALS(factors=2, unobserved_weight=0.1, seed=1).fit(labelled(LINKS, USERS, FILMS))
+
+
+def test_recommend(model: Any) -> None:
+    ids, scores = model.recommend([2, 0], k=3)
+    assert ids.dtype == np.int64
+    found, same = model.recommend(["dan", "ann"], k=3)
+    assert found.tolist() == [[FILMS[k] if k >= 0 else None for k in row] for row in ids.tolist()]
+    np.testing.assert_array_equal(same, scores)
+    assert model.recommend([2, 0], k=3, labels=True)[0].tolist() == found.tolist()
+    assert model.recommend(pa.array(["dan", "ann"]), k=3, labels=False)[0].tolist() == ids.tolist()
+    with pytest.raises(LabelError, match="no row of the training tensor has the label 'tom'"):
+        model.recommend(["dan", "tom"])
+    with pytest.raises(IndexingError):
+        model.recommend([9])
+
+
+def test_histories_go_by_label(model: Any) -> None:
+    history = labelled([[1, 0, 1], [0, 1, 0]], ["new", "newer"], ["Dune", "Zardoz", "Brazil"])
+    same = sp.asarray([[0, 1, 0, 1], [0, 0, 0, 0]])
+    np.testing.assert_array_equal(model.fold_in(history), model.fold_in(same))
+    ids, scores = model.recommend(same, k=3)
+    np.testing.assert_array_equal(model.recommend(history, k=3)[0], ids)
+    np.testing.assert_array_equal(model.recommend(history, k=3)[1], scores)
+    cut = labelled([[1]], ["ann"], ["Casablanca"])
+    assert "Casablanca" not in model.recommend(["ann"], k=4, exclude=cut)[0]
+
+
+def test_similar(model: Any) -> None:
+    ids, cosines = model.similar([0, 3], k=2)
+    names, same = model.similar(["Alien", "Dune"], k=2)
+    assert names.tolist() == [[FILMS[k] for k in row] for row in ids.tolist()]
+    np.testing.assert_array_equal(same, cosines)
+    with pytest.raises(LabelError, match="no item of the training tensor has the label 'Zardoz'"):
+        model.similar(["Zardoz"])
+
+
+def test_files(model: Any, tmp_path: Path) -> None:
+    model.recommend_all(tmp_path / "numbers.parquet", k=2)
+    model.recommend_all(tmp_path / "names.parquet", k=2, labels=True)
+    numbers = pq.read_table(tmp_path / "numbers.parquet").to_pylist()
+    expected = [{**row, "row": USERS[row["row"]], "item": FILMS[row["item"]]} for row in numbers]
+    assert pq.read_table(tmp_path / "names.parquet").to_pylist() == expected
+    model.save_factors(tmp_path / "factors", labels=True)
+    assert pq.read_table(tmp_path / "factors" / "user_factors.parquet")["row"].to_pylist() == USERS
+    assert pq.read_table(tmp_path / "factors" / "item_factors.parquet")["item"].to_pylist() == FILMS
+
+
+def test_without_labels() -> None:
+    model = sp.models.ALS(factors=2, unobserved_weight=0.1).fit(sp.asarray(LINKS))
+    with pytest.raises(IndexingError, match="labels where the training tensor has some"):
+        model.recommend(["ann"])
+    with pytest.raises(LabelError, match="no labels"):
+        model.recommend([0], labels=True)

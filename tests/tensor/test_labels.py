@@ -1,0 +1,715 @@
+"""Tensors with labels: brought together by name and label in every operation that joins two, and grown by appends."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import threading
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sparrow as sp
+from sparrow import engines
+from sparrow.errors import (
+    AxisError,
+    CorruptionError,
+    DuplicateError,
+    InvalidValueError,
+    LabelError,
+    NotFoundError,
+    ReadOnlyError,
+    ShapeError,
+    UnsupportedError,
+)
+from sparrow.relation import MemoryRelation
+from tests.engines.toy import Toy
+
+Cells = dict[tuple[Any, ...], float]
+
+
+def labelled(dense: Any, **labels: Any) -> sp.Tensor:
+    """Return a tensor whose dimensions are named and labelled, in order; None for no labels."""
+    array = np.asarray(dense)
+    given = {dim: names for dim, names in labels.items() if names is not None}
+    found = array.nonzero()
+    return sp.from_coords(found, array[found], array.shape, dims=list(labels), labels=given)
+
+
+def names(tensor: sp.Tensor, dim: str | int) -> list[Any]:
+    """Return the labels of a dimension that has some."""
+    found = tensor.labels(dim)
+    assert found is not None
+    return list(found.to_pylist())
+
+
+def cells_of(tensor: Any) -> tuple[tuple[tuple[Any, ...], ...], list[Any]]:
+    """Return the labels of all dimensions, and the cells."""
+    return tuple(tuple(names(tensor, axis)) for axis in range(tensor.ndim)), tensor.to_numpy().tolist()
+
+
+USERS = ["eve", "ann", "dan", "bob", "zoe"]
+ITEMS = [30, 10, 20, 40]
+
+
+@st.composite
+def matrices(draw: st.DrawFn) -> sp.Tensor:
+    users = draw(st.lists(st.sampled_from(USERS), unique=True, min_size=1))
+    items = draw(st.lists(st.sampled_from(ITEMS), unique=True, min_size=1))
+    values = st.lists(st.sampled_from([0.0, 0.0, 1.0, -2.0, 3.5]), min_size=len(items), max_size=len(items))
+    rows = draw(st.lists(values, min_size=len(users), max_size=len(users)))
+    tensor = labelled(rows, user=users, item=items)
+    return tensor.T if draw(st.booleans()) else tensor
+
+
+def as_dict(tensor: sp.Tensor) -> tuple[list[Any], list[Any], Cells]:
+    """Return users, items and cells of a matrix by label."""
+    tensor = tensor if tensor.dims == ("user", "item") else tensor.T
+    (users, items), rows = cells_of(tensor)
+    cells = {(u, i): value for u, row in zip(users, rows, strict=True) for i, value in zip(items, row, strict=True)}
+    return list(users), list(items), cells
+
+
+FUNCTIONS: dict[str, tuple[Any, str]] = {
+    "add": (np.add, "outer"),
+    "subtract": (np.subtract, "outer"),
+    "maximum": (np.maximum, "outer"),
+    "greater": (np.greater, "outer"),
+    "equal": (np.equal, "outer"),
+    "multiply": (np.multiply, "inner"),
+    "where": (lambda a, b: sp.where(a > 0, a, b) if isinstance(a, sp.Tensor) else np.where(a > 0, a, b), "outer"),
+}
+
+
+def joined(first: list[Any], second: list[Any], join: str) -> list[Any]:
+    if first == second or join == "left":
+        return first
+    return sorted({*first, *second}) if join == "outer" else [one for one in first if one in second]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def toy() -> Any:
+    engines.register(Toy())
+    yield
+    engines.unregister("toy")
+
+
+@settings(max_examples=60)
+@given(matrices(), matrices(), st.sampled_from(sorted(FUNCTIONS)), st.sampled_from(["auto", "outer", "inner", "left"]))
+def test_cells_meet_by_label(a: sp.Tensor, b: sp.Tensor, name: str, join: str) -> None:
+    function, usual = FUNCTIONS[name]
+    users, items, mine = as_dict(a)
+    more, others, theirs = as_dict(b)
+    how = usual if join == "auto" else join
+    rows, columns = joined(users, more, how), joined(items, others, how)
+    expected = [[function(mine.get((u, i), 0.0), theirs.get((u, i), 0.0)) for i in columns] for u in rows]
+    with sp.config(join=join):  # type: ignore[arg-type]
+        found = function(a, b)
+    found = found if found.dims == ("user", "item") else found.T
+    assert names(found, "user") == rows
+    assert names(found, "item") == columns
+    for engine in ("stream", "duckdb", "toy"):
+        dense = found.compute(engine=engine).to_numpy()
+        np.testing.assert_array_equal(dense, np.reshape(expected, (len(rows), len(columns))))
+
+
+@settings(max_examples=40)
+@given(matrices(), matrices(), st.sampled_from(["outer", "inner", "left"]))
+def test_align(a: sp.Tensor, b: sp.Tensor, join: str) -> None:
+    one, other = sp.align(a, b, join=join)  # type: ignore[arg-type]
+    assert (one.dims, other.dims) == (a.dims, b.dims)
+    for before, after in ((a, one), (b, other)):
+        _, _, cells = as_dict(before)
+        users, items, found = as_dict(after)
+        assert users == joined(as_dict(a)[0], as_dict(b)[0], join)
+        assert items == joined(as_dict(a)[1], as_dict(b)[1], join)
+        assert found == {at: cells.get(at, 0.0) for at in found}
+
+
+@settings(max_examples=40)
+@given(matrices(), matrices())
+def test_pandas_finds_the_same(a: sp.Tensor, b: sp.Tensor) -> None:
+    pd = pytest.importorskip("pandas")
+
+    def frame(tensor: sp.Tensor) -> Any:
+        users, items, _ = as_dict(tensor)
+        turned = tensor if tensor.dims == ("user", "item") else tensor.T
+        return pd.DataFrame(turned.to_numpy(), users, items)
+
+    left, right = frame(a), frame(b)
+    same = left.add(right, fill_value=0).fillna(0)
+    users, items, _ = as_dict((a + b).compute())
+    pd.testing.assert_frame_equal(frame((a + b).compute()), same, check_names=False, check_column_type=False)
+    assert (users, items) == (list(same.index), list(same.columns))
+    product = (left * right).dropna(how="all").dropna(how="all", axis=1)
+    found = frame((a * b).compute())
+    assert set(found.index) == set(left.index) & set(right.index)
+    assert found.loc[sorted(product.index), sorted(product.columns)].equals(
+        product.loc[sorted(product.index), sorted(product.columns)] + 0.0
+    )
+
+
+@settings(max_examples=40)
+@given(matrices(), matrices(), st.sampled_from(["outer", "inner", "left"]))
+def test_xarray_finds_the_same(a: sp.Tensor, b: sp.Tensor, join: str) -> None:
+    xr = pytest.importorskip("xarray")
+
+    def array(tensor: sp.Tensor) -> Any:
+        coords = {dim: names(tensor, dim) for dim in tensor.dims}
+        return xr.DataArray(tensor.to_numpy(), coords=coords, dims=tensor.dims)
+
+    one, other = xr.align(array(a), array(b), join=join, fill_value=0.0)
+    for mine, theirs in zip(sp.align(a, b, join=join), (one, other), strict=True):  # type: ignore[arg-type]
+        assert mine.dims == theirs.dims
+        assert all(names(mine, dim) == theirs[dim].values.tolist() for dim in mine.dims)
+        np.testing.assert_array_equal(mine.to_numpy(), theirs.values)
+    np.testing.assert_array_equal((a * b).to_numpy(), (array(a) * array(b)).values)
+
+
+# -- dimensions ----------------------------------------------------------------------------------
+
+
+def test_dimensions_of_the_same_names_are_matched_by_them() -> None:
+    a = sp.from_coords([[0, 1], [1, 2]], [1, 2], (3, 3), dims=("src", "dst"))
+    t = sp.from_coords([[1, 2], [0, 1]], [1, 2], (3, 3), dims=("dst", "src"))
+    dense = a.to_numpy()
+    assert (a + t).dims == ("src", "dst")
+    np.testing.assert_array_equal((a + t).to_numpy(), 2 * dense)
+    np.testing.assert_array_equal(sp.concat([a, t]).to_numpy(), np.vstack([dense, dense]))
+    out = sp.zeros((3, 3), dtype="int64")
+    assert out.dims == ("d0", "d1")  # nobody's names: they go by position
+    np.testing.assert_array_equal((out + a.T).to_numpy(), dense.T)
+    b = a.compute()
+    b[:] = t * 3
+    np.testing.assert_array_equal(b.to_numpy(), 3 * dense)
+    b.append(t, duplicates="sum")
+    np.testing.assert_array_equal(b.to_numpy(), 4 * dense)
+
+
+def test_a_tensor_and_its_transpose_say_what_they_mean() -> None:
+    a = sp.from_coords([[0, 1], [1, 2]], [1, 2], (3, 3), dims=("src", "dst"))
+    dense = a.to_numpy()
+    for operation in (np.add, np.multiply, np.maximum, np.equal, lambda x, y: sp.concat([x, y])):
+        with pytest.raises(LabelError, match=r"A\.T\.rename\(dst='src', src='dst'\) goes by position"):
+            operation(a, a.T)
+    with pytest.raises(LabelError, match="rename"):
+        a[:] = a.T
+    np.testing.assert_array_equal((a + a.T.rename(src="dst", dst="src")).to_numpy(), dense + dense.T)
+    bare = sp.asarray(dense)
+    np.testing.assert_array_equal((bare + bare.T).to_numpy(), dense + dense.T)
+
+
+def test_fewer_dimensions_go_where_their_names_are() -> None:
+    a = labelled([[1, 2], [3, 4]], user=None, item=None)
+    np.testing.assert_array_equal((a - a.sum(axis=1)).to_numpy(), a.to_numpy() - [[3], [7]])
+    np.testing.assert_array_equal((a - a.sum(axis=0)).to_numpy(), a.to_numpy() - [4, 6])
+    bare = sp.asarray([[1, 2], [3, 4]])
+    np.testing.assert_array_equal((bare - bare.sum(axis=1)).to_numpy(), [[-2, -5], [0, -3]])
+
+
+def test_names_that_partly_differ_are_refused() -> None:
+    a, b = labelled(np.ones((2, 2)), user=None, item=None), labelled(np.ones((2, 2)), user=None, film=None)
+    with pytest.raises(LabelError, match="agree in 'user' and not in the rest"):
+        a + b
+    with pytest.raises(LabelError, match="rename"):
+        a.append(b)
+    assert (a + b.rename(film="item")).nnz == 4
+    assert (a + labelled(np.ones((2, 2)), row=None, col=None)).nnz == 4  # no name in common: by position
+    x = labelled([1, 2], user=["ann", "bob"])
+    outer = x[:, None] * x[None, :]
+    assert outer.to_numpy().tolist() == [[1, 2], [2, 4]]
+    assert (outer.dims, names(outer, 1)) == (("user", "d1"), ["ann", "bob"])
+
+
+def test_rename() -> None:
+    a = labelled([[1, 0], [0, 2]], user=["ann", "bob"], item=None)
+    b = a.rename({"user": "who"})
+    assert b.dims == ("who", "item")
+    assert names(b, "who") == ["ann", "bob"]
+    assert names(b[1:], "who") == ["bob"]
+    assert a.rename(user="user") is a
+    assert sp.sql("select who, item, value from b order by who").fetchall() == [(0, 0, 1), (1, 1, 2)]
+    with pytest.raises(LabelError, match="no dimension 'who'"):
+        a.rename(who="user")
+    with pytest.raises(InvalidValueError):
+        a.rename(user="item")
+
+
+# -- labels of results ---------------------------------------------------------------------------
+
+
+def test_axes_that_stay_keep_their_labels() -> None:
+    users, items = ["ann", "bob", "eve"], ["x", "y"]
+    a = labelled([[1, 2], [0, 3], [4, 0]], user=users, item=items)
+    same = [
+        a + 1, -a, a * a, a > 1, a.astype("float32"), np.exp(a), sp.tril(a), a.refill(7), sp.where(a > 1, a, 0), abs(a),
+        a.clip(0, 2), a.compute(), a.persist(), a + np.ones((3, 2)) * sp.asarray(np.ones((3, 2))), sp.compute(a + a)[0],
+        pickle.loads(pickle.dumps(a * 2)), a + a[:1, :1].sum(), sp.asarray(np.ones((3, 2))) + a, np.isnan(a),
+    ]  # fmt: skip
+    for found in same:
+        assert [names(found, axis) for axis in (0, 1)] == [users, items]
+    assert names(a.sum(axis=0), "item") == items
+    assert names((a.T[::-1] + 1), "item") == ["y", "x"]
+    assert names(sp.sort(a, axis=1), "user") == users
+    assert sp.sort(a, axis=1).labels("item") is None
+    assert a.reshape(6).labels(0) is None
+    assert names(sp.concat([a, a * 2], axis=1), "item") == [*items, *items]
+    assert sp.concat([a, sp.asarray([[1, 1]])]).labels("user") is None
+    assert names(sp.stack([a, a[::-1]]), "user") == users
+    assert (a[:1] + sp.asarray(np.ones((3, 2)))).labels("user") is None  # one label for three rows is none
+
+
+def test_equal_labels_are_not_read(tmp_path: Path) -> None:
+    a = labelled([[1, 2], [0, 3]], user=["ann", "bob"], item=["x", "y"]).save(tmp_path / "a.sparrow")
+    for name in os.listdir(tmp_path / "a.sparrow" / "_labels"):
+        os.rename(tmp_path / "a.sparrow" / "_labels" / name, tmp_path / name)
+    again = sp.open(tmp_path / "a.sparrow")
+    for found in (again + again, again[1:] * again[1:], sp.concat([again, again]), again * a.to_numpy()):
+        assert found.nnz
+    with pytest.raises(NotFoundError, match="labels"):
+        again + a[::-1]
+
+
+def test_long_chains_of_labelled_steps() -> None:
+    a = labelled(np.eye(3), user=["a", "b", "c"], item=["x", "y", "z"])
+    total = a
+    for _ in range(300):
+        total = total[::-1] + a
+    assert names(total, "user") == ["a", "b", "c"]
+    joined = a
+    for _ in range(60):
+        joined = sp.concat([joined, a])[1:]
+    assert names(joined, "user")[-3:] == ["a", "b", "c"]
+
+
+def test_axes_by_name() -> None:
+    a = labelled([[1, 2, 0], [0, 3, 4]], user=["ann", "bob"], item=["x", "y", "z"])
+    dense = a.to_numpy()
+    assert a.sum(axis="item").to_numpy().tolist() == [3, 7]
+    assert names(a.max(axis=("item",)), "user") == ["ann", "bob"]
+    assert a.mean(axis=("user", "item")) == dense.mean()
+    assert sp.sum(a, axis="user").to_numpy().tolist() == [1, 5, 4]
+    assert a.argmax(axis="item").to_numpy().tolist() == [1, 2]
+    assert a.transpose("item", "user").dims == ("item", "user")
+    assert a.transpose(("item", 0)).shape == (3, 2)
+    assert a.cumsum(axis="item").tolist() == dense.cumsum(axis=1).tolist()
+    assert names(sp.concat([a, a], axis="item"), "item") == ["x", "y", "z"] * 2
+    assert names(sp.flip(a, axis="item"), "item") == ["z", "y", "x"]
+    assert names(sp.roll(a, 1, axis="item"), "item") == ["z", "x", "y"]
+    assert names(sp.take(a, [2, 0], axis="item"), "item") == ["z", "x"]
+    assert sp.sort(a, axis="item").to_numpy().tolist() == np.sort(dense, axis=1).tolist()
+    wrong: list[Any] = [lambda: a.sum(axis="film"), lambda: a.transpose("film", "user"), lambda: sp.concat([a], "film")]
+    for call in wrong:
+        with pytest.raises(AxisError, match="no dimension 'film': there are 'user', 'item'"):
+            call()
+
+
+def test_selecting() -> None:
+    days = [date(2026, 1, day) for day in (1, 2, 5, 9)]
+    a = labelled(np.arange(1, 13).reshape(3, 4), user=["bob", "ann", "eve"], day=days)
+    dense = a.to_numpy()
+    assert a.sel(user="ann", day="2026-01-05") == 7
+    assert a.sel(user="ann", day=date(2026, 1, 5)) == 7
+    assert a.sel(day=["2026-01-09", "2026-01-01"]).to_numpy().tolist() == dense[:, [3, 0]].tolist()
+    assert a.sel(day=slice("2026-01-02", "2026-01-05")).to_numpy().tolist() == dense[:, 1:3].tolist()
+    assert a.sel(day=slice("2026-01-03", None)).to_numpy().tolist() == dense[:, 2:].tolist()
+    assert a.sel(day=slice(None, "2025-01-01")).shape == (3, 0)
+    assert names(a.sel(day=slice("2026-01-03", "2026-01-08")), "day") == days[2:3]
+    assert a[[1, 0, 2]].sel(user=slice("ann", "c")).to_numpy().tolist() == dense[[1, 0]].tolist()
+    with pytest.raises(LabelError, match="not in ascending order"):
+        a.sel(user=slice("ann", "bob"))
+    with pytest.raises(LabelError, match="'soon' is no date"):
+        a.sel(day="soon")
+    with pytest.raises(LabelError, match="of type string, and 3 is not"):
+        a[[1, 0, 2]].sel(user=slice(3, None))
+    with pytest.raises(LabelError, match="no step"):
+        a.sel(day=slice("2026-01-02", None, 2))
+    with pytest.raises(LabelError, match="no labels"):
+        labelled([1], user=None).sel(user=slice("a", "b"))
+    assert a.isel(user=1, day=-1) == 8
+    assert a.isel({"user": [2, 0]}, day=[1, 1]).to_numpy().tolist() == dense[np.ix_([2, 0], [1, 1])].tolist()
+    assert names(a.isel(user=slice(None, None, -1)), "user") == ["eve", "ann", "bob"]
+    with pytest.raises(LabelError, match="no dimension 'film'"):
+        a.isel(film=0)
+
+
+def test_orders_by_name(tmp_path: Path) -> None:
+    a = labelled(np.eye(3), user=None, item=None).save(tmp_path / "a.sparrow", orders=[("item", "user")])
+    assert a.files(order=("item", "user")) == a.files(order=(1, 0))
+    a.add_order(("item", "user"))
+
+
+def test_entries_go_out_with_their_labels(tmp_path: Path) -> None:
+    a = labelled([[1, 2], [0, 3]], user=["ann", "bob"], item=None)
+    rows = [{"user": "ann", "item": 0, "value": 1}, {"user": "ann", "item": 1, "value": 2},
+            {"user": "bob", "item": 1, "value": 3}]  # fmt: skip
+    assert a.to_arrow(labels=True).to_pylist() == rows
+    assert a.to_arrow().column("user").to_pylist() == [0, 0, 1]
+    assert pa.Table.from_batches(a.to_batches(labels=True)).to_pylist() == rows
+    assert a.to_polars(labels=True).to_dicts() == rows
+    lazy = a.to_polars(lazy=True, labels=True)
+    assert lazy.filter(pl.col("user") == "ann").sort("item").collect().to_dicts() == rows[:2]
+    assert lazy.select("user", "value").sort("value").collect().rows() == [("ann", 1), ("ann", 2), ("bob", 3)]
+    assert a[::-1].to_arrow(labels=True)["user"].to_pylist() == ["bob", "ann", "ann"]
+    back = sp.from_relation(a.to_polars(labels=True), coords=["user", "item"], value="value")
+    assert (back == a).all()
+
+
+def test_to_pandas() -> None:
+    pytest.importorskip("pandas")
+    a = labelled([[1, 2], [0, 3]], user=["ann", "bob"], item=None)
+    assert a.to_pandas().to_dict("list") == {"user": ["ann", "ann", "bob"], "item": [0, 1, 1], "value": [1, 2, 3]}
+    assert a.to_pandas(labels=False)["user"].tolist() == [0, 0, 1]
+
+
+# -- what cannot be brought together ---------------------------------------------------------------
+
+
+def test_exact_labels() -> None:
+    a = labelled([1, 2], user=["ann", "bob"])
+    b = labelled([1, 2], user=["bob", "ann"])
+    with sp.config(join="exact"):
+        assert (a + a.compute()).nnz == 2
+        with pytest.raises(LabelError, match="'user' differ, and join='exact': they are in another order"):
+            a + b
+        with pytest.raises(LabelError, match="the second has no 'bob'"):
+            a * b[1:]
+        with pytest.raises(LabelError, match="exact"):
+            a.compute().append(b)
+    with pytest.raises(LabelError, match="exact"):
+        sp.align(a, b, join="exact")
+    with pytest.raises(InvalidValueError, match="'outer'"):
+        sp.align(a, b, join="right")  # type: ignore[arg-type]
+    with pytest.raises(InvalidValueError, match="'auto'"):
+        sp.config(join="right")  # type: ignore[arg-type]
+
+
+def test_labels_that_do_not_compare() -> None:
+    a = labelled([1, 2], user=["ann", "bob"])
+    with pytest.raises(LabelError, match=r"int64 and string"):
+        a + labelled([1, 2], user=[1, 2])
+    with pytest.raises(LabelError, match="'ann' repeats"):
+        a[[0, 0]] + a
+    assert (a[[0, 0]] + a[[0, 0]]).to_numpy().tolist() == [2, 2]  # equal ones need not be told apart
+    with pytest.raises(LabelError, match="a third has none"):
+        sp.where(sp.asarray([True, False]), a, a[::-1])
+    with pytest.raises(LabelError, match="none to tell"):
+        sp.align(a, a[::-1], sp.from_coords([[0]], [1], (2,), dims=["user"]))
+    texts = pa.array(["ann", "bob"])
+    one = sp.from_coords([[0, 1]], [1, 2], (2,), dims=["user"], labels={"user": texts.cast(pa.large_string())})
+    assert (one + a).to_numpy().tolist() == [2, 4]
+    with pytest.raises(ShapeError):
+        a + sp.asarray([1, 2, 3])
+
+
+def test_given_labels_are_checked() -> None:
+    def make(names: Any, dim: str = "user") -> Any:
+        return sp.from_coords([[0, 1]], [1, 2], (2,), dims=["user"], labels={dim: names})
+
+    assert names(make(np.array(["ann", "bob"])), 0) == ["ann", "bob"]
+    assert names(sp.asarray([1, 2], dims=["user"], labels={"user": ["a", "b"]}), 0) == ["a", "b"]
+    with pytest.raises(ShapeError, match="3 labels for dimension 'user' of size 2"):
+        make(["a", "b", "c"])
+    with pytest.raises(InvalidValueError, match="different"):
+        make(["a", "a"])
+    with pytest.raises(InvalidValueError, match="all be there"):
+        make(["a", None])
+    with pytest.raises(UnsupportedError, match="double"):
+        make([0.5, 1.5])
+    with pytest.raises(UnsupportedError, match="no texts"):
+        make([object(), object()])
+    with pytest.raises(LabelError, match="no dimension 'item'"):
+        make(["a", "b"], "item")
+    with pytest.raises(InvalidValueError, match="set_labels"):
+        sp.asarray(make(["a", "b"]), labels={"user": ["a", "b"]})
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["memory", "stored"])
+def ann_bob(request: pytest.FixtureRequest, tmp_path: Path) -> sp.Tensor:
+    a = labelled([[1, 2], [3, 4]], user=["ann", "bob"], item=["x", "y"])
+    return a if request.param == "memory" else a.save(tmp_path / "ann_bob.sparrow")
+
+
+def test_appending_dan_and_eve_to_ann_and_bob(ann_bob: sp.Tensor) -> None:
+    view = ann_bob[1:]
+    ann_bob.append(labelled([[10, 20], [30, 40]], user=["dan", "eve"], item=["x", "y"]))
+    assert names(ann_bob, "user") == ["ann", "bob", "dan", "eve"]
+    assert ann_bob.to_numpy().tolist() == [[1, 2], [3, 4], [10, 20], [30, 40]]
+    assert view.to_numpy().tolist() == [[3, 4]]  # a view of a part keeps its cells
+    assert ann_bob.version in (None, 1)
+    assert ann_bob.path is None or ann_bob.verify() == []
+
+
+def test_appends_go_by_label(ann_bob: sp.Tensor) -> None:
+    more = labelled([[5, 6], [7, 0]], item=["y", "z"], user=["bob", "zoe"])
+    with pytest.raises(DuplicateError):
+        ann_bob.append(more)
+    assert ann_bob.shape == (2, 2)
+    ann_bob.append(more, duplicates="sum")
+    assert cells_of(ann_bob) == ((("ann", "bob", "zoe"), ("x", "y", "z")), [[1, 2, 0], [3, 9, 7], [0, 6, 0]])
+    ann_bob.append(labelled([[1]], user=["zoe"], item=["x"]))  # known labels: nothing grows
+    assert ann_bob.to_numpy()[2].tolist() == [1, 6, 0]
+    ann_bob.append(np.ones((3, 3), int), duplicates="first")  # without labels by position
+    assert ann_bob.nnz == 9
+    with pytest.raises(ShapeError, match=r"\(3, 3\) and \(2, 2\)"):
+        ann_bob.append(np.ones((2, 2), int), duplicates="first")
+    with pytest.raises(LabelError, match="no label 'yan', and a view does not grow"):
+        ann_bob[1:].append(labelled([[1]], user=["yan"], item=["x"]))
+    with pytest.raises(LabelError, match="int64 and string"):
+        ann_bob.append(labelled([[1]], user=[4], item=["x"]))
+
+
+def test_labels_without_entries_are_appended_too(ann_bob: sp.Tensor) -> None:
+    ann_bob.append(labelled([[0]], user=["zoe"], item=["x"]))
+    assert names(ann_bob, "user") == ["ann", "bob", "zoe"]
+    assert ann_bob.to_numpy().tolist() == [[1, 2], [3, 4], [0, 0]]
+
+
+def test_assignments_go_by_label(ann_bob: sp.Tensor) -> None:
+    ann_bob[:] = labelled([[7, 8], [5, 6]], user=["bob", "ann"], item=["y", "x"])
+    assert ann_bob.to_numpy().tolist() == [[6, 5], [8, 7]]
+    ann_bob[:, 1:] = labelled([[9], [0]], user=["bob", "ann"], item=["y"])
+    assert ann_bob.to_numpy().tolist() == [[6, 0], [8, 9]]
+    ann_bob[[1, 0]] = labelled([[1, 2]], user=["ann"], item=["x", "y"])  # no line for bob: fill
+    assert ann_bob.to_numpy().tolist() == [[1, 2], [0, 0]]
+    with ann_bob.edit() as e:
+        e[:] = labelled([[3]], user=["bob"], item=["y"])
+    assert ann_bob.to_numpy().tolist() == [[0, 0], [0, 3]]
+    with pytest.raises(LabelError, match="no label 'zoe' to write to"):
+        ann_bob[:] = labelled([[7, 8]], user=["zoe"], item=["x", "y"])
+    ann_bob += labelled([[4]], user=["bob"], item=["x"])
+    assert ann_bob.to_numpy().tolist() == [[0, 0], [4, 3]]
+    ann_bob[0] = [1, 2]
+    assert ann_bob.to_numpy().tolist() == [[1, 2], [4, 3]]
+
+
+def test_tables_are_appended_by_the_names_of_their_columns(ann_bob: sp.Tensor) -> None:
+    ann_bob.append(pl.DataFrame({"item": ["x", "w"], "value": [5, 6], "user": ["zoe", "ann"]}))
+    assert cells_of(ann_bob) == ((("ann", "bob", "zoe"), ("x", "y", "w")), [[1, 2, 6], [3, 4, 0], [5, 0, 0]])
+    ann_bob.append(pl.LazyFrame({"stars": [9], "item": ["w"], "user": ["bob"]}))
+    assert ann_bob.to_numpy()[1].tolist() == [3, 4, 9]
+    ann_bob.append(pa.table({"item": [2], "user": [2], "value": [7]}))  # numbers beside texts are positions
+    assert ann_bob.to_numpy()[2].tolist() == [5, 0, 7]
+    twice = pl.DataFrame({"item": ["v", "v"], "user": ["bob", "bob"], "value": [5, 6]})
+    with pytest.raises(DuplicateError):
+        ann_bob.append(twice)
+    ann_bob.append(twice, duplicates="sum")
+    assert ann_bob.sel(user="bob", item="v") == 11
+    with pytest.raises(LabelError, match="no column 'item'"):
+        ann_bob.append(pl.DataFrame({"film": ["x"], "user": ["zoe"], "value": [5]}))
+    with pytest.raises(InvalidValueError, match="'a', 'b' are no dimensions"):
+        ann_bob.append(pl.DataFrame({"item": ["x"], "user": ["zoe"], "a": [5], "b": [5]}))
+
+
+def test_files_of_tables_are_appended(ann_bob: sp.Tensor, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("item,user,stars\n007,zoe,5\nx,7,6\n")
+    ann_bob.append(tmp_path / "a.csv")
+    assert names(ann_bob, "user") == ["ann", "bob", "7", "zoe"]
+    assert names(ann_bob, "item") == ["x", "y", "007"]
+    assert ann_bob.sel(user="zoe", item="007") == 5
+    frame = pl.DataFrame({"item": ["x", "y"], "user": ["zoe", "tom"], "value": [8, 9]})
+    frame.write_parquet(tmp_path / "a.parquet")
+    frame.write_ipc(tmp_path / "a.arrow")
+    frame.write_csv(tmp_path / "a.tsv", separator="\t")
+    for end in ("parquet", "arrow", "tsv"):
+        ann_bob.append(str(tmp_path / f"a.{end}"), duplicates="sum")
+    assert (ann_bob.sel(user="zoe", item="x"), ann_bob.sel(user="tom", item="y")) == (24, 27)
+    with pytest.raises(NotFoundError, match="no file"):
+        ann_bob.append(tmp_path / "b.csv")
+    (tmp_path / "a.svm").write_text("1 2:3")
+    with pytest.raises(UnsupportedError, match=r"\.parquet"):
+        ann_bob.append(tmp_path / "a.svm")
+
+
+def test_days_are_appended(tmp_path: Path) -> None:
+    days = [date(2026, 1, 1), date(2026, 1, 2)]
+    a = labelled([[1, 2]], user=["ann"], day=days).save(tmp_path / "days.sparrow")
+    (tmp_path / "next.csv").write_text("day,user,value\n2026-01-03,bob,5\n2026-01-04,ann,6\n")
+    a.append(tmp_path / "next.csv")
+    assert names(a, "day") == [*days, date(2026, 1, 3), date(2026, 1, 4)]
+    assert a.sel(day=slice("2026-01-03", None)).to_numpy().tolist() == [[0, 6], [5, 0]]
+
+
+def test_tables_for_dimensions_without_labels() -> None:
+    web = sp.zeros((3, 3), dtype="int64").rename(d0="src", d1="dst").compute()
+    web.append(pa.table({"dst": [1, 2], "src": [0, 2], "value": [5, 6]}))
+    assert web.to_numpy().tolist() == [[0, 5, 0], [0, 0, 0], [0, 0, 6]]
+    with pytest.raises(LabelError, match="'src' has no labels"):
+        web.append(pa.table({"dst": [1, 2], "src": ["a", "b"], "value": [5, 6]}))
+    bare = sp.zeros((2, 2), dtype="int64")
+    bare.append(pa.table({"i": [1], "j": [0], "value": [5]}))  # nobody named its dimensions
+    assert bare.to_numpy().tolist() == [[0, 0], [5, 0]]
+    numbered = sp.from_coords([[0, 1]], [1, 2], (2,), dims=["id"], labels={"id": [700, 500]})
+    numbered.append(pa.table({"id": [900, 500], "value": [3, 4]}), duplicates="sum")
+    assert cells_of(numbered) == (((700, 500, 900),), [1, 6, 3])
+
+
+def test_tables_of_texts_become_tensors() -> None:
+    frame = pl.DataFrame({"user": ["eve", "ann", "eve"], "day": [10, 20, 30], "stars": [5, 4, 3]})
+    a = sp.from_relation(frame.with_columns(pl.col("day").cast(pl.Date)), coords=["user", "day"], value="stars")
+    assert a.shape == (2, 3)
+    assert names(a, "user") == ["ann", "eve"]
+    assert str(names(a, "day")[2]) == "1970-01-31"
+    assert sp.asarray(frame, coords=["user"], value="stars", duplicates="sum").to_numpy().tolist() == [4, 8]
+    with pytest.raises(UnsupportedError, match="double"):
+        sp.asarray(frame.with_columns(day=0.5), coords=["day"], value="stars")
+
+
+def test_set_labels(ann_bob: sp.Tensor) -> None:
+    ann_bob.set_labels("user", ["u1", "u2"])
+    assert names(ann_bob, "user") == ["u1", "u2"]
+    assert ann_bob.sel(user="u2", item="x") == 3
+    ann_bob.set_labels(["user", "item"], ["a", "b"])  # one vocabulary: it grows as one
+    ann_bob.append(labelled([[8]], user=["c"], item=["a"]))
+    assert cells_of(ann_bob) == ((("a", "b", "c"), ("a", "b", "c")), [[1, 2, 0], [3, 4, 0], [8, 0, 0]])
+    with pytest.raises(ShapeError, match="1 labels"):
+        ann_bob.set_labels(0, ["a"])
+    with pytest.raises(LabelError):
+        ann_bob.set_labels("film", ["a"])
+    with pytest.raises(UnsupportedError, match="view"):
+        ann_bob[1:].set_labels(0, ["a"])
+    with pytest.raises(ReadOnlyError):
+        (ann_bob + 1).set_labels(0, ["a"])
+    if ann_bob.path is not None:
+        assert [commit["operation"] for commit in ann_bob.history()] == ["append", "set labels", "set labels", "save"]
+        again = sp.open(ann_bob.path)
+        assert cells_of(again) == cells_of(ann_bob)
+        assert len(again.sel(user="c").labels("item")) == 3
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def grown(path: Path) -> sp.Tensor:
+    """Return a stored tensor of two users, four at version 1 and five at version 2."""
+    a = labelled([[1, 2], [3, 4]], user=["ann", "bob"], item=["x", "y"]).save(path)
+    a.append(labelled([[10, 20], [30, 40]], user=["dan", "eve"], item=["x", "y"]))
+    a.append(labelled([[5]], user=["zoe"], item=["w"]))
+    return a
+
+
+def test_versions_have_their_labels(tmp_path: Path) -> None:
+    a = grown(tmp_path / "a.sparrow")
+    users = ["ann", "bob", "dan", "eve", "zoe"]
+    for version, count in ((0, 2), (1, 4), (2, 5)):
+        old = sp.open(tmp_path / "a.sparrow", version=version)
+        assert names(old, "user") == users[:count]
+        assert old.shape[0] == count
+    a.compact("small")
+    assert names(sp.open(tmp_path / "a.sparrow"), "user") == users
+    a.restore(1)
+    assert (names(a, "user"), names(a, "item")) == (users[:4], ["x", "y"])
+    a.append(labelled([[6]], user=["yan"], item=["x"]))
+    assert names(a, "user") == [*users[:4], "yan"]
+    assert a.verify() == []
+    assert [found for found in a.vacuum("7 days") if "_labels" in found] == []
+    assert [found for found in a.vacuum("0 seconds") if "_labels" in found]
+    assert names(sp.open(tmp_path / "a.sparrow"), "user") == [*users[:4], "yan"]
+    assert a.verify() == []
+    a.resize(3, 2)
+    a.append(labelled([[6]], user=["bob"], item=["v"]))
+    a.append(labelled([[7]], user=["dora"], item=["v"]))
+    assert names(a, "user") == ["ann", "bob", "dan", "dora"]
+
+
+def test_checkpoints_keep_labels(tmp_path: Path) -> None:
+    a = labelled([[1]], user=["u0"], item=["x"]).save(tmp_path / "a.sparrow")
+    for k in range(1, 45):
+        a.append(labelled([[k]], user=[f"u{k}"], item=["x"]))
+    assert names(sp.open(tmp_path / "a.sparrow"), "user") == [f"u{k}" for k in range(45)]
+    assert names(sp.open(tmp_path / "a.sparrow", version=30), "user") == [f"u{k}" for k in range(31)]
+
+
+def test_lost_or_changed_labels_are_noticed(tmp_path: Path) -> None:
+    a = grown(tmp_path / "a.sparrow")
+    folder = tmp_path / "a.sparrow" / "_labels"
+    (name,) = (name for name in os.listdir(folder) if len(sp_labels(folder / name)) == 5)
+    data = (folder / name).read_bytes()
+    (folder / name).write_bytes(data[:-20] + b"x" * 20)
+    assert [finding.file for finding in a.verify()] == [f"_labels/{name}"] * len(a.verify())
+    with pytest.raises(CorruptionError, match="damaged"):
+        sp.open(tmp_path / "a.sparrow").labels("user")
+    (folder / name).unlink()
+    assert a.verify()[0].problem == "the file is missing"
+    with pytest.raises(NotFoundError, match="gone"):
+        sp.open(tmp_path / "a.sparrow").labels("user")
+
+
+def sp_labels(path: Path) -> list[Any]:
+    import pyarrow.parquet as pq
+
+    return list(pq.read_table(path).column(0).to_pylist())
+
+
+# -- several writers -----------------------------------------------------------------------------
+
+
+def test_writers_with_old_snapshots_give_a_label_one_coordinate(tmp_path: Path) -> None:
+    labelled([[1]], user=["u0"], item=["x"]).save(tmp_path / "a.sparrow")
+    writers = [sp.open(tmp_path / "a.sparrow") for _ in range(4)]
+    for k, writer in enumerate(writers):
+        writer.append(labelled([[1], [10]], user=["new", f"own {k}"], item=["x"]), duplicates="sum")
+    found = sp.open(tmp_path / "a.sparrow")
+    users, _, cells = as_dict(found)
+    assert users == ["u0", "new", *(f"own {k}" for k in range(4))]
+    assert cells["new", "x"] == 4
+    assert found.verify() == []
+    stale = sp.open(tmp_path / "a.sparrow")
+    found.append(labelled([[1]], user=["later"], item=["x"]))
+    stale[0, 0] = 5  # a cell apart from what was appended
+    assert stale.shape[0] == 7
+
+
+def append_days(path: str, name: str, count: int) -> None:
+    a = sp.open(path)
+    for k in range(count):
+        a.append(labelled([[1.0], [1.0]], user=[f"day {k}", f"{name} {k}"], item=["x"]), duplicates="sum")
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_concurrent_appends_of_new_labels(tmp_path: Path, kind: str) -> None:
+    path = str(labelled([[1.0]], user=["u0"], item=["x"]).save(tmp_path / "a.sparrow").path)
+    make: Any = threading.Thread if kind == "threads" else multiprocessing.get_context("spawn").Process
+    other = make(target=append_days, args=(path, "one", 6))
+    other.start()
+    append_days(path, "two", 6)
+    other.join()
+    found = sp.open(path)
+    users, _, cells = as_dict(found)
+    assert sorted(users) == sorted({"u0", *(f"{n} {k}" for n in ("one", "two", "day") for k in range(6))})
+    assert all(cells[f"day {k}", "x"] == 2 for k in range(6))
+    assert found.version == 12
+    assert found.verify() == []
+
+
+def test_an_append_that_grows_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sparrow.tensor import editor
+
+    monkeypatch.setattr(editor, "_PARTS", 10**7)
+    rng = np.random.default_rng(3)
+    old, new = rng.integers(1, 9, (20, 5)), rng.integers(1, 9, (30, 5))
+    items = list("abcde")
+    a = labelled(old, user=[f"u{k:02}" for k in range(20)], item=items).save(tmp_path / "a.sparrow")
+    a.append(labelled(new, user=[f"u{k:02}" for k in range(10, 40)], item=items[::-1]), duplicates="sum")
+    expected = np.zeros((40, 5), int)
+    expected[:20] = old
+    expected[10:] += new[:, ::-1]
+    np.testing.assert_array_equal(a.to_numpy(), expected)
+    assert a.version == 1
+
+
+def test_only_labels_are_read_to_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = labelled([1, 2], user=["ann", "bob"]), labelled([1, 2], user=["bob", "eve"])
+    monkeypatch.setattr(MemoryRelation, "read", lambda *_: pytest.fail("entries were read"))
+    assert (a + b).shape == (3,)
