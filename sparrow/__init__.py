@@ -168,6 +168,7 @@ from sparrow.functions.views import (
     squeeze,
     unstack,
 )
+from sparrow.plan import Semiring
 from sparrow.settings import config
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
@@ -181,8 +182,8 @@ __version__ = "0.1.0"
 __array_api_version__ = "2024.12"
 
 __all__ = [
-    "Bundle", "Tensor", "__array_namespace_info__", "abs", "acos", "acosh", "add", "all", "any", "arange", "argmax",
-    "argmin", "argsort", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "bitwise_and",
+    "Bundle", "Semiring", "Tensor", "__array_namespace_info__", "abs", "acos", "acosh", "add", "all", "any", "arange",
+    "argmax", "argmin", "argsort", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "bitwise_and",
     "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bool",
     "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "ceil", "clip", "complex64", "complex128",
     "compute", "concat", "config", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod",

@@ -13,6 +13,7 @@ from sparrow.plan.nodes import (
     Diagonal,
     Map,
     Node,
+    Product,
     Reduce,
     Refill,
     Reshape,
@@ -22,8 +23,10 @@ from sparrow.plan.nodes import (
     Triangle,
     scans_of,
 )
+from sparrow.plan.products import product
 from sparrow.plan.reductions import Axis, Where, reduction, resolved_axis
 from sparrow.plan.rewrites import narrowed, rewritten, split_view, steps_below
+from sparrow.plan.semirings import PLUS_TIMES, SEMIRINGS, Semiring, semiring_of
 from sparrow.plan.shapes import (
     accumulated,
     concatenated,
@@ -36,8 +39,9 @@ from sparrow.plan.shapes import (
 )
 
 __all__ = [
-    "Accumulate", "Axis", "Cast", "Clip", "Concat", "Contract", "Dense", "Diagonal", "Map", "Node", "Reduce", "Refill",
-    "Reshape", "Round", "Scan", "Sort", "Step", "Triangle", "Where", "accumulated", "called", "concatenated",
-    "diagonal", "function_name", "labels_of", "map_cells", "narrowed", "reduction", "refilled", "reshaped",
-    "resolved_axis", "rewritten", "scans_of", "sorted_lines", "split_view", "starts_of", "steps_below", "triangle",
+    "PLUS_TIMES", "SEMIRINGS", "Accumulate", "Axis", "Cast", "Clip", "Concat", "Contract", "Dense", "Diagonal", "Map",
+    "Node", "Product", "Reduce", "Refill", "Reshape", "Round", "Scan", "Semiring", "Sort", "Step", "Triangle", "Where",
+    "accumulated", "called", "concatenated", "diagonal", "function_name", "labels_of", "map_cells", "narrowed",
+    "product", "reduction", "refilled", "reshaped", "resolved_axis", "rewritten", "scans_of", "semiring_of",
+    "sorted_lines", "split_view", "starts_of", "steps_below", "triangle",
 ]  # fmt: skip

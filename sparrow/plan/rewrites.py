@@ -15,7 +15,7 @@ import numpy as np
 
 from sparrow.index import Axis, Points, Range, View
 from sparrow.kernels.entries import concatenate
-from sparrow.plan.nodes import Concat, Dense, Map, Reduce, Refill, Scan, Sort, Step, Triangle
+from sparrow.plan.nodes import Concat, Dense, Map, Product, Reduce, Refill, Scan, Sort, Step, Triangle
 from sparrow.relation import MemoryRelation
 from sparrow.schema import Schema
 
@@ -164,10 +164,32 @@ def _triangle(node: Triangle, key: Key) -> Triangle | None:
     return replace(node, operand=_taken(node.operand, key), k=k, schema=_shown(node.schema, key))
 
 
+def _product(node: Product, key: Key) -> Product:
+    at = dict(zip(node.out, key, strict=True))
+
+    def taken(scan: Scan, letters: tuple[int, ...]) -> tuple[Scan, tuple[int, ...]]:
+        items = tuple(at.get(letter, slice(None)) for letter in letters)
+        kept = tuple(letter for letter, item in zip(letters, items, strict=True) if isinstance(item, slice))
+        return _taken(scan, items), kept
+
+    (left, own), (right, other) = map(taken, (node.left, node.right), node.letters)
+    out = tuple(letter for letter in node.out if isinstance(at[letter], slice))
+    mask = None if node.mask is None else _taken(node.mask, key)
+    schema = _shown(node.schema, key)
+    return replace(node, left=left, right=right, letters=(own, other), out=out, mask=mask, schema=schema)
+
+
+def _turned_product(node: Product, order: Sequence[int]) -> Product:
+    mask = None if node.mask is None else node.mask.then(node.mask.view.permute(order))
+    schema = node.schema.through(View.identity(node.schema.shape).permute(order))
+    return replace(node, out=tuple(node.out[k] for k in order), mask=mask, schema=schema)
+
+
 _NARROW: dict[type[Step], Callable[[Any, Key], Step | None]] = {
     Map: _map,
     Reduce: _reduce,
     Concat: _concat,
+    Product: _product,
     Triangle: _triangle,
     Sort: _sort,
     Refill: _refill,
@@ -229,7 +251,8 @@ def rewritten(scans: Sequence[Scan]) -> list[Scan]:
     """Return scans of the same entries in the same order, of plans that read and compute less.
 
     A view goes into the operands of a step unless something else wants the step's whole result, of which it is then
-    taken; a transposed function of cells is one of transposed operands always.
+    taken; a transposed function of cells is one of transposed operands always. A transposed product is one whose
+    letters come in another order.
     """
     if not any(isinstance(scan.source, Step) for scan in scans):
         return list(scans)
@@ -291,13 +314,14 @@ def _pushed(step: Step, view: View, whole: bool) -> tuple[Step, View]:
     if view.is_identity or not view.size or not view.base_shape:
         return step, view
     key, rest = split_view(view)
-    turns = isinstance(step, Map) and not rest.is_identity and all(isinstance(axis, Range) for axis in rest.axes)
-    found = None if whole and not turns else narrowed(step, key)
+    turns = not rest.is_identity and all(isinstance(axis, Range) for axis in rest.axes)
+    found = None if whole and not (turns and isinstance(step, Map)) else narrowed(step, key)
     if found is None:
         return step, view
-    if turns and isinstance(found, Map):
+    if turns and isinstance(found, Map | Product):
         order = [axis.dim for axis in rest.axes if isinstance(axis, Range)]
-        return turned(found, order), View.identity(view.shape)
+        now = turned(found, order) if isinstance(found, Map) else _turned_product(found, order)
+        return now, View.identity(view.shape)
     return found, rest
 
 
