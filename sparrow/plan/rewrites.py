@@ -7,6 +7,7 @@ goes through a plan without recursion, whatever its depth.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -252,12 +253,15 @@ def rewritten(scans: Sequence[Scan]) -> list[Scan]:
 
     A view goes into the operands of a step unless something else wants the step's whole result, of which it is then
     taken; a transposed function of cells is one of transposed operands always. A transposed product is one whose
-    letters come in another order.
+    letters come in another order. What is multiplied cell by cell with a product of tensors becomes its mask.
     """
     if not any(isinstance(scan.source, Step) for scan in scans):
         return list(scans)
     scans = list(map(_of_something, scans))
     below = steps_below(scans)
+    if any(isinstance(step, Product) for step in below):
+        scans = _masked(scans, below)
+        below = steps_below(scans)
     if len(scans) == len(below) == 1 and scans[0].view.is_identity:
         return scans  # one step over relations, all of it wanted
     wanted: dict[Step, dict[View, None]] = {step: {} for step in below}
@@ -298,6 +302,39 @@ def rewritten(scans: Sequence[Scan]) -> list[Scan]:
             key = type(now), now.detail(), tuple((scan.source.token, scan.view) for scan in below_it)
             made[step, view] = known.setdefault(key, now), rest
     return [resolved(scan) for scan in scans]
+
+
+def _masked(scans: Sequence[Scan], below: Sequence[Step]) -> list[Scan]:
+    """Return scans of plans in which a product of tensors that is only looked at through entries of another has a mask.
+
+    Of ``A @ B * M`` the cells at which ``M`` has no entry need not be multiplied.
+    """
+    uses = Counter(scan.source for step in below for scan in step.scans if isinstance(scan.source, Step))
+    uses.update(scan.source for scan in scans if isinstance(scan.source, Step))
+    now: dict[Step, Step] = {}
+
+    def moved(scan: Scan) -> Scan:
+        found = now.get(scan.source) if isinstance(scan.source, Step) else None
+        return scan if found is None else Scan(found, scan.view, scan.schema)
+
+    def through(inner: Scan, other: Scan, before: Scan) -> Scan | None:
+        step = inner.source
+        if not isinstance(step, Product) or step.mask is not None or isinstance(other.source, Product):
+            return None
+        alone = inner.view.is_identity and isinstance(before.source, Step) and uses[before.source] == 1
+        return Scan(replace(step, mask=other), inner.view, inner.schema) if alone else None
+
+    for step in below:
+        operands = [moved(scan) for scan in step.scans]
+        if isinstance(step, Map) and step.function is np.multiply and step.required == (True, True):
+            one, other = operands
+            if (thin := through(one, other, step.scans[0])) is not None:
+                operands[0] = thin
+            elif (thin := through(other, one, step.scans[1])) is not None:
+                operands[1] = thin
+        if any(a is not b for a, b in zip(operands, step.scans, strict=True)):
+            now[step] = step.on(operands)
+    return [moved(scan) for scan in scans]
 
 
 def _of_something(scan: Scan) -> Scan:

@@ -22,8 +22,10 @@ from sparrow.errors import (
     TooLargeError,
     UnsupportedError,
 )
+from sparrow.index import Box
 from sparrow.plan import SEMIRINGS
 from tests.engines.conftest import ENGINES
+from tests.engines.helpers import Counting, stored
 from tests.engines.test_parity import PLACES, Maker
 
 
@@ -185,14 +187,14 @@ def test_ids_up_to_2_to_the_40_take_room_by_entries() -> None:
 def test_the_same_bits_on_any_number_of_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contraction, "_PRODUCTS", 2000)
     A = sp.random((400, 400), nnz=6000, seed=1, distribution="powerlaw")
-    stored = A.save(tmp_path / "a")
+    saved = A.save(tmp_path / "a")
     with sp.config(threads=1):
         one = (A @ A).compute().to_arrow()
     with sp.config(threads=3):
         several = (A @ A).compute().to_arrow()
     monkeypatch.setattr(contraction, "_PRODUCTS", 10**9)
     monkeypatch.setattr(contraction, "_SHARE", 10**9)  # the operand of rows is read piece by piece
-    streamed = (stored @ A).compute().to_arrow()
+    streamed = (saved @ A).compute().to_arrow()
     assert one.equals(several)
     assert one.equals(streamed)
 
@@ -250,6 +252,31 @@ def test_the_operand_that_is_held_must_fit(tmp_path: Path) -> None:
         (A @ A).nnz  # noqa: B018
     with sp.config(memory_limit=4_000_000):
         assert (A[:50] @ A[:, :10]).nnz >= 0
+
+
+def test_what_a_product_is_multiplied_with_is_its_mask() -> None:
+    a = some((9, 9), 11)
+    A = sp.asarray(a)
+    thin = A @ A * A
+    assert thin.explain().count("  mask  ") == 1
+    agree(thin, (a @ a) * a)
+    assert float(thin.sum()) == ((a @ a) * a).sum()
+    agree((A * (A @ A.T))[1:, ::2], (a * (a @ a.T))[1:, ::2])
+    whole = A @ A
+    twice = whole * A + whole  # all of it is wanted
+    assert "  mask  " not in twice.explain()
+    agree(twice, (a @ a) * a + a @ a)
+
+
+def test_a_row_of_a_product_reads_the_rows_that_it_needs(tmp_path: Path) -> None:
+    a = np.triu(some((300, 300), 12), 0)
+    relation = Counting(stored(tmp_path / "a", a))
+    A = sp.Tensor(relation)
+    agree((A @ A)[298], (a @ a)[298])
+    agree((A @ A)[296:299], (a @ a)[296:299])
+    chunks = len(relation.chunks(Box.everything((300, 300))))
+    assert relation.reads < chunks // 10
+    agree((A.T @ A[:, :1])[:, 0], (a.T @ a[:, :1])[:, 0])
 
 
 def test_explain_says_what_is_multiplied() -> None:

@@ -24,11 +24,12 @@ from sparrow import memory, settings
 from sparrow.engines.orders import sorted_order
 from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import Computed, pieces, pieces_of, range_of
-from sparrow.engines.stream.joining import Numbering
-from sparrow.kernels.entries import Block, canonical, concatenate, row_pointers
+from sparrow.engines.stream.joining import Numbering, distinct
+from sparrow.index import Range
+from sparrow.kernels.entries import Block, canonical, concatenate, pick, row_pointers
 from sparrow.kernels.reduce import group_starts
 from sparrow.plan import Product, Scan, Semiring
-from sparrow.relation import MemoryRelation
+from sparrow.relation import Chunk, MemoryRelation
 from sparrow.schema import is_fill
 from sparrow.workers import ordered_map
 
@@ -38,6 +39,8 @@ _PRODUCTS = 1 << 20
 """About how many products a thread computes at a time."""
 _SHARE = 4
 """Of the free memory, one part for the operand of rows: beyond, it is read twice, piece by piece."""
+_SMALLER = 16
+"""How many times fewer entries the operand of rows has where only those that match it are read of the other."""
 _CACHED = 1 << 16
 """Columns up to which a dense row stays in the cache."""
 
@@ -63,6 +66,8 @@ def roles(node: Product) -> Roles:
 
     leads = [not node.out or node.out[0] in own for own in (left, right)]
     swapped = not leads[0] or (leads[1] and not ordered(left) and ordered(right))
+    if left.isdisjoint(node.out) and node.letters[1] and node.letters[1][0] in left:
+        swapped = False  # one row, and the right operand is read as it lies
     own = right if swapped else left
     rows = tuple(letter for letter in node.out if letter in own)
     columns = tuple(letter for letter in node.out if letter not in own)
@@ -135,18 +140,18 @@ class _Multiplication:
                 0, f"the {which} operand of a product, of shape {self._right.scan.schema.shape}, held by rows",
                 "multiply some of its columns at a time",
             )  # fmt: skip
-            block = self._right.entries(self._room)
-            self._lay_out(block)
-            order = sorted_order(self._left.scan)
-            rows = self._left.scan.relation.stats(self._left.scan.view.box(), order).rows
             same = self._left.same_as(self._right)
-            if (
-                same
-                or not self.roles.rows
-                or rows * memory.entry_bytes(self._left.scan.schema, wide=True) <= memory.share(_SHARE)
-            ):
-                found = block if same else self._left.entries(self._room)
-                self._held = self._laid_in_rows(found)
+            nbytes = self._left.rows * memory.entry_bytes(self._left.scan.schema, wide=True)
+            found = used = None
+            if not same and (not self.roles.rows or nbytes <= memory.share(_SHARE)):
+                found = self._left.entries(self._room)
+                if len(self.roles.matched) == 1 and found.count <= self._right.rows // _SMALLER:
+                    used = distinct(self._left.columns(found, self.roles.matched)[0])
+            block = self._right.entries(self._room, used)
+            self._lay_out(block)
+            if same:
+                found = block
+            self._held = None if found is None else self._laid_in_rows(found)
             self._ready = True
 
     def _lay_out(self, block: Block) -> None:
@@ -239,7 +244,11 @@ class _Multiplication:
         else:
             (each,) = pieces_of([self._left.scan], start, stop)
             rows = self._laid_in_rows(self._left.cleaned(each(start, stop)))
-        return self._sorted(concatenate(list(self._parts(rows, start, stop)), self.schema.ndim, self.schema.dtype))
+        block = concatenate(list(self._parts(rows, start, stop)), self.schema.ndim, self.schema.dtype)
+        block = self._sorted(block)
+        if self.roles.rows or not self.schema.ndim:
+            return block
+        return block.take(range_of(block.coords[0], start, stop))  # the one row gives all of them
 
     def _parts(self, rows: _Rows, start: int, stop: int) -> Iterator[Block]:
         """Yield the products of rows, some rows at a time, in order."""
@@ -383,12 +392,43 @@ class _Operand:
         alike = mine.source.token == theirs.source.token and mine.view == theirs.view
         return alike and len(set(self.letters)) == len(self.letters) and len(set(other.letters)) == len(other.letters)
 
-    def entries(self, room: memory.Reservation) -> Block:
-        """Return all entries, sorted."""
+    @property
+    def rows(self) -> int:
+        """About how many entries are read."""
+        return self.scan.relation.stats(self.scan.view.box(), sorted_order(self.scan)).rows
+
+    def entries(self, room: memory.Reservation, used: NDArray[Any] | None = None) -> Block:
+        """Return all entries, sorted; if not all are wanted, those at ascending coordinates along the first axis."""
         relation = self.scan.relation
+        order = sorted_order(self.scan)
+        if used is not None and self.scan.view.keeps_order(order) and isinstance(self.scan.view.axes[0], Range):
+            return self.cleaned(self._some(room, used, order))
         if isinstance(relation, MemoryRelation) and self.scan.view.is_identity:
             return self.cleaned(relation.block)
         return self.cleaned(reading.entries(self.scan, room))
+
+    def _some(self, room: memory.Reservation, used: NDArray[Any], order: tuple[int, ...]) -> Block:
+        """Return the entries at coordinates along the first axis, of the chunks that have some."""
+        scan, axis = self.scan, self.scan.view.axes[0]
+        assert isinstance(axis, Range)
+        walked = axis.start + axis.step * used.astype(np.int64)
+        leads = order[0] == axis.dim
+
+        def wanted(chunk: Chunk) -> bool:
+            first = int(np.searchsorted(walked, chunk.low[axis.dim]))
+            return first < len(walked) and walked[first] <= chunk.high[axis.dim]
+
+        def member(block: Block) -> Block:
+            column = block.coords[0]
+            at = np.minimum(np.searchsorted(used, column), len(used) - 1)
+            return pick(block, used[at] == column)
+
+        chunks = scan.relation.chunks(scan.view.box(), order) if len(used) else []
+        parts = []
+        for part in reading.mapped(scan, member, order, [c for c in chunks if wanted(c)] if leads else chunks):
+            room.grow(part.nbytes)
+            parts.append(part)
+        return concatenate(parts, scan.schema.ndim, scan.schema.dtype)
 
     def cleaned(self, block: Block) -> Block:
         """Return the entries whose coordinates along equal letters are equal."""
