@@ -166,6 +166,10 @@ def contracted(
     if mask is not None and not isinstance(mask, Base):
         raise UnsupportedError(f"mask={type(mask).__name__}: a mask is a tensor, of an array make one with sp.asarray")
     tensor = next(each for each in operands if isinstance(each, Base))
+    if semiring.plain and mask is stype is None:
+        plain = _plain(operands, letters, out)
+        if plain is not None:
+            return engines.array(plain, engine)
     sides = [each.__sparrow_scan__() if isinstance(each, Base) else _every_cell(each) for each in operands]
     left, right = _aligned(sides[0], sides[1], letters)
     pattern = None if mask is None else mask.__sparrow_scan__()
@@ -177,6 +181,33 @@ def contracted(
         found = found.compute(engine)
     array = node.summed and stype is None and any(isinstance(each, np.ndarray) for each in operands)
     return found.to_numpy() if array else found
+
+
+def _plain(
+    operands: tuple[Any, Any], letters: tuple[Sequence[int], Sequence[int]], out: Sequence[int]
+) -> Contract | None:
+    """Return the product of a matrix and an array as one without letters, None where it is none."""
+    sides: list[Any] = []
+    own, other = map(list, letters)
+    shared = set(own) & set(other)
+    if isinstance(operands[0], Base) == isinstance(operands[1], Base) or len(shared) != 1 or shared & set(out):
+        return None
+    if any(len(set(each)) < len(each) or len(each) > 2 for each in (own, other)):
+        return None
+    (matched,) = shared
+    free = [[letter for letter in each if letter != matched] for each in (own, other)]
+    turned = list(out) == [*free[1], *free[0]] and list(out) != [*free[0], *free[1]]
+    if not turned and list(out) != [*free[0], *free[1]]:
+        return None
+    for k, (each, along) in enumerate(zip(operands, (own, other), strict=True)):
+        last = (k == 0) != turned
+        order = [along.index(letter) for letter in ((*free[k], matched) if last else (matched, *free[k]))]
+        if isinstance(each, Base):
+            scan = each.__sparrow_scan__()
+            sides.append(scan.then(scan.view.permute(order)))
+        else:
+            sides.append(Dense(each.transpose(order)))
+    return Contract(*(reversed(sides) if turned else sides))
 
 
 def _every_cell(array: NDArray[Any]) -> Scan:
