@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.extending import intrinsic, register_jitable
 from numpy.typing import NDArray
@@ -186,10 +186,10 @@ def _jitted(function: Any) -> Any:
 
 def _rows(add: Any, multiply: Any, cache: bool) -> Any:
     @njit(cache=cache, nogil=True)
-    def rows(
+    def rows(  # type: ignore[no-untyped-def]
         pointers, places, left, starts, columns, right, labels, first, last, single, few, fill,
         total, marks, tops, keys, held, counts, out_rows, out_columns, out
-    ):  # type: ignore[no-untyped-def]  # fmt: skip
+    ):  # fmt: skip
         """Write the products of rows ``first`` to ``last``, row by row, columns ascending; return their number.
 
         Parameters
@@ -245,7 +245,8 @@ def _rows(add: Any, multiply: Any, cache: bool) -> Any:
                         if size == _ZERO:
                             smallest = largest = c
                         else:
-                            ascending = ascending and c > largest
+                            if c <= largest:
+                                ascending = False
                             smallest = min(smallest, c)
                             largest = max(largest, c)
                         keys[0, size] = c
@@ -272,21 +273,21 @@ def _rows(add: Any, multiply: Any, cache: bool) -> Any:
                     for e in range(_ONE, size):
                         key = keys[side, e]
                         value = held[side, e]
-                        at = e
+                        at: Any = e
                         while at > _ZERO and keys[side, at - _ONE] > key:
                             keys[side, at] = keys[side, at - _ONE]
                             held[side, at] = held[side, at - _ONE]
                             at -= _ONE
                         keys[side, at] = key
                         held[side, at] = value
-                e = _ZERO
-                while e < size:
-                    key = keys[side, e]
-                    value = held[side, e]
-                    e += _ONE
-                    while e < size and keys[side, e] == key:
-                        value = add(value, held[side, e])
-                        e += _ONE
+                f: Any = _ZERO
+                while f < size:
+                    key = keys[side, f]
+                    value = held[side, f]
+                    f += _ONE
+                    while f < size and keys[side, f] == key:
+                        value = add(value, held[side, f])
+                        f += _ONE
                     out_rows[n] = label
                     out_columns[n] = key
                     out[n] = value
@@ -339,10 +340,10 @@ def _rows(add: Any, multiply: Any, cache: bool) -> Any:
 
 def _masked(add: Any, multiply: Any, cache: bool) -> Any:
     @njit(cache=cache, nogil=True)
-    def masked(
+    def masked(  # type: ignore[no-untyped-def]
         pointers, places, left, starts, columns, right, labels, mask_pointers, mask_columns, first, last, fill,
         total, state, out_rows, out_columns, out
-    ):  # type: ignore[no-untyped-def]  # fmt: skip
+    ):  # fmt: skip
         """Write the products at the cells of a mask, given by rows, columns ascending; as :func:`rows` otherwise.
 
         ``state`` (uint8, one for each column) is 0 before and after.

@@ -79,11 +79,11 @@ def product(
     fill = fill_of(semiring, dtype)
     types = [left.schema.stype, right.schema.stype]
     if fill == 0 and _renumbered(own, other, out) == _MATMUL:
-        found = of_dot(*types, wanted=stype)
+        found = of_dot(types[0], types[1], wanted=stype)
     else:
         found = of_other(next((kind for kind in ("coo", *COMPRESSED) if kind in types), "dense"))
     kind = settled("dot", types, found) if stype is None else check_stype(stype, len(shape))
-    names = {}
+    names: dict[int, str] = {}
     for scan, along in ((right, other), (left, own)):
         names |= dict(zip(along, scan.schema.dims, strict=True))
     dims = tuple(names[letter] for letter in out)

@@ -214,6 +214,8 @@ _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 def _product(node: plan.Product, left: Array, right: Array, mask: Array | None = None) -> Array:
     """Return the sums of products of all pairs of entries whose letters agree."""
     semiring, dtype = node.semiring, node.schema.dtype
+    add: Any
+    multiply: Any
     add, multiply = (_OPERATIONS.get(f, f) if isinstance(f, str) else f for f in (semiring.add, semiring.multiply))
     wide = (
         _wide(np.empty(0, dtype)).dtype if dtype.kind in "fc" else np.dtype(np.int64 if dtype.kind in "ib" else dtype)

@@ -108,7 +108,8 @@ def test_the_order_of_steps_is_the_cheapest() -> None:
 def test_tensordot_dot_inner_and_kron() -> None:
     a, b = some((3, 4, 5), 1), some((4, 3, 2), 2)
     A, B = sp.asarray(a), sp.asarray(b)
-    for axes in [([1, 0], [0, 1]), (1, 0), ((-2,), (-3,))]:
+    pairs: list[Any] = [([1, 0], [0, 1]), (1, 0), ((-2,), (-3,))]
+    for axes in pairs:
         same(sp.tensordot(A, B, axes=axes), np.tensordot(a, b, axes))
         same(np.tensordot(A, b, axes), np.tensordot(a, b, axes))
     same(sp.tensordot(A, B, axes=0), np.tensordot(a, b, 0))

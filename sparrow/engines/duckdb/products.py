@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from sparrow.engines.duckdb.types import Declined, cast, whole
@@ -73,7 +75,7 @@ def _aggregate(node: Product, found: str, floating: bool) -> str:
     return _typed(value, dtype, floating)
 
 
-def _typed(sql: str, dtype: np.dtype[object], floating: bool) -> str:
+def _typed(sql: str, dtype: np.dtype[Any], floating: bool) -> str:
     if floating:
         return cast(sql, np.dtype(np.float64), dtype)
     return f"({sql} <> 0)" if dtype.kind == "b" else whole(sql, dtype)
