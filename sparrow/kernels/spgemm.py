@@ -19,9 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
+from numba.core.errors import NumbaError
 from numba.extending import intrinsic, register_jitable
+from numba.np import numpy_support
 from numpy.typing import NDArray
 
+from sparrow.errors import InvalidValueError
 from sparrow.kernels.compiling import announce
 
 __all__ = ["FEW", "Kernels", "Workspace", "kernels_of"]
@@ -138,20 +141,42 @@ class Workspace:
         return self._state
 
 
-def kernels_of(add: Any, multiply: Any, swapped: bool = False) -> Kernels:
+def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = False) -> Kernels:
     """Return the loops of a semiring.
 
     Parameters
     ----------
     add, multiply
         Names of operations, or functions of two numbers that Numba compiles.
+    dtype
+        The type in which products are added up.
     swapped
         Whether ``multiply`` takes the right value first.
+
+    Raises
+    ------
+    InvalidValueError
+        If Numba does not compile a function.
     """
     announce()
+    for function in (add, multiply):
+        if not isinstance(function, str):
+            _check_compiles(function, dtype)
     if swapped and isinstance(multiply, str):
         multiply, swapped = {"first": "second", "second": "first"}.get(multiply, multiply), False
     return _built(add, multiply, swapped)
+
+
+def _check_compiles(function: Any, dtype: np.dtype[Any]) -> None:
+    kind = numpy_support.from_dtype(dtype)
+    try:
+        _jitted(function).compile((kind, kind))
+    except NumbaError as error:
+        name = getattr(function, "__name__", repr(function))
+        why = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+        raise InvalidValueError(
+            f"a semiring's functions are compiled by Numba, which does not take {name!r} of two {dtype}: {why}"
+        ) from error
 
 
 @functools.cache
@@ -168,6 +193,7 @@ def _built(add: Any, multiply: Any, swapped: bool) -> Kernels:
     return Kernels(_rows(one, other, named), _masked(one, other, named))
 
 
+@functools.cache
 def _jitted(function: Any) -> Any:
     """Return an operation as a function that loops can call."""
     if isinstance(function, str):

@@ -47,8 +47,8 @@ def agree(found: Any, wanted: Any) -> None:
     np.testing.assert_allclose(found.to_numpy(), wanted, rtol=1e-6)
 
 
-DTYPES = st.sampled_from(["bool", "int8", "int32", "int64", "uint8", "uint64", "float16", "float32", "float64",
-                          "complex64", "complex128"])  # fmt: skip
+DTYPES = st.sampled_from(["bool", "int8", "int32", "int64", "uint8", "uint64", "float32", "float64",
+                          "complex128"])  # fmt: skip
 
 
 @settings(max_examples=40, deadline=None)
@@ -74,13 +74,15 @@ def test_products_of_matrices_are_numpys(make: Maker, data: st.DataObject) -> No
             agree(product.sum(axis=0), wanted.sum(axis=0))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_semirings_and_masks_are_those_of_the_twin(make: Maker, data: st.DataObject) -> None:
     shape = data.draw(st.tuples(*[st.integers(1, 7)] * 3))
     seed = data.draw(st.integers(0, 99))
     semiring = data.draw(st.sampled_from(sorted(SEMIRINGS)))
-    kinds = ["bool", "int32", "int64", "uint64", "float32", "float64"]
+    kinds = ["bool", "int32", "int64"]  # each type and semiring is a loop that is compiled
+    if semiring in ("plus_times", "min_plus"):
+        kinds += ["uint64", "float64"]
     left, right = (data.draw(st.sampled_from(kinds)) for _ in range(2))
     if semiring == "any_pair":
         right = left
@@ -296,6 +298,9 @@ def test_bad_operands_are_named() -> None:
         sp.matmul(A, A.T, semiring="plus")
     with pytest.raises(InvalidValueError, match="no identity"):
         sp.matmul(A, A.T, semiring=sp.Semiring(np.hypot, "times", None))
+    strange = sp.Semiring(lambda x, y: min([x, y], key=str), "times", 0)
+    with pytest.raises(InvalidValueError, match="compiled by Numba, which does not take"):
+        sp.matmul(A, A.T, semiring=strange).compute()
     with pytest.raises(InvalidValueError, match="complement=True needs mask="):
         sp.matmul(A, A.T, complement=True)
     with pytest.raises(InvalidValueError, match="add='mean' must be a function"):

@@ -373,7 +373,7 @@ class _Multiplication:
         from sparrow.kernels.spgemm import kernels_of
 
         semiring = self.node.semiring
-        return kernels_of(semiring.add, semiring.multiply, self.roles.swapped)
+        return kernels_of(semiring.add, semiring.multiply, self.dtype, self.roles.swapped)
 
 
 class _Operand:
