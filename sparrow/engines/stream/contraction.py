@@ -26,8 +26,9 @@ from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import Computed, pieces, pieces_of, range_of
 from sparrow.engines.stream.joining import Numbering, distinct
 from sparrow.index import Range
+from sparrow.kernels.compiling import readonly
 from sparrow.kernels.entries import Block, canonical, concatenate, pick, row_pointers
-from sparrow.kernels.reduce import group_starts
+from sparrow.kernels.runs import group_starts
 from sparrow.plan import Product, Scan, Semiring
 from sparrow.relation import Chunk, MemoryRelation
 from sparrow.schema import is_fill
@@ -156,8 +157,6 @@ class _Multiplication:
 
     def _lay_out(self, block: Block) -> None:
         """Keep the operand that is held by rows."""
-        from sparrow.kernels.matvec import readonly
-
         inner = self._right.columns(block, self.roles.matched)
         outer = self._right.columns(block, self.roles.columns)
         shape = self._right.sizes
@@ -264,8 +263,6 @@ class _Multiplication:
 
     def _computed(self, rows: _Rows, mask: Any, first: int, last: int) -> Block:
         """Return the products of some rows."""
-        from sparrow.kernels.matvec import readonly
-
         kernels = self._kernels()
         schema = self.schema
         begin, end = int(rows.pointers[first]), int(rows.pointers[last])
