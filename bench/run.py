@@ -19,10 +19,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true", help="data too small to judge by, to see that it runs")
     parser.add_argument("--write", action="store_true", help="write bench/RESULTS.md")
-    parser.add_argument("--only", default="", help="comma-separated parts: products, text, memory, size, als, cells")
+    parser.add_argument(
+        "--only", default="", help="parts, with commas: size, products, spgemm, cells, text, memory, als"
+    )
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
-    parts = options.only.split(",") if options.only else ["size", "products", "cells", "text", "memory", "als"]
+    parts = (options.only or "size,products,spgemm,cells,text,memory,als").split(",")
     rows: list[Row] = []
     if "size" in parts:
         import size
@@ -32,6 +34,10 @@ def main() -> None:
         import products
 
         rows += products.run(1_000_000 if options.small else 24_000_000, rounds=3 if options.small else 7)
+    if "spgemm" in parts:
+        import spgemm
+
+        rows += spgemm.run(options.small, rounds=3 if options.small else 5)
     if "cells" in parts:
         import cells
 

@@ -11,13 +11,16 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from sparrow.errors import ShapeError
+from sparrow.functions.contraction import tensordot
 from sparrow.functions.elementwise import operand
 from sparrow.functions.manipulation import diagonal as any_diagonal
 from sparrow.functions.products import matmul, vecdot
 from sparrow.functions.views import as_tensor, matrix_transpose
 from sparrow.tensor import Tensor
 
-__all__ = ["diagonal", "matmul", "matrix_norm", "matrix_transpose", "outer", "trace", "vecdot", "vector_norm"]
+__all__ = [
+    "diagonal", "matmul", "matrix_norm", "matrix_transpose", "outer", "tensordot", "trace", "vecdot", "vector_norm",
+]  # fmt: skip
 
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:

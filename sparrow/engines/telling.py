@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,6 +19,7 @@ from sparrow.plan import (
     Diagonal,
     Map,
     Node,
+    Product,
     Reduce,
     Refill,
     Scan,
@@ -126,6 +128,8 @@ class _Telling:
             needed = [str(number) for number, needs in enumerate(step.required, 1) if needs]
             cells = "an intersection" if all(step.required) else f"where operand {' and '.join(needed)} has an entry"
             lines.append(f"  cells       {cells if needed else 'a union'}")
+        if isinstance(step, Product) and step.mask is not None:
+            lines.append(f"  mask        the last operand: only where it has {'no' if step.complement else 'an'} entry")
         operands = step.operands if isinstance(step, Map) else step.scans
         return lines, [(below, runs, None, False) for below in operands]
 
@@ -137,6 +141,8 @@ def _what(step: Step) -> str:
     if isinstance(step, Reduce):
         dims = [name for axis, name in enumerate(step.operand.schema.dims) if axis not in step.axes]
         return f"reduce {step.name} over {', '.join(dims) or 'no axis'}{' of stored entries' if step.stored else ''}"
+    if isinstance(step, Product):
+        return f"product {_letters(step)} {step.semiring}"
     if isinstance(step, Concat):
         return f"concat along {step.schema.dims[step.axis]}"
     if isinstance(step, Triangle):
@@ -146,6 +152,17 @@ def _what(step: Step) -> str:
     if isinstance(step, Accumulate):
         return f"accumulate {step.ufunc.__name__}"
     return f"diagonal {step.offset}" if isinstance(step, Diagonal) else type(step).__name__.lower()
+
+
+def _letters(step: Product) -> str:
+    """Return the letters of a product as einsum writes them."""
+    number = {letter: k for k, letter in enumerate(dict.fromkeys(itertools.chain(*step.letters)))}
+    sides = ["".join(_letter(number[letter]) for letter in own) for own in (*step.letters, step.out)]
+    return f"{sides[0]},{sides[1]}->{sides[2]}"
+
+
+def _letter(number: int) -> str:
+    return chr(ord("i") + number) if number < 18 else chr(ord("A") + number - 18)
 
 
 def _head(scan: Scan) -> str:

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from sparrow import engines, plan
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.views import as_tensor, expand_dims, moveaxis
-from sparrow.plan import concatenated, resolved_axis, triangle
+from sparrow.plan import PLUS_TIMES, concatenated, resolved_axis, triangle
 from sparrow.schema import check_integer, check_integers
 from sparrow.tensor import Tensor
+from sparrow.tensor.products import contracted
 
 __all__ = [
     "concat", "diagonal", "kron", "nonzero", "repeat", "reshape", "roll", "split", "stack", "tile", "tril", "triu",
@@ -502,7 +503,7 @@ def unique(tensor: Tensor) -> NDArray[Any]:
 
 
 def kron(a: Any, b: Any) -> Tensor:
-    """Return the Kronecker product of two matrices, in memory.
+    """Return the Kronecker product of two matrices, lazily.
 
     Parameters
     ----------
@@ -530,6 +531,5 @@ def kron(a: Any, b: Any) -> Tensor:
     left, right = as_tensor(a), as_tensor(b)
     if left.ndim != 2 or right.ndim != 2:
         raise ShapeError(f"kron takes two matrices, got shapes {left.shape} and {right.shape}")
-    import scipy.sparse
-
-    return as_tensor(scipy.sparse.kron(left.to_scipy("coo"), right.to_scipy("coo"), format="coo"))
+    product = contracted((left, right), ((0, 2), (1, 3)), (0, 1, 2, 3), semiring=PLUS_TIMES)
+    return reshape(product, tuple(n * m for n, m in zip(left.shape, right.shape, strict=True)))

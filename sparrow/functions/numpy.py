@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.functions.contraction import einsum, tensordot
 from sparrow.functions.creation import asarray
 from sparrow.functions.dtypes import astype, result_type
 from sparrow.functions.elementwise import clip
@@ -181,6 +182,23 @@ def _last_trace(x: Tensor, offset: int = 0, dtype: DTypeLike | None = None) -> A
     return _trace(x, offset, *((-2, -1) if x.ndim > 2 else (0, 1)), dtype=dtype)
 
 
+def _dot(a: Any, b: Any) -> Any:
+    """Return the sums of products over the last axis of one and the last but one of the other."""
+    if not np.ndim(a) or not np.ndim(b):
+        return np.multiply(a, b)
+    return tensordot(a, b, axes=([np.ndim(a) - 1], [max(np.ndim(b) - 2, 0)]))
+
+
+def _inner(a: Any, b: Any) -> Any:
+    if not np.ndim(a) or not np.ndim(b):
+        return np.multiply(a, b)
+    return tensordot(a, b, axes=([np.ndim(a) - 1], [np.ndim(b) - 1]))
+
+
+def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    return tensordot(a, b, axes=axes)
+
+
 _OWN: dict[Any, Callable[..., Any]] = {
     np.allclose: all_close,
     np.amax: Tensor.max,
@@ -265,6 +283,10 @@ Tensor._functions.update(
         np.broadcast_arrays: broadcast_arrays,
         np.can_cast: called_as(np.can_cast, _can_cast),
         np.clip: called_as(np.clip, _clip),
+        np.dot: _dot,
+        np.einsum: einsum,
+        np.inner: _inner,
+        np.tensordot: _tensordot,
         np.common_type: _typed(np.common_type),
         np.iscomplexobj: _typed(np.iscomplexobj),
         np.isrealobj: _typed(np.isrealobj),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparrow.plan.alignment import Join, aligned, by_name, fitted, matched, on_labels, places_of
+from sparrow.plan.alignment import Join, aligned, by_name, fitted, matched, multiplied, on_labels, places_of
 from sparrow.plan.cells import called, map_cells
 from sparrow.plan.functions import Cast, Clip, Round, function_name
 from sparrow.plan.labels import Labels, Names, alike, dated, label_range, names_along
@@ -14,6 +14,7 @@ from sparrow.plan.nodes import (
     Diagonal,
     Map,
     Node,
+    Product,
     Reduce,
     Refill,
     Reshape,
@@ -23,8 +24,10 @@ from sparrow.plan.nodes import (
     Triangle,
     scans_of,
 )
+from sparrow.plan.products import product
 from sparrow.plan.reductions import Axis, Where, named_axis, reduction, resolved_axis
 from sparrow.plan.rewrites import narrowed, rewritten, split_view, steps_below
+from sparrow.plan.semirings import PLUS_TIMES, SEMIRINGS, Semiring, semiring_of
 from sparrow.plan.shapes import (
     accumulated,
     concatenated,
@@ -37,10 +40,11 @@ from sparrow.plan.shapes import (
 )
 
 __all__ = [
-    "Accumulate", "Axis", "Cast", "Clip", "Concat", "Contract", "Dense", "Diagonal", "Join", "Labels", "Map", "Names",
-    "Node", "Reduce", "Refill", "Reshape", "Round", "Scan", "Sort", "Step", "Triangle", "Where", "accumulated",
-    "aligned", "alike", "by_name", "called", "concatenated", "dated", "diagonal", "fitted", "function_name",
-    "label_range", "map_cells", "matched", "named_axis", "names_along", "narrowed", "on_labels", "places_of",
-    "reduction", "refilled", "reshaped", "resolved_axis", "rewritten", "scans_of", "sorted_lines", "split_view",
-    "starts_of", "steps_below", "triangle",
+    "PLUS_TIMES", "SEMIRINGS", "Accumulate", "Axis", "Cast", "Clip", "Concat", "Contract", "Dense", "Diagonal", "Join",
+    "Labels", "Map", "Names", "Node", "Product", "Reduce", "Refill", "Reshape", "Round", "Scan", "Semiring", "Sort",
+    "Step", "Triangle", "Where", "accumulated", "aligned", "alike", "by_name", "called", "concatenated", "dated",
+    "diagonal", "fitted", "function_name", "label_range", "map_cells", "matched", "multiplied", "named_axis",
+    "names_along", "narrowed", "on_labels", "places_of", "product", "reduction", "refilled", "reshaped",
+    "resolved_axis", "rewritten", "scans_of", "semiring_of", "sorted_lines", "split_view", "starts_of", "steps_below",
+    "triangle",
 ]  # fmt: skip

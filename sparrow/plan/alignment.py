@@ -24,7 +24,7 @@ from sparrow.plan.nodes import Concat, Scan
 from sparrow.relation import MemoryRelation
 from sparrow.schema import Schema, given_name
 
-__all__ = ["Join", "aligned", "by_name", "fitted", "matched", "on_labels", "places_of"]
+__all__ = ["Join", "aligned", "by_name", "fitted", "matched", "multiplied", "on_labels", "places_of"]
 
 Join: TypeAlias = Literal["exact", "outer", "inner", "left"]
 
@@ -109,6 +109,29 @@ def by_name(scans: Sequence[Scan], join: Join) -> list[tuple[Scan, Labels]]:
             out[number] = on_labels(out[number], axes[number], places_of(wanted, names.array()))
             named[number][axes[number]] = Names.of(wanted)
     return list(zip(out, named, strict=True))
+
+
+def multiplied(left: Scan, right: Scan, letters: tuple[Sequence[int], Sequence[int]]) -> tuple[Scan, Scan]:
+    """Return two scans at the same labels along axes of one letter, by default those that both have.
+
+    Raises
+    ------
+    LabelError
+        If types of labels do not fit, or labels that differ are to be exact, or repeat.
+    """
+    sides = [left, right]
+    for letter in dict.fromkeys(letters[0]):
+        at = [[axis for axis, own in enumerate(along) if own == letter] for along in letters]
+        named = [[names_along(side).get(axis) for axis in axes] for side, axes in zip(sides, at, strict=True)]
+        found = [names for own in named for names in own if names is not None]
+        if not all(own and None not in own for own in named) or all(found[0].same(other) for other in found[1:]):
+            continue
+        wanted = _joined(found, _join("inner"), left.schema.dims[at[0][0]])
+        for k, (axes, own) in enumerate(zip(at, named, strict=True)):
+            for axis, names in zip(axes, own, strict=True):
+                assert names is not None
+                sides[k] = on_labels(sides[k], axis, places_of(wanted, names.array()))
+    return sides[0], sides[1]
 
 
 def fitted(scan: Scan, target: Scan) -> tuple[Scan, dict[int, pa.Array]]:

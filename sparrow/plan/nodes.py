@@ -9,7 +9,8 @@ views fold into one and steps nest through scans. A :class:`Step` computes entri
 their result as an array.
 
 What nodes mean is said where they are made: functions of cells in :mod:`sparrow.plan.cells`, reductions in
-:mod:`sparrow.plan.reductions`, rearrangements in :mod:`sparrow.plan.shapes`.
+:mod:`sparrow.plan.reductions`, products of tensors in :mod:`sparrow.plan.products`, rearrangements in
+:mod:`sparrow.plan.shapes`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.index import View
 from sparrow.plan.aggregates import Meaning
+from sparrow.plan.semirings import Semiring
 from sparrow.relation import Relation
 from sparrow.schema import Schema, check_dtype
 
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
     from sparrow.plan.labels import Names
 
 __all__ = [
-    "Accumulate", "Concat", "Contract", "Dense", "Diagonal", "Map", "Node", "Reduce", "Refill", "Reshape", "Scan",
-    "Sort", "Step", "Triangle", "scans_of",
+    "Accumulate", "Concat", "Contract", "Dense", "Diagonal", "Map", "Node", "Product", "Reduce", "Refill", "Reshape",
+    "Scan", "Sort", "Step", "Triangle", "scans_of",
 ]  # fmt: skip
 
 
@@ -233,6 +235,45 @@ class Map(Step):
             for o in self.operands
         )
         return self.function, others, self.schema.shape, self.schema.dtype, self.schema.stype
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Product(Step):
+    """Products of the entries of two scans that agree along common letters, added up where the result has no letter.
+
+    A letter is a number that names axes: those with the same one, of either scan, take the same coordinate.
+    """
+
+    left: Scan
+    right: Scan
+    letters: tuple[tuple[int, ...], tuple[int, ...]]
+    """The letter of each axis of the two scans."""
+    out: tuple[int, ...]
+    """The letters of the result, each once."""
+    semiring: Semiring
+    mask: Scan | None
+    """Of the shape of the result: only cells at which it has an entry may have one; None for all."""
+    complement: bool
+    """Whether it is the cells at which the mask has none."""
+    schema: Schema
+
+    @property
+    def scans(self) -> tuple[Scan, ...]:
+        """The two scans, and the mask."""
+        return (self.left, self.right) if self.mask is None else (self.left, self.right, self.mask)
+
+    def on(self, scans: Sequence[Scan]) -> Product:
+        """Return the same product of other scans."""
+        return replace(self, left=scans[0], right=scans[1], mask=None if self.mask is None else scans[2])
+
+    def detail(self) -> Hashable:
+        """Return the letters, the semiring and how the mask is meant."""
+        return self.letters, self.out, self.semiring, self.complement, self.schema
+
+    @property
+    def summed(self) -> tuple[int, ...]:
+        """The letters that the result lacks."""
+        return tuple(dict.fromkeys(k for own in self.letters for k in own if k not in self.out))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

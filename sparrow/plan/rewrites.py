@@ -7,6 +7,7 @@ goes through a plan without recursion, whatever its depth.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -15,7 +16,7 @@ import numpy as np
 
 from sparrow.index import Axis, Points, Range, View
 from sparrow.kernels.entries import concatenate
-from sparrow.plan.nodes import Concat, Dense, Map, Reduce, Refill, Scan, Sort, Step, Triangle
+from sparrow.plan.nodes import Concat, Dense, Map, Product, Reduce, Refill, Scan, Sort, Step, Triangle
 from sparrow.relation import MemoryRelation
 from sparrow.schema import Schema
 
@@ -164,10 +165,32 @@ def _triangle(node: Triangle, key: Key) -> Triangle | None:
     return replace(node, operand=_taken(node.operand, key), k=k, schema=_shown(node.schema, key))
 
 
+def _product(node: Product, key: Key) -> Product:
+    at = dict(zip(node.out, key, strict=True))
+
+    def taken(scan: Scan, letters: tuple[int, ...]) -> tuple[Scan, tuple[int, ...]]:
+        items = tuple(at.get(letter, slice(None)) for letter in letters)
+        kept = tuple(letter for letter, item in zip(letters, items, strict=True) if isinstance(item, slice))
+        return _taken(scan, items), kept
+
+    (left, own), (right, other) = map(taken, (node.left, node.right), node.letters)
+    out = tuple(letter for letter in node.out if isinstance(at[letter], slice))
+    mask = None if node.mask is None else _taken(node.mask, key)
+    schema = _shown(node.schema, key)
+    return replace(node, left=left, right=right, letters=(own, other), out=out, mask=mask, schema=schema)
+
+
+def _turned_product(node: Product, order: Sequence[int]) -> Product:
+    mask = None if node.mask is None else node.mask.then(node.mask.view.permute(order))
+    schema = node.schema.through(View.identity(node.schema.shape).permute(order))
+    return replace(node, out=tuple(node.out[k] for k in order), mask=mask, schema=schema)
+
+
 _NARROW: dict[type[Step], Callable[[Any, Key], Step | None]] = {
     Map: _map,
     Reduce: _reduce,
     Concat: _concat,
+    Product: _product,
     Triangle: _triangle,
     Sort: _sort,
     Refill: _refill,
@@ -229,12 +252,16 @@ def rewritten(scans: Sequence[Scan]) -> list[Scan]:
     """Return scans of the same entries in the same order, of plans that read and compute less.
 
     A view goes into the operands of a step unless something else wants the step's whole result, of which it is then
-    taken; a transposed function of cells is one of transposed operands always.
+    taken; a transposed function of cells is one of transposed operands always. A transposed product is one whose
+    letters come in another order. What is multiplied cell by cell with a product of tensors becomes its mask.
     """
     if not any(isinstance(scan.source, Step) for scan in scans):
         return list(scans)
     scans = list(map(_of_something, scans))
     below = steps_below(scans)
+    if any(isinstance(step, Product) for step in below):
+        scans = _masked(scans, below)
+        below = steps_below(scans)
     if len(scans) == len(below) == 1 and scans[0].view.is_identity:
         return scans  # one step over relations, all of it wanted
     wanted: dict[Step, dict[View, None]] = {step: {} for step in below}
@@ -277,6 +304,39 @@ def rewritten(scans: Sequence[Scan]) -> list[Scan]:
     return [resolved(scan) for scan in scans]
 
 
+def _masked(scans: Sequence[Scan], below: Sequence[Step]) -> list[Scan]:
+    """Return scans of plans in which a product of tensors that is only looked at through entries of another has a mask.
+
+    Of ``A @ B * M`` the cells at which ``M`` has no entry need not be multiplied.
+    """
+    uses = Counter(scan.source for step in below for scan in step.scans if isinstance(scan.source, Step))
+    uses.update(scan.source for scan in scans if isinstance(scan.source, Step))
+    now: dict[Step, Step] = {}
+
+    def moved(scan: Scan) -> Scan:
+        found = now.get(scan.source) if isinstance(scan.source, Step) else None
+        return scan if found is None else Scan(found, scan.view, scan.schema)
+
+    def through(inner: Scan, other: Scan, before: Scan) -> Scan | None:
+        step = inner.source
+        if not isinstance(step, Product) or step.mask is not None or isinstance(other.source, Product):
+            return None
+        alone = inner.view.is_identity and isinstance(before.source, Step) and uses[before.source] == 1
+        return Scan(replace(step, mask=other), inner.view, inner.schema) if alone else None
+
+    for step in below:
+        operands = [moved(scan) for scan in step.scans]
+        if isinstance(step, Map) and step.function is np.multiply and step.required == (True, True):
+            one, other = operands
+            if (thin := through(one, other, step.scans[0])) is not None:
+                operands[0] = thin
+            elif (thin := through(other, one, step.scans[1])) is not None:
+                operands[1] = thin
+        if any(a is not b for a, b in zip(operands, step.scans, strict=True)):
+            now[step] = step.on(operands)
+    return [moved(scan) for scan in scans]
+
+
 def _of_something(scan: Scan) -> Scan:
     """Return a scan that shows no cell of a step as one of nothing, so that the step need not be looked at."""
     if not isinstance(scan.source, Step) or scan.view.size:
@@ -291,13 +351,14 @@ def _pushed(step: Step, view: View, whole: bool) -> tuple[Step, View]:
     if view.is_identity or not view.size or not view.base_shape:
         return step, view
     key, rest = split_view(view)
-    turns = isinstance(step, Map) and not rest.is_identity and all(isinstance(axis, Range) for axis in rest.axes)
-    found = None if whole and not turns else narrowed(step, key)
+    turns = not rest.is_identity and all(isinstance(axis, Range) for axis in rest.axes)
+    found = None if whole and not (turns and isinstance(step, Map)) else narrowed(step, key)
     if found is None:
         return step, view
-    if turns and isinstance(found, Map):
+    if turns and isinstance(found, Map | Product):
         order = [axis.dim for axis in rest.axes if isinstance(axis, Range)]
-        return turned(found, order), View.identity(view.shape)
+        now = turned(found, order) if isinstance(found, Map) else _turned_product(found, order)
+        return now, View.identity(view.shape)
     return found, rest
 
 

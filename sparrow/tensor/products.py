@@ -1,43 +1,77 @@
-"""Products of tensors."""
+"""Products of tensors, with tensors and with arrays."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparrow import engines
-from sparrow.errors import UnsupportedError
-from sparrow.plan import Contract, Dense
+from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.index import View
+from sparrow.kernels.entries import Block
+from sparrow.plan import Contract, Dense, Scan, Semiring, multiplied, product, semiring_of
+from sparrow.relation import MemoryRelation
+from sparrow.schema import Schema, check_dtype
 from sparrow.tensor.base import Base
 
-__all__ = ["Engine", "matmul"]
+__all__ = ["Engine", "contracted", "matmul"]
 
 Engine = Literal["auto", "duckdb", "stream"]
 
 
-def matmul(A: Any, B: Any, engine: Engine = "auto") -> Any:
-    """Return the product of a tensor and a dense vector or matrix: what ``A @ x`` does.
+def matmul(
+    A: Any,
+    B: Any,
+    *,
+    semiring: str | Semiring = "plus_times",
+    mask: Any = None,
+    complement: bool = False,
+    stype: str | None = None,
+    engine: Engine = "auto",
+) -> Any:
+    """Return the matrix product of two tensors, or of a tensor and an array: what ``A @ B`` does.
+
+    Of two tensors it is lazy and sparse. With an array it is computed at once and is an array, unless a storage type is
+    asked for.
 
     Parameters
     ----------
     A, B
-        One of them a tensor with one or two dimensions, (M, K) or (K,); the other dense, (K, N) or (K,).
+        At least one of them a tensor; of shapes (M, K) or (K,), and (K, N) or (K,). Further leading dimensions
+        broadcast, as in ``numpy.matmul``. Of two tensors both have fill 0, unless there is another semiring.
+    semiring
+        What is added and multiplied with: "plus_times", "min_plus", "max_plus", "max_times", "min_max", "or_and",
+        "any_pair", "plus_first", "plus_second", "plus_pair", or an :class:`sparrow.Semiring`. Under another one than
+        "plus_times" absent cells take no part, and the fill of the result is what adding leaves as it is.
+    mask
+        A tensor of the shape of the result: only cells at which it has an entry are computed. ``M != 0`` is a mask by
+        values.
+    complement
+        Compute the cells at which the mask has no entry instead.
+    stype
+        The storage type of the result, inferred by default.
     engine
         "stream" runs row groups through kernels on several threads without loading the tensor and gives
-        the same bits on any number of threads; "duckdb" runs the SQL join of ``sql/`` where that gives what NumPy
-        does, and streams what it does not; "auto" is the engine of the settings, "stream" by default.
+        the same bits on any number of threads; "duckdb" runs a join in SQL where that gives what NumPy
+        does, and streams what it does not; "auto" is the engine of the settings, "stream" by default. A product of two
+        tensors is computed at once by an engine that is named.
 
     Returns
     -------
-    ndarray of shape (M, N), (M,), (N,) or a scalar, of NumPy's result dtype
+    Tensor, ndarray or scalar
+        Of shape (M, N), (M,), (N,) or (); a number without dimensions is computed at once.
 
     Raises
     ------
     ShapeError
         If the shapes do not fit.
     UnsupportedError
-        If both are tensors or neither is.
+        If neither is a tensor, or the fill of one of two tensors is not 0 under "plus_times".
+    InvalidValueError
+        If there is no such semiring, engine or storage type, or a complement of no mask.
 
     Examples
     --------
@@ -45,13 +79,140 @@ def matmul(A: Any, B: Any, engine: Engine = "auto") -> Any:
     >>> A = sp.asarray(np.array([[0, 2], [3, 0], [0, 0]]))
     >>> sp.matmul(A, [10, 1])
     array([ 2, 30,  0])
+    >>> sp.matmul(A, A.T).to_numpy()
+    array([[4, 0, 0],
+           [0, 9, 0],
+           [0, 0, 0]])
     """
-    if isinstance(A, Base) and isinstance(B, Base):
-        raise UnsupportedError(
-            "a product of two tensors is not part of this version: A.to_scipy() @ B.to_scipy() where both fit in memory"
-        )
     if not isinstance(A, Base) and not isinstance(B, Base):
         raise UnsupportedError("matmul needs a tensor: for two dense arrays use NumPy")
-    left: Any = A.__sparrow_scan__() if isinstance(A, Base) else Dense(np.asarray(A))
-    right: Any = B.__sparrow_scan__() if isinstance(B, Base) else Dense(np.asarray(B))
-    return engines.array(Contract(left, right), engine)
+    both = isinstance(A, Base) and isinstance(B, Base)
+    left, right = (each if isinstance(each, Base) else np.asarray(each) for each in (A, B))
+    chosen = semiring_of(semiring)
+    if not both and chosen.plain and mask is stype is None and max(left.ndim, right.ndim) <= 2:
+        nodes: Any = (each.__sparrow_scan__() if isinstance(each, Base) else Dense(each) for each in (left, right))
+        return engines.array(Contract(*nodes), engine)
+    left, right, letters, out = _lettered(left, right)
+    return contracted(
+        (left, right), letters, out, semiring=chosen, mask=mask, complement=complement, stype=stype, engine=engine
+    )
+
+
+def _lettered(left: Any, right: Any) -> tuple[Any, Any, tuple[Sequence[int], Sequence[int]], list[int]]:
+    """Return the operands of a matrix product with axes that broadcast left out, their letters, those of the result."""
+    for name, side in (("left", left), ("right", right)):
+        if side.ndim == 0:
+            raise ShapeError(f"matmul: the {name} operand has no dimensions, it needs one or two; scale with '*'")
+    shapes = left.shape, right.shape
+    own = ["k"] if left.ndim == 1 else [*_before(left.ndim - 2), "i", "k"]
+    other = ["k"] if right.ndim == 1 else [*_before(right.ndim - 2), "k", "j"]
+    batch = _before(max(left.ndim, right.ndim, 2) - 2)
+    sizes: dict[str, set[int]] = {}
+    for shape, along in zip(shapes, (own, other), strict=True):
+        for size, letter in zip(shape, along, strict=True):
+            sizes.setdefault(letter, set()).add(size)
+    for name in batch:
+        if len(sizes[name] - {1}) > 1:
+            raise ShapeError(f"matmul: shapes {shapes[0]} and {shapes[1]} do not broadcast along leading dimensions")
+    number = {letter: k for k, letter in enumerate([*batch, "i", "j", "k"])}
+    operands, letters = [], []
+    for side, along in ((left, own), (right, other)):
+        thin = [
+            size == 1 and letter in batch and sizes[letter] != {1}
+            for size, letter in zip(side.shape, along, strict=True)
+        ]
+        operands.append(side[tuple(0 if gone else slice(None) for gone in thin)] if any(thin) else side)
+        letters.append([number[letter] for letter, gone in zip(along, thin, strict=True) if not gone])
+    out = [number[letter] for letter in (*batch, *(each for each in "ij" if each in own or each in other))]
+    return operands[0], operands[1], (letters[0], letters[1]), out
+
+
+def _before(count: int) -> list[str]:
+    """Return the letters of leading dimensions, the last always the same."""
+    return [f"b{k}" for k in range(count, 0, -1)]
+
+
+def contracted(
+    operands: tuple[Any, Any],
+    letters: tuple[Sequence[int], Sequence[int]],
+    out: Sequence[int],
+    *,
+    semiring: Semiring,
+    mask: Any = None,
+    complement: bool = False,
+    stype: str | None = None,
+    engine: Engine = "auto",
+) -> Any:
+    """Return the product of two operands by the letters of their axes.
+
+    Parameters
+    ----------
+    operands
+        Tensors or arrays, at least one a tensor.
+    letters, out
+        The letter of each axis of both, and of the result.
+    semiring, mask, complement, stype, engine
+        As in :func:`matmul`.
+
+    Returns
+    -------
+    Tensor, ndarray or scalar
+        An array where an operand is one and something is summed.
+    """
+    if complement and mask is None:
+        raise InvalidValueError("complement=True needs mask=: without one every cell is computed")
+    if mask is not None and not isinstance(mask, Base):
+        raise UnsupportedError(f"mask={type(mask).__name__}: a mask is a tensor, of an array make one with sp.asarray")
+    tensor = next(each for each in operands if isinstance(each, Base))
+    if semiring.plain and mask is stype is None:
+        plain = _plain(operands, letters, out)
+        if plain is not None:
+            return engines.array(plain, engine)
+    sides = [each.__sparrow_scan__() if isinstance(each, Base) else _every_cell(each) for each in operands]
+    left, right = multiplied(sides[0], sides[1], letters)
+    pattern = None if mask is None else mask.__sparrow_scan__()
+    node = product(left, right, letters, out, semiring, pattern, complement, stype)
+    if not node.schema.ndim:
+        return engines.cell(node, View.identity(()), engine)
+    found: Any = tensor._of(node)
+    if engine != "auto":
+        found = found.compute(engine)
+    array = node.summed and stype is None and any(isinstance(each, np.ndarray) for each in operands)
+    return found.to_numpy() if array else found
+
+
+def _plain(
+    operands: tuple[Any, Any], letters: tuple[Sequence[int], Sequence[int]], out: Sequence[int]
+) -> Contract | None:
+    """Return the product of a matrix and an array as one without letters, None where it is none."""
+    sides: list[Any] = []
+    own, other = map(list, letters)
+    shared = set(own) & set(other)
+    if isinstance(operands[0], Base) == isinstance(operands[1], Base) or len(shared) != 1 or shared & set(out):
+        return None
+    if any(len(set(each)) < len(each) or len(each) > 2 for each in (own, other)):
+        return None
+    (matched,) = shared
+    free = [[letter for letter in each if letter != matched] for each in (own, other)]
+    turned = list(out) == [*free[1], *free[0]] and list(out) != [*free[0], *free[1]]
+    if not turned and list(out) != [*free[0], *free[1]]:
+        return None
+    for k, (each, along) in enumerate(zip(operands, (own, other), strict=True)):
+        last = (k == 0) != turned
+        order = [along.index(letter) for letter in ((*free[k], matched) if last else (matched, *free[k]))]
+        if isinstance(each, Base):
+            scan = each.__sparrow_scan__()
+            sides.append(scan.then(scan.view.permute(order)))
+        else:
+            sides.append(Dense(each.transpose(order)))
+    return Contract(*(reversed(sides) if turned else sides))
+
+
+def _every_cell(array: NDArray[Any]) -> Scan:
+    """Return an array as a scan in which each cell is an entry, 0 too."""
+    check_dtype(array.dtype)
+    schema = Schema(array.shape, (), array.dtype, stype="dense")
+    coords = [column.reshape(-1) for column in np.indices(array.shape, np.int32, sparse=False)] if array.ndim else []
+    columns = tuple(column.astype(schema.coordinate_dtype(k), copy=False) for k, column in enumerate(coords))
+    relation = MemoryRelation(schema, Block(columns, array.reshape(-1)))
+    return Scan(relation, View.identity(array.shape), schema)

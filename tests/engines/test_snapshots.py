@@ -42,6 +42,10 @@ EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
     "diagonal": lambda A, B: sp.diagonal(A, -1),
     "twice": lambda A, B: (A + B).sum(axis=0) + (A + B)[0],
     "pushed": lambda A, B: (A + B).sum(axis=1)[1:],
+    "product": lambda A, B: A @ B.T,
+    "product of ints": lambda A, B: A.astype("int64") @ B.astype("int32").T,
+    "masked product": lambda A, B: sp.matmul(A, B.T, semiring="min_plus", mask=A[:, :3], complement=True),
+    "mask of a product": lambda A, B: (A @ B.T) * A[:, :3],
     "turned": lambda A, B: (A + B).T[:, 1],
 }
 

@@ -204,6 +204,45 @@ def _accumulate(node: plan.Accumulate, dense: Array) -> Array:
         return np.asarray(node.ufunc.accumulate(dense.reshape(-1) if node.axis is None else dense, node.axis or 0))
 
 
+_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "plus": np.add, "times": np.multiply, "min": np.minimum, "max": np.maximum, "or": np.logical_or,
+    "and": np.logical_and, "any": lambda a, b: a, "first": lambda a, b: a, "second": lambda a, b: b,
+    "pair": lambda a, b: 1,
+}  # fmt: skip
+
+
+def _product(node: plan.Product, left: Array, right: Array, mask: Array | None = None) -> Array:
+    """Return the sums of products of all pairs of entries whose letters agree."""
+    semiring, dtype = node.semiring, node.schema.dtype
+    add: Any
+    multiply: Any
+    add, multiply = (_OPERATIONS.get(f, f) if isinstance(f, str) else f for f in (semiring.add, semiring.multiply))
+    wide = (
+        _wide(np.empty(0, dtype)).dtype if dtype.kind in "fc" else np.dtype(np.int64 if dtype.kind in "ib" else dtype)
+    )
+    sums: dict[tuple[int, ...], Any] = {}
+    entries = []
+    for cells, scan in ((left, node.left), (right, node.right)):
+        places = np.argwhere(~is_fill(cells, scan.schema.fill_value)).tolist()
+        logical = semiring.multiply == "and" or semiring.add == "or"
+        entries.append([(tuple(at), (cells[tuple(at)] != 0) if logical else cells[tuple(at)]) for at in places])
+    with np.errstate(all="ignore"):
+        for (one, a), (other, b) in itertools.product(*entries):
+            at: dict[int, int] = {}
+            pairs = zip(itertools.chain(*node.letters), (*one, *other), strict=True)
+            if any(at.setdefault(letter, k) != k for letter, k in pairs):
+                continue
+            cell = tuple(at[letter] for letter in node.out)
+            value = multiply(np.asarray(a).astype(wide)[()], np.asarray(b).astype(wide)[()])
+            sums[cell] = add(sums[cell], value) if cell in sums else value
+        out = np.full(node.schema.shape, node.schema.fill_value, dtype)
+        for cell, value in sums.items():
+            hit = mask is None or bool(is_fill(mask[cell], node.scans[2].schema.fill_value)) == node.complement
+            if hit:
+                out[cell] = np.asarray(value).astype(dtype)
+    return out
+
+
 def _contract(node: plan.Contract) -> Any:
     scan, x = node.operands
     dtype = node.schema.dtype
@@ -223,6 +262,7 @@ def _contract(node: plan.Contract) -> Any:
 _CELLS: dict[type[Any], Callable[..., Array]] = {
     plan.Map: _map,
     plan.Reduce: _reduce,
+    plan.Product: _product,
     plan.Concat: _concat,
     plan.Reshape: lambda node, dense: dense.reshape(node.schema.shape),
     plan.Triangle: _triangle,

@@ -18,10 +18,25 @@ import pyarrow as pa
 from sparrow import memory
 from sparrow.database import quote_name
 from sparrow.engines.duckdb.functions import function_sql
+from sparrow.engines.duckdb.products import product_sql
 from sparrow.engines.duckdb.reductions import reduction_sql
 from sparrow.engines.duckdb.types import Declined, cast, differs, literal, sql_type
 from sparrow.index import New
-from sparrow.plan import Accumulate, Concat, Dense, Diagonal, Map, Reduce, Refill, Reshape, Scan, Sort, Step, Triangle
+from sparrow.plan import (
+    Accumulate,
+    Concat,
+    Dense,
+    Diagonal,
+    Map,
+    Product,
+    Reduce,
+    Refill,
+    Reshape,
+    Scan,
+    Sort,
+    Step,
+    Triangle,
+)
 from sparrow.schema import Schema
 
 __all__ = ["COMPILERS", "DECLINED", "Names", "Operand", "Query", "compile_step", "declines"]
@@ -189,6 +204,30 @@ def _reduce(node: Reduce, names: Names, select: _Select) -> str:
     return _kept(f"SELECT {_shown(coords, names, value)} FROM ({below}) AS e {groups}", node.schema)
 
 
+# -- products ------------------------------------------------------------------------------------
+
+
+def _product(node: Product, names: Names, select: _Select) -> str:
+    value = product_sql(node)
+    sides, tests = [], []
+    place: dict[int, str] = {}
+    for number, (scan, letters) in enumerate(zip((node.left, node.right), node.letters, strict=True)):
+        side = "ab"[number]
+        sides.append(f"({select(scan, number, _columns(range(len(letters))))}) AS {side}")
+        for axis, letter in enumerate(letters):
+            column = f"{side}.i{axis}"
+            tests += [f"{place[letter]} = {column}"] if letter in place else []
+            place.setdefault(letter, column)
+    cells = {axis: place[letter] for axis, letter in enumerate(node.out)}
+    source = f"{sides[0]} JOIN {sides[1]} ON {' AND '.join(tests) or 'true'}"
+    if node.mask is not None:
+        below = select(node.mask, 2, _columns(range(node.schema.ndim)))
+        same = " AND ".join(f"m.i{axis} = {column}" for axis, column in cells.items()) or "true"
+        source += f" {'ANTI' if node.complement else 'SEMI'} JOIN ({below}) AS m ON {same}"
+    groups = f"GROUP BY {', '.join(cells.values())}" if cells else "HAVING count(*) > 0"
+    return _kept(f"SELECT {_shown(cells, names, value)} FROM {source} {groups}", node.schema)
+
+
 # -- rearrangements ------------------------------------------------------------------------------
 
 
@@ -242,6 +281,7 @@ def _diagonal(node: Diagonal, names: Names, select: _Select) -> str:
 COMPILERS: dict[type[Step], Callable[[Any, Names, _Select], str]] = {
     Map: _map,
     Reduce: _reduce,
+    Product: _product,
     Concat: _concat,
     Reshape: _reshape,
     Triangle: _triangle,

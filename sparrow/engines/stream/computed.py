@@ -13,7 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -79,6 +79,8 @@ class Computed:
         The axes whose coordinates ``each`` looks at, all by default.
     begin
         Returns an ``evaluate`` for the pieces between two bounds, where what they share is worth keeping meanwhile.
+    most
+        Returns about how many entries lie between two bounds, where the inputs do not tell. It may read them.
     """
 
     exact = False
@@ -94,9 +96,11 @@ class Computed:
         each: Callable[[Block], Block] | None = None,
         axes: Sequence[int] | None = None,
         begin: Callable[[int, int], Evaluate] | None = None,
+        most: Callable[[int, int], int] | None = None,
     ) -> None:
         self._step = step
         self._begin = begin
+        self._most = most
         self._each = each
         self._axes = axes
         self._schema = step.schema
@@ -164,7 +168,8 @@ class Computed:
         for start, stop in itertools.pairwise(self._bounds):
             start, stop = max(start, first), min(stop, last + 1)
             if start < stop:
-                out.append(Chunk(_PIECE_ROWS, (start, *low), (stop - 1, *high), _Span(evaluate, start, stop)))
+                rows = _PIECE_ROWS if self._most is None else self._most(start, stop)
+                out.append(Chunk(rows, (start, *low), (stop - 1, *high), _Span(evaluate, start, stop)))
         return out
 
     def _own_order(self) -> tuple[int, ...] | None:
@@ -213,7 +218,11 @@ class Computed:
             return self._inputs[0].relation.stats(self._narrowed(box), own)
         found = [scan.relation.stats(scan.view.box(), scan_order(scan)) for scan in self._inputs]
         fields = ("files", "files_read", "row_groups", "row_groups_read", "rows", "nbytes")
-        return ScanStats(*(sum(getattr(one, name) for one in found) for name in fields))
+        sums = ScanStats(*(sum(getattr(one, name) for one in found) for name in fields))
+        leading = box.ranges[0] if box.ranges else range(1)
+        if self._most is None or not len(leading):
+            return sums
+        return replace(sums, rows=self._most(leading[0], leading[-1] + 1))
 
     def source(self, box: Box, order: tuple[int, ...] | None = None) -> ArrowSource:
         """Compute the entries of the box and return them as an Arrow table.

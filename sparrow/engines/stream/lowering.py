@@ -13,6 +13,7 @@ from typing import Any
 from sparrow import memory
 from sparrow.engines.stream import lines, reading, refill, reshaping
 from sparrow.engines.stream.computed import Computed
+from sparrow.engines.stream.contraction import multiplied
 from sparrow.engines.stream.elementwise import mapped_cells
 from sparrow.engines.stream.fusing import Program, fused
 from sparrow.engines.stream.reductions import reduced_cells, shared_scans
@@ -23,6 +24,7 @@ from sparrow.plan import (
     Concat,
     Diagonal,
     Map,
+    Product,
     Reduce,
     Refill,
     Reshape,
@@ -39,6 +41,7 @@ __all__ = ["BUILDERS", "lowered"]
 
 BUILDERS: dict[type[Step], Callable[..., Computed]] = {
     Concat: reshaping.joined,
+    Product: multiplied,
     Reshape: reshaping.reshaped,
     Triangle: reshaping.triangle,
     Diagonal: reshaping.diagonal,

@@ -177,7 +177,8 @@ def _collected(scan: Scan, pieces: Iterator[Block], rows: int, room: memory.Rese
             array[count:stop] = column
         count = stop
     if count < len(arrays[-1]):
-        arrays = [array[:count] if 2 * count > len(array) else array[:count].copy() for array in arrays]
+        for array in arrays:
+            array.resize(count, refcheck=False)  # in place: what is cut off was never written to
     return Block(tuple(arrays[:-1]), arrays[-1])
 
 

@@ -1,0 +1,469 @@
+"""Products of tensors: the rows of one operand, piece by piece, times the other, which is held by rows.
+
+Whatever letters there are, a product is one of matrices: rows are the letters of the result that the operand of rows
+has, columns those that only the other one has, and what is matched in between are the letters that both have. Letters
+that neither the result nor the other operand has are left out: entries that then agree are added up with the rest.
+
+A piece is a range of the leading letter with about as many products as fit a thread's buffers. A row is computed by one
+thread, its products added in the order of the matched letters, so the bits depend neither on pieces nor on threads.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import memory, settings
+from sparrow.engines.orders import sorted_order
+from sparrow.engines.stream import reading
+from sparrow.engines.stream.computed import Computed, pieces, pieces_of, range_of
+from sparrow.engines.stream.joining import Numbering, distinct
+from sparrow.index import Range
+from sparrow.kernels.compiling import readonly
+from sparrow.kernels.entries import Block, canonical, concatenate, pick, row_pointers
+from sparrow.kernels.runs import group_starts
+from sparrow.plan import Product, Scan, Semiring
+from sparrow.relation import Chunk, MemoryRelation
+from sparrow.schema import is_fill
+from sparrow.workers import ordered_map
+
+__all__ = ["multiplied", "roles"]
+
+_PRODUCTS = 1 << 20
+"""About how many products a thread computes at a time."""
+_SHARE = 4
+"""Of the free memory, one part for the operand of rows: beyond, it is read twice, piece by piece."""
+_SMALLER = 16
+"""How many times fewer entries the operand of rows has where only those that match it are read of the other."""
+_CACHED = 1 << 16
+"""Columns up to which a dense row stays in the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """What the letters of a product are for."""
+
+    swapped: bool
+    """Whether the right operand is that of rows."""
+    rows: tuple[int, ...]
+    matched: tuple[int, ...]
+    columns: tuple[int, ...]
+
+
+def roles(node: Product) -> Roles:
+    """Return which operand is that of rows, and the letters that are rows, matched, and columns."""
+    left, right = map(set, node.letters)
+
+    def ordered(own: set[int]) -> bool:
+        within = [letter in own for letter in node.out]
+        return within == sorted(within, reverse=True)
+
+    leads = [not node.out or node.out[0] in own for own in (left, right)]
+    swapped = not leads[0] or (leads[1] and not ordered(left) and ordered(right))
+    if left.isdisjoint(node.out) and node.letters[1] and node.letters[1][0] in left:
+        swapped = False  # one row, and the right operand is read as it lies
+    own = right if swapped else left
+    rows = tuple(letter for letter in node.out if letter in own)
+    columns = tuple(letter for letter in node.out if letter not in own)
+    matched = tuple(dict.fromkeys(letter for letter in node.letters[not swapped] if letter in own))
+    return Roles(swapped, rows, matched, columns)
+
+
+def multiplied(node: Product, *scans: Scan) -> Computed:
+    """Return the product of two scans, under a mask if there is a third.
+
+    Raises
+    ------
+    TooLargeError
+        When it is read, if the operand that is held would pass the memory limit.
+    """
+    work = _Multiplication(node, *scans)
+    return Computed(node, scans, work.cuts, work.between, most=work.most)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Entries of the operand of rows, row by row."""
+
+    coords: tuple[NDArray[Any], ...]
+    """Of each row, along the letters of rows."""
+    pointers: NDArray[np.int64]
+    places: NDArray[Any]
+    """The row of the other operand that each entry multiplies, shape (n,)."""
+    values: NDArray[Any]
+    done: NDArray[np.int64]
+    """The products of all rows before each, shape (m + 1,)."""
+
+    def between(self, start: int, stop: int) -> _Rows:
+        """Return the rows whose leading coordinate lies between two bounds."""
+        if not self.coords:
+            return self
+        at = range_of(self.coords[0], start, stop)
+        own = slice(at.start, at.stop + 1)
+        coords = tuple(column[at] for column in self.coords)
+        return _Rows(coords, self.pointers[own], self.places, self.values, self.done[own])
+
+
+class _Multiplication:
+    """One product: what is held of its operands, and the pieces of the result."""
+
+    def __init__(self, node: Product, left: Scan, right: Scan, mask: Scan | None = None) -> None:
+        self.node, self.schema = node, node.schema
+        self.roles = roles(node)
+        letters = node.letters
+        if self.roles.swapped:
+            left, right, letters = right, left, (letters[1], letters[0])
+        self._left = _Operand(left, letters[0], (*self.roles.rows, *self.roles.matched))
+        self._right = _Operand(right, letters[1], (*self.roles.matched, *self.roles.columns))
+        self._mask = None if mask is None else _Operand(mask, node.out, (*self.roles.rows, *self.roles.columns))
+        self.dtype = _working(node.semiring, node.schema.dtype)
+        self._lock = threading.Lock()
+        self._idle: deque[Any] = deque()
+        self._held: _Rows | None = None
+        self._ready = False
+
+    # -- what is held --------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Read the operand that is held, and that of rows if it is not large."""
+        with self._lock:
+            if self._ready:
+                return
+            which = "left" if self.roles.swapped else "right"
+            self._room = memory.reserve(
+                0, f"the {which} operand of a product, of shape {self._right.scan.schema.shape}, held by rows",
+                "multiply some of its columns at a time",
+            )  # fmt: skip
+            same = self._left.same_as(self._right)
+            nbytes = self._left.rows * memory.entry_bytes(self._left.scan.schema, wide=True)
+            found = used = None
+            if not same and (not self.roles.rows or nbytes <= memory.share(_SHARE)):
+                found = self._left.entries(self._room)
+                if len(self.roles.matched) == 1 and found.count <= self._right.rows // _SMALLER:
+                    used = distinct(self._left.columns(found, self.roles.matched)[0])
+            block = self._right.entries(self._room, used)
+            self._lay_out(block)
+            if same:
+                found = block
+            self._held = None if found is None else self._laid_in_rows(found)
+            self._ready = True
+
+    def _lay_out(self, block: Block) -> None:
+        """Keep the operand that is held by rows."""
+        inner = self._right.columns(block, self.roles.matched)
+        outer = self._right.columns(block, self.roles.columns)
+        shape = self._right.sizes
+        self._matched = Numbering(inner, [shape[letter] for letter in self.roles.matched])
+        self._across = Numbering(outer, [shape[letter] for letter in self.roles.columns])
+        self._outer = outer
+        own = self._matched.own
+        height = self._matched.size
+        starts = np.array([0, block.count]) if own is None else row_pointers(own, height)
+        columns = np.zeros(block.count, np.int32) if self._across.own is None else self._across.own
+        self._starts = np.append(starts, starts[-1])  # one row more, of nothing, for what has no counterpart
+        self._room.grow(self._starts.nbytes)
+        self._single = len(set(self._right.letters)) == len(self.roles.matched) + len(self.roles.columns)
+        self._arrays = (
+            readonly(self._starts.view(np.uint64)),
+            readonly(columns.astype(np.int32, copy=False).view(np.uint32)),
+            readonly(self._numbers(block.values)),
+        )
+
+    def _laid_in_rows(self, block: Block) -> _Rows:
+        """Return entries of the operand of rows, which are sorted by rows, row by row."""
+        coords = self._left.columns(block, self.roles.rows)
+        places = self._matched.of(self._left.columns(block, self.roles.matched), block.count)
+        starts = group_starts(coords, block.count) if coords else np.zeros(min(block.count, 1), np.int64)
+        work = np.zeros(block.count + 1, np.int64)
+        np.cumsum(np.diff(self._starts)[places], out=work[1:])
+        pointers = np.append(starts, block.count)
+        rows = tuple(column[starts] for column in coords)
+        return _Rows(rows, pointers, places.astype(np.int32, copy=False), self._numbers(block.values), work[pointers])
+
+    def _numbers(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return values in the type in which products are added up."""
+        multiply = self.node.semiring.multiply
+        if multiply == "pair":
+            return np.empty(len(values), self.dtype)  # nobody looks at them
+        with np.errstate(all="ignore"):
+            if multiply == "and" or self.node.semiring.add == "or":
+                values = values != 0
+            return values.astype(self.dtype, copy=False)
+
+    # -- pieces --------------------------------------------------------------------------------------
+
+    def cuts(self) -> list[int]:
+        """Return bounds along the leading letter of the result between which there is work for a thread."""
+        self._prepare()
+        size = self.schema.shape[0]
+        if not size:
+            return [0]
+        if self._held is not None:
+            return [0, *self._cut(self._held, size), size]
+        bounds = pieces([self._left.scan], size)
+        bounds = [0, *dict.fromkeys(bound for bound in bounds[1:-1] if 0 < bound < size), size]
+        each = pieces_of([self._left.scan], 0, size)[0]
+
+        def refined(span: tuple[int, int]) -> list[int]:
+            return [*self._cut(self._laid_in_rows(self._left.cleaned(each(*span))), span[1]), span[1]]
+
+        found = ordered_map(refined, itertools.pairwise(bounds), settings.current().threads)
+        return [0, *itertools.chain.from_iterable(found)]
+
+    def _cut(self, rows: _Rows, stop: int) -> list[int]:
+        """Return leading coordinates below a bound at which there is enough work before."""
+        total = int(rows.done[-1] - rows.done[0]) if len(rows.done) else 0
+        if not len(rows.done) > 1 or not rows.coords:
+            return []
+        targets = rows.done[0] + np.arange(_PRODUCTS, total, _PRODUCTS)
+        at = np.searchsorted(rows.done, targets)
+        found = np.unique(rows.coords[0][at[at < len(rows.coords[0])]])
+        return [int(bound) for bound in found if rows.coords[0][0] < bound < stop]
+
+    def most(self, start: int, stop: int) -> int:
+        """Return how many entries of the result there are at most between two bounds along its leading letter."""
+        self._prepare()
+        if self._held is None:
+            return _PRODUCTS
+        done = self._held.between(start, stop).done
+        return int(done[-1] - done[0]) if len(done) else 0
+
+    def between(self, start: int, stop: int) -> Block:
+        """Return the entries of the result between two bounds along its leading letter."""
+        self._prepare()
+        if self._held is not None:
+            rows = self._held.between(start, stop)
+        else:
+            (each,) = pieces_of([self._left.scan], start, stop)
+            rows = self._laid_in_rows(self._left.cleaned(each(start, stop)))
+        block = concatenate(list(self._parts(rows, start, stop)), self.schema.ndim, self.schema.dtype)
+        block = self._sorted(block)
+        if self.roles.rows or not self.schema.ndim:
+            return block
+        return block.take(range_of(block.coords[0], start, stop))  # the one row gives all of them
+
+    def _parts(self, rows: _Rows, start: int, stop: int) -> Iterator[Block]:
+        """Yield the products of rows, some rows at a time, in order."""
+        mask = None if self._mask is None else self._mask_rows(rows, start, stop)
+        count = len(rows.pointers) - 1
+        if count <= 0 or rows.done[-1] == rows.done[0]:
+            return
+        targets = rows.done[0] + np.arange(_PRODUCTS, int(rows.done[-1] - rows.done[0]), _PRODUCTS)
+        bounds = np.unique([0, *np.minimum(np.searchsorted(rows.done, targets), count), count])
+        spans = itertools.pairwise(bounds.tolist())
+        threads = min(settings.current().threads, len(bounds) - 1)
+        yield from ordered_map(lambda span: self._computed(rows, mask, *span), spans, threads)
+
+    def _computed(self, rows: _Rows, mask: Any, first: int, last: int) -> Block:
+        """Return the products of some rows."""
+        kernels = self._kernels()
+        schema = self.schema
+        begin, end = int(rows.pointers[first]), int(rows.pointers[last])
+        pointers = readonly((rows.pointers[first : last + 1] - begin).astype(np.uint64))
+        places = readonly(rows.places[begin:end].view(np.uint32))
+        values = readonly(rows.values[begin:end])
+        count = last - first
+        width = self._across.size
+        most = min(int(rows.done[last] - rows.done[first]), count * max(width, 1))
+        direct = len(self.roles.rows) == 1 and schema.coordinate_dtype(0) == np.int32
+        labels = readonly(rows.coords[0][first:last] if direct else np.arange(count, dtype=np.int32))
+        fill = self.dtype.type(schema.fill_value)
+        hidden = mask is not None and self.node.complement
+        if mask is not None and not hidden:
+            most = min(most, int(mask[0][last] - mask[0][first]))
+        out_rows, out_columns = np.empty(most + 1, np.int32), np.empty(most + 1, np.uint32)
+        out = np.empty(most + 1, self.dtype)
+        space = self._idle.pop() if self._idle else self._workspace()
+        where = np.uint64(0), np.uint64(count)
+        if mask is None or hidden:
+            few = np.uint64(_few(width))
+            n = kernels.rows(
+                pointers, places, values, *self._arrays, labels, *where, self._single, few, fill, space.total,
+                space.marks, space.tops, space.keys, space.held, space.counts, out_rows, out_columns, out,
+            )  # fmt: skip
+        else:
+            offset = mask[0][first]
+            mask_pointers = readonly((mask[0][first : last + 1] - offset).astype(np.uint64))
+            mask_columns = readonly(mask[1][offset : mask[0][last]])
+            n = kernels.masked(
+                pointers, places, values, *self._arrays, labels, mask_pointers, mask_columns, *where, fill,
+                space.total, space.state, out_rows, out_columns, out,
+            )  # fmt: skip
+        self._idle.append(space)
+        out_rows, out_columns, out = out_rows[:n], out_columns[:n].view(np.int32), out[:n]
+        if hidden:
+            at = out_rows if not direct else np.searchsorted(labels, out_rows)
+            keep = ~_among(mask, first, last, at, out_columns, width)
+            out_rows, out_columns, out = out_rows[keep], out_columns[keep], out[keep]
+        return self._block(out_rows, out_columns, out, rows, first, direct)
+
+    def _block(
+        self, at: NDArray[Any], columns: NDArray[Any], out: NDArray[Any], rows: _Rows, first: int, direct: bool
+    ) -> Block:
+        """Return results as entries."""
+        schema = self.schema
+        kinds = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)]
+        split = len(self.roles.rows)
+        place = {letter: axis for axis, letter in enumerate(self.node.out)}
+        found = [at] if direct else [column[first:].take(at) for column in rows.coords]
+        found += self._across.columns(columns, self._outer, [kinds[place[letter]] for letter in self.roles.columns])
+        coords: list[Any] = [None] * schema.ndim
+        for letter, column in zip((*self.roles.rows, *self.roles.columns), found, strict=False):
+            coords[place[letter]] = column.astype(kinds[place[letter]], copy=False)
+        assert split + len(self.roles.columns) == schema.ndim
+        with np.errstate(all="ignore"):
+            values = out != 0 if schema.dtype.kind == "b" else out.astype(schema.dtype, copy=False)
+        block = Block(tuple(coords), values)
+        if values.dtype != out.dtype or schema.fill_value != schema.fill_value:
+            absent = is_fill(values, schema.fill_value)
+            block = block.take(~absent) if absent.any() else block
+        return block
+
+    def _sorted(self, block: Block) -> Block:
+        """Return entries in the order of the result."""
+        if (*self.roles.rows, *self.roles.columns) == self.node.out or not block.count:
+            return block
+        return canonical(block, self.schema.shape, None, keep_fill=True)
+
+    def _mask_rows(self, rows: _Rows, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+        """Return the columns that the mask has in each row, as pointers and columns."""
+        assert self._mask is not None
+        if self.schema.ndim:
+            (each,) = pieces_of([self._mask.scan], start, stop)
+            block = each(start, stop)
+        else:
+            block = reading.entries(self._mask.scan)
+        sizes = [self._left.sizes[letter] for letter in self.roles.rows]
+        columns = self._across.of(self._mask.columns(block, self.roles.columns), block.count)
+        numbering = Numbering(rows.coords, sizes)
+        count = len(rows.pointers) - 1
+        if not rows.coords:
+            at: NDArray[Any] = np.zeros(block.count, np.int64)
+        else:
+            number = numbering.of(self._mask.columns(block, self.roles.rows), block.count)
+            if numbering.size < 2 * count + _CACHED:
+                row = np.full(numbering.size + 1, -1, np.int64)
+                row[numbering.own] = np.arange(count)
+                at = row[number]
+            else:
+                own = numbering.own
+                assert own is not None
+                at = np.minimum(np.searchsorted(own, number), max(count - 1, 0))
+                at = np.where(own[at] == number, at, -1) if count else np.full(block.count, -1)
+        keep = (at >= 0) & (columns < self._across.size)
+        pointers = row_pointers(at[keep], count) if count else np.zeros(1, np.int64)
+        return pointers, columns[keep].astype(np.uint32)
+
+    def _workspace(self) -> Any:
+        from sparrow.kernels.spgemm import Workspace
+
+        return Workspace(self._across.size, self.dtype)
+
+    def _kernels(self) -> Any:
+        from sparrow.kernels.spgemm import kernels_of
+
+        semiring = self.node.semiring
+        return kernels_of(semiring.add, semiring.multiply, self.dtype, self.roles.swapped)
+
+
+class _Operand:
+    """An operand, its axes in the order in which a product wants them."""
+
+    def __init__(self, scan: Scan, letters: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+        order = [letters.index(letter) for letter in dict.fromkeys(wanted)]
+        order += [axis for axis in range(len(letters)) if axis not in order]
+        self.scan = scan if order == sorted(order) else scan.then(scan.view.permute(order))
+        self.letters = tuple(letters[axis] for axis in order)
+        self.sizes = dict(zip(letters, scan.schema.shape, strict=True))
+
+    def same_as(self, other: _Operand) -> bool:
+        """Return whether both read the same entries in the same order."""
+        mine, theirs = self.scan, other.scan
+        alike = mine.source.token == theirs.source.token and mine.view == theirs.view
+        return alike and len(set(self.letters)) == len(self.letters) and len(set(other.letters)) == len(other.letters)
+
+    @property
+    def rows(self) -> int:
+        """About how many entries are read."""
+        return self.scan.relation.stats(self.scan.view.box(), sorted_order(self.scan)).rows
+
+    def entries(self, room: memory.Reservation, used: NDArray[Any] | None = None) -> Block:
+        """Return all entries, sorted; if not all are wanted, those at ascending coordinates along the first axis."""
+        relation = self.scan.relation
+        order = sorted_order(self.scan)
+        if used is not None and self.scan.view.keeps_order(order) and isinstance(self.scan.view.axes[0], Range):
+            return self.cleaned(self._some(room, used, order))
+        if isinstance(relation, MemoryRelation) and self.scan.view.is_identity:
+            return self.cleaned(relation.block)
+        return self.cleaned(reading.entries(self.scan, room))
+
+    def _some(self, room: memory.Reservation, used: NDArray[Any], order: tuple[int, ...]) -> Block:
+        """Return the entries at coordinates along the first axis, of the chunks that have some."""
+        scan, axis = self.scan, self.scan.view.axes[0]
+        assert isinstance(axis, Range)
+        walked = axis.start + axis.step * used.astype(np.int64)
+        leads = order[0] == axis.dim
+
+        def wanted(chunk: Chunk) -> bool:
+            first = int(np.searchsorted(walked, chunk.low[axis.dim]))
+            return first < len(walked) and walked[first] <= chunk.high[axis.dim]
+
+        def member(block: Block) -> Block:
+            column = block.coords[0]
+            at = np.minimum(np.searchsorted(used, column), len(used) - 1)
+            return pick(block, used[at] == column)
+
+        chunks = scan.relation.chunks(scan.view.box(), order) if len(used) else []
+        parts = []
+        for part in reading.mapped(scan, member, order, [c for c in chunks if wanted(c)] if leads else chunks):
+            room.grow(part.nbytes)
+            parts.append(part)
+        return concatenate(parts, scan.schema.ndim, scan.schema.dtype)
+
+    def cleaned(self, block: Block) -> Block:
+        """Return the entries whose coordinates along equal letters are equal."""
+        for axis, letter in enumerate(self.letters):
+            first = self.letters.index(letter)
+            if first != axis:
+                block = block.take(block.coords[first] == block.coords[axis])
+        return block
+
+    def columns(self, block: Block, letters: tuple[int, ...]) -> list[NDArray[Any]]:
+        """Return the coordinates of entries along letters."""
+        return [block.coords[self.letters.index(letter)] for letter in letters]
+
+
+def _working(semiring: Semiring, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type in which products are added up."""
+    from sparrow.kernels.matvec import accumulator
+
+    modular = semiring.plain or (semiring.add == "plus" and semiring.multiply in ("first", "second", "pair"))
+    return np.dtype(np.uint64) if dtype == np.uint64 and not modular else accumulator(dtype)
+
+
+def _few(width: int) -> int:
+    from sparrow.kernels.spgemm import FEW
+
+    return 16 if width <= _CACHED else FEW
+
+
+def _among(
+    mask: Any, first: int, last: int, rows: NDArray[Any], columns: NDArray[Any], width: int
+) -> NDArray[np.bool_]:
+    """Return which cells, sorted by row and column, the mask has."""
+    pointers, known = mask
+    inside = slice(int(pointers[first]), int(pointers[last]))
+    lengths = np.diff(pointers[first : last + 1])
+    keys = np.repeat(np.arange(last - first), lengths) * max(width, 1) + known[inside]
+    if not len(keys):
+        return np.zeros(len(rows), bool)
+    wanted = rows.astype(np.int64) * max(width, 1) + columns
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.asarray(keys[at] == wanted)

@@ -1,0 +1,124 @@
+"""Coordinates of several letters as one number, so that two operands of a product can be matched and laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Numbering", "distinct"]
+
+_Columns: TypeAlias = "Sequence[NDArray[Any]]"
+
+_SPARE = 4
+"""Numbers for each entry up to which those that nobody has are not taken out."""
+_FEW = 1 << 16
+"""Numbers that are never too many."""
+_MOST = 2**31
+
+
+def distinct(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the different values, ascending."""
+    ordered = np.sort(values)
+    fresh = np.ones(len(ordered), bool)
+    fresh[1:] = ordered[1:] != ordered[:-1]
+    return ordered[fresh]
+
+
+class Numbering:
+    """Numbers for the coordinates of entries along some letters, ascending with them: 0 to ``size``, which is none's.
+
+    Where the cells along the letters are not many more than entries each cell has its number; otherwise only those
+    that occur do, so that coordinates up to 2^63 take room by entries.
+
+    Parameters
+    ----------
+    columns
+        The coordinates along each letter, each of shape (n,).
+    sizes
+        The number of cells along each letter.
+    """
+
+    def __init__(self, columns: _Columns, sizes: Sequence[int]) -> None:
+        count = len(columns[0]) if columns else 1
+        most = min(max(_SPARE * count, _FEW), _MOST - 1)
+        self._sizes = tuple(sizes)
+        self._known: list[tuple[NDArray[Any] | None, NDArray[Any] | None]] = []
+        self._spans: list[int] = []
+        key: NDArray[Any] | None = None
+        span = 1
+        for column, size in zip(columns, sizes, strict=True):
+            before = own = None
+            if key is not None and span * size >= 2**63:
+                before = distinct(key)
+                key, span = np.searchsorted(before, key), len(before)
+            if span * size >= 2**63 and key is not None:
+                own = distinct(column)
+                column, size = np.searchsorted(own, column), len(own)
+            key = column if key is None else key.astype(np.int64, copy=False) * size + column
+            span *= size
+            self._known.append((before, own))
+            self._spans.append(size)
+        self._last: NDArray[Any] | None = None
+        if span > most:
+            assert key is not None
+            self._last = distinct(key)
+            key, span = np.searchsorted(self._last, key), len(self._last)
+        self.size = span
+        self.own = key
+        """The numbers of the columns given; None of no letters, where each is 0."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether the number is the coordinate along the one letter."""
+        return len(self._sizes) == 1 and self._last is None
+
+    def of(self, columns: _Columns, count: int) -> NDArray[Any]:
+        """Return the numbers of other coordinates, ``size`` where nobody has them."""
+        key: NDArray[Any] = np.zeros(count, np.int32)
+        strange: NDArray[np.bool_] | None = None
+        for k, (column, (before, own), size) in enumerate(zip(columns, self._known, self._spans, strict=True)):
+            if before is not None:
+                key, strange = _placed(before, key, strange)
+            if own is not None:
+                column, strange = _placed(own, column, strange)
+            key = key.astype(np.int64, copy=False) * size + column if k else column
+        if self._last is not None:
+            key, strange = _placed(self._last, key, strange)
+        if strange is not None and strange.any():
+            key = np.where(strange, self.size, key)
+        return key
+
+    def columns(self, numbers: NDArray[Any], given: _Columns, dtypes: Sequence[np.dtype[Any]]) -> list[NDArray[Any]]:
+        """Return the coordinates of numbers in the types given; ``given`` are the columns it was made of."""
+        if self.plain:
+            return [numbers.astype(dtypes[0], copy=False)]
+        if self._last is None and all(before is own is None for before, own in self._known):
+            found: list[NDArray[Any]] = []
+            for size, dtype in zip(reversed(self._sizes), reversed(dtypes), strict=True):
+                rest = numbers // max(size, 1)
+                found.append((numbers - rest * size).astype(dtype))
+                numbers = rest
+            return found[::-1]
+        return [column.take(numbers) for column in self._named(given, dtypes)]
+
+    def _named(self, given: _Columns, dtypes: Sequence[np.dtype[Any]]) -> list[NDArray[Any]]:
+        """Return the coordinates of each number."""
+        if not hasattr(self, "_names"):
+            assert self.own is not None
+            first = np.empty(self.size, np.int64)
+            first[self.own] = np.arange(len(self.own))
+            self._names = [column[first].astype(dtype, copy=False) for column, dtype in zip(given, dtypes, strict=True)]
+        return self._names
+
+
+def _placed(
+    known: NDArray[Any], values: NDArray[Any], strange: NDArray[np.bool_] | None
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return where values are among known ones, and which are not, or were not before."""
+    at = np.searchsorted(known, values.astype(known.dtype, copy=False))
+    at = np.minimum(at, len(known) - 1) if len(known) else np.zeros(len(values), np.int64)
+    missing = known[at] != values if len(known) else np.ones(len(values), bool)
+    return at, missing if strange is None else missing | strange

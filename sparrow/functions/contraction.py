@@ -1,0 +1,443 @@
+"""Sums of products by the letters of axes: einsum, its order of steps, and products that are einsums of two."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.functions.elementwise import operand
+from sparrow.functions.views import as_tensor
+from sparrow.plan import Scan, Semiring, resolved_axis, semiring_of
+from sparrow.tensor import Tensor
+from sparrow.tensor.products import Engine, contracted
+
+__all__ = ["einsum", "einsum_path", "tensordot"]
+
+_Path: TypeAlias = "list[tuple[int, ...]]"
+_Optimize: TypeAlias = 'bool | Literal["auto", "greedy", "optimal"] | Sequence[Any]'
+
+_SEARCHED = 7
+"""Operands of which every order is looked at; of more the cheapest step is taken each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """The letters of an einsum."""
+
+    inputs: tuple[tuple[str, ...], ...]
+    output: tuple[str, ...]
+    sizes: dict[str, int]
+
+
+def einsum(
+    subscripts: str,
+    *operands: Any,
+    semiring: str | Semiring = "plus_times",
+    mask: Tensor | None = None,
+    complement: bool = False,
+    optimize: _Optimize = "auto",
+    engine: Engine = "auto",
+) -> Any:
+    """Return sums of products of cells whose axes have letters in common, as ``numpy.einsum`` does.
+
+    Parameters
+    ----------
+    subscripts
+        A letter for each axis of each operand, and after "->" those of the result, as in "ij,jk->ik". A letter that
+        comes twice in an operand means its diagonal; "..." stands for axes that broadcast. Without "->" the result has
+        the letters that come once, sorted.
+    *operands
+        Tensors, arrays and numbers, at least one of them a tensor; of fill 0 unless there is another semiring.
+    semiring, mask, complement
+        As in :func:`sparrow.matmul`.
+    optimize
+        The order of steps of two operands: "auto" finds the one with the fewest estimated products, False goes from
+        left to right, and a list is that of :func:`einsum_path`.
+    engine
+        As in :func:`sparrow.matmul`.
+
+    Returns
+    -------
+    Tensor, ndarray or scalar
+        A lazy tensor; a number without letters; an array where an operand is one and a letter is summed with it.
+
+    Raises
+    ------
+    InvalidValueError
+        If the subscripts are not understood, or a letter of the result is of no operand.
+    ShapeError
+        If operands have other numbers of dimensions than letters, or sizes along a letter differ.
+    UnsupportedError
+        If no operand is a tensor, or the fill of one is not 0 under "plus_times".
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> A = sp.asarray(np.array([[0, 2, 0], [3, 0, 1], [0, 0, 4]]))
+    >>> sp.einsum("ij,kj->ik", A, A).to_numpy()
+    array([[ 4,  0,  0],
+           [ 0, 10,  4],
+           [ 0,  4, 16]])
+    >>> sp.einsum("ij,jk,ki->", A, A, A), sp.einsum("ii->i", A).to_numpy()
+    (np.int64(64), array([0, 0, 4]))
+    """
+    chosen = semiring_of(semiring)
+    given = [operand(each) if not isinstance(each, Tensor) else each for each in operands]
+    given = [each if isinstance(each, Tensor) else np.asarray(each) for each in given]
+    terms, given = _parsed(subscripts, given)
+    if not any(isinstance(each, Tensor) for each in given):
+        raise UnsupportedError("einsum needs a tensor: for dense arrays use NumPy")
+    options: dict[str, Any] = {"mask": mask, "complement": complement, "engine": engine}
+    if len(given) == 1:
+        return _of_one(terms, given[0], chosen, options)
+    left = list(zip(terms.inputs, given, strict=True))
+    for step in _path(terms, given, chosen, optimize):
+        taken = [left[k] for k in step]
+        left = [each for k, each in enumerate(left) if k not in step]
+        for first, second in [taken] if len(taken) == 2 else []:
+            last = not left
+            out = terms.output if last else _kept(first[0], second[0], [own for own, _ in left], terms, chosen)
+            left.append((out, _step(first, second, out, chosen, options if last else {})))
+    return left[0][1]
+
+
+def _step(first: Any, second: Any, out: tuple[str, ...], semiring: Semiring, options: dict[str, Any]) -> Any:
+    """Return the product of two operands."""
+    (one, a), (other, b) = first, second
+    if not isinstance(a, Tensor) and not isinstance(b, Tensor):
+        if not semiring.plain or options.get("mask") is not None:
+            raise UnsupportedError(f"einsum: semiring {semiring} or a mask of two arrays: make a tensor of one of them")
+        text = _written([one, other], out)
+        return np.einsum(text, a, b)
+    number = {letter: k for k, letter in enumerate(dict.fromkeys((*one, *other)))}
+    letters = [number[letter] for letter in one], [number[letter] for letter in other]
+    return contracted((a, b), letters, [number[letter] for letter in out], semiring=semiring, **options)
+
+
+def _of_one(terms: _Terms, tensor: Any, semiring: Semiring, options: dict[str, Any]) -> Any:
+    """Return sums and diagonals of one tensor."""
+    (own,) = terms.inputs
+    if set(own) == set(terms.output) and len(own) == len(terms.output) and options["mask"] is None:
+        return tensor.transpose([own.index(letter) for letter in terms.output])
+    alone = Semiring(semiring.add, "first", semiring.identity, str(semiring), semiring.associative)
+    if semiring.plain and not tensor.__sparrow_scan__().schema.zero_fill:
+        raise UnsupportedError(f"einsum: absent cells are {tensor.fill_value}: reductions count them, A.sum(axis=...)")
+    return _step((own, tensor), ((), np.ones((), tensor.dtype)), terms.output, alone, options | {"stype": "coo"})
+
+
+def einsum_path(
+    subscripts: str, *operands: Any, semiring: str | Semiring = "plus_times", optimize: _Optimize = "auto"
+) -> tuple[list[Any], str]:
+    """Return the order of steps in which :func:`einsum` multiplies, as ``numpy.einsum_path`` does, and its estimates.
+
+    Parameters
+    ----------
+    subscripts, *operands, semiring, optimize
+        As in :func:`einsum`.
+
+    Returns
+    -------
+    path : list
+        "einsum_path" and for each step the positions of its operands among those that are left; a result comes last.
+    description : str
+        The steps with the numbers of products and of entries that are expected.
+
+    Raises
+    ------
+    InvalidValueError, ShapeError
+        As :func:`einsum`.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> A, v = sp.random((1000, 1000), nnz=5000, seed=0), sp.random((1000, 5), nnz=20, seed=1)
+    >>> sp.einsum_path("ij,jk,kl->il", A, A, v)[0]
+    ['einsum_path', (1, 2), (0, 1)]
+    """
+    chosen = semiring_of(semiring)
+    given = [each if isinstance(each, Tensor) else np.asarray(operand(each)) for each in operands]
+    terms, given = _parsed(subscripts, given)
+    path = _path(terms, given, chosen, optimize)
+    lines = [f"{_written(terms.inputs, terms.output)}, {semiring_of(semiring)}"]
+    left = [_Estimate.of(own, each) for own, each in zip(terms.inputs, given, strict=True)]
+    for step in path:
+        taken = [left[k] for k in step]
+        left = [each for k, each in enumerate(left) if k not in step]
+        if len(taken) == 2:
+            out = _kept(taken[0].letters, taken[1].letters, [each.letters for each in left], terms, chosen)
+            cost, found = taken[0].times(taken[1], out, terms.sizes)
+            sides = _written([each.letters for each in taken], out)
+            lines.append(f"  {sides}: {cost:.3g} products, {found.nnz:.3g} entries")
+            left.append(found)
+    return ["einsum_path", *path], "\n".join(lines)
+
+
+def tensordot(
+    x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
+) -> Any:
+    """Return sums of products over axes of two operands, the axes that are left of the first one first.
+
+    Parameters
+    ----------
+    x1, x2
+        Tensors of fill 0 or arrays, at least one of them a tensor.
+    axes
+        How many last axes of the first are matched with as many first axes of the second; or the axes of both.
+
+    Returns
+    -------
+    Tensor, ndarray or scalar
+        A lazy tensor of two tensors, an array with an array, a number without axes.
+
+    Raises
+    ------
+    ShapeError
+        If there are no such axes, or their sizes differ.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> A = sp.asarray([[0, 2], [3, 0]])
+    >>> sp.tensordot(A, A, axes=1).to_numpy(), sp.tensordot(A, A)
+    (array([[6, 0],
+           [0, 6]]), np.int64(13))
+    """
+    one, other = (each if isinstance(each, Tensor) else np.asarray(operand(each)) for each in (x1, x2))
+    if isinstance(axes, int | np.integer):
+        if not 0 <= axes <= min(one.ndim, other.ndim):
+            raise ShapeError(f"tensordot: axes={axes} of shapes {one.shape} and {other.shape}")
+        pairs = [(one.ndim - int(axes) + k, k) for k in range(int(axes))]
+    else:
+        sides = [[each] if isinstance(each, int | np.integer) else list(each) for each in axes]
+        if len(sides) != 2 or len(sides[0]) != len(sides[1]):
+            raise ShapeError(f"tensordot: axes={axes!r} must be a number, or as many axes of both operands")
+        pairs = [
+            (resolved_axis(a, one.ndim), resolved_axis(b, other.ndim)) for a, b in zip(*sides, strict=True)
+        ]  # fmt: skip
+    if not isinstance(one, Tensor) and not isinstance(other, Tensor):
+        return as_tensor(np.tensordot(one, other, axes))
+    own, across = list(range(one.ndim)), list(range(one.ndim, one.ndim + other.ndim))
+    for a, b in pairs:
+        across[b] = own[a]
+    gone = {own[a] for a, _ in pairs}
+    out = [letter for letter in (*own, *across) if letter not in gone]
+    return contracted((one, other), (own, across), out, semiring=semiring_of("plus_times"))
+
+
+# -- letters -------------------------------------------------------------------------------------
+
+
+def _parsed(subscripts: Any, given: list[Any]) -> tuple[_Terms, list[Any]]:
+    """Return the letters of operands and result; axes of length 1 that "..." broadcasts are taken off the operands."""
+    if not isinstance(subscripts, str):
+        raise InvalidValueError(f"einsum: subscripts={subscripts!r} must be a text such as 'ij,jk->ik'")
+    text = "".join(subscripts.split())
+    before, arrow, after = text.partition("->")
+    parts = before.split(",")
+    strange = set(text.replace("->", "").replace("...", "").replace(",", "")) - set(_LETTERS)
+    if strange or "," in after or after.count("...") > 1 or any(part.count("...") > 1 for part in parts):
+        raise InvalidValueError(f"einsum: {subscripts!r} is not understood: letters, '...' , ',' and one '->'")
+    if len(parts) != len(given):
+        raise InvalidValueError(f"einsum: {subscripts!r} is for {len(parts)} operands, got {len(given)}")
+    broad = 0
+    for number, (part, each) in enumerate(zip(parts, given, strict=True), 1):
+        named = len(part.replace("...", ""))
+        if named > each.ndim or (named < each.ndim and "..." not in part):
+            raise ShapeError(f"einsum: operand {number} has shape {each.shape}, and its letters are {part!r}")
+        broad = max(broad, each.ndim - named)
+    dots = [f".{k}" for k in range(broad)]
+    inputs = []
+    for part, each in zip(parts, given, strict=True):
+        head, _, tail = part.partition("...")
+        extra = each.ndim - len(head) - len(tail) if "..." in part else 0
+        inputs.append((*head, *dots[broad - extra :], *tail))
+    sizes: dict[str, int] = {}
+    first: dict[str, str] = {}
+    for number, (own, each) in enumerate(zip(inputs, given, strict=True), 1):
+        for axis, (letter, size) in enumerate(zip(own, each.shape, strict=True)):
+            where = f"axis {axis} of operand {number}, of shape {each.shape}"
+            known = sizes.get(letter)
+            if known is None or (letter in dots and known == 1):
+                sizes[letter], first[letter] = int(size), where
+            elif known != size and not (letter in dots and size == 1):
+                raise ShapeError(f"einsum: {letter!r} is {known} along {first[letter]} and {size} along {where}")
+    thin = []
+    for k, (own, each) in enumerate(zip(inputs, given, strict=True)):
+        gone = [letter in dots and size != sizes[letter] for letter, size in zip(own, each.shape, strict=True)]
+        thin.append(each[tuple(0 if one else slice(None) for one in gone)] if any(gone) else each)
+        inputs[k] = tuple(letter for letter, one in zip(own, gone, strict=True) if not one)
+    if arrow:
+        head, _, tail = after.partition("...")
+        output = (*head, *(dots if "..." in after else ()), *tail)
+        missing = [letter for letter in output if letter not in sizes]
+        if missing:
+            raise InvalidValueError(f"einsum: the result's letter {missing[0]!r} is of no operand in {subscripts!r}")
+        if len(set(output)) < len(output):
+            raise InvalidValueError(f"einsum: the result of {subscripts!r} has a letter twice")
+    else:
+        once = sorted(letter for letter in set(before) - set(".,") if before.count(letter) == 1)
+        output = (*dots, *once)
+    return _Terms(tuple(inputs), output, sizes), thin
+
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def _written(inputs: Sequence[Sequence[str]], output: Sequence[str]) -> str:
+    """Return letters as subscripts; those of "..." get letters of their own."""
+    used = {letter for own in (*inputs, output) for letter in own}
+    free = (letter for letter in _LETTERS if letter not in used)
+    name = {letter: letter if letter in _LETTERS else next(free) for letter in sorted(used)}
+    *sides, last = ("".join(map(name.__getitem__, own)) for own in (*inputs, output))
+    return f"{','.join(sides)}->{last}"
+
+
+def _kept(
+    one: Sequence[str], other: Sequence[str], rest: Sequence[Sequence[str]], terms: _Terms, semiring: Semiring
+) -> tuple[str, ...]:
+    """Return the letters of a result in between: those that others have, all where nothing may be summed first."""
+    found = tuple(dict.fromkeys((*one, *other)))
+    if not rest:
+        return terms.output
+    if not semiring.associative:
+        return found
+    needed = set(terms.output).union(*rest)
+    return tuple(letter for letter in found if letter in needed)
+
+
+# -- the order of steps --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Estimate:
+    """What is expected of an operand."""
+
+    letters: tuple[str, ...]
+    nnz: float
+    different: dict[str, float]
+    """How many different coordinates there are along each letter."""
+
+    @classmethod
+    def of(cls, letters: tuple[str, ...], each: Any) -> _Estimate:
+        """Return what is known of an operand without reading it."""
+        if isinstance(each, Tensor):
+            nnz = _entries(each.__sparrow_scan__())
+            shape = each.shape
+        else:
+            nnz, shape = float(each.size), each.shape
+        return cls(letters, nnz, {letter: min(nnz, float(n)) for letter, n in zip(letters, shape, strict=True)})
+
+    def times(self, other: _Estimate, out: tuple[str, ...], sizes: dict[str, int]) -> tuple[float, _Estimate]:
+        """Return the number of products of two operands, and what is expected of the result."""
+        shared = set(self.letters) & set(other.letters)
+        chance = math.prod(max(self.different[k], other.different[k], 1.0) for k in shared)
+        products = self.nnz * other.nnz / chance
+        both = {k: min(own.different[k] for own in (self, other) if k in own.different) for k in out}
+        cells = math.prod(float(sizes[k]) for k in out)
+        nnz = min(products, cells * -math.expm1(-products / cells)) if cells else 0.0
+        return products, _Estimate(out, nnz, {k: min(nnz, n) for k, n in both.items()})
+
+
+def _entries(scan: Scan) -> float:
+    """Return about how many entries a scan has: of an expression at most those of what it reads, or its cells."""
+    cells = float(scan.schema.size)
+    if scan.step is not None:
+        known = scan.step.known_nnz
+        return min(float(known), cells) if known is not None else min(sum(map(_entries, scan.step.scans)), cells)
+    return min(float(scan.relation.stats(scan.view.box()).rows), cells) if scan.view.size else 0.0
+
+
+def _path(terms: _Terms, given: Sequence[Any], semiring: Semiring, optimize: Any) -> _Path:
+    """Return the steps, each the positions of its operands among those left."""
+    count = len(given)
+    if isinstance(optimize, list | tuple):
+        return _checked([tuple(step) for step in optimize if not isinstance(step, str)], count)
+    if optimize not in (True, False, "auto", "greedy", "optimal"):
+        raise InvalidValueError(f"einsum: optimize={optimize!r} must be 'auto', False or a list of einsum_path")
+    if count == 1:
+        return [(0,)]
+    if optimize is False or not semiring.associative:
+        return [(0, 1), *((0, left - 1) for left in range(count - 1, 1, -1))] if count > 2 else [(0, 1)]
+    estimates = [_Estimate.of(own, each) for own, each in zip(terms.inputs, given, strict=True)]
+    return _cheapest(estimates, terms, semiring, every=count <= _SEARCHED and optimize != "greedy")
+
+
+def _checked(path: _Path, count: int) -> _Path:
+    left = count
+    for step in path:
+        if len(step) not in (1, 2) or len(set(step)) < len(step) or any(not 0 <= k < left for k in step):
+            raise InvalidValueError(f"einsum: optimize={path!r} is no path of {count} operands in steps of two")
+        left -= len(step) - 1
+    if left != 1:
+        raise InvalidValueError(f"einsum: optimize={path!r} leaves {left} operands")
+    return path
+
+
+def _cheapest(estimates: list[_Estimate], terms: _Terms, semiring: Semiring, every: bool) -> _Path:
+    """Return the steps with the fewest products: of all orders, or the cheapest step each time."""
+    if every:
+        order = _searched(estimates, terms, semiring)
+    else:
+        order = []
+        left = dict(enumerate(estimates))
+        while len(left) > 1:
+            tried = {}
+            for a, b in itertools.combinations(left, 2):
+                rest = [left[k].letters for k in left if k not in (a, b)]
+                out = _kept(left[a].letters, left[b].letters, rest, terms, semiring)
+                tried[a, b] = left[a].times(left[b], out, terms.sizes)
+            pair = min(tried, key=lambda pair: tried[pair][0] + tried[pair][1].nnz)
+            found = tried[pair][1]
+            order.append(pair)
+            for k in pair:
+                del left[k]
+            left[len(estimates) + len(order) - 1] = found
+    names = list(range(len(estimates)))
+    path: _Path = []
+    for number, pair in enumerate(order, len(estimates)):
+        path.append(tuple(sorted(names.index(k) for k in pair)))
+        names = [*(k for k in names if k not in pair), number]
+    return path
+
+
+def _searched(estimates: list[_Estimate], terms: _Terms, semiring: Semiring) -> list[tuple[int, int]]:
+    """Return the best order of all, by subsets: pairs of operands, results numbered after them."""
+    count = len(estimates)
+    best: dict[int, tuple[float, _Estimate, tuple[int, int] | None]] = {
+        1 << k: (0.0, each, None) for k, each in enumerate(estimates)
+    }
+    everything = (1 << count) - 1
+    for size in range(2, count + 1):
+        for members in itertools.combinations(range(count), size):
+            whole = sum(1 << k for k in members)
+            rest = [estimates[k].letters for k in range(count) if k not in members]
+            part = (whole - 1) & whole
+            while part:
+                other = whole ^ part
+                if part < other:
+                    (spent, a, _), (more, b, _) = best[part], best[other]
+                    out = _kept(a.letters, b.letters, rest, terms, semiring)
+                    cost, found = a.times(b, out, terms.sizes)
+                    total = spent + more + cost + found.nnz
+                    if whole not in best or total < best[whole][0]:
+                        best[whole] = total, found, (part, other)
+                part = (part - 1) & whole
+    order: list[tuple[int, int]] = []
+
+    def number(whole: int) -> int:
+        pair = best[whole][2]
+        if pair is None:
+            return whole.bit_length() - 1
+        own = number(pair[0]), number(pair[1])
+        order.append(own)
+        return count + len(order) - 1
+
+    number(everything)
+    return order

@@ -1,0 +1,406 @@
+"""Products of sparse matrices row by row (Gustavson), under any semiring, over arrays alone.
+
+A row of the product is a sum of rows of the right matrix. Rows of few products gather them in buffers that stay in the
+first cache, and sort those; others add them up in a dense row whose occupied places are marked in a bitmap of two
+levels, which gives the columns in order without a sort. Both add in the order of the left row's entries, so the bits
+depend on neither. Positions are unsigned: that spares a test for negative ones at every access.
+
+:func:`kernels_of` gives the loops of a semiring, compiled when first asked for. Those of named operations are found
+compiled in later processes; those of a user's own functions are not.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import njit, types
+from numba.core.errors import NumbaError
+from numba.extending import intrinsic, register_jitable
+from numba.np import numpy_support
+from numpy.typing import NDArray
+
+from sparrow.errors import InvalidValueError
+from sparrow.kernels.compiling import announce
+
+__all__ = ["FEW", "Kernels", "Workspace", "kernels_of"]
+
+FEW = 256
+"""Products of a row that are gathered rather than added to a dense row, at most."""
+_INSERTED = 24
+"""Products that are sorted by insertion alone."""
+
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
+_SIX, _LOW = np.uint64(6), np.uint64(63)
+_NONE = np.uint64(2**64 - 1)
+
+
+def _count_zeros(context: Any, word: Any) -> Any:
+    """Return how many low bits of a word are 0."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.uint64(types.uint64), generate
+
+
+_trailing: Any = intrinsic(_count_zeros)
+
+
+@register_jitable
+def _plus(a, b):  # type: ignore[no-untyped-def]
+    return a + b
+
+
+@register_jitable
+def _times(a, b):  # type: ignore[no-untyped-def]
+    return a * b
+
+
+@register_jitable
+def _min(a, b):  # type: ignore[no-untyped-def]
+    return a if a < b or a != a else b  # NaN wins, as in NumPy
+
+
+@register_jitable
+def _max(a, b):  # type: ignore[no-untyped-def]
+    return a if a > b or a != a else b
+
+
+@register_jitable
+def _or(a, b):  # type: ignore[no-untyped-def]
+    return a | b
+
+
+@register_jitable
+def _and(a, b):  # type: ignore[no-untyped-def]
+    return a & b
+
+
+@register_jitable
+def _first(a, b):  # type: ignore[no-untyped-def]
+    return a
+
+
+@register_jitable
+def _second(a, b):  # type: ignore[no-untyped-def]
+    return b
+
+
+@register_jitable
+def _pair(a, b):  # type: ignore[no-untyped-def]
+    return 1
+
+
+_NAMED: dict[str, Any] = {
+    "plus": _plus, "times": _times, "min": _min, "max": _max, "or": _or, "and": _and, "any": _first, "first": _first,
+    "second": _second, "pair": _pair,
+}  # fmt: skip
+
+
+class Kernels(NamedTuple):
+    """The loops of a semiring."""
+
+    rows: Callable[..., int]
+    """All products of some rows."""
+    masked: Callable[..., int]
+    """Those at the columns that a mask has in each row."""
+
+
+class Workspace:
+    """Buffers that one thread uses for products of some width, clean between calls.
+
+    Parameters
+    ----------
+    width
+        The number of columns.
+    dtype
+        The type in which products are added up.
+    """
+
+    def __init__(self, width: int, dtype: np.dtype[Any]) -> None:
+        words = (width >> 6) + 1
+        self.total = np.empty(width, dtype)
+        self.marks = np.zeros(words, np.uint64)
+        self.tops = np.zeros((words >> 6) + 1, np.uint64)
+        self.keys = np.empty((2, FEW), np.uint32)
+        self.held = np.empty((2, FEW), dtype)
+        self.counts = np.zeros(257, np.uint32)
+        self._width = width
+        self._state: NDArray[np.uint8] | None = None
+
+    @property
+    def state(self) -> NDArray[np.uint8]:
+        """A byte for each column, 0."""
+        if self._state is None:
+            self._state = np.zeros(self._width, np.uint8)
+        return self._state
+
+
+def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = False) -> Kernels:
+    """Return the loops of a semiring.
+
+    Parameters
+    ----------
+    add, multiply
+        Names of operations, or functions of two numbers that Numba compiles.
+    dtype
+        The type in which products are added up.
+    swapped
+        Whether ``multiply`` takes the right value first.
+
+    Raises
+    ------
+    InvalidValueError
+        If Numba does not compile a function.
+    """
+    announce()
+    for function in (add, multiply):
+        if not isinstance(function, str):
+            _check_compiles(function, dtype)
+    if swapped and isinstance(multiply, str):
+        multiply, swapped = {"first": "second", "second": "first"}.get(multiply, multiply), False
+    return _built(add, multiply, swapped)
+
+
+def _check_compiles(function: Any, dtype: np.dtype[Any]) -> None:
+    kind = numpy_support.from_dtype(dtype)
+    try:
+        _jitted(function).compile((kind, kind))
+    except NumbaError as error:
+        name = getattr(function, "__name__", repr(function))
+        why = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+        raise InvalidValueError(
+            f"a semiring's functions are compiled by Numba, which does not take {name!r} of two {dtype}: {why}"
+        ) from error
+
+
+@functools.cache
+def _built(add: Any, multiply: Any, swapped: bool) -> Kernels:
+    named = isinstance(add, str) and isinstance(multiply, str)
+    one, other = _jitted(add), _jitted(multiply)
+    if swapped:
+        in_order = other
+
+        @njit(nogil=True)
+        def other(a, b):  # type: ignore[no-untyped-def]
+            return in_order(b, a)
+
+    return Kernels(_rows(one, other, named), _masked(one, other, named))
+
+
+@functools.cache
+def _jitted(function: Any) -> Any:
+    """Return an operation as a function that loops can call."""
+    if isinstance(function, str):
+        return _NAMED[function]
+    if inspect.isfunction(function):
+        return njit(function, nogil=True)
+    if hasattr(function, "py_func"):
+        return function
+
+    @njit(nogil=True)
+    def called(a, b):  # type: ignore[no-untyped-def]
+        return function(a, b)  # a builtin or a ufunc
+
+    return called
+
+
+def _rows(add: Any, multiply: Any, cache: bool) -> Any:
+    @njit(cache=cache, nogil=True)
+    def rows(  # type: ignore[no-untyped-def]
+        pointers, places, left, starts, columns, right, labels, first, last, single, few, fill,
+        total, marks, tops, keys, held, counts, out_rows, out_columns, out
+    ):  # fmt: skip
+        """Write the products of rows ``first`` to ``last``, row by row, columns ascending; return their number.
+
+        Parameters
+        ----------
+        pointers, places, left
+            The left matrix by rows: uint64 (m + 1,), rows of the right one uint32 (n,), values (n,).
+        starts, columns, right
+            The right matrix by rows, columns ascending: uint64 (k + 1,), uint32 (n,), values (n,).
+        labels
+            What stands for each row in the result, int32 (m,).
+        single
+            Whether no column comes twice in a row of the right matrix.
+        few
+            How many products of a row are gathered, at most FEW.
+        fill
+            Sums that equal it are left out.
+        total, marks, tops, keys, held, counts
+            Those of a :class:`Workspace`.
+        out_rows, out_columns, out
+            Room for as many entries as there are products, and one more.
+        """
+        n = _ZERO
+        for i in range(first, last):
+            low, high = pointers[i], pointers[i + _ONE]
+            label = labels[i]
+            if low == high:
+                continue
+            if single and high - low == _ONE:
+                x = left[low]
+                k = np.uint64(places[low])
+                for p in range(starts[k], starts[k + _ONE]):
+                    value = multiply(x, right[p])
+                    out_rows[n] = label
+                    out_columns[n] = columns[p]
+                    out[n] = value
+                    n += np.uint64(out[n] != fill)
+                continue
+            work = _ZERO
+            for q in range(low, high):
+                k = np.uint64(places[q])
+                work += starts[k + _ONE] - starts[k]
+            if work == _ZERO:
+                continue
+            if work <= few:
+                size = _ZERO
+                ascending = True
+                smallest = largest = np.uint64(columns[0])
+                for q in range(low, high):
+                    x = left[q]
+                    k = np.uint64(places[q])
+                    for p in range(starts[k], starts[k + _ONE]):
+                        c = np.uint64(columns[p])
+                        if size == _ZERO:
+                            smallest = largest = c
+                        else:
+                            if c <= largest:
+                                ascending = False
+                            smallest = min(smallest, c)
+                            largest = max(largest, c)
+                        keys[0, size] = c
+                        held[0, size] = multiply(x, right[p])
+                        size += _ONE
+                side = _ZERO
+                if not ascending:
+                    if size > _INSERTED:
+                        side = _ONE
+                        shift = _ZERO
+                        while ((largest - smallest) >> shift) > np.uint64(255):
+                            shift += _ONE
+                        counts[:] = 0
+                        for e in range(size):
+                            counts[((np.uint64(keys[0, e]) - smallest) >> shift) + _ONE] += np.uint32(1)
+                        for b in range(np.uint64(1), np.uint64(257)):
+                            counts[b] += counts[b - _ONE]
+                        for e in range(size):
+                            bucket = (np.uint64(keys[0, e]) - smallest) >> shift
+                            to = np.uint64(counts[bucket])
+                            counts[bucket] += np.uint32(1)
+                            keys[1, to] = keys[0, e]
+                            held[1, to] = held[0, e]
+                    for e in range(_ONE, size):
+                        key = keys[side, e]
+                        value = held[side, e]
+                        at: Any = e
+                        while at > _ZERO and keys[side, at - _ONE] > key:
+                            keys[side, at] = keys[side, at - _ONE]
+                            held[side, at] = held[side, at - _ONE]
+                            at -= _ONE
+                        keys[side, at] = key
+                        held[side, at] = value
+                f: Any = _ZERO
+                while f < size:
+                    key = keys[side, f]
+                    value = held[side, f]
+                    f += _ONE
+                    while f < size and keys[side, f] == key:
+                        value = add(value, held[side, f])
+                        f += _ONE
+                    out_rows[n] = label
+                    out_columns[n] = key
+                    out[n] = value
+                    n += np.uint64(out[n] != fill)
+                continue
+            for q in range(low, high):
+                x = left[q]
+                k = np.uint64(places[q])
+                at = _NONE
+                word = _ZERO
+                for p in range(starts[k], starts[k + _ONE]):
+                    c = np.uint64(columns[p])
+                    value = multiply(x, right[p])
+                    here = c >> _SIX
+                    if here != at:
+                        if at != _NONE:
+                            marks[at] = word
+                        at = here
+                        word = marks[at]
+                        tops[at >> _SIX] |= _ONE << (at & _LOW)
+                    bit = _ONE << (c & _LOW)
+                    if word & bit:
+                        total[c] = add(total[c], value)
+                    else:
+                        total[c] = value
+                        word |= bit
+                if at != _NONE:
+                    marks[at] = word
+            for t in range(np.uint64(len(tops))):
+                top = tops[t]
+                if top == _ZERO:
+                    continue
+                tops[t] = _ZERO
+                while top:
+                    at = (t << _SIX) + _trailing(top)
+                    top &= top - _ONE
+                    word = marks[at]
+                    marks[at] = _ZERO
+                    while word:
+                        c = (at << _SIX) + _trailing(word)
+                        word &= word - _ONE
+                        out_rows[n] = label
+                        out_columns[n] = c
+                        out[n] = total[c]
+                        n += np.uint64(out[n] != fill)
+        return n
+
+    return rows
+
+
+def _masked(add: Any, multiply: Any, cache: bool) -> Any:
+    @njit(cache=cache, nogil=True)
+    def masked(  # type: ignore[no-untyped-def]
+        pointers, places, left, starts, columns, right, labels, mask_pointers, mask_columns, first, last, fill,
+        total, state, out_rows, out_columns, out
+    ):  # fmt: skip
+        """Write the products at the cells of a mask, given by rows, columns ascending; as :func:`rows` otherwise.
+
+        ``state`` (uint8, one for each column) is 0 before and after.
+        """
+        n = _ZERO
+        for i in range(first, last):
+            begin, end = mask_pointers[i], mask_pointers[i + _ONE]
+            if begin == end:
+                continue
+            label = labels[i]
+            for m in range(begin, end):
+                state[mask_columns[m]] = 1
+            for q in range(pointers[i], pointers[i + _ONE]):
+                x = left[q]
+                k = np.uint64(places[q])
+                for p in range(starts[k], starts[k + _ONE]):
+                    c = columns[p]
+                    seen = state[c]
+                    if seen == 1:
+                        state[c] = 2
+                        total[c] = multiply(x, right[p])
+                    elif seen == 2:
+                        total[c] = add(total[c], multiply(x, right[p]))
+            for m in range(begin, end):
+                c = mask_columns[m]
+                if state[c] == 2:
+                    out_rows[n] = label
+                    out_columns[n] = c
+                    out[n] = total[c]
+                    n += np.uint64(out[n] != fill)
+                state[c] = 0
+        return n
+
+    return masked

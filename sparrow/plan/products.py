@@ -1,0 +1,114 @@
+"""What products of tensors mean: their types, their fill, which cells take part.
+
+Under plus and times absent cells hold 0 and annihilate, against NaN and infinity too; under another semiring an absent
+cell is no entry, whatever it holds. Either way the entries of the result come of entries alone, and its fill is the
+additive identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparrow.errors import ShapeError, UnsupportedError
+from sparrow.plan.labels import Names, names_along
+from sparrow.plan.nodes import Product, Scan
+from sparrow.plan.semirings import PLUS_TIMES, Semiring, fill_of, product_dtype
+from sparrow.schema import Schema
+from sparrow.stypes import COMPRESSED, check_stype, of_dot, of_other, settled
+
+__all__ = ["product"]
+
+_MATMUL = ((0, 1), (1, 2), (0, 2))
+
+
+def product(
+    left: Scan,
+    right: Scan,
+    letters: tuple[Sequence[int], Sequence[int]],
+    out: Sequence[int],
+    semiring: Semiring = PLUS_TIMES,
+    mask: Scan | None = None,
+    complement: bool = False,
+    stype: str | None = None,
+) -> Product:
+    """Return the product of two scans.
+
+    Parameters
+    ----------
+    left, right
+        Under plus and times of fill 0.
+    letters
+        The letter of each axis of both.
+    out
+        The letters of the result, each once and of one of the scans.
+    semiring
+        What multiplies, and adds along the other letters.
+    mask, complement
+        A scan of the shape of the result outside whose entries, or with ``complement`` inside them, nothing is looked
+        at.
+    stype
+        The storage type of the result, inferred by default.
+
+    Raises
+    ------
+    ShapeError
+        If sizes along a letter differ, or the mask has another shape.
+    UnsupportedError
+        If the fill of an operand is not 0 under plus and times, or the types have no product.
+    InvalidValueError
+        If the semiring has no identity.
+    """
+    own, other = map(tuple, letters)
+    sizes: dict[int, int] = {}
+    first: dict[int, str] = {}
+    for name, scan, along in (("left", left, own), ("right", right, other)):
+        for axis, letter in enumerate(along):
+            size = scan.schema.shape[axis]
+            side = f"dimension {axis} ({scan.schema.dims[axis]!r}, size {size}) of the {name} operand"
+            if sizes.setdefault(letter, size) != size:
+                raise ShapeError(
+                    f"product: shapes {left.schema.shape} and {right.schema.shape} do not fit: {first[letter]} is not "
+                    f"{side}"
+                )
+            first.setdefault(letter, side)
+    shape = tuple(sizes[letter] for letter in out)
+    if semiring.plain:
+        _check_fills(left, right, shape)
+    if mask is not None and mask.schema.shape != shape:
+        raise ShapeError(f"product: the mask has shape {mask.schema.shape}, the result {shape}")
+    dtype = product_dtype(semiring, left.schema.dtype, right.schema.dtype)
+    fill = fill_of(semiring, dtype)
+    types = [left.schema.stype, right.schema.stype]
+    if fill == 0 and _renumbered(own, other, out) == _MATMUL:
+        found = of_dot(types[0], types[1], wanted=stype)
+    else:
+        found = of_other(next((kind for kind in ("coo", *COMPRESSED) if kind in types), "dense"))
+    kind = settled("dot", types, found) if stype is None else check_stype(stype, len(shape))
+    names: dict[int, str] = {}
+    for scan, along in ((right, other), (left, own)):
+        names |= dict(zip(along, scan.schema.dims, strict=True))
+    dims = tuple(names[letter] for letter in out)
+    unique = len({name.casefold() for name in dims}) == len(dims)
+    schema = Schema(shape, dims if unique else (), dtype, fill, kind)
+    labels: dict[int, Names] = {}
+    for scan, along in ((right, other), (left, own)):
+        labels |= {along[axis]: found for axis, found in names_along(scan).items()}
+    node = Product(left, right, (own, other), tuple(out), semiring, mask, complement and mask is not None, schema)
+    return node.named({k: labels[letter] for k, letter in enumerate(out) if letter in labels})
+
+
+def _check_fills(left: Scan, right: Scan, shape: tuple[int, ...]) -> None:
+    """Refuse what would leave no fill."""
+    for name, scan in (("left", left), ("right", right)):
+        if not scan.schema.zero_fill:
+            raise UnsupportedError(
+                f"product: absent cells of the {name} operand are {scan.schema.fill_value}, which makes every cell of "
+                f"the result of shape {shape} an entry: use A.to_numpy() @ B.to_numpy() where that fits, or "
+                "A.refill(0), or another semiring, under which absent cells take no part"
+            )
+
+
+def _renumbered(*letters: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Return letters numbered in the order in which they come first."""
+    number: dict[int, int] = {}
+    return tuple(tuple(number.setdefault(letter, len(number)) for letter in own) for own in letters)

@@ -1,0 +1,182 @@
+"""Semirings: what a product adds and multiplies with, and the types and the fill that come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.schema import check_dtype
+
+__all__ = ["PLUS_TIMES", "SEMIRINGS", "Semiring", "fill_of", "product_dtype", "semiring_of"]
+
+_Operation: TypeAlias = "str | Callable[[Any, Any], Any]"
+
+_ADD = ("plus", "min", "max", "or", "any")
+_MULTIPLY = ("times", "plus", "min", "max", "and", "first", "second", "pair")
+_ORDERED = ("min", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class Semiring:
+    """What a product adds and multiplies with in place of plus and times.
+
+    Parameters
+    ----------
+    add
+        "plus", "min", "max", "or", "any" (one of them, whichever), or a function of two numbers.
+    multiply
+        "times", "plus", "min", "max", "and", "first", "second", "pair" (1, whatever the two are), or a function.
+    identity
+        What ``add`` leaves as it is: the fill of results. None where a named ``add`` has one.
+    name
+        What people call it.
+    associative
+        Whether products of several tensors may be done in any order, which needs ``multiply`` to be associative and to
+        distribute over ``add``.
+
+    Raises
+    ------
+    InvalidValueError
+        If an operation is none.
+
+    Notes
+    -----
+    A function is compiled by Numba when it is first used in a process, which takes a few seconds; named operations are
+    kept compiled. An absent cell of an operand is no entry, whatever its fill, and takes no part.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> widest = sp.Semiring(max, min, identity=0, name="widest path")
+    >>> pipes = sp.asarray(np.array([[0, 5, 2], [0, 0, 4], [0, 0, 0]]))
+    >>> sp.matmul(pipes, pipes, semiring=widest).to_numpy()
+    array([[0, 0, 4],
+           [0, 0, 0],
+           [0, 0, 0]])
+    """
+
+    add: _Operation
+    multiply: _Operation
+    identity: Any
+    name: str | None = None
+    associative: bool = False
+
+    def __post_init__(self) -> None:
+        for what, given, known in (("add", self.add, _ADD), ("multiply", self.multiply, _MULTIPLY)):
+            if not callable(given) and given not in known:
+                raise InvalidValueError(
+                    f"Semiring: {what}={given!r} must be a function of two numbers or one of {', '.join(known)}"
+                )
+
+    def __str__(self) -> str:
+        return self.name or f"{_called(self.add)}_{_called(self.multiply)}"
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is plus and times: absent cells then are cells that hold 0."""
+        return self.add == "plus" and self.multiply == "times"
+
+
+def product_dtype(semiring: Semiring, left: np.dtype[Any], right: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type of products of two types.
+
+    Raises
+    ------
+    UnsupportedError
+        If there is none.
+    """
+    add, multiply = semiring.add, semiring.multiply
+    both = np.result_type(left, right)
+    if callable(add) or callable(multiply):
+        return _tried(semiring, left, right)
+    if both.kind == "c" and (add in _ORDERED or multiply in _ORDERED):
+        raise UnsupportedError(f"semiring {semiring}: complex numbers have no order")
+    if add == "or" or multiply == "and":
+        return np.dtype(bool)
+    if multiply == "pair":
+        return np.dtype(np.int64) if add == "plus" else both
+    return {"first": left, "second": right}.get(multiply, both)
+
+
+def _tried(semiring: Semiring, left: np.dtype[Any], right: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type that a user's functions give of ones."""
+    add, multiply = semiring.add, semiring.multiply
+    try:
+        with np.errstate(all="ignore"):
+            if callable(multiply):
+                product = np.asarray(multiply(left.type(1), right.type(1))).dtype
+            else:
+                product = product_dtype(Semiring("plus", multiply, 0), left, right)
+            if callable(add):
+                one = product.type(1)
+                product = np.result_type(product, np.asarray(add(one, one)).dtype)
+            return check_dtype(product)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise UnsupportedError(f"semiring {semiring} does not take {left} and {right}: {error}") from error
+
+
+def fill_of(semiring: Semiring, dtype: np.dtype[Any]) -> Any:
+    """Return the fill of results of a type.
+
+    Raises
+    ------
+    InvalidValueError
+        If the additive identity is not known.
+    """
+    if semiring.identity is not None:
+        with np.errstate(all="ignore"):
+            return np.asarray(semiring.identity).astype(dtype)[()]
+    if callable(semiring.add):
+        raise InvalidValueError(
+            f"semiring {semiring} has no identity, which absent cells of the result hold: say "
+            "Semiring(add, multiply, identity=...)"
+        )
+    if semiring.add not in _ORDERED:
+        return dtype.type(0)
+    least = semiring.add == "max"
+    if dtype.kind == "b":
+        return np.bool_(not least)
+    if dtype.kind in "iu":
+        return dtype.type(np.iinfo(dtype).min if least else np.iinfo(dtype).max)
+    return dtype.type(-np.inf if least else np.inf)
+
+
+def _called(operation: _Operation) -> str:
+    return operation if isinstance(operation, str) else getattr(operation, "__name__", "a function")
+
+
+PLUS_TIMES = Semiring("plus", "times", None, "plus_times", associative=True)
+"""The products of arrays."""
+
+_NAMES = {
+    "min_plus": ("min", "plus"), "max_plus": ("max", "plus"), "max_times": ("max", "times"),
+    "min_max": ("min", "max"), "or_and": ("or", "and"), "any_pair": ("any", "pair"),
+    "plus_first": ("plus", "first"), "plus_second": ("plus", "second"), "plus_pair": ("plus", "pair"),
+}  # fmt: skip
+
+SEMIRINGS = {"plus_times": PLUS_TIMES} | {
+    name: Semiring(add, multiply, None, name, associative=name in ("min_plus", "max_plus", "min_max", "or_and"))
+    for name, (add, multiply) in _NAMES.items()
+}
+"""The semirings by name."""
+
+
+def semiring_of(given: Any) -> Semiring:
+    """Return a semiring by its name, or as it is given.
+
+    Raises
+    ------
+    InvalidValueError
+        If there is none of that name.
+    """
+    if isinstance(given, Semiring):
+        return given
+    if not isinstance(given, str) or given not in SEMIRINGS:
+        raise InvalidValueError(
+            f"semiring={given!r}: use one of {', '.join(map(repr, SEMIRINGS))} or an sp.Semiring of your own"
+        )
+    return SEMIRINGS[given]

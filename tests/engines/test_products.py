@@ -1,0 +1,325 @@
+"""Products of tensors on every engine, against NumPy and the plain twin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import sparrow as sp
+from sparrow.engines.registry import names
+from sparrow.engines.stream import contraction
+from sparrow.errors import (
+    InvalidValueError,
+    ShapeError,
+    StorageFallbackWarning,
+    TooLargeError,
+    UnsupportedError,
+)
+from sparrow.index import Box
+from sparrow.plan import SEMIRINGS
+from tests.engines.conftest import ENGINES
+from tests.engines.helpers import Counting, stored
+from tests.engines.test_parity import PLACES, Maker
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Maker:
+    return Maker(tmp_path_factory.mktemp("products"))
+
+
+def some(shape: tuple[int, ...], seed: int, dtype: Any = np.float64, density: float = 0.4) -> NDArray[Any]:
+    """Return an array of small integers, most of them 0."""
+    rng = np.random.default_rng(seed)
+    return ((rng.random(shape) < density) * rng.integers(-4, 5, shape)).astype(dtype)
+
+
+def agree(found: Any, wanted: Any) -> None:
+    """Compare the cells of a tensor with an array."""
+    assert isinstance(found, sp.Tensor)
+    assert found.dtype == wanted.dtype
+    np.testing.assert_allclose(found.to_numpy(), wanted, rtol=1e-6)
+
+
+DTYPES = st.sampled_from(["bool", "int8", "int32", "int64", "uint8", "uint64", "float32", "float64",
+                          "complex128"])  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_products_of_matrices_are_numpys(make: Maker, data: st.DataObject) -> None:
+    n, k, m = (data.draw(st.integers(0, 9)) for _ in range(3))
+    seed = data.draw(st.integers(0, 99))
+    left, right = (data.draw(DTYPES) for _ in range(2))
+    a, b = some((n, k), seed, left), some((k, m), seed + 1, right)
+    A, B = (make(each, 0, data.draw(PLACES)) for each in (a, b))
+    product: Any = A @ B
+    with np.errstate(all="ignore"):
+        wanted = a @ b
+    agree(product.compute(data.draw(st.sampled_from(ENGINES))), wanted)
+    agree(product.T, wanted.T)
+    agree(product[::-1, 1:], wanted[::-1, 1:])
+    assert product.nnz == np.count_nonzero(wanted)
+    if n and m:
+        agree(product[n - 1], wanted[n - 1])
+        agree(product[:, m // 2], wanted[:, m // 2])
+        assert product[0, m - 1] == wanted[0, m - 1]
+        if wanted.dtype.kind != "b":
+            agree(product.sum(axis=0), wanted.sum(axis=0))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_semirings_and_masks_are_those_of_the_twin(make: Maker, data: st.DataObject) -> None:
+    shape = data.draw(st.tuples(*[st.integers(1, 7)] * 3))
+    seed = data.draw(st.integers(0, 99))
+    semiring = data.draw(st.sampled_from(sorted(SEMIRINGS)))
+    kinds = ["bool", "int32", "int64"]  # each type and semiring is a loop that is compiled
+    if semiring in ("plus_times", "min_plus"):
+        kinds += ["uint64", "float64"]
+    left, right = (data.draw(st.sampled_from(kinds)) for _ in range(2))
+    if semiring == "any_pair":
+        right = left
+    fills = (0, 0) if semiring == "plus_times" else (data.draw(st.sampled_from([0, 1])), 0)
+    a, b = some(shape[:2], seed, left), some(shape[1:], seed + 1, right)
+    A, B = (make(each, fill, data.draw(PLACES)) for each, fill in zip((a, b), fills, strict=True))
+    masked = data.draw(st.sampled_from([None, False, True]))
+    mask = make(some((shape[0], shape[2]), seed + 2, "int64"), 0, data.draw(PLACES))
+    options: dict[str, Any] = {} if masked is None else {"mask": mask, "complement": masked}
+    product = sp.matmul(A, B, semiring=semiring, **options)
+    found = product.compute()
+    for engine in names()[1:]:
+        other = product.compute(engine)
+        assert other.dtype == found.dtype
+        np.testing.assert_allclose(other.to_numpy(), found.to_numpy(), rtol=1e-6)
+        assert other.nnz == found.nnz
+
+
+def test_min_plus_gives_the_shortest_paths_of_two_steps() -> None:
+    inf = np.inf
+    d = np.array([[inf, 1, 5], [inf, inf, 2], [0, inf, inf]])  # a stored 0 is a step that costs nothing
+    D = sp.from_coords([[0, 0, 1, 2], [1, 2, 2, 0]], [1.0, 5, 2, 0], shape=(3, 3), fill_value=inf)
+    found = sp.matmul(D, D, semiring="min_plus")
+    assert found.fill_value == inf
+    np.testing.assert_array_equal(found.to_numpy(), (d[:, :, None] + d[None, :, :]).min(axis=1))
+
+
+def test_a_semiring_of_ones_own() -> None:
+    a, b = some((6, 5), 1, "int64", 0.6), some((5, 7), 2, "int64", 0.6)
+    A, B = sp.asarray(a), sp.asarray(b)
+    widest = sp.Semiring("max", "min", -99, name="widest")
+    found = sp.matmul(A, B, semiring=widest)
+    pairs = np.where((a[:, :, None] != 0) & (b[None] != 0), np.minimum(a[:, :, None], b[None]), -99)
+    np.testing.assert_array_equal(found.to_numpy(), pairs.max(axis=1))
+    assert "product ij,jk->ik widest" in found.explain()
+    minus = sp.Semiring(np.add, lambda x, y: x - y, 0)
+    differences = np.where((a[:, :, None] != 0) & (b[None] != 0), a[:, :, None] - b[None], 0).sum(axis=1)
+    product = sp.matmul(A, B, semiring=minus)
+    np.testing.assert_array_equal(product.to_numpy(), differences)
+    np.testing.assert_array_equal(product.T.to_numpy(), differences.T)  # the other operand is that of rows
+    np.testing.assert_array_equal(product.compute("duckdb").to_numpy(), differences)
+
+
+def test_absent_cells_annihilate() -> None:
+    a = np.array([[np.nan, 0.0, np.inf], [0.0, 2.0, 0.0]])
+    b = np.array([[0.0, 1.0], [3.0, 0.0], [0.0, -np.inf]])
+    found = (sp.asarray(a) @ sp.asarray(b)).to_numpy()
+    np.testing.assert_array_equal(found, [[0, np.nan], [6, 0]])
+
+
+def test_sums_that_cancel_are_no_entries() -> None:
+    A = sp.asarray([[1.0, 1.0]])
+    B = sp.asarray([[2.0, 3.0], [-2.0, 4.0]])
+    assert (A @ B).nnz == 1
+    wrapped = sp.asarray(np.array([[16, 0]], np.uint8)) @ sp.asarray(np.array([[16, 1], [0, 0]], np.uint8))
+    assert wrapped.compute().nnz == 1
+
+
+@pytest.mark.parametrize("few", [0, 16, 256])
+@pytest.mark.parametrize("width", [50, 5000, 2**40])
+def test_rows_of_any_length_against_scipy(few: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(few + width % 1000)
+    monkeypatch.setattr(contraction, "_few", lambda n: few)
+    monkeypatch.setattr(contraction, "_PRODUCTS", 500)
+    heavy = rng.integers(0, 60, 900)
+    a = scipy.sparse.coo_array((rng.standard_normal(900), (rng.integers(0, 40, 900) ** 2 % 37, heavy)), (40, 60))
+    columns = rng.integers(0, min(width, 3000), 2000)
+    b = scipy.sparse.coo_array((rng.standard_normal(2000), (rng.integers(0, 60, 2000), columns)), (60, 3000))
+    A = sp.asarray(a.tocsr())
+    spread = width // 3000 if width > 3000 else 1
+    b.sum_duplicates()
+    places = [b.coords[0], b.coords[1].astype(np.int64) * spread]
+    wide = sp.from_coords(places, b.data, shape=(60, max(width, 3000)))
+    found = (A @ wide).compute()
+    wanted = (a.tocsr() @ b.tocsr()).toarray()
+    rows, at = sp.nonzero(found)
+    np.testing.assert_array_equal(at % spread, 0)
+    np.testing.assert_allclose(
+        scipy.sparse.coo_array((found.to_arrow()["value"], (rows, at // spread)), (40, 3000)).toarray(), wanted,
+        atol=1e-12,
+    )  # fmt: skip
+
+
+def test_ids_up_to_2_to_the_40_take_room_by_entries() -> None:
+    n = 2**40
+    rng = np.random.default_rng(5)
+    ids = np.unique(rng.integers(0, n, 300))
+    i, j = rng.integers(0, len(ids), (2, 2000))
+    A = sp.from_coords([ids[i], ids[j]], np.ones(2000), shape=(n, n), duplicates="sum")
+    small = scipy.sparse.coo_array((np.ones(2000), (i, j)), (len(ids), len(ids))).tocsr()
+    with sp.config(memory_limit="50MB"):
+        found = (A @ A).compute()
+        masked = sp.matmul(A, A, mask=A).compute()
+    rows, columns = sp.nonzero(found)
+    wanted = (small @ small).tocoo()
+    assert found.shape == (n, n)
+    order = np.lexsort((wanted.col, wanted.row))
+    np.testing.assert_array_equal(rows, ids[wanted.row[order]])
+    np.testing.assert_array_equal(columns, ids[wanted.col[order]])
+    np.testing.assert_array_equal(found.to_arrow()["value"], wanted.data[order])
+    assert masked.nnz == (small @ small).multiply(small != 0).nnz
+
+
+def test_the_same_bits_on_any_number_of_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contraction, "_PRODUCTS", 2000)
+    A = sp.random((400, 400), nnz=6000, seed=1, distribution="powerlaw")
+    saved = A.save(tmp_path / "a")
+    with sp.config(threads=1):
+        one = (A @ A).compute().to_arrow()
+    with sp.config(threads=3):
+        several = (A @ A).compute().to_arrow()
+    monkeypatch.setattr(contraction, "_PRODUCTS", 10**9)
+    monkeypatch.setattr(contraction, "_SHARE", 10**9)  # the operand of rows is read piece by piece
+    streamed = (saved @ A).compute().to_arrow()
+    assert one.equals(several)
+    assert one.equals(streamed)
+
+
+def test_it_does_what_an_expression_does(tmp_path: Path) -> None:
+    a, b = some((8, 6), 3), some((6, 8), 4)
+    A, B = sp.asarray(a), sp.asarray(b)
+    product = A @ B
+    c = a @ b
+    agree(product @ product + product * 2, c @ c + c * 2)
+    agree(product.save(tmp_path / "c"), c)
+    np.testing.assert_array_equal(product.to_scipy("csr").toarray(), c)
+    assert float(product.max()) == c.max()
+    assert sp.sql("select count(*) from C", C=product).fetchall() == [(np.count_nonzero(c),)]
+    both = sp.compute(product, product.sum(axis=1))
+    agree(both[0], c)
+    agree(both[1], c.sum(axis=1))
+    np.testing.assert_array_equal(product @ np.ones(8), c @ np.ones(8))
+
+
+def test_stacks_and_vectors() -> None:
+    a, b = some((2, 1, 3, 4), 5), some((3, 4, 2), 6)
+    A, B = sp.asarray(a), sp.asarray(b)
+    agree(A @ B, a @ b)
+    agree(B @ A[0, 0, 0:2], b @ a[0, 0, 0:2])
+    agree(A[0, 0] @ B[0, :, 0], a[0, 0] @ b[0, :, 0])
+    agree(B[0, :, 0] @ A[0, 0].T, b[0, :, 0] @ a[0, 0].T)
+    assert A[0, 0, 0] @ B[0, :, 0] == a[0, 0, 0] @ b[0, :, 0]
+    np.testing.assert_array_equal(A @ b, a @ b)
+    np.testing.assert_array_equal(b @ A[0, 0, 0:2], b @ a[0, 0, 0:2])
+
+
+def test_names_and_labels_of_the_axes_that_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("user,film,stars\nada,up,4\nbob,up,3\nbob,it,1\n")
+    (tmp_path / "b.csv").write_text("film,genre,share\nup,drama,2\nup,comedy,1\nse7en,crime,9\n")
+    options: dict[str, Any] = {"duplicates": "sum"}
+    A = sp.ingest.columns(tmp_path / "a.csv", tmp_path / "a", coords=["user", "film"], value="stars", **options)
+    B = sp.ingest.columns(tmp_path / "b.csv", tmp_path / "b", coords=["film", "genre"], value="share", **options)
+    product = A @ B  # films in common are matched by their names
+    assert product.dims == ("user", "genre")
+    wanted = {("ada", "drama"): 8, ("ada", "comedy"): 4, ("bob", "drama"): 6, ("bob", "comedy"): 3}
+    users, genres = (product.labels(dim).to_pylist() for dim in product.dims)
+    rows, columns = sp.nonzero(product)
+    cells = zip(rows, columns, product.compute().to_arrow()["value"].to_pylist(), strict=True)
+    assert {(users[i], genres[j]): value for i, j, value in cells} == wanted
+    saved = product.save(tmp_path / "c")
+    assert saved.labels("user").to_pylist() == users
+    assert (A @ A.T).dims == ("d0", "d1")
+    assert (A @ A.T).labels(0).to_pylist() == users
+
+
+def test_the_operand_that_is_held_must_fit(tmp_path: Path) -> None:
+    A = sp.random((100_000, 100_000), nnz=600_000, seed=3).save(tmp_path / "a")
+    with sp.config(memory_limit=4_000_000), pytest.raises(TooLargeError, match="right operand of a product"):
+        (A @ A).nnz  # noqa: B018
+    with sp.config(memory_limit=4_000_000):
+        assert (A[:50] @ A[:, :10]).nnz >= 0
+
+
+def test_what_a_product_is_multiplied_with_is_its_mask() -> None:
+    a = some((9, 9), 11)
+    A = sp.asarray(a)
+    thin = A @ A * A
+    assert thin.explain().count("  mask  ") == 1
+    agree(thin, (a @ a) * a)
+    assert float(thin.sum()) == ((a @ a) * a).sum()
+    agree((A * (A @ A.T))[1:, ::2], (a * (a @ a.T))[1:, ::2])
+    whole = A @ A
+    twice = whole * A + whole  # all of it is wanted
+    assert "  mask  " not in twice.explain()
+    agree(twice, (a @ a) * a + a @ a)
+
+
+def test_a_row_of_a_product_reads_the_rows_that_it_needs(tmp_path: Path) -> None:
+    a = np.triu(some((90, 90), 12), 0)
+    relation = Counting(stored(tmp_path / "a", a))
+    A = sp.Tensor(relation)
+    agree((A @ A)[88], (a @ a)[88])
+    agree((A @ A)[87:89], (a @ a)[87:89])
+    chunks = len(relation.chunks(Box.everything((90, 90))))
+    assert relation.reads < chunks // 10
+    agree((A.T @ A[:, :1])[:, 0], (a.T @ a[:, :1])[:, 0])
+
+
+def test_explain_says_what_is_multiplied() -> None:
+    A = sp.asarray(some((4, 4), 7))
+    told = sp.matmul(A, A, semiring="min_plus", mask=A, complement=True).explain()
+    assert "product ij,jk->ik min_plus (d0: 4, d1: 4) float64" in told
+    assert "only where it has no entry" in told
+
+
+def test_bad_operands_are_named() -> None:
+    A, B = sp.asarray(some((3, 4), 8)), sp.asarray(some((5, 2), 9))
+    with pytest.raises(ShapeError, match=r"dimension 1 \('d1', size 4\) of the left operand is not dimension 0"):
+        A @ B
+    with pytest.raises(ShapeError, match=r"the mask has shape \(3, 4\), the result \(3, 3\)"):
+        sp.matmul(A, A.T, mask=A)
+    with pytest.raises(InvalidValueError, match=r"use one of 'plus_times'.*sp\.Semiring"):
+        sp.matmul(A, A.T, semiring="plus")
+    with pytest.raises(InvalidValueError, match="no identity"):
+        sp.matmul(A, A.T, semiring=sp.Semiring(np.hypot, "times", None))
+    strange = sp.Semiring(lambda x, y: min([x, y], key=str), "times", 0)
+    with pytest.raises(InvalidValueError, match="compiled by Numba, which does not take"):
+        sp.matmul(A, A.T, semiring=strange).compute()
+    with pytest.raises(InvalidValueError, match="complement=True needs mask="):
+        sp.matmul(A, A.T, complement=True)
+    with pytest.raises(InvalidValueError, match="add='mean' must be a function"):
+        sp.Semiring("mean", "times", 0)
+    with pytest.raises(UnsupportedError, match=r"absent cells of the left operand are 1\.0.*refill\(0\)"):
+        np.exp(A) @ A.T
+    with pytest.raises(UnsupportedError, match="a mask is a tensor"):
+        sp.matmul(A, A.T, mask=np.ones((3, 3)))
+    with pytest.raises(UnsupportedError, match="no order"):
+        sp.matmul(A.astype("complex64"), A.T, semiring="min_plus")
+    with pytest.raises(ShapeError, match="do not broadcast along leading"):
+        sp.zeros((2, 3, 4)) @ sp.zeros((3, 4, 5))
+
+
+def test_storage_types_are_those_of_the_table() -> None:
+    A = sp.asarray(some((4, 4), 10)).asformat("csr")
+    with pytest.warns(StorageFallbackWarning, match="dot of csr, csr"):
+        assert (A @ A).stype == "dense"
+    assert sp.matmul(A, A, stype="csr").stype == "csr"
+    found = sp.matmul(A.T, np.eye(4), stype="row_sparse")
+    assert found.stype == "row_sparse"
+    np.testing.assert_array_equal(found.to_numpy(), A.T.to_numpy())

@@ -1,0 +1,148 @@
+"""einsum and its kin against NumPy's."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import sparrow as sp
+from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+
+SIZES = dict(zip("ijklmn", (4, 5, 3, 6, 2, 4), strict=True))
+
+CASES = [
+    "ij,jk->ik", "ij,jk", "ij,kj->ik", "ij,ij->", "ij,ij->ij", "ij,ij->i", "i,j->ij", "i,i", "ii->i", "ii->", "ii",
+    "ij->ji", "ij->j", "ij->", "ijk->ik", "iij->j", "ijk,kl->ijl", "ijk,kl->lij", "ijk,jk->i", "ij,jk,kl->il",
+    "ij,jk,kl,lm->im", "ijk,jl,kl->il", "ijk,ijk->", "bij,bjk->bik", "bij,bjk->ikb", "ij,j->ij", "ij,i->ij",
+    "ii,ij->j", "iij,jk->ik", "ij,jj->i", "ij,kl->ik", ",ij->ij", "...j,jk->...k", "i...,i...->...",
+    "...ij,...jk->...ik", "ij,jk,ik->", "i,j,k->ijk", "ij,ik->jk", " i j , j k -> i k ",
+]  # fmt: skip
+
+
+def some(shape: tuple[int, ...], seed: int = 0, dtype: Any = np.int64) -> NDArray[Any]:
+    rng = np.random.default_rng(seed)
+    return ((rng.random(shape) < 0.4) * rng.integers(-3, 4, shape)).astype(dtype)
+
+
+def operands_of(subscripts: str) -> list[NDArray[Any]]:
+    """Return arrays that fit subscripts; the first "..." has an axis of length 1."""
+    found = []
+    for number, part in enumerate("".join(subscripts.split()).partition("->")[0].split(",")):
+        head, dots, tail = part.partition("...")
+        broad = ((2, 1) if number == 0 else (2, 3)) if dots else ()
+        shape = (*(SIZES.get(x, 3) for x in head), *broad, *(SIZES.get(x, 3) for x in tail))
+        found.append(some(shape, number))
+    return found
+
+
+def same(found: Any, wanted: Any) -> None:
+    cells = found.to_numpy() if isinstance(found, sp.Tensor) else np.asarray(found)
+    assert cells.dtype == np.asarray(wanted).dtype
+    np.testing.assert_array_equal(cells, wanted)
+
+
+@pytest.mark.parametrize("subscripts", CASES)
+def test_einsum_is_numpys(subscripts: str) -> None:
+    arrays = operands_of(subscripts)
+    wanted = np.einsum(subscripts, *arrays)
+    tensors = [sp.asarray(array) for array in arrays]
+    for optimize in ("auto", False, "greedy", sp.einsum_path(subscripts, *tensors)[0]):
+        same(sp.einsum(subscripts, *tensors, optimize=optimize), wanted)
+    same(np.einsum(subscripts, *tensors), wanted)
+    for k in range(len(arrays)) if len(arrays) > 1 else ():
+        mixed = [tensors[k] if k == at else array for at, array in enumerate(arrays)]
+        same(sp.einsum(subscripts, *mixed), wanted)
+    for engine in ("stream", "duckdb"):
+        same(sp.einsum(subscripts, *tensors, engine=engine), wanted)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_any_letters(data: st.DataObject) -> None:
+    letters = st.text("ijkl", min_size=0, max_size=3)
+    inputs = data.draw(st.lists(letters, min_size=1, max_size=4))
+    known = sorted(set("".join(inputs)))
+    output = "".join(data.draw(st.permutations(known)))[: data.draw(st.integers(0, len(known)))]
+    arrays = [some(tuple(SIZES[x] for x in own), data.draw(st.integers(0, 9))) for own in inputs]
+    subscripts = f"{','.join(inputs)}->{output}"
+    same(sp.einsum(subscripts, *map(sp.asarray, arrays)), np.einsum(subscripts, *arrays))
+
+
+def test_semirings_of_several_operands() -> None:
+    a, b, c = (some(shape, k) for k, shape in enumerate([(4, 5), (5, 3), (3, 6)]))
+    A, B, C = map(sp.asarray, (a, b, c))
+    big = np.iinfo(np.int64).max
+    longest, counts = np.full((4, 6), big), np.zeros((4, 6), np.int64)
+    for i, j, k, m in itertools.product(range(4), range(5), range(3), range(6)):
+        if a[i, j] and b[j, k] and c[k, m]:
+            longest[i, m] = min(longest[i, m], a[i, j] + b[j, k] + c[k, m])
+            counts[i, m] += 1
+    same(sp.einsum("ij,jk,kl->il", A, B, C, semiring="min_plus"), longest)
+    same(sp.einsum("ij,jk,kl->il", A, B, C, semiring="plus_pair"), counts)  # nothing is summed before the last step
+    same(sp.einsum("ij->i", A, semiring="max_plus"), np.where(a != 0, a, np.iinfo(np.int64).min).max(axis=1))
+    mask = sp.asarray(some((4, 6), 7))
+    hidden = sp.einsum("ij,jk,kl->il", A, B, C, mask=mask, complement=True)
+    same(hidden, np.where(mask.to_numpy() != 0, 0, a @ b @ c))
+
+
+def test_the_order_of_steps_is_the_cheapest() -> None:
+    n = 2000
+    A, B = (sp.random((n, n), nnz=40_000, seed=seed) for seed in (1, 2))
+    v = sp.random((n, n), nnz=20, seed=3)
+    path, told = sp.einsum_path("ij,jk,kl->il", A, B, v)
+    assert path == ["einsum_path", (1, 2), (0, 1)]
+    assert "products" in told
+    assert told.startswith("ij,jk,kl->il, plus_times")
+    assert sp.einsum_path("ij,jk,kl->il", A, B, v, optimize=False)[0] == ["einsum_path", (0, 1), (0, 1)]
+    assert sp.einsum_path("ij,jk,kl->il", A, B, v, semiring="plus_pair")[0][1] == (0, 1)
+    several = ",".join(f"{a}{b}" for a, b in itertools.pairwise("abcdefghij"))
+    assert len(sp.einsum_path(several, *[v] * 9)[0]) == 9
+
+
+def test_tensordot_dot_inner_and_kron() -> None:
+    a, b = some((3, 4, 5), 1), some((4, 3, 2), 2)
+    A, B = sp.asarray(a), sp.asarray(b)
+    pairs: list[Any] = [([1, 0], [0, 1]), (1, 0), ((-2,), (-3,))]
+    for axes in pairs:
+        same(sp.tensordot(A, B, axes=axes), np.tensordot(a, b, axes))
+        same(np.tensordot(A, b, axes), np.tensordot(a, b, axes))
+    same(sp.tensordot(A, B, axes=0), np.tensordot(a, b, 0))
+    same(np.dot(A[0], A[0].T), a[0] @ a[0].T)
+    same(np.dot(A, sp.asarray(some((5, 2), 4))), np.dot(a, some((5, 2), 4)))
+    same(np.dot(A, 3), a * 3)
+    same(np.inner(A, A[:, 0]), np.inner(a, a[:, 0]))
+    found = sp.kron(A[0], B[:, :, 0])
+    assert "lazy" in repr(found)
+    same(found, np.kron(a[0], b[:, :, 0]))
+    with pytest.raises(ShapeError, match="axes=4 of shapes"):
+        sp.tensordot(A, B, axes=4)
+    with pytest.raises(ShapeError, match="is not dimension"):
+        sp.tensordot(A, B, axes=1)
+
+
+def test_bad_input_is_named() -> None:
+    A = sp.asarray(some((4, 5)))
+    cases: list[tuple[type[Exception], str, Any]] = [
+        (InvalidValueError, "letter 'l' is of no operand", ("ij,jk->il", A, A.T)),
+        (ShapeError, "'j' is 5 along axis 1 of operand 1.*and 4 along axis 0 of operand 2", ("ij,jk", A, A)),
+        (ShapeError, r"operand 1 has shape \(4, 5\), and its letters are 'ijk'", ("ijk,jk", A, A)),
+        (InvalidValueError, "is for 2 operands, got 1", ("ij,jk", A)),
+        (InvalidValueError, "is not understood", ("i$,jk", A, A)),
+        (InvalidValueError, "a letter twice", ("ij->ii", A)),
+        (InvalidValueError, "must be a text", (A, [0, 1])),
+        (UnsupportedError, "needs a tensor", ("i,i", [1.0], [2.0])),
+        (UnsupportedError, r"absent cells are 1.*A\.sum", ("ij->i", np.exp(A))),
+    ]
+    for error, message, arguments in cases:
+        with pytest.raises(error, match=message):
+            sp.einsum(*arguments)
+    with pytest.raises(InvalidValueError, match="no path of 2 operands"):
+        sp.einsum("ij,jk", A, A.T, optimize=[(0, 2)])
+    with pytest.raises(InvalidValueError, match="optimize='best'"):
+        sp.einsum("ij,jk", A, A.T, optimize="best")
