@@ -16,7 +16,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import settings
-from sparrow.errors import LabelError
 from sparrow.index import Box
 from sparrow.kernels.entries import Block, Duplicates, merge
 from sparrow.schema import Schema, is_fill
@@ -37,7 +36,6 @@ __all__ = [
     "apply_edit",
     "arrow_schema",
     "arrow_table",
-    "label_position",
     "scan",
 ]
 
@@ -421,22 +419,3 @@ class MemoryHandle:
     def refresh(self) -> MemoryRelation:
         """Return the current relation: memory has no other writers."""
         return self._relation
-
-
-def label_position(labels: pa.Array | None, label: Any, dim: str) -> int:
-    """Return the coordinate of a label.
-
-    Raises
-    ------
-    LabelError
-        If the dimension has no labels, or not this one.
-    """
-    if labels is None:
-        raise LabelError(f"dimension {dim!r} has no labels: index it by number")
-    try:
-        position = labels.index(pa.scalar(label, labels.type)).as_py()
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        position = -1
-    if position < 0:
-        raise LabelError(f"dimension {dim!r} has no label {label!r}")
-    return int(position)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -20,8 +20,9 @@ from sparrow.errors import InvalidValueError, LabelError, ShapeError, StorageErr
 from sparrow.index import Mode, View, check_permutation
 from sparrow.interop.conversion import check_fill
 from sparrow.kernels.entries import Block
+from sparrow.labels import label_position, label_positions
 from sparrow.plan import Scan, Step, refilled, reshaped
-from sparrow.relation import MemoryHandle, MemoryRelation, label_position
+from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import Schema, check_integers, check_shape, is_fill
 from sparrow.stypes import COMPRESSED, check_stype, of_view, settled
 from sparrow.tensor.base import counted_masks
@@ -362,7 +363,9 @@ class Tensor(Computing, Operators, Exports, Stored):
         labels
             Labels by dimension name, where a name is no Python identifier.
         **by_name
-            Labels by dimension name: one label drops the dimension, a list keeps it.
+            Labels by dimension name: one label drops the dimension, several keep it, in any sequence: a list, an
+            array of NumPy or Arrow such as ``labels()`` gives, a series of Polars or pandas. A set comes in the order
+            of the dimension. Dates and times are labels as much as their texts.
 
         Returns
         -------
@@ -372,7 +375,7 @@ class Tensor(Computing, Operators, Exports, Stored):
         Raises
         ------
         LabelError
-            If a dimension or a label does not exist.
+            If a dimension or a label does not exist; of several labels the first that are missing are named.
 
         Examples
         --------
@@ -390,10 +393,9 @@ class Tensor(Computing, Operators, Exports, Stored):
                 raise LabelError(f"no dimension {name!r}: there are {', '.join(map(repr, self.dims))}")
             axis = self.dims.index(name)
             names = self.labels(name)
-            if isinstance(label, list | tuple | np.ndarray):
-                key[axis] = [label_position(names, one, name) for one in label]
-            else:
-                key[axis] = label_position(names, label, name)
+            one = isinstance(label, str | bytes | pa.Scalar) or not isinstance(label, Iterable)
+            several = not one and getattr(label, "ndim", 1) > 0
+            key[axis] = (label_positions if several else label_position)(names, label, name)
         return self._index(tuple(key), "orthogonal")
 
     def _with(self, view: View, derive: Callable[[View], View], operation: str) -> Tensor:
