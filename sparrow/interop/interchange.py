@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -22,10 +23,13 @@ from sparrow.errors import (
     InvalidValueError,
     MissingDependencyError,
     NotFoundError,
+    PerformanceWarning,
     ShapeError,
+    TooLargeError,
     UnsupportedError,
 )
 from sparrow.kernels.entries import Block, row_pointers
+from sparrow.progress import quantity
 from sparrow.schema import Schema
 
 if TYPE_CHECKING:
@@ -44,6 +48,7 @@ __all__ = [
     "replacing",
     "to_npz",
     "torch_tensor",
+    "unasked_array",
 ]
 
 
@@ -81,6 +86,37 @@ def dense_array(schema: Schema, block: Block) -> NDArray[Any]:
     elif block.count:
         cells[...] = block.values[0]
     return cells
+
+
+_SILENT, _REFUSED = 100_000_000, 1_000_000_000
+"""Bytes up to which an array that nobody asked for by name is made without a word, and from which it is refused..."""
+_SPARSE, _VERY_SPARSE = 10, 100
+"""... where it takes so many times as much as the entries."""
+_WAY_OUT = "to_scipy() gives a sparse array, which most libraries take; to_numpy() makes the dense one on purpose"
+
+
+def unasked_array(schema: Schema, entries_of: Callable[[], Block]) -> NDArray[Any]:
+    """Return all cells as an array that NumPy asks for, or a library through it; say so where it is a waste.
+
+    Raises
+    ------
+    TooLargeError
+        If it passes the memory limit, or 1 GB and 100 times what the entries take.
+    """
+    memory.check(schema.size * schema.dtype.itemsize, "the dense array", "take a smaller view; to_scipy() is sparse")
+    block = entries_of()
+    _say_what_it_takes(schema, block.count)
+    return dense_array(schema, block)
+
+
+def _say_what_it_takes(schema: Schema, count: int) -> None:
+    dense, entries = schema.size * schema.dtype.itemsize, max(count, 1) * memory.entry_bytes(schema)
+    what = f"the dense array of shape {schema.shape} and type {schema.dtype}"
+    sizes = f"{quantity(dense, 'bytes')}, its entries {quantity(entries, 'bytes')}"
+    if dense > _REFUSED and dense > _VERY_SPARSE * entries:
+        raise TooLargeError(f"{what} would take {sizes}: it is not made unasked; {_WAY_OUT}")
+    if dense > _SILENT and dense > _SPARSE * entries:
+        warnings.warn(f"{what} takes {sizes}: {_WAY_OUT}", PerformanceWarning, stacklevel=4)
 
 
 def pointers(rows: NDArray[Any], height: int) -> NDArray[np.int64]:
