@@ -28,9 +28,9 @@ from numpy.typing import DTypeLike
 
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.files.source import SourceLike
-from sparrow.interop.interchange import replacing
 from sparrow.kernels.entries import Duplicates as DuplicateRule
 from sparrow.schema import check_dtype
+from sparrow.storage.filesystem import replacing
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 

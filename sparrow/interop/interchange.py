@@ -6,23 +6,19 @@ What goes out takes schema and canonical entries, what comes in gives coordinate
 from __future__ import annotations
 
 import os
-import tempfile
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory
 from sparrow.errors import (
-    ExistsError,
     InvalidValueError,
     MissingDependencyError,
-    NotFoundError,
     PerformanceWarning,
     ShapeError,
     TooLargeError,
@@ -31,6 +27,7 @@ from sparrow.errors import (
 from sparrow.kernels.entries import Block, row_pointers
 from sparrow.progress import quantity
 from sparrow.schema import Schema
+from sparrow.storage.filesystem import replacing
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -45,7 +42,6 @@ __all__ = [
     "from_torch",
     "pointers",
     "pydata_array",
-    "replacing",
     "to_npz",
     "torch_tensor",
     "unasked_array",
@@ -243,35 +239,6 @@ def to_npz(path: str | os.PathLike[str], schema: Schema, block: Block, compresse
 def alike(indptr: NDArray[Any], indices: NDArray[Any]) -> NDArray[Any]:
     """Return pointers in the type of the indices where they fit, as SciPy wants them."""
     return indptr.astype(indices.dtype) if len(indices) < 2**31 else indptr
-
-
-@contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a file that takes its name, and the place of what has it, when the block ends well.
-
-    Raises
-    ------
-    NotFoundError
-        If there is no such folder.
-    ExistsError
-        If the name is that of a folder.
-    """
-    folder, name = os.path.split(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        raise NotFoundError(f"there is no folder {folder!r} to write {name!r} into")
-    if os.path.isdir(path):
-        raise ExistsError(f"{os.fspath(path)!r} is a folder: give the name of a file")
-    handle, part = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            mask = os.umask(0)
-            os.umask(mask)
-            os.fchmod(handle, 0o666 & ~mask)  # mkstemp's files are for nobody else
-            yield file
-        os.replace(part, path)
-    except BaseException:
-        os.unlink(part)
-        raise
 
 
 def from_npz(path: str | os.PathLike[str]) -> Any:
