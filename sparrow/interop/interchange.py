@@ -27,7 +27,7 @@ from sparrow.errors import (
 from sparrow.kernels.entries import Block, row_pointers
 from sparrow.progress import quantity
 from sparrow.schema import Schema
-from sparrow.storage.filesystem import replacing
+from sparrow.storage.filesystem import refuse_url, replacing
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -246,6 +246,7 @@ def from_npz(path: str | os.PathLike[str]) -> Any:
     import scipy.sparse
 
     name = os.fspath(path)
+    refuse_url(name, "download it")
     if Path(name).suffix != ".npz":
         raise InvalidValueError(
             f"{name!r} does not end in .npz, and of files only such are read as arrays: sp.open opens what is stored, "

@@ -43,6 +43,7 @@ __all__ = [
     "fsync_folder",
     "local_path",
     "of",
+    "refuse_url",
     "replacing",
 ]
 
@@ -158,12 +159,21 @@ def of(path: str | os.PathLike[str]) -> FileSystem:
     UnsupportedError
         If it is a URL.
     """
-    text = os.fspath(path)
-    url = _URL.match(text)
-    if url is not None:
-        shown = url[1] + url[3]  # without a user, a password, a signature
-        raise UnsupportedError(f"{shown!r} is a URL: tensors are stored in local folders only, copy it to one")
+    refuse_url(os.fspath(path), "tensors are stored in local folders only, copy it to one")
     return LOCAL
+
+
+def refuse_url(name: str, way: str) -> None:
+    """Refuse a URL, showing neither user nor password nor signature of it, and say the way out.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is one.
+    """
+    url = _URL.match(name)
+    if url is not None:
+        raise UnsupportedError(f"{url[1] + url[3]!r} is a URL: {way}")
 
 
 def local_path(path: str | os.PathLike[str]) -> str:
@@ -479,6 +489,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     StorageError
         If the disk is full or fails.
     """
+    refuse_url(os.fspath(path), "files are written on this machine, upload it from here")
     target = os.path.abspath(path)
     parent, name = os.path.split(target)
     if not os.path.isdir(parent):
