@@ -106,6 +106,7 @@ class Log:
             raise NotFoundError(f"no tensor at {path!r}: {hint}")
         if of(path).is_link(os.path.join(path, _LOG)):
             raise CorruptionError(f"{os.path.join(path, _LOG)!r} is a link: it may lead anywhere and is not followed")
+        _refuse_fork()
         try:
             with _reading(path):
                 if version is not None and version < 0:
@@ -135,6 +136,7 @@ class Log:
         from deltalake.exceptions import DeltaError
         from deltalake.transaction import create_table_with_add_actions
 
+        _refuse_fork()
         ndim = schema.get_field_index("value")
         configuration = {
             "delta.dataSkippingNumIndexedCols": str(ndim),
@@ -304,6 +306,7 @@ class Log:
 
     def reload(self) -> None:
         """Take in the commits of others."""
+        _refuse_fork()
         self._active = self._shape = None
         with _reading(self.path):
             self._table.update_incremental()
@@ -340,6 +343,7 @@ class Log:
         from deltalake.exceptions import CommitFailedError, DeltaError
         from deltalake.transaction import RemoveAction
 
+        _refuse_fork()
         before = self.version
         now = int(time.time() * 1000)
         stored = self.schema() if schema is None else schema
@@ -451,6 +455,29 @@ def _told(path: str, version: int) -> str | None:
         if STATE in notes and notes["version"] != version:
             raise ValueError("it is not as it was committed")
         return str(notes[STATE]) if STATE in notes else None
+
+
+_began: int | None = None
+"""The process in which deltalake began its threads."""
+
+
+def _refuse_fork() -> None:
+    """Refuse to use logs in the child of a process that did: a fork leaves deltalake's threads behind.
+
+    Raises
+    ------
+    StorageError
+        If this is one.
+    """
+    global _began
+    own = os.getpid()
+    _began = own if _began is None else _began
+    if own != _began:
+        raise StorageError(
+            "this process was forked from one that had used stored tensors: it can read those that are open, but open, "
+            "refresh or write none. Start it by multiprocessing.get_context('spawn') or 'forkserver' "
+            "(joblib's default, loky, does so)"
+        )
 
 
 @contextmanager
