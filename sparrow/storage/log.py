@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.errors import CorruptionError, ExistsError, NotFoundError, SparrowError, StorageError
-from sparrow.storage.filesystem import disk_full, of
+from sparrow.storage.filesystem import DISK_FULL, disk_full, of
 from sparrow.storage.layout import METADATA_KEY
 from sparrow.storage.seals import BEFORE, SEAL, STATE, seal, state
 from sparrow.storage.writer import DataFile
@@ -378,7 +378,15 @@ class Log:
                     raise disk_full(error, self.path) from error
                 raise StorageError(f"cannot write the log of {self.path!r}: {error}") from error
         self.reload()
-        of(self.path).settle(log_entry(self.path, before + 1))
+        try:
+            of(self.path).settle(log_entry(self.path, before + 1))
+        except StorageError as error:
+            cause = error.__cause__
+            full = isinstance(cause, OSError) and cause.errno in DISK_FULL
+            raise StorageError(
+                f"version {before + 1} of {self.path!r} is committed, but may not survive a crash of the machine: "
+                f"{'the disk is full' if full else cause or error}"
+            ) from error
 
     def landed(self, before: int, nonce: str) -> bool:
         """Return whether a commit of ours is among those after version ``before``."""
