@@ -413,6 +413,10 @@ def log_entry(path: str, version: int) -> str:
     return os.path.join(path, _LOG, f"{version:020d}.json")
 
 
+_OF_A_FILE = {"dataChange", "modificationTime", "partitionValues"}
+"""What deltalake wants to know of a file, without which it does not say what it misses where."""
+
+
 def read_commit(path: str, version: int) -> Commit | None:
     """Return one commit of the log of a folder, or None where it has no such version.
 
@@ -440,6 +444,8 @@ def read_commit(path: str, version: int) -> Commit | None:
             files = [(file["path"], file["size"], file["stats"]) for file in added]
             if notes["version"] != version or notes[SEAL] != seal(notes, files, removed, numbers, columns):
                 raise ValueError("it is not as it was committed")
+            if not all(file.keys() >= _OF_A_FILE for file in added):
+                raise ValueError(f"it does not say {', '.join(sorted(_OF_A_FILE))} of each file")
             when = notes["time"]
         return Commit(
             version,
