@@ -9,12 +9,15 @@ DEMO ?= demo
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test lint types bench clean
+MINUTES ?= 5
+
+.PHONY: help demo test trial lint types bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo    store two real data sets, slice, query and multiply them'
 	@echo 'make test    run the tests (TESTS=tests/test_cli.py for some of them)'
+	@echo 'make trial   kill, race, fill the disk, flip bytes and feed rubbish for MINUTES=5 (docs/reliability.md)'
 	@echo 'make lint    check style, formatting and that lower layers import no upper ones'
 	@echo 'make types   check types'
 	@echo 'make bench   time sparrow beside SciPy, DuckDB, scikit-learn, implicit and pydata/sparse, print ratios'
@@ -40,6 +43,9 @@ demo: $(VENV)/.runtime
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(TESTS)
+
+trial: $(VENV)/.dev
+	$(BIN)/python -m tests.trial --minutes $(MINUTES)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

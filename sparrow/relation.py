@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sparrow import settings
-from sparrow.errors import LabelError
 from sparrow.index import Box
 from sparrow.kernels.entries import Block, Duplicates, merge
 from sparrow.schema import Schema, is_fill
@@ -33,10 +33,10 @@ __all__ = [
     "Relation",
     "ScanStats",
     "StoredColumn",
+    "Stretches",
     "apply_edit",
     "arrow_schema",
     "arrow_table",
-    "label_position",
     "labelled_table",
     "scan",
 ]
@@ -239,6 +239,44 @@ _tokens = itertools.count()
 _CHUNK = 1 << 18
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Stretches:
+    """Positions of entries in arrays: from ``starts[k]`` up to ``stops[k]``, each for one k after another."""
+
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """How many there are of each k."""
+        return self.stops - self.starts
+
+    def positions(self) -> NDArray[np.int64]:
+        """Return them one by one."""
+        lengths = self.lengths
+        ends = np.cumsum(lengths)
+        found: NDArray[np.int64] = np.arange(ends[-1] if len(ends) else 0)
+        found += np.repeat(self.starts - (ends - lengths), lengths)
+        return found
+
+    def joined(self) -> Stretches:
+        """Return them without what is empty, neighbours as one."""
+        starts, stops = (side[self.stops > self.starts] for side in (self.starts, self.stops))
+        apart = np.append(True, starts[1:] != stops[:-1])[: len(starts)]
+        return Stretches(starts[apart], stops[np.append(apart[1:], True)[: len(stops)]])
+
+    def cut(self, size: int) -> Iterator[Stretches]:
+        """Yield them in parts of so many positions; the last may have fewer."""
+        ends = np.cumsum(self.lengths)
+        begins = ends - self.lengths
+        for first in range(0, int(ends[-1]) if len(ends) else 0, size):
+            low, high = np.searchsorted(ends, first, "right"), np.searchsorted(begins, first + size, "left")
+            part = slice(int(low), int(high))
+            starts = self.starts[part] + np.maximum(first - begins[part], 0)
+            stops = self.stops[part] - np.maximum(ends[part] - (first + size), 0)
+            yield Stretches(starts, stops)
+
+
 class MemoryRelation:
     """Canonical entries in arrays.
 
@@ -287,6 +325,12 @@ class MemoryRelation:
         """Return the labels of a dimension, or None."""
         return self._labels.get(dim)
 
+    def places(self, leading: NDArray[Any]) -> Stretches:
+        """Return where the entries of each of some coordinates of the leading dimension stand."""
+        column = self.block.coords[0]
+        leading = leading.astype(column.dtype)  # else the column would be cast
+        return Stretches(np.searchsorted(column, leading, "left"), np.searchsorted(column, leading, "right"))
+
     def _rows(self, box: Box) -> tuple[int, int]:
         """Return the positions between which the box lies, by the leading dimension."""
         if not self._schema.ndim:
@@ -300,12 +344,23 @@ class MemoryRelation:
         low, high = column.dtype.type(leading[0]), column.dtype.type(leading[-1])  # else the column would be cast
         return int(np.searchsorted(column, low, "left")), int(np.searchsorted(column, high, "right"))
 
+    def _listed(self, box: Box) -> Stretches | None:
+        """Return where entries of the box stand, if its leading dimension is under a list."""
+        return next((self.places(wanted).joined() for dim, wanted in box.members if dim == 0), None)
+
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
-        """Return pieces of the arrays between the bounds of the leading dimension."""
-        start, stop = self._rows(box)
+        """Return pieces of the arrays: those between the bounds of the leading dimension, or of its members."""
         ndim = self._schema.ndim
         low, high = (0,) * ndim, tuple(n - 1 for n in self._schema.shape)
-        out = []
+        listed, out = self._listed(box), []
+        if listed is not None:
+            leading = self.block.coords[0]
+            for part in listed.cut(_CHUNK):
+                low = (int(leading[part.starts[0]]), *low[1:])
+                high = (int(leading[part.stops[-1] - 1]), *high[1:])
+                out.append(Chunk(int(part.lengths.sum()), low, high, part))
+            return out
+        start, stop = self._rows(box)
         for first in range(start, stop, _CHUNK):
             last = min(first + _CHUNK, stop)
             if ndim:
@@ -316,14 +371,18 @@ class MemoryRelation:
         return out
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
-        """Return a piece of the arrays, without a copy."""
+        """Return a piece of the arrays, without a copy where it is one stretch."""
+        if isinstance(chunk.ref, Stretches):
+            return self.block.take(chunk.ref.positions())
         return self.block.take(slice(*chunk.ref))
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
         """Return what a scan of the box touches; arrays count as no files."""
         start, stop = self._rows(box)
+        listed = self._listed(box)
+        rows = stop - start if listed is None else int(listed.lengths.sum())
         width = self.nbytes // self.nnz if self.nnz else 0
-        return ScanStats(0, 0, 0, 0, stop - start, (stop - start) * width)
+        return ScanStats(0, 0, 0, 0, rows, rows * width)
 
     def source(self, box: Box, order: tuple[int, ...] | None = None) -> ArrowSource:
         """Return the entries between the bounds of the leading dimension as an Arrow table, without a copy."""
@@ -401,22 +460,3 @@ class MemoryHandle:
     def refresh(self) -> MemoryRelation:
         """Return the current relation: memory has no other writers."""
         return self._relation
-
-
-def label_position(labels: pa.Array | None, label: Any, dim: str) -> int:
-    """Return the coordinate of a label.
-
-    Raises
-    ------
-    LabelError
-        If the dimension has no labels, or not this one.
-    """
-    if labels is None:
-        raise LabelError(f"dimension {dim!r} has no labels: index it by number")
-    try:
-        position = labels.index(pa.scalar(label, labels.type)).as_py()
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        position = -1
-    if position < 0:
-        raise LabelError(f"dimension {dim!r} has no label {label!r}")
-    return int(position)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparrow import relation as module
-from sparrow.errors import DuplicateError, LabelError
+from sparrow.errors import DuplicateError
 from sparrow.index import Box
 from sparrow.kernels.entries import Block
 from sparrow.relation import (
@@ -19,7 +19,6 @@ from sparrow.relation import (
     MemoryRelation,
     apply_edit,
     arrow_table,
-    label_position,
     scan,
 )
 from sparrow.schema import Schema
@@ -95,11 +94,3 @@ def test_complex_values_are_two_columns() -> None:
     table = arrow_table(schema, Block((np.array([1]),), np.array([1 + 2j], np.complex64)))
     assert table.to_pydict() == {"d0": [1], "value": [1.0], "value_im": [2.0]}
     assert table.schema.field("value").type == pa.float32()
-
-
-def test_labels() -> None:
-    names = pa.array(["a", "b"])
-    assert label_position(names, "b", "src") == 1
-    for labels, label in [(names, "c"), (names, 3), (None, "a")]:
-        with pytest.raises(LabelError, match="'src'"):
-            label_position(labels, label, "src")

@@ -136,7 +136,10 @@ def _names(block: TextBlock, form: Form) -> tuple[list[str], TextBlock]:
     begin = 0 if not lines[0] else int(ends[lines[0] - 1]) + 1
     text = block.text(begin, int(ends[stop - 1]) + 1)
     reader = partial(csv.reader, text.splitlines(keepends=True), delimiter=form.delimiter)
-    names = next(reader() if form.quotes else reader(quoting=csv.QUOTE_NONE))
+    try:
+        names = next(reader() if form.quotes else reader(quoting=csv.QUOTE_NONE))
+    except csv.Error as error:  # a name of more than 128 kB
+        raise IngestError(f"the first record names no columns: {error}", block.source.name, block.first_line) from None
     if not form.header:
         return [f"c{k}" for k in range(len(names))], block
     below = block.data[int(ends[stop - 1]) + 1 :]

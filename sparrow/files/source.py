@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from sparrow import memory
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
 from sparrow.files.kinds import refuse_container
+from sparrow.storage.filesystem import refuse_url
 
 __all__ = ["BLOCK_SIZE", "LONGEST_LINE", "Source", "SourceLike", "TextBlock", "blocks", "open_sources", "total_size"]
 
@@ -106,6 +107,8 @@ def open_sources(src: SourceLike) -> list[Source]:
         If a file is missing or a pattern matches none.
     IngestError
         If a path is a folder.
+    UnsupportedError
+        If it is a URL.
     InvalidValueError
         If the list is empty or names standard input twice.
     """
@@ -115,6 +118,7 @@ def open_sources(src: SourceLike) -> list[Source]:
     found: list[Source] = []
     for item in wanted:
         name = os.fspath(item)
+        refuse_url(name, "download it, or pipe it into '-'")
         if name == "-":
             found.append(Source("standard input", None, None))
         elif os.path.exists(name):

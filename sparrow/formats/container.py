@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.interop.conversion import from_coordinates, from_object
-from sparrow.interop.interchange import dense_array
+from sparrow.interop.interchange import dense_array, unasked_array
 from sparrow.kernels.entries import Block
 from sparrow.schema import Schema, check_dtype, check_shape, is_fill
 from sparrow.stypes import check_stype
@@ -361,7 +361,7 @@ class Container(ABC):
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise InvalidValueError("a sparse container has no dense array to share: copy=False is not possible")
-        dense = self.to_numpy()
+        dense = unasked_array(self._schema(), self._entries)
         return dense if dtype is None else dense.astype(dtype)
 
     def to_scipy(self) -> scipy.sparse.sparray:

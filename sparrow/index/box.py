@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ class Box:
     """A rectangle of base cells: one ascending ``range`` for each dimension, steps included."""
 
     ranges: tuple[range, ...]
+    members: tuple[tuple[int, IntArray], ...] = field(default=(), compare=False)
+    """Of dimensions under a list, which of their coordinates are wanted at all, ascending and distinct: what meets
+    none of them need not be read."""
 
     @classmethod
     def everything(cls, shape: Sequence[int]) -> Box:
@@ -33,6 +36,22 @@ class Box:
     def meets(self, low: Sequence[int], high: Sequence[int]) -> bool:
         """Return whether some cell may lie within the inclusive bounds ``low`` to ``high`` of each dimension."""
         return all(len(r) > 0 and r[0] <= hi and lo <= r[-1] for r, lo, hi in zip(self.ranges, low, high, strict=True))
+
+    def meeting(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of several bounds, shape (n, ndim), some wanted cell may lie within; see :meth:`meets`."""
+        out = np.ones(len(low), dtype=bool)
+        for dim, r in enumerate(self.ranges):
+            if len(r) == 0:
+                return np.zeros(len(low), dtype=bool)
+            below, above = low[:, dim], high[:, dim]
+            out &= (above >= r[0]) & (below <= r[-1])
+            if len(r) > 1 and r.step > 1:
+                start = np.maximum(below, r[0])
+                start += (r[0] - start) % r.step
+                out &= start <= above
+        for dim, wanted in self.members:
+            out &= np.searchsorted(wanted, low[:, dim], "left") < np.searchsorted(wanted, high[:, dim], "right")
+        return out
 
     def covers(self, shape: Sequence[int]) -> bool:
         """Return whether this is every cell of a base of this shape."""

@@ -17,6 +17,8 @@ IntArray: TypeAlias = NDArray[np.signedinteger[Any]]
 
 _TABLE = 1 << 22
 """The most coordinates between the first and the last of a few points for them to be looked up in a table."""
+_FEW = 1 << 16
+"""Fewer entries are searched for among the points: the table would take longer to make."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +47,11 @@ class Points:
     def count(self) -> int:
         """The number of points."""
         return math.prod(self.shape)
+
+    @cached_property
+    def distinct(self) -> tuple[IntArray, ...]:
+        """The coordinates of each dimension, ascending, each once."""
+        return tuple(np.unique(column) for column in self.coords)
 
     @cached_property
     def _keys(self) -> tuple[list[tuple[IntArray, IntArray]], IntArray, IntArray]:
@@ -107,7 +114,7 @@ class Points:
         entries, points
             Of equal length: entry ``entries[k]`` equals flat point ``points[k]``. Entries ascend.
         """
-        if len(coords) == 1 and self._table is not None:
+        if len(coords) == 1 and len(coords[0]) >= _FEW and self._table is not None:
             return self._looked_up(coords[0])
         steps, keys, by_key = self._keys
         n = len(coords[0]) if coords else 0

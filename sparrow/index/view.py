@@ -167,7 +167,7 @@ class View:
         return replace(self, axes=tuple(self.axes[k] for k in order))
 
     def box(self) -> Box:
-        """Return the smallest box of base cells that holds every cell of the view."""
+        """Return the smallest box of base cells that holds every cell of the view, and what lists want of it."""
         return self._box
 
     @cached_property
@@ -181,10 +181,12 @@ class View:
             if isinstance(axis, Range):
                 walk = range(axis.start, axis.start + axis.step * axis.length, axis.step)
                 ranges[axis.dim] = walk if axis.step > 0 else walk[::-1]
+        members: list[tuple[int, IntArray]] = []
         for group in self.points:
-            for dim, column in zip(group.dims, group.coords, strict=True):
-                ranges[dim] = range(int(column.min()), int(column.max()) + 1)
-        return Box(tuple(ranges))
+            for dim, column in zip(group.dims, group.distinct, strict=True):
+                ranges[dim] = range(int(column[0]), int(column[-1]) + 1)
+                members.append((dim, column))
+        return Box(tuple(ranges), tuple(members))
 
     def to_base(self, coords: Sequence[IntArray]) -> tuple[IntArray, ...]:
         """Translate view coordinates to base coordinates.

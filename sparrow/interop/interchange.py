@@ -6,27 +6,28 @@ What goes out takes schema and canonical entries, what comes in gives coordinate
 from __future__ import annotations
 
 import os
-import tempfile
+import warnings
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory
 from sparrow.errors import (
-    ExistsError,
     InvalidValueError,
     MissingDependencyError,
-    NotFoundError,
+    PerformanceWarning,
     ShapeError,
+    TooLargeError,
     UnsupportedError,
 )
 from sparrow.kernels.entries import Block, row_pointers
+from sparrow.progress import quantity
 from sparrow.schema import Schema
+from sparrow.storage.filesystem import refuse_url, replacing
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -41,9 +42,9 @@ __all__ = [
     "from_torch",
     "pointers",
     "pydata_array",
-    "replacing",
     "to_npz",
     "torch_tensor",
+    "unasked_array",
 ]
 
 
@@ -81,6 +82,37 @@ def dense_array(schema: Schema, block: Block) -> NDArray[Any]:
     elif block.count:
         cells[...] = block.values[0]
     return cells
+
+
+_SILENT, _REFUSED = 100_000_000, 1_000_000_000
+"""Bytes up to which an array that nobody asked for by name is made without a word, and from which it is refused..."""
+_SPARSE, _VERY_SPARSE = 10, 100
+"""... where it takes so many times as much as the entries."""
+_WAY_OUT = "to_scipy() gives a sparse array, which most libraries take; to_numpy() makes the dense one on purpose"
+
+
+def unasked_array(schema: Schema, entries_of: Callable[[], Block]) -> NDArray[Any]:
+    """Return all cells as an array that NumPy asks for, or a library through it; say so where it is a waste.
+
+    Raises
+    ------
+    TooLargeError
+        If it passes the memory limit, or 1 GB and 100 times what the entries take.
+    """
+    memory.check(schema.size * schema.dtype.itemsize, "the dense array", "take a smaller view; to_scipy() is sparse")
+    block = entries_of()
+    _say_what_it_takes(schema, block.count)
+    return dense_array(schema, block)
+
+
+def _say_what_it_takes(schema: Schema, count: int) -> None:
+    dense, entries = schema.size * schema.dtype.itemsize, max(count, 1) * memory.entry_bytes(schema)
+    what = f"the dense array of shape {schema.shape} and type {schema.dtype}"
+    sizes = f"{quantity(dense, 'bytes')}, its entries {quantity(entries, 'bytes')}"
+    if dense > _REFUSED and dense > _VERY_SPARSE * entries:
+        raise TooLargeError(f"{what} would take {sizes}: it is not made unasked; {_WAY_OUT}")
+    if dense > _SILENT and dense > _SPARSE * entries:
+        warnings.warn(f"{what} takes {sizes}: {_WAY_OUT}", PerformanceWarning, stacklevel=4)
 
 
 def pointers(rows: NDArray[Any], height: int) -> NDArray[np.int64]:
@@ -209,40 +241,12 @@ def alike(indptr: NDArray[Any], indices: NDArray[Any]) -> NDArray[Any]:
     return indptr.astype(indices.dtype) if len(indices) < 2**31 else indptr
 
 
-@contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a file that takes its name, and the place of what has it, when the block ends well.
-
-    Raises
-    ------
-    NotFoundError
-        If there is no such folder.
-    ExistsError
-        If the name is that of a folder.
-    """
-    folder, name = os.path.split(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        raise NotFoundError(f"there is no folder {folder!r} to write {name!r} into")
-    if os.path.isdir(path):
-        raise ExistsError(f"{os.fspath(path)!r} is a folder: give the name of a file")
-    handle, part = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            mask = os.umask(0)
-            os.umask(mask)
-            os.fchmod(handle, 0o666 & ~mask)  # mkstemp's files are for nobody else
-            yield file
-        os.replace(part, path)
-    except BaseException:
-        os.unlink(part)
-        raise
-
-
 def from_npz(path: str | os.PathLike[str]) -> Any:
     """Return what a .npz file of SciPy or pydata/sparse holds: a SciPy array, or coordinates."""
     import scipy.sparse
 
     name = os.fspath(path)
+    refuse_url(name, "download it")
     if Path(name).suffix != ".npz":
         raise InvalidValueError(
             f"{name!r} does not end in .npz, and of files only such are read as arrays: sp.open opens what is stored, "

@@ -72,7 +72,8 @@ class Checkpoints:
                 "another folder, or remove this one"
             )
         for k, table in enumerate(tables):
-            table.stored[:] = np.load(step / f"{k}.npy", mmap_mode="r" if table.stored.size else None)
+            mode: Any = "r" if table.stored.size else None
+            table.stored[:] = np.load(step / f"{k}.npy", mmap_mode=mode, allow_pickle=False)
         return [float.fromhex(loss) for loss in state["losses"]]
 
     def save(self, tables: tuple[FactorTable, FactorTable], losses: list[float]) -> None:

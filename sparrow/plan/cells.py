@@ -51,11 +51,13 @@ def map_cells(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
     shape = shapes[0] if shapes.count(shapes[0]) == len(shapes) else broadcast_shapes(shapes)
     dtype = _dtype(function, operands)
     types = [o.schema.stype if isinstance(o, Scan) else "dense" if np.ndim(o) else None for o in operands]
-    if function is np.true_divide and isinstance(operands[1], np.ndarray) and operands[0].schema.zero_fill:
-        operands = [operands[0], _divisor(operands[1])]
+    quotient = function is np.true_divide and isinstance(operands[1], np.ndarray) and operands[0].schema.zero_fill
+    if quotient and (absent := _no_divisor(operands[1])).any():
+        operands = _quotients(operands[0], operands[1], absent)
+        quotient = False
     arguments = [_argument(operand, shape) for operand in operands]
     scans = [argument for argument in arguments if isinstance(argument, Scan)]
-    product = function is np.multiply and all(isinstance(a, Scan | Dense) for a in arguments)
+    product = (function is np.multiply or quotient) and all(isinstance(a, Scan | Dense) for a in arguments)
     required = tuple(product and scan.schema.zero_fill for scan in scans)
     dense = not any(required) and any(isinstance(argument, Dense) for argument in arguments)
     fill: Any = dtype.type(0)
@@ -117,13 +119,21 @@ def _argument(operand: Any, shape: tuple[int, ...]) -> Any:
     return operand
 
 
-def _divisor(array: NDArray[Any]) -> Scan:
-    """Return a divisor as a scan that says 1 where it is not looked at, so that 0 / 0 and 0 / NaN are found."""
+def _no_divisor(array: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return the cells by which 0 divided is not 0; of an array without axes, which counts as such a one, all."""
+    return np.asarray((array == 0) | np.isnan(array)) if array.ndim else np.ones((), bool)
+
+
+def _quotients(dividend: Scan, array: NDArray[Any], absent: NDArray[np.bool_]) -> list[Scan]:
+    """Return a dividend divided by what leaves absent cells absent, and the rest of the divisor, 1 elsewhere."""
     one = array.dtype.type(1)
-    stored = array != one
-    block = Block(stored.nonzero(), array[stored]) if array.ndim else Block((), array[stored].reshape(-1))
     schema = Schema(array.shape, (), check_dtype(array.dtype), one)
-    return Scan(MemoryRelation(schema, block), View.identity(array.shape), schema)
+    rest = Block(absent.nonzero() if array.ndim else (), array[absent])
+    divisor = Scan(MemoryRelation(schema, rest), View.identity(array.shape), schema)
+    if absent.all():
+        return [dividend, divisor]
+    quotient = map_cells(np.true_divide, [dividend, np.where(absent, one, array)])
+    return [Scan(quotient, View.identity(quotient.schema.shape), quotient.schema), divisor]
 
 
 def _stype(

@@ -14,7 +14,7 @@ from sparrow.index import Listed, Range, View
 from sparrow.plan.nodes import Scan, Step
 from sparrow.relation import Relation
 
-__all__ = ["Labels", "Names", "alike", "dated", "joined_names", "label_range", "names_along"]
+__all__ = ["Labels", "Names", "alike", "joined_names", "names_along"]
 
 _DEEPEST = 16
 """Labels of labels that are read one inside the other."""
@@ -111,57 +111,6 @@ def alike(arrays: Sequence[pa.Array], what: str) -> list[pa.Array]:
     if all(pa.types.is_date(kind) or pa.types.is_timestamp(kind) for kind in kinds):
         return [array.cast(pa.timestamp("us")) for array in arrays]
     raise LabelError(f"labels of {what} are {' and '.join(sorted(map(str, kinds)))}, which are never equal: cast them")
-
-
-def dated(labels: pa.Array | None, wanted: Any) -> Any:
-    """Return what is looked for among labels, texts as dates where these are dates.
-
-    Raises
-    ------
-    LabelError
-        If a text is no date.
-    """
-    if labels is None or not pa.types.is_temporal(labels.type):
-        return wanted
-    if isinstance(wanted, slice):
-        return slice(dated(labels, wanted.start), dated(labels, wanted.stop), wanted.step)
-    several = isinstance(wanted, list | tuple | np.ndarray)
-    given = list(wanted) if several else [wanted]
-    if not any(isinstance(one, str) for one in given):
-        return wanted
-    try:
-        found = pa.array(list(map(str, given))).cast(labels.type).to_pylist()
-    except pa.ArrowException:
-        raise LabelError(f"labels are of type {labels.type}, and {wanted!r} is no date") from None
-    return found if several else found[0]
-
-
-def label_range(labels: pa.Array | None, wanted: slice, dim: str) -> slice:
-    """Return the positions from one label to another, both taken in, of labels in ascending order.
-
-    Raises
-    ------
-    LabelError
-        If there are no labels, they are in no order, or ends of another type.
-    """
-    import pyarrow.compute as pc
-
-    if labels is None:
-        raise LabelError(f"dimension {dim!r} has no labels: index it by number")
-    if wanted.step is not None:
-        raise LabelError(f"a slice of labels of dimension {dim!r} has no step: take one of its positions")
-    if not pc.all(pc.less(labels[:-1], labels[1:])).as_py():
-        raise LabelError(f"labels of dimension {dim!r} are not in ascending order: a slice of them means nothing")
-    ends = []
-    for end in (wanted.start, wanted.stop):
-        try:
-            ends.append(None if end is None else pa.scalar(end, labels.type))
-        except (pa.ArrowException, TypeError):
-            raise LabelError(f"labels of dimension {dim!r} are of type {labels.type}, and {end!r} is not") from None
-    first, last = ends
-    start = 0 if first is None else pc.sum(pc.less(labels, first)).as_py()
-    stop = len(labels) if last is None else pc.sum(pc.less_equal(labels, last)).as_py()
-    return slice(start or 0, stop or 0)
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -20,7 +20,7 @@ import socket
 import stat
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
@@ -43,6 +43,8 @@ __all__ = [
     "fsync_folder",
     "local_path",
     "of",
+    "refuse_url",
+    "replacing",
 ]
 
 TEMPORARY = re.compile(r"[0-9a-f]{8,32}-[0-9]+\.tmp")
@@ -157,12 +159,21 @@ def of(path: str | os.PathLike[str]) -> FileSystem:
     UnsupportedError
         If it is a URL.
     """
-    text = os.fspath(path)
-    url = _URL.match(text)
-    if url is not None:
-        shown = url[1] + url[3]  # without a user, a password, a signature
-        raise UnsupportedError(f"{shown!r} is a URL: tensors are stored in local folders only, copy it to one")
+    refuse_url(os.fspath(path), "tensors are stored in local folders only, copy it to one")
     return LOCAL
+
+
+def refuse_url(name: str, way: str) -> None:
+    """Refuse a URL, showing neither user nor password nor signature of it, and say the way out.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is one.
+    """
+    url = _URL.match(name)
+    if url is not None:
+        raise UnsupportedError(f"{url[1] + url[3]!r} is a URL: {way}")
 
 
 def local_path(path: str | os.PathLike[str]) -> str:
@@ -308,9 +319,7 @@ class LocalFileSystem:
     def stage(self, path: str) -> str:
         """Make a hidden folder beside a path. Its name tells the process, so that others see when that is gone."""
         parent, name = os.path.split(path)
-        stem = f".{name[:80]}.{socket.gethostname()[:40]}-"
-        _remove_stale(parent, stem)
-        staged = os.path.join(parent, f"{stem}{os.getpid()}-{os.urandom(6).hex()}.partial")
+        staged = _partial(parent, name)
         with _telling("write", parent):
             os.makedirs(parent, exist_ok=True)
             os.mkdir(staged)
@@ -380,8 +389,13 @@ class _LocalFile:
         """Sync the file and give it its name."""
         with _telling("write", self._folder):
             self._finish()
-            os.rename(self._temporary, os.path.join(self._folder, name))
-            fsync_folder(self._folder)
+            path = os.path.join(self._folder, name)
+            os.rename(self._temporary, path)
+            try:
+                fsync_folder(self._folder)
+            except OSError:
+                os.unlink(path)  # nobody was told of it
+                raise
 
     def link(self, name: str) -> None:
         """Sync the file and give it a name that no other has, beside its temporary one."""
@@ -460,6 +474,49 @@ def _put_back(path: str) -> None:
         fsync_folder(os.path.dirname(path))
 
 
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a file that takes its name, and the place of what has it, when the block ends well.
+
+    A failed write leaves nothing, a killed one a hidden file that the next one for this name removes.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such folder.
+    ExistsError
+        If the name is that of a folder.
+    StorageError
+        If the disk is full or fails.
+    """
+    refuse_url(os.fspath(path), "files are written on this machine, upload it from here")
+    target = os.path.abspath(path)
+    parent, name = os.path.split(target)
+    if not os.path.isdir(parent):
+        raise NotFoundError(f"there is no folder {parent!r} to write {name!r} into")
+    if os.path.isdir(target):
+        raise ExistsError(f"{os.fspath(path)!r} is a folder: give the name of a file")
+    part = _partial(parent, name)
+    with _telling("write", parent):
+        try:
+            with open(part, "xb") as file:
+                yield file
+            fsync_folder(part)
+            os.replace(part, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(part)
+            raise
+        fsync_folder(parent)
+
+
+def _partial(parent: str, name: str) -> str:
+    """Return a hidden name for what is made beside its place, and clear what dead processes left of earlier ones."""
+    stem = f".{name[:80]}.{socket.gethostname()[:40]}-"
+    _remove_stale(parent, stem)
+    return os.path.join(parent, f"{stem}{os.getpid()}-{os.urandom(6).hex()}.partial")
+
+
 def _remove_stale(parent: str, stem: str) -> None:
     """Remove what dead processes of this machine left beside a path."""
     try:
@@ -470,7 +527,8 @@ def _remove_stale(parent: str, stem: str) -> None:
         if name.startswith(stem) and name.endswith(".partial"):
             pid = name[len(stem) :].split("-")[0]
             if pid.isdecimal() and not _alive(int(pid)):
-                shutil.rmtree(os.path.join(parent, name), ignore_errors=True)
+                with contextlib.suppress(StorageError):
+                    LOCAL.delete(os.path.join(parent, name))
 
 
 def _alive(pid: int) -> bool:

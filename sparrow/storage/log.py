@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.errors import CorruptionError, ExistsError, NotFoundError, SparrowError, StorageError
-from sparrow.storage.filesystem import disk_full, of
+from sparrow.storage.filesystem import DISK_FULL, disk_full, of
 from sparrow.storage.labels import label_number
 from sparrow.storage.layout import METADATA_KEY
 from sparrow.storage.seals import BEFORE, SEAL, STATE, seal, state
@@ -109,6 +109,7 @@ class Log:
             raise NotFoundError(f"no tensor at {path!r}: {hint}")
         if of(path).is_link(os.path.join(path, _LOG)):
             raise CorruptionError(f"{os.path.join(path, _LOG)!r} is a link: it may lead anywhere and is not followed")
+        _refuse_fork()
         try:
             with _reading(path):
                 if version is not None and version < 0:
@@ -138,6 +139,7 @@ class Log:
         from deltalake.exceptions import DeltaError
         from deltalake.transaction import create_table_with_add_actions
 
+        _refuse_fork()
         ndim = schema.get_field_index("value")
         configuration = {
             "delta.dataSkippingNumIndexedCols": str(ndim),
@@ -317,6 +319,7 @@ class Log:
 
     def reload(self) -> None:
         """Take in the commits of others."""
+        _refuse_fork()
         self._active = self._shape = self._labels = None
         with _reading(self.path):
             self._table.update_incremental()
@@ -356,6 +359,7 @@ class Log:
         from deltalake.exceptions import CommitFailedError, DeltaError
         from deltalake.transaction import RemoveAction
 
+        _refuse_fork()
         before = self.version
         now = int(time.time() * 1000)
         stored = self.schema() if schema is None else schema
@@ -396,7 +400,15 @@ class Log:
                     raise disk_full(error, self.path) from error
                 raise StorageError(f"cannot write the log of {self.path!r}: {error}") from error
         self.reload()
-        of(self.path).settle(log_entry(self.path, before + 1))
+        try:
+            of(self.path).settle(log_entry(self.path, before + 1))
+        except StorageError as error:
+            cause = error.__cause__
+            full = isinstance(cause, OSError) and cause.errno in DISK_FULL
+            raise StorageError(
+                f"version {before + 1} of {self.path!r} is committed, but may not survive a crash of the machine: "
+                f"{'the disk is full' if full else cause or error}"
+            ) from error
 
     def landed(self, before: int, nonce: str) -> bool:
         """Return whether a commit of ours is among those after version ``before``."""
@@ -421,6 +433,10 @@ class Log:
 def log_entry(path: str, version: int) -> str:
     """Return the file of one commit."""
     return os.path.join(path, _LOG, f"{version:020d}.json")
+
+
+_OF_A_FILE = {"dataChange", "modificationTime", "partitionValues"}
+"""What deltalake wants to know of a file, without which it does not say what it misses where."""
 
 
 def read_commit(path: str, version: int) -> Commit | None:
@@ -450,6 +466,8 @@ def read_commit(path: str, version: int) -> Commit | None:
             files = [(file["path"], file["size"], file["stats"]) for file in added]
             if notes["version"] != version or notes[SEAL] != seal(notes, files, removed, numbers, columns):
                 raise ValueError("it is not as it was committed")
+            if not all(file.keys() >= _OF_A_FILE for file in added):
+                raise ValueError(f"it does not say {', '.join(sorted(_OF_A_FILE))} of each file")
             when = notes["time"]
         return Commit(
             version,
@@ -473,6 +491,29 @@ def _told(path: str, version: int) -> str | None:
         if STATE in notes and notes["version"] != version:
             raise ValueError("it is not as it was committed")
         return str(notes[STATE]) if STATE in notes else None
+
+
+_began: int | None = None
+"""The process in which deltalake began its threads."""
+
+
+def _refuse_fork() -> None:
+    """Refuse to use logs in the child of a process that did: a fork leaves deltalake's threads behind.
+
+    Raises
+    ------
+    StorageError
+        If this is one.
+    """
+    global _began
+    own = os.getpid()
+    _began = own if _began is None else _began
+    if own != _began:
+        raise StorageError(
+            "this process was forked from one that had used stored tensors: it can read those that are open, but open, "
+            "refresh or write none. Start it by multiprocessing.get_context('spawn') or 'forkserver' "
+            "(joblib's default, loky, does so)"
+        )
 
 
 @contextmanager

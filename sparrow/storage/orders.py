@@ -10,7 +10,7 @@ import numpy as np
 
 from sparrow import memory
 from sparrow.database import connect, quote_literal, quote_name
-from sparrow.errors import ExistsError, StorageError
+from sparrow.errors import ExistsError
 from sparrow.index import Box, check_permutation
 from sparrow.kernels.entries import Block, concatenate, sort_order
 from sparrow.relation import scan
@@ -63,6 +63,7 @@ def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
         except ExistsError:
             pass  # another process built it meanwhile: put ours on top
     log = Log.open(folder)
+    before, nonce = log.version, os.urandom(8).hex()
     files = _write(folder, snapshot, wanted, sizes)
     kinds = [
         np.dtype(files[0].coordinate_dtypes[dim]) if files else schema.coordinate_dtype(dim)
@@ -71,7 +72,7 @@ def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
     columns = arrow_schema(schema.dims, schema.dtype, kinds, {METADATA_KEY: metadata.to_json()})
     notes = {
         "operation": "add_order",
-        "nonce": os.urandom(8).hex(),
+        "nonce": nonce,
         "nnz": snapshot.nnz,
         "shape": list(schema.shape),
     }
@@ -79,8 +80,9 @@ def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
         log.commit(files, (), notes, schema.shape, columns)
     except LostRace:
         discard(folder, files)
-    except StorageError:
-        discard(folder, files)
+    except BaseException:
+        if not log.landed(before, nonce):  # the log may have them though what came after it failed
+            discard(folder, files)
         raise
 
 

@@ -118,27 +118,12 @@ class FileTable:
 
     def meeting(self, box: Box) -> NDArray[np.int64]:
         """Return the places of the files that may hold entries of a box."""
-        return np.flatnonzero(_meets(box, self.low, self.high))
+        return np.flatnonzero(box.meeting(self.low, self.high))
 
     def digest(self) -> str:
         """Return what tells the contents of the files: equal digests mean equal bytes in them."""
         names = sorted(name.split("-")[0] for name in self.names)
         return hashlib.sha256("\n".join(names).encode()).hexdigest()
-
-
-def _meets(box: Box, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which of several bounds a box may meet, steps included; see :meth:`Box.meets`."""
-    out = np.ones(len(low), dtype=bool)
-    for dim, r in enumerate(box.ranges):
-        if len(r) == 0:
-            return np.zeros(len(low), dtype=bool)
-        below, above = low[:, dim], high[:, dim]
-        out &= (above >= r[0]) & (below <= r[-1])
-        if len(r) > 1 and r.step > 1:
-            start = np.maximum(below, r[0])
-            start += (r[0] - start) % r.step
-            out &= start <= above
-    return out
 
 
 def covered(box: Box, low: Sequence[int], high: Sequence[int]) -> bool:
@@ -345,7 +330,7 @@ class Snapshot:
         out: list[Chunk] = []
         for at in table.meeting(box).tolist():
             path, found = table.path(at), table.footer(at)
-            for group in np.flatnonzero(_meets(box, found.low, found.high)).tolist():
+            for group in np.flatnonzero(box.meeting(found.low, found.high)).tolist():
                 low, high = tuple(found.low[group].tolist()), tuple(found.high[group].tolist())
                 out.append(Chunk(int(found.rows[group]), low, high, (path, group)))
         return out
@@ -362,7 +347,7 @@ class Snapshot:
         groups = read = rows = nbytes = files_read = 0
         for at in files.tolist():
             found = table.footer(at)
-            meets = _meets(box, found.low, found.high)
+            meets = box.meeting(found.low, found.high)
             groups += len(meets)
             read += int(meets.sum())
             files_read += bool(meets.any())

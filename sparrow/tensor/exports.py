@@ -63,7 +63,7 @@ class Exports(Base):
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise InvalidValueError("a sparse tensor has no dense array to share: copy=False is not possible")
-        dense = self.to_numpy()
+        dense = interchange.unasked_array(self._schema, lambda: engines.entries(self.__sparrow_scan__()))
         return dense if dtype is None else dense.astype(dtype)
 
     def to_scipy(self, format: str = "csr") -> scipy.sparse.sparray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -20,8 +20,9 @@ from sparrow.errors import InvalidValueError, LabelError, ShapeError, StorageErr
 from sparrow.index import Mode, View, check_permutation
 from sparrow.interop.conversion import check_fill
 from sparrow.kernels.entries import Block
-from sparrow.plan import Scan, Step, dated, label_range, refilled, reshaped
-from sparrow.relation import MemoryHandle, MemoryRelation, label_position
+from sparrow.labels import dated, label_position, label_positions, label_range
+from sparrow.plan import Scan, Step, refilled, reshaped
+from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import Schema, check_integers, check_shape, is_fill
 from sparrow.stypes import COMPRESSED, check_stype, of_view, settled
 from sparrow.tensor.base import counted_masks, labelled
@@ -363,8 +364,10 @@ class Tensor(Computing, Operators, Exports, Stored):
         labels
             Labels by dimension name, where a name is no Python identifier.
         **by_name
-            Labels by dimension name: one label drops the dimension, a list keeps it, and so does a slice, from one
-            label to another that is in it, of labels in ascending order. Dates may be written as texts.
+            Labels by dimension name: one label drops the dimension, several keep it, in any sequence: a list, an
+            array of NumPy or Arrow such as ``labels()`` gives, a series of Polars or pandas. A set comes in the order
+            of the dimension; a slice goes from one label to another that is in it, of labels in ascending order. Dates
+            and times are labels as much as their texts.
 
         Returns
         -------
@@ -374,7 +377,8 @@ class Tensor(Computing, Operators, Exports, Stored):
         Raises
         ------
         LabelError
-            If a dimension or a label does not exist, or labels of a slice are in no order.
+            If a dimension or a label does not exist, or labels of a slice are in no order; of several labels the first
+            that are missing are named.
 
         Examples
         --------
@@ -395,10 +399,10 @@ class Tensor(Computing, Operators, Exports, Stored):
             label = dated(names, label)
             if isinstance(label, slice):
                 key[axis] = label_range(names, label, name)
-            elif isinstance(label, list | tuple | np.ndarray):
-                key[axis] = [label_position(names, one, name) for one in label]
-            else:
-                key[axis] = label_position(names, label, name)
+                continue
+            one = isinstance(label, str | bytes | pa.Scalar) or not isinstance(label, Iterable)
+            several = not one and getattr(label, "ndim", 1) > 0
+            key[axis] = (label_positions if several else label_position)(names, label, name)
         return self._index(tuple(key), "orthogonal")
 
     def isel(self, indexers: Mapping[str, Any] | None = None, /, **by_name: Any) -> Any:

@@ -10,13 +10,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import sparrow as sp
 from sparrow import engines
 from sparrow.engines import orders as choose
+from sparrow.engines.stream.persisted import Persisted
 from sparrow.errors import TooLargeError
 from sparrow.index import View
 from sparrow.kernels.entries import Block, is_sorted
 from sparrow.plan import Contract, Dense
-from sparrow.relation import MemoryRelation, Relation
+from sparrow.relation import MemoryRelation, ParquetSource, Relation
 from sparrow.schema import Schema
 from sparrow.settings import config
 from tests.engines.helpers import Counting, at, memory, random_array, scan_of, stored, to_dense
@@ -30,7 +32,8 @@ def relations(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[int, ...],
     folder = tmp_path_factory.mktemp("relations")
     found: dict[tuple[int, ...], list[Relation]] = {}
     for number, (shape, dense) in enumerate(BASES.items()):
-        found[shape] = [memory(dense)]
+        plain = memory(dense)
+        found[shape] = [plain, Persisted(plain.schema, plain.block)]
         if shape:
             found[shape].append(stored(folder / f"{number}-plain", dense))
             found[shape].append(stored(folder / f"{number}-order", dense, tuple(reversed(range(len(shape))))))
@@ -183,6 +186,57 @@ def test_whole_and_inner_chunks_are_counted_without_reading(tmp_path: Path) -> N
     assert counting.reads == 0
     assert engines.count(at(counting, slice(3, 21))) == 180
     assert 1 <= counting.reads <= 2
+
+
+@pytest.mark.parametrize("engine", ["stream", "duckdb"])
+def test_a_list_reads_the_row_groups_of_its_members_in_every_order(tmp_path: Path, engine: str) -> None:
+    dense = random_array((60, 50), density=1.0)  # 50 entries a row: seven row groups and a bit
+    relation = stored(tmp_path / "a", dense, (1, 0))
+    keys: list[tuple[Any, Any, int]] = [
+        ([58, 1, 58], slice(3, 40), 2),
+        (slice(None), [49, 0, 25], 3),
+        ([2, 59], [49, 0], 2),
+    ]
+    for *key, members in keys:
+        scan = at(relation, *key)
+        order, box = choose.scan_order(scan), scan.view.box()
+        stats = relation.stats(box, order)
+        length = 60 if order[0] else 50
+        assert stats.row_groups_read <= members * (length // 7 + 2)
+        assert stats.files_read <= 3 * members < stats.files
+        source = relation.source(box, order)
+        assert isinstance(source, ParquetSource)
+        assert len(source.paths) == stats.files_read
+        np.testing.assert_array_equal(to_dense(engines.entries(scan, engine), scan.schema), dense[tuple(key)])
+        counting = Counting(relation)
+        reads = at(counting, *key)
+        assert engines.count(reads) == np.count_nonzero(dense[tuple(key)])
+        assert counting.reads == stats.row_groups_read
+
+
+def test_a_list_of_rows_of_an_expression_reads_the_row_groups_of_its_members(tmp_path: Path) -> None:
+    dense = random_array((60, 50), density=1.0)
+    counting = Counting(stored(tmp_path / "a", dense))
+    doubled = sp.Tensor(counting) * 2
+    np.testing.assert_array_equal(doubled[[57, 2]].to_numpy(), 2 * dense[[57, 2]])
+    assert 2 <= counting.reads <= 2 * 9
+
+
+@given(st.data())
+def test_rows_of_entries_in_memory_are_found_by_where_they_begin(data: st.DataObject) -> None:
+    dense = random_array((40, 6), seed=3, density=0.3)
+    plain = memory(dense)
+    rows = data.draw(st.lists(st.integers(-40, 39), max_size=60))
+    for relation in plain, Persisted(plain.schema, plain.block):
+        for key in (rows,), (rows, slice(4, 1, -1)), (None, rows), (slice(None), [5, 0, 0]):
+            scan = at(relation, *key)
+            found = engines.entries(scan)
+            assert_canonical(found, scan.schema.shape)
+            np.testing.assert_array_equal(to_dense(found, scan.schema), dense[key])
+            assert engines.count(scan) == found.count
+    if rows:
+        chunks = plain.chunks(at(plain, rows).view.box())
+        assert sum(chunk.rows for chunk in chunks) == np.count_nonzero(dense[sorted({row % 40 for row in rows})])
 
 
 def test_the_sort_order_with_the_fewest_rows_is_scanned(tmp_path: Path) -> None:

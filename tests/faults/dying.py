@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from sparrow.storage import filesystem
 
-EVENTS = {"link", "makedirs", "mkdir", "rename", "rmdir", "unlink", "utime", "fsync"}
+EVENTS = {"link", "makedirs", "mkdir", "rename", "replace", "rmdir", "unlink", "utime", "fsync"}
 """Calls of ``os`` that change something or make it last; ``open`` of a new file counts too."""
 
 
@@ -24,8 +25,8 @@ class Events:
         self.count = 0
         self._last, self._reached = last, reached
 
-    def happen(self) -> None:
-        """Count one more."""
+    def happen(self, name: str) -> None:
+        """Count one more call of this name."""
         self.count += 1
         if self.count >= self._last:
             self._reached()
@@ -38,7 +39,7 @@ class Events:
 
     def _open(self, path: str, mode: str, **more: Any) -> Any:
         if "x" in mode:
-            self.happen()
+            self.happen("open")
         return open(path, mode, **more)
 
 
@@ -52,7 +53,7 @@ class _Counted:
             return found
 
         def call(*args: Any, **more: Any) -> Any:
-            self._events.happen()
+            self._events.happen(name)
             return found(*args, **more)
 
         return call
@@ -67,12 +68,27 @@ class _Tree:
     def rmtree(self, path: str, ignore_errors: bool = False) -> None:
         for folder, _, names in os.walk(path):
             for name in names:
-                self._events.happen()
+                self._events.happen("unlink")
                 os.unlink(os.path.join(folder, name))
-        self._events.happen()
+        self._events.happen("rmdir")
         shutil.rmtree(path, ignore_errors=ignore_errors)
 
 
 def die() -> None:
     """End as far as the test can tell."""
     raise Killed
+
+
+class FullDisk(Events):
+    """Refuses, from the n-th event on, whatever takes room; what is there can be deleted."""
+
+    TAKES_ROOM: ClassVar = {"open", "link", "makedirs", "mkdir", "rename", "replace", "fsync"}
+
+    def __init__(self, last: int) -> None:
+        super().__init__(last, die)
+
+    def happen(self, name: str) -> None:
+        """Count one more call of this name."""
+        self.count += 1
+        if self.count >= self._last and name in self.TAKES_ROOM:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -26,7 +26,11 @@ COUNT = 20
 @pytest.fixture(scope="module")
 def raced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     """Three tensors after several spawned processes wrote to them at once, and what each process reports."""
-    folder = tmp_path_factory.mktemp("raced")
+    return race(tmp_path_factory.mktemp("raced"))
+
+
+def race(folder: Path) -> tuple[Path, list[Any]]:
+    """Run the races; the tests below look at what came of them."""
     for name in ("append", "increment", "claim"):
         storage.save(folder / name, Schema((4000, 3), dtype=np.dtype(np.int64)), [], sizes=SIZES)
     context = multiprocessing.get_context("spawn")

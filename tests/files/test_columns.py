@@ -649,3 +649,9 @@ def test_offsets_that_point_nowhere(tmp_path: Path) -> None:
     with pytest.raises(IngestError, match="cannot be read after row 0"):
         columns(pa.RecordBatchReader.from_batches(pa.schema([("s", pa.string())]), [
             pa.RecordBatch.from_arrays([array], ["s"])]), tmp_path / "t.sparrow", coords=["s"])  # fmt: skip
+
+
+def test_a_first_record_that_is_no_header(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("user,fi" + 140_000 * " " + "lm,stars\nada,7,1\n")
+    with pytest.raises(IngestError, match=r"t\.csv.*names no columns"):
+        columns(tmp_path / "t.csv", tmp_path / "t", coords=["user"], value="stars")

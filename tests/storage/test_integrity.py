@@ -202,6 +202,17 @@ def test_an_entry_that_was_changed(path: Path, change: Callable[[str], str]) -> 
         sp.open(path)
 
 
+@pytest.mark.parametrize("key", ["partitionValues", "modificationTime", "dataChange"])
+def test_an_entry_after_a_checkpoint_that_lacks_a_key(path: Path, key: str) -> None:
+    while not list((path / "_delta_log").glob("*.checkpoint.parquet")):
+        commit(path, 1.5 + sp.open(path).version)
+    commit(path, 0.5)
+    newest = sp.open(path).version
+    edited(path, newest, lambda text: text.replace(f'"{key}"', f'"{key[:-1]}z"'))
+    with pytest.raises(errors.CorruptionError, match=entry(path, newest).name):
+        sp.open(path).to_numpy()
+
+
 def test_an_entry_below_the_newest(path: Path) -> None:
     for value in (1, 2, 3):
         commit(path, value)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import sparrow as sp
 from sparrow import engines
 from sparrow.engines.stream import computed as derived
-from sparrow.errors import ShapeError, UnsupportedError
+from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
 from sparrow.schema import DTYPES, is_fill
 
 Maker = Callable[[Any], sp.Tensor]
@@ -255,3 +255,35 @@ def test_what_is_refused_says_what_to_do(make: Maker) -> None:
         np.bitwise_and(A, 1)
     with pytest.raises(ValueError, match="negative integer powers"):
         sp.asarray([1, 0]) ** -1
+
+
+@pytest.mark.parametrize("engine", ["stream", "duckdb"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int16", "bool", "complex64"])
+def test_a_tensor_divided_by_an_array_is_numpys_quotient(engine: Any, dtype: str) -> None:
+    dense = np.random.default_rng(0).integers(-2, 3, (6, 5)).astype(dtype)
+    tensor = sp.asarray(dense)
+    whole, holes = np.array([2.0, -1.0, 4.0, 3.0, 1.0]), np.array([2.0, 0.0, np.nan, -0.0, 1.0])
+    for divisor in whole, holes, np.zeros(5), np.array([2, 0, 1, 5, 0], "int8"), holes.astype("float32"):
+        for by in divisor, divisor[:, None], np.tile(divisor, (6, 1)):
+            if by.shape == (5, 1):
+                numbers, other = dense[:5], tensor[:5]
+            else:
+                numbers, other = dense, tensor
+            with np.errstate(all="ignore"):
+                expected = numbers / by
+            found = (other / by).compute(engine=engine)
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found.to_numpy(), expected)
+
+
+def test_a_quotient_of_an_array_costs_what_its_entries_do_and_billions_of_nan_are_refused() -> None:
+    tensor = sp.from_coords([[0, 5], [1, 2]], [1.0, 2.0], shape=(100_000, 100_000))
+    divisor = np.full(100_000, 4.0)
+    assert (tensor / divisor[:, None]).compute().nnz == (tensor / divisor).sum() * 4 - 1 == 2
+    divisor[::2] = 0
+    quotient = tensor / divisor[:, None]
+    with sp.config(memory_limit="1GB"):
+        assert quotient[:2].nnz == 100_000
+        for work in (lambda: quotient.nnz), (lambda: quotient.sum(axis=0).compute()), quotient.compute:
+            with pytest.raises(TooLargeError, match=r"divide of shape .* 5\.00G cells.*np\.where\(d == 0"):
+                work()

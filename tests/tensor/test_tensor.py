@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -238,6 +239,9 @@ def test_names_and_labels(tmp_path: Path) -> None:
     assert A.sel(src="c", dst="b") == 3
     assert A.sel(src="c").to_numpy().tolist() == [0, 3, 0]
     assert A.sel(dst=["a", "c"]).to_numpy().tolist() == [[0, 1], [2, 0], [0, 0]]
+    for several in A.labels("dst"), pl.Series(["a", "b", "c"]), {"c", "a", "b"}, ("a", "b", "c"):
+        assert A.sel(dst=several).to_numpy().tolist() == A.to_numpy().tolist()
+    assert A.sel(dst=np.array("a")).to_numpy().tolist() == A.sel(dst="a").to_numpy().tolist()
     assert A[::-1].sel(src="a").to_numpy().tolist() == A.sel(src="a").to_numpy().tolist()
     assert A[[2, 0]].sel(src="a", dst="c") == 1
     assert A.compute().labels(0).to_pylist() == ["a", "b", "c"]

@@ -164,9 +164,13 @@ class Computed:
         first, last = box.ranges[0][0], box.ranges[0][-1]
         low, high = (0,) * (len(shape) - 1), tuple(n - 1 for n in shape[1:])
         evaluate = self._evaluate if self._begin is None else self._begin(first, last + 1)
+        wanted = next((found for dim, found in box.members if dim == 0), None)
         out = []
         for start, stop in itertools.pairwise(self._bounds):
             start, stop = max(start, first), min(stop, last + 1)
+            if wanted is not None:
+                inside = wanted[range_of(wanted, start, stop)]
+                start, stop = (int(inside[0]), int(inside[-1]) + 1) if len(inside) else (0, 0)
             if start < stop:
                 rows = _PIECE_ROWS if self._most is None else self._most(start, stop)
                 out.append(Chunk(rows, (start, *low), (stop - 1, *high), _Span(evaluate, start, stop)))
@@ -181,7 +185,10 @@ class Computed:
 
     def _narrowed(self, box: Box) -> Box:
         """Return the box of the input's base that a box of the result shows."""
-        return self._inputs[0].view.then(tuple(slice(r.start, r.stop, r.step) for r in box.ranges)).box()
+        key: list[Any] = [slice(r.start, r.stop, r.step) for r in box.ranges]
+        for dim, wanted in box.members:
+            key[dim] = wanted
+        return self._inputs[0].view.then(tuple(key), "orthogonal").box()
 
     def _chunks_below(self, box: Box, order: tuple[int, ...]) -> list[Chunk]:
         return self._inputs[0].relation.chunks(self._narrowed(box), order)

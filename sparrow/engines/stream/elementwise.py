@@ -9,15 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory
+from sparrow.engines.orders import scan_order
 from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of
 from sparrow.engines.stream.fusing import Program
 from sparrow.engines.stream.lookup import Lookup
 from sparrow.kernels.elementwise import apply, combine
 from sparrow.kernels.entries import Block, pick
-from sparrow.plan import Dense, Map, Scan, called
+from sparrow.plan import Dense, Map, Scan, called, function_name
+from sparrow.progress import quantity
 
 __all__ = ["dense_cells", "mapped_cells"]
+
+_MOST_REPEATED = 1 << 31
+"""Cells that repeated entries may fill, whatever the memory limit."""
 
 
 def mapped_cells(program: Program, scans: list[Scan]) -> Computed:
@@ -55,6 +60,8 @@ def mapped_cells(program: Program, scans: list[Scan]) -> Computed:
 
     def cuts() -> list[int]:
         read = scans if looked_up() is None else [scans[walked[0]]]
+        if not any(required):
+            _check_repeats(program, scans)
         return pieces(read, shape[0] if shape else 1)
 
     def each(block: Block) -> Block:
@@ -69,6 +76,24 @@ def mapped_cells(program: Program, scans: list[Scan]) -> Computed:
         axes=None if program.dense else (),
         begin=begin,
     )
+
+
+def _check_repeats(program: Program, scans: list[Scan]) -> None:
+    """Refuse at once what would go on for hours: broadcasting that makes billions of entries, beyond the limit."""
+    schema = program.node.schema
+    for scan in scans:
+        repeats = scan.view.repeats
+        if repeats <= 1:
+            continue
+        rows = scan.relation.stats(scan.view.box(), scan_order(scan)).rows
+        cells = min(rows * repeats, schema.size)
+        if cells > _MOST_REPEATED and cells * memory.entry_bytes(schema) > memory.limit():
+            what = f"{function_name(program.node.function)} of shape {schema.shape}, which repeats {rows} entries in "
+            raise memory.too_large(
+                f"{what}up to {quantity(cells, 'cells')},",
+                cells * memory.entry_bytes(schema),
+                "take a part of it, give a divisor 1 instead of 0 (np.where(d == 0, 1, d))",
+            )
 
 
 def dense_cells(node: Map) -> NDArray[Any]:

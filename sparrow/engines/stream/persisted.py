@@ -20,7 +20,7 @@ from sparrow.index import Range
 from sparrow.kernels.compiling import readonly
 from sparrow.kernels.entries import Block, row_pointers
 from sparrow.plan import Scan
-from sparrow.relation import MemoryRelation
+from sparrow.relation import MemoryRelation, Stretches
 from sparrow.schema import Schema
 from sparrow.workers import ordered_map
 
@@ -71,6 +71,11 @@ class Persisted(MemoryRelation):
                     return None
                 self._layouts[dim] = made
             return self._layouts[dim]
+
+    def places(self, leading: NDArray[Any]) -> Stretches:
+        """Return where the entries of some rows stand, by the pointers where there are some."""
+        laid = self.rows(0) if self.schema.ndim == 2 else None
+        return super().places(leading) if laid is None else Stretches(laid.indptr[leading], laid.indptr[leading + 1])
 
     def _laid_out(self, dim: int) -> Rows | None:
         height = self.schema.shape[dim]

@@ -15,16 +15,18 @@ from numpy.typing import NDArray
 
 from sparrow import memory, progress, settings
 from sparrow.engines.orders import scan_order, sorted_order
-from sparrow.index import Box, Range, View
+from sparrow.index import Box, Listed, Range, View
 from sparrow.kernels.entries import Block, canonical
 from sparrow.plan import Scan
-from sparrow.relation import Chunk
+from sparrow.relation import Chunk, MemoryRelation, Stretches
 from sparrow.workers import ordered_map
 
 __all__ = ["blocks", "cell", "count", "entries", "mapped", "reader", "room_for", "sorted_blocks", "trimmed"]
 
 T = TypeVar("T")
 
+_FEW_ROWS = 1 << 12
+"""The most members of a list whose entries are looked for in a chunk one by one."""
 _SORT_COPIES = 4
 """Entries are held about so many times while they are sorted in memory."""
 
@@ -132,6 +134,9 @@ def entries(scan: Scan, room: memory.Reservation | None = None) -> Block:
             return entries(scan, room)
     if scan.view.size == 0:
         return _collected(scan, iter(()), 0, room)
+    rows_at = listed_rows(scan)
+    if rows_at is not None:
+        return _gathered(scan, rows_at, room)
     order = sorted_order(scan)
     rows = scan.relation.stats(scan.view.box(), order).rows
     doing = "computing" if scan.relation.version is None else "reading"
@@ -143,6 +148,30 @@ def entries(scan: Scan, room: memory.Reservation | None = None) -> Block:
     block = _collected(scan, read, rows, room)
     leading = _out_of_order(scan.view, order)
     return canonical(block, scan.schema.shape, scan.schema.fill_value, keep_fill=True, leading=leading)
+
+
+def listed_rows(scan: Scan) -> Stretches | None:
+    """Return where the entries of each row stand, if a scan shows a list of whole rows of entries in memory."""
+    relation, view = scan.relation, scan.view
+    if not isinstance(relation, MemoryRelation) or view.axes[:1] != (Listed(0, 0, view.shape[0] if view.ndim else 0),):
+        return None
+    whole = tuple(Range(dim, 0, 1, n) for dim, n in enumerate(view.base_shape))
+    if view.points[0].dims != (0,) or view.axes[1:] != whole[1:]:
+        return None
+    return relation.places(view.points[0].coords[0])
+
+
+def _gathered(scan: Scan, rows: Stretches, room: memory.Reservation) -> Block:
+    """Return the entries of a list of rows, which come sorted as the list is in their order."""
+    assert isinstance(scan.relation, MemoryRelation)
+    lengths = rows.lengths
+    room.grow(int(lengths.sum()) * memory.entry_bytes(scan.schema))
+    dtypes = [scan.schema.coordinate_dtype(axis) for axis in range(scan.schema.ndim)]
+    block, positions = scan.relation.block, rows.positions()
+    leading = np.repeat(np.arange(len(lengths), dtype=dtypes[0]), lengths)
+    others = [column.take(positions).astype(dtype, copy=False)
+              for column, dtype in zip(block.coords[1:], dtypes[1:], strict=True)]  # fmt: skip
+    return Block((leading, *others), block.values.take(positions))
 
 
 def _out_of_order(view: View, order: tuple[int, ...]) -> int:
@@ -218,6 +247,9 @@ def count(scan: Scan) -> int:
         return relation.nnz
     if view.size == 0:
         return 0
+    rows = listed_rows(scan)
+    if rows is not None:
+        return int(rows.lengths.sum())
     order = scan_order(scan)
     box = view.box()
     countable = not view.points and view.repeats == 1 and relation.exact
@@ -251,9 +283,11 @@ def _inside(box: Box, chunk: Chunk) -> bool:
 def trimmed(block: Block, view: View, order: tuple[int, ...], chunk: Chunk) -> Block:
     """Return a part of a sorted chunk that holds what the view shows of it, found by bisection.
 
-    Dimensions are looked at in the sort order as long as the ones before are fixed.
+    Dimensions are looked at in the sort order as long as the ones before are fixed; of one under a list the entries of
+    its members are taken, where they are few.
     """
     fixed = dict(view.fixed)
+    listed = {dim: found for group in view.points for dim, found in zip(group.dims, group.distinct, strict=True)}
     ranges = {axis.dim: axis for axis in view.axes if isinstance(axis, Range)}
     for dim in order:
         if dim in fixed:
@@ -261,6 +295,14 @@ def trimmed(block: Block, view: View, order: tuple[int, ...], chunk: Chunk) -> B
         elif dim in ranges:
             axis = ranges[dim]
             low, high = sorted((axis.start, axis.start + axis.step * (axis.length - 1)))
+        elif dim in listed:
+            column = block.coords[dim]
+            wanted = listed[dim]
+            wanted = wanted[slice(*np.searchsorted(wanted, [chunk.low[dim], chunk.high[dim] + 1]))].astype(column.dtype)
+            if len(wanted) > _FEW_ROWS:
+                return block
+            ends = np.searchsorted(column, wanted, "left"), np.searchsorted(column, wanted, "right")
+            return block.take(Stretches(*ends).positions())
         else:
             return block
         if chunk.low[dim] < low or high < chunk.high[dim]:

@@ -1,0 +1,178 @@
+"""Labels, the names of the coordinates of a dimension, and the coordinates found by them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Sized
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from sparrow.errors import LabelError
+
+__all__ = ["dated", "label_position", "label_positions", "label_range"]
+
+_NAMED = 5
+"""How many missing labels an error names."""
+
+
+def label_position(labels: pa.Array | None, label: Any, dim: str) -> int:
+    """Return the coordinate of a label; see :func:`label_positions`.
+
+    Raises
+    ------
+    LabelError
+        If the dimension has no labels, or not this one.
+    """
+    return int(label_positions(labels, [label[()] if isinstance(label, np.ndarray) else label], dim)[0])
+
+
+def label_positions(labels: pa.Array | None, wanted: Any, dim: str) -> NDArray[np.int64]:
+    """Return the coordinates of several labels.
+
+    Parameters
+    ----------
+    labels
+        Those of the dimension.
+    wanted
+        Any sequence of labels: a list, an array of NumPy or Arrow, a series. Of a set, which has no order, the
+        coordinates ascend. Dates and times are found among texts of them.
+    dim
+        The name of the dimension, for errors.
+
+    Raises
+    ------
+    LabelError
+        If the dimension has no labels, or not these: the first that are missing are named.
+    """
+    if labels is None:
+        raise LabelError(f"dimension {dim!r} has no labels: index it by number")
+    unordered = isinstance(wanted, AbstractSet)
+    given: Any = wanted if isinstance(wanted, Sized) and not unordered else list(wanted)
+    among = _arrow(given)
+    if among is None or (found := _found(labels, among)) is None:
+        # Of several kinds, or of another one: those that may be labels at all.
+        kind = type(labels[0].as_py()) if len(labels) else str
+        given = [_python(one) for one in given]
+        found = _found(labels, pa.array([one if isinstance(one, kind) else None for one in given], labels.type))
+        assert found is not None
+    if found.null_count:
+        at = np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))
+        names = ", ".join(repr(_python(given[int(k)])) for k in at[:_NAMED])
+        more = f" and {len(at) - _NAMED} more" if len(at) > _NAMED else ""
+        raise LabelError(f"dimension {dim!r} has no label{'s' * (len(at) > 1)} {names}{more}")
+    places_of: NDArray[np.int64] = found.to_numpy(zero_copy_only=False).astype(np.int64)
+    return np.sort(places_of) if unordered else places_of
+
+
+def dated(labels: pa.Array | None, wanted: Any) -> Any:
+    """Return what is looked for among labels, texts as dates where these are dates.
+
+    Raises
+    ------
+    LabelError
+        If a text is no date.
+    """
+    if labels is None or not pa.types.is_temporal(labels.type):
+        return wanted
+    if isinstance(wanted, slice):
+        return slice(dated(labels, wanted.start), dated(labels, wanted.stop), wanted.step)
+    several = isinstance(wanted, list | tuple | np.ndarray)
+    given = list(wanted) if several else [wanted]
+    if not any(isinstance(one, str) for one in given):
+        return wanted
+    try:
+        found = pa.array(list(map(str, given))).cast(labels.type).to_pylist()
+    except pa.ArrowException:
+        raise LabelError(f"labels are of type {labels.type}, and {wanted!r} is no date") from None
+    return found if several else found[0]
+
+
+def label_range(labels: pa.Array | None, wanted: slice, dim: str) -> slice:
+    """Return the positions from one label to another, both taken in, of labels in ascending order.
+
+    Raises
+    ------
+    LabelError
+        If there are no labels, they are in no order, or ends of another type.
+    """
+    if labels is None:
+        raise LabelError(f"dimension {dim!r} has no labels: index it by number")
+    if wanted.step is not None:
+        raise LabelError(f"a slice of labels of dimension {dim!r} has no step: take one of its positions")
+    if not pc.all(pc.less(labels[:-1], labels[1:])).as_py():
+        raise LabelError(f"labels of dimension {dim!r} are not in ascending order: a slice of them means nothing")
+    ends = []
+    for end in (wanted.start, wanted.stop):
+        try:
+            ends.append(None if end is None else pa.scalar(end, labels.type))
+        except (pa.ArrowException, TypeError):
+            raise LabelError(f"labels of dimension {dim!r} are of type {labels.type}, and {end!r} is not") from None
+    first, last = ends
+    start = 0 if first is None else pc.sum(pc.less(labels, first)).as_py()
+    stop = len(labels) if last is None else pc.sum(pc.less_equal(labels, last)).as_py()
+    return slice(start or 0, stop or 0)
+
+
+def _python(label: Any) -> Any:
+    if isinstance(label, pa.Scalar):
+        return label.as_py()
+    return label.item() if isinstance(label, np.generic) else label
+
+
+def _arrow(wanted: Any) -> pa.Array | None:
+    """Return labels as an Arrow array, or None where they are of several kinds."""
+    try:
+        if isinstance(wanted, pa.Array):
+            found = wanted
+        elif isinstance(wanted, pa.ChunkedArray) or hasattr(wanted, "__arrow_c_stream__"):
+            found = pa.chunked_array(wanted).combine_chunks()
+        else:
+            days = isinstance(wanted, Sequence) and len(wanted) > 0 and isinstance(wanted[0], np.datetime64)
+            found = pa.array(np.array(wanted) if days else wanted)
+        if pa.types.is_dictionary(found.type):
+            names = found.dictionary
+            names = names.cast(pa.large_string()) if pa.types.is_string_view(names.type) else names
+            return names.take(found.indices)
+    except (pa.ArrowException, TypeError, ValueError):
+        return None
+    return found
+
+
+def _found(labels: pa.Array, wanted: pa.Array) -> pa.Array | None:
+    """Return the coordinates of labels, null where there is none; None where the kinds cannot be compared."""
+    kind = labels.type
+    if not len(wanted):
+        return pa.array([], pa.int64())
+    if pa.types.is_temporal(wanted.type) and _is_text(kind):
+        labels, wanted = _instants(labels, wanted)
+        kind = labels.type
+    if _is_text(kind) != _is_text(wanted.type):
+        return None
+    try:
+        wanted = wanted.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    if len(wanted) == 1:  # one pass without a table of all labels
+        at = labels.index(wanted[0]).as_py() if wanted[0].is_valid else -1
+        return pa.array([at if at >= 0 else None], pa.int64())
+    return pc.index_in(wanted, value_set=labels, skip_nulls=True)
+
+
+def _instants(labels: pa.Array, wanted: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return texts and dates or times as both of one kind: as times, if all texts are of some."""
+    zone = wanted.type.tz if pa.types.is_timestamp(wanted.type) else None
+    kinds = [pa.timestamp(unit, zone) for unit in ("ns", "us")] if pa.types.is_timestamp(wanted.type) else [wanted.type]
+    for kind in kinds:
+        try:
+            return labels.cast(kind), wanted.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return labels, wanted.cast(labels.type)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

@@ -1,0 +1,129 @@
+"""What is written fails or dies at every step: nothing lies about afterwards, or the next write sweeps it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparrow as sp
+from sparrow import errors, storage
+from sparrow.kernels.entries import Block
+from sparrow.relation import Edit
+from sparrow.storage import filesystem
+from tests.faults.dying import Events, FullDisk, Killed, die
+from tests.faults.test_storage_kill import orphans, same
+from tests.faults.writers import SCHEMA, SIZES, edit, read_all, start
+
+EXPORTS: dict[str, Callable[[Any, Path], Any]] = {
+    "t.csv": lambda tensor, path: sp.export(tensor, path, overwrite=True),
+    "t.edges.gz": lambda tensor, path: sp.export(tensor, path, overwrite=True),
+    "t.parquet": lambda tensor, path: sp.export(tensor, path, overwrite=True),
+    "t.arrow": lambda tensor, path: sp.export(tensor, path, overwrite=True),
+    "t.npz": lambda tensor, path: tensor.to_npz(path),
+}
+
+
+def tensor() -> Any:
+    return sp.from_coords(start(0).coords, start(0).values, shape=SCHEMA.shape)
+
+
+def interrupted(monkeypatch: pytest.MonkeyPatch, events: Events, work: Callable[[], object]) -> BaseException | None:
+    """Return what came of work under such events; None where it came to its end."""
+    with monkeypatch.context() as patch:
+        events.install(lambda at, name, value: patch.setattr(at, name, value, raising=False))
+        try:
+            work()
+        except (Exception, Killed) as error:  # noqa: BLE001 the test tells which it may be
+            return error
+    return None
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_an_export_that_was_killed_is_swept_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    write, source, littered = EXPORTS[name], tensor(), 0
+    for last in itertools.count(1):
+        path = tmp_path / str(last) / name
+        path.parent.mkdir()
+        path.write_bytes(b"before")
+        if interrupted(monkeypatch, Events(last, die), lambda path=path: write(source, path)) is None:  # type: ignore[misc]
+            break
+        littered += len(os.listdir(path.parent)) - 1
+        whole = path.read_bytes() != b"before"
+        (path.parent / f".{name}.mine.partial").write_bytes(b"of somebody else")
+        monkeypatch.setattr(filesystem, "_alive", lambda pid: False)
+        write(source, path)
+        assert sorted(os.listdir(path.parent)) == sorted([name, f".{name}.mine.partial"])
+        assert not whole or last > 2
+    assert littered
+    assert last > 2
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_an_export_to_a_full_disk_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    source = tensor()
+    for last in itertools.count(1):
+        path = tmp_path / name
+        path.write_bytes(b"before")
+        error = interrupted(monkeypatch, FullDisk(last), lambda path=path: EXPORTS[name](source, path))  # type: ignore[misc]
+        if error is None:
+            break
+        assert isinstance(error, errors.StorageError)
+        assert "disk is full" in str(error)
+        assert os.listdir(tmp_path) == [name]
+    assert last > 2
+
+
+def _append(handle: storage.StoredHandle) -> None:
+    cells = (np.array([1, 70]), np.array([2, 3]))
+    handle.commit(Edit("append", upsert=Block(cells, np.array([7, 8])), existing="last"))
+
+
+WRITES: dict[str, Callable[[storage.StoredHandle], object]] = {
+    "commit": _append,
+    "compact": lambda handle: storage.open(handle.path).compact(),
+    "order": lambda handle: storage.open(handle.path).add_order((1, 0)),
+    "order again": lambda handle: storage.open(handle.path).add_order((1, 0)),
+}
+
+
+@pytest.mark.parametrize("work", WRITES)
+def test_a_write_to_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str) -> None:
+    handle = storage.save(tmp_path / "start", SCHEMA, [start(0)], sizes=SIZES)
+    if work == "order again":
+        handle.add_order((1, 0))
+    for version in range(1, 6):
+        handle.commit(edit(version))
+    if work != "order again":  # which would take the stale order with it
+        handle.vacuum("0 seconds")
+    before, stale = read_all(handle.current), orphans(handle)
+    for last in itertools.count(1):
+        path = tmp_path / str(last)
+        shutil.copytree(tmp_path / "start", path)
+        copy = storage.open(path, sizes=SIZES)
+        version = copy.current.version
+        error = interrupted(monkeypatch, FullDisk(last), lambda copy=copy: WRITES[work](copy))  # type: ignore[misc]
+        again = storage.open(path, sizes=SIZES)
+        assert again.verify() == []
+        if error is None:
+            break
+        assert isinstance(error, errors.StorageError)
+        assert "disk is full" in str(error)
+        if again.current.version > version:
+            assert f"version {version + 1} of {str(path)!r} is committed" in str(error)
+        else:
+            assert same(read_all(again.current), before)
+            assert set(orphans(again)) <= set(stale)
+        WRITES[work](again)
+        assert storage.open(path).verify() == []
+    assert last > 3

@@ -1,0 +1,45 @@
+"""Arrays that nobody asked for by name."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparrow as sp
+from sparrow.errors import PerformanceWarning, TooLargeError
+from sparrow.interop import interchange
+
+
+def one_entry(*shape: int) -> Any:
+    return sp.from_coords([[0]] * len(shape), [1.0], shape=shape)
+
+
+@pytest.mark.parametrize("asked", [np.asarray, np.array, lambda A: np.asarray(A.to_format("csr"))])
+def test_a_large_array_of_few_entries_is_refused(asked: Any) -> None:
+    told = r"of shape \(1000, 1000000\) .*8\.00 GB, its entries 16 bytes.*to_scipy\(\)"
+    with sp.config(memory_limit="50GB"), pytest.raises(TooLargeError, match=told):
+        asked(one_entry(1_000, 1_000_000))
+    with sp.config(memory_limit="1GB"), pytest.raises(TooLargeError, match=r"memory limit.*to_scipy"):
+        asked(one_entry(1_000, 1_000_000))
+
+
+def test_one_of_middling_size_warns_where_the_call_stands() -> None:
+    with pytest.warns(PerformanceWarning, match=r"takes 104 MB, its entries 16 bytes: to_scipy\(\)") as told:
+        array = np.asarray(one_entry(13, 1_000_000))
+    assert array[0, 0] == array.sum() == 1
+    assert told[0].filename == __file__
+
+
+def test_small_ones_well_filled_ones_and_those_asked_for_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.asarray(one_entry(1_000, 1_000)).sum() == 1
+        assert one_entry(13, 1_000_000).to_numpy().sum() == 1
+        monkeypatch.setattr(interchange, "_SILENT", 1_000)
+        monkeypatch.setattr(interchange, "_REFUSED", 2_000)
+        filled = np.arange(10_000.0).reshape(100, 100)
+        assert np.array_equal(np.asarray(sp.asarray(filled)), filled)
+        assert np.array_equal(np.asarray(sp.asarray(filled), dtype="int32"), filled)
