@@ -9,11 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import engines, plan
+from sparrow import engines, memory, plan
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.views import as_tensor, expand_dims, moveaxis
+from sparrow.kernels.entries import Block, canonical
 from sparrow.plan import concatenated, resolved_axis, triangle
-from sparrow.schema import check_integer, check_integers
+from sparrow.relation import MemoryHandle, MemoryRelation
+from sparrow.schema import Schema, check_integer, check_integers
 from sparrow.tensor import Tensor
 
 __all__ = [
@@ -232,18 +234,7 @@ def reshape(
            [2, 0],
            [3, 0]])
     """
-    tensor = as_tensor(tensor)
-    wanted = (shape, *sizes) if sizes else shape
-    if order not in ("C", "F", "A"):
-        raise InvalidValueError(f"order={order!r} must be 'C', 'F' or 'A'")
-    if order == "F":
-        backwards = check_integers(wanted, "shape")[::-1]
-        found = tensor.transpose().reshape(backwards).transpose()
-    else:
-        found = tensor.reshape(*wanted) if isinstance(wanted, tuple) else tensor.reshape(wanted)
-    if copy is False and found.shape != tensor.shape:
-        raise InvalidValueError(f"copy=False: cells of shape {tensor.shape} in shape {found.shape} are no view")
-    return found
+    return as_tensor(tensor).reshape(*((shape, *sizes) if sizes else (shape,)), order=order, copy=copy)
 
 
 def tril(tensor: Tensor, k: int = 0) -> Tensor:
@@ -501,23 +492,24 @@ def unique(tensor: Tensor) -> NDArray[Any]:
 
 
 def kron(a: Any, b: Any) -> Tensor:
-    """Return the Kronecker product of two matrices, in memory.
+    """Return the Kronecker product of two tensors, in memory.
 
     Parameters
     ----------
     a, b
-        Matrices of fill 0.
+        Tensors or arrays of fill 0. The one with fewer dimensions gets new ones in front.
 
     Returns
     -------
     Tensor
+        Of the type that NumPy gives their product.
 
     Raises
     ------
-    ShapeError
-        If one is no matrix.
     UnsupportedError
         If the fill of one is not 0.
+    TooLargeError
+        If the entries would pass the memory limit.
 
     Examples
     --------
@@ -526,9 +518,21 @@ def kron(a: Any, b: Any) -> Tensor:
     array([[0., 2., 0., 0.],
            [0., 0., 0., 2.]])
     """
-    left, right = as_tensor(a), as_tensor(b)
-    if left.ndim != 2 or right.ndim != 2:
-        raise ShapeError(f"kron takes two matrices, got shapes {left.shape} and {right.shape}")
-    import scipy.sparse
-
-    return as_tensor(scipy.sparse.kron(left.to_scipy("coo"), right.to_scipy("coo"), format="coo"))
+    pair = [as_tensor(one) for one in (a, b)]
+    ndim = max(one.ndim for one in pair)
+    left, right = (one.reshape(*(1,) * (ndim - one.ndim), *one.shape) if one.ndim < ndim else one for one in pair)
+    for one in (left, right):
+        if one.fill_value != 0:
+            raise UnsupportedError(f"kron takes tensors of fill 0, got fill {one.fill_value}: use refill(0) first")
+    shape = tuple(m * n for m, n in zip(left.shape, right.shape, strict=True))
+    one, other = (engines.entries(each.__sparrow_scan__()) for each in (left, right))
+    with np.errstate(all="ignore"):
+        dtype = np.multiply(np.empty(0, left.dtype), np.empty(0, right.dtype)).dtype
+        schema = Schema(shape, (), dtype)
+        memory.check(one.count * other.count * memory.entry_bytes(schema, wide=True), "the Kronecker product")
+        values = np.multiply.outer(one.values, other.values).reshape(-1)
+    coords = [
+        np.add.outer(x.astype(np.int64) * n, y.astype(np.int64)).reshape(-1)
+        for x, y, n in zip(one.coords, other.coords, right.shape, strict=True)
+    ]
+    return Tensor(MemoryHandle(MemoryRelation(schema, canonical(Block(tuple(coords), values), shape, 0, "error"))))

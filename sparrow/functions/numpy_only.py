@@ -26,10 +26,16 @@ from sparrow.tensor import Tensor
 from sparrow.tensor.operators import where
 
 __all__ = [
-    "IsClose", "NanToNum", "all_close", "append", "argwhere", "array_split", "at_least", "average", "bincount",
-    "column_stack", "compress", "diag", "dstack", "fliplr", "flipud", "histogram", "hstack", "isclose", "median",
-    "nan_to_num", "pad", "percentile", "ptp", "quantile", "rot90", "select", "vstack",
+    "Interp", "IsClose", "NanToNum", "all_close", "append", "argwhere", "array_split", "at_least", "average",
+    "bincount", "column_stack", "compress", "diag", "dstack", "fliplr", "flipud", "histogram", "hstack", "interp",
+    "isclose", "like", "median", "nan_to_num", "outer", "pad", "percentile", "ptp", "quantile", "rot90", "select",
+    "unique", "vstack",
 ]  # fmt: skip
+
+
+def like(value: Any, a: Any, dtype: Any = None, shape: Any = None, device: str | None = None) -> Tensor:
+    """Return a tensor of one value, of the shape and type of another unless others are given."""
+    return full(as_tensor(a).shape if shape is None else shape, value, dtype or as_tensor(a).dtype, device=device)
 
 
 def at_least(ndim: int, *tensors: Any) -> Any:
@@ -169,6 +175,59 @@ def nan_to_num(
     if not copy:
         raise UnsupportedError("np.nan_to_num(copy=False) is not supported: A[...] = np.nan_to_num(A)")
     return as_tensor(x)._cells(NanToNum(nan, posinf, neginf), x)
+
+
+@dataclass(frozen=True, eq=False)
+class Interp:
+    """The function of cells that lies on straight lines between points."""
+
+    xp: NDArray[Any]
+    fp: NDArray[Any]
+    outside: tuple[Any, Any, Any]
+
+    def __call__(self, cells: Any) -> Any:
+        """Return where cells lie."""
+        return np.interp(cells, self.xp, self.fp, *self.outside)
+
+
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+    """Return the cells put through the function that lies on straight lines between points, lazily."""
+    given, values = np.asarray(xp), np.asarray(fp)
+    if given.ndim != 1 or given.shape != values.shape or not len(given):
+        raise ShapeError(f"np.interp: xp and fp of shapes {given.shape} and {values.shape} are no points of a line")
+    tensor = as_tensor(x)
+    return tensor._cells(Interp(given, values, (left, right, period)), tensor)
+
+
+def outer(a: Any, b: Any) -> Tensor:
+    """Return the products of each cell of one with each of the other, in row-major order, lazily."""
+    product: Tensor = reshape(a, -1)[:, None] * reshape(b, -1)[None, :]
+    return product
+
+
+def unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    equal_nan: bool = True,
+) -> Any:
+    """Return the distinct values of all cells, and how many have each: of entries and fill alone.
+
+    With first positions or the value of each cell all of the cells are looked at, which have to fit in memory.
+    """
+    if axis is not None:
+        raise UnsupportedError("np.unique(axis=) is not supported on sparse tensors: A.to_numpy() where it fits")
+    if return_index or return_inverse:
+        dense = as_tensor(ar).to_numpy()
+        return np.unique(dense, return_index, return_inverse, return_counts, equal_nan=equal_nan)
+    values, counts = unique_counts(ar)
+    several = np.isnan(values) if equal_nan and values.dtype.kind in "fc" else np.zeros(len(values), bool)
+    if several.sum() > 1:
+        first = int(several.argmax())
+        values, counts = np.append(values[~several], values[first]), np.append(counts[~several], counts[several].sum())
+    return (values, counts) if return_counts else values
 
 
 def ptp(a: Any, axis: Any = None, keepdims: bool = False) -> Any:

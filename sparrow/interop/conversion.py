@@ -23,7 +23,7 @@ from sparrow.interop.interchange import Coordinates, from_cupy, from_npz, from_t
 from sparrow.kernels.entries import Block, canonical, check_duplicates
 from sparrow.schema import LARGEST_DIMENSION, Schema, check_dtype, check_shape, is_fill
 
-__all__ = ["check_fill", "from_coordinates", "from_object", "from_table"]
+__all__ = ["check_fill", "from_coordinates", "from_object", "from_table", "is_foreign_sparse"]
 
 _ROWS = 1 << 18
 _COPIES = 3
@@ -142,7 +142,7 @@ def from_object(
     if isinstance(found, Coordinates):
         return from_coordinates(found.coords, found.values, found.shape, dims, found.duplicates, found.fill_value)
     obj = found
-    if hasattr(obj, "tocoo") and hasattr(obj, "nnz"):
+    if is_foreign_sparse(obj):
         coo = obj.tocoo()
         return from_coordinates(coo.coords, coo.data, coo.shape, dims, "sum")
     if hasattr(obj, "coords") and hasattr(obj, "data") and hasattr(obj, "fill_value"):
@@ -168,6 +168,11 @@ def from_object(
     at = (~is_fill(dense, zero)).nonzero() if dense.ndim else ()
     values = dense[at] if dense.ndim else dense.reshape(1)
     return from_coordinates(at, values, dense.shape, dims, "error")
+
+
+def is_foreign_sparse(obj: Any) -> bool:
+    """Return whether this is a sparse array or matrix of SciPy or CuPy."""
+    return hasattr(type(obj), "tocoo") and hasattr(type(obj), "nnz")
 
 
 def _foreign(obj: Any) -> Any:

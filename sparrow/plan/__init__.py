@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparrow.plan.cells import called, map_cells
-from sparrow.plan.functions import Cast, Clip, Round, function_name
+from sparrow.plan.functions import Cast, Clip, Output, Round, function_name
 from sparrow.plan.labels import labels_of
 from sparrow.plan.nodes import (
     Accumulate,
@@ -36,8 +36,8 @@ from sparrow.plan.shapes import (
 )
 
 __all__ = [
-    "Accumulate", "Axis", "Cast", "Clip", "Concat", "Contract", "Dense", "Diagonal", "Map", "Node", "Reduce", "Refill",
-    "Reshape", "Round", "Scan", "Sort", "Step", "Triangle", "Where", "accumulated", "called", "concatenated",
+    "Accumulate", "Axis", "Cast", "Clip", "Concat", "Contract", "Dense", "Diagonal", "Map", "Node", "Output", "Reduce",
+    "Refill", "Reshape", "Round", "Scan", "Sort", "Step", "Triangle", "Where", "accumulated", "called", "concatenated",
     "diagonal", "function_name", "labels_of", "map_cells", "narrowed", "reduction", "refilled", "reshaped",
     "resolved_axis", "rewritten", "scans_of", "sorted_lines", "split_view", "starts_of", "steps_below", "triangle",
 ]  # fmt: skip

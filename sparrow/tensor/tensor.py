@@ -10,7 +10,7 @@ import importlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -162,6 +162,11 @@ class Tensor(Computing, Operators, Exports, Stored):
             raise UnsupportedError(f"a tensor of shape {self.shape} and type {self.dtype} is no index")
         return int(self.item())
 
+    def __format__(self, format_spec: str) -> str:
+        if format_spec and self.ndim:
+            raise UnsupportedError(f"a tensor of shape {self.shape} has no format {format_spec!r}: one cell has")
+        return format(self.item(), format_spec) if format_spec else repr(self)
+
     def __repr__(self) -> str:
         known = self._known_nnz()
         return display.one_line(
@@ -289,7 +294,7 @@ class Tensor(Computing, Operators, Exports, Stored):
             raise InvalidValueError(f"device={device!r}, stream={stream!r}: tensors are on 'cpu'")
         return self
 
-    def transpose(self, *axes: int | Sequence[int]) -> Tensor:
+    def transpose(self, *axes: int | Sequence[int] | None) -> Tensor:
         """Return the view with its axes in another order.
 
         Parameters
@@ -318,13 +323,19 @@ class Tensor(Computing, Operators, Exports, Stored):
         order = check_permutation(order, self.ndim)
         return self._with(self._view.permute(order), lambda whole: whole.permute(order), "transpose")
 
-    def reshape(self, *shape: int | Sequence[int]) -> Tensor:
+    def reshape(
+        self, *shape: int | Sequence[int], order: Literal["C", "F", "A"] = "C", copy: bool | None = None
+    ) -> Tensor:
         """Return the cells in another shape of as many cells, in row-major order, lazily.
 
         Parameters
         ----------
         *shape
             The sizes, one by one or as a tuple; one may be -1, for what is left.
+        order
+            "F" to take and put the cells in column-major order; "A" is "C".
+        copy
+            False to refuse what is not the tensor itself; any other result is read-only anyhow.
 
         Returns
         -------
@@ -334,6 +345,8 @@ class Tensor(Computing, Operators, Exports, Stored):
         ------
         ShapeError
             If the number of cells differs.
+        InvalidValueError
+            If there is no such order, or ``copy`` is False and the shape is another.
 
         Examples
         --------
@@ -344,6 +357,10 @@ class Tensor(Computing, Operators, Exports, Stored):
                [3, 0]])
         """
         sizes = check_integers(shape[0] if len(shape) == 1 else shape, "shape")
+        if order not in ("C", "F", "A"):
+            raise InvalidValueError(f"order={order!r} must be 'C', 'F' or 'A'")
+        if order == "F":
+            return self.transpose().reshape(sizes[::-1], copy=copy).transpose()
         if sizes.count(-1) == 1:
             rest = math.prod(n for n in sizes if n != -1)
             if not rest or self.size % rest:
@@ -352,6 +369,8 @@ class Tensor(Computing, Operators, Exports, Stored):
         wanted = check_shape(sizes)
         if wanted == self.shape:
             return self
+        if copy is False:
+            raise InvalidValueError(f"copy=False: cells of shape {self.shape} in shape {wanted} are no view")
         return self._of(reshaped(self.__sparrow_scan__(), wanted))
 
     def sel(self, labels: Mapping[str, Any] | None = None, /, **by_name: Any) -> Any:
