@@ -147,7 +147,7 @@ class IsClose:
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     """Return whether cells are nearly equal, lazily; shapes broadcast."""
     tensor = a if isinstance(a, Tensor) else b if isinstance(b, Tensor) else as_tensor(a)
-    return tensor._cells(IsClose(float(rtol), float(atol), bool(equal_nan)), a, b)
+    return tensor._cells(IsClose(_number(rtol, "rtol"), _number(atol, "atol"), bool(equal_nan)), a, b)
 
 
 def all_close(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
@@ -312,7 +312,7 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: 
 
 def quantile(a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
     """Return the cells below which a share ``q`` of each line lies, between two of them by straight lines, lazily."""
-    shares = np.asarray(q, dtype=float)
+    shares = _numbers(q, "q")
     if not ((shares >= 0) & (shares <= 1)).all():
         raise InvalidValueError(f"q={q!r}: shares lie between 0 and 1, percentiles between 0 and 100")
     if method != "linear":
@@ -339,6 +339,20 @@ def median(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     middle = lines[..., size // 2]
     found = _unless_nan(lines, middle if size % 2 else (lines[..., size // 2 - 1] + middle) / 2)
     return np.reshape(found, kept) if keepdims else found
+
+
+def _numbers(given: Any, name: str) -> NDArray[np.float64]:
+    try:
+        return np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidValueError(f"{name}={given!r} is no number") from None
+
+
+def _number(given: Any, name: str) -> float:
+    found = _numbers(given, name)
+    if found.ndim:
+        raise InvalidValueError(f"{name}={given!r} must be one number")
+    return float(found)
 
 
 def _lines(tensor: Tensor, axis: Any) -> tuple[Tensor, tuple[int, ...]]:

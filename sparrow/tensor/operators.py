@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sparrow import engines
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
+from sparrow.interop.scipy_operators import check_star
 from sparrow.plan import Cast, Clip, Round, map_cells
 from sparrow.schema import check_dtype, check_integer
 from sparrow.tensor.base import as_scan
@@ -255,6 +256,16 @@ def _in_place(operation: Callable[..., Any], plain: Callable[..., Any], name: st
     return call
 
 
+def _of_cells(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the product of cells, which refuses factors whose class means another product."""
+
+    def call(self: Operators, other: Any) -> Any:
+        check_star(other)
+        return operation(self, other)
+
+    return call
+
+
 _REFLECTED = {
     "lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne",
     **{name: f"r{name}" for name in (
@@ -262,6 +273,8 @@ _REFLECTED = {
         "or",
     )},
 }  # fmt: skip
+for _name in ("__mul__", "__rmul__", "__imul__"):
+    setattr(Operators, _name, _of_cells(getattr(Operators, _name)))
 for _name, _other in _REFLECTED.items():
     _plain = _giving_way(getattr(Operators, f"__{_name}__"), f"__{_other}__")
     setattr(Operators, f"__{_name}__", _plain)

@@ -50,7 +50,8 @@ class Reductions(Base):
             return into(out, masked.reduced(self, name, axis, keepdims, where, initial, options), name)
         node = reduction(self.__sparrow_scan__(), name, axis, keepdims, where, **options)
         found = self._of(node) if node.axes else engines.scalars([node])[0]
-        return found if out is None else into(out, found, name)
+        whole = name == "mean" and self.dtype.kind in "biu"  # NumPy cuts off fractions where all are integers
+        return found if out is None else into(out, found, name, "unsafe" if whole else "same_kind")
 
     def sum(
         self,

@@ -24,6 +24,7 @@ from sparrow.plan import Scan, Step, refilled, reshaped
 from sparrow.relation import MemoryHandle, MemoryRelation, label_position
 from sparrow.schema import Schema, check_integers, check_shape, is_fill
 from sparrow.stypes import COMPRESSED, check_stype, of_view, settled
+from sparrow.tensor.actions import Actions
 from sparrow.tensor.base import counted_masks
 from sparrow.tensor.computing import Computing
 from sparrow.tensor.exports import Exports
@@ -34,7 +35,7 @@ from sparrow.tensor.stored import Stored
 __all__ = ["Tensor"]
 
 
-class Tensor(Computing, Operators, Exports, Stored):
+class Tensor(Computing, Operators, Actions, Exports, Stored):
     """A sparse array: a view of entries that are stored or in memory.
 
     Made by :func:`sparrow.open`, :func:`sparrow.from_coords` and :func:`sparrow.asarray`, and by indexing.
@@ -294,13 +295,15 @@ class Tensor(Computing, Operators, Exports, Stored):
             raise InvalidValueError(f"device={device!r}, stream={stream!r}: tensors are on 'cpu'")
         return self
 
-    def transpose(self, *axes: int | Sequence[int] | None) -> Tensor:
+    def transpose(self, *order: int | Sequence[int] | None, axes: Sequence[int] | None = None) -> Tensor:
         """Return the view with its axes in another order.
 
         Parameters
         ----------
-        *axes
+        *order
             For each axis of the result, which of the tensor's it is, one by one or as a tuple; reversed by default.
+        axes
+            The same by SciPy's name.
 
         Returns
         -------
@@ -309,7 +312,7 @@ class Tensor(Computing, Operators, Exports, Stored):
         Raises
         ------
         ShapeError
-            If ``axes`` does not name each axis once.
+            If each axis is not named once.
 
         Examples
         --------
@@ -318,10 +321,11 @@ class Tensor(Computing, Operators, Exports, Stored):
         >>> A.transpose().shape, A.transpose(1, 0, 2).shape
         ((4, 3, 2), (3, 2, 4))
         """
-        wanted: Any = axes[0] if len(axes) == 1 and not np.isscalar(axes[0]) else axes
-        order = tuple(reversed(range(self.ndim))) if not axes or wanted is None else tuple(wanted)
-        order = check_permutation(order, self.ndim)
-        return self._with(self._view.permute(order), lambda whole: whole.permute(order), "transpose")
+        given: Any = axes if axes is not None else order[0] if len(order) == 1 and not np.isscalar(order[0]) else order
+        if given is None or (axes is None and not order):
+            given = reversed(range(self.ndim))
+        wanted = check_permutation(tuple(given) if np.iterable(given) else (given,), self.ndim)
+        return self._with(self._view.permute(wanted), lambda whole: whole.permute(wanted), "transpose")
 
     def reshape(
         self, *shape: int | Sequence[int], order: Literal["C", "F", "A"] = "C", copy: bool | None = None

@@ -121,7 +121,7 @@ def _cast(ufunc: np.ufunc, inputs: Sequence[Any], dtype: np.dtype[Any] | None, c
     signature = None if dtype is None else (*(None for _ in operands), *(dtype for _ in range(ufunc.nout)))
     try:
         loop = ufunc.resolve_dtypes((*types, *(None,) * ufunc.nout), signature=signature, casting=casting)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise UnsupportedError(f"np.{ufunc.__name__}: {error}") from None
     return [
         np.asarray(one, wanted)[()] if np.ndim(one) == 0 and not isinstance(one, Base) else one.astype(wanted)

@@ -118,6 +118,13 @@ def test_results_are_written_to_arrays_and_tensors(shape: tuple[int, ...], call:
     np.testing.assert_allclose(tensor.to_numpy(), wanted)
 
 
+def test_a_mean_of_integers_fits_integers() -> None:
+    found, wanted = np.zeros(3, int), np.zeros(3, int)
+    np.testing.assert_array_equal(sp.asarray(i).mean(0, out=found), i.mean(0, out=wanted))
+    with pytest.raises(UnsupportedError):
+        sp.asarray(a).mean(0, out=np.zeros(4, int))
+
+
 def test_several_results_are_written() -> None:
     A = sp.asarray(a)
     whole, part = np.zeros((3, 4)), sp.zeros((3, 4))
