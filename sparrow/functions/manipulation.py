@@ -525,14 +525,14 @@ def kron(a: Any, b: Any) -> Tensor:
         if one.fill_value != 0:
             raise UnsupportedError(f"kron takes tensors of fill 0, got fill {one.fill_value}: use refill(0) first")
     shape = tuple(m * n for m, n in zip(left.shape, right.shape, strict=True))
-    one, other = (engines.entries(each.__sparrow_scan__()) for each in (left, right))
+    few, many = (engines.entries(each.__sparrow_scan__()) for each in (left, right))
     with np.errstate(all="ignore"):
         dtype = np.multiply(np.empty(0, left.dtype), np.empty(0, right.dtype)).dtype
         schema = Schema(shape, (), dtype)
-        memory.check(one.count * other.count * memory.entry_bytes(schema, wide=True), "the Kronecker product")
-        values = np.multiply.outer(one.values, other.values).reshape(-1)
+        memory.check(few.count * many.count * memory.entry_bytes(schema, wide=True), "the Kronecker product")
+        values = np.multiply.outer(few.values, many.values).reshape(-1)
     coords = [
         np.add.outer(x.astype(np.int64) * n, y.astype(np.int64)).reshape(-1)
-        for x, y, n in zip(one.coords, other.coords, right.shape, strict=True)
+        for x, y, n in zip(few.coords, many.coords, right.shape, strict=True)
     ]
     return Tensor(MemoryHandle(MemoryRelation(schema, canonical(Block(tuple(coords), values), shape, 0, "error"))))

@@ -221,7 +221,10 @@ def unique(
         raise UnsupportedError("np.unique(axis=) is not supported on sparse tensors: A.to_numpy() where it fits")
     if return_index or return_inverse:
         dense = as_tensor(ar).to_numpy()
-        return np.unique(dense, return_index, return_inverse, return_counts, equal_nan=equal_nan)
+        told: dict[str, Any] = {
+            "return_index": return_index, "return_inverse": return_inverse, "return_counts": return_counts,
+        }  # fmt: skip
+        return np.unique(dense, equal_nan=equal_nan, **told)
     values, counts = unique_counts(ar)
     several = np.isnan(values) if equal_nan and values.dtype.kind in "fc" else np.zeros(len(values), bool)
     if several.sum() > 1:

@@ -44,11 +44,10 @@ class Reductions(Base):
     ) -> Self | Any:
         if not isinstance(keepdims, bool | np.bool_):
             raise InvalidValueError(f"{name}: keepdims={keepdims!r} must be True or False")
-        if where is True:
-            where = "all"
-        if initial is not None or not isinstance(where, str):
-            return into(out, masked.reduced(self, name, axis, keepdims, where, initial, options), name)
-        node = reduction(self.__sparrow_scan__(), name, axis, keepdims, where, **options)
+        cells: Any = "all" if where is True else where
+        if initial is not None or not isinstance(cells, str):
+            return into(out, masked.reduced(self, name, axis, keepdims, cells, initial, options), name)
+        node = reduction(self.__sparrow_scan__(), name, axis, keepdims, cells, **options)  # type: ignore[arg-type]
         found = self._of(node) if node.axes else engines.scalars([node])[0]
         whole = name == "mean" and self.dtype.kind in "biu"  # NumPy cuts off fractions where all are integers
         return found if out is None else into(out, found, name, "unsafe" if whole else "same_kind")

@@ -17,6 +17,7 @@ from sparrow.tensor.results import into
 
 __all__ = ["applied", "is_operand"]
 
+_KNOWN = (Base, np.ndarray, np.generic, bool, int, float, complex, list, tuple)
 _REDUCTIONS = {
     np.add: "sum",
     np.multiply: "prod",
@@ -30,8 +31,7 @@ _CUMULATIVE = {np.add: "cumsum", np.multiply: "cumprod"}
 
 def is_operand(obj: Any) -> bool:
     """Return whether this is something that tensors are combined with, cell by cell."""
-    known = Base | np.ndarray | np.generic | bool | int | float | complex | list | tuple
-    return isinstance(obj, known) or is_foreign_sparse(obj)
+    return isinstance(obj, _KNOWN) or is_foreign_sparse(obj)
 
 
 def applied(tensor: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: dict[str, Any]) -> Any:

@@ -50,10 +50,11 @@ def test_operators_of_sparse_arrays_leave_tensors_sparse() -> None:
     n = 10**6  # dense it would be 8 TB
     A: Any = sp.from_coords([[5, n - 1], [7, n - 1]], [2.0, 3.0], shape=(n, n))
     S = ss.coo_array(([4.0, 5.0], ([5, 6], [7, 8])), shape=(n, n)).tocsr()
-    for call, nnz in (
+    calls: list[tuple[Callable[[], Any], int]] = [
         (lambda: S + A, 3), (lambda: S - A, 3), (lambda: S * A, 1), (lambda: S != A, 3), (lambda: S > A, 2),
         (lambda: A * S, 1), (lambda: A + S, 3),
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for call, nnz in calls:
         assert call().nnz == nnz
 
 
@@ -86,13 +87,16 @@ def test_operands_in_functions(make: Maker) -> None:
     agree(np.multiply.outer(A, S[0]), np.multiply.outer(a, b[0]))
     agree(np.clip(A, S, None), np.clip(a, b, None))
     out = sp.zeros((4, 6))
-    assert np.add(A, S, out=out) is out
+    function: Any = np.add
+    assert function(A, S, out=out) is out
     agree(out, a + b)
 
 
 def test_matrices_multiply_by_their_star() -> None:
-    A, M = sp.asarray(np.eye(3)), ss.csr_matrix(np.eye(3))
-    for call in (lambda: A * M, lambda: M * A):
+    A: Any = sp.asarray(np.eye(3))
+    M: Any = ss.csr_matrix(np.eye(3))
+    calls: list[Callable[[], Any]] = [lambda: A * M, lambda: M * A]
+    for call in calls:
         with pytest.raises(UnsupportedError, match="csr_matrix"):
             call()
     agree(A + M, np.eye(3) * 2)
