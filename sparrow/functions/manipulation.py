@@ -15,7 +15,7 @@ from sparrow.functions.views import as_tensor, expand_dims, moveaxis
 from sparrow.kernels.entries import Block, canonical
 from sparrow.plan import concatenated, resolved_axis, triangle
 from sparrow.relation import MemoryHandle, MemoryRelation
-from sparrow.schema import Schema, check_integer, check_integers
+from sparrow.schema import Schema, check_array, check_integer, check_integers
 from sparrow.tensor import Tensor
 
 __all__ = [
@@ -418,7 +418,7 @@ def repeat(tensor: Tensor, repeats: int | Sequence[int], axis: int | None = None
         return repeat(reshape(tensor, -1), repeats, 0)
     axis = resolved_axis(axis, tensor.ndim)
     size = tensor.shape[axis]
-    counts = np.asarray(repeats)
+    counts = check_array(repeats, "repeats")
     if counts.size and (counts.dtype.kind not in "iu" or (counts < 0).any()):
         raise InvalidValueError(f"slices cannot be repeated {repeats} times: give integers from 0 on")
     if counts.shape not in ((), (1,), (size,)):

@@ -195,8 +195,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     given, values = np.asarray(xp), np.asarray(fp)
     if given.ndim != 1 or given.shape != values.shape or not len(given):
         raise ShapeError(f"np.interp: xp and fp of shapes {given.shape} and {values.shape} are no points of a line")
-    tensor = as_tensor(x)
-    return tensor._cells(Interp(given, values, (left, right, period)), tensor)
+    function = Interp(given, values, (left, right, period))
+    return x._cells(function, x) if isinstance(x, Tensor) else function(x)
 
 
 def outer(a: Any, b: Any) -> Tensor:

@@ -21,7 +21,7 @@ from sparrow.errors import (
 from sparrow.interop.binsparse import from_binsparse
 from sparrow.interop.interchange import Coordinates, from_cupy, from_npz, from_torch
 from sparrow.kernels.entries import Block, canonical, check_duplicates
-from sparrow.schema import LARGEST_DIMENSION, Schema, check_dtype, check_shape, is_fill
+from sparrow.schema import LARGEST_DIMENSION, Schema, check_array, check_dtype, check_shape, is_fill
 
 __all__ = ["check_fill", "from_coordinates", "from_object", "from_table", "is_foreign_sparse"]
 
@@ -78,7 +78,7 @@ def from_coordinates(
 
 def check_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
     """Return a fill value as a scalar of the dtype; one that the dtype cannot hold is refused."""
-    given = np.asarray(fill_value)
+    given = check_array(fill_value, "fill_value")
     if given.ndim or given.dtype.kind not in "biufc":
         raise InvalidValueError(f"fill_value={fill_value!r} is no number")
     with np.errstate(all="ignore"):

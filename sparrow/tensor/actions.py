@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sparrow.errors import ShapeError
+from sparrow.schema import check_array
 from sparrow.tensor.base import Base
 from sparrow.tensor.products import matmul
 
@@ -47,7 +48,7 @@ class Actions(Base):
         >>> sp.asarray([[0, 2], [3, 0], [0, 0]]).matvec([10, 1])
         array([ 2, 30,  0])
         """
-        return self._product(np.asarray(x), self)
+        return self._product(check_array(x, "x"), self)
 
     def rmatvec(self, x: ArrayLike) -> NDArray[Any]:
         """Return the product of the conjugate transpose of a matrix and a vector: ``A.conj().T @ x``.
@@ -75,8 +76,8 @@ class Actions(Base):
         """
         turned: Any = self
         if self.dtype.kind == "c":  # the conjugate of a product of conjugates reads the matrix as it is stored
-            return self._product(np.conj(np.asarray(x)), turned.T).conj()
-        return self._product(np.asarray(x), turned.T)
+            return self._product(np.conj(check_array(x, "x")), turned.T).conj()
+        return self._product(check_array(x, "x"), turned.T)
 
     def rmatmat(self, X: ArrayLike) -> NDArray[Any]:
         """Return the product of the conjugate transpose of a matrix and a dense matrix: ``A.conj().T @ X``.

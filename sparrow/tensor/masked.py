@@ -37,9 +37,10 @@ def reduced(
     Raises
     ------
     InvalidValueError
-        If ``initial`` is no number that the result's type holds, or is missing where nothing else stands for no cells.
+        If ``initial`` is no number that the result's type holds, or is missing where nothing else stands for no cells;
+        or the mask is none of booleans.
     UnsupportedError
-        If the reduction takes no such argument, or the mask is none of booleans.
+        If the reduction takes no such argument.
     ShapeError
         If the mask does not broadcast to the shape.
     """
@@ -66,7 +67,7 @@ def _mask(tensor: Base, where: Any) -> Scan:
     """Return a mask as a scan of the tensor's shape."""
     scan = as_scan(where)
     if scan.schema.dtype != bool:
-        raise UnsupportedError(f"where= holds {scan.schema.dtype}: give booleans, 'all' or 'stored'")
+        raise InvalidValueError(f"where= holds {scan.schema.dtype}: give booleans, 'all' or 'stored'")
     if broadcast_shapes([scan.schema.shape, tensor.shape]) != tensor.shape:
         raise ShapeError(f"where= of shape {scan.schema.shape} does not broadcast to {tensor.shape}")
     return scan if scan.schema.shape == tensor.shape else scan.then(scan.view.broadcast_to(tensor.shape))

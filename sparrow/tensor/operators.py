@@ -10,7 +10,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from sparrow import engines
-from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.errors import InvalidValueError, SparrowError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.interop.scipy_operators import check_star
 from sparrow.plan import Cast, Clip, Round, map_cells
@@ -53,7 +53,13 @@ class Operators(NanReductions, NDArrayOperatorsMixin):
                 f"np.{func.__name__} is not supported on sparse tensors: a method or a function of sparrow may do it, "
                 "or A.to_numpy() where it fits in memory"
             )
-        return self._functions[func](*args, **kwargs)
+        try:
+            return self._functions[func](*args, **kwargs)
+        except SparrowError:
+            raise
+        except (TypeError, ValueError) as error:  # what NumPy, asked for a part of it, says of an argument
+            kind = UnsupportedError if isinstance(error, TypeError) else InvalidValueError
+            raise kind(f"np.{func.__name__}: {error}") from error
 
     def _mapped(self, function: Callable[..., Any]) -> Self:
         """Return a function of the cells of this tensor alone, which leaves them sparse."""
@@ -128,7 +134,7 @@ class Operators(NanReductions, NDArrayOperatorsMixin):
         array([[ 0,  3],
                [-1,  2]])
         """
-        if np.ndim(min) or np.ndim(max):  # type: ignore[arg-type]
+        if isinstance(min, list | tuple) or isinstance(max, list | tuple) or np.ndim(min) or np.ndim(max):  # type: ignore[arg-type]
             low = self if min is None else self._cells(np.maximum, self, min)
             return into(out, low if max is None else self._cells(np.minimum, low, max), "clip")  # type: ignore[no-any-return]
         return into(out, self._mapped(Clip(min, max)), "clip")  # type: ignore[no-any-return]

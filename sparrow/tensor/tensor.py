@@ -396,6 +396,8 @@ class Tensor(Computing, Operators, Actions, Exports, Stored):
         ------
         LabelError
             If a dimension or a label does not exist.
+        UnsupportedError
+            If ``labels`` is no mapping.
 
         Examples
         --------
@@ -406,6 +408,8 @@ class Tensor(Computing, Operators, Actions, Exports, Stored):
         >>> ratings.sel(user="ada").nnz, ratings.sel(user=["bob", "ada"])[:, 7].to_numpy()
         (1, array([3. , 4.5]))
         """
+        if labels is not None and not isinstance(labels, Mapping):
+            raise UnsupportedError(f"sel takes labels by dimension name, such as sel(row='a'), got {labels!r}")
         wanted = {**(labels or {}), **by_name}
         key: list[Any] = [slice(None)] * self.ndim
         for name, label in wanted.items():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sparrow as sp
-from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.errors import InvalidValueError, ShapeError, SparrowError, UnsupportedError
 from tests.tensor.test_arithmetic import Maker, agree, make, some
 
 __all__ = ["make"]
@@ -119,3 +119,38 @@ def test_one_cell_is_a_number() -> None:
     assert [10, 20, 30, 40][A[0, 1, ...]] == 40
     with pytest.raises(TypeError, match="no index"):
         range(A[0])
+
+
+RAGGED = [[1], [1, 2]]
+
+
+def test_what_numpy_says_of_arguments_is_said_by_errors_of_the_tree() -> None:
+    A: Any = sp.asarray(np.eye(3))
+    calls: list[Any] = [
+        lambda: np.quantile(A, "x"),
+        lambda: np.percentile(A, None),
+        lambda: np.isclose(A, A, "x"),
+        lambda: np.can_cast(A, "x"),
+        lambda: np.rot90(A, 1, 3),
+        lambda: np.histogram(A, 1.5),
+        lambda: np.copyto(A, [1, 2]),
+        lambda: np.take(A, RAGGED),
+        lambda: np.average(A, weights=RAGGED),
+        lambda: np.add(A, 1, casting="x"),
+        lambda: np.add.reduce(A, axis="x"),
+        lambda: A.labels(1.5),
+        lambda: A.sel(3),
+        lambda: A.refill(RAGGED),
+        lambda: A.reshape(RAGGED),
+        lambda: A.clip(RAGGED),
+        lambda: A.matvec(RAGGED),
+        lambda: A.max(initial=RAGGED),
+        lambda: A.compute([]),
+        lambda: sp.full(3, RAGGED),
+        lambda: sp.repeat(A, RAGGED),
+        lambda: sp.take(A, RAGGED),
+        lambda: sp.take_along_axis(A, RAGGED),
+    ]
+    for call in calls:
+        with pytest.raises(SparrowError):
+            call()
