@@ -112,6 +112,8 @@ def _sort(tensor: Tensor, axis: int | None = -1, kind: str | None = None, stable
 
 def _where(condition: Any, *choices: Any) -> Any:
     """Return the cells of one or the other, or without these the positions at which the condition holds."""
+    if len(choices) == 1:
+        raise InvalidValueError("np.where takes both choices or none: say what the other cells are")
     return where(condition, *choices) if choices else nonzero(condition)
 
 

@@ -127,6 +127,7 @@ RAGGED = [[1], [1, 2]]
 def test_what_numpy_says_of_arguments_is_said_by_errors_of_the_tree() -> None:
     A: Any = sp.asarray(np.eye(3))
     calls: list[Any] = [
+        lambda: np.where(A, A),
         lambda: np.quantile(A, "x"),
         lambda: np.percentile(A, None),
         lambda: np.isclose(A, A, "x"),

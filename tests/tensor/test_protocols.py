@@ -58,6 +58,16 @@ def test_operators_of_sparse_arrays_leave_tensors_sparse() -> None:
         assert call().nnz == nnz
 
 
+@pytest.mark.usefixtures("never_dense")
+@pytest.mark.parametrize("format", FORMATS)
+def test_products_with_sparse_arrays_are_left_to_tensors(monkeypatch: pytest.MonkeyPatch, format: str) -> None:
+    A: Any = sp.asarray(np.eye(3))
+    S: Any = ss.csr_array(np.eye(3)).asformat(format)
+    monkeypatch.setattr(sp.Tensor, "__rmatmul__", lambda self, other: ("its turn", self, other))
+    for tensor in (A.T, A[0], A * 2):
+        assert S @ tensor == ("its turn", tensor, S)
+
+
 def test_in_place_as_index_and_as_value(make: Maker) -> None:
     a, b = some((4, 6), 1), some((4, 6), 2)
     A, S = make(a), ss.csr_array(b)
