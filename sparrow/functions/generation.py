@@ -422,7 +422,7 @@ def arange(
     check_device(device)
     kind = None if dtype is None else check_dtype(dtype)
     try:
-        cells = np.arange(start, dtype=kind) if stop is None else np.arange(start, stop, step, dtype=kind)
+        cells = np.arange(*((0, start) if stop is None else (start, stop)), step, dtype=kind)
     except (TypeError, ValueError, ZeroDivisionError) as error:
         raise InvalidValueError(f"arange({start!r}, {stop!r}, {step!r}): {error}") from None
     return as_tensor(cells)

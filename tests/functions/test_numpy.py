@@ -126,19 +126,21 @@ RAGGED = [[1], [1, 2]]
 
 def test_what_numpy_says_of_arguments_is_said_by_errors_of_the_tree() -> None:
     A: Any = sp.asarray(np.eye(3))
+    numpy: Any = np
+    own: Any = sp
     calls: list[Any] = [
         lambda: np.where(A, A),
-        lambda: np.quantile(A, "x"),
-        lambda: np.percentile(A, None),
+        lambda: numpy.quantile(A, "x"),
+        lambda: numpy.percentile(A, None),
         lambda: np.isclose(A, A, "x"),
         lambda: np.can_cast(A, "x"),
-        lambda: np.rot90(A, 1, 3),
+        lambda: numpy.rot90(A, 1, 3),
         lambda: np.histogram(A, 1.5),
         lambda: np.copyto(A, [1, 2]),
         lambda: np.take(A, RAGGED),
         lambda: np.average(A, weights=RAGGED),
-        lambda: np.add(A, 1, casting="x"),
-        lambda: np.add.reduce(A, axis="x"),
+        lambda: numpy.add(A, 1, casting="x"),
+        lambda: numpy.add.reduce(A, axis="x"),
         lambda: A.labels(1.5),
         lambda: A.sel(3),
         lambda: A.refill(RAGGED),
@@ -148,7 +150,7 @@ def test_what_numpy_says_of_arguments_is_said_by_errors_of_the_tree() -> None:
         lambda: A.max(initial=RAGGED),
         lambda: A.compute([]),
         lambda: sp.full(3, RAGGED),
-        lambda: sp.repeat(A, RAGGED),
+        lambda: own.repeat(A, RAGGED),
         lambda: sp.take(A, RAGGED),
         lambda: sp.take_along_axis(A, RAGGED),
     ]
