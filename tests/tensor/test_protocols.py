@@ -149,3 +149,20 @@ def test_more_dimensions_than_an_array_has() -> None:
     assert (A + A).sum() == 6
     with pytest.raises(UnsupportedError, match="64 dimensions"):
         np.asarray(A)
+
+
+@pytest.mark.parametrize("shape", [(0, 1), (1, 0), (3,), (2, 3), (0, 2, 3)])
+@pytest.mark.parametrize("mask", [(0,), (0, 0), (0, 3), (0, 2), (1, 0), (2,)])
+def test_masks_of_no_booleans_are_numpys(shape: tuple[int, ...], mask: tuple[int, ...]) -> None:
+    dense, tensor = np.ones(shape), sp.asarray(np.ones(shape))
+    keys = [np.zeros(mask, bool), sp.asarray(np.zeros(mask, bool)), (..., np.zeros(mask, bool))]
+    for key, same in zip(keys, [keys[0], keys[0], keys[2]], strict=True):
+        try:
+            wanted = dense[same]
+        except IndexError:
+            with pytest.raises(IndexError):
+                tensor[key]
+            continue
+        agree(tensor[key], wanted)
+        tensor[key] = 5
+        agree(tensor, dense)
