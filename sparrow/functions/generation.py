@@ -422,7 +422,8 @@ def arange(
     check_device(device)
     kind = None if dtype is None else check_dtype(dtype)
     try:
-        cells = np.arange(*((0, start) if stop is None else (start, stop)), step, dtype=kind)
+        first, end = (0, start) if stop is None else (start, stop)
+        cells = np.arange(first, end, step, dtype=kind)
     except (TypeError, ValueError, ZeroDivisionError) as error:
         raise InvalidValueError(f"arange({start!r}, {stop!r}, {step!r}): {error}") from None
     return as_tensor(cells)

@@ -155,7 +155,7 @@ def test_more_dimensions_than_an_array_has() -> None:
 @pytest.mark.parametrize("mask", [(0,), (0, 0), (0, 3), (0, 2), (1, 0), (2,)])
 def test_masks_of_no_booleans_are_numpys(shape: tuple[int, ...], mask: tuple[int, ...]) -> None:
     dense, tensor = np.ones(shape), sp.asarray(np.ones(shape))
-    keys = [np.zeros(mask, bool), sp.asarray(np.zeros(mask, bool)), (..., np.zeros(mask, bool))]
+    keys: list[Any] = [np.zeros(mask, bool), sp.asarray(np.zeros(mask, bool)), (..., np.zeros(mask, bool))]
     for key, same in zip(keys, [keys[0], keys[0], keys[2]], strict=True):
         try:
             wanted = dense[same]
