@@ -511,8 +511,9 @@ class Reductions(Base):
         Parameters
         ----------
         ord
-            A positive number p for the root of the sum of the p-th powers of the magnitudes; ``np.inf`` for the
-            largest of them, ``-np.inf`` for the smallest, 0 for the number of cells that are not 0.
+            A number p for the root of the sum of the p-th powers of the magnitudes; ``np.inf`` for the largest of them,
+            ``-np.inf`` for the smallest, 0 for the number of cells that are not 0. Of a negative p a cell of 0
+            makes the norm 0.
         axis
             The axes that go: an integer, a tuple, or all by default.
         keepdims
