@@ -21,6 +21,7 @@ __all__ = [
     "DTYPES",
     "LARGEST_DIMENSION",
     "Schema",
+    "check_array",
     "check_dims",
     "check_dtype",
     "check_integer",
@@ -76,9 +77,18 @@ def check_integer(value: Any, name: str) -> int:
         raise UnsupportedError(f"{name}={value!r} must be an integer") from None
 
 
+def check_array(given: Any, name: str) -> NDArray[Any]:
+    """Return an argument as an array; ragged lists are none."""
+    try:
+        return np.asarray(given)
+    except ValueError as error:
+        raise InvalidValueError(f"{name}={given!r} is no array: {error}") from None
+
+
 def check_integers(given: Any, name: str) -> list[int]:
     """Return an argument that is an integer or several as a list."""
-    several = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str) and np.ndim(given)
+    array = isinstance(given, np.ndarray) and given.ndim
+    several = array or (isinstance(given, Sequence) and not isinstance(given, str | bytes))
     return [check_integer(n, name) for n in (given if several else [given])]
 
 

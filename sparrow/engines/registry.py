@@ -131,8 +131,9 @@ def engine_for(name: str) -> Engine:
         name = settings.current().engine
     if name == "auto":
         return STREAM
-    if name in _engines:
-        return _engines[name]
-    if name in _LATER:
-        raise UnsupportedError(f"engine={name!r}: {_LATER[name]}; use {', '.join(map(repr, names()))}")
+    given: object = name
+    if isinstance(given, str) and given in _engines:
+        return _engines[given]
+    if isinstance(given, str) and given in _LATER:
+        raise UnsupportedError(f"engine={name!r}: {_LATER[given]}; use {', '.join(map(repr, names()))}")
     raise InvalidValueError(f"engine={name!r}: use one of {', '.join(map(repr, names()))}")

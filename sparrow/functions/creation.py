@@ -83,7 +83,8 @@ def from_coords(
     coords
         Shape (ndim, nnz), or a list of ``ndim`` arrays of shape (nnz,): integers counted from 0.
     values
-        Shape (nnz,), or a scalar for all. Lists take NumPy's dtype. Values that equal ``fill_value`` are not kept.
+        Shape (nnz,), or a scalar for all. Lists take NumPy's dtype. Values that equal ``fill_value`` are not kept,
+        and -0.0 equals 0.0: it reads as the fill.
     shape
         The sizes of the dimensions; by default the largest coordinate + 1 of each.
     dims

@@ -48,9 +48,8 @@ def astype(x: Any, dtype: DTypeLike, /, *, copy: bool = True, device: str | None
     1
     """
     check_device(device)
-    tensor = as_tensor(x)
-    found: Tensor = tensor.astype(dtype)
-    return Tensor(tensor._base, tensor._view, tensor.stype) if copy and found is tensor else found
+    found: Tensor = as_tensor(x).astype(dtype, copy=copy)
+    return found
 
 
 def can_cast(from_: Any, to: DTypeLike, /) -> bool:

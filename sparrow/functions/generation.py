@@ -17,7 +17,7 @@ from sparrow.functions.views import as_tensor, broadcast_to, moveaxis
 from sparrow.interop.conversion import check_fill
 from sparrow.kernels.entries import Block, concatenate
 from sparrow.relation import MemoryHandle, MemoryRelation
-from sparrow.schema import Schema, check_dtype, check_integer, check_shape
+from sparrow.schema import Schema, check_array, check_dtype, check_integer, check_shape
 from sparrow.stypes import COMPRESSED, check_stype
 from sparrow.tensor import Tensor
 
@@ -183,7 +183,7 @@ def full(
            [7, 7, 7]]))
     """
     check_device(device)
-    given = np.asarray(fill_value)
+    given = check_array(fill_value, "fill_value")
     if given.ndim or given.dtype.kind not in "biufc":
         raise InvalidValueError(f"fill_value={fill_value!r} is no number")
     kind = check_dtype(given.dtype if dtype is None else dtype)
@@ -423,7 +423,8 @@ def arange(
     check_device(device)
     kind = None if dtype is None else check_dtype(dtype)
     try:
-        cells = np.arange(start, dtype=kind) if stop is None else np.arange(start, stop, step, dtype=kind)
+        first, end = (0, start) if stop is None else (start, stop)
+        cells = np.arange(first, end, step, dtype=kind)
     except (TypeError, ValueError, ZeroDivisionError) as error:
         raise InvalidValueError(f"arange({start!r}, {stop!r}, {step!r}): {error}") from None
     return as_tensor(cells)

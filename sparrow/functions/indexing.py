@@ -11,6 +11,7 @@ from sparrow.errors import ShapeError
 from sparrow.functions.manipulation import reshape
 from sparrow.functions.views import as_tensor, broadcast_to
 from sparrow.plan import resolved_axis
+from sparrow.schema import check_array
 from sparrow.tensor import Tensor
 
 __all__ = ["take", "take_along_axis"]
@@ -48,7 +49,7 @@ def take(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | str | None = Non
            [-1,  3,  3]])
     """
     tensor = as_tensor(x)
-    positions = np.asarray(indices)
+    positions = check_array(indices, "indices")
     if axis is None:
         return reshape(tensor, -1)[positions]
     return tensor[(*(slice(None),) * resolved_axis(axis, tensor.ndim, tensor.dims), positions)]
@@ -88,7 +89,7 @@ def take_along_axis(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | str =
     """
     tensor = as_tensor(x)
     at = resolved_axis(axis, tensor.ndim, tensor.dims)
-    positions = np.asarray(indices)
+    positions = check_array(indices, "indices")
     around = tuple(1 if k == at else n for k, n in enumerate(tensor.shape))
     if positions.ndim != tensor.ndim:
         raise ShapeError(f"positions of shape {positions.shape} do not fit the {tensor.ndim} dimensions of the tensor")

@@ -13,7 +13,7 @@ from sparrow import engines, plan
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.views import as_tensor, expand_dims, moveaxis
 from sparrow.plan import PLUS_TIMES, concatenated, resolved_axis, triangle
-from sparrow.schema import check_integer, check_integers
+from sparrow.schema import check_array, check_integer, check_integers
 from sparrow.tensor import Tensor
 from sparrow.tensor.products import contracted
 
@@ -234,18 +234,7 @@ def reshape(
            [2, 0],
            [3, 0]])
     """
-    tensor = as_tensor(tensor)
-    wanted = (shape, *sizes) if sizes else shape
-    if order not in ("C", "F", "A"):
-        raise InvalidValueError(f"order={order!r} must be 'C', 'F' or 'A'")
-    if order == "F":
-        backwards = check_integers(wanted, "shape")[::-1]
-        found = tensor.transpose().reshape(backwards).transpose()
-    else:
-        found = tensor.reshape(*wanted) if isinstance(wanted, tuple) else tensor.reshape(wanted)
-    if copy is False and found.shape != tensor.shape:
-        raise InvalidValueError(f"copy=False: cells of shape {tensor.shape} in shape {found.shape} are no view")
-    return found
+    return as_tensor(tensor).reshape(*((shape, *sizes) if sizes else (shape,)), order=order, copy=copy)
 
 
 def tril(tensor: Tensor, k: int = 0) -> Tensor:
@@ -429,7 +418,7 @@ def repeat(tensor: Tensor, repeats: int | Sequence[int], axis: int | str | None 
         return repeat(reshape(tensor, -1), repeats, 0)
     axis = resolved_axis(axis, tensor.ndim, tensor.dims)
     size = tensor.shape[axis]
-    counts = np.asarray(repeats)
+    counts = check_array(repeats, "repeats")
     if counts.size and (counts.dtype.kind not in "iu" or (counts < 0).any()):
         raise InvalidValueError(f"slices cannot be repeated {repeats} times: give integers from 0 on")
     if counts.shape not in ((), (1,), (size,)):
@@ -503,23 +492,24 @@ def unique(tensor: Tensor) -> NDArray[Any]:
 
 
 def kron(a: Any, b: Any) -> Tensor:
-    """Return the Kronecker product of two matrices, lazily.
+    """Return the Kronecker product of two tensors, lazily.
 
     Parameters
     ----------
     a, b
-        Matrices of fill 0.
+        Tensors or arrays of fill 0. The one with fewer dimensions gets new ones in front.
 
     Returns
     -------
     Tensor
+        Of the type that NumPy gives their product.
 
     Raises
     ------
-    ShapeError
-        If one is no matrix.
     UnsupportedError
         If the fill of one is not 0.
+    TooLargeError
+        If the entries would pass the memory limit.
 
     Examples
     --------
@@ -528,8 +518,9 @@ def kron(a: Any, b: Any) -> Tensor:
     array([[0., 2., 0., 0.],
            [0., 0., 0., 2.]])
     """
-    left, right = as_tensor(a), as_tensor(b)
-    if left.ndim != 2 or right.ndim != 2:
-        raise ShapeError(f"kron takes two matrices, got shapes {left.shape} and {right.shape}")
-    product = contracted((left, right), ((0, 2), (1, 3)), (0, 1, 2, 3), semiring=PLUS_TIMES)
-    return reshape(product, tuple(n * m for n, m in zip(left.shape, right.shape, strict=True)))
+    pair = [as_tensor(one) for one in (a, b)]
+    ndim = max(one.ndim for one in pair)
+    left, right = (one.reshape(*(1,) * (ndim - one.ndim), *one.shape) if one.ndim < ndim else one for one in pair)
+    letters = tuple(range(0, 2 * ndim, 2)), tuple(range(1, 2 * ndim, 2))
+    product = contracted((left, right), letters, range(2 * ndim), semiring=PLUS_TIMES)
+    return reshape(as_tensor(product), tuple(n * m for n, m in zip(left.shape, right.shape, strict=True)))

@@ -20,7 +20,7 @@ from sparrow.functions.contraction import einsum, tensordot
 from sparrow.functions.creation import asarray
 from sparrow.functions.dtypes import astype, result_type
 from sparrow.functions.elementwise import clip
-from sparrow.functions.generation import empty_like, full_like, meshgrid, ones_like, zeros_like
+from sparrow.functions.generation import meshgrid
 from sparrow.functions.indexing import take, take_along_axis
 from sparrow.functions.manipulation import (
     concat,
@@ -35,7 +35,6 @@ from sparrow.functions.manipulation import (
     tile,
     tril,
     triu,
-    unique,
 )
 from sparrow.functions.numpy_only import (
     all_close,
@@ -53,17 +52,22 @@ from sparrow.functions.numpy_only import (
     flipud,
     histogram,
     hstack,
+    interp,
     isclose,
+    like,
     median,
     nan_to_num,
+    outer,
     pad,
     percentile,
     ptp,
     quantile,
     rot90,
     select,
+    unique,
     vstack,
 )
+from sparrow.functions.products import vecdot
 from sparrow.functions.searching import searchsorted
 from sparrow.functions.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
 from sparrow.functions.sorting import argsort, cumulative_prod, cumulative_sum, diff, sort
@@ -82,6 +86,7 @@ from sparrow.functions.views import (
 from sparrow.plan import resolved_axis
 from sparrow.tensor import Tensor
 from sparrow.tensor.operators import where
+from sparrow.tensor.results import into
 from sparrow.tensor.signatures import called_as
 
 __all__: list[str] = []
@@ -108,6 +113,8 @@ def _sort(tensor: Tensor, axis: int | None = -1, kind: str | None = None, stable
 
 def _where(condition: Any, *choices: Any) -> Any:
     """Return the cells of one or the other, or without these the positions at which the condition holds."""
+    if len(choices) == 1:
+        raise InvalidValueError("np.where takes both choices or none: say what the other cells are")
     return where(condition, *choices) if choices else nonzero(condition)
 
 
@@ -166,6 +173,35 @@ def _typed(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *given: function(*(np.empty(0, one.dtype) if isinstance(one, Tensor) else one for one in given))
 
 
+def _joined(function: Callable[..., Tensor]) -> Callable[..., Any]:
+    """Return what joins tensors, with NumPy's type of the result and its place."""
+
+    def call(*args: Any, dtype: DTypeLike | None = None, casting: Any = "same_kind", out: Any = None, **kw: Any) -> Any:
+        found = function(*args, **kw)
+        name = f"np.{function.__name__}"
+        return into(out, found if dtype is None else found.astype(dtype, casting=casting), name, casting)
+
+    return call
+
+
+def _like(value: Any) -> Callable[..., Tensor]:
+    """Return what makes tensors of one value, whatever ``order=`` and ``subok=`` say of arrays in memory."""
+
+    def call(
+        a: Any, dtype: Any = None, order: Any = None, subok: Any = None, shape: Any = None, device: str | None = None
+    ) -> Tensor:
+        return like(value, a, dtype, shape, device)
+
+    return call
+
+
+def _full_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: Any = None, subok: Any = None, shape: Any = None,
+    device: str | None = None,
+) -> Tensor:  # fmt: skip
+    return like(fill_value, a, dtype, shape, device)
+
+
 def _copy(a: Tensor) -> Tensor:
     return asarray(a, copy=True)
 
@@ -212,7 +248,6 @@ _OWN: dict[Any, Callable[..., Any]] = {
     np.broadcast_to: broadcast_to,
     np.column_stack: column_stack,
     np.compress: compress,
-    np.concatenate: concat,
     np.copy: _copy,
     np.cumulative_prod: cumulative_prod,
     np.cumulative_sum: cumulative_sum,
@@ -220,15 +255,13 @@ _OWN: dict[Any, Callable[..., Any]] = {
     np.diagonal: diagonal,
     np.diff: diff,
     np.dstack: dstack,
-    np.empty_like: empty_like,
     np.expand_dims: expand_dims,
     np.flatnonzero: _flatnonzero,
     np.flip: flip,
     np.fliplr: fliplr,
     np.flipud: flipud,
-    np.full_like: full_like,
     np.histogram: histogram,
-    np.hstack: hstack,
+    np.interp: interp,
     np.isclose: isclose,
     np.isin: _isin,
     np.kron: kron,
@@ -240,7 +273,7 @@ _OWN: dict[Any, Callable[..., Any]] = {
     np.moveaxis: moveaxis,
     np.nan_to_num: nan_to_num,
     np.nonzero: nonzero,
-    np.ones_like: ones_like,
+    np.outer: outer,
     np.percentile: percentile,
     np.ptp: ptp,
     np.quantile: quantile,
@@ -255,7 +288,6 @@ _OWN: dict[Any, Callable[..., Any]] = {
     np.sort: _sort,
     np.split: split,
     np.squeeze: squeeze,
-    np.stack: stack,
     np.swapaxes: swapaxes,
     np.take: take,
     np.take_along_axis: take_along_axis,
@@ -269,8 +301,6 @@ _OWN: dict[Any, Callable[..., Any]] = {
     np.unique_inverse: unique_inverse,
     np.unique_values: unique_values,
     np.unstack: unstack,
-    np.vstack: vstack,
-    np.zeros_like: zeros_like,
 }
 Tensor._functions.update({function: called_as(function, own) for function, own in _OWN.items()})
 Tensor._functions.update(
@@ -287,12 +317,21 @@ Tensor._functions.update(
         np.einsum: einsum,
         np.inner: _inner,
         np.tensordot: _tensordot,
+        np.concatenate: _joined(concat),
         np.common_type: _typed(np.common_type),
+        np.empty_like: _like(0),
+        np.full_like: _full_like,
+        np.hstack: _joined(hstack),
         np.iscomplexobj: _typed(np.iscomplexobj),
         np.isrealobj: _typed(np.isrealobj),
         np.meshgrid: _meshgrid,
+        np.ones_like: _like(1),
         np.pad: pad,
         np.result_type: result_type,
+        np.stack: _joined(stack),
+        np.vecdot: vecdot,
+        np.vstack: _joined(vstack),
+        np.zeros_like: _like(0),
         np.searchsorted: called_as(np.searchsorted, _searchsorted),
         np.where: _where,
     }

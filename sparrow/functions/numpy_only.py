@@ -26,10 +26,16 @@ from sparrow.tensor import Tensor
 from sparrow.tensor.operators import where
 
 __all__ = [
-    "IsClose", "NanToNum", "all_close", "append", "argwhere", "array_split", "at_least", "average", "bincount",
-    "column_stack", "compress", "diag", "dstack", "fliplr", "flipud", "histogram", "hstack", "isclose", "median",
-    "nan_to_num", "pad", "percentile", "ptp", "quantile", "rot90", "select", "vstack",
+    "Interp", "IsClose", "NanToNum", "all_close", "append", "argwhere", "array_split", "at_least", "average",
+    "bincount", "column_stack", "compress", "diag", "dstack", "fliplr", "flipud", "histogram", "hstack", "interp",
+    "isclose", "like", "median", "nan_to_num", "outer", "pad", "percentile", "ptp", "quantile", "rot90", "select",
+    "unique", "vstack",
 ]  # fmt: skip
+
+
+def like(value: Any, a: Any, dtype: Any = None, shape: Any = None, device: str | None = None) -> Tensor:
+    """Return a tensor of one value, of the shape and type of another unless others are given."""
+    return full(as_tensor(a).shape if shape is None else shape, value, dtype or as_tensor(a).dtype, device=device)
 
 
 def at_least(ndim: int, *tensors: Any) -> Any:
@@ -141,7 +147,7 @@ class IsClose:
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     """Return whether cells are nearly equal, lazily; shapes broadcast."""
     tensor = a if isinstance(a, Tensor) else b if isinstance(b, Tensor) else as_tensor(a)
-    return tensor._cells(IsClose(float(rtol), float(atol), bool(equal_nan)), a, b)
+    return tensor._cells(IsClose(_number(rtol, "rtol"), _number(atol, "atol"), bool(equal_nan)), a, b)
 
 
 def all_close(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
@@ -169,6 +175,62 @@ def nan_to_num(
     if not copy:
         raise UnsupportedError("np.nan_to_num(copy=False) is not supported: A[...] = np.nan_to_num(A)")
     return as_tensor(x)._cells(NanToNum(nan, posinf, neginf), x)
+
+
+@dataclass(frozen=True, eq=False)
+class Interp:
+    """The function of cells that lies on straight lines between points."""
+
+    xp: NDArray[Any]
+    fp: NDArray[Any]
+    outside: tuple[Any, Any, Any]
+
+    def __call__(self, cells: Any) -> Any:
+        """Return where cells lie."""
+        return np.interp(cells, self.xp, self.fp, *self.outside)
+
+
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+    """Return the cells put through the function that lies on straight lines between points, lazily."""
+    given, values = np.asarray(xp), np.asarray(fp)
+    if given.ndim != 1 or given.shape != values.shape or not len(given):
+        raise ShapeError(f"np.interp: xp and fp of shapes {given.shape} and {values.shape} are no points of a line")
+    function = Interp(given, values, (left, right, period))
+    return x._cells(function, x) if isinstance(x, Tensor) else function(x)
+
+
+def outer(a: Any, b: Any) -> Tensor:
+    """Return the products of each cell of one with each of the other, in row-major order, lazily."""
+    product: Tensor = reshape(a, -1)[:, None] * reshape(b, -1)[None, :]
+    return product
+
+
+def unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    equal_nan: bool = True,
+) -> Any:
+    """Return the distinct values of all cells, and how many have each: of entries and fill alone.
+
+    With first positions or the value of each cell all of the cells are looked at, which have to fit in memory.
+    """
+    if axis is not None:
+        raise UnsupportedError("np.unique(axis=) is not supported on sparse tensors: A.to_numpy() where it fits")
+    if return_index or return_inverse:
+        dense = as_tensor(ar).to_numpy()
+        told: dict[str, Any] = {
+            "return_index": return_index, "return_inverse": return_inverse, "return_counts": return_counts,
+        }  # fmt: skip
+        return np.unique(dense, equal_nan=equal_nan, **told)
+    values, counts = unique_counts(ar)
+    several = np.isnan(values) if equal_nan and values.dtype.kind in "fc" else np.zeros(len(values), bool)
+    if several.sum() > 1:
+        first = int(several.argmax())
+        values, counts = np.append(values[~several], values[first]), np.append(counts[~several], counts[several].sum())
+    return (values, counts) if return_counts else values
 
 
 def ptp(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
@@ -253,7 +315,7 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: 
 
 def quantile(a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
     """Return the cells below which a share ``q`` of each line lies, between two of them by straight lines, lazily."""
-    shares = np.asarray(q, dtype=float)
+    shares = _numbers(q, "q")
     if not ((shares >= 0) & (shares <= 1)).all():
         raise InvalidValueError(f"q={q!r}: shares lie between 0 and 1, percentiles between 0 and 100")
     if method != "linear":
@@ -280,6 +342,20 @@ def median(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     middle = lines[..., size // 2]
     found = _unless_nan(lines, middle if size % 2 else (lines[..., size // 2 - 1] + middle) / 2)
     return np.reshape(found, kept) if keepdims else found
+
+
+def _numbers(given: Any, name: str) -> NDArray[np.float64]:
+    try:
+        return np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidValueError(f"{name}={given!r} is no number") from None
+
+
+def _number(given: Any, name: str) -> float:
+    found = _numbers(given, name)
+    if found.ndim:
+        raise InvalidValueError(f"{name}={given!r} must be one number")
+    return float(found)
 
 
 def _lines(tensor: Tensor, axis: Any) -> tuple[Tensor, tuple[int, ...]]:

@@ -221,7 +221,7 @@ def _checked_array(part: IntArray, axis: int, shape: Sequence[int], names: Seque
 
 def _check_mask(part: NDArray[np.bool_] | Mask, axis: int, shape: Sequence[int], names: Sequence[str] | None) -> None:
     for k, n in enumerate(part.shape):
-        if n != shape[axis + k]:
+        if n not in (shape[axis + k], 0):  # of no booleans it fits everything and names nothing, as in NumPy
             raise IndexingError(
                 f"a mask of {n} booleans does not fit {_name(axis + k, names)} of size {shape[axis + k]}"
             )

@@ -21,9 +21,17 @@ from sparrow.errors import (
 from sparrow.interop.binsparse import from_binsparse
 from sparrow.interop.interchange import Coordinates, from_cupy, from_npz, from_torch
 from sparrow.kernels.entries import Block, canonical, check_duplicates
-from sparrow.schema import LARGEST_DIMENSION, Schema, check_dtype, check_shape, given_name, is_fill
+from sparrow.schema import LARGEST_DIMENSION, Schema, check_array, check_dtype, check_shape, given_name, is_fill
 
-__all__ = ["check_fill", "check_labels", "from_coordinates", "from_frame", "from_object", "from_table"]
+__all__ = [
+    "check_fill",
+    "check_labels",
+    "from_coordinates",
+    "from_frame",
+    "from_object",
+    "from_table",
+    "is_foreign_sparse",
+]
 
 Found: TypeAlias = tuple[Schema, Block, dict[int, pa.Array]]
 """Schema, canonical entries, and the labels of dimensions that have some: what a relation in memory is made of."""
@@ -123,7 +131,7 @@ def _is_label(kind: pa.DataType) -> bool:
 
 def check_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
     """Return a fill value as a scalar of the dtype; one that the dtype cannot hold is refused."""
-    given = np.asarray(fill_value)
+    given = check_array(fill_value, "fill_value")
     if given.ndim or given.dtype.kind not in "biufc":
         raise InvalidValueError(f"fill_value={fill_value!r} is no number")
     with np.errstate(all="ignore"):
@@ -194,7 +202,7 @@ def _entries(obj: Any, dims: Sequence[str] | None) -> tuple[Schema, Block]:
     if isinstance(found, Coordinates):
         return from_coordinates(found.coords, found.values, found.shape, dims, found.duplicates, found.fill_value)
     obj = found
-    if hasattr(obj, "tocoo") and hasattr(obj, "nnz"):
+    if is_foreign_sparse(obj):
         coo = obj.tocoo()
         return from_coordinates(coo.coords, coo.data, coo.shape, dims, "sum")
     if hasattr(obj, "coords") and hasattr(obj, "data") and hasattr(obj, "fill_value"):
@@ -218,6 +226,11 @@ def _entries(obj: Any, dims: Sequence[str] | None) -> tuple[Schema, Block]:
     at = (~is_fill(dense, zero)).nonzero() if dense.ndim else ()
     values = dense[at] if dense.ndim else dense.reshape(1)
     return from_coordinates(at, values, dense.shape, dims, "error")
+
+
+def is_foreign_sparse(obj: Any) -> bool:
+    """Return whether this is a sparse array or matrix of SciPy or CuPy."""
+    return hasattr(type(obj), "tocoo") and hasattr(type(obj), "nnz")
 
 
 def _foreign(obj: Any) -> Any:

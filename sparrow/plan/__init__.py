@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparrow.plan.alignment import Join, aligned, by_name, fitted, matched, multiplied, on_labels, places_of
 from sparrow.plan.cells import called, map_cells
-from sparrow.plan.functions import Cast, Clip, Round, function_name
+from sparrow.plan.functions import Cast, Clip, Output, Round, function_name
 from sparrow.plan.labels import Labels, Names, alike, names_along
 from sparrow.plan.nodes import (
     Accumulate,
@@ -41,10 +41,9 @@ from sparrow.plan.shapes import (
 
 __all__ = [
     "PLUS_TIMES", "SEMIRINGS", "Accumulate", "Axis", "Cast", "Clip", "Concat", "Contract", "Dense", "Diagonal", "Join",
-    "Labels", "Map", "Names", "Node", "Product", "Reduce", "Refill", "Reshape", "Round", "Scan", "Semiring", "Sort",
-    "Step", "Triangle", "Where", "accumulated", "aligned", "alike", "by_name", "called", "concatenated",
-    "diagonal", "fitted", "function_name", "map_cells", "matched", "multiplied", "named_axis",
-    "names_along", "narrowed", "on_labels", "places_of", "product", "reduction", "refilled", "reshaped",
-    "resolved_axis", "rewritten", "scans_of", "semiring_of", "sorted_lines", "split_view", "starts_of", "steps_below",
-    "triangle",
+    "Labels", "Map", "Names", "Node", "Output", "Product", "Reduce", "Refill", "Reshape", "Round", "Scan", "Semiring",
+    "Sort", "Step", "Triangle", "Where", "accumulated", "aligned", "alike", "by_name", "called", "concatenated",
+    "diagonal", "fitted", "function_name", "map_cells", "matched", "multiplied", "named_axis", "names_along",
+    "narrowed", "on_labels", "places_of", "product", "reduction", "refilled", "reshaped", "resolved_axis", "rewritten",
+    "scans_of", "semiring_of", "sorted_lines", "split_view", "starts_of", "steps_below", "triangle",
 ]  # fmt: skip

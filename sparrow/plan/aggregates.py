@@ -345,8 +345,8 @@ def _norm(schema: Schema, options: dict[str, Any]) -> Meaning:
     _option("norm", options, "ord")
     given = options.get("ord", 2)
     degree = float(given) if isinstance(given, numbers.Real) else math.nan
-    if not (degree >= 0 or degree == -math.inf):
-        raise InvalidValueError(f"norm: ord={given!r} must be 0, a positive number, inf or -inf")
+    if math.isnan(degree):
+        raise InvalidValueError(f"norm: ord={given!r} must be a number, inf or -inf")
     dtype = schema.dtype
     fill = _floating(dtype).type(schema.fill_value)
     result = np.empty(0, dtype).real.dtype if dtype.kind in "fc" else np.dtype(np.float64)
@@ -368,17 +368,24 @@ def _norm(schema: Schema, options: dict[str, Any]) -> Meaning:
     each = prepare(np.asarray(fill)).astype(np.float64)[()]
 
     def finish(states: list[State], totals: Totals) -> Any:
-        total = states[0][0] + totals.sum_of(each) if fill else states[0][0]
-        return total if degree in (0, 1) else np.sqrt(total) if degree == 2 else total ** (1 / degree)
+        total = states[0][0] + totals.sum_of(each) if fill or degree < 0 else states[0][0]
+        with np.errstate(divide="ignore"):  # of negative degree a cell of 0 is infinite, and the norm 0
+            out = total if degree in (0, 1) else np.sqrt(total) if degree == 2 else total ** (1 / degree)
+        return np.where(totals.count == 0, 0.0, out) if degree < 0 and totals.stored else out
 
-    return Meaning(result, fill, {key: Running(np.add, wide, 0, prepare)}, finish, counted=False)
+    return Meaning(result, fill, {key: Running(np.add, wide, 0, prepare)}, finish, counted=degree < 0)
 
 
 def _powers(degree: float) -> Callable[[_Array], _Array]:
     """Return what gives the powers of magnitudes."""
     if degree in (0, 1, 2):
         return _nonzero if degree == 0 else _magnitudes if degree == 1 else _squares
-    return lambda values: np.asarray(_magnitudes(values).astype(np.float64, copy=False) ** degree)
+
+    def powers(values: _Array) -> _Array:
+        with np.errstate(divide="ignore"):
+            return np.asarray(_magnitudes(values).astype(np.float64, copy=False) ** degree)
+
+    return powers
 
 
 def _best(schema: Schema, options: dict[str, Any], largest: bool, skip_nan: bool = False) -> Meaning:

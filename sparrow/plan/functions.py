@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Cast", "Clip", "Round", "function_name"]
+__all__ = ["Cast", "Clip", "Output", "Round", "function_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,18 @@ class Clip:
 
 
 @dataclass(frozen=True, slots=True)
+class Output:
+    """One of the results of a function that has several, such as ``numpy.divmod``."""
+
+    function: np.ufunc
+    number: int
+
+    def __call__(self, *values: Any) -> Any:
+        """Return this result."""
+        return self.function(*values)[self.number]
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
     """Values rounded to a number of decimals, halves to even, as ``numpy.round`` does it."""
 
@@ -58,6 +70,8 @@ def function_name(function: Callable[..., Any]) -> str:
         return f"astype {function.dtype}"
     if isinstance(function, Clip):
         return f"clip to {function.low} .. {function.high}"
+    if isinstance(function, Output):
+        return f"{function.function.__name__}, result {function.number}"
     if isinstance(function, Round):
         return f"round to {function.decimals} decimals"
     name = getattr(function, "__name__", "")

@@ -17,6 +17,7 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.index import View
+from sparrow.interop.conversion import from_object, is_foreign_sparse
 from sparrow.kernels.entries import Block, canonical
 from sparrow.plan import Scan, fitted
 from sparrow.relation import Edit, Relation
@@ -145,9 +146,9 @@ def _sparse(base: Schema, value: Any) -> tuple[tuple[int, ...], Block] | None:
     if hasattr(value, "__sparrow_scan__"):
         scan = value.__sparrow_scan__()
         schema, block = scan.schema, None
-    elif hasattr(value, "__sparrow_entries__"):
+    elif hasattr(value, "__sparrow_entries__") or is_foreign_sparse(value):
         scan = None
-        schema, block = value.__sparrow_entries__()
+        schema, block, _ = from_object(value)
     else:
         return None
     check_kind(schema.dtype, base.dtype)
@@ -202,6 +203,8 @@ def check_kind(given: np.dtype[Any], wanted: np.dtype[Any]) -> None:
 
 def _cast(base: Schema, value: Any) -> NDArray[Any]:
     """Return a value as an array of the tensor's dtype."""
+    if is_foreign_sparse(value):
+        value = value.toarray()
     try:
         given = np.asarray(value)
     except ValueError:

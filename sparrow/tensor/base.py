@@ -16,12 +16,13 @@ import pyarrow as pa
 from sparrow import engines
 from sparrow.errors import IndexingError, LabelError, ShapeError
 from sparrow.index import Mask, Range, View
-from sparrow.plan import Scan, Step, named_axis, names_along
-from sparrow.relation import Handle, Relation
+from sparrow.interop.conversion import from_object, is_foreign_sparse
+from sparrow.plan import Scan, Step, named_axis, names_along, resolved_axis
+from sparrow.relation import Handle, MemoryHandle, MemoryRelation, Relation
 from sparrow.schema import Schema
 from sparrow.stypes import of_view
 
-__all__ = ["Base", "counted_masks", "labelled"]
+__all__ = ["Base", "as_scan", "counted_masks", "labelled"]
 
 
 class Base:
@@ -45,6 +46,12 @@ class Base:
     def _of(self, step: Step) -> Self:
         """Return the tensor of an expression."""
         return type(self)(step)
+
+    def _taken_in(self, obj: Any) -> Any:
+        """Return a sparse array of another library as a tensor in memory, and anything else as it is."""
+        if isinstance(obj, Base) or not is_foreign_sparse(obj):
+            return obj
+        return type(self)(MemoryHandle(MemoryRelation(*from_object(obj))))
 
     @property
     def _base(self) -> Relation | Step:
@@ -124,6 +131,8 @@ class Base:
         ------
         LabelError, IndexingError
             If there is no dimension of this name, or number.
+        UnsupportedError
+            If it is neither a name nor a number.
 
         Examples
         --------
@@ -141,10 +150,7 @@ class Base:
         """Return the number of a dimension."""
         if isinstance(dim, str) and dim not in self.dims:
             raise LabelError(f"no dimension {dim!r}: there are {', '.join(map(repr, self.dims))}")
-        axis = self.dims.index(dim) if isinstance(dim, str) else dim
-        if not -self.ndim <= axis < self.ndim:
-            raise IndexingError(f"dimension {axis} is out of range for a tensor of {self.ndim} dimensions")
-        return axis % self.ndim
+        return self.dims.index(dim) if isinstance(dim, str) else resolved_axis(dim, self.ndim)
 
     def _numbers(self, axes: Iterable[Any]) -> tuple[Any, ...]:
         """Return axes with those that are given by name as numbers."""
@@ -161,17 +167,25 @@ def labelled(scan: Scan) -> dict[int, pa.Array]:
     return {axis: names.array() for axis, names in names_along(scan).items()}
 
 
+def as_scan(obj: Any) -> Scan:
+    """Return the scan of a tensor, or of what :func:`sparrow.asarray` takes, in memory."""
+    if isinstance(obj, Base):
+        return obj.__sparrow_scan__()
+    relation = MemoryRelation(*from_object(obj))
+    return Scan(relation, View.identity(relation.schema.shape), relation.schema)
+
+
 def counted_masks(key: Any) -> Any:
     """Return a key with sparse masks replaced by the positions where they hold: the one index that reads."""
     parts = key if isinstance(key, tuple) else (key,)
-    if not any(isinstance(part, Base) for part in parts):
+    if not any(isinstance(part, Base) or is_foreign_sparse(part) for part in parts):
         return key
     out: list[Any] = []
     for part in parts:
-        if not isinstance(part, Base):
+        if not isinstance(part, Base) and not is_foreign_sparse(part):
             out.append(part)
             continue
-        scan = part.__sparrow_scan__()
+        scan = as_scan(part)
         if scan.schema.dtype.kind in "iu":
             out.append(np.asarray(part))
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -14,6 +15,7 @@ from sparrow.errors import InvalidValueError, MissingDependencyError, Unsupporte
 from sparrow.formats.container import check_scipy
 from sparrow.interop import binsparse, interchange
 from sparrow.interop.lazyframes import lazy_frame
+from sparrow.interop.scipy_operators import asked_by_an_operator, wrapped
 from sparrow.plan import Scan
 from sparrow.relation import arrow_schema, labelled_table
 from sparrow.stypes import check_stype
@@ -48,6 +50,8 @@ class Exports(Base):
         ------
         TooLargeError
             If the array would pass the memory limit.
+        UnsupportedError
+            If there are more than 64 dimensions, which no array has.
 
         Examples
         --------
@@ -57,12 +61,16 @@ class Exports(Base):
                [3, 0]])
         """
         schema = self._schema
+        if schema.ndim > 64:
+            raise UnsupportedError(f"NumPy's arrays have up to 64 dimensions, and this tensor has {schema.ndim}")
         memory.check(schema.size * schema.dtype.itemsize, "the dense array")
         return interchange.dense_array(schema, engines.entries(self.__sparrow_scan__()))
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise InvalidValueError("a sparse tensor has no dense array to share: copy=False is not possible")
+        if dtype is None and asked_by_an_operator(sys._getframe(1)):
+            return wrapped(self)
         dense = interchange.unasked_array(self._schema, lambda: engines.entries(self.__sparrow_scan__()))
         return dense if dtype is None else dense.astype(dtype)
 

@@ -10,12 +10,16 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from sparrow import engines
-from sparrow.errors import UnsupportedError
+from sparrow.errors import InvalidValueError, SparrowError, UnsupportedError
+from sparrow.interop.conversion import is_foreign_sparse
+from sparrow.interop.scipy_operators import check_star
 from sparrow.plan import Cast, Clip, Round, map_cells
-from sparrow.schema import check_dtype
+from sparrow.schema import check_dtype, check_integer
+from sparrow.tensor.base import as_scan
 from sparrow.tensor.nanreductions import NanReductions
 from sparrow.tensor.numpy_reductions import NUMPY
-from sparrow.tensor.products import matmul
+from sparrow.tensor.results import into, kept
+from sparrow.tensor.ufuncs import applied, is_operand
 
 __all__ = ["Operators", "where"]
 
@@ -39,37 +43,8 @@ class Operators(NanReductions, NDArrayOperatorsMixin):
         return bool((self == value).any())
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """Apply one of NumPy's functions of cells."""
-        strange = [operand for operand in inputs if not _is_operand(operand)]
-        if any(hasattr(type(operand), "__array_ufunc__") for operand in strange):
-            return NotImplemented
-        if strange:
-            raise UnsupportedError(
-                f"np.{ufunc.__name__}: {type(strange[0]).__name__} {strange[0]!r} is no operand: use tensors, arrays "
-                "and numbers"
-            )
-        out = kwargs.pop("out", (None,))
-        dtype = kwargs.pop("dtype", None)
-        if method != "__call__" or kwargs:
-            what = (
-                f"np.{ufunc.__name__}.{method}"
-                if method != "__call__"
-                else f"np.{ufunc.__name__}({next(iter(kwargs))}=)"
-            )
-            raise UnsupportedError(f"{what} is not supported on sparse tensors: A.to_numpy() where it fits")
-        if ufunc is np.matmul:
-            result: Any = matmul(*inputs)
-        elif ufunc.signature is not None:
-            raise UnsupportedError(
-                f"np.{ufunc.__name__} is not supported on sparse tensors: A.to_numpy() where it fits"
-            )
-        elif ufunc.nout > 1:
-            return tuple(self._cells(lambda *values, k=k: ufunc(*values)[k], *inputs) for k in range(ufunc.nout))
-        else:
-            result = self._cells(ufunc, *inputs)
-        if dtype is not None:
-            result = result.astype(dtype)
-        return result if out[0] is None else _into(out[0], result, ufunc.__name__)
+        """Apply one of NumPy's functions of cells, or one of its methods."""
+        return applied(self, ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Apply one of NumPy's functions of the named list; of any other a clear error."""
@@ -78,19 +53,30 @@ class Operators(NanReductions, NDArrayOperatorsMixin):
                 f"np.{func.__name__} is not supported on sparse tensors: a method or a function of sparrow may do it, "
                 "or A.to_numpy() where it fits in memory"
             )
-        return self._functions[func](*args, **kwargs)
+        try:
+            return self._functions[func](*args, **kwargs)
+        except SparrowError:
+            raise
+        except (TypeError, ValueError) as error:  # what NumPy, asked for a part of it, says of an argument
+            kind = UnsupportedError if isinstance(error, TypeError) else InvalidValueError
+            raise kind(f"np.{func.__name__}: {error}") from error
 
     def _mapped(self, function: Callable[..., Any]) -> Self:
         """Return a function of the cells of this tensor alone, which leaves them sparse."""
         return self._of(map_cells(function, [self.__sparrow_scan__()]))
 
-    def astype(self, dtype: DTypeLike) -> Self:
+    def astype(self, dtype: DTypeLike, *, casting: Any = "unsafe", copy: bool = False) -> Self:
         """Return the tensor with another type of values, lazily; values that become fill are not kept.
 
         Parameters
         ----------
         dtype
-            The type; the tensor itself is returned where it has it.
+            The type.
+        casting
+            Which changes are allowed, by NumPy's rules: "unsafe" for any, "same_kind", "safe", "equiv" or "no".
+        copy
+            Whether the result is another tensor where the type is the same: lazy and read-only, as a view through a
+            list. The tensor itself is returned by default.
 
         Returns
         -------
@@ -99,7 +85,9 @@ class Operators(NanReductions, NDArrayOperatorsMixin):
         Raises
         ------
         UnsupportedError
-            If tensors cannot hold the type.
+            If tensors cannot hold the type, or ``casting`` does not allow the change.
+        InvalidValueError
+            If there is no such rule.
 
         Examples
         --------
@@ -108,15 +96,26 @@ class Operators(NanReductions, NDArrayOperatorsMixin):
         <Tensor (d0: 2, d1: 2) int64 nnz=? coo lazy>
         """
         wanted = check_dtype(dtype)
-        return self if wanted == self.__sparrow_scan__().schema.dtype else self._mapped(Cast(wanted))
+        scan = self.__sparrow_scan__()
+        if casting not in ("no", "equiv", "safe", "same_kind", "unsafe"):
+            raise InvalidValueError(f"casting={casting!r} must be 'no', 'equiv', 'safe', 'same_kind' or 'unsafe'")
+        if not np.can_cast(scan.schema.dtype, wanted, casting):
+            raise UnsupportedError(f"casting={casting!r} does not allow {scan.schema.dtype} to become {wanted}")
+        if wanted == scan.schema.dtype:
+            return type(self)(scan.source, scan.view, scan.schema.stype) if copy else self
+        return self._mapped(Cast(wanted))
 
-    def clip(self, min: Self | ArrayLike | None = None, max: Self | ArrayLike | None = None) -> Self | NDArray[Any]:
+    def clip(
+        self, min: Self | ArrayLike | None = None, max: Self | ArrayLike | None = None, out: Any = None
+    ) -> Self | NDArray[Any]:
         """Return the cells limited to the interval from ``min`` to ``max``, lazily; the fill too.
 
         Parameters
         ----------
         min, max
             Numbers, or arrays or tensors that broadcast to limits of each cell; None for no limit.
+        out
+            An array or a tensor of the result's shape to write to, which is returned then.
 
         Returns
         -------
@@ -135,18 +134,20 @@ class Operators(NanReductions, NDArrayOperatorsMixin):
         array([[ 0,  3],
                [-1,  2]])
         """
-        if np.ndim(min) or np.ndim(max):  # type: ignore[arg-type]
+        if isinstance(min, list | tuple) or isinstance(max, list | tuple) or np.ndim(min) or np.ndim(max):  # type: ignore[arg-type]
             low = self if min is None else self._cells(np.maximum, self, min)
-            return low if max is None else self._cells(np.minimum, low, max)
-        return self._mapped(Clip(min, max))
+            return into(out, low if max is None else self._cells(np.minimum, low, max), "clip")  # type: ignore[no-any-return]
+        return into(out, self._mapped(Clip(min, max)), "clip")  # type: ignore[no-any-return]
 
-    def round(self, decimals: int = 0) -> Self:
+    def round(self, decimals: int = 0, out: Any = None) -> Self:
         """Return the cells rounded to a number of decimals, lazily.
 
         Parameters
         ----------
         decimals
             How many; negative ones count to the left of the point.
+        out
+            An array or a tensor of the result's shape to write to, which is returned then.
 
         Returns
         -------
@@ -158,7 +159,10 @@ class Operators(NanReductions, NDArrayOperatorsMixin):
         >>> sp.asarray([0.25, 0.0, 1.75]).round(1).to_numpy()
         array([0.2, 0. , 1.8])
         """
-        return self._mapped(Round(decimals))
+        return into(out, self._mapped(Round(check_integer(decimals, "decimals"))), "round")  # type: ignore[no-any-return]
+
+    def __round__(self, ndigits: int | None = None) -> Self:
+        return self.round(ndigits or 0)
 
     def conj(self) -> Self:
         """Return the complex conjugates, lazily.
@@ -205,10 +209,6 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     return tensor._cells(np.where, condition, x, y)
 
 
-def _is_operand(operand: Any) -> bool:
-    return isinstance(operand, Operators | np.ndarray | np.generic | bool | int | float | complex | list | tuple)
-
-
 def _operand(operand: Any) -> Any:
     """Return an operand as a scan, an array or a scalar.
 
@@ -217,52 +217,86 @@ def _operand(operand: Any) -> Any:
     UnsupportedError
         If it is none of these.
     """
-    if isinstance(operand, Operators):
-        return operand.__sparrow_scan__()
+    if isinstance(operand, Operators) or is_foreign_sparse(operand):
+        return as_scan(operand)
     if isinstance(operand, list | tuple):
         try:
             operand = np.asarray(operand)
         except ValueError as error:
             raise UnsupportedError(f"{operand!r} is no operand: {error}") from None
-    if not _is_operand(operand) or (isinstance(operand, np.ndarray) and operand.dtype.kind not in "biufc"):
+    if not is_operand(operand) or (isinstance(operand, np.ndarray) and operand.dtype.kind not in "biufc"):
         raise UnsupportedError(f"{type(operand).__name__} {operand!r} is no operand: use tensors, arrays and numbers")
     return operand
-
-
-def _into(target: Any, result: Any, name: str) -> Any:
-    """Write a result to the target of an in-place operation, which keeps its dtype and fill."""
-    if not np.can_cast(result.dtype, target.dtype, "same_kind"):
-        raise UnsupportedError(
-            f"np.{name} gives {result.dtype}, which an in-place operation cannot write to {target.dtype}: "
-            "use A = A.astype(...) first"
-        )
-    target[...] = result if isinstance(target, Operators) or not isinstance(result, Operators) else np.asarray(result)
-    return target
-
-
-def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
-    """Return the cells limited, with NumPy's names for the limits and those of the array standard."""
-    return a.clip(min if a_min is None else a_min, max if a_max is None else a_max)
 
 
 def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
     """Write the cells of one to the other, which keeps its dtype, fill and storage type."""
     if where is not True or casting != "same_kind":
         raise UnsupportedError("np.copyto to or from a tensor takes no casting= and no where=: dst[mask] = src[mask]")
-    _into(dst, src if hasattr(src, "dtype") else np.asarray(src), "copyto")
+    given = src if hasattr(src, "dtype") else np.asarray(src)
+    into(dst, given if np.shape(given) == dst.shape else np.broadcast_to(given, dst.shape), "np.copyto")
+
+
+def _giving_way(operation: Callable[..., Any], reflected: str) -> Callable[..., Any]:
+    """Return an operator that leaves an operand of a class of its own, which has the reflected one, its turn."""
+
+    def call(self: Operators, other: Any) -> Any:
+        if not is_operand(other) and type(other).__module__ != "builtins":
+            own = getattr(type(other), reflected, None)
+            if own is not None and own is not getattr(object, reflected, None):
+                return NotImplemented
+        return operation(self, other)
+
+    return call
+
+
+def _in_place(operation: Callable[..., Any], plain: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return an operator in place: what can be written to is, of anything else the result is another tensor."""
+
+    def call(self: Operators, other: Any) -> Any:
+        if self._handle is not None and not self._taken.points:
+            return operation(self, other)
+        found = plain(self, other)
+        return found if found is NotImplemented else kept(self, found, name)
+
+    return call
+
+
+def _of_cells(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the product of cells, which refuses factors whose class means another product."""
+
+    def call(self: Operators, other: Any) -> Any:
+        check_star(other)
+        return operation(self, other)
+
+    return call
+
+
+_REFLECTED = {
+    "lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne",
+    **{name: f"r{name}" for name in (
+        "add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow", "lshift", "rshift", "and", "xor",
+        "or",
+    )},
+}  # fmt: skip
+for _name in ("__mul__", "__rmul__", "__imul__"):
+    setattr(Operators, _name, _of_cells(getattr(Operators, _name)))
+for _name, _other in _REFLECTED.items():
+    _plain = _giving_way(getattr(Operators, f"__{_name}__"), f"__{_other}__")
+    setattr(Operators, f"__{_name}__", _plain)
+    if hasattr(Operators, f"__i{_name}__"):
+        _written = _giving_way(getattr(Operators, f"__i{_name}__"), f"__{_other}__")
+        setattr(Operators, f"__i{_name}__", _in_place(_written, _plain, f"{_name} in place"))
 
 
 Operators._functions.update(
     NUMPY
     | {
         np.copyto: _copyto,
-        np.clip: _clip,
-        np.round: lambda a, decimals=0: a.round(decimals),
         np.real: lambda val: val.real,
         np.imag: lambda val: val.imag,
         np.shape: lambda a: a.shape,
         np.ndim: lambda a: a.ndim,
-        np.size: lambda a, axis=None: a.size if axis is None else a.shape[axis],
         np.transpose: lambda a, axes=None: a.transpose() if axes is None else a.transpose(axes),
     }
 )

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from sparrow import engines
 from sparrow.errors import InvalidValueError
 from sparrow.plan import Axis, Where, accumulated, reduction, resolved_axis
 from sparrow.schema import check_dtype
+from sparrow.tensor import masked
 from sparrow.tensor.base import Base
+from sparrow.tensor.results import into
 
 __all__ = ["Reductions"]
+
+Mask: TypeAlias = "Where | ArrayLike | Base"
+"""Which cells a reduction looks at: "all", the "stored" ones, or those that a mask names."""
 
 
 class Reductions(Base):
@@ -26,14 +31,36 @@ class Reductions(Base):
 
     __slots__ = ()
 
-    def _reduced(self, name: str, axis: Axis, keepdims: bool, where: Where, **options: Any) -> Self | Any:
+    def _reduced(
+        self,
+        name: str,
+        axis: Axis,
+        keepdims: bool,
+        where: Any,
+        *,
+        initial: Any = None,
+        out: Any = None,
+        **options: Any,
+    ) -> Self | Any:
         if not isinstance(keepdims, bool | np.bool_):
             raise InvalidValueError(f"{name}: keepdims={keepdims!r} must be True or False")
-        node = reduction(self.__sparrow_scan__(), name, axis, keepdims, where, **options)
-        return self._of(node) if node.axes else engines.scalars([node])[0]
+        cells: Any = "all" if where is True else where
+        if initial is not None or not isinstance(cells, str):
+            return into(out, masked.reduced(self, name, axis, keepdims, cells, initial, options), name)
+        node = reduction(self.__sparrow_scan__(), name, axis, keepdims, cells, **options)  # type: ignore[arg-type]
+        found = self._of(node) if node.axes else engines.scalars([node])[0]
+        whole = name == "mean" and self.dtype.kind in "biu"  # NumPy cuts off fractions where all are integers
+        return found if out is None else into(out, found, name, "unsafe" if whole else "same_kind")
 
     def sum(
-        self, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, where: Where = "all"
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        *,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Mask = "all",
+        out: Any = None,
     ) -> Self | Any:
         """Return the sum of cells, in NumPy's type; integers wrap.
 
@@ -45,8 +72,13 @@ class Reductions(Base):
             The type that cells are cast to first, and that of the result.
         keepdims
             Keep them with length 1.
+        initial
+            What takes part beside the cells.
         where
-            "all" cells, or the "stored" ones; a group without entries then gives 0.
+            "all" cells, or the "stored" ones; a group without entries then gives 0;
+            or a mask that broadcasts to the shape, of cells to look at.
+        out
+            An array or a tensor of the result's shape to write to, which is returned then.
 
         Returns
         -------
@@ -58,7 +90,7 @@ class Reductions(Base):
         ShapeError
             If an axis is out of range or named twice.
         InvalidValueError
-            If ``keepdims`` is no bool, or ``where`` is neither "all" nor "stored".
+            If ``keepdims`` is no bool, or ``where`` is no choice there is.
         UnsupportedError
             If ``dtype`` drops the imaginary parts of complex cells.
 
@@ -73,10 +105,17 @@ class Reductions(Base):
         >>> A.sum(0, "float32").to_numpy()
         array([5., 2.], dtype=float32)
         """
-        return self._reduced("sum", axis, keepdims, where, dtype=dtype)
+        return self._reduced("sum", axis, keepdims, where, initial=initial, out=out, dtype=dtype)
 
     def prod(
-        self, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, where: Where = "all"
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        *,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Mask = "all",
+        out: Any = None,
     ) -> Self | Any:
         """Return the product of cells, in NumPy's type; integers wrap.
 
@@ -88,8 +127,13 @@ class Reductions(Base):
             The type that cells are cast to first, and that of the result.
         keepdims
             Keep them with length 1.
+        initial
+            What takes part beside the cells.
         where
-            "all" cells, or the "stored" ones; a group without entries then gives 1.
+            "all" cells, or the "stored" ones; a group without entries then gives 1;
+            or a mask that broadcasts to the shape, of cells to look at.
+        out
+            An array or a tensor of the result's shape to write to, which is returned then.
 
         Returns
         -------
@@ -101,7 +145,7 @@ class Reductions(Base):
         ShapeError
             If an axis is out of range or named twice.
         InvalidValueError
-            If ``keepdims`` is no bool, or ``where`` is neither "all" nor "stored".
+            If ``keepdims`` is no bool, or ``where`` is no choice there is.
         UnsupportedError
             If ``dtype`` drops the imaginary parts of complex cells.
 
@@ -112,10 +156,16 @@ class Reductions(Base):
         >>> A.prod(), A.prod(where="stored")
         (np.int64(0), np.int64(10))
         """
-        return self._reduced("prod", axis, keepdims, where, dtype=dtype)
+        return self._reduced("prod", axis, keepdims, where, initial=initial, out=out, dtype=dtype)
 
     def mean(
-        self, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, where: Where = "all"
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        *,
+        keepdims: bool = False,
+        where: Mask = "all",
+        out: Any = None,
     ) -> Self | Any:
         """Return the mean: the sum divided by the number of cells, or of entries under ``where="stored"``.
 
@@ -130,7 +180,10 @@ class Reductions(Base):
         keepdims
             Keep them with length 1.
         where
-            "all" cells, or the "stored" ones; a group without entries then gives NaN.
+            "all" cells, or the "stored" ones; a group without entries then gives NaN;
+            or a mask that broadcasts to the shape, of cells to look at.
+        out
+            An array or a tensor of the result's shape to write to, which is returned then.
 
         Returns
         -------
@@ -142,7 +195,7 @@ class Reductions(Base):
         ShapeError
             If an axis is out of range or named twice.
         InvalidValueError
-            If ``keepdims`` is no bool, or ``where`` is neither "all" nor "stored".
+            If ``keepdims`` is no bool, or ``where`` is no choice there is.
         UnsupportedError
             If ``dtype`` drops the imaginary parts of complex cells.
 
@@ -155,7 +208,7 @@ class Reductions(Base):
         >>> A.mean(where="stored")
         np.float64(3.5)
         """
-        return self._reduced("mean", axis, keepdims, where, dtype=dtype)
+        return self._reduced("mean", axis, keepdims, where, out=out, dtype=dtype)
 
     def var(
         self,
@@ -166,6 +219,7 @@ class Reductions(Base):
         correction: float | None = None,
         keepdims: bool = False,
         where: Where = "all",
+        out: Any = None,
     ) -> Self | Any:
         """Return the variance, divided by the number of members less ``ddof``.
 
@@ -183,6 +237,8 @@ class Reductions(Base):
             Keep them with length 1.
         where
             "all" cells, or the "stored" ones; the members are then the entries.
+        out
+            An array or a tensor of the result's shape to write to, which is returned then.
 
         Returns
         -------
@@ -206,7 +262,9 @@ class Reductions(Base):
         >>> A.var(axis=1).to_numpy(), A.var(axis=1, ddof=1).to_numpy()
         (array([1., 4.]), array([2., 8.]))
         """
-        return self._reduced("var", axis, keepdims, where, dtype=dtype, ddof=ddof or None, correction=correction)
+        return self._reduced(
+            "var", axis, keepdims, where, out=out, dtype=dtype, ddof=ddof or None, correction=correction
+        )
 
     def std(
         self,
@@ -217,6 +275,7 @@ class Reductions(Base):
         correction: float | None = None,
         keepdims: bool = False,
         where: Where = "all",
+        out: Any = None,
     ) -> Self | Any:
         """Return the standard deviation, the root of :meth:`var`.
 
@@ -232,6 +291,8 @@ class Reductions(Base):
             Keep them with length 1.
         where
             "all" cells, or the "stored" ones; the members are then the entries.
+        out
+            An array or a tensor of the result's shape to write to, which is returned then.
 
         Returns
         -------
@@ -255,9 +316,13 @@ class Reductions(Base):
         >>> A.std(axis=1).to_numpy(), A.std(where="stored")
         (array([1., 2.]), np.float64(1.0))
         """
-        return self._reduced("std", axis, keepdims, where, dtype=dtype, ddof=ddof or None, correction=correction)
+        return self._reduced(
+            "std", axis, keepdims, where, out=out, dtype=dtype, ddof=ddof or None, correction=correction
+        )
 
-    def min(self, axis: Axis = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+    def min(
+        self, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Mask = "all", out: Any = None
+    ) -> Self | Any:
         """Return the smallest value; NaN wins.
 
         Parameters
@@ -266,8 +331,13 @@ class Reductions(Base):
             The axes that go: an integer, a tuple, or all by default.
         keepdims
             Keep them with length 1.
+        initial
+            What takes part beside the cells.
         where
-            "all" cells, or the "stored" ones; a group without entries then gives the fill value.
+            "all" cells, or the "stored" ones; a group without entries then gives the fill value;
+            or a mask that broadcasts to the shape, of cells to look at.
+        out
+            An array or a tensor of the result's shape to write to, which is returned then.
 
         Returns
         -------
@@ -279,7 +349,7 @@ class Reductions(Base):
         ShapeError
             If an axis is out of range or named twice, or there are no cells.
         InvalidValueError
-            If ``keepdims`` is no bool, or ``where`` is neither "all" nor "stored".
+            If ``keepdims`` is no bool, or ``where`` is no choice there is.
 
         Examples
         --------
@@ -290,9 +360,11 @@ class Reductions(Base):
         >>> A.min(axis=1, keepdims=True).shape
         (3, 1)
         """
-        return self._reduced("min", axis, keepdims, where)
+        return self._reduced("min", axis, keepdims, where, initial=initial, out=out)
 
-    def max(self, axis: Axis = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+    def max(
+        self, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Mask = "all", out: Any = None
+    ) -> Self | Any:
         """Return the largest value; NaN wins.
 
         Parameters
@@ -301,8 +373,13 @@ class Reductions(Base):
             The axes that go: an integer, a tuple, or all by default.
         keepdims
             Keep them with length 1.
+        initial
+            What takes part beside the cells.
         where
-            "all" cells, or the "stored" ones; a group without entries then gives the fill value.
+            "all" cells, or the "stored" ones; a group without entries then gives the fill value;
+            or a mask that broadcasts to the shape, of cells to look at.
+        out
+            An array or a tensor of the result's shape to write to, which is returned then.
 
         Returns
         -------
@@ -314,7 +391,7 @@ class Reductions(Base):
         ShapeError
             If an axis is out of range or named twice, or there are no cells.
         InvalidValueError
-            If ``keepdims`` is no bool, or ``where`` is neither "all" nor "stored".
+            If ``keepdims`` is no bool, or ``where`` is no choice there is.
 
         Examples
         --------
@@ -323,9 +400,9 @@ class Reductions(Base):
         >>> A.max(), A.max(axis=1).to_numpy()
         (np.int64(5), array([2, 0, 5]))
         """
-        return self._reduced("max", axis, keepdims, where)
+        return self._reduced("max", axis, keepdims, where, initial=initial, out=out)
 
-    def any(self, axis: Axis = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+    def any(self, axis: Axis = None, *, keepdims: bool = False, where: Mask = "all", out: Any = None) -> Self | Any:
         """Return whether a cell is not 0.
 
         Parameters
@@ -335,7 +412,10 @@ class Reductions(Base):
         keepdims
             Keep them with length 1.
         where
-            "all" cells, or the "stored" ones; a group without entries then gives False.
+            "all" cells, or the "stored" ones; a group without entries then gives False;
+            or a mask that broadcasts to the shape, of cells to look at.
+        out
+            An array or a tensor of the result's shape to write to, which is returned then.
 
         Returns
         -------
@@ -347,7 +427,7 @@ class Reductions(Base):
         ShapeError
             If an axis is out of range or named twice.
         InvalidValueError
-            If ``keepdims`` is no bool, or ``where`` is neither "all" nor "stored".
+            If ``keepdims`` is no bool, or ``where`` is no choice there is.
 
         Examples
         --------
@@ -356,9 +436,9 @@ class Reductions(Base):
         >>> A.any(), A.any(axis=1).to_numpy()
         (np.True_, array([ True, False,  True]))
         """
-        return self._reduced("any", axis, keepdims, where)
+        return self._reduced("any", axis, keepdims, where, out=out)
 
-    def all(self, axis: Axis = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+    def all(self, axis: Axis = None, *, keepdims: bool = False, where: Mask = "all", out: Any = None) -> Self | Any:
         """Return whether no cell is 0.
 
         Parameters
@@ -368,7 +448,10 @@ class Reductions(Base):
         keepdims
             Keep them with length 1.
         where
-            "all" cells, or the "stored" ones; a group without entries then gives True.
+            "all" cells, or the "stored" ones; a group without entries then gives True;
+            or a mask that broadcasts to the shape, of cells to look at.
+        out
+            An array or a tensor of the result's shape to write to, which is returned then.
 
         Returns
         -------
@@ -380,7 +463,7 @@ class Reductions(Base):
         ShapeError
             If an axis is out of range or named twice.
         InvalidValueError
-            If ``keepdims`` is no bool, or ``where`` is neither "all" nor "stored".
+            If ``keepdims`` is no bool, or ``where`` is no choice there is.
 
         Examples
         --------
@@ -389,7 +472,7 @@ class Reductions(Base):
         >>> A.all(), A.all(where="stored")
         (np.False_, np.True_)
         """
-        return self._reduced("all", axis, keepdims, where)
+        return self._reduced("all", axis, keepdims, where, out=out)
 
     def count(self, axis: Axis = None, *, keepdims: bool = False) -> Self | Any:
         """Return the number of cells that differ from fill, int64; over all axes it reads footers only.
@@ -428,8 +511,9 @@ class Reductions(Base):
         Parameters
         ----------
         ord
-            A positive number p for the root of the sum of the p-th powers of the magnitudes; ``np.inf`` for the
-            largest of them, ``-np.inf`` for the smallest, 0 for the number of cells that are not 0.
+            A number p for the root of the sum of the p-th powers of the magnitudes; ``np.inf`` for the largest of them,
+            ``-np.inf`` for the smallest, 0 for the number of cells that are not 0. Of a negative p a cell of 0
+            makes the norm 0.
         axis
             The axes that go: an integer, a tuple, or all by default.
         keepdims
@@ -458,7 +542,9 @@ class Reductions(Base):
         """
         return self._reduced("norm", axis, keepdims, where, ord=ord)
 
-    def argmin(self, axis: int | str | None = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+    def argmin(
+        self, axis: int | str | None = None, *, keepdims: bool = False, where: Where = "all", out: Any = None
+    ) -> Self | Any:
         """Return the first position of the smallest cell along an axis, or its flat position, int64.
 
         NaN wins, and so does the fill where a cell is absent.
@@ -471,6 +557,8 @@ class Reductions(Base):
             Keep it, or all of them, with length 1.
         where
             "all" cells, or the "stored" ones; -1 stands for no entries then.
+        out
+            An array or a tensor of the result's shape to write to, which is returned then.
 
         Returns
         -------
@@ -482,7 +570,7 @@ class Reductions(Base):
         ShapeError
             If the axis is out of range, or there are no cells.
         InvalidValueError
-            If ``keepdims`` is no bool, or ``where`` is neither "all" nor "stored".
+            If ``keepdims`` is no bool, or ``where`` is no choice there is.
         UnsupportedError
             If ``axis`` is a tuple, or a flat position may pass 2^63 - 1.
 
@@ -493,9 +581,11 @@ class Reductions(Base):
         >>> A.argmin(), A.argmin(axis=0).to_numpy()
         (np.int64(1), array([0, 0, 0, 0]))
         """
-        return self._reduced("argmin", axis, keepdims, where)
+        return self._reduced("argmin", axis, keepdims, where, out=out)
 
-    def argmax(self, axis: int | str | None = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+    def argmax(
+        self, axis: int | str | None = None, *, keepdims: bool = False, where: Where = "all", out: Any = None
+    ) -> Self | Any:
         """Return the first position of the largest cell along an axis, or its flat position, int64.
 
         NaN wins, and so does the fill where a cell is absent.
@@ -508,6 +598,8 @@ class Reductions(Base):
             Keep it, or all of them, with length 1.
         where
             "all" cells, or the "stored" ones; -1 stands for no entries then.
+        out
+            An array or a tensor of the result's shape to write to, which is returned then.
 
         Returns
         -------
@@ -519,7 +611,7 @@ class Reductions(Base):
         ShapeError
             If the axis is out of range, or there are no cells.
         InvalidValueError
-            If ``keepdims`` is no bool, or ``where`` is neither "all" nor "stored".
+            If ``keepdims`` is no bool, or ``where`` is no choice there is.
         UnsupportedError
             If ``axis`` is a tuple, or a flat position may pass 2^63 - 1.
 
@@ -530,9 +622,9 @@ class Reductions(Base):
         >>> A.argmax(), A.argmax(where="stored")
         (np.int64(0), np.int64(3))
         """
-        return self._reduced("argmax", axis, keepdims, where)
+        return self._reduced("argmax", axis, keepdims, where, out=out)
 
-    def cumsum(self, axis: int | str | None = None, dtype: DTypeLike | None = None) -> NDArray[Any]:
+    def cumsum(self, axis: int | str | None = None, dtype: DTypeLike | None = None, out: Any = None) -> NDArray[Any]:
         """Return the sum of cells up to each of them, along an axis or in row-major order: an array, at once.
 
         A running total is dense after the first entry of a line; entries are streamed into the array.
@@ -543,6 +635,8 @@ class Reductions(Base):
             Along which; without one the result is that of all cells in row-major order, of shape (size,).
         dtype
             In which cells are added up; NumPy's choice by default.
+        out
+            An array or a tensor of the result's shape to write to, which is returned then.
 
         Returns
         -------
@@ -562,9 +656,9 @@ class Reductions(Base):
         array([[0, 2, 2],
                [1, 1, 2]])
         """
-        return self._accumulated(np.add, axis, dtype)
+        return self._accumulated(np.add, axis, dtype, out)
 
-    def cumprod(self, axis: int | str | None = None, dtype: DTypeLike | None = None) -> NDArray[Any]:
+    def cumprod(self, axis: int | str | None = None, dtype: DTypeLike | None = None, out: Any = None) -> NDArray[Any]:
         """Return the product of cells up to each of them, along an axis or in row-major order: an array, at once.
 
         Parameters
@@ -573,6 +667,8 @@ class Reductions(Base):
             Along which; without one the result is that of all cells in row-major order, of shape (size,).
         dtype
             In which cells are multiplied; NumPy's choice by default.
+        out
+            An array or a tensor of the result's shape to write to, which is returned then.
 
         Returns
         -------
@@ -592,16 +688,16 @@ class Reductions(Base):
         array([[3, 6, 0],
                [1, 4, 4]])
         """
-        return self._accumulated(np.multiply, axis, dtype)
+        return self._accumulated(np.multiply, axis, dtype, out)
 
-    def _accumulated(self, ufunc: np.ufunc, axis: int | str | None, dtype: DTypeLike | None) -> NDArray[Any]:
+    def _accumulated(self, ufunc: np.ufunc, axis: int | str | None, dtype: DTypeLike | None, out: Any) -> NDArray[Any]:
         node = accumulated(
             self.__sparrow_scan__(),
             ufunc,
             None if axis is None else resolved_axis(axis, self.ndim, self.dims),
             None if dtype is None else check_dtype(dtype),
         )
-        totals: NDArray[Any] = engines.array(node)
+        totals: NDArray[Any] = into(out, engines.array(node), f"np.{ufunc.__name__}.accumulate")
         return totals
 
     def describe(self) -> dict[str, Any]:

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from sparrow.errors import UnsupportedError
+from sparrow.tensor.results import into
 
 __all__ = ["called_as"]
 
 
 def called_as(function: Callable[..., Any], own: Callable[..., Any], **renamed: str) -> Callable[..., Any]:
-    """Return ``own`` with the signature of one of NumPy's functions.
+    """Return ``own`` with the signature of one of NumPy's functions, ``out=`` included.
 
     Parameters
     ----------
@@ -34,6 +35,7 @@ def called_as(function: Callable[..., Any], own: Callable[..., Any], **renamed: 
 
     def call(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
+        out = None if "out" in taken else given.pop("out", None)
         options = {}
         for name, value in given.items():
             if name == first or value is signature.parameters[name].default:
@@ -45,6 +47,6 @@ def called_as(function: Callable[..., Any], own: Callable[..., Any], **renamed: 
                     "A.to_numpy() where it fits in memory"
                 )
             options[target] = value
-        return own(given[first], **options)
+        return into(out, own(given[first], **options), f"np.{function.__name__}")
 
     return call

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -31,7 +30,7 @@ class Stored(Naming):
         overwrite: bool = False,
         profile: Literal["fast", "small"] = "fast",
     ) -> Self:
-        """Store the tensor, in one atomic step, and return the stored one.
+        """Store the tensor, in one atomic step, and return the stored one, which keeps the storage type.
 
         Parameters
         ----------
@@ -65,7 +64,7 @@ class Stored(Naming):
         scan = self.__sparrow_scan__()
         handle = storage.save(
             path,
-            replace(scan.schema, stype="coo"),
+            scan.schema,
             engines.sorted_blocks(scan),
             profile=profile,
             overwrite=overwrite,

@@ -10,7 +10,7 @@ import importlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from sparrow.plan import Scan, Step, refilled, reshaped
 from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import Schema, check_integers, check_shape, is_fill
 from sparrow.stypes import COMPRESSED, check_stype, of_view, settled
+from sparrow.tensor.actions import Actions
 from sparrow.tensor.base import counted_masks, labelled
 from sparrow.tensor.computing import Computing
 from sparrow.tensor.exports import Exports
@@ -35,7 +36,7 @@ from sparrow.tensor.stored import Stored
 __all__ = ["Tensor"]
 
 
-class Tensor(Computing, Operators, Exports, Stored):
+class Tensor(Computing, Operators, Actions, Exports, Stored):
     """A sparse array: a view of entries that are stored or in memory.
 
     Made by :func:`sparrow.open`, :func:`sparrow.from_coords` and :func:`sparrow.asarray`, and by indexing.
@@ -162,6 +163,11 @@ class Tensor(Computing, Operators, Exports, Stored):
         if self.ndim or self.dtype.kind not in "iu":
             raise UnsupportedError(f"a tensor of shape {self.shape} and type {self.dtype} is no index")
         return int(self.item())
+
+    def __format__(self, format_spec: str) -> str:
+        if format_spec and self.ndim:
+            raise UnsupportedError(f"a tensor of shape {self.shape} has no format {format_spec!r}: one cell has")
+        return format(self.item(), format_spec) if format_spec else repr(self)
 
     def __repr__(self) -> str:
         known = self._known_nnz()
@@ -290,14 +296,18 @@ class Tensor(Computing, Operators, Exports, Stored):
             raise InvalidValueError(f"device={device!r}, stream={stream!r}: tensors are on 'cpu'")
         return self
 
-    def transpose(self, *axes: int | str | Sequence[int | str]) -> Tensor:
+    def transpose(
+        self, *order: int | str | Sequence[int | str] | None, axes: Sequence[int | str] | None = None
+    ) -> Tensor:
         """Return the view with its axes in another order.
 
         Parameters
         ----------
-        *axes
+        *order
             For each axis of the result, which of the tensor's it is, by number or name, one by one or as a tuple;
             reversed by default.
+        axes
+            The same by SciPy's name.
 
         Returns
         -------
@@ -306,7 +316,7 @@ class Tensor(Computing, Operators, Exports, Stored):
         Raises
         ------
         ShapeError
-            If ``axes`` does not name each axis once.
+            If each axis is not named once.
 
         Examples
         --------
@@ -315,18 +325,26 @@ class Tensor(Computing, Operators, Exports, Stored):
         >>> A.transpose().shape, A.transpose(1, 0, 2).shape
         ((4, 3, 2), (3, 2, 4))
         """
-        wanted: Any = axes[0] if len(axes) == 1 and not np.isscalar(axes[0]) else axes
-        order = tuple(reversed(range(self.ndim))) if not axes or wanted is None else self._numbers(wanted)
-        order = check_permutation(order, self.ndim)
-        return self._with(self._view.permute(order), lambda whole: whole.permute(order), "transpose")
+        given: Any = axes if axes is not None else order[0] if len(order) == 1 and not np.isscalar(order[0]) else order
+        if given is None or (axes is None and not order):
+            given = reversed(range(self.ndim))
+        named = self._numbers(given if np.iterable(given) and not isinstance(given, str) else (given,))
+        wanted = check_permutation(named, self.ndim)
+        return self._with(self._view.permute(wanted), lambda whole: whole.permute(wanted), "transpose")
 
-    def reshape(self, *shape: int | Sequence[int]) -> Tensor:
+    def reshape(
+        self, *shape: int | Sequence[int], order: Literal["C", "F", "A"] = "C", copy: bool | None = None
+    ) -> Tensor:
         """Return the cells in another shape of as many cells, in row-major order, lazily.
 
         Parameters
         ----------
         *shape
             The sizes, one by one or as a tuple; one may be -1, for what is left.
+        order
+            "F" to take and put the cells in column-major order; "A" is "C".
+        copy
+            False to refuse what is not the tensor itself; any other result is read-only anyhow.
 
         Returns
         -------
@@ -336,6 +354,8 @@ class Tensor(Computing, Operators, Exports, Stored):
         ------
         ShapeError
             If the number of cells differs.
+        InvalidValueError
+            If there is no such order, or ``copy`` is False and the shape is another.
 
         Examples
         --------
@@ -346,6 +366,10 @@ class Tensor(Computing, Operators, Exports, Stored):
                [3, 0]])
         """
         sizes = check_integers(shape[0] if len(shape) == 1 else shape, "shape")
+        if order not in ("C", "F", "A"):
+            raise InvalidValueError(f"order={order!r} must be 'C', 'F' or 'A'")
+        if order == "F":
+            return self.transpose().reshape(sizes[::-1], copy=copy).transpose()
         if sizes.count(-1) == 1:
             rest = math.prod(n for n in sizes if n != -1)
             if not rest or self.size % rest:
@@ -354,6 +378,8 @@ class Tensor(Computing, Operators, Exports, Stored):
         wanted = check_shape(sizes)
         if wanted == self.shape:
             return self
+        if copy is False:
+            raise InvalidValueError(f"copy=False: cells of shape {self.shape} in shape {wanted} are no view")
         return self._of(reshaped(self.__sparrow_scan__(), wanted))
 
     def sel(self, labels: Mapping[str, Any] | None = None, /, **by_name: Any) -> Any:
@@ -379,6 +405,8 @@ class Tensor(Computing, Operators, Exports, Stored):
         LabelError
             If a dimension or a label does not exist, or labels of a slice are in no order; of several labels the first
             that are missing are named.
+        UnsupportedError
+            If ``labels`` is no mapping.
 
         Examples
         --------
@@ -389,6 +417,8 @@ class Tensor(Computing, Operators, Exports, Stored):
         >>> ratings.sel(user="ada").nnz, ratings.sel(user=["bob", "ada"])[:, 7].to_numpy()
         (1, array([3. , 4.5]))
         """
+        if labels is not None and not isinstance(labels, Mapping):
+            raise UnsupportedError(f"sel takes labels by dimension name, such as sel(row='a'), got {labels!r}")
         wanted = {**(labels or {}), **by_name}
         key: list[Any] = [slice(None)] * self.ndim
         for name, label in wanted.items():

@@ -139,6 +139,10 @@ def test_several_axes_at_once(make: Maker, data: st.DataObject, shape: tuple[int
 def test_kron(make: Maker) -> None:
     a, b = some((2, 3), 1), some((3, 2), 2)
     agree(sp.kron(make(a), b), np.kron(a, b))
+    agree(sp.kron(make(a[0]), make(b.astype("int8"))), np.kron(a[0], b.astype("int8")))
+    agree(np.kron(b, sp.stack([make(a), make(a * 2)])), np.kron(b, np.stack([a, a * 2])))
+    agree(sp.kron(make(a), 3), np.kron(a, 3))
+    agree(sp.kron(make(a > 0), b > 0), np.kron(a > 0, b > 0))
 
 
 def test_huge_tensors_fold_without_a_linear_index() -> None:
@@ -163,12 +167,13 @@ def test_what_does_not_fit(make: Maker) -> None:
         lambda: sp.broadcast_to(A, (3, 3)),
         lambda: sp.tril(A[0]),
         lambda: sp.diagonal(A[0]),
-        lambda: sp.kron(A[0], A),
     ):
         with pytest.raises(ShapeError):
             call()
     with pytest.raises(UnsupportedError, match="fill"):
         sp.concat([A, A + 1])
+    with pytest.raises(UnsupportedError, match="fill 1"):
+        sp.kron(A + 1, A)
     with pytest.raises(UnsupportedError, match="dense"):
         sp.triu(A + 1)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sparrow as sp
-from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.errors import InvalidValueError, ShapeError, SparrowError, UnsupportedError
 from tests.tensor.test_arithmetic import Maker, agree, make, some
 
 __all__ = ["make"]
@@ -58,9 +58,12 @@ def test_norms_of_matrices(make: Maker, ord: Any) -> None:
 def test_norms_of_vectors(make: Maker) -> None:
     a = some((3, 4), 3)
     A = make(a)
-    for degree in (None, 0, 1, 2, 3, 0.5, np.inf, -np.inf):
-        np.testing.assert_allclose(np.linalg.norm(A, degree, 1).to_numpy(), np.linalg.norm(a, degree, 1))
-        assert np.linalg.norm(A[0], degree) == pytest.approx(np.linalg.norm(a[0], degree))
+    for degree in (None, 0, 1, 2, 3, 0.5, np.inf, -np.inf, -1, -2.5):
+        with np.errstate(divide="ignore"):
+            wanted = np.linalg.norm(a, degree, 1)
+            line = np.linalg.norm(a[0], degree)
+        np.testing.assert_allclose(np.linalg.norm(A, degree, 1).to_numpy(), wanted)
+        assert np.linalg.norm(A[0], degree) == pytest.approx(line)
     for order in (2, "nuc"):
         with pytest.raises(UnsupportedError, match="singular values"):
             np.linalg.norm(A, order)
@@ -88,14 +91,15 @@ def test_no_axis_and_no_choices() -> None:
 
 
 def test_what_ours_does_not_take_is_refused() -> None:
-    A = sp.asarray(np.eye(3))
+    A: Any = sp.asarray(np.eye(3))
     refused: list[tuple[Any, str]] = [
-        (lambda: np.sum(A, out=np.zeros(())), r"np\.sum\(out=\)"),
-        (lambda: np.max(A, initial=3), r"np\.max\(initial=\)"),
-        (lambda: np.concatenate([A, A], dtype=int), r"np\.concatenate\(dtype=\)"),
-        (lambda: np.unique(A, return_counts=True), r"np\.unique\(return_counts=\)"),
-        (lambda: np.round(A, 1, out=np.zeros((3, 3))), r"np\.round\(out=\)"),
-        (lambda: np.clip(A, 0, 1, out=np.zeros((3, 3))), r"np\.clip\(out=\)"),
+        (lambda: np.unique(A, axis=0), r"np\.unique\(axis=\)"),
+        (lambda: np.var(A, where=A > 0), "takes no mask"),
+        (lambda: np.add(A, 1, where=A > 0), r"np\.add\(where=\) needs out="),
+        (lambda: A.sum(0, out=[1]), "out=list is no place"),
+        (lambda: A.clip(0, out="x"), "out=str is no place"),
+        (lambda: np.add.at(A, [0], 1), r"np\.add\.at"),
+        (lambda: np.subtract.reduce(A), r"np\.subtract\.reduce"),
         (lambda: np.argsort(A, order="x"), r"np\.argsort\(order=\)"),
         (lambda: np.pad(A, 1, end_values=3, mode="edge"), r"np\.pad\(end_values=\)"),
         (lambda: np.pad(A, 1, "mean"), r"np\.pad\(mode='mean'\)"),
@@ -118,3 +122,41 @@ def test_one_cell_is_a_number() -> None:
     assert [10, 20, 30, 40][A[0, 1, ...]] == 40
     with pytest.raises(TypeError, match="no index"):
         range(A[0])
+
+
+RAGGED = [[1], [1, 2]]
+
+
+def test_what_numpy_says_of_arguments_is_said_by_errors_of_the_tree() -> None:
+    A: Any = sp.asarray(np.eye(3))
+    numpy: Any = np
+    own: Any = sp
+    calls: list[Any] = [
+        lambda: np.where(A, A),
+        lambda: numpy.quantile(A, "x"),
+        lambda: numpy.percentile(A, None),
+        lambda: np.isclose(A, A, "x"),
+        lambda: np.can_cast(A, "x"),
+        lambda: numpy.rot90(A, 1, 3),
+        lambda: np.histogram(A, 1.5),
+        lambda: np.copyto(A, [1, 2]),
+        lambda: np.take(A, RAGGED),
+        lambda: np.average(A, weights=RAGGED),
+        lambda: numpy.add(A, 1, casting="x"),
+        lambda: numpy.add.reduce(A, axis="x"),
+        lambda: A.labels(1.5),
+        lambda: A.sel(3),
+        lambda: A.refill(RAGGED),
+        lambda: A.reshape(RAGGED),
+        lambda: A.clip(RAGGED),
+        lambda: A.matvec(RAGGED),
+        lambda: A.max(initial=RAGGED),
+        lambda: A.compute([]),
+        lambda: sp.full(3, RAGGED),
+        lambda: own.repeat(A, RAGGED),
+        lambda: sp.take(A, RAGGED),
+        lambda: sp.take_along_axis(A, RAGGED),
+    ]
+    for call in calls:
+        with pytest.raises(SparrowError):
+            call()

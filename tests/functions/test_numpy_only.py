@@ -93,6 +93,16 @@ LAZY: list[Callable[[Any], Any]] = [
     lambda x: np.clip(x, None, 1),
     lambda x: np.clip(x, min=0),
     lambda x: np.clip(x, 0, 1),
+    lambda x: np.interp(x, [-1, 0, 4], [5, 2, 3]),
+    lambda x: np.interp(x, [1, 2], [1.5, 2], left=-1, right=9),
+    lambda x: np.outer(x, x[0]),
+    lambda x: np.outer(x[1], [1, 2]),
+    lambda x: np.concatenate([x, x[:1]], dtype=np.float32),
+    lambda x: np.concatenate([x, x], axis=1, dtype=int, casting="unsafe"),
+    lambda x: np.stack([x, x], axis=-1, dtype=np.complex64),
+    lambda x: np.ones_like(x, shape=(2, 1), order="C"),
+    lambda x: np.full_like(x, 3, dtype=int, subok=False),
+    lambda x: np.zeros_like(x, shape=()),
 ]
 AT_ONCE: list[Callable[[Any], Any]] = [
     np.argwhere,
@@ -119,6 +129,8 @@ AT_ONCE: list[Callable[[Any], Any]] = [
     np.iscomplexobj,
     np.isrealobj,
     lambda x: np.common_type(x, np.zeros(1, np.complex64)),
+    lambda x: np.unique(x, return_counts=True),
+    lambda x: np.unique(x, return_index=True, return_inverse=True, return_counts=True),
     np.unique_counts,
     np.unique_all,
     np.unique_inverse,
@@ -184,6 +196,8 @@ def test_nan_and_infinity() -> None:
         lambda x: np.median(x, axis=0),
         lambda x: np.quantile(x, [0.0, 0.5, 0.9, 1.0], axis=0),
         np.median,
+        lambda x: np.unique(np.where(x > 0, np.nan, x), return_counts=True),
+        lambda x: np.unique(np.where(x > 0, np.nan, x), return_counts=True, equal_nan=False),
     ):
         with np.errstate(invalid="ignore"):
             same(call(S), call(SPECIAL))

@@ -1,0 +1,168 @@
+"""Tensors among SciPy's sparse arrays, and in its solvers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as ss
+import scipy.sparse.linalg as sl
+
+import sparrow as sp
+from sparrow.errors import ShapeError, UnsupportedError
+from tests.tensor.test_arithmetic import Maker, agree, make, some
+
+__all__ = ["make"]
+
+FORMATS = ["csr", "coo", "csc", "lil", "dok", "dia", "bsr"]
+OPERATORS = [
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.eq, operator.ne, operator.lt, operator.ge,
+    np.add, np.maximum, np.hypot, np.isclose, sp.add, sp.multiply, lambda x, y: np.where(x > y, x, y),
+]  # fmt: skip
+
+
+@pytest.fixture
+def never_dense(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(self: Any) -> Any:
+        raise AssertionError("made dense")
+
+    monkeypatch.setattr(sp.Tensor, "to_numpy", refused)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("function", OPERATORS, ids=lambda f: f.__name__)
+def test_sparse_arrays_are_operands(make: Maker, format: str, function: Callable[[Any, Any], Any]) -> None:
+    a, b = some((4, 6), 1), some((4, 6), 2)
+    S: Any = ss.csr_array(b).asformat(format)
+    with np.errstate(all="ignore"):
+        for found, wanted in ((function(make(a), S), function(a, b)), (function(S, make(a)), function(b, a))):
+            assert isinstance(found, sp.Tensor)
+            if function in (operator.mul, sp.multiply):
+                wanted = np.where((a == 0) | (b == 0), 0, wanted)
+            agree(found, wanted)
+
+
+@pytest.mark.usefixtures("never_dense")
+def test_operators_of_sparse_arrays_leave_tensors_sparse() -> None:
+    n = 10**6  # dense it would be 8 TB
+    A: Any = sp.from_coords([[5, n - 1], [7, n - 1]], [2.0, 3.0], shape=(n, n))
+    S = ss.coo_array(([4.0, 5.0], ([5, 6], [7, 8])), shape=(n, n)).tocsr()
+    calls: list[tuple[Callable[[], Any], int]] = [
+        (lambda: S + A, 3), (lambda: S - A, 3), (lambda: S * A, 1), (lambda: S != A, 3), (lambda: S > A, 2),
+        (lambda: A * S, 1), (lambda: A + S, 3),
+    ]  # fmt: skip
+    for call, nnz in calls:
+        assert call().nnz == nnz
+
+
+@pytest.mark.usefixtures("never_dense")
+@pytest.mark.parametrize("format", FORMATS)
+def test_products_with_sparse_arrays_are_left_to_tensors(monkeypatch: pytest.MonkeyPatch, format: str) -> None:
+    A: Any = sp.asarray(np.eye(3))
+    S: Any = ss.csr_array(np.eye(3)).asformat(format)
+    monkeypatch.setattr(sp.Tensor, "__rmatmul__", lambda self, other: ("its turn", self, other))
+    for tensor in (A.T, A[0], A * 2):
+        assert S @ tensor == ("its turn", tensor, S)
+
+
+def test_in_place_as_index_and_as_value(make: Maker) -> None:
+    a, b = some((4, 6), 1), some((4, 6), 2)
+    A, S = make(a), ss.csr_array(b)
+    agree(A[S > 0], a[b > 0])
+    A += S
+    agree(A, a + b)
+    A[1:3, ::2] = S[:2, :3]
+    a = a + b
+    a[1:3, ::2] = b[:2, :3]
+    agree(A, a)
+    A[[3, 0]] = S[:2]
+    a[[3, 0]] = b[:2]
+    agree(A, a)
+    with A.edit() as e:
+        e[2] = S[0]
+    a[2] = b[0]
+    agree(A, a)
+    np.testing.assert_array_equal(ss.csr_array(A).toarray(), a)
+
+
+def test_operands_in_functions(make: Maker) -> None:
+    a, b = some((4, 6), 1), some((4, 6), 2)
+    A, S = make(a), ss.csr_array(b)
+    agree(np.concatenate([A, S]), np.concatenate([a, b]))
+    agree(sp.stack([S, A]), np.stack([b, a]))
+    agree(sp.kron(S, A), np.kron(b, a))
+    agree(np.multiply.outer(A, S[0]), np.multiply.outer(a, b[0]))
+    agree(np.clip(A, S, None), np.clip(a, b, None))
+    out = sp.zeros((4, 6))
+    function: Any = np.add
+    assert function(A, S, out=out) is out
+    agree(out, a + b)
+
+
+def test_matrices_multiply_by_their_star() -> None:
+    A: Any = sp.asarray(np.eye(3))
+    M: Any = ss.csr_matrix(np.eye(3))
+    calls: list[Callable[[], Any]] = [lambda: A * M, lambda: M * A]
+    for call in calls:
+        with pytest.raises(UnsupportedError, match="csr_matrix"):
+            call()
+    agree(A + M, np.eye(3) * 2)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_solvers_take_tensors(make: Maker, dtype: Any) -> None:
+    rng = np.random.default_rng(3)
+    a = some((30, 30), 5).astype(dtype)
+    if dtype == np.complex128:
+        a = a + 1j * some((30, 30), 6)
+    spd = a @ a.conj().T + 60 * np.eye(30)
+    A, B = make(a), make(spd)
+    x = rng.random(30)
+    op = sl.aslinearoperator(A)
+    np.testing.assert_allclose(op @ x, a @ x)
+    np.testing.assert_allclose(op.H @ x, a.conj().T @ x)
+    np.testing.assert_allclose(op.H @ np.stack([x, x], 1), a.conj().T @ np.stack([x, x], 1))
+    np.testing.assert_allclose(A.matvec(x[:, None]), a @ x[:, None])
+    wanted = np.linalg.eigvalsh(spd)[-3:]
+    np.testing.assert_allclose(sl.eigsh(B, k=3, return_eigenvectors=False, v0=x), wanted, rtol=1e-6)
+    values = np.linalg.svd(a, compute_uv=False)[:2]
+    np.testing.assert_allclose(sorted(sl.svds(A, k=2, return_singular_vectors=False, v0=x)), sorted(values), rtol=1e-6)
+    for solver in (sl.cg, sl.gmres, sl.bicgstab, *((sl.minres,) if dtype == np.float64 else ())):
+        found, info = solver(B, x, rtol=1e-10)
+        assert info == 0
+        np.testing.assert_allclose(spd @ found, x, atol=1e-6)
+    if dtype == np.float64:
+        np.testing.assert_allclose(a.T @ (a @ sl.lsqr(A, x, atol=1e-12, btol=1e-12)[0] - x), 0, atol=1e-5)
+
+
+def test_a_vector_is_no_operator() -> None:
+    with pytest.raises(ShapeError, match="matrices"):
+        sp.asarray([1, 0]).matvec([1, 2])
+
+
+def test_more_dimensions_than_an_array_has() -> None:
+    A: Any = sp.asarray([[1, 0], [0, 2]])[(None,) * 70]
+    assert A.ndim == 72
+    assert (A + A).sum() == 6
+    with pytest.raises(UnsupportedError, match="64 dimensions"):
+        np.asarray(A)
+
+
+@pytest.mark.parametrize("shape", [(0, 1), (1, 0), (3,), (2, 3), (0, 2, 3)])
+@pytest.mark.parametrize("mask", [(0,), (0, 0), (0, 3), (0, 2), (1, 0), (2,)])
+def test_masks_of_no_booleans_are_numpys(shape: tuple[int, ...], mask: tuple[int, ...]) -> None:
+    dense, tensor = np.ones(shape), sp.asarray(np.ones(shape))
+    keys: list[Any] = [np.zeros(mask, bool), sp.asarray(np.zeros(mask, bool)), (..., np.zeros(mask, bool))]
+    for key, same in zip(keys, [keys[0], keys[0], keys[2]], strict=True):
+        try:
+            wanted = dense[same]
+        except IndexError:
+            with pytest.raises(IndexError):
+                tensor[key]
+            continue
+        agree(tensor[key], wanted)
+        tensor[key] = 5
+        agree(tensor, dense)
