@@ -115,8 +115,8 @@ def test_axes(call: str) -> None:
         error = refused(call.format(axis))
         assert isinstance(error, np.exceptions.AxisError)
         assert axis in str(error)
-    for axis in ("'x'", "1.5"):
-        assert isinstance(refused(call.format(axis)), TypeError)
+    assert isinstance(refused(call.format("'x'")), np.exceptions.AxisError | TypeError)
+    assert isinstance(refused(call.format("1.5")), TypeError)
 
 
 @pytest.mark.parametrize(("call", "thing"), list(itertools.product(NO_TENSOR, [None, "text", {}, object()])))

@@ -293,7 +293,7 @@ def _cut(source: Source, block_size: int) -> Generator[TextBlock]:
 
 def _lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlock]:
     carry: memoryview | bytes = b""
-    longest = min(LONGEST_LINE, memory.share(4))
+    longest = min(LONGEST_LINE, memory.limit() // 4)
     line, told, whole, returns_only, started, yielded = 1, 0, 0, False, False, False
     while True:
         buffer = bytearray(max(block_size, 2 * len(carry)) + 1)  # one byte for a final newline that is missing

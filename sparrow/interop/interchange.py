@@ -73,9 +73,16 @@ def _stacked(schema: Schema, block: Block) -> NDArray[np.int64]:
     return out
 
 
+def check_dense(schema: Schema, remedy: str = "take a smaller view") -> None:
+    """Raise ``TooLargeError`` where all cells pass the memory limit, ``UnsupportedError`` where no array holds them."""
+    if schema.ndim > 64:
+        raise UnsupportedError(f"NumPy's arrays have up to 64 dimensions, and this tensor has {schema.ndim}")
+    memory.check(schema.size * schema.dtype.itemsize, "the dense array", remedy)
+
+
 def dense_array(schema: Schema, block: Block) -> NDArray[Any]:
     """Return all cells as a NumPy array; raises ``TooLargeError`` past the memory limit."""
-    memory.check(schema.size * schema.dtype.itemsize, "the dense array")
+    check_dense(schema)
     cells = np.full(schema.shape, schema.fill_value, dtype=schema.dtype)
     if schema.ndim:
         cells[block.coords] = block.values
@@ -99,7 +106,7 @@ def unasked_array(schema: Schema, entries_of: Callable[[], Block]) -> NDArray[An
     TooLargeError
         If it passes the memory limit, or 1 GB and 100 times what the entries take.
     """
-    memory.check(schema.size * schema.dtype.itemsize, "the dense array", "take a smaller view; to_scipy() is sparse")
+    check_dense(schema, "take a smaller view; to_scipy() is sparse")
     block = entries_of()
     _say_what_it_takes(schema, block.count)
     return dense_array(schema, block)

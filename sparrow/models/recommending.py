@@ -50,6 +50,11 @@ class Recommender:
         _training: Tensor
         """What the model was fitted to, (rows, items)."""
 
+    @property
+    def _named_by(self) -> Tensor | None:
+        """The tensor whose labels name rows and items: that of the fit, None of a model that kept none."""
+        return getattr(self, "_training", None)
+
     def _factors(self) -> tuple[Factors, Factors]:
         """Return the factors of rows and of items, to read in pieces."""
         return self.user_factors, self.item_factors
@@ -116,16 +121,16 @@ class Recommender:
         users, items = self._factors()
         history = _matrix(rows)
         if history is not None:
-            history = with_items_of(history, self._training)
+            history = with_items_of(history, self._named_by)
             factors = self.fold_in(history)
         else:
-            at = _positions(rows, users.shape[0], "row", self._training)
+            at = _positions(rows, users.shape[0], "row", self._named_by)
             factors, history = users[at], self._training[at]
-        left_out = _left_out(exclude, history, (len(factors), items.shape[0]), self._training)
+        left_out = _left_out(exclude, history, (len(factors), items.shape[0]), self._named_by)
         ids, scores = best(factors, items, k, None if left_out is None else pattern_of(left_out))
         nothing = ~factors.any(axis=1)
         ids[nothing], scores[nothing] = -1, -np.inf
-        return _named(ids, labels, _by_label(rows), self._training), scores
+        return _named(ids, labels, _by_label(rows), self._named_by), scores
 
     def recommend_all(
         self,
@@ -223,9 +228,9 @@ class Recommender:
         if given.ndim == 2 and given.dtype.kind == "f":
             ids, cosines = best(given, table, k, cosine=True)
         else:
-            at = _positions(items, table.shape[0], "item", self._training)
+            at = _positions(items, table.shape[0], "item", self._named_by)
             ids, cosines = best(table[at], table, k, Pattern(np.arange(len(at) + 1), at), cosine=True)
-        return _named(ids, labels, _by_label(items), self._training), cosines
+        return _named(ids, labels, _by_label(items), self._named_by), cosines
 
     def save_factors(
         self, path: str | os.PathLike[str], rows: Any = None, items: Any = None, labels: bool = False
@@ -317,12 +322,12 @@ def _matrix(given: Any) -> Tensor | None:
     return asarray(given) if getattr(given, "ndim", None) == 2 else None
 
 
-def with_items_of(history: Tensor, training: Tensor) -> Tensor:
+def with_items_of(history: Tensor, training: Tensor | None) -> Tensor:
     """Return histories with the items of the training tensor, found by label where both have some.
 
     Items that the model does not know have no factors, and are left out.
     """
-    wanted = names_along(training.__sparrow_scan__()).get(1)
+    wanted = None if training is None else names_along(training.__sparrow_scan__()).get(1)
     scan = history.__sparrow_scan__()
     mine = names_along(scan).get(1)
     if wanted is None or mine is None or mine.same(wanted):
@@ -338,11 +343,11 @@ def _by_label(given: Any) -> bool:
     return getattr(given, "ndim", 1) == 1 and np.asarray(given).dtype.kind in "UOMT"
 
 
-def _named(ids: NDArray[np.int64], labels: bool | None, usual: bool, training: Tensor) -> NDArray[Any]:
+def _named(ids: NDArray[np.int64], labels: bool | None, usual: bool, training: Tensor | None) -> NDArray[Any]:
     """Return ids of items, or their labels: those of -1 are None."""
     if labels is False or (labels is None and not usual):
         return ids
-    names = training.labels(1)
+    names = None if training is None else training.labels(1)
     if names is None:
         if labels is None:
             return ids
@@ -354,7 +359,7 @@ def _named(ids: NDArray[np.int64], labels: bool | None, usual: bool, training: T
     return out.reshape(ids.shape)
 
 
-def _positions(numbers: Any, size: int, what: str, training: Tensor) -> NDArray[np.int64]:
+def _positions(numbers: Any, size: int, what: str, training: Tensor | None) -> NDArray[np.int64]:
     """Return row or item numbers, counted from 0.
 
     Raises
@@ -364,7 +369,7 @@ def _positions(numbers: Any, size: int, what: str, training: Tensor) -> NDArray[
     LabelError
         If nothing has a label.
     """
-    if _by_label(numbers) and len(numbers):
+    if training is not None and _by_label(numbers) and len(numbers):
         names = training.labels(0 if what == "row" else 1)
         if names is not None:
             places = places_of(numbers if isinstance(numbers, pa.Array) else pa.array(list(numbers)), names)
@@ -386,7 +391,7 @@ def _positions(numbers: Any, size: int, what: str, training: Tensor) -> NDArray[
     return at
 
 
-def _left_out(exclude: Any, history: Tensor, shape: tuple[int, int], training: Tensor) -> Tensor | None:
+def _left_out(exclude: Any, history: Tensor, shape: tuple[int, int], training: Tensor | None) -> Tensor | None:
     """Return the cells to leave out, of the given shape (rows, items), or None."""
     if exclude is False:
         return None

@@ -61,9 +61,7 @@ class Exports(Base):
                [3, 0]])
         """
         schema = self._schema
-        if schema.ndim > 64:
-            raise UnsupportedError(f"NumPy's arrays have up to 64 dimensions, and this tensor has {schema.ndim}")
-        memory.check(schema.size * schema.dtype.itemsize, "the dense array")
+        interchange.check_dense(schema)
         return interchange.dense_array(schema, engines.entries(self.__sparrow_scan__()))
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
