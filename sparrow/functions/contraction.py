@@ -180,7 +180,7 @@ def einsum_path(
 
 
 def tensordot(
-    x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
+    x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2
 ) -> Any:
     """Return sums of products over axes of two operands, the axes that are left of the first one first.
 

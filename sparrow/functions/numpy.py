@@ -231,10 +231,6 @@ def _inner(a: Any, b: Any) -> Any:
     return tensordot(a, b, axes=([np.ndim(a) - 1], [np.ndim(b) - 1]))
 
 
-def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    return tensordot(a, b, axes=axes)
-
-
 _OWN: dict[Any, Callable[..., Any]] = {
     np.allclose: all_close,
     np.amax: Tensor.max,
@@ -316,7 +312,7 @@ Tensor._functions.update(
         np.dot: _dot,
         np.einsum: einsum,
         np.inner: _inner,
-        np.tensordot: _tensordot,
+        np.tensordot: tensordot,
         np.concatenate: _joined(concat),
         np.common_type: _typed(np.common_type),
         np.empty_like: _like(0),
