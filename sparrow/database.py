@@ -14,12 +14,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import duckdb
 import pyarrow as pa
 
 from sparrow import memory, settings
 from sparrow.errors import StorageError
+
+if TYPE_CHECKING:
+    import duckdb
 
 __all__ = ["Feed", "connect", "failures", "load", "quote_literal", "quote_name", "sorted_batches"]
 
@@ -53,6 +56,8 @@ def connect() -> duckdb.DuckDBPyConnection:
 
 
 def _new(memory_limit: int, threads: int, temp_directory: str) -> duckdb.DuckDBPyConnection:
+    import duckdb  # a tenth of a second, which who runs no SQL does not pay
+
     return duckdb.connect(
         ":memory:",
         config={
@@ -129,6 +134,8 @@ def failures(*feeds: Feed) -> Generator[None]:
     TooLargeError
         If DuckDB runs out of memory and cannot spill.
     """
+    import duckdb
+
     try:
         yield
     except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:

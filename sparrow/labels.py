@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow.errors import LabelError
@@ -103,6 +102,8 @@ def label_range(labels: pa.Array | None, wanted: slice, dim: str) -> slice:
         raise LabelError(f"dimension {dim!r} has no labels: index it by number")
     if wanted.step is not None:
         raise LabelError(f"a slice of labels of dimension {dim!r} has no step: take one of its positions")
+    import pyarrow.compute as pc
+
     if not pc.all(pc.less(labels[:-1], labels[1:])).as_py():
         raise LabelError(f"labels of dimension {dim!r} are not in ascending order: a slice of them means nothing")
     ends = []
@@ -159,6 +160,8 @@ def _found(labels: pa.Array, wanted: pa.Array) -> pa.Array | None:
     if len(wanted) == 1:  # one pass without a table of all labels
         at = labels.index(wanted[0]).as_py() if wanted[0].is_valid else -1
         return pa.array([at if at >= 0 else None], pa.int64())
+    import pyarrow.compute as pc
+
     return pc.index_in(wanted, value_set=labels, skip_nulls=True)
 
 

@@ -122,7 +122,7 @@ def test_nothing_else_is_public() -> None:
 def test_importing_takes_no_heavy_library_along() -> None:
     script = (
         "import sys, sparrow; dir(sparrow)\n"
-        "heavy = 'polars', 'numba', 'rich', 'typer', 'sparrow.ingest', 'sparrow.models'\n"
+        "heavy = 'duckdb', 'pyarrow.compute', 'polars', 'numba', 'rich', 'typer', 'sparrow.ingest', 'sparrow.models'\n"
         "print([m for m in heavy if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -14,9 +14,8 @@ import re
 import sys
 from collections.abc import Mapping
 from types import FrameType
-from typing import Any, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -25,6 +24,9 @@ from sparrow.database import quote_name
 from sparrow.engines.duckdb import select
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.plan import Scan
+
+if TYPE_CHECKING:
+    import duckdb
 
 __all__ = ["sql"]
 
@@ -112,6 +114,8 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
     for name, thing in tensors.items():
         _one_spelling(name, tensors)
         _define(con, name, thing)
+    import duckdb
+
     defined: set[str] = set()
     while True:
         try:
@@ -202,6 +206,8 @@ def _is_tensor(thing: Any) -> TypeGuard[Scannable]:
 
 
 def _is_relation(thing: Any) -> bool:
+    import duckdb
+
     return (
         _is_tensor(thing)
         or hasattr(type(thing), "__arrow_c_stream__")
@@ -216,6 +222,8 @@ def _kind(thing: Any) -> str:
 
 def _define(con: duckdb.DuckDBPyConnection, name: str, thing: Any) -> None:
     """Make a name of a connection stand for a tensor or a table."""
+    import duckdb
+
     if _is_tensor(thing):
         con.execute(f"CREATE TEMP VIEW {quote_name(name)} AS {select(thing.__sparrow_scan__(), con)}")
         return

@@ -9,9 +9,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -27,6 +26,9 @@ from sparrow.index import View
 from sparrow.kernels.entries import Block, concatenate
 from sparrow.plan import Accumulate, Contract, Map, Node, Reduce, Scan, Step
 from sparrow.resources import sql_text
+
+if TYPE_CHECKING:
+    import duckdb
 
 __all__ = ["DuckDB", "query_of", "select"]
 
