@@ -47,7 +47,7 @@ from numpy import (
 from sparrow import errors, formats
 from sparrow.engines import explained
 from sparrow.functions import numpy as _dispatch  # noqa: F401 - NumPy's functions find sparrow's
-from sparrow.functions.contraction import einsum, einsum_path, tensordot
+from sparrow.functions.contraction import einsum, einsum_path, sddmm, tensordot
 from sparrow.functions.creation import asarray, from_coords, from_relation, open
 from sparrow.functions.dtypes import astype, can_cast, finfo, iinfo, isdtype, result_type
 from sparrow.functions.elementwise import (
@@ -199,9 +199,9 @@ __all__ = [
     "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min", "minimum", "models", "moveaxis", "multiply",
     "nan", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones", "ones_like", "open", "permute_dims",
     "pi", "positive", "pow", "prod", "random", "real", "reciprocal", "remainder", "repeat", "reshape", "result_type",
-    "roll", "round", "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "split", "sql", "sqrt", "square",
-    "squeeze", "stack", "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile",
-    "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique", "unique_all", "unique_counts",
+    "roll", "round", "sddmm", "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "split", "sql", "sqrt",
+    "square", "squeeze", "stack", "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot",
+    "tile", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique", "unique_all", "unique_counts",
     "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 

@@ -11,14 +11,19 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sparrow import engines, memory
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import operand
 from sparrow.functions.views import as_tensor
+from sparrow.kernels.entries import Block, concatenate
 from sparrow.plan import Scan, Semiring, resolved_axis, semiring_of
+from sparrow.relation import MemoryHandle, MemoryRelation
+from sparrow.schema import Schema, check_dtype
 from sparrow.tensor import Tensor
-from sparrow.tensor.products import Engine, contracted
+from sparrow.tensor.base import labelled
+from sparrow.tensor.products import Engine, contracted, matmul
 
-__all__ = ["einsum", "einsum_path", "tensordot"]
+__all__ = ["einsum", "einsum_path", "sddmm", "tensordot"]
 
 _Path: TypeAlias = "list[tuple[int, ...]]"
 _Optimize: TypeAlias = 'bool | Literal["auto", "greedy", "optimal"] | Sequence[Any]'
@@ -229,6 +234,76 @@ def tensordot(
     gone = {own[a] for a, _ in pairs}
     out = [letter for letter in (*own, *across) if letter not in gone]
     return contracted((one, other), (own, across), out, semiring=semiring_of("plus_times"))
+
+
+def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
+    """Return ``S * (X @ Y)``, the product computed at the entries of ``S`` alone.
+
+    Of two arrays it is computed at once, entries streamed in pieces that fit the memory limit: the time is that of
+    ``S.nnz * K`` products. Where one is a tensor it is lazy, the product of tensors under the mask ``S``.
+
+    Parameters
+    ----------
+    S
+        Shape (M, N), of fill 0.
+    X, Y
+        Shapes (M, K) and (K, N).
+
+    Returns
+    -------
+    Tensor
+        Shape (M, N), with the names and labels of ``S``.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not fit.
+    UnsupportedError
+        If the fill of ``S`` is not 0.
+    TooLargeError
+        If the entries would pass the memory limit.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> S = sp.asarray([[0, 1], [2, 0]])
+    >>> sp.sddmm(S, [[1.0], [10.0]], [[3.0, 5.0]]).to_numpy()
+    array([[ 0.,  5.],
+           [60.,  0.]])
+    """
+    pattern = as_tensor(S)
+    left, right = (each if isinstance(each, Tensor) else np.asarray(operand(each)) for each in (X, Y))
+    shapes = pattern.shape, left.shape, right.shape
+    if {len(shape) for shape in shapes} != {2} or (shapes[1][0], shapes[2][1], shapes[1][1]) != (
+        *shapes[0], shapes[2][0],
+    ):  # fmt: skip
+        raise ShapeError(f"sddmm takes shapes (M, N), (M, K) and (K, N), got {', '.join(map(str, shapes))}")
+    if pattern.fill_value != 0:
+        raise UnsupportedError(f"sddmm: absent cells of S are {pattern.fill_value}: use S.refill(0) first")
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        product = matmul(as_tensor(left), as_tensor(right), mask=pattern)
+        return pattern * product  # type: ignore[no-any-return]
+    scan = pattern.__sparrow_scan__()
+    dtype = check_dtype(np.result_type(pattern.dtype, left.dtype, right.dtype))
+    schema = Schema(pattern.shape, pattern.dims, dtype, 0)
+    by_column = np.ascontiguousarray(right.T)
+    width = max(left.shape[1], 1) * (left.dtype.itemsize + right.dtype.itemsize)
+    found = []
+    with memory.reserve(0, "the entries of sddmm", "take a part of S") as room:
+        for block in engines.sorted_blocks(scan):
+            step = max(memory.share(8, least=1 << 20) // width, 1)
+            values = np.empty(block.count, dtype)
+            for start in range(0, block.count, step):
+                part = slice(start, start + step)
+                rows, columns = left[block.coords[0][part]], by_column[block.coords[1][part]]
+                with np.errstate(all="ignore"):
+                    values[part] = block.values[part] * np.einsum("ek,ek->e", rows, columns)
+            kept = values != 0
+            piece = Block(block.coords, values) if kept.all() else Block(block.coords, values).take(kept)
+            room.grow(piece.nbytes)
+            found.append(piece)
+        whole = concatenate(found, 2, dtype)
+    return Tensor(MemoryHandle(MemoryRelation(schema, whole, labelled(scan))))
 
 
 # -- letters -------------------------------------------------------------------------------------

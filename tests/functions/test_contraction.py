@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import sparrow as sp
+from sparrow import memory
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 
 SIZES = dict(zip("ijklmn", (4, 5, 3, 6, 2, 4), strict=True))
@@ -146,3 +147,34 @@ def test_bad_input_is_named() -> None:
         sp.einsum("ij,jk", A, A.T, optimize=[(0, 2)])
     with pytest.raises(InvalidValueError, match="optimize='best'"):
         sp.einsum("ij,jk", A, A.T, optimize="best")
+
+
+@given(
+    st.integers(0, 2**32), st.tuples(st.integers(0, 6), st.integers(0, 5), st.integers(0, 7)),
+    st.sampled_from(["float64", "float32", "int64", "complex128"]), st.sampled_from(["arrays", "left", "both"]),
+)  # fmt: skip
+def test_products_at_the_entries_of_a_tensor(seed: int, sizes: tuple[int, int, int], kind: str, given: str) -> None:
+    m, k, n = sizes
+    rng = np.random.default_rng(seed)
+    S, X, Y = (np.where(rng.random(s) < 0.5, rng.integers(-4, 5, s), 0).astype(kind) for s in ((m, n), (m, k), (k, n)))
+    x, y = (sp.asarray(X) if given != "arrays" else X), (sp.asarray(Y) if given == "both" else Y)
+    tensor = sp.asarray(S, dims=("row", "item"))
+    found = sp.sddmm(tensor, x, y)
+    assert found.dims == ("row", "item")
+    assert found.dtype == kind
+    np.testing.assert_array_equal(found.to_numpy(), S * (X @ Y))
+    assert found.nnz <= tensor.nnz
+
+
+def test_products_at_entries_in_pieces_with_labels_and_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    S = sp.from_coords([[0, 1, 1], [1, 0, 1]], [1.0, 2.0, 3.0], labels={"d0": ["a", "b"], "d1": ["x", "y"]})
+    X, Y = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 6.0], [7.0, 8.0]])
+    whole = sp.sddmm(S, X, Y)
+    monkeypatch.setattr(memory, "share", lambda *_, **__: 1)
+    pieces = sp.sddmm(S, X, Y)
+    assert pieces.to_numpy().tolist() == whole.to_numpy().tolist() == (S.to_numpy() * (X @ Y)).tolist()
+    assert whole.sel(d0="b", d1="x") == 86
+    with pytest.raises(ShapeError, match=r"\(M, N\), \(M, K\) and \(K, N\)"):
+        sp.sddmm(S, X, Y[:1])
+    with pytest.raises(UnsupportedError, match="refill"):
+        sp.sddmm(S + 1, X, Y)
