@@ -42,7 +42,7 @@ demo: $(VENV)/.runtime
 	@$(BIN)/sparrow demo $(DEMO)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(TESTS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(TESTS)
 
 trial: $(VENV)/.dev
 	$(BIN)/python -m tests.trial --minutes $(MINUTES)

@@ -238,8 +238,8 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_in_memory() -> None:
-    run(Machine, 100, 30)
+    run(Machine, 80, 30)
 
 
 def test_stored() -> None:
-    run(StoredMachine, 30, 25)
+    run(StoredMachine, 20, 25)

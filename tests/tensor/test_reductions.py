@@ -195,7 +195,7 @@ def check(scan: Scan, dense: NDArray[Any], fill: Any, name: str, options: dict[s
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of empty slices
 @given(arrays(), st.data())
-@settings(max_examples=400)
+@settings(max_examples=240)
 def test_all_cells(case: tuple[NDArray[Any], Any], data: st.DataObject) -> None:
     dense, fill = case
     scan, shown = viewed(memory(dense, fill), dense, data)
@@ -254,7 +254,7 @@ def of_entries(dense: NDArray[Any], name: str, axis: int, fill: Any, options: di
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @given(arrays(), st.data())
-@settings(max_examples=200)
+@settings(max_examples=120)
 def test_stored_cells(case: tuple[NDArray[Any], Any], data: st.DataObject) -> None:
     dense, fill = case
     if dense.ndim != 2:
