@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sparrow.errors import LabelError
 
-__all__ = ["dated", "label_position", "label_positions", "label_range"]
+__all__ = ["is_text", "label_position", "label_positions", "label_range"]
 
 _NAMED = 5
 """How many missing labels an error names."""
@@ -38,14 +38,14 @@ def label_positions(labels: pa.Array | None, wanted: Any, dim: str) -> NDArray[n
         Those of the dimension.
     wanted
         Any sequence of labels: a list, an array of NumPy or Arrow, a series. Of a set, which has no order, the
-        coordinates ascend. Dates and times are found among texts of them.
+        coordinates ascend. Dates and times are found among texts of them, and texts of them among dates and times.
     dim
         The name of the dimension, for errors.
 
     Raises
     ------
     LabelError
-        If the dimension has no labels, or not these: the first that are missing are named.
+        If the dimension has no labels, or not these: the first that are missing are named; or a text is no date.
     """
     if labels is None:
         raise LabelError(f"dimension {dim!r} has no labels: index it by number")
@@ -67,29 +67,6 @@ def label_positions(labels: pa.Array | None, wanted: Any, dim: str) -> NDArray[n
     return np.sort(places_of) if unordered else places_of
 
 
-def dated(labels: pa.Array | None, wanted: Any) -> Any:
-    """Return what is looked for among labels, texts as dates where these are dates.
-
-    Raises
-    ------
-    LabelError
-        If a text is no date.
-    """
-    if labels is None or not pa.types.is_temporal(labels.type):
-        return wanted
-    if isinstance(wanted, slice):
-        return slice(dated(labels, wanted.start), dated(labels, wanted.stop), wanted.step)
-    several = isinstance(wanted, list | tuple | np.ndarray)
-    given = list(wanted) if several else [wanted]
-    if not any(isinstance(one, str) for one in given):
-        return wanted
-    try:
-        found = pa.array(list(map(str, given))).cast(labels.type).to_pylist()
-    except pa.ArrowException:
-        raise LabelError(f"labels are of type {labels.type}, and {wanted!r} is no date") from None
-    return found if several else found[0]
-
-
 def label_range(labels: pa.Array | None, wanted: slice, dim: str) -> slice:
     """Return the positions from one label to another, both taken in, of labels in ascending order.
 
@@ -98,24 +75,43 @@ def label_range(labels: pa.Array | None, wanted: slice, dim: str) -> slice:
     LabelError
         If there are no labels, they are in no order, or ends of another type.
     """
+    import pyarrow.compute as pc
+
     if labels is None:
         raise LabelError(f"dimension {dim!r} has no labels: index it by number")
     if wanted.step is not None:
         raise LabelError(f"a slice of labels of dimension {dim!r} has no step: take one of its positions")
-    import pyarrow.compute as pc
-
     if not pc.all(pc.less(labels[:-1], labels[1:])).as_py():
         raise LabelError(f"labels of dimension {dim!r} are not in ascending order: a slice of them means nothing")
     ends = []
     for end in (wanted.start, wanted.stop):
         try:
-            ends.append(None if end is None else pa.scalar(end, labels.type))
+            ends.append(None if end is None else _end(end, labels.type))
         except (pa.ArrowException, TypeError):
             raise LabelError(f"labels of dimension {dim!r} are of type {labels.type}, and {end!r} is not") from None
     first, last = ends
     start = 0 if first is None else pc.sum(pc.less(labels, first)).as_py()
     stop = len(labels) if last is None else pc.sum(pc.less_equal(labels, last)).as_py()
     return slice(start or 0, stop or 0)
+
+
+def _end(end: Any, kind: pa.DataType) -> pa.Scalar:
+    if isinstance(end, str) and pa.types.is_temporal(kind):
+        return _as_dates(pa.array([end]), kind)[0]
+    return pa.scalar(end, kind)
+
+
+def _as_dates(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return texts as dates or times of a kind."""
+    try:
+        return texts.cast(kind)
+    except pa.ArrowInvalid:
+        for text in texts:
+            try:
+                text.cast(kind)
+            except pa.ArrowInvalid:
+                raise LabelError(f"labels are of type {kind}, and {text.as_py()!r} is no date") from None
+        raise
 
 
 def _python(label: Any) -> Any:
@@ -145,13 +141,17 @@ def _arrow(wanted: Any) -> pa.Array | None:
 
 def _found(labels: pa.Array, wanted: pa.Array) -> pa.Array | None:
     """Return the coordinates of labels, null where there is none; None where the kinds cannot be compared."""
+    import pyarrow.compute as pc
+
     kind = labels.type
     if not len(wanted):
         return pa.array([], pa.int64())
-    if pa.types.is_temporal(wanted.type) and _is_text(kind):
+    if pa.types.is_temporal(kind) and is_text(wanted.type):
+        wanted = _as_dates(wanted, kind)
+    if pa.types.is_temporal(wanted.type) and is_text(kind):
         labels, wanted = _instants(labels, wanted)
         kind = labels.type
-    if _is_text(kind) != _is_text(wanted.type):
+    if is_text(kind) != is_text(wanted.type):
         return None
     try:
         wanted = wanted.cast(kind)
@@ -160,8 +160,6 @@ def _found(labels: pa.Array, wanted: pa.Array) -> pa.Array | None:
     if len(wanted) == 1:  # one pass without a table of all labels
         at = labels.index(wanted[0]).as_py() if wanted[0].is_valid else -1
         return pa.array([at if at >= 0 else None], pa.int64())
-    import pyarrow.compute as pc
-
     return pc.index_in(wanted, value_set=labels, skip_nulls=True)
 
 
@@ -177,5 +175,6 @@ def _instants(labels: pa.Array, wanted: pa.Array) -> tuple[pa.Array, pa.Array]:
     return labels, wanted.cast(labels.type)
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether labels of a type are texts."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

@@ -5,25 +5,19 @@ R. F. Boisvert, R. Pozo and K. A. Remington, The Matrix Market Exchange Formats:
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow import storage
 from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
-from sparrow.files.numbers import Layout, Lines, NumbersWriter, check_coords, fitted, parse
-from sparrow.files.registry import DType, Duplicates, Format, Option, Reader, names_of
-from sparrow.files.rows import write_entries
-from sparrow.files.source import TextBlock, blocks, open_sources, total_size
-from sparrow.progress import bar
-from sparrow.schema import Schema, check_dims, check_dtype
+from sparrow.files.numbers import Entries, Layout, Lines, NumbersReader, NumbersWriter, check_coords, fitted, parse
+from sparrow.files.registry import Format, Option, names_of
+from sparrow.files.source import TextBlock
+from sparrow.schema import check_dims, check_dtype
 from sparrow.sorting import Rows
 
 __all__ = ["FORMATS", "MatrixMarket", "MatrixMarketWriter"]
@@ -34,7 +28,7 @@ _SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 
 
 @dataclass
-class MatrixMarket(Reader):
+class MatrixMarket(NumbersReader):
     r"""Store a Matrix Market file as a matrix with fill 0.
 
     Both layouts are read (``coordinate`` and ``array``), all fields (``real``, ``integer``, ``unsigned-integer``,
@@ -47,13 +41,13 @@ class MatrixMarket(Reader):
         The file, ``"-"`` for standard input. gzip, zstd and bz2 are told from the content.
     dst
         The folder to create.
-    dims
-        Names of the dimensions, ``row, col`` by default.
     duplicates
         What becomes of several values for one cell: ``"error"``, ``"sum"``, ``"last"``, ``"first"``, ``"min"`` or
         ``"max"``.
     dtype
         Type of the values; by default float64, complex128, int64 or uint64 by the field, and int64 for patterns.
+    dims
+        Names of the dimensions, ``row, col`` by default.
     overwrite
         Replace what is at ``dst``.
     profile
@@ -92,52 +86,18 @@ class MatrixMarket(Reader):
 
     _: KW_ONLY
     dims: Annotated[Sequence[str] | None, Option("Names. [default: row,col]", metavar="A,B", parse=names_of)] = None
-    duplicates: Duplicates = "sum"
-    dtype: DType = None
 
-    several: ClassVar[bool] = False
+    format: ClassVar[str] = "mtx"
     examples: ClassVar[str] = "sparrow ingest mtx west0479.mtx west.sparrow"
 
-    def read(self) -> str:
-        """Store the matrix and return its folder."""
-        (source,) = sources = open_sources(self.src)
+    def begin(self, lines: Lines, name: str) -> tuple[Entries, tuple[str, ...], dict[str, Any]]:
+        """Take banner and line of sizes off."""
         dims = check_dims(("row", "col") if self.dims is None else self.dims, 2)
-        with storage.creating(self.dst, self.overwrite) as folder, closing(blocks(sources)) as text:
-            lines = Lines(text)
-            matrix = _header(lines, source.name)
-            dtype = self._dtype(matrix)
-            entries = _Entries(matrix, dtype, source.name)
-            with bar("reading entries", total_size(sources)) as advance:
-                written = write_entries(
-                    folder,
-                    entries.items(lines.rest(), advance),
-                    entries.rows,
-                    dims=dims,
-                    dtype=dtype,
-                    weighted=matrix.layout.values > 0,
-                    duplicates=self.duplicates,
-                    fill_value=0,
-                    profile=self.profile,
-                    describe=lambda cell: str(tuple(k + 1 for k in cell)) + ", counted from 1",
-                )
-            entries.finish()
-            storage.create(
-                folder,
-                Schema(matrix.shape, dims, dtype, 0),
-                written.files,
-                profile=self.profile,
-                operation="ingest mtx",
-                extra={"sources": [source.name], "symmetry": matrix.symmetry},
-            )
-        return os.fspath(self.dst)
-
-    def _dtype(self, matrix: _Matrix) -> np.dtype[Any]:
-        if self.dtype is None:
-            return matrix.layout.dtype
-        given = check_dtype(self.dtype)
-        if matrix.layout.dtype.kind == "c" and given.kind != "c":
-            raise InvalidValueError(f"dtype={given}: the values are complex; leave dtype out, or give complex64")
-        return given
+        matrix = _header(lines, name)
+        dtype = matrix.layout.dtype if self.dtype is None else check_dtype(self.dtype)
+        if matrix.layout.dtype.kind == "c" and dtype.kind != "c":
+            raise InvalidValueError(f"dtype={dtype}: the values are complex; leave dtype out, or give complex64")
+        return _Entries(matrix, dtype, name), dims, {"symmetry": matrix.symmetry}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,39 +149,45 @@ def _header(lines: Lines, name: str) -> _Matrix:
     return _Matrix((rows, cols), entries[0], Layout(0 if array else 2, values, np.dtype(_TYPES[field])), symmetry)
 
 
-class _Entries:
-    """The entries of a file, block by block, mirrored where it leaves them out, and counted."""
+class _Entries(Entries):
+    """The entries of a file, mirrored where it leaves them out."""
 
     def __init__(self, matrix: _Matrix, dtype: np.dtype[Any], name: str) -> None:
-        self._matrix, self._dtype, self._name = matrix, dtype, name
-        self._found = 0
-        self._lock = threading.Lock()
+        super().__init__(matrix.layout, dtype, 1, name)
+        self._matrix = matrix
 
-    def items(self, text: Iterator[TextBlock], advance: Callable[[int], None]) -> Iterator[_Item]:
-        """Yield blocks; those of arrays, whose entries are known by their number, are parsed in their order."""
+    def add(self, count: int) -> None:
+        """Count entries, as long as there are not too many."""
+        super().add(count)
+        if self.found > (told := self._matrix.entries):
+            raise IngestError(f"there are more than the {told} entries that the line of sizes tells", self.name)
+
+    def items(self, text: Iterator[TextBlock]) -> Iterator[tuple[TextBlock, Any]]:
+        """Yield blocks; those of arrays, whose entries are known by their number, with that of the first and parsed."""
         for block in text:
-            first, values = self._found, None
-            if not self._matrix.layout.coords:
-                values = parse(block, self._matrix.layout)[1]
-                self._count(0 if values is None else len(values))
-            yield _Item(block, first, values)
-            advance(block.advance)
+            if self.layout.coords:
+                yield block, None
+                continue
+            first, values = self.found, parse(block, self.layout)[1]
+            assert values is not None
+            self.add(len(values))
+            yield block, (first, values)
 
-    def rows(self, item: _Item) -> Rows:
+    def rows(self, item: tuple[TextBlock, Any]) -> Rows:
         """Return the entries of a block."""
-        block, values = item.block, item.values
-        if values is None:
-            coords, values = parse(block, self._matrix.layout)
-            self._count(coords.shape[1])
-            check_coords(block, coords, 1, self._matrix.shape)
-            row, col = coords[0] - 1, coords[1] - 1
+        block, numbered = item
+        if numbered is None:
+            coords, values = parse(block, self.layout)
+            self.add(coords.shape[1])
+            check_coords(block, coords, self.base, self._matrix.shape)
+            row, col = coords - self.base
+            if values is not None:
+                values = fitted(block, self.layout, values, self.dtype)
         else:
-            row, col = self._places(np.arange(item.first, item.first + len(values)))
-        if values is not None:
-            given, values = values, fitted(block, self._matrix.layout, values, self._dtype)
-            if item.values is not None:  # zeros are most of many an array
-                kept = given != 0
-                row, col, values = row[kept], col[kept], values[kept]
+            first, values = numbered
+            kept = np.flatnonzero(values)  # zeros are most of many an array
+            row, col = self._places(first + kept)
+            values = fitted(block, self.layout, values, self.dtype)[kept]
         return self._mirrored(row, col, values)
 
     def _places(self, number: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -246,27 +212,14 @@ class _Entries:
             values = np.concatenate([values, other])
         return Rows((np.concatenate([row, col[away]]), np.concatenate([col, row[away]])), values)
 
-    def _count(self, count: int) -> None:
-        with self._lock:
-            self._found += count
-            if self._found > (told := self._matrix.entries):
-                raise IngestError(f"there are more than the {told} entries that the line of sizes tells", self._name)
-
-    def finish(self) -> None:
-        """Raise where entries are missing."""
-        if self._found != self._matrix.entries:
+    def shape(self, maxima: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape, or raise where entries are missing."""
+        if self.found != self._matrix.entries:
             raise IngestError(
-                f"there are {self._found} entries, not the {self._matrix.entries} of the line of sizes: is it cut off?",
-                self._name,
+                f"there are {self.found} entries, not the {self._matrix.entries} of the line of sizes: is it cut off?",
+                self.name,
             )
-
-
-class _Item(NamedTuple):
-    """A block, the number of its first entry, and its values where they were parsed."""
-
-    block: TextBlock
-    first: int
-    values: NDArray[Any] | None
+        return self._matrix.shape
 
 
 @dataclass
@@ -282,7 +235,7 @@ class MatrixMarketWriter(NumbersWriter):
             raise UnsupportedError(f"Matrix Market has two dimensions, this tensor {tensor.ndim}: use tns or csv")
         fields = {"f": "real", "c": "complex", "i": "integer", "u": "unsigned-integer", "b": "pattern"}
         rows, cols = tensor.shape
-        return [f"%%MatrixMarket matrix coordinate {fields[tensor.dtype.kind]} general", f"{rows} {cols} {tensor.nnz}"]
+        return [f"%%MatrixMarket matrix coordinate {fields[tensor.dtype.kind]} general", f"{rows} {cols} {self.count}"]
 
     def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
         """Return what stands in the lines: of True nothing but its place."""

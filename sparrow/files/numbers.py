@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import os
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -12,13 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sparrow.errors import IngestError, UnsupportedError
-from sparrow.files.registry import Writer
-from sparrow.files.rows import cast_values
-from sparrow.files.source import TextBlock
+from sparrow import storage
+from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
+from sparrow.files.registry import DType, Duplicates, Reader, Writer
+from sparrow.files.rows import cast_values, write_entries
+from sparrow.files.source import TextBlock, blocks, open_sources, total_size
 from sparrow.progress import bar
+from sparrow.schema import Schema
+from sparrow.sorting import Rows
 
-__all__ = ["Head", "Layout", "Lines", "NumbersWriter", "check_coords", "fitted", "parse"]
+__all__ = ["Entries", "Head", "Layout", "Lines", "NumbersReader", "NumbersWriter", "check_coords", "fitted", "parse"]
 
 
 class Head(NamedTuple):
@@ -31,7 +38,7 @@ class Head(NamedTuple):
         """Return the error about this line."""
         return IngestError(problem, name, self.number, self.text[:80])
 
-    def sizes(self, count: int | None, what: str, name: str) -> tuple[int, ...]:
+    def sizes(self, count: int, what: str, name: str) -> tuple[int, ...]:
         """Return the line as numbers that are not negative, ``count`` of them.
 
         Raises
@@ -40,7 +47,7 @@ class Head(NamedTuple):
             If it is anything else.
         """
         tokens = self.text.split()
-        if not all(token.isascii() and token.isdigit() for token in tokens) or count not in (None, len(tokens)):
+        if not all(token.isascii() and token.isdigit() for token in tokens) or len(tokens) != count:
             raise self.error(f"this is not {what}", name)
         sizes = tuple(map(int, tokens))
         if any(size >= 2**63 for size in sizes):
@@ -63,7 +70,6 @@ class Lines:
             self._block, self._at = next(self._blocks, None), 0
             if self._block is None:
                 return None
-            self._block = _with_line_feeds(self._block)
             self._number = self._block.first_line
         rest = self._block.data[self._at :]
         length = int(np.argmax(rest == 10))
@@ -92,17 +98,7 @@ class Lines:
                     first_line=self._number,
                     lines=self._block.lines - passed,
                 )
-        yield from map(_with_line_feeds, self._blocks)
-
-
-def _with_line_feeds(block: TextBlock) -> TextBlock:
-    """Return a block whose lines end in line feeds, not in the bare carriage returns of old files."""
-    bare = (block.data[:-1] == 13) & (block.data[1:] != 10)
-    if not bare.any():
-        return block
-    data = block.data.copy()
-    data[:-1][bare] = 10
-    return replace(block, data=data, lines=int(np.count_nonzero(data == 10)))
+        yield from self._blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +130,15 @@ def parse(block: TextBlock, layout: Layout) -> tuple[NDArray[np.int64], NDArray[
     count, hards, status, at = kernels.parse_numbers(block.data, whole, coords, floats, integers, hard)
     if status != kernels.GOOD:
         raise _error(block, layout, status, at)
+    read = hard[: 2 * hards].reshape(-1, 2)
+    if layout.dtype.kind == "u":
+        integers.reshape(-1)[read[:, 0]] = 0  # beyond int64, and not yet read
+        if (negative := integers[:count, 0] < 0).any():
+            number, text = line_of(block, int(np.argmax(negative)))
+            raise IngestError("the value is negative, in a file of unsigned integers", block.source.name, number, text)
     numbers: NDArray[Any] = integers.view(np.uint64) if layout.dtype.kind == "u" else integers if whole else floats
-    for k, start in hard[: 2 * hards].reshape(-1, 2).tolist():
+    for k, start in read.tolist():
         numbers[divmod(k, v)] = _read(block, layout, start)
-    if layout.dtype.kind == "u" and (negative := integers[:count] < 0).any():
-        _refuse_negative(block, integers[:count, 0], negative[:, 0])
     if not v:
         return coords[:, :count], None
     return coords[:, :count], numbers[:count].reshape(-1).view(layout.dtype)
@@ -152,14 +152,6 @@ def _read(block: TextBlock, layout: Layout, start: int) -> Any:
     if layout.dtype.kind == "u" and 0 <= number < 2**64:
         return np.uint64(number)
     raise IngestError(f"the value does not fit {layout.dtype}", block.source.name, block.line_at(start), token)
-
-
-def _refuse_negative(block: TextBlock, values: NDArray[np.int64], negative: NDArray[np.bool_]) -> None:
-    """Raise for a value below 0 where they are unsigned; those beyond 2^63 have the same bits."""
-    for k in np.flatnonzero(negative).tolist():
-        number, text = line_of(block, k)
-        if "-" in text.split()[-1]:
-            raise IngestError("the value is negative, in a file of unsigned integers", block.source.name, number, text)
 
 
 def _error(block: TextBlock, layout: Layout, status: int, at: int) -> IngestError:
@@ -212,6 +204,99 @@ def line_of(block: TextBlock, entry: int) -> tuple[int, str]:
     raise AssertionError("there are fewer entries in the block")
 
 
+class Entries(ABC):
+    """The entries of a file as they are read, block by block, and counted.
+
+    Parameters
+    ----------
+    layout
+        What stands in a line.
+    dtype
+        The type of the values that are stored.
+    base
+        What coordinates count from in the file.
+    name
+        What it is called.
+    """
+
+    def __init__(self, layout: Layout, dtype: np.dtype[Any], base: int, name: str) -> None:
+        self.layout, self.dtype, self.base, self.name = layout, dtype, base, name
+        self.found = 0
+        self._lock = threading.Lock()
+
+    def add(self, count: int) -> None:
+        """Count entries, whichever thread has read them."""
+        with self._lock:
+            self.found += count
+
+    def items(self, text: Iterator[TextBlock]) -> Iterator[tuple[TextBlock, Any]]:
+        """Yield blocks, each with what of it has to be known in the order of the file."""
+        for block in text:
+            yield block, None
+
+    @abstractmethod
+    def rows(self, item: tuple[TextBlock, Any]) -> Rows:
+        """Return the entries of a block."""
+
+    @abstractmethod
+    def shape(self, maxima: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape, or raise where entries are missing or too many."""
+
+
+@dataclass
+class NumbersReader(Reader):
+    """Store a file of lines of numbers, after a header or none."""
+
+    _: KW_ONLY
+    duplicates: Duplicates = "sum"
+    dtype: DType = None
+
+    several: ClassVar[bool] = False
+    format: ClassVar[str]
+
+    @abstractmethod
+    def begin(self, lines: Lines, name: str) -> tuple[Entries, tuple[str, ...], dict[str, Any]]:
+        """Take the header off; return the entries, the names of the dimensions, and what history is to tell."""
+
+    def read(self) -> str:
+        """Store the file and return its folder."""
+        sources = open_sources(self.src)
+        if len(sources) > 1:
+            raise InvalidValueError(f"src={self.src!r} names {len(sources)} files: give one")
+        name = sources[0].name
+        with storage.creating(self.dst, self.overwrite) as folder, closing(blocks(sources)) as text:
+            lines = Lines(text)
+            entries, dims, extra = self.begin(lines, name)
+            with bar("reading entries", total_size(sources)) as advance:
+
+                def items() -> Iterator[tuple[TextBlock, Any]]:
+                    for item in entries.items(lines.rest()):
+                        yield item
+                        advance(item[0].advance)
+
+                written = write_entries(
+                    folder,
+                    items(),
+                    entries.rows,
+                    dims=dims,
+                    dtype=entries.dtype,
+                    weighted=entries.layout.values > 0,
+                    duplicates=self.duplicates,
+                    fill_value=0,
+                    profile=self.profile,
+                    describe=lambda cell: f"{tuple(k + entries.base for k in cell)}, counted from {entries.base}",
+                )
+            storage.create(
+                folder,
+                Schema(entries.shape(written.maxima), dims, entries.dtype, 0),
+                written.files,
+                profile=self.profile,
+                operation=f"ingest {self.format}",
+                extra={"sources": [name], **extra},
+            )
+        return os.fspath(self.dst)
+
+
 def check_coords(
     block: TextBlock, coords: NDArray[np.int64], base: int, shape: Sequence[int | None], hint: str = ""
 ) -> None:
@@ -235,6 +320,11 @@ class NumbersWriter(Writer):
 
     called: ClassVar[str]
 
+    @cached_property
+    def count(self) -> int:
+        """The number of entries; of a view of an expression it takes computing it."""
+        return self.tensor.nnz
+
     @abstractmethod
     def head(self) -> list[str]:
         """Return the lines before the entries, or raise ``UnsupportedError`` for what the format cannot hold."""
@@ -257,11 +347,11 @@ class NumbersWriter(Writer):
             )
         head = self.head()
         options = csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
-        with self.sink() as file, bar("exporting", tensor.nnz, "entries") as advance:
+        with self.sink() as file, bar("exporting", self.count, "entries") as advance:
             file.write("".join(line + "\n" for line in head).encode())
             out = pa.PythonFile(file, mode="w")
             for batch in tensor.to_batches():
                 columns = self.columns(batch)
                 csv.write_csv(pa.table(columns, [str(k) for k in range(len(columns))]), out, options)
                 advance(batch.num_rows)
-        return tensor.nnz
+        return self.count

@@ -5,31 +5,24 @@ S. Smith et al., FROSTT: The Formidable Repository of Open Sparse Tensors and To
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sparrow import storage
 from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
-from sparrow.files.numbers import Layout, Lines, NumbersWriter, check_coords, fitted, parse
-from sparrow.files.registry import DType, Duplicates, Format, Option, Reader, names_of, sizes_of
-from sparrow.files.rows import write_entries
-from sparrow.files.source import TextBlock, blocks, open_sources, total_size
-from sparrow.progress import bar
-from sparrow.schema import Schema, check_dims, check_dtype
+from sparrow.files.numbers import Entries, Layout, Lines, NumbersReader, NumbersWriter, check_coords, fitted, parse
+from sparrow.files.registry import Format, Option, names_of, sizes_of
+from sparrow.files.source import TextBlock
+from sparrow.schema import check_dims, check_dtype
 from sparrow.sorting import Rows
 
 __all__ = ["FORMATS", "Tns", "TnsWriter"]
 
 
 @dataclass
-class Tns(Reader):
+class Tns(NumbersReader):
     r"""Store a tensor of any number of dimensions from lines of coordinates and a value, with fill 0.
 
     Lines hold a coordinate for each dimension, then the value, parted by blanks. Lines that begin with ``#`` and blank
@@ -42,6 +35,11 @@ class Tns(Reader):
         The file, ``"-"`` for standard input. gzip, zstd and bz2 are told from the content.
     dst
         The folder to create.
+    duplicates
+        What becomes of several values for one cell: ``"error"``, ``"sum"``, ``"last"``, ``"first"``, ``"min"`` or
+        ``"max"``.
+    dtype
+        Type of the values; float64 by default, int64 without values.
     dims
         Names of the dimensions, ``d0, d1, ...`` by default.
     shape
@@ -50,11 +48,6 @@ class Tns(Reader):
         What coordinates count from.
     values
         False where lines hold coordinates alone: each entry counts 1.
-    duplicates
-        What becomes of several values for one cell: ``"error"``, ``"sum"``, ``"last"``, ``"first"``, ``"min"`` or
-        ``"max"``.
-    dtype
-        Type of the values; float64 by default, int64 without values.
     overwrite
         Replace what is at ``dst``.
     profile
@@ -99,42 +92,14 @@ class Tns(Reader):
     ] = None
     index_base: Annotated[Literal[0, 1], Option("What coordinates count from.")] = 1
     values: Annotated[bool, Option("Whether a value follows the coordinates.", flag="--values/--no-values")] = True
-    duplicates: Duplicates = "sum"
-    dtype: DType = None
 
-    several: ClassVar[bool] = False
+    format: ClassVar[str] = "tns"
     examples: ClassVar[str] = "sparrow ingest tns nell-2.tns.gz nell.sparrow --dims entity,relation,object"
 
-    def read(self) -> str:
-        """Store the tensor and return its folder."""
-        (source,) = sources = open_sources(self.src)
-        given = None if self.dtype is None else check_dtype(self.dtype)
-        with storage.creating(self.dst, self.overwrite) as folder, closing(blocks(sources)) as text:
-            lines = Lines(text)
-            head = _header(lines, source.name, self.values)
-            dims = check_dims(self.dims, head.ndim)
-            entries = _Entries(self, head, given, source.name)
-            with bar("reading entries", total_size(sources)) as advance:
-                written = write_entries(
-                    folder,
-                    _advancing(lines.rest(), advance),
-                    entries.rows,
-                    dims=dims,
-                    dtype=entries.dtype,
-                    weighted=self.values,
-                    duplicates=self.duplicates,
-                    fill_value=0,
-                    profile=self.profile,
-                )
-            storage.create(
-                folder,
-                Schema(entries.finish(written.maxima), dims, entries.dtype, 0),
-                written.files,
-                profile=self.profile,
-                operation="ingest tns",
-                extra={"sources": [source.name], "index_base": self.index_base},
-            )
-        return os.fspath(self.dst)
+    def begin(self, lines: Lines, name: str) -> tuple[Entries, tuple[str, ...], dict[str, Any]]:
+        """Take the lines of sizes off, if there are any."""
+        head = _header(lines, name, self.values)
+        return _Entries(self, head, name), check_dims(self.dims, head.ndim), {"index_base": self.index_base}
 
 
 class _Head(NamedTuple):
@@ -178,51 +143,40 @@ def _header(lines: Lines, name: str, values: bool) -> _Head:
     return _Head(ndim, shape, entries)
 
 
-def _advancing(text: Iterator[TextBlock], advance: Any) -> Iterator[TextBlock]:
-    for block in text:
-        yield block
-        advance(block.advance)
+class _Entries(Entries):
+    """The entries of a file."""
 
-
-class _Entries:
-    """The entries of a file, block by block, counted."""
-
-    def __init__(self, options: Tns, head: _Head, given: np.dtype[Any] | None, name: str) -> None:
-        whole = not options.values or (given is not None and given.kind in "iu")
+    def __init__(self, options: Tns, head: _Head, name: str) -> None:
+        given = None if options.dtype is None else check_dtype(options.dtype)
         if given is not None and given.kind == "c" and options.values:
             raise InvalidValueError(f"dtype={given}: the lines hold one number each for their values")
-        read = np.dtype(given if given is not None and given.kind == "u" else np.int64) if whole else np.dtype("f8")
-        read = np.dtype(np.uint64) if read.kind == "u" else read
-        self.dtype = given if given is not None else read
-        self._layout = Layout(head.ndim, int(options.values), read)
-        self._head, self._name = head, name
-        self._base = options.index_base
+        whole = not options.values or (given is not None and given.kind in "iu")
+        read = np.dtype("f8" if not whole else "u8" if given is not None and given.kind == "u" else "i8")
+        layout = Layout(head.ndim, int(options.values), read)
+        super().__init__(layout, read if given is None else given, options.index_base, name)
+        self._told = head.entries
         self._shape: list[int | None] = list(head.shape or (None,) * head.ndim)
         if options.shape is not None:
             if len(options.shape) != head.ndim:
                 raise InvalidValueError(f"shape={tuple(options.shape)}: the tensor has {head.ndim} dimensions")
             told = zip(self._shape, options.shape, strict=True)
             self._shape = [size if wanted is None else wanted for size, wanted in told]
-        self._found = 0
-        self._lock = threading.Lock()
 
-    def rows(self, block: TextBlock) -> Rows:
+    def rows(self, item: tuple[TextBlock, Any]) -> Rows:
         """Return the entries of a block."""
-        coords, values = parse(block, self._layout)
-        hint = ": say index_base=0 if they count from 0" if self._base else ""
-        check_coords(block, coords, self._base, self._shape, hint)
-        with self._lock:
-            self._found += coords.shape[1]
+        block, _ = item
+        coords, values = parse(block, self.layout)
+        hint = ": say index_base=0 if they count from 0" if self.base else ""
+        check_coords(block, coords, self.base, self._shape, hint)
+        self.add(coords.shape[1])
         if values is not None:
-            values = fitted(block, self._layout, values, self.dtype)
-        columns: tuple[NDArray[np.int64], ...] = tuple(column - self._base for column in coords)
-        return Rows(columns, values)
+            values = fitted(block, self.layout, values, self.dtype)
+        return Rows(tuple(column - self.base for column in coords), values)
 
-    def finish(self, maxima: Sequence[int]) -> tuple[int, ...]:
+    def shape(self, maxima: Sequence[int]) -> tuple[int, ...]:
         """Return the shape, or raise where entries are missing or too many."""
-        told = self._head.entries
-        if told is not None and told != self._found:
-            raise IngestError(f"there are {self._found} entries, and {told} by the lines before them", self._name)
+        if self._told not in (None, self.found):
+            raise IngestError(f"there are {self.found} entries, and {self._told} by the lines before them", self.name)
         return tuple(top + 1 if size is None else size for size, top in zip(self._shape, maxima, strict=True))
 
 

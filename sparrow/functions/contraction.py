@@ -15,7 +15,7 @@ from sparrow import engines, memory
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import operand
 from sparrow.functions.views import as_tensor
-from sparrow.kernels.entries import Block, concatenate
+from sparrow.kernels.entries import Block, pick
 from sparrow.plan import Scan, Semiring, resolved_axis, semiring_of
 from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import Schema, check_dtype
@@ -239,8 +239,8 @@ def tensordot(
 def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
     """Return ``S * (X @ Y)``, the product computed at the entries of ``S`` alone.
 
-    Of two arrays it is computed at once, entries streamed in pieces that fit the memory limit: the time is that of
-    ``S.nnz * K`` products. Where one is a tensor it is lazy, the product of tensors under the mask ``S``.
+    Of two arrays it is computed at once, some entries at a time: the time is that of ``S.nnz * K`` products. Where one
+    is a tensor it is lazy, the product of tensors under the mask ``S``.
 
     Parameters
     ----------
@@ -285,25 +285,18 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
         return pattern * product  # type: ignore[no-any-return]
     scan = pattern.__sparrow_scan__()
     dtype = check_dtype(np.result_type(pattern.dtype, left.dtype, right.dtype))
-    schema = Schema(pattern.shape, pattern.dims, dtype, 0)
-    by_column = np.ascontiguousarray(right.T)
+    block = engines.entries(scan)
+    memory.check(block.count * dtype.itemsize, "the values of sddmm", "take a part of S")
+    values, by_column = np.empty(block.count, dtype), np.ascontiguousarray(right.T)
     width = max(left.shape[1], 1) * (left.dtype.itemsize + right.dtype.itemsize)
-    found = []
-    with memory.reserve(0, "the entries of sddmm", "take a part of S") as room:
-        for block in engines.sorted_blocks(scan):
-            step = max(memory.share(8, least=1 << 20) // width, 1)
-            values = np.empty(block.count, dtype)
-            for start in range(0, block.count, step):
-                part = slice(start, start + step)
-                rows, columns = left[block.coords[0][part]], by_column[block.coords[1][part]]
-                with np.errstate(all="ignore"):
-                    values[part] = block.values[part] * np.einsum("ek,ek->e", rows, columns)
-            kept = values != 0
-            piece = Block(block.coords, values) if kept.all() else Block(block.coords, values).take(kept)
-            room.grow(piece.nbytes)
-            found.append(piece)
-        whole = concatenate(found, 2, dtype)
-    return Tensor(MemoryHandle(MemoryRelation(schema, whole, labelled(scan))))
+    step = max(memory.share(8, least=1 << 20) // width, 1)
+    for start in range(0, block.count, step):
+        part = slice(start, start + step)
+        rows, columns = left[block.coords[0][part]], by_column[block.coords[1][part]]
+        with np.errstate(all="ignore"):
+            values[part] = block.values[part] * np.einsum("ek,ek->e", rows, columns)
+    found = pick(Block(block.coords, values), values != 0)
+    return Tensor(MemoryHandle(MemoryRelation(Schema(pattern.shape, pattern.dims, dtype, 0), found, labelled(scan))))
 
 
 # -- letters -------------------------------------------------------------------------------------

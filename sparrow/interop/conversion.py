@@ -21,6 +21,7 @@ from sparrow.errors import (
 from sparrow.interop.binsparse import from_binsparse
 from sparrow.interop.interchange import Coordinates, from_cupy, from_npz, from_torch
 from sparrow.kernels.entries import Block, canonical, check_duplicates
+from sparrow.labels import is_text
 from sparrow.schema import LARGEST_DIMENSION, Schema, check_array, check_dtype, check_shape, given_name, is_fill
 
 __all__ = [
@@ -119,14 +120,7 @@ def check_labels(labels: Any, dim: str, size: int | None = None) -> pa.Array:
 
 
 def _is_label(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
-        or pa.types.is_integer(kind)
-        or pa.types.is_date(kind)
-        or pa.types.is_timestamp(kind)
-    )
+    return bool(is_text(kind) or pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def check_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:

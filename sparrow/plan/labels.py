@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sparrow.errors import LabelError
 from sparrow.index import Listed, Range, View
+from sparrow.labels import is_text
 from sparrow.plan.nodes import Scan, Step
 from sparrow.relation import Relation
 
@@ -106,16 +107,11 @@ def alike(arrays: Sequence[pa.Array], what: str) -> list[pa.Array]:
         return list(arrays)
     if all(pa.types.is_integer(kind) for kind in kinds):
         return [array.cast(pa.int64()) for array in arrays]
-    if all(_is_text(kind) for kind in kinds):
+    if all(is_text(kind.value_type if pa.types.is_dictionary(kind) else kind) for kind in kinds):
         return [array.cast(pa.large_string()) for array in arrays]
     if all(pa.types.is_date(kind) or pa.types.is_timestamp(kind) for kind in kinds):
         return [array.cast(pa.timestamp("us")) for array in arrays]
     raise LabelError(f"labels of {what} are {' and '.join(sorted(map(str, kinds)))}, which are never equal: cast them")
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(inner) or pa.types.is_large_string(inner) or pa.types.is_string_view(inner))
 
 
 def _of_relation(relation: Relation) -> Labels:

@@ -1,8 +1,8 @@
-"""Names of tensors: of dimensions, and labels along them."""
+"""Names of tensors: of dimensions, and labels along them, given and looked up."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from sparrow.errors import LabelError, UnsupportedError
 from sparrow.interop.conversion import check_labels
+from sparrow.labels import label_position, label_positions, label_range
 from sparrow.plan import Cast, map_cells, names_along
 from sparrow.relation import Growth, Relation
 from sparrow.tensor.writing import Writing
@@ -21,6 +22,94 @@ class Naming(Writing):
     """Names that are given to dimensions and along them."""
 
     __slots__ = ()
+
+    def sel(self, labels: Mapping[str, Any] | None = None, /, **by_name: Any) -> Any:
+        r"""Return the view at labels: ``A.sel(src="example.org")``; lists of labels cross, slices take their ends in.
+
+        Parameters
+        ----------
+        labels
+            Labels by dimension name, where a name is no Python identifier.
+        **by_name
+            Labels by dimension name: one label drops the dimension, several keep it, in any sequence: a list, an
+            array of NumPy or Arrow such as ``labels()`` gives, a series of Polars or pandas. A set comes in the order
+            of the dimension; a slice goes from one label to another that is in it, of labels in ascending order. Dates
+            and times are labels as much as their texts.
+
+        Returns
+        -------
+        Tensor
+            A number where no dimension is left.
+
+        Raises
+        ------
+        LabelError
+            If a dimension or a label does not exist, or labels of a slice are in no order; of several labels the first
+            that are missing are named.
+        UnsupportedError
+            If ``labels`` is no mapping.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> import sparrow as sp
+        >>> size = Path("ratings.csv").write_text("user,film,stars\nada,7,4.5\nbob,7,3\n")
+        >>> ratings = sp.ingest.columns("ratings.csv", "ratings.sparrow", coords=["user", "film"], value="stars")
+        >>> ratings.sel(user="ada").nnz, ratings.sel(user=["bob", "ada"])[:, 7].to_numpy()
+        (1, array([3. , 4.5]))
+        """
+        if labels is not None and not isinstance(labels, Mapping):
+            raise UnsupportedError(f"sel takes labels by dimension name, such as sel(row='a'), got {labels!r}")
+        wanted = {**(labels or {}), **by_name}
+        key: list[Any] = [slice(None)] * self.ndim
+        for name, label in wanted.items():
+            if name not in self.dims:
+                raise LabelError(f"no dimension {name!r}: there are {', '.join(map(repr, self.dims))}")
+            axis = self.dims.index(name)
+            names = self.labels(name)
+            if isinstance(label, slice):
+                key[axis] = label_range(names, label, name)
+                continue
+            one = isinstance(label, str | bytes | pa.Scalar) or not isinstance(label, Iterable)
+            several = not one and getattr(label, "ndim", 1) > 0
+            key[axis] = (label_positions if several else label_position)(names, label, name)
+        tensor: Any = self
+        return tensor.oindex[tuple(key)]
+
+    def isel(self, indexers: Mapping[str, Any] | None = None, /, **by_name: Any) -> Any:
+        """Return the view at positions along dimensions given by name: ``A.isel(src=5)``; lists cross.
+
+        Parameters
+        ----------
+        indexers
+            What stands between the brackets, by dimension name, where a name is no Python identifier.
+        **by_name
+            The same: integers, slices, lists, masks.
+
+        Returns
+        -------
+        Tensor
+            A number where no dimension is left.
+
+        Raises
+        ------
+        LabelError
+            If there is no dimension of such a name.
+        IndexingError
+            If a position is out of range.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.from_coords([[0, 1], [1, 2]], [5, 6], dims=("user", "item"))
+        >>> A.isel(item=slice(1, 3)).to_numpy().tolist(), A.isel(user=1, item=-1)
+        ([[5, 0], [0, 6]], np.int64(6))
+        """
+        key: list[Any] = [slice(None)] * self.ndim
+        for name, item in {**(indexers or {}), **by_name}.items():
+            key[self._axis(name)] = item
+        tensor: Any = self
+        return tensor.oindex[tuple(key)]
 
     def rename(self, names: Mapping[str, str] | None = None, /, **by_name: str) -> Self:
         """Return the tensor with other names of dimensions, lazily; labels stay with their dimensions.

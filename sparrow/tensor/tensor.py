@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, Literal
 
@@ -16,11 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from sparrow import display, engines, memory, pictures, storage
-from sparrow.errors import InvalidValueError, LabelError, ShapeError, StorageError, UnsupportedError
+from sparrow.errors import InvalidValueError, ShapeError, StorageError, UnsupportedError
 from sparrow.index import Mode, View, check_permutation
 from sparrow.interop.conversion import check_fill
 from sparrow.kernels.entries import Block
-from sparrow.labels import dated, label_position, label_positions, label_range
 from sparrow.plan import Scan, Step, refilled, reshaped
 from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import Schema, check_integers, check_shape, is_fill
@@ -381,93 +380,6 @@ class Tensor(Computing, Operators, Actions, Exports, Stored):
         if copy is False:
             raise InvalidValueError(f"copy=False: cells of shape {self.shape} in shape {wanted} are no view")
         return self._of(reshaped(self.__sparrow_scan__(), wanted))
-
-    def sel(self, labels: Mapping[str, Any] | None = None, /, **by_name: Any) -> Any:
-        r"""Return the view at labels: ``A.sel(src="example.org")``; lists of labels cross, slices take their ends in.
-
-        Parameters
-        ----------
-        labels
-            Labels by dimension name, where a name is no Python identifier.
-        **by_name
-            Labels by dimension name: one label drops the dimension, several keep it, in any sequence: a list, an
-            array of NumPy or Arrow such as ``labels()`` gives, a series of Polars or pandas. A set comes in the order
-            of the dimension; a slice goes from one label to another that is in it, of labels in ascending order. Dates
-            and times are labels as much as their texts.
-
-        Returns
-        -------
-        Tensor
-            A number where no dimension is left.
-
-        Raises
-        ------
-        LabelError
-            If a dimension or a label does not exist, or labels of a slice are in no order; of several labels the first
-            that are missing are named.
-        UnsupportedError
-            If ``labels`` is no mapping.
-
-        Examples
-        --------
-        >>> from pathlib import Path
-        >>> import sparrow as sp
-        >>> size = Path("ratings.csv").write_text("user,film,stars\nada,7,4.5\nbob,7,3\n")
-        >>> ratings = sp.ingest.columns("ratings.csv", "ratings.sparrow", coords=["user", "film"], value="stars")
-        >>> ratings.sel(user="ada").nnz, ratings.sel(user=["bob", "ada"])[:, 7].to_numpy()
-        (1, array([3. , 4.5]))
-        """
-        if labels is not None and not isinstance(labels, Mapping):
-            raise UnsupportedError(f"sel takes labels by dimension name, such as sel(row='a'), got {labels!r}")
-        wanted = {**(labels or {}), **by_name}
-        key: list[Any] = [slice(None)] * self.ndim
-        for name, label in wanted.items():
-            if name not in self.dims:
-                raise LabelError(f"no dimension {name!r}: there are {', '.join(map(repr, self.dims))}")
-            axis = self.dims.index(name)
-            names = self.labels(name)
-            label = dated(names, label)
-            if isinstance(label, slice):
-                key[axis] = label_range(names, label, name)
-                continue
-            one = isinstance(label, str | bytes | pa.Scalar) or not isinstance(label, Iterable)
-            several = not one and getattr(label, "ndim", 1) > 0
-            key[axis] = (label_positions if several else label_position)(names, label, name)
-        return self._index(tuple(key), "orthogonal")
-
-    def isel(self, indexers: Mapping[str, Any] | None = None, /, **by_name: Any) -> Any:
-        """Return the view at positions along dimensions given by name: ``A.isel(src=5)``; lists cross.
-
-        Parameters
-        ----------
-        indexers
-            What stands between the brackets, by dimension name, where a name is no Python identifier.
-        **by_name
-            The same: integers, slices, lists, masks.
-
-        Returns
-        -------
-        Tensor
-            A number where no dimension is left.
-
-        Raises
-        ------
-        LabelError
-            If there is no dimension of such a name.
-        IndexingError
-            If a position is out of range.
-
-        Examples
-        --------
-        >>> import sparrow as sp
-        >>> A = sp.from_coords([[0, 1], [1, 2]], [5, 6], dims=("user", "item"))
-        >>> A.isel(item=slice(1, 3)).to_numpy().tolist(), A.isel(user=1, item=-1)
-        ([[5, 0], [0, 6]], np.int64(6))
-        """
-        key: list[Any] = [slice(None)] * self.ndim
-        for name, item in {**(indexers or {}), **by_name}.items():
-            key[self._axis(name)] = item
-        return self._index(tuple(key), "orthogonal")
 
     def _with(self, view: View, derive: Callable[[View], View], operation: str) -> Tensor:
         """Return the tensor of a view of the base, which ``derive`` would make of a base of this shape."""

@@ -110,8 +110,11 @@ def test_options(tmp_path: Path) -> None:
     (tmp_path / "A.tns").write_text("1 1 7\n1 1 8\n")
     A = sp.ingest.tns(tmp_path / "A.tns", tmp_path / "A.sparrow", dims=("a", "b"), shape=(None, 5), dtype="int16")
     assert (A.dims, A.shape, A.dtype, A[0, 0]) == (("a", "b"), (1, 5), np.int16, 15)
-    with pytest.raises(DuplicateError):
+    with pytest.raises(DuplicateError, match=r"\(1, 1\), counted from 1"):
         sp.ingest.tns(tmp_path / "A.tns", tmp_path / "B.sparrow", duplicates="error")
+    (tmp_path / "B.tns").write_text("1 1 7\n")
+    with pytest.raises(InvalidValueError, match="names 2 files: give one"):
+        sp.ingest.tns(str(tmp_path / "*.tns"), tmp_path / "B.sparrow")
     with pytest.raises(InvalidValueError, match="has 2 dimensions"):
         sp.ingest.tns(tmp_path / "A.tns", tmp_path / "B.sparrow", shape=(1, 2, 3))
     with pytest.raises(InvalidValueError, match="one number each"):
