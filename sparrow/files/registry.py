@@ -49,7 +49,7 @@ COMPRESSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 
 
 _GZIP_LEVEL = 1
-"""Twice the time of plain text; level 6 takes six times as long as this one, for 7 % (random values) to 22 % less."""
+"""The fastest: what a stronger one saves in bytes is little beside what it takes in time."""
 
 
 # -- options ---------------------------------------------------------------------------------------
