@@ -301,7 +301,8 @@ class Exports(Base):
         >>> sp.eye(3).to_torch(layout="csr").to("cuda")  # doctest: +SKIP
         """
         scan = self.__sparrow_scan__()
-        return interchange.torch_tensor(scan.schema, engines.entries(scan), layout)
+        tensor: torch.Tensor = interchange.torch_tensor(scan.schema, engines.entries(scan), layout)
+        return tensor
 
     def to_cupy(self, format: Literal["csr", "csc", "coo"] = "csr") -> cupyx.scipy.sparse.spmatrix:
         """Return a matrix of ``cupyx.scipy.sparse``, in the memory of the current GPU.

@@ -9,11 +9,12 @@ import contextlib
 import importlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
-from typing import Any, Literal
+from types import EllipsisType, ModuleType
+from typing import Any, Literal, SupportsIndex, TypeAlias, overload
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sparrow import display, engines, memory, pictures, storage
 from sparrow.errors import InvalidValueError, ShapeError, StorageError, UnsupportedError
@@ -33,6 +34,9 @@ from sparrow.tensor.products import Engine
 from sparrow.tensor.stored import Stored
 
 __all__ = ["Tensor"]
+
+Part: TypeAlias = "slice | EllipsisType | list[Any] | NDArray[Any] | Tensor | None"
+"""What stands between the brackets and leaves a tensor, whatever the number of dimensions."""
 
 
 class Tensor(Computing, Operators, Actions, Exports, Stored):
@@ -234,7 +238,13 @@ class Tensor(Computing, Operators, Actions, Exports, Stored):
 
     # -- views ----------------------------------------------------------------------------------
 
-    def __getitem__(self, key: Any) -> Any:
+    @overload
+    def __getitem__(self, key: Part) -> Tensor: ...
+
+    @overload
+    def __getitem__(self, key: SupportsIndex | tuple[Any, ...]) -> Any: ...
+
+    def __getitem__(self, key: Part | SupportsIndex | tuple[Any, ...]) -> Any:
         """Return the view that NumPy's indexing rules give; one cell is read at once."""
         return self._index(key, "paired")
 
@@ -548,7 +558,13 @@ class _Indexer:
         self._tensor = tensor
         self._mode = mode
 
-    def __getitem__(self, key: Any) -> Any:
+    @overload
+    def __getitem__(self, key: Part) -> Tensor: ...
+
+    @overload
+    def __getitem__(self, key: SupportsIndex | tuple[Any, ...]) -> Any: ...
+
+    def __getitem__(self, key: Part | SupportsIndex | tuple[Any, ...]) -> Any:
         return self._tensor._index(key, self._mode)
 
 
