@@ -16,7 +16,7 @@ from sparrow import settings as sparrow_settings
 
 # A machine under load is slow, not wrong.
 settings.register_profile(
-    "default", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "default", max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True)
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=2000)

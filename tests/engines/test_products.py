@@ -51,7 +51,7 @@ DTYPES = st.sampled_from(["bool", "int8", "int32", "int64", "uint8", "uint64", "
                           "complex128"])  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.data())
 def test_products_of_matrices_are_numpys(make: Maker, data: st.DataObject) -> None:
     n, k, m = (data.draw(st.integers(0, 9)) for _ in range(3))
@@ -74,7 +74,7 @@ def test_products_of_matrices_are_numpys(make: Maker, data: st.DataObject) -> No
             agree(product.sum(axis=0), wanted.sum(axis=0))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.data())
 def test_semirings_and_masks_are_those_of_the_twin(make: Maker, data: st.DataObject) -> None:
     shape = data.draw(st.tuples(*[st.integers(1, 7)] * 3))

@@ -63,7 +63,7 @@ def test_einsum_is_numpys(subscripts: str) -> None:
         same(sp.einsum(subscripts, *tensors, engine=engine), wanted)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.data())
 def test_any_letters(data: st.DataObject) -> None:
     letters = st.text("ijkl", min_size=0, max_size=3)

@@ -36,7 +36,7 @@ def small_pieces() -> Any:
 
 
 @given(st.data(), SHAPES, SEEDS)
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_sort(make: Maker, data: st.DataObject, shape: tuple[int, ...], seed: int) -> None:
     a = some(shape, seed, odd=True)
     A = make(a)
@@ -61,7 +61,7 @@ def test_types_and_fills(data: st.DataObject, dtype: str, shape: tuple[int, ...]
 
 
 @given(st.data(), SHAPES, SEEDS)
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_running_totals(make: Maker, data: st.DataObject, shape: tuple[int, ...], seed: int) -> None:
     a = some(shape, seed, odd=True)
     A = make(a)

@@ -129,7 +129,7 @@ def expressions(data: st.DataObject, known: list[tuple[Any, NDArray[Any]]], step
         known.append((make(sp, A, B), make(np, a, b)))
 
 
-@settings(max_examples=36)
+@settings(max_examples=22)
 @given(st.data(), SEEDS)
 def test_graphs_of_steps_are_what_numpy_makes_of_them(data: st.DataObject, seed: int) -> None:
     dense = [np.asarray(matrix(6, seed + k), np.int64) for k in range(2)]
@@ -147,7 +147,7 @@ def test_graphs_of_steps_are_what_numpy_makes_of_them(data: st.DataObject, seed:
 ODD = st.sampled_from([0.0, 1.0, -1.0, 2.5, np.inf, -np.inf, np.nan, -0.0])
 
 
-@settings(max_examples=36)
+@settings(max_examples=22)
 @given(st.lists(ODD, min_size=12, max_size=12), st.lists(ODD, min_size=12, max_size=12), st.data())
 def test_programs_have_the_bits_of_steps_computed_one_by_one(
     one: list[float], two: list[float], data: st.DataObject

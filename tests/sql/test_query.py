@@ -94,7 +94,7 @@ def test_names_are_data(name: str) -> None:
     assert scoped["found"] == [(7,)]
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=8))
 def test_any_dimension_name(name: str) -> None:
     if name.casefold() in ("value", "value_im"):

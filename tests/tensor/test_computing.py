@@ -245,7 +245,7 @@ def test_reductions_together_have_the_bits_that_they_have_alone(fill: int) -> No
         assert alone.compute().to_numpy().tobytes() == together.to_numpy().tobytes()
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.data(), SEEDS, st.sampled_from([10**9, 3000]))
 def test_any_expressions_together_are_what_they_are_alone(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, seed: int, budget: int

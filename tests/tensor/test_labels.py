@@ -102,7 +102,7 @@ def toy() -> Any:
     engines.unregister("toy")
 
 
-@settings(max_examples=36)
+@settings(max_examples=22)
 @given(matrices(), matrices(), st.sampled_from(sorted(FUNCTIONS)), st.sampled_from(["auto", "outer", "inner", "left"]))
 def test_cells_meet_by_label(a: sp.Tensor, b: sp.Tensor, name: str, join: str) -> None:
     function, usual = FUNCTIONS[name]
@@ -121,7 +121,7 @@ def test_cells_meet_by_label(a: sp.Tensor, b: sp.Tensor, name: str, join: str) -
         np.testing.assert_array_equal(dense, np.reshape(expected, (len(rows), len(columns))))
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(matrices(), matrices(), st.sampled_from(["outer", "inner", "left"]))
 def test_align(a: sp.Tensor, b: sp.Tensor, join: str) -> None:
     one, other = sp.align(a, b, join=join)  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def test_align(a: sp.Tensor, b: sp.Tensor, join: str) -> None:
         assert found == {at: cells.get(at, 0.0) for at in found}
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(matrices(), matrices())
 def test_pandas_finds_the_same(a: sp.Tensor, b: sp.Tensor) -> None:
     pd = pytest.importorskip("pandas")
@@ -157,7 +157,7 @@ def test_pandas_finds_the_same(a: sp.Tensor, b: sp.Tensor) -> None:
     )
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(matrices(), matrices(), st.sampled_from(["outer", "inner", "left"]))
 def test_xarray_finds_the_same(a: sp.Tensor, b: sp.Tensor, join: str) -> None:
     xr = pytest.importorskip("xarray")
