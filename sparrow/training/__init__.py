@@ -1,0 +1,8 @@
+"""Training from tensors: batches of rows, and parameters that several processes share."""
+
+from __future__ import annotations
+
+from sparrow.training.batch import Batch
+from sparrow.training.batches import Batches, batches
+
+__all__ = ["Batch", "Batches", "batches"]
