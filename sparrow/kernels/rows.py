@@ -10,51 +10,39 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.compiling import announce, readonly
 
-__all__ = ["gather_rows"]
+__all__ = ["place_rows"]
 
 
 @njit(cache=True, nogil=True)
-def _gather(indptr, rows, begins, source, out):  # type: ignore[no-untyped-def]
-    """Copy stretches ``rows`` of ``source``, which ``indptr`` bounds, to where ``begins`` says in ``out``."""
-    for k in range(len(rows)):
-        first = indptr[rows[k]]
-        at = begins[k]
-        for j in range(indptr[rows[k] + 1] - first):
+def _place(indptr, begins, source, out):  # type: ignore[no-untyped-def]
+    """Copy the stretches of ``source`` that ``indptr`` bounds to where ``begins`` says in ``out``."""
+    for k in range(len(begins)):
+        first, at = indptr[k], begins[k]
+        for j in range(indptr[k + 1] - first):
             out[at + j] = source[first + j]
 
 
-def gather_rows(
-    indptr: NDArray[np.int64], arrays: tuple[NDArray[Any], ...], rows: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], tuple[NDArray[Any], ...]]:
-    """Return the pointers and the arrays of some rows, in their order.
+def place_rows(indptr: NDArray[np.int64], begins: NDArray[np.int64], source: NDArray[Any], out: NDArray[Any]) -> None:
+    """Copy rows of a compressed array to other places of another one.
 
     Parameters
     ----------
     indptr
-        Shape (height + 1,): where rows begin and end in the arrays.
-    arrays
-        Of one length, of whatever type.
-    rows
-        Numbers of rows, in any order; one may come twice.
+        Shape (rows + 1,): where rows begin and end in ``source``.
+    begins
+        Shape (rows,): where each begins in ``out``.
+    source, out
+        Of one type, whatever it is.
 
     Examples
     --------
-    >>> indptr, (cols,) = gather_rows(np.array([0, 2, 3]), (np.array([5, 6, 7]),), np.array([1, 0, 1]))
-    >>> indptr, cols
-    (array([0, 1, 3, 4]), array([7, 5, 6, 7]))
+    >>> out = np.zeros(4, np.int64)
+    >>> place_rows(np.array([0, 2, 3]), np.array([2, 0]), np.array([5, 6, 7]), out)
+    >>> out
+    array([7, 0, 5, 6])
     """
     announce()
-    out = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(indptr[rows + 1] - indptr[rows], out=out[1:])
-    gathered = []
-    for array in arrays:
-        found = np.empty(int(out[-1]), array.dtype)
-        width = min(array.itemsize, 8)
-        words = np.dtype(f"u{width}")  # whatever the numbers are, words of one size move alike
-        each = array.itemsize // width
-        _gather(
-            readonly(indptr * each), readonly(rows), readonly(out[:-1] * each),
-            readonly(array).view(words), found.view(words),
-        )  # fmt: skip
-        gathered.append(found)
-    return out, tuple(gathered)
+    width = min(out.itemsize, 8)
+    words = np.dtype(f"u{width}")  # whatever the numbers are, words of one size move alike
+    each = out.itemsize // width
+    _place(readonly(indptr * each), readonly(begins * each), readonly(source).view(words), out.view(words))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import scipy.sparse
     import torch
 
-__all__ = ["Batch", "Rows", "Slab", "Slice", "cut", "joined"]
+__all__ = ["Batch", "Rows", "Slab", "Slice", "cut", "joined", "mixed"]
 
 
 class Batch:
@@ -105,7 +105,8 @@ class Batch:
         import scipy.sparse
 
         rows = self._input(name)
-        check_scipy(rows._schema())
+        if rows.dtype == np.float16:
+            check_scipy(rows._schema())  # says so
         indptr = alike(rows._indptr, rows._indices)
         out = scipy.sparse.csr_array((rows._data, rows._indices, indptr), shape=rows.shape)
         out.has_sorted_indices = out.has_canonical_format = True
@@ -188,13 +189,6 @@ class Rows:
         first, last = int(indptr[0]), int(indptr[-1])
         return Rows(indptr - first if first else indptr, self.cols[first:last], self.values[first:last])
 
-    def taken(self, numbers: NDArray[np.int64]) -> Rows:
-        """Return rows by their numbers, in that order."""
-        from sparrow.kernels.rows import gather_rows
-
-        indptr, (cols, values) = gather_rows(self.indptr, (self.cols, self.values), numbers)
-        return Rows(indptr, cols, values)
-
     def copied(self) -> Rows:
         """Return them in arrays of their own."""
         return Rows(self.indptr.copy(), self.cols.copy(), self.values.copy())
@@ -210,6 +204,26 @@ def joined(parts: Sequence[Rows]) -> Rows:
         np.concatenate([part.cols for part in parts]),
         np.concatenate([part.values for part in parts]),
     )
+
+
+def mixed(parts: Sequence[Rows], order: NDArray[np.int64]) -> Rows:
+    """Return rows of parts, numbered one below the other, in an order."""
+    from sparrow.kernels.rows import place_rows
+
+    indptr = np.zeros(len(order) + 1, np.int64)
+    np.cumsum(np.concatenate([np.diff(part.indptr) for part in parts])[order], out=indptr[1:])
+    begins = np.empty(len(order), np.int64)
+    begins[order] = indptr[:-1]
+    out = Rows(
+        indptr, np.empty(int(indptr[-1]), parts[0].cols.dtype), np.empty(int(indptr[-1]), parts[0].values.dtype)
+    )
+    first = 0
+    for part in parts:
+        last = first + len(part.indptr) - 1
+        place_rows(part.indptr, begins[first:last], part.cols, out.cols)
+        place_rows(part.indptr, begins[first:last], part.values, out.values)
+        first = last
+    return out
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,11 @@ from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.creation import open as opened
 from sparrow.functions.views import as_tensor
 from sparrow.interop.conversion import is_foreign_sparse
-from sparrow.kernels.entries import row_pointers
 from sparrow.plan import Scan
 from sparrow.storage import Snapshot
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
-from sparrow.training.batch import Rows, Slab, joined
+from sparrow.training.batch import Rows, Slab, joined, mixed
 from sparrow.training.shuffling import Window
 
 __all__ = ["Labels", "Source", "column", "named_inputs", "named_labels", "with_labels"]
@@ -157,25 +156,27 @@ class Source:
         """
         what = f"{len(window.stretches)} stretches of rows" if len(window.stretches) > 1 else "a stretch of rows"
         room = memory.reserve(0, what, "give fewer rows ahead by prefetch=0")
-        mixed, inputs = window.mixed(), {}
+        order, inputs = window.mixed(), {}
         for name, evaluate, own, kind in self._inputs:
             parts = []
             for start, stop in window.stretches:
                 block = evaluate(start, stop)
                 rows, cols = block.coords
-                part = Rows(row_pointers(rows - start, stop - start), cols.astype(kind, copy=False), block.values)
+                indptr = np.append(np.searchsorted(rows, np.arange(start, stop, dtype=rows.dtype)), len(rows))
+                part = Rows(indptr, cols.astype(kind, copy=False), block.values)
                 room.grow(part.nbytes)
                 parts.append(part)
-            found = parts[0] if len(parts) == 1 else joined(parts)
-            if mixed is not None:
-                room.grow(2 * found.nbytes)
-                found = found.taken(mixed)
-            elif not own or not (found.cols.flags.writeable and found.values.flags.writeable):
-                found = found.copied()
+            if order is not None:
+                room.grow(room.nbytes)
+                found = mixed(parts, order)
+            else:
+                found = parts[0] if len(parts) == 1 else joined(parts)
+                if not own or not (found.cols.flags.writeable and found.values.flags.writeable):
+                    found = found.copied()
             inputs[name] = found
         room.hold(sum(found.nbytes for found in inputs.values()))
         numbers = window.rows()
-        return Slab(numbers if mixed is None else numbers[mixed], inputs, room)
+        return Slab(numbers if order is None else numbers[order], inputs, room)
 
 
 def _column_type(scan: Scan) -> np.dtype[Any]:
