@@ -214,9 +214,7 @@ def mixed(parts: Sequence[Rows], order: NDArray[np.int64]) -> Rows:
     np.cumsum(np.concatenate([np.diff(part.indptr) for part in parts])[order], out=indptr[1:])
     begins = np.empty(len(order), np.int64)
     begins[order] = indptr[:-1]
-    out = Rows(
-        indptr, np.empty(int(indptr[-1]), parts[0].cols.dtype), np.empty(int(indptr[-1]), parts[0].values.dtype)
-    )
+    out = Rows(indptr, np.empty(int(indptr[-1]), parts[0].cols.dtype), np.empty(int(indptr[-1]), parts[0].values.dtype))
     first = 0
     for part in parts:
         last = first + len(part.indptr) - 1
