@@ -13,7 +13,8 @@ Parquet under a Delta log. Open it like an array, query it like a table, multipl
 * :func:`sql` asks questions of them; :func:`from_relation` makes a tensor of the answer;
 * :mod:`sparrow.linalg` has norms and products by the standard's names;
 * :mod:`sparrow.models` fits models to them: :class:`sparrow.models.ALS`;
-* :func:`batches` cuts them into batches of rows for training, epoch after epoch;
+* :func:`batches` cuts them into batches of rows for training, epoch after epoch, and :mod:`sparrow.training` has what
+  goes with it;
 * :mod:`sparrow.formats` are containers of arrays, such as compressed rows: ``asarray`` takes them, ``A.to_format(...)``
   gives them, and a tensor's storage type, ``A.asformat(...)``, says what operations make of it;
 * :func:`config` sets memory limit, threads and temporary folder; :mod:`sparrow.errors` is the tree of errors.
@@ -178,7 +179,7 @@ from sparrow.tensor.bundle import Bundle
 from sparrow.tensor.computing import compute
 
 if TYPE_CHECKING:
-    from sparrow import datasets, ingest, linalg, models
+    from sparrow import datasets, ingest, linalg, models, training
     from sparrow.files.exporting import export
     from sparrow.training.batches import batches
 
@@ -204,11 +205,11 @@ __all__ = [
     "pi", "positive", "pow", "prod", "random", "real", "reciprocal", "remainder", "repeat", "reshape", "result_type",
     "roll", "round", "sddmm", "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "split", "sql", "sqrt",
     "square", "squeeze", "stack", "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot",
-    "tile", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique", "unique_all", "unique_counts",
-    "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "zeros", "zeros_like",
+    "tile", "training", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique", "unique_all",
+    "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 
-_ON_DEMAND = ("datasets", "ingest", "linalg", "models")
+_ON_DEMAND = ("datasets", "ingest", "linalg", "models", "training")
 """Modules that are imported when they are first asked for."""
 
 
