@@ -234,6 +234,11 @@ class Slab:
     room: Reservation
     """Of the memory limit, given back with the slab."""
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return self.rows.nbytes + sum(one.nbytes for one in self.inputs.values())
+
     def copied(self, start: int, stop: int) -> Slab:
         """Return some of the rows in arrays of their own."""
         inputs = {name: rows.between(start, stop).copied() for name, rows in self.inputs.items()}

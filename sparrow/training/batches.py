@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import settings
+from sparrow import memory, settings
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.formats import CSR
 from sparrow.tensor import Tensor
-from sparrow.training.batch import Batch, Slice, cut
+from sparrow.training.batch import Batch, Slab, Slice, cut
 from sparrow.training.inputs import Labels, Source, column, named_inputs, named_labels, with_labels
 from sparrow.training.shuffling import Order, epoch_order
 from sparrow.workers import ordered_map
@@ -69,8 +69,8 @@ def batches(
         Into how many parts of consecutive rows to divide the matrix, and which of them this is, from 0: for several
         processes that train on one data set. Parts differ by at most one row.
     prefetch
-        How many stretches (of shuffled rows, how many times eight) to read ahead, on the threads of the settings; 0 to
-        read when batches are asked for.
+        How many stretches (of shuffled rows, how many times eight) to read ahead, on the threads of the settings; fewer
+        where there is no memory for them, and 0 to read when batches are asked for.
 
     Returns
     -------
@@ -201,8 +201,7 @@ class Batches:
         have = _height(waiting)
         lacking = -height % size if self.last_batch == "pad" else 0
         head: list[Slice] = []
-        threads = min(settings.current().threads, self.prefetch)
-        with closing(ordered_map(source.slab, order.windows, threads, self.prefetch + 1)) as slabs:  # type: ignore[type-var]
+        with closing(self._slabs(source, order)) as slabs:
             for slab in slabs:
                 at, end = 0, len(slab.rows)
                 few = min(lacking - _height(head), end)
@@ -223,6 +222,18 @@ class Batches:
                     break
                 waiting.append((begun, 0, few))
             yield self._batch(waiting, size - have)
+
+    def _slabs(self, source: Source, order: Order) -> Generator[Slab]:
+        """Yield the rows of the windows, read ahead as far as there is memory for it."""
+        if not order.windows:
+            return
+        first = source.slab(order.windows[0])
+        ahead = min(self.prefetch, memory.share(4) // max(first.nbytes, 1))
+        yield first
+        del first
+        threads = settings.current().threads if ahead else 1
+        with closing(ordered_map(source.slab, order.windows[1:], threads, ahead + 1)) as slabs:  # type: ignore[type-var]
+            yield from slabs
 
     def _order(self, source: Source, epoch: int) -> Order:
         return epoch_order(source.bounds, self.shuffle, self.seed, epoch)

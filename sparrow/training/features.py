@@ -154,7 +154,7 @@ def scales(X: Any, by: Scale = "std", axis: int = 0) -> NDArray[np.float64]:
         found = np.sqrt(np.square(X.astype(np.float64)).sum(axis=axis))
     else:
         raise InvalidValueError(f"by={by!r}: use 'std', 'max', 'l1' or 'l2'")
-    out = found.to_numpy().astype(np.float64)
+    out: NDArray[np.float64] = found.to_numpy().astype(np.float64)
     out[out == 0] = 1
     return out if axis == 0 else out[:, None]
 
@@ -233,7 +233,8 @@ def hashed(X: Any, columns: int, signed: bool = True, seed: int = 0) -> Tensor:
     signs = np.where(hashes >> np.uint64(63), -1, 1) if signed else np.ones(width, np.int64)
     kind = X.dtype if X.dtype.kind in "fc" or (X.dtype.kind == "i" and X.dtype.itemsize >= 4) else np.dtype(np.int64)
     coords = [np.arange(width), (hashes % np.uint64(columns)).astype(np.int64)]
-    return X @ from_coords(coords, signs.astype(kind), (width, columns))
+    out: Tensor = X @ from_coords(coords, signs.astype(kind), (width, columns))
+    return out
 
 
 def one_hot(table: Any, columns: Sequence[str]) -> Tensor:
@@ -309,4 +310,4 @@ def _codes(column: pa.Array, seen: dict[Any, int]) -> NDArray[np.int32]:
     encoded = pc.dictionary_encode(column) if not pa.types.is_dictionary(column.type) else column
     numbers = [-1 if value is None else seen.setdefault(value, len(seen)) for value in encoded.dictionary.to_pylist()]
     indices = encoded.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
-    return np.array([*numbers, -1], np.int32)[indices]
+    return np.asarray(np.array([*numbers, -1], np.int32)[indices])

@@ -10,11 +10,12 @@ import pytest
 import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.linear_model import SGDClassifier
 
 import sparrow as sp
-from sparrow import storage
+from sparrow import memory, storage
 from sparrow.engines.stream import computed
-from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.interop.conversion import from_object
 from sparrow.relation import MemoryRelation
 
@@ -365,6 +366,43 @@ def test_labels_larger_than_their_share_of_memory() -> None:
         train = sp.batches(sp.zeros((60_000, 2)), y, 10_000)
         assert np.concatenate([batch.y for batch in train]).tolist() == list(range(60_000))
         assert isinstance(train._columns["y"], np.memmap)
+
+
+def test_partial_fit_reaches_what_a_fit_does() -> None:
+    """Of scikit-learn, on batches of SciPy arrays."""
+    rng = np.random.default_rng(0)
+    X = scipy.sparse.random_array((1500, 40), density=0.2, rng=rng, format="csr")
+    y = np.where(X @ rng.normal(size=40) > 0, "yes", "no")
+    model = SGDClassifier(loss="log_loss", random_state=0)
+    train = sp.batches(X, y, 50, "pad", shuffle=True)
+    for _ in range(4):
+        for batch in train:
+            model.partial_fit(batch.to_scipy(), batch.y, classes=["no", "yes"])
+    assert model.score(X, y) > 0.93
+
+
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    """What is read ahead is counted and kept to the limit; batches that are held are their owner's."""
+    X = sp.random((40_000, 1000), nnz=1_600_000, seed=1).save(tmp_path / "x.sparrow")
+    for shuffle in (False, True):
+        with sp.config(memory_limit=80_000_000, threads=2):
+            rows = 0
+            for batch in sp.batches(X, batch_size=500, shuffle=shuffle, prefetch=50):
+                rows += batch.size
+                assert memory.left() > 5_000_000
+            assert rows == 40_000
+            del batch
+            assert memory.left() == 80_000_000
+    with sp.config(memory_limit=2_000_000), pytest.raises(TooLargeError, match="stretches of rows would take"):
+        next(iter(sp.batches(X, batch_size=500, shuffle=True)))
+
+
+def test_a_loop_that_breaks_off_leaves_nothing_running(tmp_path: Path, small_stretches: None) -> None:
+    X = stored(tmp_path / "x.sparrow", np.ones((400, 4)))
+    for _ in range(5):
+        for _batch in sp.batches(X, batch_size=3, shuffle=True):
+            break
+    assert memory.left() == memory.limit()
 
 
 # -- bad input -----------------------------------------------------------------------------------

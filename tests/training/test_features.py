@@ -119,7 +119,7 @@ def test_hashing_adds_columns_up(X: Any) -> None:
 def test_one_hot(kind: Any) -> None:
     rng = np.random.default_rng(5)
     columns = {"city": rng.choice(["Rome", "Bern", "Oslo"], 50), "age": rng.integers(20, 25, 50), "other": np.ones(50)}
-    X = one_hot(kind(columns), ["city", "age"])
+    X: Any = one_hot(kind(columns), ["city", "age"])
     encoder = OneHotEncoder()
     wanted = encoder.fit_transform(np.column_stack([columns["city"].astype(object), columns["age"].astype(object)]))
     np.testing.assert_array_equal(X.to_numpy(), wanted.toarray())
@@ -132,7 +132,7 @@ def test_one_hot(kind: Any) -> None:
 def test_one_hot_of_streams_and_nulls() -> None:
     import duckdb
 
-    found = one_hot(duckdb.sql("select i % 3 as a, nullif(i % 2, 1) as b from range(5000) t(i)"), ["b", "a"])
+    found: Any = one_hot(duckdb.sql("select i % 3 as a, nullif(i % 2, 1) as b from range(5000) t(i)"), ["b", "a"])
     assert found.labels("feature").to_pylist() == ["b=0", "a=0", "a=1", "a=2"]
     rows = np.arange(5000)
     np.testing.assert_array_equal(

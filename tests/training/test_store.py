@@ -72,7 +72,7 @@ def test_an_optimiser_on_the_store_with_two_workers() -> None:
         pids = store.run(workers.one_row, 2, pushes)
         assert len({*pids, os.getpid()}) == 3
         for rank in range(2):
-            np.testing.assert_allclose(store.pull("w")[rank], 1 + (rank + 1) * -rate * pushes)
+            np.testing.assert_allclose(store.pull("w")[rank], 1.0 + (rank + 1) * -rate * pushes)
         np.testing.assert_allclose(store.pull("all"), 2 * pushes * -rate)
         assert store.pull("all").dtype == np.float32
 
@@ -82,9 +82,9 @@ def test_lazy_momentum_of_rows() -> None:
     with ParameterStore(workers.Momentum(0.01, 0.01), shards=2) as store:
         store.init("w", np.ones((4, 2)))
         store.push("w", rows([1, 2], [[1, 2], [4, 5]], (4, 2)))
-        np.testing.assert_allclose(store.pull("w"), [[1, 1], [0.99, 0.98], [0.96, 0.95], [1, 1]])
+        np.testing.assert_allclose(store.pull("w"), np.array([[1, 1], [0.99, 0.98], [0.96, 0.95], [1, 1]]))
         store.push("w", rows([2], [[1, 1]], (4, 2)))
-        np.testing.assert_allclose(store.pull("w"), [[1, 1], [0.99, 0.98], [0.9496, 0.9395], [1, 1]])
+        np.testing.assert_allclose(store.pull("w"), np.array([[1, 1], [0.99, 0.98], [0.9496, 0.9395], [1, 1]]))
 
 
 class Counting:
@@ -133,9 +133,12 @@ def test_random_pushes(shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_threads_push_at_once(store: ParameterStore) -> None:
     store.init("w", np.zeros((10, 1)))
-    threads = [
-        threading.Thread(target=lambda: [store.push("w", np.ones((10, 1))) for _ in range(25)]) for _ in range(4)
-    ]
+
+    def work() -> None:
+        for _ in range(25):
+            store.push("w", np.ones((10, 1)))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -164,7 +167,7 @@ def test_a_death_before_the_journal_is_written_changes_nothing(store: ParameterS
     store.init("w", np.zeros((4, 2)))
     child = os.fork()
     if not child:
-        module._Block.settle = lambda block, shard: None  # type: ignore[method-assign]
+        setattr(module._Block, "settle", lambda block, shard: None)  # noqa: B010
         block = store._block("w")
         with store._locked(block, 0):
             block.journal[0, :2] = 7
