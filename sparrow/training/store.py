@@ -1,9 +1,8 @@
 """Parameters that several processes of one machine read and update by rows, in shared memory.
 
-Every parameter is one block of shared memory: the number of pushes, the rows, the optimiser's state of every row, and
-for each shard a journal. Rows that change are written to the journal first, then to their places: whoever takes the
-lock of a shard next finishes what a process that died there began. Locks are those of the operating system on bytes of
-a file, which it takes from processes that end, however they do.
+Every parameter is a block of shared memory (:mod:`sparrow.training.blocks`), its rows divided into shards. Who reads or
+changes rows holds the lock of their shard: a byte of a file, locked by the operating system, which takes locks from
+processes that end, however they do.
 """
 
 from __future__ import annotations
@@ -15,36 +14,31 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sparrow import memory, settings
+from sparrow import settings
 from sparrow.errors import (
     ExistsError,
     IndexingError,
     InvalidValueError,
     LabelError,
     ShapeError,
-    TooLargeError,
     UnsupportedError,
 )
 from sparrow.formats import RowSparse
 from sparrow.functions.creation import open as opened
 from sparrow.storage import check_members
 from sparrow.tensor.bundle import Bundle
+from sparrow.training.blocks import Block, Entry, finish, shared
 from sparrow.training.processes import run
 
 __all__ = ["Optimizer", "ParameterStore"]
 
 T = TypeVar("T")
-
-_SHARED = "/dev/shm"
-_JOURNAL_ROWS = 1 << 10
-"""The most rows that change at once."""
 
 
 class Optimizer(Protocol):
@@ -58,81 +52,6 @@ class Optimizer(Protocol):
 
     def update(self, w: NDArray[Any], grad: NDArray[Any], state: Any, /) -> None:
         """Update weights and state in place."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A parameter: where its block is, and how it is laid out."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    states: int
-    """Arrays of the optimiser's state."""
-    shards: int
-    place: int
-    """The byte of the lock file that stands for its first shard; the one before it stands for the count of pushes."""
-
-    @property
-    def width(self) -> int:
-        """Numbers in a row."""
-        return int(np.prod(self.shape[1:], dtype=np.int64))
-
-    def bounds(self, shard: int) -> tuple[int, int]:
-        """Return the rows of a shard."""
-        return self.shape[0] * shard // self.shards, self.shape[0] * (shard + 1) // self.shards
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the block."""
-        rows = (1 + self.states) * self.width * self.dtype.itemsize
-        journal = _JOURNAL_ROWS * (8 + rows)
-        return 8 * (1 + self.shards) + self.shards * journal + self.shape[0] * rows
-
-
-class _Block:
-    """The arrays of a parameter in this process."""
-
-    def __init__(self, entry: _Entry, memory: SharedMemory) -> None:
-        self.entry, self.memory = entry, memory
-        self._at = 0
-        shards, width, kinds = entry.shards, entry.width, 1 + entry.states
-        self.pushes = self._array((1,), np.int64)
-        self.pending = self._array((shards,), np.int64)
-        """Of each shard how many rows of its journal are on their way to their places."""
-        self.ids = self._array((shards, _JOURNAL_ROWS), np.int64)
-        self.journal = self._array((shards, _JOURNAL_ROWS, kinds, width), entry.dtype)
-        self.rows = self._array((entry.shape[0], kinds, width), entry.dtype)
-        """Of each row its weights, then its states."""
-
-    def _array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        array = np.ndarray(shape, dtype, self.memory.buf, self._at)
-        self._at += array.nbytes
-        return array
-
-    def commit(self, shard: int, ids: NDArray[np.int64], rows: NDArray[Any]) -> None:
-        """Write rows of a shard, so that either all of them are written or none, whenever the process dies."""
-        count = len(ids)
-        self.ids[shard, :count] = ids
-        self.journal[shard, :count] = rows
-        self.pending[shard] = count
-        self.settle(shard)
-
-    def settle(self, shard: int) -> None:
-        """Bring rows from the journal to their places; again from the beginning where a process died over it."""
-        count = int(self.pending[shard])
-        if count:
-            _place(self.rows, self.ids[shard, :count], self.journal[shard, :count])
-            self.pending[shard] = 0
-
-    def close(self) -> None:
-        """Let go of the block."""
-        del self.pushes, self.pending, self.ids, self.journal, self.rows
-        self.memory.close()
-
-
-def _place(rows: NDArray[Any], ids: NDArray[np.int64], values: NDArray[Any]) -> None:
-    rows[ids] = values
 
 
 class ParameterStore:
@@ -176,7 +95,7 @@ class ParameterStore:
         if getattr(optimizer, "lazy", None) is False:
             raise UnsupportedError("lazy=False updates all rows for every push: use lazy=True on a store")
         self._optimizer, self._shards = optimizer, shards
-        self._entries: dict[int | str, _Entry] = {}
+        self._entries: dict[int | str, Entry] = {}
         handle, self._path = tempfile.mkstemp(prefix="sparrow-store-", dir=settings.current().temp_directory)
         os.close(handle)
         self._owner = os.getpid()
@@ -184,9 +103,9 @@ class ParameterStore:
 
     def _begin(self) -> None:
         self._lock = threading.RLock()
-        self._blocks: dict[int | str, _Block] = {}
+        self._blocks: dict[int | str, Block] = {}
         self._file = os.open(self._path, os.O_RDWR)
-        self._end = weakref.finalize(self, _finish, self._blocks, self._file, self._path, self._entries, self._owner)
+        self._end = weakref.finalize(self, finish, self._blocks, self._file, self._path, self._entries, self._owner)
 
     def __getstate__(self) -> dict[str, Any]:
         left = ("_lock", "_blocks", "_file", "_end")
@@ -268,13 +187,13 @@ class ParameterStore:
         place = 1 + sum(1 + entry.shards for entry in self._entries.values())
         kinds = len(_arrays(self._state(array[:1], 0), array[:1]))
         shards = max(min(self._shards, len(array)), 1)
-        entry = _Entry("", array.shape, array.dtype, kinds, shards, place)
-        shared = _shared(entry.nbytes, f"parameter {key!r} of shape {array.shape} with its state")
-        entry = _Entry(shared.name, array.shape, array.dtype, kinds, shards, place)
-        block = _Block(entry, shared)
+        entry = Entry("", array.shape, array.dtype, kinds, shards, place)
+        memory = shared(entry.nbytes, f"parameter {key!r} of shape {array.shape} with its state")
+        entry = Entry(memory.name, array.shape, array.dtype, kinds, shards, place)
+        block = Block(entry, memory)
         self._entries[key], self._blocks[key] = entry, block
-        for start in range(0, len(array), _JOURNAL_ROWS):
-            piece = array[start : start + _JOURNAL_ROWS]
+        for start in range(0, len(array), entry.journal):
+            piece = array[start : start + entry.journal]
             block.rows[start : start + len(piece), 0] = piece.reshape(len(piece), -1)
             for number, state in enumerate(_arrays(self._state(piece, 0), piece)):
                 block.rows[start : start + len(piece), 1 + number] = state.reshape(len(piece), -1)
@@ -355,7 +274,8 @@ class ParameterStore:
     def push(self, key: int | str, grads: Any) -> None:
         """Update a parameter with a gradient; without an optimiser, add it.
 
-        A push of rows of one shard is applied whole or not at all, up to 1,024 rows at a time.
+        Of a process that dies meanwhile some rows are updated and others not, each with its state; up to a megabyte of
+        rows of one shard at a time.
 
         Parameters
         ----------
@@ -392,12 +312,12 @@ class ParameterStore:
             step = int(block.pushes[0])
             block.pushes[0] = step + 1
         for shard, at in _by_shard(ids, entry):
-            for start in range(at.start, at.stop, _JOURNAL_ROWS):
-                stop = min(start + _JOURNAL_ROWS, at.stop)
+            for start in range(at.start, at.stop, entry.journal):
+                stop = min(start + entry.journal, at.stop)
                 with self._locked(block, shard):
                     block.commit(shard, ids[start:stop], self._updated(block, ids[start:stop], rows[start:stop], step))
 
-    def _updated(self, block: _Block, ids: NDArray[np.int64], grad: NDArray[Any], step: int) -> NDArray[Any]:
+    def _updated(self, block: Block, ids: NDArray[np.int64], grad: NDArray[Any], step: int) -> NDArray[Any]:
         """Return rows and their states after an update."""
         found: NDArray[Any] = block.rows[ids]
         if self._optimizer is None:
@@ -463,7 +383,7 @@ class ParameterStore:
                 fcntl.lockf(self._file, fcntl.LOCK_UN, 1, place)
 
     @contextlib.contextmanager
-    def _locked(self, block: _Block, shard: int, shared: bool = False) -> Iterator[None]:
+    def _locked(self, block: Block, shard: int, shared: bool = False) -> Iterator[None]:
         """Hold a shard, its rows whole."""
         place = block.entry.place + shard
         with self._held(place, shared):
@@ -473,7 +393,7 @@ class ParameterStore:
             block.settle(shard)
             yield
 
-    def _block(self, key: int | str) -> _Block:
+    def _block(self, key: int | str) -> Block:
         self._check_kind(key)
         if key not in self._entries:
             raise LabelError(
@@ -482,7 +402,7 @@ class ParameterStore:
         with self._lock:
             if key not in self._blocks:
                 entry = self._entries[key]
-                self._blocks[key] = _Block(entry, SharedMemory(entry.name))
+                self._blocks[key] = Block(entry, SharedMemory(entry.name))
             return self._blocks[key]
 
     def _check_kind(self, key: int | str) -> None:
@@ -593,35 +513,6 @@ class ParameterStore:
                         block.rows[start:stop, number] = array[start:stop]
 
 
-def _finish(
-    blocks: dict[int | str, _Block], file: int, path: str, entries: dict[int | str, _Entry], owner: int
-) -> None:
-    """Let go of the parameters, and in the process that made them take them away."""
-    for block in blocks.values():
-        if os.getpid() == owner:
-            block.memory.unlink()
-        block.close()
-    blocks.clear()
-    entries.clear()
-    os.close(file)
-    if os.getpid() == owner:
-        os.unlink(path)
-
-
-def _shared(nbytes: int, what: str) -> SharedMemory:
-    """Return new shared memory, if the machine has so much: writing to what is not there kills a process."""
-    memory.check(nbytes, what, "use float32")
-    if os.path.isdir(_SHARED):
-        found = os.statvfs(_SHARED)
-        free = found.f_bavail * found.f_frsize
-        if nbytes > free:
-            raise TooLargeError(
-                f"{what} takes {nbytes} bytes of shared memory, and {_SHARED} has {free} free: make it larger (of a "
-                "container, by --shm-size), or use float32"
-            )
-    return SharedMemory(create=True, size=nbytes)
-
-
 def _arrays(state: Any, weights: NDArray[Any]) -> list[NDArray[Any]]:
     """Return the arrays of an optimiser's state, always in one order."""
     if state is None:
@@ -640,7 +531,7 @@ def _arrays(state: Any, weights: NDArray[Any]) -> list[NDArray[Any]]:
     return found
 
 
-def _row_ids(ids: NDArray[Any], entry: _Entry, key: int | str) -> NDArray[np.int64]:
+def _row_ids(ids: NDArray[Any], entry: Entry, key: int | str) -> NDArray[np.int64]:
     """Return ascending numbers of rows, checked."""
     if ids.size and ids.dtype.kind not in "iu":
         raise UnsupportedError(f"numbers of rows must be integers, not {ids.dtype}")
@@ -650,7 +541,7 @@ def _row_ids(ids: NDArray[Any], entry: _Entry, key: int | str) -> NDArray[np.int
     return ids.astype(np.int64)
 
 
-def _by_shard(ids: NDArray[np.int64], entry: _Entry) -> Iterator[tuple[int, slice]]:
+def _by_shard(ids: NDArray[np.int64], entry: Entry) -> Iterator[tuple[int, slice]]:
     """Yield the shards that ascending rows lie in, and where those of each are."""
     ends = np.searchsorted(ids, [entry.bounds(shard)[1] for shard in range(entry.shards)])
     start = 0
@@ -660,7 +551,7 @@ def _by_shard(ids: NDArray[np.int64], entry: _Entry) -> Iterator[tuple[int, slic
         start = stop
 
 
-def _summed(grads: Any, entry: _Entry, key: int | str) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def _summed(grads: Any, entry: Entry, key: int | str) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Return the sum of gradients: the rows that any of them has, ascending, and their numbers."""
     given = grads if isinstance(grads, list | tuple) else [grads]
     if not given:
@@ -674,7 +565,7 @@ def _summed(grads: Any, entry: _Entry, key: int | str) -> tuple[NDArray[np.int64
     return ids, out
 
 
-def _rows_of(grad: Any, entry: _Entry, key: int | str) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def _rows_of(grad: Any, entry: Entry, key: int | str) -> tuple[NDArray[np.int64], NDArray[Any]]:
     if hasattr(grad, "to_format"):
         grad = grad.to_format("row_sparse")
     if not isinstance(grad, RowSparse):
