@@ -10,7 +10,37 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.compiling import announce, readonly
 
-__all__ = ["place_rows"]
+__all__ = ["place_rows", "pointers"]
+
+
+@njit(cache=True, nogil=True)
+def _pointers(rows, first, out):  # type: ignore[no-untyped-def]
+    """Write where each row ends, of those from ``first``, to ``out`` (zeros, one longer than there are rows)."""
+    for k in range(len(rows)):
+        out[np.int64(rows[k]) - first + 1] = k + 1
+    for k in range(1, len(out)):
+        out[k] = max(out[k], out[k - 1])
+
+
+def pointers(rows: NDArray[Any], start: int, stop: int) -> NDArray[np.int64]:
+    """Return where rows begin and end among entries sorted by row.
+
+    Parameters
+    ----------
+    rows
+        The row of each entry, int32 or int64, ascending.
+    start, stop
+        Bounds of the rows.
+
+    Examples
+    --------
+    >>> pointers(np.array([3, 3, 5]), 2, 7)
+    array([0, 0, 2, 2, 3, 3])
+    """
+    announce()
+    out = np.zeros(stop - start + 1, np.int64)
+    _pointers(readonly(rows), start, out)
+    return out
 
 
 @njit(cache=True, nogil=True)

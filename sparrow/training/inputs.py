@@ -154,6 +154,8 @@ class Source:
         TooLargeError
             If they do not fit in what is free of the memory limit.
         """
+        from sparrow.kernels.rows import pointers
+
         what = f"{len(window.stretches)} stretches of rows" if len(window.stretches) > 1 else "a stretch of rows"
         room = memory.reserve(0, what, "give fewer rows ahead by prefetch=0")
         order, inputs = window.mixed(), {}
@@ -162,8 +164,7 @@ class Source:
             for start, stop in window.stretches:
                 block = evaluate(start, stop)
                 rows, cols = block.coords
-                indptr = np.append(np.searchsorted(rows, np.arange(start, stop, dtype=rows.dtype)), len(rows))
-                part = Rows(indptr, cols.astype(kind, copy=False), block.values)
+                part = Rows(pointers(rows, start, stop), cols.astype(kind, copy=False), block.values)
                 room.grow(part.nbytes)
                 parts.append(part)
             if order is not None:
