@@ -88,7 +88,8 @@ def batches(
     Notes
     -----
     ``torch.utils.data.DataLoader(batches, batch_size=None, num_workers=2)`` takes them as they are, if torch was
-    imported before they were made. Each worker gives the batches of a part of the rows.
+    imported before they were made. Each worker gives the batches of a part of the rows. Workers that are started anew for
+    every epoch begin with ``epoch`` as it is set here: raise it between epochs, or pass ``persistent_workers=True``.
 
     Examples
     --------
