@@ -59,10 +59,10 @@ def batches(
         the next epoch.
     shuffle
         Whether rows come in a random order, another one in every epoch. Stretches of about 262,144 entries, whole row
-        groups of files, are drawn at random and mixed row by row, eight at a time: so nothing is read twice or at
-        random, and what fits in eight stretches is mixed perfectly. Of more, a batch holds rows of eight stretches from
-        anywhere in the matrix: where labels are sorted in the file, the share of a label in a batch is off by about
-        sqrt(share * (1 - share) / 8), beside what drawing rows one by one gives.
+        groups of files, are drawn at random and mixed row by row, eight at a time: a row group is decoded once or, for
+        the row that goes on in the next one, twice. What fits in eight stretches is mixed perfectly. Of more, a batch
+        holds rows of eight stretches from anywhere in the matrix: where labels are sorted in the file, the share of a
+        label in a batch is off by about sqrt(share * (1 - share) / 8), beside what drawing rows one by one gives.
     seed
         Of the order. The same seed and epoch give the same order.
     num_parts, part_index
@@ -88,8 +88,9 @@ def batches(
     Notes
     -----
     ``torch.utils.data.DataLoader(batches, batch_size=None, num_workers=2)`` takes them as they are, if torch was
-    imported before they were made. Each worker gives the batches of a part of the rows. Workers that are started anew for
-    every epoch begin with ``epoch`` as it is set here: raise it between epochs, or pass ``persistent_workers=True``.
+    imported before they were made. Each worker gives the batches of a part of the rows. Workers that are started anew
+    for every epoch begin with ``epoch`` as it is set here: raise it between epochs, or pass
+    ``persistent_workers=True``.
 
     Examples
     --------
