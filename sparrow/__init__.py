@@ -13,6 +13,8 @@ Parquet under a Delta log. Open it like an array, query it like a table, multipl
 * :func:`sql` asks questions of them; :func:`from_relation` makes a tensor of the answer;
 * :mod:`sparrow.linalg` has norms and products by the standard's names;
 * :mod:`sparrow.models` fits models to them: :class:`sparrow.models.ALS`;
+* :func:`batches` cuts them into batches of rows for training, epoch after epoch, and :mod:`sparrow.training` has what
+  goes with it;
 * :mod:`sparrow.formats` are containers of arrays, such as compressed rows: ``asarray`` takes them, ``A.to_format(...)``
   gives them, and a tensor's storage type, ``A.asformat(...)``, says what operations make of it;
 * :func:`config` sets memory limit, threads and temporary folder; :mod:`sparrow.errors` is the tree of errors.
@@ -177,8 +179,9 @@ from sparrow.tensor.bundle import Bundle
 from sparrow.tensor.computing import compute
 
 if TYPE_CHECKING:
-    from sparrow import datasets, ingest, linalg, models
+    from sparrow import datasets, ingest, linalg, models, training
     from sparrow.files.exporting import export
+    from sparrow.training.batches import batches
 
 __version__ = "0.1.0"
 __array_api_version__ = "2024.12"
@@ -186,7 +189,8 @@ __array_api_version__ = "2024.12"
 __all__ = [
     "Bundle", "Semiring", "Tensor", "__array_namespace_info__", "abs", "acos", "acosh", "add", "align", "all", "any",
     "arange",
-    "argmax", "argmin", "argsort", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "bitwise_and",
+    "argmax", "argmin", "argsort", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "batches",
+    "bitwise_and",
     "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bool",
     "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "ceil", "clip", "complex64", "complex128",
     "compute", "concat", "config", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod",
@@ -201,11 +205,11 @@ __all__ = [
     "pi", "positive", "pow", "prod", "random", "real", "reciprocal", "remainder", "repeat", "reshape", "result_type",
     "roll", "round", "sddmm", "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "split", "sql", "sqrt",
     "square", "squeeze", "stack", "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot",
-    "tile", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique", "unique_all", "unique_counts",
-    "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "zeros", "zeros_like",
+    "tile", "training", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique", "unique_all",
+    "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 
-_ON_DEMAND = ("datasets", "ingest", "linalg", "models")
+_ON_DEMAND = ("datasets", "ingest", "linalg", "models", "training")
 """Modules that are imported when they are first asked for."""
 
 
@@ -214,6 +218,10 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module(f"sparrow.{name}")
+    if name == "batches":
+        from sparrow.training.batches import batches
+
+        return batches
     if name == "export":
         from sparrow.files.exporting import export
 

@@ -16,6 +16,7 @@
     |-- TooLargeError          (MemoryError)        a result that would pass the memory limit
     |-- ConvergenceError       (ArithmeticError)    an iteration that does not lead to finite numbers
     |-- MissingDependencyError (ImportError)        an optional package that is not installed
+    |-- WorkerError            (ChildProcessError)  a process that works for this one failed or died
     `-- StorageError           (OSError)            the files of a stored tensor
         |-- NotFoundError      (FileNotFoundError)  no tensor, file or version there
         |-- ExistsError        (FileExistsError)    something is there already
@@ -56,6 +57,7 @@ __all__ = [
     "StorageFallbackWarning",
     "TooLargeError",
     "UnsupportedError",
+    "WorkerError",
 ]
 
 
@@ -147,6 +149,13 @@ class ConvergenceError(SparrowError, ArithmeticError):
 
 class MissingDependencyError(SparrowError, ImportError):
     """An optional package that is not installed; the message gives the pip command."""
+
+
+class WorkerError(SparrowError, ChildProcessError):
+    """A process that works for this one raised an error or died; the message names it."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
 
 
 class StorageError(SparrowError, OSError):

@@ -22,6 +22,7 @@ BUILTINS = {
     "TooLargeError": MemoryError,
     "ConvergenceError": ArithmeticError,
     "MissingDependencyError": ImportError,
+    "WorkerError": ChildProcessError,
     "StorageError": OSError,
     "NotFoundError": FileNotFoundError,
     "ExistsError": FileExistsError,

@@ -10,6 +10,7 @@ from sparrow import settings
 from sparrow.engines.handing import prepared
 from sparrow.engines.registry import STREAM, Engine, engine_for
 from sparrow.engines.stream import lowered, reading
+from sparrow.engines.stream.computed import Evaluate, pieces, pieces_of
 from sparrow.engines.telling import told
 from sparrow.engines.watching import explained, watched
 from sparrow.index import View
@@ -18,7 +19,7 @@ from sparrow.plan import Accumulate, Contract, Dense, Map, Node, Reduce, Scan, S
 from sparrow.relation import Relation
 from sparrow.workers import ordered_map
 
-__all__ = ["array", "blocks", "cell", "count", "entries", "explain", "scalars", "several", "sorted_blocks"]
+__all__ = ["array", "blocks", "cell", "count", "entries", "explain", "scalars", "several", "sorted_blocks", "stretches"]
 
 
 def _ready(engine: Engine, scan: Scan) -> Scan:
@@ -84,6 +85,31 @@ def blocks(scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block]:
     with watched(scan, STREAM) as watch:
         for block in STREAM.unsorted(watch.plan(scan), axes):
             yield watch.entries(block)
+
+
+def stretches(scans: Sequence[Scan], start: int, stop: int) -> tuple[list[int], list[Evaluate]]:
+    """Return how scans of one height are read stretch by stretch of their leading axis, in any order.
+
+    Parameters
+    ----------
+    scans
+        Of at least one axis, the first as long in all of them.
+    start, stop
+        Bounds along it.
+
+    Returns
+    -------
+    bounds
+        Ascending, from ``start`` to ``stop``: between two of them there are a few row groups at most.
+    evaluates
+        For each scan the function from two bounds to its canonical entries between them, where they stand in the
+        scan; several threads may call it.
+    """
+    with contextlib.ExitStack() as stack:
+        watches = [stack.enter_context(watched(scan, STREAM)) for scan in scans]
+        plans = lowered([watch.plan(scan) for watch, scan in zip(watches, scans, strict=True)])
+        inside = [at for at in pieces(plans, scans[0].schema.shape[0]) if start < at < stop]
+        return [start, *inside, stop] if start < stop else [start], pieces_of(plans, start, stop)
 
 
 def scalars(nodes: Sequence[Reduce], engine: str = "auto") -> list[Any]:

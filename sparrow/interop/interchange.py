@@ -152,14 +152,20 @@ def torch_tensor(schema: Schema, block: Block, layout: str) -> Any:
         return torch.sparse_coo_tensor(indices, values, schema.shape, is_coalesced=True, check_invariants=False)
     if schema.ndim != 2:
         raise ShapeError(f"layout='csr' is for two dimensions, not {schema.ndim}: use layout='coo'")
-    rows, cols = block.coords
-    indptr = pointers(rows, schema.shape[0])
-    if max(block.count, schema.shape[1]) >= 2**31:
-        cols = cols.astype(np.int64, copy=False)
-    indptr = indptr.astype(cols.dtype, copy=False)
-    return torch.sparse_csr_tensor(
-        torch.from_numpy(indptr), torch.from_numpy(cols), values, schema.shape, check_invariants=False
-    )
+    return torch_rows(block.values, block.coords[1], pointers(block.coords[0], schema.shape[0]), schema.shape)
+
+
+def torch_rows(values: NDArray[Any], cols: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, ...]) -> Any:
+    """Return compressed rows as a PyTorch tensor on the CPU; values and columns are not copied."""
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingDependencyError("to_torch needs PyTorch: pip install torch") from error
+    indptr = alike(indptr, cols)
+    if max(len(values), shape[1]) >= 2**31:
+        cols, indptr = cols.astype(np.int64, copy=False), indptr.astype(np.int64, copy=False)
+    arrays = (torch.from_numpy(indptr), torch.from_numpy(cols), torch.from_numpy(values))
+    return torch.sparse_csr_tensor(*arrays, shape, check_invariants=False)
 
 
 def from_torch(tensor: Any) -> Coordinates | NDArray[Any]:

@@ -1,0 +1,78 @@
+"""Loops over compressed rows, compiled: rows brought into another order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from sparrow.kernels.compiling import announce, readonly
+
+__all__ = ["place_rows", "pointers"]
+
+
+@njit(cache=True, nogil=True)
+def _pointers(rows, first, out):  # type: ignore[no-untyped-def]
+    """Write where each row ends, of those from ``first``, to ``out`` (zeros, one longer than there are rows)."""
+    for k in range(len(rows)):
+        out[np.int64(rows[k]) - first + 1] = k + 1
+    for k in range(1, len(out)):
+        out[k] = max(out[k], out[k - 1])
+
+
+def pointers(rows: NDArray[Any], start: int, stop: int) -> NDArray[np.int64]:
+    """Return where rows begin and end among entries sorted by row.
+
+    Parameters
+    ----------
+    rows
+        The row of each entry, int32 or int64, ascending.
+    start, stop
+        Bounds of the rows.
+
+    Examples
+    --------
+    >>> pointers(np.array([3, 3, 5]), 2, 7)
+    array([0, 0, 2, 2, 3, 3])
+    """
+    announce()
+    out = np.zeros(stop - start + 1, np.int64)
+    _pointers(readonly(rows), start, out)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _place(indptr, begins, source, out):  # type: ignore[no-untyped-def]
+    """Copy the stretches of ``source`` that ``indptr`` bounds to where ``begins`` says in ``out``."""
+    for k in range(len(begins)):
+        first, at = indptr[k], begins[k]
+        for j in range(indptr[k + 1] - first):
+            out[at + j] = source[first + j]
+
+
+def place_rows(indptr: NDArray[np.int64], begins: NDArray[np.int64], source: NDArray[Any], out: NDArray[Any]) -> None:
+    """Copy rows of a compressed array to other places of another one.
+
+    Parameters
+    ----------
+    indptr
+        Shape (rows + 1,): where rows begin and end in ``source``.
+    begins
+        Shape (rows,): where each begins in ``out``.
+    source, out
+        Of one type, whatever it is.
+
+    Examples
+    --------
+    >>> out = np.zeros(4, np.int64)
+    >>> place_rows(np.array([0, 2, 3]), np.array([2, 0]), np.array([5, 6, 7]), out)
+    >>> out
+    array([7, 0, 5, 6])
+    """
+    announce()
+    width = min(out.itemsize, 8)
+    words = np.dtype(f"u{width}")  # whatever the numbers are, words of one size move alike
+    each = out.itemsize // width
+    _place(readonly(indptr * each), readonly(begins * each), readonly(source).view(words), out.view(words))

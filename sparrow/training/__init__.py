@@ -1,0 +1,12 @@
+"""Training from tensors: what is done with matrices before, batches of their rows, parameters that processes share."""
+
+from __future__ import annotations
+
+from sparrow.training.batch import Batch
+from sparrow.training.batches import Batches, batches
+from sparrow.training.features import hashed, idf, one_hot, scales, train_test_split
+from sparrow.training.store import ParameterStore
+
+__all__ = [
+    "Batch", "Batches", "ParameterStore", "batches", "hashed", "idf", "one_hot", "scales", "train_test_split",
+]  # fmt: skip

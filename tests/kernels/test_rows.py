@@ -1,0 +1,34 @@
+"""Loops over compressed rows, against plain ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparrow.kernels.rows import place_rows, pointers
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_pointers(kind: Any) -> None:
+    rng = np.random.default_rng(1)
+    for start, stop, count in [(0, 5, 9), (3, 20, 6), (7, 8, 0), (4, 4, 0), (2**31 - 9, 2**31 - 1, 30)]:
+        rows = np.sort(rng.integers(start, max(stop, start + 1), count)).astype(kind)
+        wanted = np.searchsorted(rows, np.arange(start, stop + 1))
+        np.testing.assert_array_equal(pointers(rows, start, stop), wanted)
+
+
+@pytest.mark.parametrize("kind", ["bool", "int8", "float16", "int32", "float64", "complex64", "complex128"])
+def test_rows_in_another_order(kind: str) -> None:
+    rng = np.random.default_rng(2)
+    lengths = rng.integers(0, 5, 30)
+    indptr = np.append(0, np.cumsum(lengths))
+    source = rng.integers(0, 2, indptr[-1]).astype(kind)
+    order = rng.permutation(30)
+    begins = np.empty(30, np.int64)
+    begins[order] = np.cumsum(lengths[order]) - lengths[order]
+    out = np.zeros_like(source)
+    place_rows(indptr, begins, source, out)
+    wanted = [source[indptr[row] : indptr[row + 1]] for row in order]
+    np.testing.assert_array_equal(out, np.concatenate(wanted))

@@ -1,0 +1,167 @@
+"""Against scikit-learn, which computes the same in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.model_selection import train_test_split as theirs
+from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler, normalize
+
+import sparrow as sp
+from sparrow.errors import InvalidValueError, LabelError, ShapeError, TooLargeError, UnsupportedError
+from sparrow.training import hashed, idf, one_hot, scales, train_test_split
+
+
+@pytest.fixture
+def X(tmp_path: Path) -> Any:
+    rng = np.random.default_rng(2)
+    dense = np.where(rng.random((60, 11)) < 0.3, rng.integers(1, 6, (60, 11)), 0).astype(float)
+    dense[:, 4] = 0
+    dense[7] = 0
+    return sp.asarray(dense).save(tmp_path / "x.sparrow")
+
+
+# -- parts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0.25, 0.31, 7])
+@pytest.mark.parametrize("stratified", [False, True])
+def test_splitting(X: Any, size: Any, stratified: bool) -> None:
+    y = np.repeat(["a", "b", "c"], [33, 17, 10])
+    train, test, y_train, y_test = train_test_split(X, y, size, seed=3, stratify=True if stratified else None)
+    wanted = theirs(np.arange(60), y, test_size=size, random_state=0, stratify=y if stratified else None)
+    assert (len(train), len(test)) == (len(wanted[0]), len(wanted[1]))
+    if stratified:
+        for ours, other in ((y_train, wanted[2]), (y_test, wanted[3])):
+            counts = [np.bincount(np.unique(part, return_inverse=True)[1], minlength=3) for part in (ours, other)]
+            assert np.abs(counts[0] - counts[1]).max() <= 1
+    lines = np.concatenate([train.to_numpy(), test.to_numpy()])
+    np.testing.assert_array_equal(np.sort(lines, axis=0), np.sort(X.to_numpy(), axis=0))
+    again = train_test_split(X, sp.asarray(np.arange(60)), size, seed=3, stratify=y if stratified else None)
+    np.testing.assert_array_equal(y[again[3].to_numpy()], y_test)
+    np.testing.assert_array_equal(X.to_numpy()[again[3].to_numpy()], test.to_numpy())
+    other = train_test_split(X, np.arange(60), size, seed=4)
+    assert set(other[3]) != set(again[3].to_numpy())
+
+
+def test_splitting_reads_nothing(X: Any) -> None:
+    with sp.explained() as plans:
+        train, test = train_test_split(X)
+        assert plans == []
+    assert (train.shape, test.shape) == ((45, 11), (15, 11))
+    batch = next(iter(sp.batches(train, batch_size=45)))
+    np.testing.assert_array_equal(batch.X.to_numpy(), train.to_numpy())
+
+
+# -- scales and weights --------------------------------------------------------------------------
+
+
+def test_scales_of_columns(X: Any) -> None:
+    csr = X.to_scipy()
+    standard, largest = StandardScaler(with_mean=False).fit(csr), MaxAbsScaler().fit(csr)
+    np.testing.assert_allclose(scales(X), standard.scale_)
+    np.testing.assert_allclose((X / scales(X)).to_numpy(), standard.transform(csr).toarray())
+    np.testing.assert_allclose((X / scales(X, "max")).to_numpy(), largest.transform(csr).toarray())
+    scaled = X / scales(X)
+    assert scaled.nnz == X.nnz
+    batch = next(iter(sp.batches(scaled, batch_size=60)))
+    np.testing.assert_allclose(batch.X.to_numpy(), standard.transform(csr).toarray())
+
+
+@pytest.mark.parametrize("by", ["l1", "l2", "max"])
+def test_scales_of_rows(X: Any, by: Any) -> None:
+    np.testing.assert_allclose((X / scales(X, by, axis=1)).to_numpy(), normalize(X.to_scipy(), by).toarray())
+
+
+@pytest.mark.parametrize("smooth", [True, False])
+def test_tf_idf(X: Any, smooth: bool) -> None:
+    filled = X + (sp.asarray(np.arange(11) == 4) if not smooth else 0)  # scikit-learn divides by 0 there
+    filled = filled if smooth else sp.asarray(filled)
+    csr = scipy.sparse.csr_array(filled.to_numpy())
+    weighed = filled * idf(filled, smooth)
+    found = weighed / scales(weighed, "l2", axis=1)
+    np.testing.assert_allclose(found.to_numpy(), TfidfTransformer(smooth_idf=smooth).fit_transform(csr).toarray())
+    assert np.isfinite(idf(X, smooth)).all()
+
+
+# -- columns -------------------------------------------------------------------------------------
+
+
+def test_hashing_adds_columns_up(X: Any) -> None:
+    for signed in (False, True):
+        found = hashed(X, 4, signed, seed=1)
+        kernel = hashed(sp.eye(11), 4, signed, seed=1).to_numpy()
+        assert found.shape == (60, 4)
+        assert (np.abs(kernel).sum(axis=1) == 1).all()
+        assert (kernel < 0).any() == signed
+        np.testing.assert_allclose(found.to_numpy(), X.to_numpy() @ kernel)
+    assert hashed(X != 0, 4).dtype == np.int64
+    assert hashed(X.astype("float32"), 4).dtype == np.float32
+    places = hashed(sp.eye(20_000), 16, signed=False).sum(axis=0).to_numpy()
+    assert ((places - 1250) ** 2 / 1250).sum() < 37.7  # the 0.999 quantile of chi-squared with 15 degrees of freedom
+    rows = sp.random((2, 3000), density=0.5, seed=3)
+    products = []
+    for seed in range(40):
+        a, b = hashed(rows, 64, seed=seed).to_numpy()
+        products.append(a @ b)
+    a, b = rows.to_numpy()
+    assert abs(np.mean(products) - a @ b) < 4 * np.std(products) / np.sqrt(40)
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
+def test_one_hot(kind: Any) -> None:
+    rng = np.random.default_rng(5)
+    columns = {"city": rng.choice(["Rome", "Bern", "Oslo"], 50), "age": rng.integers(20, 25, 50), "other": np.ones(50)}
+    X: Any = one_hot(kind(columns), ["city", "age"])
+    encoder = OneHotEncoder()
+    wanted = encoder.fit_transform(np.column_stack([columns["city"].astype(object), columns["age"].astype(object)]))
+    np.testing.assert_array_equal(X.to_numpy(), wanted.toarray())
+    assert X.labels("feature").to_pylist() == [
+        name.replace("x0_", "city=").replace("x1_", "age=") for name in encoder.get_feature_names_out()
+    ]
+    assert X.dims == ("row", "feature")
+
+
+def test_one_hot_of_streams_and_nulls() -> None:
+    import duckdb
+
+    found: Any = one_hot(duckdb.sql("select i % 3 as a, nullif(i % 2, 1) as b from range(5000) t(i)"), ["b", "a"])
+    assert found.labels("feature").to_pylist() == ["b=0", "a=0", "a=1", "a=2"]
+    rows = np.arange(5000)
+    np.testing.assert_array_equal(
+        found.to_numpy(), np.column_stack([rows % 2 == 0, *(rows % 3 == k for k in range(3))])
+    )
+    words = pl.DataFrame({"a": ["x", "y", None]}, schema={"a": pl.Categorical})
+    assert one_hot(words, ["a"]).to_numpy().tolist() == [[1, 0], [0, 1], [0, 0]]
+
+
+# -- bad input -----------------------------------------------------------------------------------
+
+
+def test_bad_input(X: Any) -> None:
+    for size in (0, 60, 0.0, 1.0, -3):
+        with pytest.raises(InvalidValueError, match=f"test_size={size} takes"):
+            train_test_split(X, test_size=size)
+    with pytest.raises(ShapeError, match=r"y has the shape \(5,\), there are 60 rows"):
+        train_test_split(X, np.arange(5))
+    with pytest.raises(ShapeError, match="stratify has the shape"):
+        train_test_split(X, stratify=np.arange(5))
+    with pytest.raises(InvalidValueError, match="by='mean'"):
+        scales(X, "mean")  # type: ignore[arg-type]
+    with pytest.raises(InvalidValueError, match="axis=2"):
+        scales(X, axis=2)
+    with pytest.raises(InvalidValueError, match="columns=0"):
+        hashed(X, 0)
+    with sp.config(memory_limit=1000), pytest.raises(TooLargeError, match="hashing 1000 columns"):
+        hashed(sp.zeros((2, 1000)), 4)
+    with pytest.raises(LabelError, match="no column 'b': there are 'a'"):
+        one_hot(pl.DataFrame({"a": [1]}), ["b"])
+    with pytest.raises(UnsupportedError, match="list is no table"):
+        one_hot([1], ["a"])

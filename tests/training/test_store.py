@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Iterator
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparrow as sp
+from sparrow.errors import (
+    ExistsError,
+    IndexingError,
+    InvalidValueError,
+    LabelError,
+    ShapeError,
+    TooLargeError,
+    UnsupportedError,
+    WorkerError,
+)
+from sparrow.formats import RowSparse
+from sparrow.training import ParameterStore, blocks
+from tests.training import store_workers as workers
+
+
+@pytest.fixture
+def store() -> Iterator[ParameterStore]:
+    with ParameterStore() as made:
+        yield made
+
+
+def rows(ids: Any, values: Any, shape: tuple[int, ...]) -> RowSparse:
+    return RowSparse(np.asarray(values, np.float64), ids, shape)
+
+
+# -- the worked examples -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ids", "found"),
+    [([0, 2], [0, 2]), ([2, 2], [2]), ([1, 0], [0, 1]), ([], []), ([[2, 1], [1, 2]], [1, 2]), (np.array(1), [1])],
+)
+def test_pulling_rows(store: ParameterStore, ids: Any, found: list[int]) -> None:
+    store.init("w", np.ones((3, 3)))
+    pulled = store.row_sparse_pull("w", ids)
+    assert pulled.indices.tolist() == found
+    wanted = np.zeros((3, 3))
+    wanted[found] = 1
+    np.testing.assert_array_equal(pulled.to_numpy(), wanted)
+
+
+def test_pushes_are_summed(store: ParameterStore) -> None:
+    store.init(3, np.ones((4, 2)))
+    store.push(3, [rows([0, 2], [[1, 1], [2, 2]], (4, 2)), rows([2, 3], [[3, 3], [4, 4]], (4, 2)), np.ones((4, 2))])
+    np.testing.assert_array_equal(store.pull(3), [[3, 3], [2, 2], [7, 7], [6, 6]])
+    store.push(3, sp.asarray(np.eye(4, 2)))
+    np.testing.assert_array_equal(store.pull(3), [[4, 3], [2, 3], [7, 7], [6, 6]])
+
+
+def test_an_optimiser_on_the_store_with_two_workers() -> None:
+    rate, pushes = -0.5, 30
+    with ParameterStore(workers.Momentum(rate), shards=3) as store:
+        store.init("w", np.ones((2, 2)))
+        store.init("all", np.zeros((50, 1), np.float32))
+        pids = store.run(workers.one_row, 2, pushes)
+        assert len({*pids, os.getpid()}) == 3
+        for rank in range(2):
+            np.testing.assert_allclose(store.pull("w")[rank], 1.0 + (rank + 1) * -rate * pushes)
+        np.testing.assert_allclose(store.pull("all"), 2 * pushes * -rate)
+        assert store.pull("all").dtype == np.float32
+
+
+def test_lazy_momentum_of_rows() -> None:
+    """The optimisers' worked numbers: lr 0.01, momentum 0.01, gradients of rows 1 and 2, then of row 2."""
+    with ParameterStore(workers.Momentum(0.01, 0.01), shards=2) as store:
+        store.init("w", np.ones((4, 2)))
+        store.push("w", rows([1, 2], [[1, 2], [4, 5]], (4, 2)))
+        np.testing.assert_allclose(store.pull("w"), np.array([[1, 1], [0.99, 0.98], [0.96, 0.95], [1, 1]]))
+        store.push("w", rows([2], [[1, 1]], (4, 2)))
+        np.testing.assert_allclose(store.pull("w"), np.array([[1, 1], [0.99, 0.98], [0.9496, 0.9395], [1, 1]]))
+
+
+class Counting:
+    """Divides by the number of pushes, as Adam's rates do."""
+
+    def create_state(self, w: Any) -> Any:
+        return type("State", (), {"arrays": {"sum": np.zeros_like(w)}, "step": 0})()
+
+    def update(self, w: Any, grad: Any, state: Any) -> None:
+        state.step += 1
+        state.arrays["sum"] += grad
+        w[:] = state.arrays["sum"] / state.step
+
+
+def test_steps_count_pushes_to_the_whole_parameter() -> None:
+    with ParameterStore(Counting(), shards=2) as store:
+        store.init("w", np.zeros((4, 1)))
+        store.push("w", rows([0], [[6]], (4, 1)))
+        store.push("w", rows([3], [[6]], (4, 1)))
+        store.push("w", rows([0, 3], [[6], [6]], (4, 1)))
+        np.testing.assert_allclose(store.pull("w")[:, 0], [4, 0, 0, 4])
+
+
+# -- against NumPy -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shards", [1, 3, 50])
+def test_random_pushes(shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "JOURNAL", 500)
+    rng = np.random.default_rng(shards)
+    twin, state = rng.random((40, 3, 2)), np.zeros((40, 3, 2))
+    with ParameterStore(workers.Momentum(0.1, 0.9), shards) as store:
+        store.init("w", twin)
+        for _ in range(20):
+            ids = np.flatnonzero(rng.random(40) < rng.random())
+            grad = rng.normal(size=(len(ids), 3, 2))
+            store.push("w", RowSparse(grad, ids, twin.shape))
+            state[ids] = 0.9 * state[ids] + 0.1 * grad
+            twin[ids] -= state[ids]
+            wanted = rng.integers(0, 40, (4, 5))
+            pulled = store.row_sparse_pull("w", wanted)
+            assert pulled.shape == twin.shape
+            np.testing.assert_allclose(pulled.data, twin[np.unique(wanted)])
+        np.testing.assert_allclose(store.pull("w"), twin)
+
+
+def test_threads_push_at_once(store: ParameterStore) -> None:
+    store.init("w", np.zeros((10, 1)))
+
+    def work() -> None:
+        for _ in range(25):
+            store.push("w", np.ones((10, 1)))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    np.testing.assert_array_equal(store.pull("w"), 100)
+
+
+# -- processes that die --------------------------------------------------------------------------
+
+
+def test_a_worker_that_dies_is_named_and_the_store_stays_whole() -> None:
+    with ParameterStore(workers.Momentum(0.5), shards=1) as store:
+        store.init("w", np.zeros((6, 2)))
+        with pytest.raises(WorkerError, match=r"worker 0 of 2 \(process \d+\) was killed by SIGKILL"):
+            store.run(workers.dies, 2)
+        np.testing.assert_array_equal(store.pull("w"), -0.5)  # the push of the dead is brought to its end
+        store.push("w", np.ones((6, 2)))
+        np.testing.assert_array_equal(store.pull("w"), -1)
+        with pytest.raises(WorkerError, match=r"worker 0 of 1 \(process \d+\) failed: ValueError: no such feature"):
+            store.run(workers.fails, 1)
+        with pytest.raises(InvalidValueError, match="workers=0"):
+            store.run(workers.fails, 0)
+
+
+def test_a_death_before_the_journal_is_written_changes_nothing(store: ParameterStore) -> None:
+    store.init("w", np.zeros((4, 2)))
+    child = os.fork()
+    if not child:
+        setattr(blocks.Block, "settle", lambda block, shard: None)  # noqa: B010
+        block = store._block("w")
+        with store._locked(block, 0):
+            block.journal[0, :2] = 7
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    np.testing.assert_array_equal(store.pull("w"), 0)
+
+
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    names = []
+    with sp.config(temp_directory=tmp_path):
+        store = ParameterStore()
+        store.init("w", np.ones((4, 2)))
+        names.append(store._entries["w"].name)
+        assert len(list(tmp_path.iterdir())) == 1
+        again = pickle.loads(pickle.dumps(store))
+        np.testing.assert_array_equal(again.pull("w"), 1)
+        store.close()
+        store.close()
+        with pytest.raises(LabelError, match="there is no parameter 'w'"):
+            store.pull("w")
+        other = ParameterStore()
+        other.init("w", np.ones((4, 2)))
+        names.append(other._entries["w"].name)
+        del other, again
+    assert not list(tmp_path.iterdir())
+    for name in names:
+        with pytest.raises(FileNotFoundError):
+            SharedMemory(name)
+    assert not multiprocessing.active_children()
+
+
+# -- checkpoints ---------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_brings_everything_back(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    steps = [rng.normal(size=(9, 3)) for _ in range(6)]
+
+    def run(stop: bool) -> Any:
+        with ParameterStore(workers.Momentum(0.1, 0.9)) as store:
+            store.init("w", np.ones((9, 3)))
+            for grad in steps[:3]:
+                store.push("w", grad)
+            if stop:
+                store.save(tmp_path / "store.sparrow")
+                return None
+            for grad in steps[3:]:
+                store.push("w", grad)
+            return store.pull("w")
+
+    wanted = run(stop=False)
+    run(stop=True)
+    assert sp.open(tmp_path / "store.sparrow")["w"].shape == (9, 3)
+    with ParameterStore(workers.Momentum(0.1, 0.9), shards=3) as store:
+        store.init("w", np.zeros((9, 3)))
+        store.load(tmp_path / "store.sparrow")
+        assert store._block("w").pushes[0] == 3
+        for grad in steps[3:]:
+            store.push("w", grad)
+        np.testing.assert_array_equal(store.pull("w"), wanted)
+    with ParameterStore(workers.Momentum(0.1)) as store:
+        store.init("w", np.zeros((8, 3)))
+        with pytest.raises(ShapeError, match=r"has the shape \(9, 3\), 'w' has \(8, 3\)"):
+            store.load(tmp_path / "store.sparrow")
+    with ParameterStore() as store:
+        store.init("v", np.zeros((8, 3)))
+        with pytest.raises(LabelError, match="'v'"):
+            store.load(tmp_path / "store.sparrow")
+
+
+# -- bad input -----------------------------------------------------------------------------------
+
+
+def test_bad_input(store: ParameterStore) -> None:
+    store.init("w", np.ones((3, 2)))
+    for key, kind in [("v", LabelError), (1, InvalidValueError), (2.5, InvalidValueError)]:
+        with pytest.raises(kind):
+            store.pull(key)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValueError, match="by text or by integers, not both: 'w' and 1"):
+        store.init(1, np.ones((3, 2)))
+    with pytest.raises(ExistsError, match="'w' already"):
+        store.init("w", np.ones((3, 2)))
+    with pytest.raises(ShapeError, match=r"has the shape \(3,\): give a column"):
+        store.init("v", np.ones(3))
+    with pytest.raises(UnsupportedError, match="holds int64"):
+        store.init("v", np.ones((3, 2), int))
+    with pytest.raises(IndexingError, match="row 3 is out of range: parameter 'w' has 3 rows"):
+        store.row_sparse_pull("w", [0, 3])
+    with pytest.raises(IndexingError, match="row -1 is"):
+        store.row_sparse_pull("w", [-1])
+    with pytest.raises(UnsupportedError, match="must be integers"):
+        store.row_sparse_pull("w", [0.5])
+    with pytest.raises(ShapeError, match=r"the gradient has the shape \(2, 2\), parameter 'w' has \(3, 2\)"):
+        store.push("w", np.ones((2, 2)))
+    with pytest.raises(InvalidValueError, match="no gradient"):
+        store.push("w", [])
+    with pytest.raises(InvalidValueError, match="the gradient of row 2 of parameter 'w' is not finite"):
+        store.push("w", rows([0, 2], [[1, 1], [np.nan, 1]], (3, 2)))
+    np.testing.assert_array_equal(store.pull("w"), 1)
+    with pytest.raises(InvalidValueError, match="shards=0"):
+        ParameterStore(shards=0)
+    with sp.config(memory_limit=100), pytest.raises(TooLargeError, match="parameter 'v' of shape"):
+        store.init("v", np.ones((3, 2)))
+
+    class Eager(workers.Momentum):
+        lazy = False
+
+    with pytest.raises(UnsupportedError, match="lazy=False"):
+        ParameterStore(Eager(0.1))
+
+    class Odd(workers.Momentum):
+        def create_state(self, w: Any) -> Any:
+            return [1, 2]
+
+    with ParameterStore(Odd(0.1)) as odd, pytest.raises(UnsupportedError, match="state holds int"):
+        odd.init("w", np.ones((3, 2)))
+
+
+# -- training ------------------------------------------------------------------------------------
+
+
+def test_two_workers_on_halves_reach_the_accuracy_of_one(tmp_path: Path) -> None:
+    path = tmp_path / "a9a.sparrow"
+    a9a = sp.ingest.libsvm("datasets/a9a/a9a.gz", path)
+    X, y = a9a["X"], a9a["y"].to_numpy()
+    accuracies = []
+    for count in (1, 2):
+        with ParameterStore(workers.Momentum(0.5), shards=4) as store:
+            store.init("w", np.zeros((X.shape[1], 1)))
+            if count == 1:
+                heights = [workers.logistic(store, 0, 1, str(path), 1)]
+            else:
+                heights = store.run(workers.logistic, 2, str(path), 1)
+            assert sum(heights) == len(y)
+            accuracies.append(float(((X @ store.pull("w")[:, 0] > 0) == (y > 0)).mean()))
+    assert accuracies[0] > 0.84
+    assert accuracies[1] > accuracies[0] - 0.005
