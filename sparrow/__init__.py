@@ -202,10 +202,10 @@ __all__ = [
     "log1p", "log2", "log10", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
     "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min", "minimum", "models", "moveaxis", "multiply",
     "nan", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones", "ones_like", "open", "optim",
-    "permute_dims", "pi", "positive", "pow", "prod", "random", "real", "reciprocal", "remainder", "repeat", "reshape", "result_type",
-    "roll", "round", "sddmm", "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "split", "sql", "sqrt",
-    "square", "squeeze", "stack", "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot",
-    "tile", "training", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique", "unique_all",
+    "permute_dims", "pi", "positive", "pow", "prod", "random", "real", "reciprocal", "remainder", "repeat", "reshape",
+    "result_type", "roll", "round", "sddmm", "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "split", "sql",
+    "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh",
+    "tensordot", "tile", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique", "unique_all",
     "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 

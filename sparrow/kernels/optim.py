@@ -24,47 +24,40 @@ _ZERO = np.int64(0)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def step(kind, w, a, b, i, k, gradient, rate, constants):  # type: ignore[no-untyped-def]
-    """Update ``w[i, k]`` and its cells of the states ``a`` and ``b``, which a kind without them never looks at."""
-    x = w[i, k]
-    decay, l1 = constants[_DECAY], constants[_L1]
-    g = gradient * constants[_RESCALE]
+def step(kind, x, a, b, g, rate, constants):  # type: ignore[no-untyped-def]
+    """Return a weight and its cells of both states after an update with the gradient ``g``."""
+    decay, l1, first = constants[_DECAY], constants[_L1], constants[_FIRST]
+    g *= constants[_RESCALE]
     if kind == ADAM:
         g += decay * x
     g = min(max(g, -constants[_CLIP]), constants[_CLIP])
-    if kind == FTRL:
-        before = b[i, k]
-        after = before + g * g
-        z = a[i, k] + g - (math.sqrt(after) - math.sqrt(before)) / rate * x
-        a[i, k], b[i, k] = z, after
-        if abs(z) <= l1:
-            w[i, k] = 0.0
-        else:
-            w[i, k] = (math.copysign(l1, z) - z) / ((constants[_FIRST] + math.sqrt(after)) / rate + decay)
-        return
     reach = rate
-    if kind == ADAM:
-        m = constants[_FIRST] * a[i, k] + (1.0 - constants[_FIRST]) * g
-        v = constants[_SECOND] * b[i, k] + (1.0 - constants[_SECOND]) * g * g
-        a[i, k], b[i, k] = m, v
-        reach = rate / (math.sqrt(v) + constants[_EPSILON])
-        x -= rate * m / (math.sqrt(v) + constants[_EPSILON])
-    elif kind == ADAGRAD:
-        h = a[i, k] + g * g
-        a[i, k] = h
-        reach = rate / math.sqrt(h + constants[_EPSILON])
-        x -= rate * g / math.sqrt(h + constants[_EPSILON]) + rate * decay * x
-    else:
+    if kind <= NESTEROV:
         u = rate * (g + decay * x)
         if kind == SGD:
             x -= u
         else:
-            s = constants[_FIRST] * a[i, k] + u
-            a[i, k] = s
-            x -= s if kind == MOMENTUM else constants[_FIRST] * s + u
+            a = first * a + u
+            x -= a if kind == MOMENTUM else first * a + u
+    elif kind == ADAGRAD:
+        a += g * g
+        reach = rate / math.sqrt(a + constants[_EPSILON])
+        x -= reach * g + rate * decay * x
+    elif kind == ADAM:
+        a = first * a + (1.0 - first) * g
+        b = constants[_SECOND] * b + (1.0 - constants[_SECOND]) * g * g
+        reach = rate / (math.sqrt(b) + constants[_EPSILON])
+        x -= reach * a
+    else:
+        root = math.sqrt(b + g * g)
+        a += g - (root - math.sqrt(b)) / rate * x
+        b += g * g
+        if abs(a) <= l1:
+            return 0.0, a, b
+        return (math.copysign(l1, a) - a) / ((first + root) / rate + decay), a, b
     if l1 > 0.0:
         x = math.copysign(max(abs(x) - reach * l1, 0.0), x)
-    w[i, k] = x
+    return x, a, b
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -80,16 +73,19 @@ def update(mode, kind, w, a, b, rows, gradient, rate, constants):  # type: ignor
     rows
         Ascending.
     """
-    width = w.shape[1]
-    if mode == LISTED:
-        for p in range(len(rows)):
-            for k in range(width):
-                step(kind, w, a, b, rows[p], k, gradient[p, k], rate, constants)
-        return
     p = _ZERO
-    for i in range(len(w)):
-        listed = mode == DENSE or (p < len(rows) and rows[p] == i)
-        for k in range(width):
-            step(kind, w, a, b, i, k, gradient[p, k] if listed else 0.0, rate, constants)
+    for q in range(len(rows) if mode == LISTED else len(w)):
+        i = rows[q] if mode == LISTED else q
+        listed = mode != EVERYWHERE or (p < len(rows) and rows[p] == i)
+        for k in range(w.shape[1]):
+            first = a[i, k] if len(a) else w[i, k]
+            second = b[i, k] if len(b) else w[i, k]
+            g = gradient[p, k] if listed else 0.0
+            x, first, second = step(kind, w[i, k], first, second, g, rate, constants)
+            w[i, k] = x
+            if len(a):
+                a[i, k] = first
+            if len(b):
+                b[i, k] = second
         if listed:
             p += 1

@@ -65,6 +65,7 @@ class Steps(Schedule):
         _above_zero(lr=self.lr, every=self.every, factor=self.factor)
 
     def __call__(self, step: int) -> float:
+        """Return the learning rate of the update that comes after ``step`` others."""
         return max(self.lr * self.factor ** (step // self.every), self.least)
 
 
@@ -97,6 +98,7 @@ class InverseScaling(Schedule):
         _above_zero(lr=self.lr, power=self.power, scale=self.scale)
 
     def __call__(self, step: int) -> float:
+        """Return the learning rate of the update that comes after ``step`` others."""
         return float(self.lr / (1.0 + step / self.scale) ** self.power)
 
 
@@ -134,6 +136,7 @@ class Cosine(Schedule):
             raise InvalidValueError(f"warmup={self.warmup!r} of steps={self.steps!r}: leave some steps after it")
 
     def __call__(self, step: int) -> float:
+        """Return the learning rate of the update that comes after ``step`` others."""
         if step < self.warmup:
             return self.lr * (step + 1) / self.warmup
         done = min((step - self.warmup) / (self.steps - self.warmup), 1.0)
