@@ -5,8 +5,8 @@ Rows come as CSR: ``data`` in the type of the weights, ``indices``, ``indptr``. 
 shape (1, outputs), so that it is updated as a row of weights is. Targets are numbers for ``SQUARED``, for the other
 losses the number of the class: with one output 0 or 1.
 
-The gradient of a batch is the mean over its rows, in ``sums``: row j of it holds where ``stamps[j]`` is the number of the
-batch, which is how the columns of a batch are told without clearing anything. Every sum runs in the order of the
+The gradient of a batch is the mean over its rows, in ``sums``: row j of it holds where ``stamps[j]`` is the number of
+the batch, which is how the columns of a batch are told without clearing anything. Every sum runs in the order of the
 entries, on one thread.
 """
 
@@ -118,7 +118,7 @@ def train(  # type: ignore[no-untyped-def]
     Parameters
     ----------
     weights
-        Of the rows; a row of weight 0 is not looked at.
+        Of the rows; one of weight 0 is no row of its batch.
     factors
         Of a factorisation machine; 0 for a linear model.
     everywhere
@@ -141,7 +141,10 @@ def train(  # type: ignore[no-untyped-def]
     first = _ZERO
     while first < height:
         last = min(first + batch, height)
-        scale = 1.0 / (last - first)
+        counted = _ZERO
+        for i in range(first, last):
+            counted += weights[i] != 0.0
+        scale = 1.0 / max(counted, 1)
         now, rate = number + done, rates[done]
         count = _ZERO
         before = total

@@ -53,8 +53,8 @@ class Regression:
 class Classification:
     """Accuracy, log loss if scores give chances, and of two classes the area under the ROC curve.
 
-    The area is counted in bins of scores that agree in sign, exponent and 11 binary digits; pairs within a bin count one
-    half. On real data that is right to four digits and more.
+    The area is counted in bins of scores that agree in sign, exponent and 11 binary digits; pairs within a bin count
+    one half. On real data that is right to four digits and more.
 
     Parameters
     ----------

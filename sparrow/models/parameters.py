@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
+from collections.abc import Callable
+from types import MethodType
 from typing import Any, Self
 
 import numpy as np
 
-from sparrow.errors import InvalidValueError
+from sparrow.errors import InvalidValueError, UnsupportedError
 
-__all__ = ["Parameters", "check_choice", "check_integer", "check_number"]
+__all__ = ["Parameters", "available_if", "check_choice", "check_integer", "check_number"]
 
 
 class Parameters:
@@ -76,6 +79,41 @@ class Parameters:
         defaults = inspect.signature(type(self).__init__).parameters
         given = {name: value for name, value in self.get_params().items() if not _same(value, defaults[name].default)}
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+
+class available_if:
+    """A method that a model has only if its settings allow it: else ``hasattr`` says no, as scikit-learn asks.
+
+    Parameters
+    ----------
+    allowed
+        From the model to None, or to what to say where there is no such method.
+    """
+
+    def __init__(self, allowed: Callable[[Any], str | None]) -> None:
+        self._allowed = allowed
+
+    def __call__(self, method: Callable[..., Any]) -> Any:
+        """Return the method, as one that may be missing."""
+        return _Available(self._allowed, method)
+
+
+class _Available:
+    def __init__(self, allowed: Callable[[Any], str | None], method: Callable[..., Any]) -> None:
+        self._allowed, self._method = allowed, method
+        functools.update_wrapper(self, method)
+
+    def __get__(self, model: Any, kind: type | None = None) -> Any:
+        if model is None:
+            return self._method
+        refused = self._allowed(model)
+        if refused is not None:
+            raise _Unavailable(refused)
+        return MethodType(self._method, model)
+
+
+class _Unavailable(UnsupportedError, AttributeError):
+    """A method that the settings of a model leave out."""
 
 
 def _same(value: Any, default: Any) -> bool:

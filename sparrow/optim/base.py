@@ -139,6 +139,30 @@ class Optimizer:
             raise InvalidValueError(f"the schedule {self.lr!r} gives the learning rate {rate} after {step} updates")
         return rate
 
+    def rates(self, step: int, count: int) -> NDArray[np.float64]:
+        """Return the learning rates of several updates.
+
+        Parameters
+        ----------
+        step
+            Updates that were made.
+        count
+            How many follow.
+
+        Returns
+        -------
+        numpy.ndarray
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.optim.SGD(sp.optim.Steps(0.4, every=2, factor=0.5)).rates(0, 4)
+        array([0.4, 0.4, 0.2, 0.2])
+        """
+        if not callable(self.lr) and type(self).rate is Optimizer.rate:
+            return np.full(count, float(self.lr))
+        return np.array([self.rate(step + k) for k in range(count)], np.float64)
+
     def constants(self) -> NDArray[np.float64]:
         """Return the settings in the order that :func:`sparrow.kernels.optim.step` wants.
 
