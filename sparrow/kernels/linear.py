@@ -97,21 +97,20 @@ def scores(data, indices, indptr, w, bias, factors, found):  # type: ignore[no-u
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def losses(loss, found, targets, weights):  # type: ignore[no-untyped-def]
-    """Return the sum of weighted losses of scores, which are overwritten."""
-    total = 0.0
+def losses(loss, found, targets, weights, totals):  # type: ignore[no-untyped-def]
+    """Add weighted losses of scores, which are overwritten, and weights to the sums in ``totals``."""
     for i in range(len(found)):
         if weights[i] != 0.0:
-            total += weights[i] * _slopes(loss, found[i], targets[i])
-    return total
+            totals[0] += weights[i] * _slopes(loss, found[i], targets[i])
+            totals[1] += weights[i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def train(  # type: ignore[no-untyped-def]
     data, indices, indptr, targets, weights, batch, loss, factors, w, a, b, bias, bias_a, bias_b, with_bias, kind,
-    everywhere, rates, constants, for_bias, sums, stamps, touched, number,
+    everywhere, rates, constants, for_bias, sums, stamps, touched, number, totals,
 ):  # fmt: skip
-    """Update the weights once for each ``batch`` rows; return the sum of losses and how many batches were done.
+    """Update the weights once for each ``batch`` rows; return how many batches were done.
 
     A batch whose loss is not finite ends it before its update.
 
@@ -131,11 +130,12 @@ def train(  # type: ignore[no-untyped-def]
         Room: shapes of ``w``, (columns,), (columns,). ``stamps`` holds no number from ``number`` on.
     number
         Of the first batch.
+    totals
+        The sums of weighted losses and of weights go on here, so that neither depends on how rows are handed over.
     """
     outputs, width = bias.shape[1], w.shape[1]
     out, inner = np.zeros(outputs), np.zeros(max(factors, 1))
     slope_of_bias = np.zeros(outputs)
-    total = 0.0
     height = len(indptr) - 1
     done = _ZERO
     first = _ZERO
@@ -144,10 +144,10 @@ def train(  # type: ignore[no-untyped-def]
         counted = _ZERO
         for i in range(first, last):
             counted += weights[i] != 0.0
-        scale = 1.0 / max(counted, 1)
+        scale = 1.0 / counted if counted else 0.0
         now, rate = number + done, rates[done]
         count = _ZERO
-        before = total
+        total = totals[0]
         for k in range(outputs):
             slope_of_bias[k] = 0.0
         for i in range(first, last):
@@ -156,6 +156,7 @@ def train(  # type: ignore[no-untyped-def]
             start, stop = indptr[i], indptr[i + 1]
             _score(data, indices, start, stop, w, bias, factors, inner, out)
             total += weights[i] * _slopes(loss, out, targets[i])
+            totals[1] += weights[i]
             for k in range(outputs):
                 out[k] *= weights[i] * scale
                 slope_of_bias[k] += out[k]
@@ -178,7 +179,8 @@ def train(  # type: ignore[no-untyped-def]
                     for f in range(factors):
                         sums[j, f + 1] += slope * (inner[f] - x * w[j, f + 1])
         if not math.isfinite(total):
-            return before, done
+            return done
+        totals[0] = total
         for q in range(len(w) if everywhere else count):
             j = q if everywhere else touched[q]
             seen = stamps[j] == now
@@ -208,4 +210,4 @@ def train(  # type: ignore[no-untyped-def]
                     bias_b[0, k] = second_state
         done += 1
         first = last
-    return total, done
+    return done

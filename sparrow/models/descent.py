@@ -102,13 +102,15 @@ class Descent:
             found |= {f"{prefix}-{name}": array for name, array in state.arrays.items()}
         return found
 
-    def run(self, chunk: Chunk, where: Callable[[], str]) -> float:
-        """Update the weights with the rows of a chunk; return the sum of their losses.
+    def run(self, chunk: Chunk, totals: NDArray[np.float64], where: Callable[[], str]) -> None:
+        """Update the weights with the rows of a chunk.
 
         Parameters
         ----------
         chunk
             The rows.
+        totals
+            The sums of their losses and weights are added here.
         where
             Says where this is, for an error.
 
@@ -127,11 +129,11 @@ class Descent:
         everywhere = self.optimizer.lazy is False and not self.optimizer.is_local
         plain = dataclasses.replace(self.optimizer, l1=0.0, weight_decay=0.0)
         step = self.state.step
-        total, done = linear.train(
+        done = linear.train(  # type: ignore[call-arg]
             chunk.data, chunk.indices, chunk.indptr, chunk.targets, chunk.weights,
             self.batch, self.loss, self.weights.factors, rows, *states[0], bias, *states[1], self.with_bias,
             self.optimizer.kind, everywhere, self.optimizer.rates(step, count), self.optimizer.constants(),
-            plain.constants(), *self._room, self._number,
+            plain.constants(), *self._room, self._number, totals,
         )  # fmt: skip
         self._number += count
         self.state.step += done
@@ -141,7 +143,6 @@ class Descent:
                 f"the loss is not finite after {self.state.step} updates, in {where()}: lower lr (now "
                 f"{self.optimizer.rate(step):g}), set clip_gradient of the optimizer, or scale the columns of X"
             )
-        return float(total)
 
     def check_finite(self) -> None:
         """Raise ``ConvergenceError`` unless all weights are finite."""

@@ -211,7 +211,7 @@ class Estimator(Parameters):
         descent = self._resumed() if begun else self._begin(rows, classes)
         self._encode(rows)
         for chunk in rows.chunks():
-            descent.run(self._weighted(chunk), lambda: "partial_fit")
+            descent.run(self._weighted(chunk), np.zeros(2), lambda: "partial_fit")
         self.t_ = descent.state.step
         return self
 
@@ -274,6 +274,7 @@ class Estimator(Parameters):
             optimizer = optimizer_of(self.optimizer, self.lr, float(self.l1), float(self.l2))
             loss = self._loss(self._weights.bias.shape[1])
             self._descent = Descent(self._weights, optimizer, loss, int(self.batch_size), bool(self.fit_intercept))
+        assert self._descent is not None
         return self._descent
 
     def _initial(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -389,24 +390,20 @@ class Estimator(Parameters):
 
     def _epoch(self, descent: Descent, rows: Rows, epoch: int, advance: Any) -> float:
         """Go through all rows; return the mean loss of rows before their updates."""
-        total = count = 0.0
+        totals = np.zeros(2)
         for chunk in rows.chunks(epoch):
-            weighted = self._weighted(chunk, False)
-            total += descent.run(weighted, lambda: f"epoch {epoch + 1}")
-            count += float(weighted.weights.sum())
+            descent.run(self._weighted(chunk, False), totals, lambda: f"epoch {epoch + 1}")
             advance(len(chunk.rows))
         descent.check_finite()
-        return total / count if count else 0.0
+        return _mean(totals)
 
     def _validated(self, rows: Rows, descent: Descent) -> float:
         """Return the mean loss of the rows that are held out."""
-        total = count = 0.0
+        totals = np.zeros(2)
         for chunk in rows.chunks():
-            weighted = self._weighted(chunk, True)
-            scores = descent.weights.scores(chunk)
-            total += float(linear.losses(descent.loss, scores, chunk.targets, weighted.weights))
-            count += float(weighted.weights.sum())
-        return total / count if count else math.nan
+            weights = self._weighted(chunk, True).weights
+            linear.losses(descent.loss, descent.weights.scores(chunk), chunk.targets, weights, totals)
+        return _mean(totals)
 
     def _identity(self, rows: Rows) -> dict[str, Any]:
         """Return what a fit is, for its checkpoints: everything but the number of epochs."""
@@ -580,6 +577,10 @@ class Estimator(Parameters):
     def _linear(self) -> NDArray[Any]:
         """Return the linear weights, shape (features, outputs)."""
         return self._weights.rows
+
+
+def _mean(totals: NDArray[np.float64]) -> float:
+    return float(totals[0] / totals[1]) if totals[1] else math.nan
 
 
 def _tensor(cells: NDArray[Any], dims: tuple[str, ...], labels: dict[str, Any]) -> Tensor:

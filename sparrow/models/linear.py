@@ -276,7 +276,7 @@ class LogisticRegression(Estimator):
         if self.class_weight is None:
             return None
         if isinstance(self.class_weight, str):
-            return counts.sum() / (len(counts) * np.maximum(counts, 1.0))
+            return np.asarray(counts.sum() / (len(counts) * np.maximum(counts, 1.0)))
         beyond = [name for name in self.class_weight if name not in self.classes_]
         if beyond:
             raise InvalidValueError(f"class_weight has {beyond[0]!r}, the classes are {self.classes_.tolist()}")
@@ -292,7 +292,8 @@ class LogisticRegression(Estimator):
     def intercept_(self) -> NDArray[Any]:
         """The biases, shape (1,) for two classes, else (classes,)."""
         self._check_fitted()
-        return self._weights.bias[0]
+        found: NDArray[Any] = self._weights.bias[0]
+        return found
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the scores of rows.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
 from collections.abc import Callable
@@ -101,7 +100,7 @@ class available_if:
 class _Available:
     def __init__(self, allowed: Callable[[Any], str | None], method: Callable[..., Any]) -> None:
         self._allowed, self._method = allowed, method
-        functools.update_wrapper(self, method)
+        self.__doc__, self.__name__, self.__wrapped__ = method.__doc__, method.__name__, method
 
     def __get__(self, model: Any, kind: type | None = None) -> Any:
         if model is None:

@@ -286,11 +286,11 @@ class Optimizer:
             held = [a.retain(touched).data.copy() if isinstance(a, RowSparse) else a[touched] for a in arrays]
             rows = np.arange(len(touched)) if only else rows
         else:
-            held = arrays
+            held = [array for array in arrays if isinstance(array, np.ndarray)]
         flat = [_flat(array) for array in held]
         flat += [_NONE[w.dtype.type]] * (3 - len(flat))
-        constants, seen = self.constants(), (compiling.readonly(rows), compiling.readonly(cells))
-        optim.update(mode, self.kind, *flat, *seen, self.rate(state.step), constants)
+        seen = compiling.readonly(rows), compiling.readonly(cells)
+        optim.update(mode, self.kind, *flat[:3], *seen, self.rate(state.step), self.constants())  # type: ignore[call-arg]
         if isinstance(w, RowSparse):
             for array, new in zip(arrays, held, strict=True):
                 if isinstance(array, RowSparse):

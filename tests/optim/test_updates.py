@@ -175,7 +175,7 @@ def test_updates_are_the_formulas(
         gradient = full if kinds[1] == "dense" else RowSparse(full[at], np.array(at, np.int64), shape)
         touched = at if lazy and kinds[1] == "row_sparse" else list(range(7))
         views = [array[touched] for array in (wanted, a, b)]
-        reference(name, *views, full[touched], t, 0.05, 0.5, 0.8)
+        reference(name, views[0], views[1], views[2], full[touched], t, 0.05, 0.5, 0.8)
         for array, view in zip((wanted, a, b), views, strict=True):
             array[touched] = view
         optimizer.update(w, gradient, state)
