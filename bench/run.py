@@ -25,6 +25,11 @@ def main() -> None:
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
     parts = (options.only or "size,products,spgemm,cells,batches,text,memory,als").split(",")
+        "--only", default="", help="parts, with commas: size, products, spgemm, cells, text, memory, als, training"
+    )
+    options = parser.parse_args()
+    DATA.mkdir(exist_ok=True)
+    parts = (options.only or "size,products,spgemm,cells,text,memory,als,training").split(",")
     rows: list[Row] = []
     if "size" in parts:
         import size
@@ -58,6 +63,10 @@ def main() -> None:
         import als
 
         rows += als.run(options.small)
+    if "training" in parts:
+        import training
+
+        rows += training.run(options.small)
     found = table(rows)
     print(found)
     if options.write:
