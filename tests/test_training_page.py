@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import doctest
-import json
-import os
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.test_readme import blocks
 
 
-def test_the_page_runs(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_runs(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Any) -> None:
     page = (repository / "docs" / "training.md").read_text()
     shutil.copytree(repository / "datasets" / "a9a", tmp_path / "datasets" / "a9a")
     monkeypatch.chdir(tmp_path)
@@ -27,13 +24,7 @@ def test_the_page_runs(repository: Path, tmp_path: Path, monkeypatch: pytest.Mon
     told: list[str] = []
     runner.run(test, out=told.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(told)
-    environment = {**os.environ, "PYTHONPATH": os.fspath(repository)}
-    out = ""
     for line in "".join(blocks(page, "console")).splitlines():
-        words = shlex.split(line.removeprefix("$ sparrow "))
-        run = subprocess.run(
-            [sys.executable, "-m", "sparrow", *words], capture_output=True, text=True, cwd=tmp_path, env=environment
-        )
-        assert run.returncode == 0, run.stderr
-        out = run.stdout
-    assert json.loads(out)["figures"]["accuracy"] == pytest.approx(0.85, abs=0.005)
+        done = cli(*shlex.split(line.removeprefix("$ sparrow ")))
+        assert done.code == 0, done.err
+    assert done.json["figures"]["accuracy"] == pytest.approx(0.85, abs=0.005)

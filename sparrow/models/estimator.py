@@ -14,9 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory, progress
-from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.creation import from_coords
 from sparrow.kernels import compiling, linear
+from sparrow.models.checking import (
+    BLOCK,
+    as_numbers,
+    check_labels,
+    check_names,
+    check_numbers,
+    distinct,
+    held_out,
+    not_fitted,
+    tell_names,
+)
 from sparrow.models.checkpoints import Checkpoints
 from sparrow.models.descent import OPTIMIZERS, Descent, Weights, initial, is_init, optimizer_of
 from sparrow.models.metrics import Classification, Metrics, Regression
@@ -27,11 +38,6 @@ from sparrow.optim.schedules import Schedule
 from sparrow.tensor import Tensor
 
 __all__ = ["Estimator"]
-
-_BLOCK = 1 << 22
-"""Labels that are looked at at a time."""
-_HIDDEN = 2**32
-"""Rows are told apart for validation by this many values of a hash."""
 
 
 class Estimator(Parameters):
@@ -158,12 +164,12 @@ class Estimator(Parameters):
         """
         compiling.announce()
         self._check()
-        rows, held_out = self._opened(X, y, sample_weight)
+        rows, other = self._opened(X, y, sample_weight)
         descent = self._begin(rows, None)
-        for each in (rows, held_out):
+        for each in (rows, other):
             if each is not None:
                 self._encode(each)
-        self._epochs(descent, rows, held_out)
+        self._epochs(descent, rows, other)
         return self
 
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -230,7 +236,7 @@ class Estimator(Parameters):
             self._check_width(found)
         labels = label_array(y, height)
         if labels.dtype.kind == "O" and not self._is_classifier():
-            labels = _as_numbers(labels)
+            labels = as_numbers(labels)
         if labels.dtype.kind == "f" and not np.isfinite(labels).all():
             at = int(np.flatnonzero(~np.isfinite(labels))[0])
             raise InvalidValueError(f"Input y contains NaN or infinity: row {at} has the label {labels[at]}")
@@ -254,7 +260,7 @@ class Estimator(Parameters):
         width = rows.found.shape[1]
         outputs = self._known_classes(rows, classes) if self._is_classifier() else 1
         if not self._is_classifier():
-            _check_numbers(rows.y)
+            check_numbers(rows.y)
         dtype, columns = np.dtype(self.dtype), self._width(outputs)
         remedy = "hash the columns into fewer, or take dtype='float32'"
         memory.check(4 * width * columns * dtype.itemsize, f"weights of {width} columns", remedy)
@@ -283,10 +289,10 @@ class Estimator(Parameters):
     def _known_classes(self, rows: Rows, classes: Any) -> int:
         """Set the classes and their weights; return the number of outputs."""
         assert rows.y is not None
-        _check_labels(rows.y)
+        check_labels(rows.y)
         whole = rows.weights is None or bool(rows.weights.all())
         seen = rows.y if whole else rows.y[rows.weights != 0]
-        found, counted = _classes(seen)
+        found, counted = distinct(seen)
         if classes is not None:
             self.classes_ = np.unique(np.asarray(classes))
             unseen = np.setdiff1d(found, self.classes_)
@@ -316,12 +322,12 @@ class Estimator(Parameters):
         y = rows.y
         assert y is not None
         if not self._is_classifier():
-            _check_numbers(y)
+            check_numbers(y)
             return
         count = len(self.classes_)
         codes = np.empty(len(y), np.min_scalar_type(count))
-        for start in range(0, len(y), _BLOCK):
-            block = y[start : start + _BLOCK]
+        for start in range(0, len(y), BLOCK):
+            block = y[start : start + BLOCK]
             at = np.minimum(np.searchsorted(self.classes_, block), count - 1)
             wrong = self.classes_[at] != block
             if wrong.any():
@@ -330,16 +336,16 @@ class Estimator(Parameters):
                     f"row {start + p} has the class {block[p].item()!r}, the model knows {self.classes_.tolist()}: "
                     "give all classes to the first partial_fit, or fit anew"
                 )
-            codes[start : start + _BLOCK] = at
+            codes[start : start + BLOCK] = at
         rows.y = codes
 
-    def _weighted(self, chunk: Chunk, held_out: bool | None = None) -> Chunk:
+    def _weighted(self, chunk: Chunk, aside: bool | None = None) -> Chunk:
         """Return a chunk with the weights of its rows in training (False), validation (True) or as they are (None)."""
         weights = chunk.weights
         if self._is_classifier() and self._by_class is not None:
             weights = weights * self._by_class[chunk.targets.astype(np.intp)]
-        if held_out is not None and isinstance(self.validation, float):
-            weights = np.where(_drawn(chunk.rows, self.seed, self.validation) == held_out, weights, 0.0)
+        if aside is not None and isinstance(self.validation, float):
+            weights = np.where(held_out(chunk.rows, self.seed, self.validation) == aside, weights, 0.0)
         return chunk if weights is chunk.weights else replace(chunk, weights=compiling.readonly(weights))
 
     def _epochs(self, descent: Descent, rows: Rows, other: Rows | None) -> None:
@@ -443,7 +449,7 @@ class Estimator(Parameters):
     def _check_fitted(self) -> None:
         """Raise ``UnsupportedError`` unless there are weights."""
         if not self.__sklearn_is_fitted__():
-            raise _not_fitted(f"this {type(self).__name__} is not fitted yet: call fit(X, y) first")
+            raise not_fitted(f"this {type(self).__name__} is not fitted yet: call fit(X, y) first")
 
     def _check_width(self, found: Features) -> None:
         """Raise unless the columns are those of the model."""
@@ -452,9 +458,9 @@ class Estimator(Parameters):
             raise ShapeError(f"X has {width} features, but {name} is expecting {wanted} features as input")
         known = getattr(self, "feature_names_in_", None)
         if found.names is not None and known is not None:
-            _check_names(found.names, known[: len(found.names)] if not found.dense else known)
+            check_names(found.names, known[: len(found.names)] if not found.dense else known)
         elif found.dense and (found.names is None) != (known is None):
-            _tell_names(known is not None, name)
+            tell_names(known is not None, name)
 
     def _asked(self, X: Any) -> Rows:
         """Return rows that are asked about."""
@@ -586,86 +592,3 @@ def _mean(totals: NDArray[np.float64]) -> float:
 def _tensor(cells: NDArray[Any], dims: tuple[str, ...], labels: dict[str, Any]) -> Tensor:
     coords = cells.nonzero()
     return from_coords(coords, cells[coords], cells.shape, dims=dims, labels=labels or None)
-
-
-def _not_fitted(message: str) -> UnsupportedError:
-    """Return an error that scikit-learn takes for its own where it is loaded."""
-    import sys
-
-    found = sys.modules.get("sklearn.exceptions")
-    if found is None:
-        return UnsupportedError(message)
-    return type("NotFittedError", (UnsupportedError, found.NotFittedError), {})(message)  # type: ignore[no-any-return]
-
-
-def _classes(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Return the distinct labels, ascending, and how many there are of each."""
-    counts: dict[Any, int] = {}
-    for start in range(0, len(y), _BLOCK):
-        found, counted = np.unique(y[start : start + _BLOCK], return_counts=True)
-        for label, count in zip(found.tolist(), counted.tolist(), strict=True):
-            counts[label] = counts.get(label, 0) + count
-    labels = sorted(counts)
-    return np.array(labels, y.dtype), np.array([counts[label] for label in labels], np.float64)
-
-
-def _as_numbers(y: NDArray[Any]) -> NDArray[Any]:
-    try:
-        return y.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidValueError(
-            f"Unknown label type: y holds objects, and a regression wants numbers: {error}"
-        ) from None
-
-
-def _check_numbers(y: Any) -> None:
-    if y.dtype.kind not in "fiub":
-        raise InvalidValueError(f"y holds {y.dtype} values: a regression wants numbers")
-
-
-def _check_labels(y: NDArray[Any]) -> None:
-    """Raise where labels are no classes."""
-    if y.dtype.kind == "f":
-        broken = y != np.floor(y)
-        if broken.any():
-            raise InvalidValueError(
-                f"Unknown label type: y holds {y[broken][0]}, and classes are whole numbers or texts: for other "
-                "numbers use LinearRegression"
-            )
-    elif y.dtype.kind == "c":
-        raise InvalidValueError("Unknown label type: y is complex")
-
-
-def _check_names(given: NDArray[Any], known: NDArray[Any]) -> None:
-    if np.array_equal(given, known):
-        return
-    text = "The feature names should match those that were passed during fit.\n"
-    beyond, missing = sorted(set(given) - set(known)), sorted(set(known) - set(given))
-    if beyond:
-        text += "Feature names unseen at fit time:\n" + "".join(f"- {name}\n" for name in beyond[:5])
-    if missing:
-        text += "Feature names seen at fit time, yet now missing:\n" + "".join(f"- {name}\n" for name in missing[:5])
-    if not beyond and not missing:
-        text += "Feature names must be in the same order as they were in fit.\n"
-    raise InvalidValueError(text)
-
-
-def _tell_names(fitted: bool, name: str) -> None:
-    import warnings
-
-    text = (
-        f"X does not have valid feature names, but {name} was fitted with feature names"
-        if fitted
-        else f"X has feature names, but {name} was fitted without feature names"
-    )
-    warnings.warn(text, UserWarning, stacklevel=5)
-
-
-def _drawn(rows: NDArray[np.int64], seed: int, share: float) -> NDArray[np.bool]:
-    """Return which rows are held out: by a hash of their numbers, the same in every epoch and order."""
-    with np.errstate(over="ignore"):
-        x = rows.astype(np.uint64) + np.uint64((seed * 0x9E3779B97F4A7C15 + 1) % 2**64)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        x ^= x >> np.uint64(31)
-    return (x % np.uint64(_HIDDEN)).astype(np.float64) < share * _HIDDEN

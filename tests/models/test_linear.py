@@ -26,6 +26,7 @@ from sparrow.errors import (
 )
 from sparrow.kernels import linear
 from sparrow.models import FactorizationMachine, LinearRegression, LogisticRegression
+from sparrow.models.checking import held_out
 from sparrow.models.metrics import Classification, Regression
 from sparrow.optim import FTRL, SGD, AdaGrad, Adam, Cosine
 
@@ -319,9 +320,7 @@ def test_early_stopping_keeps_the_best_weights() -> None:
 def test_what_is_held_out_is_not_learnt_from() -> None:
     X, y = data(500, 10)
     aside = LinearRegression(validation=0.25).fit(X, y)
-    from sparrow.models.estimator import _drawn
-
-    held = _drawn(np.arange(500), 0, 0.25)
+    held = held_out(np.arange(500), 0, 0.25)
     assert 90 < held.sum() < 160
     spoilt = np.where(held, 1e6, y)
     np.testing.assert_array_equal(LinearRegression(validation=0.25).fit(X, spoilt).coef_, aside.coef_)
@@ -529,3 +528,14 @@ def test_weights_beyond_the_memory_limit() -> None:
     wide = sp.from_coords([[0, 1], [0, 10**8 - 1]], [1.0, 1.0], shape=(2, 10**8))
     with sp.config(memory_limit="700MB"), pytest.raises(TooLargeError, match="weights of 100000000 columns"):
         LogisticRegression().fit(wide, [0, 1])
+
+
+def test_pairs_matter_in_ratings(shared: Path) -> None:
+    table = pd.read_csv(shared / "ml-latest-small" / "ratings.csv.gz")
+    users, films = (table[name].astype("category").cat.codes.to_numpy() for name in ("userId", "movieId"))
+    rows, width = np.arange(len(table)), users.max() + 1 + films.max() + 1
+    cols = np.append(users.astype(int), users.max() + 1 + films)
+    X = sp.from_coords([np.append(rows, rows), cols], np.ones(2 * len(rows)), shape=(len(rows), width))
+    machine = FactorizationMachine(8, epochs=3, l2=0.02, validation=0.1).fit(X, table["rating"])
+    line = LinearRegression(epochs=8, validation=0.1).fit(X, table["rating"])
+    assert machine.validation_loss_.min() < 0.995 * line.validation_loss_.min()
