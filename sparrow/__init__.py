@@ -205,8 +205,9 @@ __all__ = [
     "permute_dims", "pi", "positive", "pow", "prod", "random", "real", "reciprocal", "remainder", "repeat", "reshape",
     "result_type", "roll", "round", "sddmm", "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "split", "sql",
     "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh",
-    "tensordot", "tile", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique", "unique_all",
-    "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "zeros", "zeros_like",
+    "tensordot", "tile", "training", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique",
+    "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "zeros",
+    "zeros_like",
 ]  # fmt: skip
 
 _ON_DEMAND = ("datasets", "ingest", "linalg", "models", "optim", "training")

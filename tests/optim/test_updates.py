@@ -324,3 +324,18 @@ def test_states_that_are_refused(tmp_path: Path) -> None:
     mapped = np.memmap(tmp_path / "w", np.float64, "w+", shape=(10**8,))  # a file of nothing but a hole
     with sp.config(memory_limit="700MB"), pytest.raises(TooLargeError, match="memory_map="):
         optimizer.create_state(mapped)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_store_updates_as_the_optimiser_does(name: str) -> None:
+    optimizer = OPTIMIZERS[name](lazy=True)
+    wanted, _ = after(optimizer, *TWO)
+    store = sp.training.ParameterStore(optimizer)
+    try:
+        store.init("w", np.ones(SHAPE))
+        for gradient in TWO:
+            store.push("w", gradient)
+        found = store.row_sparse_pull("w", range(4))
+        np.testing.assert_allclose(dense(found), wanted, rtol=1e-6)
+    finally:
+        store.close()
