@@ -172,7 +172,8 @@ def test_the_regression_of_the_tutorial(lazy: bool) -> None:
 def test_adults_as_scikit_learn_does() -> None:
     from sklearn.linear_model import LogisticRegression as Theirs
 
-    train, test = sp.datasets.load("a9a"), sp.datasets.load("a9a.t")
+    train: Any = sp.datasets.load("a9a")
+    test: Any = sp.datasets.load("a9a.t")
     found = LogisticRegression(epochs=4).fit(train).evaluate(test)
     X, y = test["X"].to_scipy("csr"), test["y"].to_numpy()
     theirs = Theirs(max_iter=200, tol=1e-3).fit(train["X"].to_scipy("csr"), train["y"].to_numpy())
