@@ -20,11 +20,13 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="data too small to judge by, to see that it runs")
     parser.add_argument("--write", action="store_true", help="write bench/RESULTS.md")
     parser.add_argument(
-        "--only", default="", help="parts, with commas: size, products, spgemm, cells, batches, text, memory, als"
+        "--only",
+        default="",
+        help="parts, with commas: size, products, spgemm, cells, batches, text, memory, als, training",
     )
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
-    parts = (options.only or "size,products,spgemm,cells,batches,text,memory,als").split(",")
+    parts = (options.only or "size,products,spgemm,cells,batches,text,memory,als,training").split(",")
     rows: list[Row] = []
     if "size" in parts:
         import size
@@ -58,6 +60,10 @@ def main() -> None:
         import als
 
         rows += als.run(options.small)
+    if "training" in parts:
+        import training
+
+        rows += training.run(options.small)
     found = table(rows)
     print(found)
     if options.write:

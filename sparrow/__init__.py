@@ -179,7 +179,7 @@ from sparrow.tensor.bundle import Bundle
 from sparrow.tensor.computing import compute
 
 if TYPE_CHECKING:
-    from sparrow import datasets, ingest, linalg, models, training
+    from sparrow import datasets, ingest, linalg, models, optim, training
     from sparrow.files.exporting import export
     from sparrow.training.batches import batches
 
@@ -201,15 +201,16 @@ __all__ = [
     "isdtype", "isfinite", "isin", "isinf", "isnan", "kron", "less", "less_equal", "linalg", "linspace", "log",
     "log1p", "log2", "log10", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
     "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min", "minimum", "models", "moveaxis", "multiply",
-    "nan", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones", "ones_like", "open", "permute_dims",
-    "pi", "positive", "pow", "prod", "random", "real", "reciprocal", "remainder", "repeat", "reshape", "result_type",
-    "roll", "round", "sddmm", "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "split", "sql", "sqrt",
-    "square", "squeeze", "stack", "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot",
-    "tile", "training", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique", "unique_all",
-    "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "zeros", "zeros_like",
+    "nan", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones", "ones_like", "open", "optim",
+    "permute_dims", "pi", "positive", "pow", "prod", "random", "real", "reciprocal", "remainder", "repeat", "reshape",
+    "result_type", "roll", "round", "sddmm", "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "split", "sql",
+    "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh",
+    "tensordot", "tile", "training", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique",
+    "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "zeros",
+    "zeros_like",
 ]  # fmt: skip
 
-_ON_DEMAND = ("datasets", "ingest", "linalg", "models", "training")
+_ON_DEMAND = ("datasets", "ingest", "linalg", "models", "optim", "training")
 """Modules that are imported when they are first asked for."""
 
 

@@ -23,6 +23,7 @@
         |-- CorruptionError                         files that are not what the log says
         `-- ConflictError      (RuntimeError)       another writer changed the same cells
 
+    LazyUpdateWarning          (UserWarning)        an optimiser that leaves rows without a gradient alone
     PerformanceWarning         (UserWarning)        work that another call does at a fraction of the cost
     StorageFallbackWarning     (UserWarning)        a result that no rule gives a sparse storage type
 
@@ -46,6 +47,7 @@ __all__ = [
     "IngestError",
     "InvalidValueError",
     "LabelError",
+    "LazyUpdateWarning",
     "MissingDependencyError",
     "NotFoundError",
     "NumberRangeError",
@@ -179,6 +181,10 @@ class CorruptionError(StorageError):
 
 class ConflictError(StorageError, RuntimeError):
     """Another writer changed the same cells first; reload and try again."""
+
+
+class LazyUpdateWarning(UserWarning):
+    """A row-sparse gradient that updates its own rows only, where ``lazy`` was not said; given once in a process."""
 
 
 class PerformanceWarning(UserWarning):

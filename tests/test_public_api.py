@@ -19,7 +19,7 @@ MODULES = ["sparrow"] + [
 ]
 DOCUMENTED = [
     "sparrow", "sparrow.datasets", "sparrow.formats", "sparrow.ingest", "sparrow.linalg", "sparrow.models",
-    "sparrow.models.evaluation", "sparrow.training",
+    "sparrow.models.evaluation", "sparrow.optim", "sparrow.training",
 ]  # fmt: skip
 PROMISED = "Tensor Bundle open from_coords asarray zeros from_relation matmul sql config formats ingest datasets errors"
 

@@ -157,6 +157,57 @@ class RowSparse(Container):
         (array([0, 3]), array([[1, 2],
                [5, 6]]))
         """
+        wanted = self._wanted(rows)
+        memory.check(len(wanted) * math.prod(self._shape[1:]) * self.dtype.itemsize, f"{len(wanted)} rows")
+        data = np.zeros((len(wanted), *self._shape[1:]), self.dtype)
+        at, stored = self._places(wanted)
+        data[stored] = self._data[at[stored]]
+        return RowSparse(data, wanted, self._shape)
+
+    def put(self, rows: Any, data: Any) -> None:
+        """Set whole rows in place; those that were not stored are from now on.
+
+        Parameters
+        ----------
+        rows
+            Row numbers, counted from 0, ascending; whole numbers of any type.
+        data
+            The cells, shape (rows, ...), cast to the type of the container.
+
+        Raises
+        ------
+        ShapeError
+            If the cells are not those of so many rows.
+        UnsupportedError, IndexingError, InvalidValueError, DuplicateError
+            As of :meth:`retain`.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> R = sp.formats.RowSparse([[1, 2]], [3], shape=(4, 2))
+        >>> R.put([1, 3], [[5, 6], [7, 8]])
+        >>> R.indices, R.data
+        (array([1, 3]), array([[5, 6],
+               [7, 8]]))
+        """
+        wanted, cells = self._wanted(rows), np.asarray(data)
+        if cells.shape != (len(wanted), *self._shape[1:]):
+            raise ShapeError(f"data has the shape {cells.shape}: expected {(len(wanted), *self._shape[1:])}")
+        for extreme in wanted[[0, -1]] if len(wanted) else ():
+            if not 0 <= extreme < self._shape[0]:
+                raise IndexingError(f"row {extreme} is out of range for {self._shape[0]} rows")
+        at, stored = self._places(wanted)
+        if not stored.all():
+            self._indices = np.insert(self._indices, at[~stored], wanted[~stored])
+            self._data = np.insert(self._data, at[~stored], 0, axis=0)
+            at, stored = self._places(wanted)
+        elif not self._data.flags.writeable:
+            self._data = self._data.copy()
+        self._data[at] = cells
+
+    @staticmethod
+    def _wanted(rows: Any) -> NDArray[Any]:
+        """Return row numbers that ascend."""
         given = np.asarray(rows)
         if given.dtype.kind == "f":
             wrong = ~((given == np.floor(given)) & (np.abs(given) < 2.0**63))
@@ -165,11 +216,15 @@ class RowSparse(Container):
             given = given.astype(np.int64)
         wanted = as_index("rows", given)
         _check_ascending(wanted)
-        memory.check(len(wanted) * math.prod(self._shape[1:]) * self.dtype.itemsize, f"{len(wanted)} rows")
-        data = np.zeros((len(wanted), *self._shape[1:]), self.dtype)
-        _, here, there = np.intersect1d(wanted, self._indices, assume_unique=True, return_indices=True)
-        data[here] = self._data[there]
-        return RowSparse(data, wanted, self._shape)
+        return wanted
+
+    def _places(self, wanted: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool]]:
+        """Return where rows stand among those stored, or would, and which of them do."""
+        at = np.searchsorted(self._indices, wanted)
+        stored = np.zeros(len(wanted), bool)
+        inside = at < len(self._indices)
+        stored[inside] = self._indices[at[inside]] == wanted[inside]
+        return at, stored
 
     @classmethod
     def _from_entries(cls, schema: Schema, block: Block) -> Self:

@@ -4,5 +4,8 @@ from __future__ import annotations
 
 from sparrow.models import evaluation
 from sparrow.models.als import ALS
+from sparrow.models.factorization import FactorizationMachine
+from sparrow.models.linear import LinearRegression, LogisticRegression
+from sparrow.models.saving import load
 
-__all__ = ["ALS", "evaluation"]
+__all__ = ["ALS", "FactorizationMachine", "LinearRegression", "LogisticRegression", "evaluation", "load"]

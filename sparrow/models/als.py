@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import os
 from pathlib import Path
@@ -15,6 +14,7 @@ from sparrow import memory, progress, settings
 from sparrow.errors import ConvergenceError, InvalidValueError, UnsupportedError
 from sparrow.interop.conversion import from_object
 from sparrow.models.checkpoints import Checkpoints
+from sparrow.models.parameters import Parameters, check_choice, check_integer, check_number
 from sparrow.models.passes import Links, check_matrix, whole_side
 from sparrow.models.ranking import Factors
 from sparrow.models.recommending import Recommender, with_items_of
@@ -34,7 +34,7 @@ _OTHER = 300_000_000
 """Bytes of a process that are neither tables nor links."""
 
 
-class ALS(Recommender):
+class ALS(Parameters, Recommender):
     r"""Matrix factorisation by alternating least squares.
 
     For a matrix of links S with values y (users by items), finds W (users, d) and H (items, d) that minimise
@@ -149,65 +149,6 @@ class ALS(Recommender):
 
     # -- settings -------------------------------------------------------------------------------
 
-    @classmethod
-    def _names(cls) -> list[str]:
-        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name.
-
-        Parameters
-        ----------
-        deep
-            Changes nothing: no parameter is a model itself. For pipelines of scikit-learn.
-
-        Returns
-        -------
-        dict
-
-        Examples
-        --------
-        >>> import sparrow as sp
-        >>> sp.models.ALS(factors=8).get_params()["factors"]
-        8
-        """
-        return {name: getattr(self, name) for name in self._names()}
-
-    def set_params(self, **params: Any) -> ALS:
-        """Set parameters by name and return the model.
-
-        Parameters
-        ----------
-        **params
-            Values by the names of the constructor's arguments; the others stay as they are.
-
-        Returns
-        -------
-        ALS
-
-        Raises
-        ------
-        InvalidValueError
-            If there is no parameter of a name.
-
-        Examples
-        --------
-        >>> import sparrow as sp
-        >>> sp.models.ALS().set_params(factors=8)
-        ALS(factors=8)
-        """
-        names = self._names()
-        for name, value in params.items():
-            if name not in names:
-                raise InvalidValueError(f"ALS has no parameter {name!r}: there are {', '.join(names)}")
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        defaults = inspect.signature(type(self).__init__).parameters
-        given = {name: value for name, value in self.get_params().items() if value != defaults[name].default}
-        return f"ALS({', '.join(f'{name}={value!r}' for name, value in given.items())})"
-
     def _checked(self) -> Equations:
         """Return the equations of the settings.
 
@@ -217,15 +158,14 @@ class ALS(Recommender):
             If a setting is outside what it may be.
         """
         for name in ("factors", "cg_steps", "block"):
-            _check_integer(name, getattr(self, name), 1)
-        _check_integer("epochs", self.epochs, 0)
-        _check_integer("seed", self.seed, 0)
+            check_integer(name, getattr(self, name), 1)
+        check_integer("epochs", self.epochs, 0)
+        check_integer("seed", self.seed, 0)
         for name in ("regularization", "unobserved_weight"):
-            _check_number(name, getattr(self, name), math.inf)
-        _check_number("frequency_scaling", self.frequency_scaling, 1.0)
+            check_number(name, getattr(self, name), math.inf)
+        check_number("frequency_scaling", self.frequency_scaling, 1.0)
         for name, allowed in (("solver", SOLVERS), ("dtype", DTYPES), ("init", ("uniform", "normal"))):
-            if getattr(self, name) not in allowed:
-                raise InvalidValueError(f"{name}={getattr(self, name)!r}: use one of {', '.join(map(repr, allowed))}")
+            check_choice(name, getattr(self, name), allowed)
         for name in ("memory_map", "checkpoint"):
             if not isinstance(getattr(self, name), str | os.PathLike | None):
                 raise InvalidValueError(f"{name}={getattr(self, name)!r}: name a folder, or None")
@@ -322,10 +262,11 @@ class ALS(Recommender):
     def _epochs(self, links: Links, users: FactorTable, items: FactorTable, equations: Equations) -> list[float]:
         """Fill the tables; return the loss after each half step."""
         losses: list[float] = []
+        tables = {"0": users.stored, "1": items.stored}
         saved = None
         if self.checkpoint is not None:
             saved = Checkpoints(self.checkpoint, self._identity(links))
-            losses = saved.load((users, items))
+            losses = [float.fromhex(loss) for loss in saved.load(tables).get("losses", ())]
             if len(losses) > 2 * self.epochs:
                 raise InvalidValueError(
                     f"the checkpoint in {os.fspath(self.checkpoint)!r} has come to epochs={(len(losses) + 1) // 2} "
@@ -354,7 +295,7 @@ class ALS(Recommender):
                     raise ConvergenceError(self._diverged(step))
                 losses.append(loss)
                 if saved is not None:
-                    saved.save((users, items), losses)
+                    saved.save(tables, len(losses), {"losses": [loss.hex() for loss in losses]})
         return losses
 
     def _identity(self, links: Links) -> dict[str, Any]:
@@ -463,15 +404,3 @@ def _one_blas_thread() -> AbstractContextManager[Any]:
 
     limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="blas")
     return limits
-
-
-def _check_integer(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InvalidValueError(f"{name}={value!r}: give an integer of at least {least}")
-
-
-def _check_number(name: str, value: Any, most: float) -> None:
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not 0 <= value <= most or math.isinf(value):
-        rest = "a finite number of at least 0" if most == math.inf else f"a number from 0 to {most:g}"
-        raise InvalidValueError(f"{name}={value!r}: give {rest}")

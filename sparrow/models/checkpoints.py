@@ -1,17 +1,18 @@
-"""Fits that go on after a kill: a folder that holds both tables as they were after some half step."""
+"""Fits that go on after a kill: a folder that holds all arrays as they were after some step."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparrow.errors import CorruptionError, InvalidValueError, StorageError
-from sparrow.models.tables import FactorTable
 
 __all__ = ["Checkpoints"]
 
@@ -41,8 +42,8 @@ class Checkpoints:
         """Return the complete checkpoints, the newest last."""
         return sorted(found.parent for found in self._folder.glob(f"step-*/{_STATE}"))
 
-    def load(self, tables: tuple[FactorTable, FactorTable]) -> list[float]:
-        """Fill the tables from the newest checkpoint; return the losses so far, none where there is no checkpoint.
+    def load(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+        """Fill the arrays from the newest checkpoint; return what else was kept, nothing where there is none.
 
         Raises
         ------
@@ -53,9 +54,9 @@ class Checkpoints:
         """
         steps = self._steps()
         if not steps:
-            return []
+            return {}
         try:
-            return self._read(steps[-1], tables)
+            return self._read(steps[-1], arrays)
         except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
             if isinstance(error, InvalidValueError):
                 raise
@@ -63,7 +64,7 @@ class Checkpoints:
                 f"the checkpoint in {os.fspath(steps[-1])!r} cannot be read ({error}): remove it to begin anew"
             ) from error
 
-    def _read(self, step: Path, tables: tuple[FactorTable, FactorTable]) -> list[float]:
+    def _read(self, step: Path, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
         state = json.loads((step / _STATE).read_text(encoding="utf-8"))
         differs = [name for name, value in self._identity.items() if state["identity"].get(name) != value]
         if differs:
@@ -71,13 +72,22 @@ class Checkpoints:
                 f"the checkpoint in {os.fspath(self._folder)!r} is of a fit with other {', '.join(differs)}: name "
                 "another folder, or remove this one"
             )
-        for k, table in enumerate(tables):
-            mode: Any = "r" if table.stored.size else None
-            table.stored[:] = np.load(step / f"{k}.npy", mmap_mode=mode, allow_pickle=False)
-        return [float.fromhex(loss) for loss in state["losses"]]
+        for name, array in arrays.items():
+            mode: Any = "r" if array.size else None
+            array[...] = np.load(step / f"{name}.npy", mmap_mode=mode, allow_pickle=False)
+        return {name: value for name, value in state.items() if name != "identity"}
 
-    def save(self, tables: tuple[FactorTable, FactorTable], losses: list[float]) -> None:
+    def save(self, arrays: Mapping[str, NDArray[Any]], number: int, rest: Mapping[str, Any]) -> None:
         """Write a checkpoint beside the one before and then remove that: one of them is complete at any moment.
+
+        Parameters
+        ----------
+        arrays
+            By name.
+        number
+            How many steps were made.
+        rest
+            What else to keep, as JSON.
 
         Raises
         ------
@@ -85,18 +95,18 @@ class Checkpoints:
             If it cannot be written.
         """
         before = self._steps()
-        target = self._folder / f"step-{len(losses):06d}"
-        hidden = self._folder / f".step-{len(losses):06d}"
+        target = self._folder / f"step-{number:06d}"
+        hidden = self._folder / f".step-{number:06d}"
         try:
-            for rest in (hidden, target):
-                shutil.rmtree(rest, ignore_errors=True)
+            for old in (hidden, target):
+                shutil.rmtree(old, ignore_errors=True)
             hidden.mkdir()
-            for k, table in enumerate(tables):
-                with open(hidden / f"{k}.npy", "wb") as file:
-                    np.save(file, table.stored)
+            for name, array in arrays.items():
+                with open(hidden / f"{name}.npy", "wb") as file:
+                    np.save(file, array)
                     file.flush()
                     os.fsync(file.fileno())
-            state = {"identity": self._identity, "losses": [loss.hex() for loss in losses]}
+            state = {"identity": self._identity, **rest}
             with open(hidden / _STATE, "w", encoding="utf-8") as text:
                 json.dump(state, text)
                 text.flush()

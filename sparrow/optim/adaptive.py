@@ -1,0 +1,189 @@
+"""Optimisers with a rate of its own for every weight: Adam, AdaGrad, FTRL."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sparrow.kernels import optim
+from sparrow.optim.base import Optimizer, check_number
+from sparrow.optim.schedules import Rate
+
+__all__ = ["FTRL", "AdaGrad", "Adam"]
+
+
+@dataclass
+class Adam(Optimizer):
+    """Adam (Kingma and Ba 2015), the decay within what is clipped, epsilon outside of the root.
+
+    ::
+
+        g = clip(rescale_grad * g + weight_decay * w)
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g ^ 2
+        w = w - lr * sqrt(1 - beta2 ^ t) / (1 - beta1 ^ t) * m / (sqrt(v) + epsilon)
+
+    t counts the updates of the weights as a whole, also where a row was left out of lazy ones.
+
+    Parameters
+    ----------
+    lr, weight_decay, rescale_grad, clip_gradient, l1, lazy
+        As of :class:`Optimizer`.
+    beta1, beta2
+        How much of the means is kept, from 0 to below 1.
+    epsilon
+        Keeps the quotient finite.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> w = np.ones((1, 2))
+    >>> optimizer = sp.optim.Adam(0.1)
+    >>> optimizer.update(w, np.array([[1.0, 5.0]]), optimizer.create_state(w))
+    >>> w.round(6)
+    array([[0.9, 0.9]])
+    """
+
+    lr: Rate = 0.001
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+    names: ClassVar[tuple[str, ...]] = ("mean", "square")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("beta1", self.beta1, most=1.0)
+        check_number("beta2", self.beta2, most=1.0)
+        check_number("epsilon", self.epsilon, least_taken=False)
+
+    @property
+    def kind(self) -> int:
+        """The number of the optimiser in :mod:`sparrow.kernels.optim`."""
+        return optim.ADAM
+
+    def rate(self, step: int) -> float:
+        """Return the rate of the update after ``step`` others, both means corrected for their start at 0.
+
+        Parameters
+        ----------
+        step
+            Updates that were made.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> round(sp.optim.Adam(0.1).rate(0), 6)
+        0.031623
+        """
+        t = step + 1
+        return super().rate(step) * math.sqrt(1.0 - self.beta2**t) / (1.0 - self.beta1**t)
+
+    def _own(self) -> tuple[float, float, float]:
+        return (self.beta1, self.beta2, self.epsilon)
+
+
+@dataclass
+class AdaGrad(Optimizer):
+    """AdaGrad (Duchi, Hazan and Singer 2011), epsilon within the root.
+
+    ::
+
+        g = clip(rescale_grad * g)
+        h = h + g ^ 2
+        w = w - lr * (g / sqrt(h + epsilon) + weight_decay * w)
+
+    Without decay lazy and standard updates are the same.
+
+    Parameters
+    ----------
+    lr, weight_decay, rescale_grad, clip_gradient, l1, lazy
+        As of :class:`Optimizer`.
+    epsilon
+        Keeps the quotient finite.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> w = np.ones((1, 2))
+    >>> optimizer = sp.optim.AdaGrad(0.1)
+    >>> optimizer.update(w, np.array([[4.0, 5.0]]), optimizer.create_state(w))
+    >>> w.round(6)
+    array([[0.9, 0.9]])
+    """
+
+    lr: Rate = 0.1
+    epsilon: float = 1e-7
+
+    names: ClassVar[tuple[str, ...]] = ("squares",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("epsilon", self.epsilon, least_taken=False)
+
+    @property
+    def kind(self) -> int:
+        """The number of the optimiser in :mod:`sparrow.kernels.optim`."""
+        return optim.ADAGRAD
+
+    @property
+    def is_local(self) -> bool:
+        """Whether weights stay as they are where the gradient is 0."""
+        return not (self.weight_decay or self.l1)
+
+    def _own(self) -> tuple[float, float, float]:
+        return (0.0, 0.0, self.epsilon)
+
+
+@dataclass
+class FTRL(Optimizer):
+    """Follow the regularised leader, proximal (McMahan et al. 2013): AdaGrad's rates, weights that are exactly 0.
+
+    ::
+
+        g = clip(rescale_grad * g)
+        z = z + g - (sqrt(n + g^2) - sqrt(n)) / lr * w
+        n = n + g^2
+        w = 0 where |z| <= l1, else (sign(z) * l1 - z) / ((beta + sqrt(n)) / lr + weight_decay)
+
+    Weights follow from z and n alone: one that is not 0 at the start is forgotten at its first update, which a
+    standard update gives to every row.
+
+    Parameters
+    ----------
+    lr, weight_decay, rescale_grad, clip_gradient, l1, lazy
+        As of :class:`Optimizer`.
+    beta
+        The larger, the smaller the first steps are.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> w = np.zeros((1, 2))
+    >>> optimizer = sp.optim.FTRL(0.1, l1=1.0)
+    >>> optimizer.update(w, np.array([[0.5, 3.0]]), optimizer.create_state(w))
+    >>> w
+    array([[ 0.  , -0.05]])
+    """
+
+    lr: Rate = 0.1
+    beta: float = 1.0
+
+    names: ClassVar[tuple[str, ...]] = ("z", "squares")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("beta", self.beta, least_taken=False)
+
+    @property
+    def kind(self) -> int:
+        """The number of the optimiser in :mod:`sparrow.kernels.optim`."""
+        return optim.FTRL
+
+    def _own(self) -> tuple[float, float, float]:
+        return (self.beta, 0.0, 0.0)

@@ -1,0 +1,74 @@
+"""Stochastic gradient descent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sparrow.errors import InvalidValueError
+from sparrow.kernels import optim
+from sparrow.optim.base import Optimizer, check_number
+from sparrow.optim.schedules import Rate
+
+__all__ = ["SGD"]
+
+
+@dataclass
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum if wanted.
+
+    ::
+
+        u = lr * (clip(rescale_grad * g) + weight_decay * w)
+        s = momentum * s + u
+        w = w - s  # nesterov: w - (momentum * s + u)
+
+    which is what MXNet's kernels do. Its tutorial prints another form, ``lr * rescale_grad * clip(g) +
+    weight_decay * w``: clipped before it is rescaled, and decay that the rate does not scale. For that one divide
+    ``clip_gradient`` and ``weight_decay`` accordingly.
+
+    Parameters
+    ----------
+    lr, weight_decay, rescale_grad, clip_gradient, l1, lazy
+        As of :class:`Optimizer`.
+    momentum
+        From 0, which keeps no state, to below 1.
+    nesterov
+        Whether the step looks ahead along the momentum.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> w = np.array([1.0, 1.0])
+    >>> optimizer = sp.optim.SGD(0.1, rescale_grad=0.5, clip_gradient=1.5)
+    >>> optimizer.update(w, np.array([4.0, 2.0]), optimizer.create_state(w))
+    >>> w
+    array([0.85, 0.9 ])
+    """
+
+    lr: Rate = 0.01
+    momentum: float = 0.0
+    nesterov: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("momentum", self.momentum, most=1.0)
+        if self.nesterov and not self.momentum:
+            raise InvalidValueError("nesterov=True with momentum=0: give a momentum such as 0.9")
+
+    @property
+    def names(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The arrays of a state: none without momentum."""
+        return ("momentum",) if self.momentum else ()
+
+    @property
+    def kind(self) -> int:
+        """The number of the optimiser in :mod:`sparrow.kernels.optim`."""
+        return optim.NESTEROV if self.nesterov else optim.MOMENTUM if self.momentum else optim.SGD
+
+    @property
+    def is_local(self) -> bool:
+        """Whether weights stay as they are where the gradient is 0."""
+        return not (self.momentum or self.weight_decay or self.l1)
+
+    def _own(self) -> tuple[float, float, float]:
+        return (self.momentum, 0.0, 0.0)

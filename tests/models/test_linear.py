@@ -1,0 +1,542 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sparrow as sp
+from sparrow.errors import (
+    ConvergenceError,
+    ExistsError,
+    InvalidValueError,
+    ShapeError,
+    TooLargeError,
+    UnsupportedError,
+)
+from sparrow.kernels import linear
+from sparrow.models import FactorizationMachine, LinearRegression, LogisticRegression
+from sparrow.models.checking import held_out
+from sparrow.models.metrics import Classification, Regression
+from sparrow.optim import FTRL, SGD, AdaGrad, Adam, Cosine
+
+metrics = pytest.importorskip("sklearn.metrics")
+
+
+def data(rows: int = 300, columns: int = 20, classes: int = 0, seed: int = 0) -> tuple[Any, Any]:
+    X = sp.random((rows, columns), density=0.3, seed=seed)
+    rng = np.random.default_rng(seed)
+    if not classes:
+        return X, X @ rng.normal(size=columns) + 0.5
+    scores = X @ rng.normal(size=(columns, classes)) + 0.3 * rng.normal(size=(rows, classes))
+    return X, scores.argmax(axis=1)
+
+
+def bits(model: Any) -> tuple[bytes, ...]:
+    return model._weights.rows.tobytes(), model._weights.bias.tobytes(), model.loss_.tobytes()
+
+
+# -- what is computed, against plain NumPy ------------------------------------------------------
+
+
+def loss_and_slopes(loss: int, scores: Any, target: float) -> tuple[float, Any]:
+    k = np.arange(len(scores))
+    if loss == linear.SQUARED:
+        return float((scores[0] - target) ** 2 / 2), scores - target
+    if loss == linear.SOFTMAX:
+        chances = np.exp(scores) / np.exp(scores).sum()
+        return float(-np.log(chances[int(target)])), chances - (k == target)
+    sign = np.array([2.0 * target - 1]) if len(scores) == 1 else np.where(k == target, 1.0, -1.0)
+    if loss == linear.LOGISTIC:
+        return float(np.log1p(np.exp(-sign * scores))[0]), -sign / (1 + np.exp(sign * scores))
+    return float(np.maximum(1 - sign * scores, 0).sum()), np.where(sign * scores < 1, -sign, 0.0)
+
+
+def plain_epochs(
+    model: Any, loss: int, X: Any, targets: Any, optimizer: Any, outputs: int
+) -> tuple[Any, Any, list[float]]:
+    """Train without kernels: each batch as dense arrays, the optimiser on the whole gradient or its rows."""
+    factors = getattr(model, "factors", 0)
+    w = np.zeros((X.shape[1], 1 + factors if factors else outputs))
+    if factors:
+        w[:, 1:] = (0.01 * np.random.default_rng(model.seed).standard_normal((len(w), factors), np.float32)).astype(
+            float
+        )
+    bias = np.zeros((1, outputs))
+    state, of_bias = optimizer.create_state(w), optimizer.create_state(bias)
+    losses = []
+    for _ in range(model.epochs):
+        total = 0.0
+        for start in range(0, len(X), model.batch_size):
+            rows = X[start : start + model.batch_size]
+            gradient, of_scores = np.zeros_like(w), np.zeros_like(bias)
+            for x, target in zip(rows, targets[start : start + model.batch_size], strict=True):
+                if factors:
+                    inner = x @ w[:, 1:]
+                    pairs = (inner**2).sum() - ((x[:, None] * w[:, 1:]) ** 2).sum()
+                    scores = bias[0] + x @ w[:, :1] + pairs / 2
+                else:
+                    scores = bias[0] + x @ w
+                value, slopes = loss_and_slopes(loss, scores, target)
+                total += value
+                of_scores += slopes / len(rows)
+                if factors:
+                    gradient[:, 0] += slopes[0] * x / len(rows)
+                    gradient[:, 1:] += slopes[0] * x[:, None] * (inner - x[:, None] * w[:, 1:]) / len(rows)
+                else:
+                    gradient += np.outer(x, slopes) / len(rows)
+            at = np.flatnonzero(rows.any(axis=0))
+            optimizer.update(w, sp.formats.RowSparse(gradient[at], at, w.shape), state)
+            optimizer.update(bias, of_scores, of_bias)
+        losses.append(total / len(X))
+    return w, bias, losses
+
+
+OPTIMIZERS = [
+    SGD(0.1, lazy=True),
+    SGD(0.1, momentum=0.9, lazy=True),
+    SGD(0.1, momentum=0.9, lazy=False),
+    SGD(Cosine(0.1, 100), momentum=0.5, nesterov=True, clip_gradient=0.2, lazy=True),
+    Adam(0.1, lazy=True),
+    Adam(0.1, lazy=False),
+    AdaGrad(0.3, rescale_grad=0.5, lazy=True),
+    FTRL(0.3, lazy=True),
+]
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    optimizer=st.sampled_from(OPTIMIZERS),
+    kind=st.sampled_from(["squared", "logistic", "softmax", "hinge", "hinge of three", "machine"]),
+    batch=st.integers(1, 9),
+    seed=st.integers(0, 1000),
+)
+def test_training_is_the_optimiser_on_the_gradient_of_each_batch(
+    optimizer: Any, kind: str, batch: int, seed: int
+) -> None:
+    classes = {"squared": 0, "machine": 0, "softmax": 3, "hinge of three": 3}.get(kind, 2)
+    X, y = data(23, 6, classes, seed)
+    if len(np.unique(y)) < classes:
+        y[:classes] = range(classes)
+    shared: dict[str, Any] = {"optimizer": optimizer, "epochs": 2, "batch_size": batch, "shuffle": False, "seed": seed}
+    model: Any
+    if kind == "machine":
+        model, loss = FactorizationMachine(3, **shared), linear.SQUARED
+    elif kind == "squared":
+        model, loss = LinearRegression(**shared), linear.SQUARED
+    else:
+        model = LogisticRegression(loss="hinge" if "hinge" in kind else "logistic", **shared)
+        loss = {"logistic": linear.LOGISTIC, "softmax": linear.SOFTMAX}.get(kind, linear.HINGE)
+    model.fit(X, y)
+    outputs = 1 if classes < 3 else classes
+    w, bias, losses = plain_epochs(model, loss, X.to_numpy(), y, optimizer, outputs)
+    np.testing.assert_allclose(model._weights.rows, w, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(model._weights.bias, bias, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(model.loss_, losses, rtol=1e-7, atol=1e-10)
+
+
+def test_penalties_are_decay_and_a_step_towards_zero() -> None:
+    X, y = np.eye(2), [3.0, 0.05]
+    shared: dict[str, Any] = {"epochs": 500, "batch_size": 2, "fit_intercept": False}
+    ridge = LinearRegression("sgd", 0.5, l2=0.5, **shared).fit(X, y)
+    np.testing.assert_allclose(ridge.coef_, np.array(y) / 2 / (0.5 + 0.5), rtol=1e-9)  # mean over 2 rows
+    lasso = LinearRegression("sgd", 0.5, l1=0.1, **shared).fit(X, y)
+    np.testing.assert_allclose(lasso.coef_, [3.0 - 0.2, 0.0], rtol=1e-9)
+    net = LinearRegression("sgd", 0.5, l1=0.1, l2=0.5, **shared).fit(X, y)
+    np.testing.assert_allclose(net.coef_, [(1.5 - 0.1) / 1.0, 0.0], rtol=1e-9)
+    follower = LinearRegression("ftrl", 0.5, l1=20.0, **shared).fit(X, y)
+    assert follower.coef_[0] > 2
+    assert follower.coef_[1] == 0
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_the_regression_of_the_tutorial(lazy: bool) -> None:
+    X = sp.random((1000, 100), density=0.01, seed=0)
+    y = X @ np.arange(1.0, 101.0)
+    model = LinearRegression(SGD(0.05, momentum=0.9, lazy=lazy), batch_size=1, epochs=10, init="normal").fit(X, y)
+    assert model.evaluate(X, y)["mse"] < 1
+    assert model.loss_[0] > 100
+    assert model.t_ == 10_000
+
+
+def test_adults_as_scikit_learn_does() -> None:
+    from sklearn.linear_model import LogisticRegression as Theirs
+
+    train: Any = sp.datasets.load("a9a")
+    test: Any = sp.datasets.load("a9a.t")
+    found = LogisticRegression(epochs=4).fit(train).evaluate(test)
+    X, y = test["X"].to_scipy("csr"), test["y"].to_numpy()
+    theirs = Theirs(max_iter=200, tol=1e-3).fit(train["X"].to_scipy("csr"), train["y"].to_numpy())
+    chances = theirs.predict_proba(X)[:, 1]
+    assert found["accuracy"] == pytest.approx(theirs.score(X, y), abs=0.003)
+    assert found["log_loss"] == pytest.approx(metrics.log_loss(y, chances), abs=0.003)
+    assert found["auc"] == pytest.approx(metrics.roc_auc_score(y, chances), abs=0.003)
+
+
+def test_a_factorization_machine_finds_what_is_in_pairs() -> None:
+    rng = np.random.default_rng(0)
+    users, items = rng.integers(0, 30, 4000), rng.integers(0, 20, 4000)
+    tastes, kinds = rng.normal(size=(30, 2)), rng.normal(size=(20, 2))
+    y = (tastes[users] * kinds[items]).sum(axis=1)
+    rows = np.arange(4000)
+    X = sp.from_coords(
+        [np.concatenate([rows, rows]), np.concatenate([users, 30 + items])], np.ones(8000), shape=(4000, 50)
+    )
+    machine = FactorizationMachine(4, epochs=30, validation=0.2).fit(X, y)
+    line = LinearRegression(epochs=10, validation=0.2).fit(X, y)
+    assert machine.validation_loss_[-1] < 0.2 * line.validation_loss_[-1]
+    signs = FactorizationMachine(4, "logistic", epochs=20).fit(X, np.where(y > 0, "good", "bad"))
+    assert signs.score(X, np.where(y > 0, "good", "bad")) > 0.9
+    assert signs.predict_proba(X[:3]).sum(axis=1) == pytest.approx(1)
+    assert machine.factors_.shape == (50, 4)
+    assert machine.coef_.shape == (50,)
+
+
+# -- the same bits ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "model", [LogisticRegression(epochs=2), FactorizationMachine(2, "logistic", epochs=2)], ids=repr
+)
+def test_the_bits_depend_on_neither_threads_nor_storage(model: Any, tmp_path: Path) -> None:
+    X, y = data(20_000, 50, classes=2)
+    stored = X.save(tmp_path / "X")
+    sources = (X, stored, X.to_scipy("csr"), X.to_format("csr"), X * 1.0)
+    for source in sources:
+        found = set()
+        for threads in (1, 3):
+            with sp.config(threads=threads):
+                found.add(bits(model.set_params(shuffle=True).fit(source, y)))
+        assert len(found) == 1
+    assert len({bits(model.set_params(shuffle=False).fit(source, y)) for source in sources}) == 1
+
+
+def test_partial_fit_goes_on_like_a_fit_without_shuffling() -> None:
+    X, y = data(900, 20, classes=3)
+    whole = LogisticRegression(epochs=1, shuffle=False, batch_size=30).fit(X, y)
+    parts = LogisticRegression(batch_size=30)
+    for batch in sp.batches(X, y, batch_size=300):
+        parts.partial_fit(batch.X, batch.y, classes=[0, 1, 2])
+    np.testing.assert_array_equal(parts.coef_, whole.coef_)
+    assert parts.t_ == whole.t_ == 30
+
+
+# -- checkpoints --------------------------------------------------------------------------------
+
+CHECKED: dict[str, Any] = {
+    "sgd": lambda **kw: LinearRegression(SGD(0.05, momentum=0.9), **kw),
+    "adam, early stop": lambda **kw: LogisticRegression("adam", 0.01, validation=0.2, patience=3, **kw),
+    "machine": lambda **kw: FactorizationMachine(2, optimizer="ftrl", **kw),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+@pytest.mark.parametrize("epochs", [0, 1, 4])
+def test_a_fit_goes_on_where_it_was_cut_short(
+    name: str, epochs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = data(400, 10, classes=2)
+    wanted = CHECKED[name](epochs=6).fit(X, y)
+    with monkeypatch.context() as patch:
+        run, calls = linear.train, iter(range(epochs))
+
+        def cut(*arguments: Any) -> Any:
+            if next(calls, None) is None:
+                raise KeyboardInterrupt
+            return run(*arguments)
+
+        patch.setattr(linear, "train", cut)
+        with pytest.raises(KeyboardInterrupt):
+            CHECKED[name](epochs=6, checkpoint=tmp_path).fit(X, y)
+    resumed = CHECKED[name](epochs=6, checkpoint=tmp_path).fit(X, y)
+    assert bits(resumed) == bits(wanted)
+    assert (resumed.n_iter_, resumed.t_) == (wanted.n_iter_, wanted.t_)
+    with monkeypatch.context() as patch:  # what is complete is not fitted again
+        patch.setattr(linear, "train", None)
+        assert bits(CHECKED[name](epochs=6, checkpoint=tmp_path).fit(X, y)) == bits(wanted)
+
+
+def test_a_killed_process_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+    X, y = data(400, 10, classes=2)
+    X.save(tmp_path / "X")
+    np.save(tmp_path / "y.npy", y)
+    script = (
+        "import sys, numpy as np, sparrow as sp\n"
+        "at = sys.argv[1]\n"
+        "model = sp.models.LogisticRegression('adam', epochs=100_000, checkpoint=at + '/check')\n"
+        "model.fit(at + '/X', np.load(at + '/y.npy'))\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", script, os.fspath(tmp_path)])
+    try:
+        deadline = time.monotonic() + 60
+        while not list((tmp_path / "check").glob("step-*")) and time.monotonic() < deadline:
+            time.sleep(0.005)
+    finally:
+        child.kill()
+        child.wait()
+    assert child.returncode == -signal.SIGKILL
+    done = max(int(folder.name[5:]) for folder in (tmp_path / "check").glob("step-*"))
+    assert 0 < done < 100_000
+    options: dict[str, Any] = {"optimizer": "adam", "epochs": done + 2}
+    stored = sp.open(tmp_path / "X")
+    resumed = LogisticRegression(**options, checkpoint=tmp_path / "check").fit(stored, y)
+    assert bits(resumed) == bits(LogisticRegression(**options).fit(stored, y))
+
+
+@pytest.mark.parametrize(
+    ("change", "name"), [({"l2": 0.1}, "l2"), ({"seed": 1}, "seed"), ({"lr": 0.3}, "lr"), ({}, "data")]
+)
+def test_the_folder_of_another_fit_is_refused(change: dict[str, Any], name: str, tmp_path: Path) -> None:
+    X, y = data(100, 5)
+    LinearRegression(epochs=2, checkpoint=tmp_path).fit(X, y)
+    with pytest.raises(InvalidValueError, match=f"is of a fit with other {name}: name another folder"):
+        LinearRegression(epochs=2, checkpoint=tmp_path, **change).fit(X, y if change else y + 1)
+    with pytest.raises(InvalidValueError, match="has come to epochs=2 already, beyond epochs=1"):
+        LinearRegression(epochs=1, checkpoint=tmp_path).fit(X, y)
+
+
+# -- validation ---------------------------------------------------------------------------------
+
+
+def test_early_stopping_keeps_the_best_weights() -> None:
+    X, y = data(60, 40, classes=2)
+    model = LogisticRegression(lr=1.0, epochs=200, validation=0.3, patience=4).fit(X, y)
+    best = int(model.validation_loss_.argmin())
+    assert model.n_iter_ == best + 5 < 200
+    assert len(model.loss_) == len(model.validation_loss_) == model.n_iter_
+    short = LogisticRegression(lr=1.0, epochs=best + 1, validation=0.3).fit(X, y)
+    np.testing.assert_array_equal(model.coef_, short.coef_)
+
+
+def test_what_is_held_out_is_not_learnt_from() -> None:
+    X, y = data(500, 10)
+    aside = LinearRegression(validation=0.25).fit(X, y)
+    held = held_out(np.arange(500), 0, 0.25)
+    assert 90 < held.sum() < 160
+    spoilt = np.where(held, 1e6, y)
+    np.testing.assert_array_equal(LinearRegression(validation=0.25).fit(X, spoilt).coef_, aside.coef_)
+    given = LinearRegression(validation=(X[held], y[held]), epochs=3).fit(X, y)
+    assert given.evaluate(X[held], y[held])["mse"] / 2 == pytest.approx(given.validation_loss_[-1])
+
+
+def test_weights_of_rows_and_classes() -> None:
+    X, y = data(300, 10, classes=2)
+    keep = np.arange(300) % 3 > 0
+    options: dict[str, Any] = {"shuffle": False, "batch_size": 3, "epochs": 3}
+    dropped = LogisticRegression(**{**options, "batch_size": 2}).fit(X[keep], y[keep])
+    np.testing.assert_array_equal(LogisticRegression(**options).fit(X, y, sample_weight=keep).coef_, dropped.coef_)
+    by_hand = LogisticRegression(**options).fit(X, y, sample_weight=np.where(y == 1, 3.0, 1.0))
+    by_class = LogisticRegression(**options, class_weight={1: 3}).fit(X, y)
+    np.testing.assert_array_equal(by_class.coef_, by_hand.coef_)
+    rare = np.where(np.arange(300) < 20, 1, 0)
+    even = LogisticRegression(class_weight="balanced", epochs=50).fit(X, rare).predict(X)
+    assert even.sum() > LogisticRegression(epochs=50).fit(X, rare).predict(X).sum() + 20
+
+
+# -- figures ------------------------------------------------------------------------------------
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), pieces=st.integers(1, 5), weighted=st.booleans())
+def test_figures_are_those_of_scikit_learn(seed: int, pieces: int, weighted: bool) -> None:
+    rng = np.random.default_rng(seed)
+    y = np.append(rng.integers(0, 2, 58), [0, 1]).astype(float)
+    scores = (rng.normal(size=60) + y).round(rng.integers(0, 4))
+    weights = rng.random(60) if weighted else np.ones(60)
+    counts, line = Classification(True), Regression()
+    for at in np.array_split(np.arange(60), pieces):
+        counts.add(scores[at, None], y[at], weights[at])
+        line.add(scores[at, None], y[at], weights[at])
+    found, chances = counts.result(), 1 / (1 + np.exp(-scores))
+    assert found["accuracy"] == pytest.approx(metrics.accuracy_score(y, scores > 0, sample_weight=weights))
+    assert found["log_loss"] == pytest.approx(metrics.log_loss(y, chances, sample_weight=weights))
+    assert found["auc"] == pytest.approx(metrics.roc_auc_score(y, scores, sample_weight=weights), abs=2e-3)
+    assert line.result()["mse"] == pytest.approx(metrics.mean_squared_error(y, scores, sample_weight=weights))
+    assert line.result()["r2"] == pytest.approx(metrics.r2_score(y, scores, sample_weight=weights))
+
+
+def test_figures_of_several_classes_and_of_hinge() -> None:
+    X, y = data(300, 10, classes=3)
+    model = LogisticRegression().fit(X, y)
+    found = model.evaluate(X, y)
+    assert found["log_loss"] == pytest.approx(metrics.log_loss(y, model.predict_proba(X)))
+    assert found["accuracy"] == np.mean(model.predict(X) == y)
+    assert set(found) == {"accuracy", "log_loss"}
+    hinge = LogisticRegression(loss="hinge").fit(X, y > 0)
+    assert set(hinge.evaluate(X, y > 0)) == {"accuracy", "auc"}
+    assert not hasattr(hinge, "predict_proba")
+    with pytest.raises(UnsupportedError, match="loss='hinge' gives no chances"):
+        hinge.predict_proba(X)
+
+
+# -- inputs, names, files -----------------------------------------------------------------------
+
+
+def test_anything_that_is_a_matrix(tmp_path: Path) -> None:
+    X, y = data(100, 6)
+    dense = X.to_numpy()
+    sp.Bundle({"X": X, "y": y}).save(tmp_path / "both")
+    X.save(tmp_path / "X")
+    frame = pd.DataFrame(dense, columns=list("abcdef"))
+    wanted = LinearRegression(shuffle=False).fit(X, y)
+    given: list[tuple[Any, Any]] = [
+        (dense, y), (dense.tolist(), y.tolist()), (scipy.sparse.csc_matrix(dense), pd.Series(y)),
+        (scipy.sparse.coo_array(dense), sp.asarray(y)), (frame, y), (tmp_path / "both", None),
+        (str(tmp_path / "X"), tmp_path / "both" / "y"), (sp.open(tmp_path / "both"), None), (X.to_format("csc"), y),
+    ]  # fmt: skip
+    for features, labels in given:
+        model = LinearRegression(shuffle=False).fit(features, labels)
+        np.testing.assert_allclose(model.coef_, wanted.coef_, rtol=1e-12)
+        np.testing.assert_allclose(model.predict(features if labels is not None else X), wanted.predict(X), rtol=1e-12)
+
+
+def test_names_of_features_come_from_labels_and_are_in_sql() -> None:
+    names = ["ann", "bob", "cat"]
+    X = sp.from_coords([[0, 0, 1, 2], [0, 1, 1, 2]], [1.0, 2.0, 3.0, 1.0], shape=(3, 3), dims=("row", "who"),
+                       labels={"who": names})  # fmt: skip
+    model = LogisticRegression(epochs=30).fit(X, ["x", "y", "z"])
+    assert model.feature_names_in_.tolist() == names
+    w = model.coefficients()
+    assert w.dims == ("who", "class")
+    np.testing.assert_array_equal(w.to_numpy().T, model.coef_)
+    best = sp.sql(
+        "select w_who.label from w join w_who using (who) join w_class using (class) where w_class.label = 'z' "
+        "order by value desc limit 1"
+    ).fetchall()
+    assert best == [("cat",)]
+    with pytest.raises(InvalidValueError, match="feature names should match"):
+        model.predict(sp.from_coords([[0], [0]], [1.0], shape=(1, 3), labels={"d1": ["ann", "cat", "bob"]}))
+    plain = LinearRegression().fit(np.eye(3), [1.0, 2.0, 3.0])
+    assert plain.coefficients().dims == ("feature",)
+    assert not hasattr(plain, "feature_names_in_")
+
+
+SAVED: list[Any] = [
+    LinearRegression(SGD(Cosine(0.1, 50), momentum=0.9), l2=0.01),
+    LogisticRegression(class_weight={2: 3.0}),
+    LogisticRegression("ftrl", 0.5, l1=0.01, dtype="float32"),
+    FactorizationMachine(3, "logistic"),
+]
+
+
+@pytest.mark.parametrize("model", SAVED, ids=repr)
+def test_a_model_is_the_same_after_it_was_saved(model: Any, tmp_path: Path) -> None:
+    X, y = data(200, 8, classes=0 if isinstance(model, LinearRegression) else 2 if hasattr(model, "factors") else 3)
+    model.fit(pd.DataFrame(X.to_numpy(), columns=list("abcdefgh")), y)
+    model.save(tmp_path / "model")
+    loaded = sp.models.load(tmp_path / "model")
+    assert repr(loaded) == repr(model)
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    assert loaded.feature_names_in_.tolist() == list("abcdefgh")
+    assert bytes(loaded._weights.rows) == bytes(model._weights.rows)
+    assert loaded.partial_fit(X, y).t_ > 0
+    with pytest.raises(ExistsError):
+        model.save(tmp_path / "model")
+    model.save(tmp_path / "model", overwrite=True)
+    assert not [
+        finding for name in sp.open(tmp_path / "model") for finding in sp.open(tmp_path / "model")[name].verify()
+    ]
+
+
+def test_files_that_are_no_model(tmp_path: Path) -> None:
+    sp.eye(3).save(tmp_path / "eye")
+    sp.Bundle({"X": sp.eye(3)}).save(tmp_path / "bundle")
+    for name in ("eye", "bundle"):
+        with pytest.raises(InvalidValueError, match="is no model"):
+            sp.models.load(tmp_path / name)
+    with pytest.raises(UnsupportedError, match="cannot be saved: use a schedule"):
+        LinearRegression(SGD(lambda step: 0.1)).fit(np.eye(2), [1, 2]).save(tmp_path / "odd")
+    assert not (tmp_path / "odd").exists()
+
+
+# -- what is refused ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (LinearRegression("newton"), "optimizer='newton': use one of 'sgd', 'adam'"),  # type: ignore[arg-type]
+        (LinearRegression(SGD(0.1), 0.2), "lr=0.2 beside optimizer=SGD"),
+        (LinearRegression(lr=-1), "lr=-1: give a finite number of at least 0"),
+        (LinearRegression(l1=-1), "l1=-1"),
+        (LinearRegression(batch_size=0), "batch_size=0: give an integer of at least 1"),
+        (LinearRegression(epochs=0), "epochs=0"),
+        (LinearRegression(init="random"), "init='random'"),
+        (LinearRegression(dtype="int8"), "dtype='int8'"),  # type: ignore[arg-type]
+        (LinearRegression(patience=2), "patience=2 without validation="),
+        (LinearRegression(validation=1.5), "validation=1.5: give a share between 0 and 1"),
+        (LogisticRegression(loss="log"), "loss='log': use one of 'logistic', 'hinge'"),  # type: ignore[arg-type]
+        (LogisticRegression(class_weight="even"), "class_weight='even'"),  # type: ignore[arg-type]
+        (LogisticRegression(class_weight={7: 1.0}), r"class_weight has 7, the classes are \[0, 1\]"),
+        (FactorizationMachine(0), "factors=0"),
+        (FactorizationMachine(2, "hinge"), "loss='hinge': use one of 'squared', 'logistic'"),  # type: ignore[arg-type]
+    ],
+)
+def test_settings_that_are_refused(model: Any, words: str) -> None:
+    with pytest.raises(InvalidValueError, match=words):
+        model.fit(np.eye(2), [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda m: m.fit(np.eye(3), [1, 2]), ShapeError, "y has 2 labels and X has 3 rows"),
+        (lambda m: m.fit(np.eye(3), [1, 1, 1]), InvalidValueError, r"y holds one class, \[1\]"),
+        (lambda m: m.fit(np.eye(3), [1, 2, 0.5]), InvalidValueError, "y holds 0.5"),
+        (lambda m: m.fit(np.eye(3)), InvalidValueError, "requires y to be passed"),
+        (lambda m: m.fit(np.ones(3), [1, 2, 3]), ShapeError, "Reshape your data"),
+        (lambda m: m.fit(np.diag([1, np.nan]), [0, 1]), InvalidValueError, "NaN .*: row 1, column 1"),
+        (lambda m: m.fit(np.eye(2), [0, np.inf]), InvalidValueError, "row 1 has the label inf"),
+        (lambda m: m.fit(np.eye(2), [0, 1], [1, -1]), InvalidValueError, "sample_weight is -1.0 for row 1"),
+        (lambda m: m.fit(np.eye(2), [0, 1], [1]), ShapeError, r"sample_weight has the shape \(1,\), X has 2 rows"),
+        (lambda m: m.predict(np.eye(2)), UnsupportedError, "not fitted yet"),
+        (lambda m: m.fit(np.eye(2), [0, 1]).predict(np.eye(3)), ShapeError, "X has 3 features, but Log.* expecting 2"),
+        (lambda m: m.fit(np.eye(2), [0, 1]).partial_fit(sp.eye(3), [0, 1, 1]), ShapeError, "X has 3 features"),
+        (lambda m: m.fit(np.eye(2), [0, 1]).partial_fit(np.eye(2), [1, 7]), InvalidValueError,
+         r"row 1 has the class 7, the model knows \[0, 1\]"),
+        (lambda m: m.partial_fit(np.eye(2), [0, 7], classes=[0, 1]), InvalidValueError, "has the class 7"),
+        (lambda m: m.fit(np.eye(2), [0, 1]).evaluate(np.eye(2), [0, 7]), InvalidValueError, "row 1 has the class 7"),
+    ],
+)  # fmt: skip
+def test_data_that_are_refused(call: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        call(LogisticRegression(epochs=1))
+
+
+def test_a_sparse_matrix_may_end_early() -> None:
+    X, y = data(50, 8)
+    model = LinearRegression(epochs=2).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X[:, :5]), model.predict(X[:, :5].to_numpy() @ np.eye(5, 8)))
+
+
+def test_numbers_that_grow_are_an_error_that_names_the_setting() -> None:
+    X, y = data(100, 5)
+    with np.errstate(over="ignore"), pytest.raises(ConvergenceError, match=r"lower lr \(now 1e\+06\)"):
+        LinearRegression("sgd", lr=1e6, epochs=300).fit(X, y)
+
+
+def test_weights_beyond_the_memory_limit() -> None:
+    wide = sp.from_coords([[0, 1], [0, 10**8 - 1]], [1.0, 1.0], shape=(2, 10**8))
+    with sp.config(memory_limit="700MB"), pytest.raises(TooLargeError, match="weights of 100000000 columns"):
+        LogisticRegression().fit(wide, [0, 1])
+
+
+def test_pairs_matter_in_ratings(shared: Path) -> None:
+    table = pd.read_csv(shared / "ml-latest-small" / "ratings.csv.gz")
+    users, films = (table[name].astype("category").cat.codes.to_numpy() for name in ("userId", "movieId"))
+    rows, width = np.arange(len(table)), users.max() + 1 + films.max() + 1
+    cols = np.append(users.astype(int), users.max() + 1 + films)
+    X = sp.from_coords([np.append(rows, rows), cols], np.ones(2 * len(rows)), shape=(len(rows), width))
+    machine = FactorizationMachine(8, epochs=3, l2=0.02, validation=0.1).fit(X, table["rating"])
+    line = LinearRegression(epochs=8, validation=0.1).fit(X, table["rating"])
+    assert machine.validation_loss_.min() < 0.995 * line.validation_loss_.min()
