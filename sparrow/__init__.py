@@ -11,7 +11,7 @@ Parquet under a Delta log. Open it like an array, query it like a table, multipl
 * ``A.compute()`` and ``A.persist()`` bring one of them into memory, :func:`compute` several together;
 * :func:`export` writes them to files of other programs;
 * :func:`sql` asks questions of them; :func:`from_relation` makes a tensor of the answer;
-* :mod:`sparrow.linalg` has norms and products by the standard's names;
+* :mod:`sparrow.linalg` has norms and products by the standard's names, and solvers on tensors that stay on disk;
 * :mod:`sparrow.models` fits models to them: :class:`sparrow.models.ALS`;
 * :mod:`sparrow.formats` are containers of arrays, such as compressed rows: ``asarray`` takes them, ``A.to_format(...)``
   gives them, and a tensor's storage type, ``A.asformat(...)``, says what operations make of it;
