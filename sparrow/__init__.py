@@ -12,6 +12,7 @@ Parquet under a Delta log. Open it like an array, query it like a table, multipl
 * :func:`export` writes them to files of other programs;
 * :func:`sql` asks questions of them; :func:`from_relation` makes a tensor of the answer;
 * :mod:`sparrow.linalg` has norms and products by the standard's names, and solvers on tensors that stay on disk;
+* :mod:`sparrow.graph` follows the links of graphs: components, paths, triangles, ranks;
 * :mod:`sparrow.models` fits models to them: :class:`sparrow.models.ALS`;
 * :mod:`sparrow.formats` are containers of arrays, such as compressed rows: ``asarray`` takes them, ``A.to_format(...)``
   gives them, and a tensor's storage type, ``A.asformat(...)``, says what operations make of it;
@@ -177,7 +178,7 @@ from sparrow.tensor.bundle import Bundle
 from sparrow.tensor.computing import compute
 
 if TYPE_CHECKING:
-    from sparrow import datasets, ingest, linalg, models
+    from sparrow import datasets, graph, ingest, linalg, models
     from sparrow.files.exporting import export
 
 __version__ = "0.1.0"
@@ -193,7 +194,7 @@ __all__ = [
     "cumulative_sum", "datasets", "diagonal", "diff", "divide", "e", "einsum", "einsum_path", "empty", "empty_like",
     "equal", "errors", "exp", "expand_dims", "explained", "expm1", "export", "eye", "finfo", "flip", "float16",
     "float32", "float64", "floor", "floor_divide", "formats", "from_coords", "from_relation", "full", "full_like",
-    "greater", "greater_equal", "hypot", "iinfo", "imag", "inf", "ingest", "int8", "int16", "int32", "int64",
+    "graph", "greater", "greater_equal", "hypot", "iinfo", "imag", "inf", "ingest", "int8", "int16", "int32", "int64",
     "isdtype", "isfinite", "isin", "isinf", "isnan", "kron", "less", "less_equal", "linalg", "linspace", "log",
     "log1p", "log2", "log10", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
     "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min", "minimum", "models", "moveaxis", "multiply",
@@ -205,7 +206,7 @@ __all__ = [
     "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 
-_ON_DEMAND = ("datasets", "ingest", "linalg", "models")
+_ON_DEMAND = ("datasets", "graph", "ingest", "linalg", "models")
 """Modules that are imported when they are first asked for."""
 
 
