@@ -13,6 +13,7 @@ Parquet under a Delta log. Open it like an array, query it like a table, multipl
 * :func:`sql` asks questions of them; :func:`from_relation` makes a tensor of the answer;
 * :mod:`sparrow.linalg` has norms and products by the standard's names, and solvers on tensors that stay on disk;
 * :mod:`sparrow.graph` follows the links of graphs: components, paths, triangles, ranks;
+* :mod:`sparrow.blas` has BLAS by its names;
 * :mod:`sparrow.models` fits models to them: :class:`sparrow.models.ALS`;
 * :mod:`sparrow.formats` are containers of arrays, such as compressed rows: ``asarray`` takes them, ``A.to_format(...)``
   gives them, and a tensor's storage type, ``A.asformat(...)``, says what operations make of it;
@@ -178,7 +179,7 @@ from sparrow.tensor.bundle import Bundle
 from sparrow.tensor.computing import compute
 
 if TYPE_CHECKING:
-    from sparrow import datasets, graph, ingest, linalg, models
+    from sparrow import blas, datasets, graph, ingest, linalg, models
     from sparrow.files.exporting import export
 
 __version__ = "0.1.0"
@@ -188,7 +189,7 @@ __all__ = [
     "Bundle", "Semiring", "Tensor", "__array_namespace_info__", "abs", "acos", "acosh", "add", "align", "all", "any",
     "arange",
     "argmax", "argmin", "argsort", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "bitwise_and",
-    "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bool",
+    "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "blas", "bool",
     "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "ceil", "clip", "complex64", "complex128",
     "compute", "concat", "config", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod",
     "cumulative_sum", "datasets", "diagonal", "diff", "divide", "e", "einsum", "einsum_path", "empty", "empty_like",
@@ -206,7 +207,7 @@ __all__ = [
     "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 
-_ON_DEMAND = ("datasets", "graph", "ingest", "linalg", "models")
+_ON_DEMAND = ("blas", "datasets", "graph", "ingest", "linalg", "models")
 """Modules that are imported when they are first asked for."""
 
 

@@ -14,7 +14,7 @@ from sparrow import graph
 
 
 @pytest.fixture(scope="module")
-def web(tmp_path_factory: pytest.TempPathFactory) -> sp.Tensor:
+def web(tmp_path_factory: pytest.TempPathFactory) -> Any:
     shipped = Path(__file__).parents[2] / "datasets" / "cnr-2000" / "cnr-2000.edges.txt.zst"
     return sp.ingest.edges(shipped, tmp_path_factory.mktemp("cnr") / "web.sparrow")
 

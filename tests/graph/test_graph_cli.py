@@ -63,7 +63,7 @@ def test_results_are_stored(cli: Any, web: Path, tmp_path: Path) -> None:
     assert stored.to_numpy().tolist() == [0, 0, 0, 0, 1]
     assert "5 of 5 nodes" in cli("pagerank", web, "--out", tmp_path / "ranks.sparrow").err
     ranks: Any = sp.open(tmp_path / "ranks.sparrow")
-    np.testing.assert_array_equal(ranks.to_numpy(), sp.linalg.pagerank(sp.open(web)))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(ranks.to_numpy(), sp.linalg.pagerank(sp.open(web)))
 
 
 def test_wrong_usage(cli: Any, web: Path, named: Path) -> None:

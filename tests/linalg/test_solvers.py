@@ -207,9 +207,11 @@ def test_norms_by_axes() -> None:
     rng = np.random.default_rng(0)
     cube = rng.integers(-3, 4, (3, 4, 5)).astype(float)
     A = sp.asarray(cube)
+    order: Any
+    axis: Any
     for order, axis in ((None, None), (None, 1), (1, 2), ("fro", (0, 2)), (np.inf, (2, 0)), (1, (-1, 0))):
         for keepdims in (False, True):
-            found = sp.linalg.norm(A, order, axis, keepdims=keepdims)  # type: ignore[arg-type]
+            found = sp.linalg.norm(A, order, axis, keepdims=keepdims)
             wanted = np.linalg.norm(cube, order, axis, keepdims)
             np.testing.assert_allclose(np.asarray(found), wanted)
     with pytest.raises(errors.UnsupportedError, match="norm of matrices"):
