@@ -20,11 +20,11 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="data too small to judge by, to see that it runs")
     parser.add_argument("--write", action="store_true", help="write bench/RESULTS.md")
     parser.add_argument(
-        "--only", default="", help="parts, with commas: size, products, spgemm, cells, text, memory, als"
+        "--only", default="", help="parts, with commas: size, products, spgemm, solvers, cells, text, memory, als"
     )
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
-    parts = (options.only or "size,products,spgemm,cells,text,memory,als").split(",")
+    parts = (options.only or "size,products,spgemm,solvers,cells,text,memory,als").split(",")
     rows: list[Row] = []
     if "size" in parts:
         import size
@@ -38,6 +38,10 @@ def main() -> None:
         import spgemm
 
         rows += spgemm.run(options.small, rounds=3 if options.small else 5)
+    if "solvers" in parts:
+        import solvers
+
+        rows += solvers.run(options.small, rounds=3)
     if "cells" in parts:
         import cells
 
