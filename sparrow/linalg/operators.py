@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,16 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
-from sparrow import memory
+from sparrow import memory, settings
 from sparrow.engines import explain
+from sparrow.engines.stream import persisted
 from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
 from sparrow.functions.views import as_tensor
+from sparrow.kernels.compiling import readonly
 from sparrow.plan import Contract, Dense
 from sparrow.progress import quantity
 from sparrow.tensor import Tensor
+from sparrow.workers import ordered_map
 
 __all__ = ["Operator", "aslinearoperator"]
 
+_PIECE = 1 << 16
+"""The fewest entries that a thread takes at once."""
 _SHARE = 4
 """A tensor kept for products may take one part in so many of the limit: of that, not of what is free just now, since
 sums of rows in memory run in another order than those of files."""
@@ -80,6 +86,8 @@ class Operator(LinearOperator):  # type: ignore[misc]
         self._room: memory.Reservation | None = None
         self._left = "read from the files each time" if tensor.version is not None else "computed anew each time"
         self._calls = 0
+        self._value: Any = None
+        """What all entries kept are, if they are alike."""
         self.on_product: Callable[[int], None] = _ignored
         """Called with 1 for each product, for bars of progress."""
 
@@ -156,10 +164,39 @@ class Operator(LinearOperator):  # type: ignore[misc]
         if not np.result_type(x.dtype, np.float64).isbuiltin:
             raise UnsupportedError(f"a product with {x.dtype} is none of numbers")
         wanted = np.result_type(self.dtype, x.dtype)
-        y: NDArray[Any] = (tensor.T if turned else tensor) @ np.ascontiguousarray(x, dtype=wanted)
+        given = np.ascontiguousarray(x, dtype=wanted)
+        y = self._alike(given, turned)
+        if y is None:
+            y = (tensor.T if turned else tensor) @ given
         self._calls += 1 if x.ndim == 1 else x.shape[1]
         self.on_product(1 if x.ndim == 1 else x.shape[1])
         return y.astype(wanted, copy=False)
+
+    def _alike(self, x: NDArray[Any], turned: bool) -> NDArray[Any] | None:
+        """Return the product with a vector where all entries kept are alike: they need not be read, or converted."""
+        if self._kept is None or self._value is None or x.ndim > 1:
+            return None
+        from sparrow.kernels import patterns
+
+        scan = (self._kept.T if turned else self._kept).__sparrow_scan__()
+        rows = persisted.rows_of(scan)
+        if rows is None:
+            return None
+        y = np.empty(scan.schema.shape[0], x.dtype)
+        given = readonly(x)
+        threads = settings.current().threads
+        size = max(len(rows.indices) // (4 * threads), _PIECE)
+        cuts = np.unique([0, *np.searchsorted(rows.indptr, np.arange(size, len(rows.indices), size)), len(y)])
+
+        def summed(piece: tuple[int, int]) -> None:
+            part = rows.between(*piece)
+            patterns.sum_rows(readonly(part.indptr), readonly(part.indices), given, y[slice(*piece)])
+
+        for _ in ordered_map(summed, itertools.pairwise(cuts.tolist()), min(threads, len(cuts) - 1)):
+            pass
+        if self._value != 1:
+            y *= self._value
+        return y
 
     def _keep(self) -> None:
         """Bring the tensor into memory, if it may be and fits; the first time, later calls do nothing."""
@@ -184,6 +221,9 @@ class Operator(LinearOperator):  # type: ignore[misc]
             return
         self._room.hold(kept.nbytes)
         self._kept = kept
+        block = kept.__sparrow_scan__().relation.block  # type: ignore[attr-defined]
+        if block.count and kept.fill_value == 0 and (block.values == block.values[0]).all():
+            self._value = block.values[0]
         self._left = f"persisted after {self._calls}, {_bytes(kept.nbytes)}"
 
 

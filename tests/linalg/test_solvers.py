@@ -114,6 +114,20 @@ def test_an_operator_multiplies_as_the_matrix_does(seed: int, dtype: str) -> Non
     assert (A @ x).dtype == np.result_type(A.dtype, x.dtype)
 
 
+@pytest.mark.parametrize("value", [1.0, -2.5])
+def test_entries_that_are_all_alike_are_left_out_of_products(value: float, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    a = value * (rng.random((500, 400)) < rng.random((500, 1)))
+    A = sp.linalg.aslinearoperator(sp.asarray(a).save(tmp_path / "A.sparrow"))
+    for _ in range(2):
+        np.testing.assert_allclose(A @ np.arange(400.0), a @ np.arange(400.0))
+        np.testing.assert_allclose(A.T @ np.arange(500.0), a.T @ np.arange(500.0))
+        np.testing.assert_allclose(A @ np.arange(800.0).reshape(400, 2), a @ np.arange(800.0).reshape(400, 2))
+    with sp.config(threads=1):
+        one = A @ np.arange(400.0)
+    np.testing.assert_array_equal(A @ np.arange(400.0), one)  # to the bit
+
+
 def test_an_operator_keeps_what_it_reads_again_where_it_fits(stored: sp.Tensor) -> None:
     A, x = sp.linalg.aslinearoperator(stored), np.ones(40)
     A @ x
