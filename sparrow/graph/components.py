@@ -15,6 +15,8 @@ from sparrow.tensor import Tensor
 
 __all__ = ["connected_components", "strongly_connected_components"]
 
+_MANY = 50
+"""Where more than one node in so many has no link in or out, a further pass may find more of them."""
 _REST_BYTES = 40
 """Bytes that a link takes while SciPy finds components: its ends, and a matrix of them."""
 
@@ -96,32 +98,34 @@ def strongly_connected_components(A: Tensor) -> Tensor:
     ):
         part = np.full(n, -1, np.int64)
         alive = np.ones(n, np.bool_)
-        while (count := _trimmed(links, alive, part, advance)) * _REST_BYTES > memory.limit() // 4:
-            _coloured(links, alive, part, advance)
-        if count:
+        count, gone = _trimmed(links, alive, part, advance)
+        while count * _REST_BYTES > memory.limit() // 4:
+            if gone * _MANY < np.count_nonzero(alive):
+                _coloured(links, alive, part, advance)
+            count, gone = _trimmed(links, alive, part, advance)
+        if alive.any():
             _finished(links, alive, part, count)
     first = np.full(n, n, np.int64)
     np.minimum.at(first, part, np.arange(n))
     return per_node(A, np.unique(first[part], return_inverse=True)[1].astype(np.int64), -1)
 
 
-def _trimmed(links: Links, alive: NDArray[np.bool_], part: NDArray[np.int64], advance: Callable[[int], None]) -> int:
-    """Make nodes that no link leads to or from parts of their own; return how many links are left among others."""
+def _trimmed(
+    links: Links, alive: NDArray[np.bool_], part: NDArray[np.int64], advance: Callable[[int], None]
+) -> tuple[int, int]:
+    """Make nodes that no link leads to or from parts of their own; return how many links there were, and such nodes."""
     from sparrow.kernels import graphs
 
     count_ends: Any = graphs.count_ends
-    while True:
-        leads, led = np.zeros_like(alive), np.zeros_like(alive)
-        count = 0
-        for lists in links.lists(alive):
-            count += count_ends(*lists.arrays, alive, leads, led)
-            advance(lists.count)
-        gone = np.flatnonzero(alive & ~(leads & led))
-        part[gone] = gone
-        alive[gone] = False
-        # A pass more is worth it where many go.
-        if len(gone) * 50 <= np.count_nonzero(alive):
-            return count
+    leads, led = np.zeros_like(alive), np.zeros_like(alive)
+    count = 0
+    for lists in links.lists(alive):
+        count += count_ends(*lists.arrays, alive, leads, led)
+        advance(lists.count)
+    gone = np.flatnonzero(alive & ~(leads & led))
+    part[gone] = gone
+    alive[gone] = False
+    return count, len(gone)
 
 
 def _coloured(links: Links, alive: NDArray[np.bool_], part: NDArray[np.int64], advance: Callable[[int], None]) -> None:
