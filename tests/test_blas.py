@@ -33,7 +33,7 @@ def agree(found: Any, wanted: Any, dtype: str) -> None:
     assert plain(found).dtype == dtype
 
 
-@settings(max_examples=30)
+@settings(max_examples=16)
 @given(st.integers(0, 2**32), st.sampled_from(sorted(PREFIX)), st.sampled_from([(0, 0), (0, 1), (1, 0)]))
 def test_vectors_as_scipy_has_them(seed: int, dtype: str, arrays: tuple[int, int]) -> None:
     rng = np.random.default_rng(seed)
@@ -74,7 +74,7 @@ def scipy_rot(a: Any, b: Any, dtype: str) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore::sparrow.errors.StorageFallbackWarning")
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(st.integers(0, 2**32), st.sampled_from(sorted(PREFIX)), st.sampled_from(FORMATS))
 def test_matrices_as_scipy_has_them(seed: int, dtype: str, stype: str) -> None:
     rng = np.random.default_rng(seed)
@@ -96,7 +96,7 @@ def test_matrices_as_scipy_has_them(seed: int, dtype: str, stype: str) -> None:
     agree(sp.blas.syrk(2, A, trans=True), 2 * a.T @ a, dtype)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.integers(0, 2**32), st.sampled_from(sorted(PREFIX)), st.booleans())
 def test_triangles_as_scipy_has_them(seed: int, dtype: str, lower: bool) -> None:
     rng = np.random.default_rng(seed)

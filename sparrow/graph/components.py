@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -93,15 +94,18 @@ def strongly_connected_components(A: Tensor) -> Tensor:
     n = A.shape[0]
     with (
         room_for_nodes(A, 24, "strongly connected components"),
+        ExitStack() as kept,
         Links(A) as links,
         progress.bar("strongly connected components", None, "links") as advance,
     ):
         part = np.full(n, -1, np.int64)
         alive = np.ones(n, np.bool_)
         count, gone = _trimmed(links, alive, part, advance)
+        back: Links | None = None
         while count * _REST_BYTES > memory.limit() // 4:
             if gone * _MANY < np.count_nonzero(alive):
-                _coloured(links, alive, part, advance)
+                back = back or kept.enter_context(Links(A.T))
+                _coloured(links, back, alive, part, advance)
             count, gone = _trimmed(links, alive, part, advance)
         if alive.any():
             _finished(links, alive, part, count)
@@ -128,12 +132,18 @@ def _trimmed(
     return count, len(gone)
 
 
-def _coloured(links: Links, alive: NDArray[np.bool_], part: NDArray[np.int64], advance: Callable[[int], None]) -> None:
+def _coloured(
+    links: Links,
+    back: Links,
+    alive: NDArray[np.bool_],
+    part: NDArray[np.int64],
+    advance: Callable[[int], None],
+) -> None:
     """Find the parts of nodes that nothing larger leads to: each of them colours what it leads to."""
     from sparrow.kernels import graphs
 
     colour: Any = graphs.colour
-    reach_back: Any = graphs.reach_back
+    reach: Any = graphs.reach
     colours = np.arange(len(alive))
     active = alive.copy()
     while active.any():
@@ -142,11 +152,10 @@ def _coloured(links: Links, alive: NDArray[np.bool_], part: NDArray[np.int64], a
             advance(lists.count)
         active &= alive
     found = alive & (colours == np.arange(len(alive)))
-    more = True
-    while more:
-        more = False
-        for lists in links.lists(alive):
-            more |= reach_back(*lists.arrays, alive, colours, found) > 0
+    active = found.copy()
+    while active.any():
+        for lists in back.pending(active):
+            reach(*lists.arrays, alive, colours, found, active)
             advance(lists.count)
     part[found] = colours[found]
     alive &= ~found

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines, memory, settings
+from sparrow.errors import UnsupportedError
 from sparrow.functions.elementwise import logical_or, not_equal
 from sparrow.kernels.compiling import readonly
 from sparrow.kernels.entries import Block
@@ -64,6 +65,11 @@ class Links:
     undirected
         Take each link both ways, once, and none from a node to itself.
 
+    Raises
+    ------
+    UnsupportedError
+        If values that count are complex.
+
     Examples
     --------
     >>> import sparrow as sp
@@ -73,6 +79,8 @@ class Links:
     """
 
     def __init__(self, A: Tensor, weighted: bool = False, undirected: bool = False) -> None:
+        if weighted and A.dtype.kind == "c":
+            raise UnsupportedError("links of complex values have no lengths: take the real part, or the magnitude")
         self.size = A.shape[0]
         self._weighted = weighted
         self._held: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]] | None = None

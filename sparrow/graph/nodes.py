@@ -40,7 +40,7 @@ def check_graph(A: Any) -> Tensor:
     if tensor.shape[0] > _MOST_NODES:
         raise ShapeError(
             f"{tensor.shape[0]} nodes: each takes some bytes of memory; number those that have links, as "
-            "sp.ingest.edges does with vertices="
+            "sp.ingest.edges does with relabel=True"
         )
     if tensor.fill_value != tensor.fill_value:
         raise UnsupportedError("absent cells are NaN: give them a value with A.refill(0)")

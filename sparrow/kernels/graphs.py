@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 __all__ = [
-    "both_ways", "colour", "count_ends", "count_triangles", "flatten", "h_index", "reach_back", "relax", "unite",
+    "both_ways", "colour", "count_ends", "count_triangles", "flatten", "h_index", "reach", "relax", "unite",
     "vote",
 ]  # fmt: skip
 
@@ -97,19 +97,15 @@ def colour(nodes, starts, stops, cols, alive, colours, active):  # type: ignore[
 
 
 @njit(cache=True, nogil=True)
-def reach_back(nodes, starts, stops, cols, alive, colours, found):  # type: ignore[no-untyped-def]
-    """Find nodes alive with a link to one of their colour that is found; return how many."""
-    count = 0
-    for k in range(len(nodes) - 1, -1, -1):
-        node = nodes[k]
-        if not alive[node] or found[node]:
-            continue
+def reach(nodes, starts, stops, cols, alive, colours, found, active):  # type: ignore[no-untyped-def]
+    """Find what lists of nodes that are found lead to, among nodes alive of the same colour."""
+    for k in range(len(nodes)):
+        active[nodes[k]] = False
+        own = colours[nodes[k]]
         for at in range(starts[k], stops[k]):
-            if found[cols[at]] and alive[cols[at]] and colours[cols[at]] == colours[node]:
-                found[node] = True
-                count += 1
-                break
-    return count
+            other = cols[at]
+            if alive[other] and not found[other] and colours[other] == own:
+                found[other] = active[other] = True
 
 
 @njit(cache=True, nogil=True)

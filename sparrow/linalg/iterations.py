@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sparrow import progress
-from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError
+from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.linalg.operators import Operator
 from sparrow.tensor import Tensor
 
@@ -52,6 +52,8 @@ def pagerank(
     ------
     ShapeError
         If the tensor is not square, or weights have another length.
+    UnsupportedError
+        If values are complex.
     InvalidValueError
         If ``damping`` is not between 0 and 1, or weights are negative or all 0.
     ConvergenceError
@@ -64,6 +66,8 @@ def pagerank(
     >>> sp.linalg.pagerank(links).round(3)
     array([0.257, 0.257, 0.486])
     """
+    if A.dtype.kind == "c":
+        raise UnsupportedError("pagerank: links of complex values are not followed in proportion; take their magnitude")
     if not 0 <= damping < 1:
         raise InvalidValueError(f"damping={damping!r} must be at least 0 and less than 1")
     operator = _square(A, "pagerank")

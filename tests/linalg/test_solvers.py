@@ -205,6 +205,8 @@ def test_pagerank_of_what_is_no_graph() -> None:
     links = sp.asarray([[0, 1], [-1, 0]])
     with pytest.raises(errors.InvalidValueError, match="the links of node 1 weigh -1"):
         sp.linalg.pagerank(links)
+    with pytest.raises(errors.UnsupportedError, match="complex"):
+        sp.linalg.pagerank(links * 1j)
     with pytest.raises(errors.InvalidValueError, match="damping"):
         sp.linalg.pagerank(abs(links), 1.0)
     with pytest.raises(errors.InvalidValueError, match="not all 0"):
