@@ -22,11 +22,11 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="",
-        help="parts, with commas: size, products, spgemm, cells, batches, text, memory, als, training",
+        help="parts, with commas: size, products, spgemm, solvers, cells, batches, text, memory, als, training",
     )
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
-    parts = (options.only or "size,products,spgemm,cells,batches,text,memory,als,training").split(",")
+    parts = (options.only or "size,products,spgemm,solvers,cells,batches,text,memory,als,training").split(",")
     rows: list[Row] = []
     if "size" in parts:
         import size
@@ -40,6 +40,10 @@ def main() -> None:
         import spgemm
 
         rows += spgemm.run(options.small, rounds=3 if options.small else 5)
+    if "solvers" in parts:
+        import solvers
+
+        rows += solvers.run(options.small, rounds=3)
     if "cells" in parts:
         import cells
 

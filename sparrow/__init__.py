@@ -11,7 +11,9 @@ Parquet under a Delta log. Open it like an array, query it like a table, multipl
 * ``A.compute()`` and ``A.persist()`` bring one of them into memory, :func:`compute` several together;
 * :func:`export` writes them to files of other programs;
 * :func:`sql` asks questions of them; :func:`from_relation` makes a tensor of the answer;
-* :mod:`sparrow.linalg` has norms and products by the standard's names;
+* :mod:`sparrow.linalg` has norms and products by the standard's names, and solvers on tensors that stay on disk;
+* :mod:`sparrow.graph` follows the links of graphs: components, paths, triangles, ranks;
+* :mod:`sparrow.blas` has BLAS by its names;
 * :mod:`sparrow.models` fits models to them: :class:`sparrow.models.ALS`;
 * :func:`batches` cuts them into batches of rows for training, epoch after epoch, and :mod:`sparrow.training` has what
   goes with it;
@@ -179,7 +181,7 @@ from sparrow.tensor.bundle import Bundle
 from sparrow.tensor.computing import compute
 
 if TYPE_CHECKING:
-    from sparrow import datasets, ingest, linalg, models, optim, training
+    from sparrow import blas, datasets, graph, ingest, linalg, models, optim, training
     from sparrow.files.exporting import export
     from sparrow.training.batches import batches
 
@@ -191,13 +193,13 @@ __all__ = [
     "arange",
     "argmax", "argmin", "argsort", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "batches",
     "bitwise_and",
-    "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bool",
+    "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "blas", "bool",
     "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "ceil", "clip", "complex64", "complex128",
     "compute", "concat", "config", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod",
     "cumulative_sum", "datasets", "diagonal", "diff", "divide", "e", "einsum", "einsum_path", "empty", "empty_like",
     "equal", "errors", "exp", "expand_dims", "explained", "expm1", "export", "eye", "finfo", "flip", "float16",
     "float32", "float64", "floor", "floor_divide", "formats", "from_coords", "from_relation", "full", "full_like",
-    "greater", "greater_equal", "hypot", "iinfo", "imag", "inf", "ingest", "int8", "int16", "int32", "int64",
+    "graph", "greater", "greater_equal", "hypot", "iinfo", "imag", "inf", "ingest", "int8", "int16", "int32", "int64",
     "isdtype", "isfinite", "isin", "isinf", "isnan", "kron", "less", "less_equal", "linalg", "linspace", "log",
     "log1p", "log2", "log10", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
     "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min", "minimum", "models", "moveaxis", "multiply",
@@ -210,7 +212,7 @@ __all__ = [
     "zeros_like",
 ]  # fmt: skip
 
-_ON_DEMAND = ("datasets", "ingest", "linalg", "models", "optim", "training")
+_ON_DEMAND = ("blas", "datasets", "graph", "ingest", "linalg", "models", "optim", "training")
 """Modules that are imported when they are first asked for."""
 
 

@@ -15,7 +15,7 @@ from sparrow import errors
 from tests.index.test_view import key_of
 
 FOLDER = Path(__file__).parent / "conformance"
-FILES = ("creation", "inspection", "writing", "ops")
+FILES = ("creation", "inspection", "writing", "ops", "blas")
 BUILTINS: dict[str, Any] = {kind.__name__: kind for kind in (IndexError, OverflowError, TypeError, ValueError)}
 
 

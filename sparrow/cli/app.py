@@ -14,13 +14,14 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from sparrow.cli import als, exporting, ingesting, reading, training, upkeep
+from sparrow.cli import als, exporting, graphs, ingesting, reading, training, upkeep
 from sparrow.cli.arguments import QUERY_THREAD
 
 __all__ = ["main", "program"]
 
 VERBS = (
-    *("demo", "ingest", "export", "info", "show", "sql", "explain", "multiply", "als", "train", "predict"),
+    *("demo", "ingest", "export", "info", "show", "sql", "explain", "multiply", "graph", "pagerank"),
+    *("als", "train", "predict"),
     *("append", "orders", "compact", "verify", "history", "restore", "vacuum"),
 )
 
@@ -82,7 +83,7 @@ def program() -> typer.Typer:
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    for verbs in (ingesting, exporting, reading, als, training, upkeep):
+    for verbs in (ingesting, exporting, reading, graphs, als, training, upkeep):
         verbs.add_to(app)
     return app
 

@@ -1,7 +1,4 @@
-"""Linear algebra by the names of the array API standard, of the last two axes of a tensor.
-
-Factorisations and inverses are SciPy's ground: ``A.to_scipy()``.
-"""
+"""Norms and products by the names of the array API standard, of the last two axes of a tensor."""
 
 from __future__ import annotations
 
@@ -10,16 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from sparrow.errors import ShapeError
+from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.functions.contraction import tensordot
 from sparrow.functions.elementwise import operand
 from sparrow.functions.manipulation import diagonal as any_diagonal
 from sparrow.functions.products import matmul, vecdot
 from sparrow.functions.views import as_tensor, matrix_transpose
+from sparrow.plan import resolved_axis
 from sparrow.tensor import Tensor
 
 __all__ = [
-    "diagonal", "matmul", "matrix_norm", "matrix_transpose", "outer", "tensordot", "trace", "vecdot", "vector_norm",
+    "diagonal", "matmul", "matrix_norm", "matrix_transpose", "norm", "outer", "tensordot", "trace", "vecdot",
+    "vector_norm",
 ]  # fmt: skip
 
 
@@ -87,6 +86,65 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
     (5.0, 4.0)
     """
     return np.linalg.matrix_norm(operand(x), keepdims=keepdims, ord=ord)  # type: ignore[arg-type]
+
+
+def norm(
+    x: Any, /, ord: float | str | None = None, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False
+) -> Any:
+    """Return a norm by NumPy's rules: of vectors along one axis, of matrices along two, of all cells by default.
+
+    Parameters
+    ----------
+    x
+        A tensor; or an array, of which the result is NumPy's.
+    ord
+        As of :func:`vector_norm` along one axis, as of :func:`matrix_norm` along two; the root of the sum of squares
+        by default.
+    axis
+        The axis, or the two; by default all cells are one vector without ``ord``, and the tensor a vector or a matrix
+        with one.
+    keepdims
+        Keep the axes with length 1.
+
+    Returns
+    -------
+    Tensor
+        A number over all axes without ``keepdims``.
+
+    Raises
+    ------
+    ShapeError
+        If an axis is out of range or named twice, or there are more than two and an ``ord``.
+    UnsupportedError
+        If it is a norm of matrices that needs singular values.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> A = sp.asarray([[0.0, 3.0], [-4.0, 0.0]])
+    >>> float(sp.linalg.norm(A)), float(sp.linalg.norm(A, 1)), sp.linalg.norm(A, axis=1).to_numpy()
+    (5.0, 4.0, array([3., 4.]))
+    """
+    found: Any = operand(x)
+    if not isinstance(found, Tensor):
+        along: Any = axis
+        return np.linalg.norm(found, ord, along, keepdims)  # type: ignore[arg-type]
+    if ord is None:
+        return found.norm(2, axis, keepdims=keepdims)
+    axes = tuple(range(found.ndim)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+    if len(axes) == 1:
+        if isinstance(ord, str):
+            raise UnsupportedError(f"ord={ord!r} is a norm of matrices: name two axes, or give a number")
+        return found.norm(ord, axes[0], keepdims=keepdims)
+    if len(axes) != 2:
+        raise ShapeError(f"a norm with ord={ord!r} is one of a vector or a matrix: name one or two axes, not {axes}")
+    rows, columns = (resolved_axis(each, found.ndim) for each in axes)
+    others = [each for each in range(found.ndim) if each not in (rows, columns)]
+    made = matrix_norm(found.transpose(*others, rows, columns), ord=ord)
+    if not keepdims:
+        return made
+    shape = [1 if each in (rows, columns) else n for each, n in enumerate(found.shape)]
+    return as_tensor(made).reshape(*shape)
 
 
 def outer(x1: Any, x2: Any, /) -> Tensor:

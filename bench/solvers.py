@@ -1,0 +1,99 @@
+"""Graphs: PageRank against a plain loop over rows in RAM, components and triangles against SciPy and igraph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from harness import DATA, Row, alternate, fresh
+from numba import njit
+from scipy.sparse import csgraph
+
+import sparrow as sp
+
+DAMPING, ROUNDS = 0.85, 30
+
+
+def run(small: bool, rounds: int) -> list[Row]:
+    """Return the rows of cnr-2000, and of a generated graph with the columns of PageRank only."""
+    web = sp.datasets.load("cnr-2000")
+    n, links = (1 << 16, 1_000_000) if small else (1 << 21, 20_000_000)
+    power: Any = sp.random((n, n), nnz=links, seed=7, distribution="powerlaw") != 0
+    power = power.save(fresh(DATA / "links.sparrow"))
+    out = [_pagerank("cnr-2000", web, rounds), _pagerank(f"{links // 1_000_000} M links, power law", power, rounds)]
+    return out + _parts(web, rounds)
+
+
+@njit(cache=True)
+def _plain(indptr: Any, sources: Any, share: Any, ranks: Any, rounds: int) -> Any:
+    """PageRank as one writes it: over the links to each node, in one thread."""
+    n = len(ranks)
+    given = np.empty(n)
+    for _ in range(rounds):
+        lost = 0.0
+        for k in range(n):
+            given[k] = ranks[k] * share[k]
+            if share[k] == 0:
+                lost += ranks[k]
+        base = (0.15 + 0.85 * lost) / n
+        for k in range(n):
+            total = 0.0
+            for at in range(indptr[k], indptr[k + 1]):
+                total += given[sources[at]]
+            ranks[k] = base + 0.85 * total
+    return ranks
+
+
+def _pagerank(name: str, stored: Any, rounds: int) -> Row:
+    """Compare a whole call on the files, its reading and laying out included, with the loop over what is in RAM."""
+    by_target = stored.T.to_scipy("csr")
+    n, nnz = stored.shape[0], stored.nnz
+    leaving = np.bincount(by_target.indices, minlength=n).astype(float)
+    share = np.divide(1.0, leaving, out=np.zeros(n), where=leaving > 0)
+    arrays = by_target.indptr, by_target.indices, share
+
+    def ours() -> Any:
+        try:
+            return sp.linalg.pagerank(stored, DAMPING, tol=0.0, max_iter=ROUNDS)
+        except sp.errors.ConvergenceError:  # asked for more than there is: every run does as many rounds
+            return None
+
+    ranks = sp.linalg.pagerank(stored, DAMPING, tol=1e-9)
+    wanted = _plain(*arrays, np.full(n, 1 / n), 200)
+    assert np.abs(ranks - wanted).sum() < 1e-6
+    took = alternate({"sparrow": ours, "plain": lambda: _plain(*arrays, np.full(n, 1 / n), ROUNDS)}, rounds)
+    rates = [ROUNDS * nnz / took[each] / 1e6 for each in ("sparrow", "plain")]
+    detail = f"{ROUNDS} rounds from disk, {rates[0]:.0f} : {rates[1]:.0f} M links/s a round"
+    return Row(
+        f"PageRank, {name}", "plain loop over rows in RAM, one thread", took["sparrow"] / took["plain"], 1.0, detail
+    )
+
+
+def _parts(web: Any, rounds: int) -> list[Row]:
+    csr = web.to_scipy("csr")
+    cases: list[tuple[str, Any, str, Any]] = [
+        ("connected components", lambda: sp.graph.connected_components(web), "SciPy csgraph in RAM",
+         lambda: csgraph.connected_components(csr, connection="weak")),
+        ("strongly connected components", lambda: sp.graph.strongly_connected_components(web), "SciPy csgraph in RAM",
+         lambda: csgraph.connected_components(csr, connection="strong")),
+        ("breadth-first search", lambda: sp.graph.bfs(web, 0), "SciPy csgraph in RAM",
+         lambda: csgraph.breadth_first_order(csr, 0)),
+    ]  # fmt: skip
+    try:
+        import igraph
+    except ModuleNotFoundError:
+        print("no rows against igraph: it is not installed")
+    else:
+        directed = igraph.Graph(web.shape[0], np.column_stack(csr.nonzero()).tolist(), directed=True)
+        both = directed.as_undirected().simplify()
+        cases += [
+            ("triangles", lambda: sp.graph.triangles(web), "igraph in RAM", lambda: both.list_triangles()
+             if not hasattr(both, "count_adjacent_triangles") else both.count_adjacent_triangles()),
+            ("core numbers", lambda: sp.graph.kcore(web), "igraph in RAM", both.coreness),
+        ]  # fmt: skip
+    out = []
+    for name, ours, against, theirs in cases:
+        took = alternate({"sparrow": ours, "peer": theirs}, rounds)
+        detail = f"from disk, {took['sparrow']:.2f} s : {took['peer']:.2f} s"
+        out.append(Row(f"{name} of cnr-2000", against, took["sparrow"] / took["peer"], 1.0, detail))
+    return out

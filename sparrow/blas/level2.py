@@ -1,0 +1,249 @@
+"""BLAS level 2: a matrix and vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparrow.blas.operands import added, matrix, scaled, square, triangle, turned, vector
+from sparrow.errors import ShapeError
+from sparrow.functions.views import as_tensor
+from sparrow.linalg.direct import spsolve_triangular
+from sparrow.tensor import Tensor
+
+__all__ = ["gemv", "ger", "gerc", "hemv", "symv", "trsv"]
+
+
+def gemv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, trans: int = 0) -> Any:
+    """Return ``alpha * op(A) @ x + beta * y``.
+
+    Parameters
+    ----------
+    alpha
+        A number.
+    A
+        A matrix of any shape, tensor or array.
+    x
+        A vector, tensor or array.
+    beta, y
+        A number and a vector, tensor or array, to be added; without ``beta`` y is not read.
+    trans
+        0 for A, 1 for its transpose, 2 for the conjugate of it.
+
+    Returns
+    -------
+    Tensor or ndarray
+        An array where x or y is one; of tensors lazy.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> A = sp.asarray([[0, 2, 0], [1, 0, 4]])
+    >>> sp.blas.gemv(2, A, [1, 2, 3], 3, np.ones(2)), sp.blas.gemv(1, A, [1, 2], trans=1)
+    (array([11., 29.]), array([2, 2, 8]))
+    """
+    left, right = turned(matrix(A, "A"), trans), vector(x, "x")
+    if left.shape[1] != right.shape[0]:
+        raise ShapeError(f"op(A) of shape {left.shape} and x of {right.shape[0]} cells do not fit")
+    return added(scaled(alpha, left @ right), beta, None if y is None else vector(y, "y"), "y")
+
+
+def symv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool = False) -> Any:
+    """Return ``alpha * A @ x + beta * y`` for a symmetric A, of which one triangle is read.
+
+    Parameters
+    ----------
+    alpha
+        A number.
+    A
+        A square matrix, tensor or array.
+    x
+        A vector, tensor or array.
+    beta, y
+        A number and a vector, tensor or array, to be added; without ``beta`` y is not read.
+    lower
+        Whether it is the lower triangle that is read; the other one may hold anything.
+
+    Returns
+    -------
+    Tensor or ndarray
+        An array where x or y is one; of tensors lazy.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not fit.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.blas.symv(1, sp.asarray([[1, 2], [9, 3]]), [1, 10])
+    array([21, 32])
+    """
+    whole, right = square(A, "A"), vector(x, "x")
+    product = triangle(whole, lower) @ right + triangle(whole, lower, 1).T @ right
+    return added(scaled(alpha, product), beta, None if y is None else vector(y, "y"), "y")
+
+
+def hemv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool = False) -> Any:
+    """Return ``alpha * A @ x + beta * y`` for a Hermitian A, of which one triangle is read.
+
+    Parameters
+    ----------
+    alpha
+        A number.
+    A
+        A square matrix, tensor or array; the diagonal counts as real.
+    x
+        A vector, tensor or array.
+    beta, y
+        A number and a vector, tensor or array, to be added; without ``beta`` y is not read.
+    lower
+        Whether it is the lower triangle that is read.
+
+    Returns
+    -------
+    Tensor or ndarray
+        An array where x or y is one; of tensors lazy.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not fit.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.blas.hemv(1, sp.asarray([[1, 2j], [0, 3]]), [1, 10])
+    array([ 1.+20.j, 30. -2.j])
+    """
+    whole, right = square(A, "A"), vector(x, "x")
+    above = triangle(whole, lower, 1)
+    diagonal = np.real(triangle(triangle(whole, lower), not lower))
+    product = above @ right + turned(above, 2) @ right + diagonal @ right
+    return added(scaled(alpha, product), beta, None if y is None else vector(y, "y"), "y")
+
+
+def ger(alpha: Any, x: Any, y: Any, A: Any = None) -> Any:
+    """Return ``alpha * outer(x, y) + A``, nothing conjugated.
+
+    Parameters
+    ----------
+    alpha
+        A number.
+    x, y
+        Vectors, tensors or arrays.
+    A
+        A matrix, tensor or array; none counts as 0.
+
+    Returns
+    -------
+    Tensor or ndarray
+        An array where all operands are arrays, or A is; else lazy.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not fit.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.blas.ger(2, sp.asarray([0, 1]), [1, 0, 3]).to_numpy()
+    array([[0, 0, 0],
+           [2, 0, 6]])
+    """
+    one, other = vector(x, "x"), vector(y, "y")
+    if isinstance(one, Tensor) or isinstance(other, Tensor):
+        one, other = as_tensor(one), as_tensor(other)
+    product = one[:, None] * other[None, :]
+    return added(scaled(alpha, product), 1, None if A is None else matrix(A, "A"), "A")
+
+
+def gerc(alpha: Any, x: Any, y: Any, A: Any = None) -> Any:
+    """Return ``alpha * outer(x, conj(y)) + A``.
+
+    Parameters
+    ----------
+    alpha
+        A number.
+    x, y
+        Vectors, tensors or arrays.
+    A
+        A matrix, tensor or array; none counts as 0.
+
+    Returns
+    -------
+    Tensor or ndarray
+        As of :func:`ger`.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not fit.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.blas.gerc(1, sp.asarray([0, 1]), [1j, 0]).to_numpy()
+    array([[0.+0.j, 0.+0.j],
+           [0.-1.j, 0.+0.j]])
+    """
+    other = vector(y, "y")
+    return ger(alpha, x, np.conj(other) if other.dtype.kind == "c" else other, A)
+
+
+def trsv(A: Any, x: Any, lower: bool = False, trans: int = 0, diag: bool = False) -> Any:
+    """Solve ``op(A) @ y = x`` for a triangular A, in memory, by SciPy; one triangle is read.
+
+    Parameters
+    ----------
+    A
+        A square matrix, tensor or array.
+    x
+        The right-hand side, tensor or array.
+    lower
+        Whether A is the lower triangle.
+    trans
+        0 for A, 1 for its transpose, 2 for the conjugate of it.
+    diag
+        Whether the diagonal counts as 1, whatever it holds.
+
+    Returns
+    -------
+    ndarray
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not fit.
+    TooLargeError
+        If the matrix does not fit the memory limit.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.blas.trsv(sp.asarray([[4.0, 1.0], [9.0, 3.0]]), [5.0, 3.0])
+    array([1., 1.])
+    """
+    right = vector(x, "x")
+    return solved(A, right, lower, trans, diag)
+
+
+def solved(A: Any, right: Any, lower: bool, trans: int, diag: bool) -> Any:
+    """Return the solution of a triangular system for a vector or a matrix."""
+    whole = as_tensor(square(A, "A"))
+    if whole.shape[0] != right.shape[0]:
+        raise ShapeError(f"A of shape {whole.shape} and a right-hand side of {right.shape[0]} rows do not fit")
+    part = turned(triangle(whole, lower, int(diag)), trans)
+    if diag:
+        from sparrow.functions.generation import eye
+
+        part = part + eye(whole.shape[0], dtype=part.dtype)
+    return spsolve_triangular(part, np.asarray(right), lower=lower != bool(trans), unit_diagonal=diag)

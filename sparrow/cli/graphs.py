@@ -1,0 +1,297 @@
+"""The verbs of graphs: ``graph bfs``, ``graph triangles``, ..., and ``pagerank``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+import typer
+
+from sparrow.cli.arguments import AsJson, StoredPath, open_one, write_json, write_table
+
+if TYPE_CHECKING:
+    from sparrow.tensor import Tensor
+
+__all__ = ["add_to"]
+
+Out: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="DST", help="Store the result, a tensor of one dimension, instead.")
+]
+Head: TypeAlias = Annotated[int, typer.Option(min=0, metavar="N", help="Rows to write, 0 for all.")]
+Source: TypeAlias = Annotated[
+    str, typer.Argument(metavar="NODE", help="Where to begin: a label where there are labels, else a position.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    verbs = typer.Typer(
+        name="graph",
+        short_help="Follow the links of a stored graph.",
+        rich_markup_mode=None,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @verbs.callback()
+    def graph() -> None:
+        """Follow the links of a stored graph, a square matrix of links from rows to columns.
+
+        A line for each node, those with the largest numbers first; --out stores all of them.
+
+        \b
+        Examples:
+          sparrow graph degrees web.sparrow --direction in --head 3
+          sparrow graph bfs web.sparrow 0 --out depth.sparrow
+          sparrow graph components web.sparrow --connection strong
+        """
+
+    for name, command, short in (
+        ("degrees", degrees, "The links of each node."),
+        ("bfs", bfs, "How many links away each node is."),
+        ("paths", paths, "How far each node is, by the values of links."),
+        ("components", components, "Parts that hang together, and their sizes."),
+        ("triangles", triangles, "In how many triangles each node is."),
+        ("clustering", clustering, "How many of the neighbours are linked themselves."),
+        ("kcore", kcore, "The core number of each node."),
+        ("communities", communities, "Groups by label propagation, and their sizes."),
+        ("hits", hits, "How much each node is an authority, or a hub."),
+    ):
+        verbs.command(name, short_help=short)(command)
+    app.add_typer(verbs)
+    app.command(short_help="The PageRank of the nodes of a graph.")(pagerank)
+
+
+def degrees(
+    path: StoredPath,
+    direction: Annotated[Literal["out", "in", "both"], typer.Option(help="Links from a node, to it, or both.")] = "out",
+    weighted: Annotated[bool, typer.Option("--weighted", help="Sum the values of links instead.")] = False,
+    out: Out = None,
+    head: Head = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Count the links of each node.
+
+    \b
+    Example:
+      sparrow graph degrees web.sparrow --direction in --head 3
+    """
+    from sparrow import graph
+
+    _write(graph.degrees(open_one(path), direction, weighted=weighted), "degree", out, head, as_json)
+
+
+def bfs(
+    path: StoredPath,
+    source: Source,
+    undirected: Annotated[bool, typer.Option("--undirected", help="Take links both ways.")] = False,
+    max_depth: Annotated[int | None, typer.Option(min=0, metavar="N", help="Look no further than N links.")] = None,
+    out: Out = None,
+    head: Head = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Say how many links away from a node the others are.
+
+    \b
+    Example:
+      sparrow graph bfs web.sparrow 0 --out depth.sparrow
+    """
+    from sparrow import graph
+
+    links = open_one(path)
+    found = graph.bfs(links, _node(links, source), directed=not undirected, max_depth=max_depth)
+    _write(found, "links", out, head, as_json)
+
+
+def paths(path: StoredPath, source: Source, out: Out = None, head: Head = 10, as_json: AsJson = False) -> None:
+    """Say how far from a node the others are, links being as long as their values.
+
+    \b
+    Example:
+      sparrow graph paths roads.sparrow 0 --head 20
+    """
+    from sparrow import graph
+
+    links = open_one(path)
+    _write(graph.shortest_paths(links, _node(links, source)), "length", out, head, as_json)
+
+
+def components(
+    path: StoredPath,
+    connection: Annotated[
+        Literal["weak", "strong"], typer.Option(help="Links whatever their direction, or ways there and back.")
+    ] = "weak",
+    out: Out = None,
+    head: Head = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Find the parts of a graph that hang together; write their sizes, the largest first.
+
+    \b
+    Example:
+      sparrow graph components web.sparrow --connection strong --head 3
+    """
+    from sparrow import graph
+
+    find = graph.connected_components if connection == "weak" else graph.strongly_connected_components
+    _write_groups(find(open_one(path)), "component", out, head, as_json)
+
+
+def triangles(path: StoredPath, out: Out = None, head: Head = 10, as_json: AsJson = False) -> None:
+    """Count the triangles that each node is in, links taken both ways.
+
+    \b
+    Example:
+      sparrow graph triangles web.sparrow --head 3
+    """
+    _of_each_node("triangles", path, out, head, as_json)
+
+
+def clustering(path: StoredPath, out: Out = None, head: Head = 10, as_json: AsJson = False) -> None:
+    """Say which share of the pairs of each node's neighbours is linked.
+
+    \b
+    Example:
+      sparrow graph clustering web.sparrow --out clustering.sparrow
+    """
+    _of_each_node("clustering", path, out, head, as_json)
+
+
+def kcore(path: StoredPath, out: Out = None, head: Head = 10, as_json: AsJson = False) -> None:
+    """Say the core number of each node, links taken both ways.
+
+    \b
+    Example:
+      sparrow graph kcore web.sparrow --head 3
+    """
+    _of_each_node("kcore", path, out, head, as_json)
+
+
+def communities(
+    path: StoredPath,
+    seed: Annotated[int, typer.Option(min=0, help="Of the choices.")] = 0,
+    out: Out = None,
+    head: Head = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Find communities by label propagation; write their sizes, the largest first.
+
+    \b
+    Example:
+      sparrow graph communities web.sparrow --head 3
+    """
+    from sparrow import graph
+
+    _write_groups(graph.label_propagation(open_one(path), seed=seed), "community", out, head, as_json)
+
+
+def hits(
+    path: StoredPath,
+    hubs: Annotated[bool, typer.Option("--hubs", help="Write hubs, not authorities.")] = False,
+    out: Out = None,
+    head: Head = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Say how much each node is an authority, which hubs link to; or a hub, which links to authorities.
+
+    \b
+    Example:
+      sparrow graph hits web.sparrow --hubs --head 3
+    """
+    from sparrow import graph
+
+    found = graph.hits(open_one(path))
+    _write(found[0 if hubs else 1], "hub" if hubs else "authority", out, head, as_json)
+
+
+def pagerank(
+    path: StoredPath,
+    damping: Annotated[float, typer.Option(help="How likely one follows a link rather than jumps.")] = 0.85,
+    personalization: Annotated[
+        str | None, typer.Option(metavar="NODE[,NODE...]", help="Jump to these nodes only.")
+    ] = None,
+    tol: Annotated[float, typer.Option(help="Done when a round changes all ranks together by less.")] = 1e-6,
+    out: Out = None,
+    head: Head = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Say the PageRank of the nodes of a stored graph.
+
+    \b
+    Examples:
+      sparrow pagerank web.sparrow --head 3
+      sparrow pagerank web.sparrow --personalization 5,17 --out ranks.sparrow
+    """
+    from sparrow import graph
+
+    links = open_one(path)
+    jump = None if personalization is None else [_node(links, word) for word in personalization.split(",")]
+    _write(graph.pagerank(links, damping, personalization=jump, tol=tol), "rank", out, head, as_json)
+
+
+def _node(links: Tensor, text: str) -> Any:
+    """Return a node as its graph names it: a label, a number where labels are numbers or there are none."""
+    import pyarrow as pa
+
+    labels = links.labels(0) if links.ndim and links.labels(0) is not None else None
+    numbered = labels is None or pa.types.is_integer(labels.type)
+    try:
+        return int(text) if numbered else text
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no node: nodes of this graph are numbers") from None
+
+
+def _of_each_node(name: str, path: str, out: str | None, head: int, as_json: bool) -> None:
+    from sparrow import graph
+
+    find: Callable[[Tensor], Tensor] = getattr(graph, name)
+    _write(find(open_one(path)), name, out, head, as_json)
+
+
+def _saved(found: Tensor, out: str, as_json: bool) -> None:
+    stored = found.save(out)
+    if as_json:
+        write_json({"path": out, "shape": list(stored.shape), "nnz": stored.nnz})
+    else:
+        typer.echo(f"{out}: {stored.nnz:,} of {stored.shape[0]:,} nodes", err=True)
+
+
+def _write(found: Tensor, name: str, out: str | None, head: int, as_json: bool) -> None:
+    """Store what is known of each node, or write the largest numbers."""
+    import numpy as np
+
+    if out is not None:
+        _saved(found, out, as_json)
+        return
+    known = found.to_arrow()
+    at, values = (known.column(k).to_numpy() for k in (0, 1))
+    first = np.argsort(-values, kind="stable")[: head or None]
+    labels = found.labels(0)
+    names = at[first].tolist() if labels is None else labels.take(at[first]).to_pylist()
+    rows = list(zip(names, values[first].tolist(), strict=True))
+    if as_json:
+        write_json([{found.dims[0]: node, name: value} for node, value in rows])
+        return
+    write_table(rows, (found.dims[0], name))
+    if len(rows) < found.shape[0]:
+        typer.echo(f"{len(rows):,} of {found.shape[0]:,} nodes; --head 0 writes all, --out DST stores them", err=True)
+
+
+def _write_groups(found: Tensor, name: str, out: str | None, head: int, as_json: bool) -> None:
+    """Store the group of each node, or write the largest groups, each by its first node."""
+    import numpy as np
+
+    if out is not None:
+        _saved(found, out, as_json)
+        return
+    numbers, first, sizes = np.unique(found.to_numpy(), return_index=True, return_counts=True)
+    order = np.argsort(-sizes, kind="stable")[: head or None]
+    labels = found.labels(0)
+    names = first[order].tolist() if labels is None else labels.take(first[order]).to_pylist()
+    rows = list(zip(numbers[order].tolist(), sizes[order].tolist(), names, strict=True))
+    if as_json:
+        write_json([{name: number, "nodes": size, "first": node} for number, size, node in rows])
+        return
+    write_table(rows, (name, "nodes", "first"))
+    if len(rows) < len(numbers):
+        typer.echo(f"the largest {len(rows):,} of {len(numbers):,}; --head 0 writes all", err=True)

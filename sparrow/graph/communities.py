@@ -1,0 +1,120 @@
+"""Groups of nodes: cores, and labels that neighbours agree on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparrow import progress
+from sparrow.graph.links import Links
+from sparrow.graph.nodes import check_graph, per_node, room_for_nodes
+from sparrow.tensor import Tensor
+
+__all__ = ["kcore", "label_propagation"]
+
+
+def kcore(A: Tensor) -> Tensor:
+    """Return the core number of each node, links taken both ways: the largest k of a k-core that it is in.
+
+    A k-core is a largest part of a graph in which every node has k neighbours or more. Each node's number begins as
+    that of its neighbours and falls to the largest h of which h neighbours have at least h, round after round.
+
+    Parameters
+    ----------
+    A
+        Links from rows to columns; their direction, values, and links of a node to itself do not matter.
+
+    Returns
+    -------
+    Tensor
+        A number for each node; ``sp.graph.induced_subgraph(A, np.flatnonzero(kcore(A) >= k))`` is the k-core.
+
+    Raises
+    ------
+    ShapeError
+        If the tensor is no square matrix.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> links = sp.from_coords([[0, 1, 2, 2], [1, 2, 0, 3]], [1, 1, 1, 1], shape=(5, 5))
+    >>> sp.graph.kcore(links).to_numpy()
+    array([2, 2, 2, 1, 0])
+    """
+    from sparrow.kernels import graphs
+
+    h_index: Any = graphs.h_index
+    A = check_graph(A)
+    with (
+        room_for_nodes(A, 24, "core numbers"),
+        Links(A, undirected=True) as links,
+        progress.bar("core numbers", None, "links") as advance,
+    ):
+        core = np.zeros(links.size, np.int64)
+        for lists in links.lists():
+            core[lists.nodes] = lists.stops - lists.starts
+        tally = np.zeros(int(core.max(initial=0)) + 1, np.int64)
+        active = core > 0
+        while active.any():
+            for lists in links.pending(active):
+                h_index(*lists.arrays, core, active, tally)
+                advance(lists.count)
+        return per_node(A, core)
+
+
+def label_propagation(A: Tensor, *, max_iter: int = 100, seed: int = 0) -> Tensor:
+    """Return communities: each node takes the label that most of its neighbours have, until none changes.
+
+    Nodes begin with labels of their own and look at their neighbours one after the other, by position. Of several
+    labels that are as frequent a node keeps its own, else takes one at random.
+
+    Parameters
+    ----------
+    A
+        Links from rows to columns; their direction, values, and links of a node to itself do not matter.
+    max_iter
+        The most rounds.
+    seed
+        Of the choices; the same seed gives the same communities.
+
+    Returns
+    -------
+    Tensor
+        The number of each node's community, from 0 in the order of their first nodes.
+
+    Raises
+    ------
+    ShapeError
+        If the tensor is no square matrix.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> links = sp.from_coords([[0, 0, 1, 3, 3, 4, 2], [1, 2, 2, 4, 5, 5, 3]], [1] * 7, shape=(6, 6))
+    >>> sp.graph.label_propagation(links).to_numpy()
+    array([0, 0, 0, 1, 1, 1])
+    """
+    from sparrow.kernels import graphs
+
+    vote: Any = graphs.vote
+    A = check_graph(A)
+    n = A.shape[0]
+    with (
+        room_for_nodes(A, 40, "label propagation"),
+        Links(A, undirected=True) as links,
+        progress.bar("label propagation", None, "links") as advance,
+    ):
+        labels, tally = np.arange(n), np.zeros(n, np.int64)
+        active = np.zeros(n, np.bool_)
+        for lists in links.lists():
+            active[lists.nodes] = True
+        for _ in range(max_iter):
+            if not active.any():
+                break
+            for lists in links.lists(active.copy()):  # the same nodes from files as from memory
+                vote(*lists.arrays, labels, active, tally, seed)
+                advance(lists.count)
+    first = np.full(n, n, np.int64)
+    np.minimum.at(first, labels, np.arange(n))
+    return per_node(A, np.unique(first[labels], return_inverse=True)[1].astype(np.int64), -1)

@@ -1,0 +1,257 @@
+"""The links of a graph, looked at round after round: in memory where they fit, else from files each time."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import engines, memory, settings
+from sparrow.errors import UnsupportedError
+from sparrow.functions.elementwise import logical_or, not_equal
+from sparrow.kernels.compiling import readonly
+from sparrow.kernels.entries import Block
+from sparrow.plan import Scan
+from sparrow.relation import MemoryHandle, MemoryRelation
+from sparrow.schema import Schema
+from sparrow.tensor import Tensor
+
+__all__ = ["Links", "Lists", "as_lists", "fits", "mirrored"]
+
+_SHARE = 4
+"""Links in memory may take one part in so many of the memory limit."""
+_FEW = 16
+"""Lists of at most one node in so many are picked from the files; of more, all are read."""
+_NO_WEIGHTS = np.empty(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """Links by the node that they lead from, each list whole: those of ``nodes[k]`` are at ``starts[k]:stops[k]``."""
+
+    nodes: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    cols: NDArray[np.int32]
+    weights: NDArray[np.float64]
+    """The values of the links; none where they do not count."""
+
+    @property
+    def count(self) -> int:
+        """The number of links."""
+        return int((self.stops - self.starts).sum())
+
+    @property
+    def arrays(self) -> Any:
+        """Nodes, starts, stops and columns, as kernels take them."""
+        return readonly(self.nodes), readonly(self.starts), readonly(self.stops), readonly(self.cols)
+
+
+class Links:
+    """The links of a graph as lists, for as long as the block lasts.
+
+    Parameters
+    ----------
+    A
+        A square tensor; each entry is a link.
+    weighted
+        Whether the values count.
+    undirected
+        Take each link both ways, once, and none from a node to itself.
+
+    Raises
+    ------
+    UnsupportedError
+        If values that count are complex.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> with Links(sp.asarray([[0, 1], [1, 1]]), undirected=True) as links:
+    ...     [lists.cols.tolist() for lists in links.lists()]
+    [[1, 0]]
+    """
+
+    def __init__(self, A: Tensor, weighted: bool = False, undirected: bool = False) -> None:
+        if weighted and A.dtype.kind == "c":
+            raise UnsupportedError("links of complex values have no lengths: take the real part, or the magnitude")
+        self.size = A.shape[0]
+        self._weighted = weighted
+        self._held: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._tensor = A
+        self._room = memory.Reservation("links kept in memory", "")
+        if fits(A, weighted, undirected):
+            self._held = self._both_ways() if undirected else self._gathered()
+            self._room.hold(sum(array.nbytes for array in self._held))
+        elif undirected or not _sorted(A.__sparrow_scan__()):
+            self._store(mirrored(A) if undirected else A)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._room.release()
+        self._held = None
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    @property
+    def tensor(self) -> Tensor:
+        """What is read where the links are not in memory."""
+        return self._tensor
+
+    def as_tensor(self) -> Tensor:
+        """Return the links as a tensor of booleans with names and labels: in memory if they are, else from files."""
+        if self._held is None:
+            found: Tensor = not_equal(self._tensor, self._tensor.fill_value)
+            return found
+        indptr, cols, _ = self._held
+        rows = np.repeat(np.arange(self.size, dtype=np.int32), np.diff(indptr))
+        schema = Schema(self._tensor.shape, self._tensor.dims, np.dtype(np.bool_))
+        labels = {axis: names for axis in (0, 1) if (names := self._tensor.labels(axis)) is not None}
+        block = Block((rows, cols), np.ones(len(cols), np.bool_))
+        return Tensor(MemoryHandle(MemoryRelation(schema, block, labels)))
+
+    def pending(self, active: NDArray[np.bool_]) -> Iterator[Lists]:
+        """Yield the lists of active nodes, and of those that become active ahead in files; take out what has no list.
+
+        Parameters
+        ----------
+        active
+            Changed meanwhile: whoever looks at a list takes its node out.
+        """
+        if self._held is not None:
+            yield from self.lists(active)
+            return
+        rest = active.copy()
+        for lists in self.lists(active):
+            rest[lists.nodes] = False
+            yield lists
+        active[rest] = False
+
+    def lists(self, active: NDArray[np.bool_] | None = None) -> Iterator[Lists]:
+        """Yield the lists in the order of nodes: those of ``active`` ones, or of all that have links.
+
+        Parameters
+        ----------
+        active
+            Looked at as parts are yielded.
+        """
+        if self._held is not None:
+            indptr, cols, weights = self._held
+            nodes = np.flatnonzero(indptr[1:] > indptr[:-1] if active is None else active).astype(np.int32)
+            yield Lists(nodes, indptr[nodes], indptr[nodes + 1], cols, weights)
+            return
+        wanted = None if active is None else np.flatnonzero(active)
+        if wanted is not None and len(wanted) * _FEW <= self.size:
+            yield from self._read(self._tensor[wanted], wanted)
+            return
+        for lists in self._read(self._tensor, None):
+            if active is None:
+                yield lists
+            else:
+                kept = active[lists.nodes]
+                yield Lists(lists.nodes[kept], lists.starts[kept], lists.stops[kept], lists.cols, lists.weights)
+
+    def _read(self, tensor: Tensor, wanted: NDArray[np.int64] | None) -> Iterator[Lists]:
+        """Yield the lists of a tensor from files; ``wanted`` are the nodes of its rows."""
+        carried: list[tuple[NDArray[Any], ...]] = []
+        for block in engines.sorted_blocks(tensor.__sparrow_scan__()):
+            rows, cols = block.coords
+            weights = block.values.astype(np.float64) if self._weighted else _NO_WEIGHTS
+            if not block.count:
+                continue
+            cut = int(np.searchsorted(rows, rows[-1], "left"))
+            if cut:
+                carried.append((rows[:cut], cols[:cut], weights[:cut]))
+                yield _listed(carried, wanted)
+                carried = []
+            carried.append((rows[cut:], cols[cut:], weights[cut:]))
+        if carried:
+            yield _listed(carried, wanted)
+
+    def _gathered(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+        counts = np.zeros(self.size + 1, np.int64)
+        cols, weights = [np.empty(0, np.int32)], [_NO_WEIGHTS]
+        for block in engines.sorted_blocks(self._tensor.__sparrow_scan__()):
+            counts[1:] += np.bincount(block.coords[0], minlength=self.size)
+            cols.append(block.coords[1].astype(np.int32, copy=False))
+            if self._weighted:
+                weights.append(block.values.astype(np.float64))
+        return np.cumsum(counts), np.concatenate(cols), np.concatenate(weights)
+
+    def _both_ways(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+        from sparrow.kernels import graphs
+        from sparrow.kernels.links import transpose
+
+        indptr, cols, _ = self._gathered()
+        back = np.append(0, np.cumsum(np.bincount(cols, minlength=self.size)))
+        sources, nothing = np.empty_like(cols), np.empty(0, np.float32)
+        transpose(indptr, cols, nothing, False, back[:-1].copy(), sources, nothing)
+        pointers, both = np.empty_like(indptr), np.empty(2 * len(cols), np.int32)
+        graphs.both_ways(indptr, cols, back, sources, pointers, both)
+        return pointers, both[: pointers[-1]].copy(), _NO_WEIGHTS
+
+    def _store(self, tensor: Tensor) -> None:
+        """Keep a tensor in files of our own, in the order of its rows."""
+        self._folder = tempfile.TemporaryDirectory(prefix="sparrow-", dir=settings.current().temp_directory)
+        try:
+            self._tensor = tensor.save(Path(self._folder.name) / "links.sparrow")
+        except BaseException:
+            self._folder.cleanup()
+            raise
+
+
+def fits(A: Tensor, weighted: bool = False, undirected: bool = False) -> bool:
+    """Return whether the links of a graph are kept in memory; of an expression they are counted."""
+    scan = A.__sparrow_scan__()
+    if scan.step is not None or scan.view.repeats > 1 or scan.view.points:
+        most = engines.count(scan)
+    else:
+        most = scan.relation.stats(scan.view.box()).rows
+    # While lists are made of links both ways they are there twice.
+    width = 16 if undirected else 12 if weighted else 4
+    return width * most + 8 * A.shape[0] <= memory.limit() // _SHARE
+
+
+def as_lists(block: Block) -> Lists:
+    """Return the links of a block as lists, which are whole only where the block is."""
+    return _listed([(*block.coords, _NO_WEIGHTS)], None)
+
+
+def _listed(parts: list[tuple[NDArray[Any], ...]], wanted: NDArray[np.int64] | None) -> Lists:
+    rows, cols, weights = parts[0] if len(parts) == 1 else (np.concatenate(part) for part in zip(*parts, strict=True))
+    starts = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
+    nodes = rows[starts] if wanted is None else wanted[rows[starts]]
+    return Lists(
+        nodes.astype(np.int32, copy=False),
+        starts,
+        np.append(starts[1:], len(rows)),
+        np.ascontiguousarray(cols, np.int32),
+        np.ascontiguousarray(weights),
+    )
+
+
+def _sorted(scan: Scan) -> bool:
+    """Return whether rows come in order from files again and again, without a sort and without computing."""
+    return scan.step is None and scan.relation.version is not None and scan.view.is_identity
+
+
+def mirrored(A: Tensor) -> Tensor:
+    """Return where there is a link either way, lazily, but for those from a node to itself."""
+    from sparrow.functions.manipulation import tril, triu
+
+    names = dict(zip(A.dims, A.dims[::-1], strict=True))
+    links: Tensor = not_equal(A, A.fill_value)
+    either: Tensor = logical_or(links, links.T.rename(names))
+    found: Tensor = logical_or(tril(either, -1), triu(either, 1))
+    return found

@@ -1,0 +1,92 @@
+"""Nodes of a graph: given by label or position, and what is known of each as a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import memory
+from sparrow.errors import IndexingError, LabelError, ShapeError, UnsupportedError
+from sparrow.functions.views import as_tensor
+from sparrow.kernels.entries import Block
+from sparrow.labels import label_positions
+from sparrow.relation import MemoryHandle, MemoryRelation
+from sparrow.schema import Schema, is_fill
+from sparrow.tensor import Tensor
+
+__all__ = ["check_graph", "per_node", "positions", "room_for_nodes"]
+
+_MOST_NODES = 2**31 - 1
+
+
+def check_graph(A: Any) -> Tensor:
+    """Return a tensor as links from nodes to nodes.
+
+    Raises
+    ------
+    ShapeError
+        If it is not a square matrix, or has 2^31 rows or more.
+    LabelError
+        If rows and columns have labels that differ.
+    UnsupportedError
+        If the value of absent cells is NaN.
+    """
+    tensor = as_tensor(A)
+    if tensor.ndim != 2 or tensor.shape[0] != tensor.shape[1]:
+        raise ShapeError(f"a graph is a square matrix, links from rows to columns, not shape {tensor.shape}")
+    if tensor.shape[0] > _MOST_NODES:
+        raise ShapeError(
+            f"{tensor.shape[0]} nodes: each takes some bytes of memory; number those that have links, as "
+            "sp.ingest.edges does with relabel=True"
+        )
+    if tensor.fill_value != tensor.fill_value:
+        raise UnsupportedError("absent cells are NaN: give them a value with A.refill(0)")
+    rows, columns = (tensor.labels(axis) for axis in (0, 1))
+    if rows is not None and columns is not None and not rows.equals(columns):
+        raise LabelError(
+            f"labels of {tensor.dims[0]!r} and {tensor.dims[1]!r} differ: a graph has the same nodes both ways"
+        )
+    return tensor
+
+
+def positions(A: Tensor, nodes: Any) -> NDArray[np.int64]:
+    """Return the positions of nodes: of labels where the graph has some, else they are positions.
+
+    Raises
+    ------
+    LabelError
+        If there is no node of that label.
+    IndexingError
+        If a position is out of range.
+    """
+    labels = A.labels(0) if A.labels(0) is not None else A.labels(1)
+    several = isinstance(nodes, Iterable) and not isinstance(nodes, str | bytes) and getattr(nodes, "ndim", 1) > 0
+    given = nodes if several else [nodes]
+    if labels is not None:
+        return label_positions(labels, given, A.dims[0])
+    found = np.asarray(given if isinstance(given, np.ndarray) else list(given))
+    if len(found) and found.dtype.kind not in "iu":
+        raise LabelError(f"the graph has no labels: nodes are positions, not {found[0].item()!r}")
+    n = A.shape[0]
+    found = found.astype(np.int64)
+    if len(found) and not ((found >= -n) & (found < n)).all():
+        at = found[(found < -n) | (found >= n)][0]
+        raise IndexingError(f"node {at} is out of range: the graph has {n} nodes")
+    return np.where(found < 0, found + n, found)
+
+
+def per_node(A: Tensor, values: NDArray[Any], fill_value: Any = 0) -> Tensor:
+    """Return one number for each node as a tensor in memory, along the rows' dimension with the nodes' labels."""
+    schema = Schema((A.shape[0],), (A.dims[0],), values.dtype, fill_value)
+    kept = np.flatnonzero(~is_fill(values, schema.fill_value))
+    labels = A.labels(0) if A.labels(0) is not None else A.labels(1)
+    block = Block((kept.astype(schema.coordinate_dtype(0)),), values[kept])
+    return Tensor(MemoryHandle(MemoryRelation(schema, block, None if labels is None else {0: labels})))
+
+
+def room_for_nodes(A: Tensor, each: int, what: str) -> memory.Reservation:
+    """Reserve ``each`` bytes for every node, while ``what`` is computed."""
+    return memory.reserve(each * A.shape[0], f"{what}: {each} bytes for each of {A.shape[0]} nodes", "")

@@ -1,0 +1,203 @@
+"""Ways through a graph: how many links, how far, and at random."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import memory, progress
+from sparrow.errors import InvalidValueError
+from sparrow.graph.links import Links
+from sparrow.graph.nodes import check_graph, per_node, positions, room_for_nodes
+from sparrow.kernels.compiling import readonly
+from sparrow.schema import check_integer
+from sparrow.tensor import Tensor
+
+__all__ = ["bfs", "random_walks", "shortest_paths"]
+
+
+def bfs(A: Tensor, source: Any, *, directed: bool = True, max_depth: int | None = None) -> Tensor:
+    """Return how many links away each node is, by breadth-first search.
+
+    Parameters
+    ----------
+    A
+        Links from rows to columns.
+    source
+        Where to begin: a node, or several, by label where there are labels, else by position.
+    directed
+        False to take links both ways.
+    max_depth
+        Look no further than so many links.
+
+    Returns
+    -------
+    Tensor
+        The links on the shortest way to each node from the nearest source; the fill is -1, of nodes that no way leads
+        to.
+
+    Raises
+    ------
+    ShapeError
+        If the tensor is no square matrix.
+    LabelError, IndexingError
+        If there is no such node.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> links = sp.from_coords([[0, 1, 3], [1, 2, 0]], [1, 1, 1], shape=(4, 4))
+    >>> sp.graph.bfs(links, 0).to_numpy()
+    array([ 0,  1,  2, -1])
+    """
+    limit = np.inf if max_depth is None else check_integer(max_depth, "max_depth")
+    A = check_graph(A)
+    with room_for_nodes(A, 24, "breadth-first search"), Links(A, undirected=not directed) as links:
+        far = _distances(A, links, source, "breadth-first search", limit)
+        return per_node(A, np.where(np.isinf(far), -1, far).astype(np.int64), -1)
+
+
+def shortest_paths(A: Tensor, source: Any) -> Tensor:
+    """Return how far each node is, links being as long as their values say.
+
+    Parameters
+    ----------
+    A
+        Links from rows to columns. Lengths may be negative as long as no circle is; of both ways,
+        :func:`symmetrize` it.
+    source
+        Where to begin: a node, or several, by label where there are labels, else by position.
+
+    Returns
+    -------
+    Tensor
+        The length of the shortest way to each node from the nearest source; the fill is infinity, of nodes that no way
+        leads to.
+
+    Raises
+    ------
+    ShapeError
+        If the tensor is no square matrix.
+    LabelError, IndexingError
+        If there is no such node.
+    InvalidValueError
+        If one gets ever shorter by going round a circle.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> links = sp.from_coords([[0, 0, 1], [1, 2, 2]], [1.0, 5.0, 2.5], shape=(4, 4))
+    >>> sp.graph.shortest_paths(links, 0).to_numpy()
+    array([0. , 1. , 3.5, inf])
+    """
+    A = check_graph(A)
+    with room_for_nodes(A, 24, "shortest paths"), Links(A, weighted=True) as links:
+        return per_node(A, _distances(A, links, source, "shortest paths", np.inf), np.inf)
+
+
+def _distances(A: Tensor, links: Links, source: Any, doing: str, limit: float) -> NDArray[np.float64]:
+    """Return how far each node is from the nearest source: lists of nodes that came nearer are looked at again."""
+    from sparrow.kernels import graphs
+
+    relax: Any = graphs.relax
+    far = np.full(links.size, np.inf)
+    active = np.zeros(links.size, np.bool_)
+    at = positions(A, source)
+    far[at], active[at] = 0.0, True
+    rounds = 0
+    with progress.bar(doing, None, "links") as advance:
+        while active.any():
+            for lists in links.pending(active):
+                relax(*lists.arrays, readonly(lists.weights), limit, far, active)
+                advance(lists.count)
+            rounds += 1
+            if rounds > links.size:
+                raise InvalidValueError(
+                    f"{doing}: a circle of links is shorter than 0, so that ways through it have no shortest one"
+                )
+    return far
+
+
+def random_walks(A: Tensor, sources: Any, length: int, *, weighted: bool = False, seed: int = 0) -> NDArray[np.int64]:
+    """Return walks through a graph that follow links at random.
+
+    Parameters
+    ----------
+    A
+        Links from rows to columns.
+    sources
+        Where walks begin, one for each: nodes by label where there are labels, else by position; a node may occur
+        several times.
+    length
+        The links that a walk follows.
+    weighted
+        Follow a link in proportion to its value rather than all alike.
+    seed
+        Of the choices.
+
+    Returns
+    -------
+    ndarray
+        The positions of nodes, shape (walks, length + 1); -1 after a node without links. ``A.labels(0).take(...)``
+        has their labels.
+
+    Raises
+    ------
+    ShapeError
+        If the tensor is no square matrix.
+    LabelError, IndexingError
+        If there is no such node.
+    InvalidValueError
+        If the length is negative, or a value to go by is.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> links = sp.from_coords([[0, 1, 2], [1, 2, 0]], [1, 1, 1], shape=(4, 4))
+    >>> sp.graph.random_walks(links, [0, 2, 3], 3)
+    array([[ 0,  1,  2,  0],
+           [ 2,  0,  1,  2],
+           [ 3, -1, -1, -1]])
+    """
+    A = check_graph(A)
+    if check_integer(length, "length") < 0:
+        raise InvalidValueError(f"length={length} must not be negative")
+    starts = positions(A, sources)
+    memory.check(8 * len(starts) * (length + 1), f"{len(starts)} walks of {length} links", "walk in several calls")
+    walks = np.full((len(starts), length + 1), -1, np.int64)
+    walks[:, 0] = starts
+    rng = np.random.default_rng(seed)
+    with Links(A, weighted=weighted) as links, progress.bar("random walks", length * len(starts), "links") as advance:
+        for step in range(length):
+            draws = rng.random(len(starts))
+            here = walks[:, step]
+            active = np.zeros(links.size, np.bool_)
+            active[here[here >= 0]] = True
+            for lists in links.lists(active):
+                at = np.searchsorted(lists.nodes, here)
+                at[at == len(lists.nodes)] = 0
+                on = np.flatnonzero(lists.nodes[at] == here) if len(lists.nodes) else np.empty(0, np.int64)
+                walks[on, step + 1] = _drawn(lists.starts[at[on]], lists.stops[at[on]], lists, draws[on])
+            advance(len(starts))
+    return walks
+
+
+def _drawn(starts: NDArray[np.int64], stops: NDArray[np.int64], lists: Any, draws: NDArray[Any]) -> NDArray[Any]:
+    """Return the end of one link between each start and stop, -1 where there is none, for draws between 0 and 1."""
+    some = stops > starts
+    if not len(lists.cols):
+        return np.full(len(starts), -1)
+    if len(lists.weights):
+        if not (lists.weights >= 0).all():
+            raise InvalidValueError("values to go by must not be negative: take their magnitude, or leave weighted out")
+        total = np.concatenate([[0.0], np.cumsum(lists.weights)])
+        low, high = total[starts], total[stops]
+        some &= high > low
+        # A draw may round up to the next list, and must not hit a link of no weight before the first that has some.
+        at = np.searchsorted(total, low + draws * (high - low), "right") - 1
+        at = np.clip(at, starts, np.maximum(stops - 1, starts))
+    else:
+        at = starts + (draws * (stops - starts)).astype(np.int64)
+    return np.where(some, lists.cols[np.minimum(at, len(lists.cols) - 1)], -1)

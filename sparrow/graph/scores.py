@@ -1,0 +1,257 @@
+"""What nodes and pairs of nodes are worth: PageRank, hubs and authorities, neighbours in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import linalg, progress
+from sparrow.errors import ConvergenceError, ShapeError
+from sparrow.functions.creation import from_coords
+from sparrow.functions.elementwise import logical_and, logical_not, not_equal
+from sparrow.functions.generation import eye
+from sparrow.graph.links import Links, fits, mirrored
+from sparrow.graph.nodes import check_graph, per_node, positions, room_for_nodes
+from sparrow.linalg.operators import Operator
+from sparrow.tensor import Tensor
+from sparrow.tensor.products import matmul
+
+__all__ = ["adamic_adar", "common_neighbors", "hits", "pagerank"]
+
+
+def pagerank(
+    A: Tensor,
+    damping: float = 0.85,
+    *,
+    personalization: Any = None,
+    dangling: Any = None,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+) -> Tensor:
+    """Return the PageRank of the nodes: :func:`sparrow.linalg.pagerank`, with labels.
+
+    Parameters
+    ----------
+    A
+        Links from rows to columns. A link is followed in proportion to its value, which is not negative.
+    damping
+        How likely one follows a link rather than jumps.
+    personalization
+        How likely one jumps to each node: an array of weights, a mapping from nodes, or a list of nodes that are as
+        likely; nodes by label where there are labels, else by position. Equally by default.
+    dangling
+        Where one goes from a node without links, in the same forms; where one jumps by default.
+    tol
+        It is done when a round changes all ranks together by less.
+    max_iter
+        The most rounds.
+
+    Returns
+    -------
+    Tensor
+        The rank of each node; they sum to 1.
+
+    Raises
+    ------
+    ShapeError
+        If the tensor is no square matrix, or weights have another length.
+    LabelError, IndexingError
+        If there is no such node.
+    InvalidValueError
+        If ``damping`` is not between 0 and 1, or weights are negative or all 0.
+    ConvergenceError
+        If ``max_iter`` rounds are not enough.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> links = sp.from_coords([[0, 1, 2, 2], [2, 2, 0, 1]], [1, 1, 1, 1], dims=("src", "dst"))
+    >>> links.set_labels(["src", "dst"], ["ann", "bob", "eve"])
+    >>> ranks = sp.graph.pagerank(links, personalization=["eve"])
+    >>> ranks.labels("src")[ranks.argmax()].as_py(), round(float(ranks.sel(src="eve")), 3)
+    ('eve', 0.541)
+    """
+    A = check_graph(A)
+    with room_for_nodes(A, 48, "pagerank"):
+        ranks = linalg.pagerank(
+            A,
+            damping,
+            personalization=_placed(A, personalization),
+            dangling=_placed(A, dangling),
+            tol=tol,
+            max_iter=max_iter,
+        )
+        return per_node(A, ranks)
+
+
+def _placed(A: Tensor, given: Any) -> Any:
+    """Return weights of nodes by position."""
+    if isinstance(given, Mapping):
+        nodes = positions(A, list(given))
+        return dict(zip(nodes.tolist(), given.values(), strict=True))
+    if given is None or (isinstance(given, np.ndarray) and given.dtype.kind == "f"):
+        return given
+    return dict.fromkeys(positions(A, given).tolist(), 1.0)
+
+
+def hits(A: Tensor, *, tol: float = 1e-8, max_iter: int = 1000) -> tuple[Tensor, Tensor]:
+    """Return how much each node is a hub, which links to authorities, and an authority, which hubs link to.
+
+    Parameters
+    ----------
+    A
+        Links from rows to columns, weighted by their values.
+    tol
+        It is done when a round changes all numbers together by less.
+    max_iter
+        The most rounds.
+
+    Returns
+    -------
+    hubs, authorities
+        A number for each node; they sum to 1.
+
+    Raises
+    ------
+    ShapeError
+        If the tensor is no square matrix.
+    ConvergenceError
+        If ``max_iter`` rounds are not enough.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> links = sp.from_coords([[0, 0, 1], [1, 2, 2]], [1, 1, 1], shape=(3, 3))
+    >>> hubs, authorities = sp.graph.hits(links)
+    >>> hubs.to_numpy().round(3), authorities.to_numpy().round(3)
+    (array([0.618, 0.382, 0.   ]), array([0.   , 0.382, 0.618]))
+    """
+    A = check_graph(A)
+    n = A.shape[0]
+    operator = Operator(A, persist=True)
+    with room_for_nodes(A, 48, "hits"), progress.bar("hits", None, "rounds") as advance:
+        hubs: NDArray[np.float64] = np.full(n, 1 / max(n, 1))
+        for _ in range(max_iter):
+            before = hubs
+            authorities = _summing_to_one(operator.multiply_transposed(hubs))
+            hubs = _summing_to_one(operator.matvec(authorities))
+            advance(1)
+            if float(np.abs(hubs - before).sum()) <= tol:
+                return per_node(A, hubs), per_node(A, authorities)
+    raise ConvergenceError(f"hits: {max_iter} rounds do not reach tol={tol}: give a larger max_iter, or tol")
+
+
+def _summing_to_one(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    total = numbers.sum()
+    return numbers / total if total else numbers
+
+
+def common_neighbors(A: Tensor, pairs: Any = None) -> Tensor:
+    """Return how many neighbours two nodes have in common, lazily: links taken both ways.
+
+    Parameters
+    ----------
+    A
+        Links from rows to columns; their direction, values, and links of a node to itself do not matter.
+    pairs
+        The pairs of nodes that are asked for, shape (m, 2), by label where there are labels, else by position; or a
+        tensor that has entries there. All pairs by default.
+
+    Returns
+    -------
+    Tensor
+        Square, the number at each pair.
+
+    Raises
+    ------
+    ShapeError
+        If the tensor is no square matrix, or pairs are no pairs.
+    LabelError, IndexingError
+        If there is no such node.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> links = sp.from_coords([[0, 1, 2, 2], [1, 2, 0, 3]], [1, 1, 1, 1], shape=(4, 4))
+    >>> sp.graph.common_neighbors(links, [(0, 1), (0, 3), (1, 1)]).to_numpy()
+    array([[0, 1, 0, 1],
+           [0, 0, 0, 0],
+           [0, 0, 0, 0],
+           [0, 0, 0, 0]])
+    """
+    A = check_graph(A)
+    both = _neighbours(A)
+    mask, complement = _pairs(A, pairs)
+    found: Tensor = matmul(both, both, semiring="plus_pair", mask=mask, complement=complement)
+    return found
+
+
+def adamic_adar(A: Tensor, pairs: Any = None) -> Tensor:
+    """Return how close two nodes are by the neighbours in common, each worth 1 / log(its neighbours), lazily.
+
+    Parameters
+    ----------
+    A
+        Links from rows to columns; their direction, values, and links of a node to itself do not matter.
+    pairs
+        The pairs of nodes that are asked for, shape (m, 2), by label where there are labels, else by position; or a
+        tensor that has entries there. All pairs by default.
+
+    Returns
+    -------
+    Tensor
+        Square, the number at each pair.
+
+    Raises
+    ------
+    ShapeError
+        If the tensor is no square matrix, or pairs are no pairs.
+    LabelError, IndexingError
+        If there is no such node.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> links = sp.from_coords([[0, 1, 2, 2], [1, 2, 0, 3]], [1, 1, 1, 1], shape=(4, 4))
+    >>> sp.graph.adamic_adar(links, [(0, 1)])[0, 1].round(6)
+    np.float64(0.910239)
+    """
+    A = check_graph(A)
+    both = _neighbours(A)
+    neighbours = both.count(axis=1).to_numpy()
+    worth = np.zeros(len(neighbours))
+    worth[neighbours > 1] = 1 / np.log(neighbours[neighbours > 1])
+    mask, complement = _pairs(A, pairs)
+    found: Tensor = matmul(both * worth, both.astype(np.float64), mask=mask, complement=complement)
+    return found
+
+
+def _neighbours(A: Tensor) -> Tensor:
+    """Return where there is a link either way between two nodes: in memory where it fits, else lazily."""
+    if not fits(A, undirected=True):
+        return mirrored(A)
+    with Links(A, undirected=True) as links:
+        return links.as_tensor()
+
+
+def _pairs(A: Tensor, pairs: Any) -> tuple[Tensor, bool]:
+    """Return pairs as a mask, and whether it says which are not wanted; no node is paired with itself."""
+    itself = eye(A.shape[0], dtype=np.bool_)
+    if pairs is None:
+        return itself, True
+    if isinstance(pairs, Tensor):
+        if pairs.shape != A.shape:
+            raise ShapeError(f"pairs of shape {pairs.shape} are none of a graph of shape {A.shape}")
+        mask: Tensor = logical_and(not_equal(pairs, pairs.fill_value), logical_not(itself))
+        return mask, False
+    ends = list(zip(*pairs, strict=True))
+    if len(ends) not in (0, 2):
+        raise ShapeError(f"pairs are two nodes each, not {len(ends)}: give shape (m, 2)")
+    one, other = (positions(A, list(side)) for side in ends) if ends else (np.empty(0, np.int64),) * 2
+    apart = one != other
+    coords = np.stack([one[apart], other[apart]])
+    values = np.ones(coords.shape[1], np.bool_)
+    return from_coords(coords, values, shape=A.shape, dims=A.dims, duplicates="last"), False

@@ -1,0 +1,174 @@
+"""The shape of a graph: degrees, links taken both ways, parts of it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.errors import InvalidValueError
+from sparrow.functions.elementwise import add, maximum, minimum
+from sparrow.graph.components import connected_components, strongly_connected_components
+from sparrow.graph.nodes import check_graph, per_node, positions
+from sparrow.tensor import Tensor
+
+__all__ = ["degrees", "induced_subgraph", "largest_component", "symmetrize"]
+
+_COMBINE = {"max": maximum, "min": minimum, "sum": add}
+
+
+def degrees(A: Tensor, direction: Literal["out", "in", "both"] = "out", *, weighted: bool = False) -> Tensor:
+    """Return how many links each node has.
+
+    Parameters
+    ----------
+    A
+        Links from rows to columns.
+    direction
+        "out" for links from a node, "in" for links to it, "both" for both together, where a link of a node to itself
+        counts twice.
+    weighted
+        Sum the values of the links instead.
+
+    Returns
+    -------
+    Tensor
+        A number for each node.
+
+    Raises
+    ------
+    ShapeError
+        If the tensor is no square matrix.
+    InvalidValueError
+        If there is no such direction.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> links = sp.from_coords([[0, 0, 1], [1, 2, 2]], [1, 1, 5], shape=(3, 3), dims=("src", "dst"))
+    >>> sp.graph.degrees(links).to_numpy(), sp.graph.degrees(links, "in", weighted=True).to_numpy()
+    (array([2, 1, 0]), array([0, 1, 6]))
+    """
+    A = check_graph(A)
+    if direction not in ("out", "in", "both"):
+        raise InvalidValueError(f"direction={direction!r} must be 'out', 'in' or 'both'")
+    axes = {"out": (1,), "in": (0,), "both": (1, 0)}[direction]
+    counted = [np.asarray((A.sum(axis=axis) if weighted else A.count(axis=axis)).to_numpy()) for axis in axes]
+    found: NDArray[Any] = counted[0] if len(counted) == 1 else counted[0] + counted[1]
+    return per_node(A, found)
+
+
+def symmetrize(A: Tensor, combine: Literal["max", "min", "sum"] = "max") -> Tensor:
+    """Return the links both ways, lazily: an undirected graph as a matrix that equals its transpose.
+
+    Parameters
+    ----------
+    A
+        Links from rows to columns.
+    combine
+        What becomes of two links between the same nodes: the "max", the "min" (no link where one way is absent, of
+        positive values) or the "sum", which doubles links of nodes to themselves.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    ShapeError
+        If the tensor is no square matrix.
+    InvalidValueError
+        If there is no such ``combine``.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.graph.symmetrize(sp.asarray([[0, 2], [0, 0]])).to_numpy()
+    array([[0, 2],
+           [2, 0]])
+    """
+    A = check_graph(A)
+    if combine not in _COMBINE:
+        raise InvalidValueError(f"combine={combine!r} must be one of {', '.join(map(repr, _COMBINE))}")
+    turned = A.T.rename(dict(zip(A.dims, A.dims[::-1], strict=True)))
+    found: Tensor = _COMBINE[combine](A, turned)
+    return found
+
+
+def induced_subgraph(A: Tensor, nodes: Any) -> Tensor:
+    """Return the links among some nodes, lazily.
+
+    Parameters
+    ----------
+    A
+        Links from rows to columns.
+    nodes
+        The nodes, by label where there are labels, else by position; those of the result are in this order.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    ShapeError
+        If the tensor is no square matrix.
+    LabelError, IndexingError
+        If there is no such node.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> links = sp.from_coords([[0, 1, 2], [1, 2, 0]], [1, 2, 3])
+    >>> sp.graph.induced_subgraph(links, [2, 1]).to_numpy()
+    array([[0, 0],
+           [2, 0]])
+    """
+    A = check_graph(A)
+    at = positions(A, nodes)
+    found: Tensor = A.oindex[at, at]
+    return found
+
+
+def largest_component(A: Tensor, connection: Literal["weak", "strong"] = "weak") -> tuple[Tensor, NDArray[np.int64]]:
+    """Return the largest part of a graph that hangs together.
+
+    Parameters
+    ----------
+    A
+        Links from rows to columns.
+    connection
+        "weak" for nodes that links lead between whatever their direction, "strong" for nodes that lead to each other.
+
+    Returns
+    -------
+    links
+        Those among its nodes, lazily. Of several parts of one size it is that of the first node.
+    nodes
+        The positions of its nodes in the graph, ascending.
+
+    Raises
+    ------
+    ShapeError
+        If the tensor is no square matrix.
+    InvalidValueError
+        If there is no such connection.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> links = sp.from_coords([[0, 1, 3], [1, 0, 4]], [1, 1, 1], shape=(5, 5))
+    >>> part, nodes = sp.graph.largest_component(links)
+    >>> part.shape, nodes
+    ((2, 2), array([0, 1]))
+    """
+    A = check_graph(A)
+    if connection not in ("weak", "strong"):
+        raise InvalidValueError(f"connection={connection!r} must be 'weak' or 'strong'")
+    find = connected_components if connection == "weak" else strongly_connected_components
+    component = find(A).to_numpy()
+    sizes = np.bincount(component) if len(component) else np.zeros(1, np.int64)
+    nodes = np.flatnonzero(component == np.argmax(sizes))
+    found: Tensor = A.oindex[nodes, nodes]
+    return found, nodes

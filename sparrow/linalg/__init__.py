@@ -1,0 +1,48 @@
+"""Linear algebra: norms and products by the standard's names, and SciPy's solvers on tensors that stay on disk.
+
+* :func:`norm`, :func:`trace`, :func:`vecdot`, ... are those of the array API standard;
+* :func:`aslinearoperator` is a tensor as SciPy's ``LinearOperator``: every product reads the files once, or goes
+  through memory where that pays;
+* :func:`cg`, :func:`gmres`, :func:`lsqr`, :func:`eigsh`, :func:`svds`, ... are SciPy's own, handed that operator, with
+  progress; they take what SciPy's take and return what those return;
+* :func:`pagerank` and :func:`power_iteration`;
+* :func:`spsolve`, :func:`splu` and :func:`spilu` bring the tensor into memory for SciPy, if it fits.
+
+Functions here take tensors and give NumPy arrays; :mod:`sparrow.graph` keeps the labels of nodes.
+"""
+
+from __future__ import annotations
+
+from sparrow.linalg.arrays import (
+    diagonal,
+    matmul,
+    matrix_norm,
+    matrix_transpose,
+    norm,
+    outer,
+    tensordot,
+    trace,
+    vecdot,
+    vector_norm,
+)
+from sparrow.linalg.direct import spilu, splu, spsolve, spsolve_triangular
+from sparrow.linalg.iterations import pagerank, power_iteration
+from sparrow.linalg.operators import Operator, aslinearoperator
+from sparrow.linalg.solvers import (
+    bicgstab,
+    cg,
+    eigsh,
+    expm_multiply,
+    gmres,
+    lobpcg,
+    lsmr,
+    lsqr,
+    minres,
+    svds,
+)
+
+__all__ = [
+    "Operator", "aslinearoperator", "bicgstab", "cg", "diagonal", "eigsh", "expm_multiply", "gmres", "lobpcg", "lsmr",
+    "lsqr", "matmul", "matrix_norm", "matrix_transpose", "minres", "norm", "outer", "pagerank", "power_iteration",
+    "spilu", "splu", "spsolve", "spsolve_triangular", "svds", "tensordot", "trace", "vecdot", "vector_norm",
+]  # fmt: skip

@@ -1,0 +1,179 @@
+"""Factorisations: SciPy's ground. A matrix is handed over if it fits the memory limit with its factors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparrow import memory
+from sparrow.errors import ShapeError
+from sparrow.tensor import Tensor
+
+__all__ = ["in_memory", "spilu", "splu", "spsolve", "spsolve_triangular"]
+
+_FACTORS = 4
+"""Factors are taken to be so many times as large as the matrix: how large they become shows only when they are made."""
+_WAY_OUT = "solve it with sp.linalg.cg, gmres or lsqr, which leave the matrix on disk"
+
+
+def in_memory(A: Tensor, what: str, remedy: str = _WAY_OUT) -> Any:
+    """Return a square tensor as SciPy's CSC array of floats, if it and its factors are likely to fit the memory limit.
+
+    Parameters
+    ----------
+    A
+        The tensor.
+    what, remedy
+        What it is for, and the way out if it does not fit.
+
+    Raises
+    ------
+    ShapeError
+        If it is not square.
+    TooLargeError
+        If four times the matrix would pass what is free of the limit.
+    """
+    if A.ndim != 2 or A.shape[0] != A.shape[1]:
+        raise ShapeError(f"{what} takes a square matrix, not shape {A.shape}")
+    nbytes = A.nnz * (A.dtype.itemsize + 4) + 4 * A.shape[0]
+    memory.check(_FACTORS * nbytes, f"{what} of {A.nnz} entries and its factors", remedy)
+    found = A.to_scipy("csc")
+    return found if A.dtype.kind in "fc" else found.astype(float)
+
+
+def spsolve(A: Any, b: Any, **options: Any) -> Any:
+    """Solve ``A @ x = b`` directly, in memory: ``scipy.sparse.linalg.spsolve``.
+
+    Parameters
+    ----------
+    A
+        A square tensor, or what SciPy takes.
+    b
+        The right-hand side, a vector or matrix, array or tensor.
+    **options
+        SciPy's: ``permc_spec``, ``use_umfpack``.
+
+    Returns
+    -------
+    ndarray
+
+    Raises
+    ------
+    ShapeError
+        If A is not square.
+    TooLargeError
+        If the matrix with factors of four times its size does not fit the memory limit: iterative solvers leave it on
+        disk.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.linalg.spsolve(sp.asarray([[4.0, 1.0], [0.0, 3.0]]), [5.0, 3.0])
+    array([1., 1.])
+    """
+    from scipy.sparse import linalg
+
+    matrix = in_memory(A, "spsolve") if isinstance(A, Tensor) else A
+    return linalg.spsolve(matrix, b.to_numpy() if isinstance(b, Tensor) else b, **options)
+
+
+def splu(A: Any, **options: Any) -> Any:
+    """Return the LU factors of a sparse matrix, in memory: ``scipy.sparse.linalg.splu``.
+
+    Parameters
+    ----------
+    A
+        A square tensor, or what SciPy takes.
+    **options
+        SciPy's.
+
+    Returns
+    -------
+    scipy.sparse.linalg.SuperLU
+        Its ``solve(b)`` solves for as many right-hand sides as there are.
+
+    Raises
+    ------
+    ShapeError
+        If A is not square.
+    TooLargeError
+        If the matrix with factors of four times its size does not fit the memory limit.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> factors = sp.linalg.splu(sp.asarray([[4.0, 1.0], [0.0, 3.0]]))
+    >>> factors.solve(np.array([5.0, 3.0]))
+    array([1., 1.])
+    """
+    from scipy.sparse import linalg
+
+    return linalg.splu(in_memory(A, "splu") if isinstance(A, Tensor) else A, **options)
+
+
+def spilu(A: Any, **options: Any) -> Any:
+    """Return incomplete LU factors, for a preconditioner, in memory: ``scipy.sparse.linalg.spilu``.
+
+    Parameters
+    ----------
+    A
+        A square tensor, or what SciPy takes.
+    **options
+        SciPy's.
+
+    Returns
+    -------
+    scipy.sparse.linalg.SuperLU
+
+    Raises
+    ------
+    ShapeError
+        If A is not square.
+    TooLargeError
+        If the matrix with factors of four times its size does not fit the memory limit.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> sp.linalg.spilu(sp.asarray([[4.0, 1.0], [0.0, 3.0]])).solve(np.array([5.0, 3.0]))
+    array([1., 1.])
+    """
+    from scipy.sparse import linalg
+
+    return linalg.spilu(in_memory(A, "spilu") if isinstance(A, Tensor) else A, **options)
+
+
+def spsolve_triangular(A: Any, b: Any, lower: bool = True, **options: Any) -> Any:
+    """Solve ``A @ x = b`` for a triangular A, in memory: ``scipy.sparse.linalg.spsolve_triangular``.
+
+    Parameters
+    ----------
+    A
+        A square tensor, or what SciPy takes; entries on the other side of the diagonal are an error.
+    b
+        The right-hand side, a vector or matrix, array or tensor.
+    lower
+        Whether the entries are below the diagonal.
+    **options
+        SciPy's: ``unit_diagonal``.
+
+    Returns
+    -------
+    ndarray
+
+    Raises
+    ------
+    ShapeError
+        If A is not square.
+    TooLargeError
+        If the matrix does not fit the memory limit.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.linalg.spsolve_triangular(sp.asarray([[4.0, 0.0], [1.0, 3.0]]), [4.0, 4.0])
+    array([1., 1.])
+    """
+    from scipy.sparse import linalg
+
+    matrix = in_memory(A, "spsolve_triangular").tocsr() if isinstance(A, Tensor) else A
+    return linalg.spsolve_triangular(matrix, b.to_numpy() if isinstance(b, Tensor) else b, lower, **options)

@@ -1,0 +1,187 @@
+"""Iterations that are a product a round: PageRank, and the dominant eigenvector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sparrow import progress
+from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, UnsupportedError
+from sparrow.linalg.operators import Operator
+from sparrow.tensor import Tensor
+
+__all__ = ["pagerank", "power_iteration"]
+
+
+def pagerank(
+    A: Tensor,
+    damping: float = 0.85,
+    *,
+    personalization: ArrayLike | Mapping[int, float] | None = None,
+    dangling: ArrayLike | Mapping[int, float] | None = None,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+) -> NDArray[np.float64]:
+    """Return the PageRank of the nodes of a graph: where one is who follows links, and jumps now and then.
+
+    Parameters
+    ----------
+    A
+        A square tensor of links from rows to columns. A link is followed in proportion to its value, which is not
+        negative.
+    damping
+        How likely one follows a link rather than jumps.
+    personalization
+        How likely one jumps to each node, as weights, an array or a mapping from positions; equally by default.
+    dangling
+        Where one goes from a node without links; where one jumps by default.
+    tol
+        It is done when a round changes all ranks together by less.
+    max_iter
+        The most rounds.
+
+    Returns
+    -------
+    ndarray
+        The ranks, which sum to 1.
+
+    Raises
+    ------
+    ShapeError
+        If the tensor is not square, or weights have another length.
+    UnsupportedError
+        If values are complex.
+    InvalidValueError
+        If ``damping`` is not between 0 and 1, or weights are negative or all 0.
+    ConvergenceError
+        If ``max_iter`` rounds are not enough.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> links = sp.from_coords([[0, 1, 2, 2], [2, 2, 0, 1]], [1, 1, 1, 1])
+    >>> sp.linalg.pagerank(links).round(3)
+    array([0.257, 0.257, 0.486])
+    """
+    if A.dtype.kind == "c":
+        raise UnsupportedError("pagerank: links of complex values are not followed in proportion; take their magnitude")
+    if not 0 <= damping < 1:
+        raise InvalidValueError(f"damping={damping!r} must be at least 0 and less than 1")
+    operator = _square(A, "pagerank")
+    n = operator.shape[0]
+    if not n:
+        return np.empty(0)
+    jump = _weights(personalization, n, "personalization")
+    lost = jump if dangling is None else _weights(dangling, n, "dangling")
+    leaving = operator.matvec(np.ones(n))
+    if not np.isfinite(leaving).all() or (leaving < 0).any():
+        at = int(np.argmin(np.isfinite(leaving) & (leaving >= 0)))
+        raise InvalidValueError(f"the links of node {at} weigh {leaving[at]}: weights must be finite and not negative")
+    ends = leaving == 0
+    with np.errstate(divide="ignore"):
+        share = np.where(ends, 0.0, 1.0 / leaving)
+    ranks: NDArray[np.float64] = jump.copy()
+    with progress.bar("pagerank", None, "rounds") as advance:
+        for _ in range(max_iter):
+            before = ranks
+            ranks = damping * operator.multiply_transposed(before * share)
+            ranks += damping * float(before[ends].sum()) * lost + (1 - damping) * jump
+            advance(1)
+            if float(np.abs(ranks - before).sum()) < tol:
+                ranks /= ranks.sum()
+                return ranks
+    raise ConvergenceError(f"pagerank: {max_iter} rounds do not reach tol={tol}: give a larger max_iter, or tol")
+
+
+def power_iteration(
+    A: Tensor, v0: ArrayLike | None = None, *, tol: float = 1e-9, max_iter: int = 10_000, seed: int = 0
+) -> tuple[Any, NDArray[Any]]:
+    """Return the eigenvalue that is largest in magnitude, and its vector.
+
+    Parameters
+    ----------
+    A
+        A square tensor that may stay on disk.
+    v0
+        Where to begin; random by default.
+    tol
+        It is done when ``A @ v - value * v`` is at most so much of the value.
+    max_iter
+        The most rounds.
+    seed
+        Of the random start.
+
+    Returns
+    -------
+    value
+        A number.
+    vector
+        Of length 1.
+
+    Raises
+    ------
+    ShapeError
+        If the tensor is not square, or ``v0`` has another length.
+    ConvergenceError
+        If ``max_iter`` rounds are not enough: there may be several eigenvalues of one magnitude, and :func:`eigsh`
+        finds those of a symmetric matrix.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> value, vector = sp.linalg.power_iteration(sp.asarray([[2.0, 1.0], [1.0, 2.0]]), [1.0, 0.0])
+    >>> round(float(value), 9), vector.round(6)
+    (3.0, array([0.707107, 0.707107]))
+    """
+    operator = _square(A, "power_iteration")
+    n = operator.shape[0]
+    start = np.random.default_rng(seed).standard_normal(n) if v0 is None else np.asarray(v0)
+    if start.shape != (n,):
+        raise ShapeError(f"v0 has shape {start.shape}, the matrix {operator.shape}: give one number a row")
+    vector = start.astype(np.result_type(operator.dtype, start.dtype))
+    vector = vector / (np.linalg.norm(vector) or 1)
+    with progress.bar("power iteration", None, "rounds") as advance:
+        for _ in range(max_iter):
+            product = operator.matvec(vector)
+            value = np.vdot(vector, product)
+            advance(1)
+            if np.linalg.norm(product - value * vector) <= tol * abs(value):
+                return value, vector
+            length = np.linalg.norm(product)
+            if not np.isfinite(length):
+                raise ConvergenceError("power_iteration: numbers pass what is finite: scale the matrix down")
+            vector = product / length
+    raise ConvergenceError(
+        f"power_iteration: {max_iter} rounds do not reach tol={tol}: give a larger max_iter, or tol; if several "
+        "eigenvalues are of one magnitude sp.linalg.eigsh finds them of a symmetric matrix"
+    )
+
+
+def _square(A: Tensor, what: str) -> Operator:
+    operator = Operator(A, persist=True)
+    if operator.shape[0] != operator.shape[1]:
+        raise ShapeError(f"{what} takes a square matrix, not shape {operator.shape}")
+    return operator
+
+
+def _weights(given: ArrayLike | Mapping[int, float] | None, n: int, name: str) -> NDArray[np.float64]:
+    """Return weights of all nodes that sum to 1."""
+    if given is None:
+        return np.full(n, 1 / n)
+    if isinstance(given, Mapping):
+        weights = np.zeros(n)
+        for node, weight in given.items():
+            if not -n <= node < n:
+                raise ShapeError(f"{name} names node {node}, there are {n}")
+            weights[node] = weight
+    else:
+        weights = np.asarray(given, np.float64)
+    if weights.shape != (n,):
+        raise ShapeError(f"{name} has shape {weights.shape}: give a number for each of {n} nodes")
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
+        raise InvalidValueError(f"{name}: weights must be finite, none negative, not all 0")
+    total: NDArray[np.float64] = weights / weights.sum()
+    return total

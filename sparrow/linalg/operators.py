@@ -1,0 +1,266 @@
+"""A tensor as SciPy's linear operator: products read the files, or memory where they repeat and it fits."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator
+
+from sparrow import memory, settings
+from sparrow.engines import explain
+from sparrow.engines.stream import persisted
+from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
+from sparrow.functions.views import as_tensor
+from sparrow.kernels.compiling import readonly
+from sparrow.plan import Contract, Dense
+from sparrow.progress import quantity
+from sparrow.tensor import Tensor
+from sparrow.workers import ordered_map
+
+__all__ = ["Operator", "aslinearoperator"]
+
+_PIECE = 1 << 16
+"""The fewest entries that a thread takes at once."""
+_SHARE = 4
+"""A tensor kept for products may take one part in so many of the limit: of that, not of what is free just now, since
+sums of rows in memory run in another order than those of files."""
+
+
+def aslinearoperator(A: Any, persist: bool | None = None) -> Operator:
+    """Return a matrix as a ``scipy.sparse.linalg.LinearOperator``, for SciPy's solvers and those of others.
+
+    Each product reads the tensor once, as ``A @ x`` does. From the second product on it is kept in memory, laid out for
+    products (:meth:`sparrow.Tensor.persist`), if it takes at most a quarter of the memory limit;
+    :meth:`Operator.explain` says which it is.
+
+    Parameters
+    ----------
+    A
+        A tensor of two dimensions, or what :func:`sparrow.asarray` takes.
+    persist
+        True to keep it in memory from the first product on, if it fits; False never to.
+
+    Returns
+    -------
+    Operator
+
+    Raises
+    ------
+    ShapeError
+        If it has not two dimensions.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse.linalg, sparrow as sp
+    >>> A = sp.asarray([[4.0, 1.0], [1.0, 3.0]])
+    >>> x, info = scipy.sparse.linalg.cg(sp.linalg.aslinearoperator(A), [1.0, 2.0])
+    >>> np.allclose(A @ x, [1, 2])
+    True
+    """
+    return A if isinstance(A, Operator) else Operator(as_tensor(A), persist)
+
+
+class Operator(LinearOperator):  # type: ignore[misc]
+    """A matrix that multiplies: SciPy's ``LinearOperator`` over a tensor. Made by :func:`aslinearoperator`.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> A = sp.linalg.aslinearoperator(sp.asarray([[0, 2], [3, 0], [0, 1]]))
+    >>> A.shape, A @ [1, 10], A.T @ [1, 1, 1]
+    ((3, 2), array([20.,  3., 10.]), array([3., 3.]))
+    """
+
+    def __init__(self, tensor: Tensor, persist: bool | None = None) -> None:
+        if tensor.ndim != 2:
+            raise ShapeError(f"a linear operator is a matrix: two dimensions, not shape {tensor.shape}; take a slice")
+        dtype = tensor.dtype if tensor.dtype.kind in "fc" and tensor.dtype != np.float16 else np.dtype(np.float64)
+        super().__init__(dtype, tensor.shape)
+        self._tensor = tensor
+        self._persist = persist
+        self._kept: Tensor | None = None
+        self._room: memory.Reservation | None = None
+        self._left = "read from the files each time" if tensor.version is not None else "computed anew each time"
+        self._calls = 0
+        self._value: Any = None
+        """What all entries kept are, if they are alike."""
+        self.on_product: Callable[[int], None] = _ignored
+        """Called with 1 for each product, for bars of progress."""
+
+    @property
+    def products(self) -> int:
+        """How many vectors have been multiplied."""
+        return self._calls
+
+    def explain(self) -> str:
+        """Return how the next product would be computed, as text: the plan, and where the tensor is.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.linalg.aslinearoperator(sp.eye(3))
+        >>> y = A @ [1, 2, 3], A @ [1, 2, 3]
+        >>> print(A.explain().splitlines()[-1])
+        operator      2 products; persisted after 1, 48 bytes
+        """
+        tensor = self._tensor if self._kept is None else self._kept
+        x = np.broadcast_to(self.dtype.type(0), (tensor.shape[1],))
+        plan = explain(Contract(tensor.__sparrow_scan__(), Dense(x)))
+        return f"{plan}\noperator      {quantity(self._calls, 'products')}; {self._left}"
+
+    def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
+        return self._product(x.reshape(-1), turned=False)
+
+    def _matmat(self, X: NDArray[Any]) -> NDArray[Any]:
+        return self._product(X, turned=False)
+
+    def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
+        return self._conjugated(x.reshape(-1))
+
+    def _rmatmat(self, X: NDArray[Any]) -> NDArray[Any]:
+        return self._conjugated(X)
+
+    def _conjugated(self, x: NDArray[Any]) -> NDArray[Any]:
+        if self.dtype.kind != "c":
+            return self._product(x, turned=True)
+        turned: NDArray[Any] = np.conj(self._product(np.conj(x), turned=True))
+        return turned
+
+    def _transpose(self) -> LinearOperator:
+        return _Transposed(self)
+
+    def multiply_transposed(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return ``A.T @ x``, not conjugated.
+
+        Parameters
+        ----------
+        x
+            An array of shape (m,) or (m, k).
+
+        Returns
+        -------
+        ndarray
+
+        Examples
+        --------
+        >>> import numpy as np, sparrow as sp
+        >>> sp.linalg.aslinearoperator(sp.asarray([[0, 1j]])).multiply_transposed(np.array([2.0]))
+        array([0.+0.j, 0.+2.j])
+        """
+        return self._product(np.asarray(x), turned=True)
+
+    def _product(self, x: NDArray[Any], turned: bool) -> NDArray[Any]:
+        if self._calls >= (0 if self._persist else 1):
+            self._keep()
+        tensor: Any = self._tensor if self._kept is None else self._kept
+        if not np.result_type(x.dtype, np.float64).isbuiltin:
+            raise UnsupportedError(f"a product with {x.dtype} is none of numbers")
+        wanted = np.result_type(self.dtype, x.dtype)
+        given = np.ascontiguousarray(x, dtype=wanted)
+        y = self._alike(given, turned)
+        if y is None:
+            y = (tensor.T if turned else tensor) @ given
+        self._calls += 1 if x.ndim == 1 else x.shape[1]
+        self.on_product(1 if x.ndim == 1 else x.shape[1])
+        return y.astype(wanted, copy=False)
+
+    def _alike(self, x: NDArray[Any], turned: bool) -> NDArray[Any] | None:
+        """Return the product with a vector where all entries kept are alike: they need not be read, or converted."""
+        if self._kept is None or self._value is None or x.ndim > 1:
+            return None
+        from sparrow.kernels import patterns
+
+        scan = (self._kept.T if turned else self._kept).__sparrow_scan__()
+        rows = persisted.rows_of(scan)
+        if rows is None:
+            return None
+        y = np.empty(scan.schema.shape[0], x.dtype)
+        given = readonly(x)
+        threads = settings.current().threads
+        size = max(len(rows.indices) // (4 * threads), _PIECE)
+        cuts = np.unique([0, *np.searchsorted(rows.indptr, np.arange(size, len(rows.indices), size)), len(y)])
+
+        def summed(piece: tuple[int, int]) -> None:
+            part = rows.between(*piece)
+            patterns.sum_rows(readonly(part.indptr), readonly(part.indices), given, y[slice(*piece)])
+
+        for _ in ordered_map(summed, itertools.pairwise(cuts.tolist()), min(threads, len(cuts) - 1)):
+            pass
+        if self._value != 1:
+            y *= self._value
+        return y
+
+    def _keep(self) -> None:
+        """Bring the tensor into memory, if it may be and fits; the first time, later calls do nothing."""
+        if self._room is not None or self._persist is False:
+            return
+        self._room = memory.Reservation("a tensor kept for products", "")
+        scan = self._tensor.__sparrow_scan__()
+        stays = self._left.partition(":")[0]
+        most = _most_entries(self._tensor)
+        width = memory.entry_bytes(scan.schema) - scan.schema.dtype.itemsize + self.dtype.itemsize
+        room = memory.limit() // _SHARE
+        if most is not None and most * width > room:
+            self._left = f"{stays}: {_bytes(most * width)} would pass a quarter of the memory limit, {_bytes(room)}"
+            return
+        try:
+            kept = self._tensor.astype(self.dtype).persist()
+        except TooLargeError:
+            self._left = f"{stays}: it does not fit the memory that is free"
+            return
+        if kept.nbytes > room:
+            self._left = f"{stays}: {_bytes(kept.nbytes)} would pass a quarter of the memory limit, {_bytes(room)}"
+            return
+        self._room.hold(kept.nbytes)
+        self._kept = kept
+        block = kept.__sparrow_scan__().relation.block  # type: ignore[attr-defined]
+        if block.count and kept.fill_value == 0 and (block.values == block.values[0]).all():
+            self._value = block.values[0]
+        self._left = f"persisted after {self._calls}, {_bytes(kept.nbytes)}"
+
+
+class _Transposed(LinearOperator):  # type: ignore[misc]
+    """The transpose of an operator."""
+
+    def __init__(self, operator: Operator) -> None:
+        super().__init__(operator.dtype, operator.shape[::-1])
+        self._operator = operator
+
+    def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
+        return self._operator.multiply_transposed(x.reshape(-1))
+
+    def _matmat(self, X: NDArray[Any]) -> NDArray[Any]:
+        return self._operator.multiply_transposed(X)
+
+    def _rmatvec(self, x: NDArray[Any]) -> Any:
+        return np.conj(self._operator.matvec(np.conj(x.reshape(-1))))
+
+    def _rmatmat(self, X: NDArray[Any]) -> Any:
+        return np.conj(self._operator.matmat(np.conj(X)))
+
+    def _transpose(self) -> LinearOperator:
+        return self._operator
+
+
+def _most_entries(tensor: Tensor) -> int | None:
+    """Return the most entries that a tensor may have, as the log tells; None of an expression."""
+    scan = tensor.__sparrow_scan__()
+    if scan.step is not None or scan.view.repeats > 1 or scan.view.points:
+        return None
+    return scan.relation.stats(scan.view.box()).rows
+
+
+def _bytes(n: int) -> str:
+    return quantity(n, "bytes")
+
+
+def _ignored(n: int) -> None:
+    """Take note of products that nobody watches."""

@@ -1,0 +1,380 @@
+"""SciPy's iterative solvers on tensors: each is SciPy's own function, handed an operator that reads the tensor."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse.linalg as scipy_linalg
+
+from sparrow import progress
+from sparrow.errors import ShapeError
+from sparrow.linalg.arrays import trace
+from sparrow.linalg.direct import in_memory
+from sparrow.linalg.operators import Operator
+from sparrow.tensor import Tensor
+
+__all__ = ["bicgstab", "cg", "eigsh", "expm_multiply", "gmres", "lobpcg", "lsmr", "lsqr", "minres", "svds"]
+
+
+def _operator(A: Any, square: str = "") -> Any:
+    """Return what SciPy is handed for an operand: a tensor becomes an operator that keeps to memory if it fits."""
+    if square and getattr(A, "ndim", 2) == 2 and A.shape[0] != A.shape[1]:
+        raise ShapeError(f"{square} takes a square matrix, not shape {A.shape}")
+    return Operator(A, persist=True) if isinstance(A, Tensor) else A
+
+
+def _called(name: str, A: Any, given: tuple[Any, ...], options: dict[str, Any], square: bool = True) -> Any:
+    """Call SciPy's function of that name with operators for tensors, under a bar that counts products."""
+    solve: Callable[..., Any] = getattr(scipy_linalg, name)
+    unknown = options.keys() - inspect.signature(solve).parameters.keys()
+    if unknown:
+        raise TypeError(f"{name}() has no argument {', '.join(map(repr, sorted(unknown)))}")
+    operator = _operator(A, name if square else "")
+    options = {word: _operator(each) if isinstance(each, Tensor) else each for word, each in options.items()}
+    given = tuple(each if each is None or isinstance(each, int) else np.asarray(each) for each in given)
+    with progress.bar(name, None, "products") as advance:
+        if isinstance(operator, Operator):
+            operator.on_product = advance
+        return solve(operator, *given, **options)
+
+
+def cg(A: Any, b: Any, x0: Any = None, **options: Any) -> tuple[Any, int]:
+    """Solve ``A @ x = b`` for a symmetric positive definite A by conjugate gradients: ``scipy.sparse.linalg.cg``.
+
+    Parameters
+    ----------
+    A
+        A square tensor that may stay on disk, or what SciPy takes.
+    b
+        The right-hand side, an array or a tensor of one dimension.
+    x0
+        Where to begin; 0 by default.
+    **options
+        SciPy's: ``rtol``, ``atol``, ``maxiter``, ``M`` (a preconditioner, a tensor too), ``callback``.
+
+    Returns
+    -------
+    x
+        An array.
+    info
+        0 where it converged.
+
+    Raises
+    ------
+    ShapeError
+        If A is not square.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> A = sp.asarray([[4.0, 1.0], [1.0, 3.0]])
+    >>> x, info = sp.linalg.cg(A, [1.0, 2.0])
+    >>> np.allclose(A @ x, [1, 2]), info
+    (True, 0)
+    """
+    found: tuple[Any, int] = _called("cg", A, (b, x0), options)
+    return found
+
+
+def gmres(A: Any, b: Any, x0: Any = None, **options: Any) -> tuple[Any, int]:
+    """Solve ``A @ x = b`` by generalised minimal residuals: ``scipy.sparse.linalg.gmres``.
+
+    Parameters
+    ----------
+    A
+        A square tensor that may stay on disk, or what SciPy takes.
+    b
+        The right-hand side, an array or a tensor of one dimension.
+    x0
+        Where to begin; 0 by default.
+    **options
+        SciPy's: ``rtol``, ``atol``, ``restart``, ``maxiter``, ``M``, ``callback``, ``callback_type``.
+
+    Returns
+    -------
+    x
+        An array.
+    info
+        0 where it converged.
+
+    Raises
+    ------
+    ShapeError
+        If A is not square.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> A = sp.asarray([[4.0, 1.0], [0.0, 3.0]])
+    >>> x, info = sp.linalg.gmres(A, [1.0, 2.0])
+    >>> np.allclose(A @ x, [1, 2]), info
+    (True, 0)
+    """
+    found: tuple[Any, int] = _called("gmres", A, (b, x0), options)
+    return found
+
+
+def minres(A: Any, b: Any, x0: Any = None, **options: Any) -> tuple[Any, int]:
+    """Solve ``A @ x = b`` for a symmetric A by minimal residuals: ``scipy.sparse.linalg.minres``.
+
+    Parameters
+    ----------
+    A
+        A square tensor that may stay on disk, or what SciPy takes.
+    b
+        The right-hand side, an array or a tensor of one dimension.
+    x0
+        Where to begin; 0 by default.
+    **options
+        SciPy's: ``rtol``, ``shift``, ``maxiter``, ``M``, ``callback``.
+
+    Returns
+    -------
+    x
+        An array.
+    info
+        0 where it converged.
+
+    Raises
+    ------
+    ShapeError
+        If A is not square.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> A = sp.asarray([[0.0, 1.0], [1.0, 3.0]])
+    >>> x, info = sp.linalg.minres(A, [1.0, 2.0])
+    >>> np.allclose(A @ x, [1, 2]), info
+    (True, 0)
+    """
+    found: tuple[Any, int] = _called("minres", A, (b, x0), options)
+    return found
+
+
+def bicgstab(A: Any, b: Any, x0: Any = None, **options: Any) -> tuple[Any, int]:
+    """Solve ``A @ x = b`` by stabilised biconjugate gradients: ``scipy.sparse.linalg.bicgstab``.
+
+    Parameters
+    ----------
+    A
+        A square tensor that may stay on disk, or what SciPy takes.
+    b
+        The right-hand side, an array or a tensor of one dimension.
+    x0
+        Where to begin; 0 by default.
+    **options
+        SciPy's: ``rtol``, ``atol``, ``maxiter``, ``M``, ``callback``.
+
+    Returns
+    -------
+    x
+        An array.
+    info
+        0 where it converged.
+
+    Raises
+    ------
+    ShapeError
+        If A is not square.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> A = sp.asarray([[4.0, 1.0], [0.0, 3.0]])
+    >>> x, info = sp.linalg.bicgstab(A, [1.0, 2.0])
+    >>> np.allclose(A @ x, [1, 2]), info
+    (True, 0)
+    """
+    found: tuple[Any, int] = _called("bicgstab", A, (b, x0), options)
+    return found
+
+
+def lsqr(A: Any, b: Any, **options: Any) -> tuple[Any, ...]:
+    """Find the x of the least squares of ``A @ x - b``: ``scipy.sparse.linalg.lsqr``.
+
+    Parameters
+    ----------
+    A
+        A tensor of two dimensions that may stay on disk, or what SciPy takes.
+    b
+        The right-hand side, an array or a tensor of one dimension.
+    **options
+        SciPy's: ``damp``, ``atol``, ``btol``, ``conlim``, ``iter_lim``, ``calc_var``, ``x0``.
+
+    Returns
+    -------
+    tuple
+        x, why it stopped, iterations, norms and variances: SciPy's ten.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> A = sp.asarray([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
+    >>> sp.linalg.lsqr(A, [1.0, 2.0, 2.0])[0].round(6)
+    array([1., 1.])
+    """
+    found: tuple[Any, ...] = _called("lsqr", A, (b,), options, square=False)
+    return found
+
+
+def lsmr(A: Any, b: Any, **options: Any) -> tuple[Any, ...]:
+    """Find the x of the least squares of ``A @ x - b`` by minimal residuals: ``scipy.sparse.linalg.lsmr``.
+
+    Parameters
+    ----------
+    A
+        A tensor of two dimensions that may stay on disk, or what SciPy takes.
+    b
+        The right-hand side, an array or a tensor of one dimension.
+    **options
+        SciPy's: ``damp``, ``atol``, ``btol``, ``conlim``, ``maxiter``, ``x0``.
+
+    Returns
+    -------
+    tuple
+        x, why it stopped, iterations and norms: SciPy's eight.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> A = sp.asarray([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
+    >>> sp.linalg.lsmr(A, [1.0, 2.0, 2.0])[0].round(6)
+    array([1., 1.])
+    """
+    found: tuple[Any, ...] = _called("lsmr", A, (b,), options, square=False)
+    return found
+
+
+def eigsh(A: Any, k: int = 6, **options: Any) -> Any:
+    """Return eigenvalues, and their vectors, of a symmetric or Hermitian A: ``scipy.sparse.linalg.eigsh``.
+
+    Parameters
+    ----------
+    A
+        A square tensor that may stay on disk, or what SciPy takes.
+    k
+        How many.
+    **options
+        SciPy's: ``which``, ``v0``, ``ncv``, ``maxiter``, ``tol``, ``return_eigenvectors``, ``M``, ``sigma``. With
+        ``sigma`` SciPy factorises the matrix, which is brought into memory for it.
+
+    Returns
+    -------
+    w, v
+        The values in ascending order, and the vectors as columns; the values alone without ``return_eigenvectors``.
+
+    Raises
+    ------
+    ShapeError
+        If A is not square.
+    TooLargeError
+        If there is a ``sigma`` and the matrix does not fit the memory limit.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> A = sp.asarray([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 5.0]])
+    >>> sp.linalg.eigsh(A, 2)[0].round(6)
+    array([3., 5.])
+    """
+    if isinstance(A, Tensor) and options.get("sigma") is not None and options.get("OPinv") is None:
+        A = in_memory(A, "eigsh with sigma", "leave sigma out")
+    return _called("eigsh", A, (k,), options)
+
+
+def svds(A: Any, k: int = 6, **options: Any) -> Any:
+    """Return singular values and vectors: ``scipy.sparse.linalg.svds``.
+
+    Parameters
+    ----------
+    A
+        A tensor of two dimensions that may stay on disk, or what SciPy takes.
+    k
+        How many.
+    **options
+        SciPy's: ``which``, ``v0``, ``ncv``, ``maxiter``, ``tol``, ``return_singular_vectors``, ``solver``, ``rng``.
+
+    Returns
+    -------
+    u, s, vh
+        The left vectors as columns, the values, the right vectors as rows.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> A = sp.asarray([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]])
+    >>> sp.linalg.svds(A, 1)[1].round(6)
+    array([4.])
+    """
+    return _called("svds", A, (k,), options, square=False)
+
+
+def lobpcg(A: Any, X: Any, **options: Any) -> Any:
+    """Return eigenvalues and vectors of a symmetric A from a block of guesses: ``scipy.sparse.linalg.lobpcg``.
+
+    Parameters
+    ----------
+    A
+        A square tensor that may stay on disk, or what SciPy takes. Each round reads it once for all columns.
+    X
+        The guesses, shape (n, k).
+    **options
+        SciPy's: ``B``, ``M``, ``Y``, ``tol``, ``maxiter``, ``largest``.
+
+    Returns
+    -------
+    w, v
+        The values, and the vectors as columns.
+
+    Raises
+    ------
+    ShapeError
+        If A is not square.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> A = sp.asarray(np.diag(np.arange(1.0, 21.0)))
+    >>> X = np.random.default_rng(0).standard_normal((20, 2))
+    >>> sp.linalg.lobpcg(A, X, tol=1e-8, maxiter=100)[0].round(6)
+    array([20., 19.])
+    """
+    return _called("lobpcg", A, (X,), options)
+
+
+def expm_multiply(A: Any, B: Any, **options: Any) -> Any:
+    """Return ``expm(A) @ B``, the exponential of a matrix times a vector or matrix: SciPy's ``expm_multiply``.
+
+    Parameters
+    ----------
+    A
+        A square tensor that may stay on disk, or what SciPy takes.
+    B
+        A vector or matrix, an array or a tensor.
+    **options
+        SciPy's: ``start``, ``stop``, ``num``, ``endpoint`` for ``expm(t * A) @ B`` at several t, and ``traceA``, which
+        is read from the tensor by default.
+
+    Returns
+    -------
+    ndarray
+        Of the shape of B, with a leading axis for several t.
+
+    Raises
+    ------
+    ShapeError
+        If A is not square.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> np.round(sp.linalg.expm_multiply(sp.asarray([[0.0, 1.0], [0.0, 0.0]]), [1.0, 2.0]), 6)
+    array([3., 2.])
+    """
+    if isinstance(A, Tensor) and A.ndim == 2 and A.shape[0] == A.shape[1] and options.get("traceA") is None:
+        options["traceA"] = trace(A).item()
+    return _called("expm_multiply", A, (B,), options)

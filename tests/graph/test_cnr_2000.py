@@ -1,0 +1,53 @@
+"""The graph that ships with the project, against SciPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csgraph
+
+import sparrow as sp
+from sparrow import graph
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    shipped = Path(__file__).parents[2] / "datasets" / "cnr-2000" / "cnr-2000.edges.txt.zst"
+    return sp.ingest.edges(shipped, tmp_path_factory.mktemp("cnr") / "web.sparrow")
+
+
+@pytest.fixture(scope="module")
+def matrix(web: sp.Tensor) -> Any:
+    return web.to_scipy("csr")
+
+
+def test_parts_and_ways_are_those_of_scipy(web: sp.Tensor, matrix: Any) -> None:
+    for connection in ("weak", "strong"):
+        count, wanted = csgraph.connected_components(matrix, connection=connection)
+        find = graph.connected_components if connection == "weak" else graph.strongly_connected_components
+        found = find(web).to_numpy()
+        assert found.max() + 1 == count
+        assert len(np.unique(found.astype(np.int64) * count + wanted)) == count
+    far = csgraph.dijkstra(matrix, indices=0, unweighted=True)
+    np.testing.assert_array_equal(graph.bfs(web, 0).to_numpy(), np.where(np.isinf(far), -1, far))
+
+
+def test_ranks_stay_as_they_are_in_a_further_round(web: sp.Tensor, matrix: Any) -> None:
+    ranks = graph.pagerank(web, tol=1e-10).to_numpy()
+    links = np.asarray(matrix.sum(axis=1)).ravel()
+    share = np.divide(ranks, links, out=np.zeros_like(ranks), where=links > 0)
+    again = 0.85 * (matrix.T @ share + ranks[links == 0].sum() / len(ranks)) + 0.15 / len(ranks)
+    assert np.abs(again - ranks).sum() < 1e-9
+
+
+def test_triangles_of_a_part_are_those_of_products(web: sp.Tensor) -> None:
+    part = web[:15_000, :15_000]
+    both = (abs(part.to_scipy("csr")) + abs(part.to_scipy("csc").T)).tocsr()
+    both.setdiag(0)
+    both.eliminate_zeros()
+    both.data[:] = 1
+    wanted = ((both @ both).multiply(both)).sum(axis=1) // 2
+    np.testing.assert_array_equal(graph.triangles(part).to_numpy(), np.asarray(wanted).ravel())

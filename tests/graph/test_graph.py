@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sparrow as sp
+from sparrow import errors, graph, memory
+from sparrow.graph import components, links
+
+
+@st.composite
+def matrices(draw: st.DrawFn, least: int = 1) -> Any:
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    n = draw(st.integers(1, 14))
+    density = draw(st.sampled_from([0.05, 0.15, 0.4]))
+    return rng.integers(least, 9, (n, n)) * (rng.random((n, n)) < density)
+
+
+@contextmanager
+def out_of_core() -> Iterator[None]:
+    """Read links from files in every round."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(links, "_SHARE", 1 << 40)
+        patch.setattr(links, "_FEW", 3)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    count = itertools.count()
+    made = tmp_path_factory.mktemp("graphs")
+    return lambda a: sp.asarray(a).save(made / f"{next(count)}.sparrow")
+
+
+def directed(a: Any) -> Any:
+    return nx.from_numpy_array(a, create_using=nx.DiGraph)
+
+
+def simple(a: Any) -> Any:
+    """Return the graph of links both ways without those of a node to itself."""
+    found = nx.Graph(directed(a))
+    found.remove_edges_from(nx.selfloop_edges(found))
+    return found
+
+
+def array_of(by_node: Any, n: int, missing: Any = 0) -> Any:
+    return np.array([by_node.get(k, missing) for k in range(n)])
+
+
+def partition(component: Any) -> set[frozenset[int]]:
+    found: dict[int, set[int]] = {}
+    for node, number in enumerate(np.asarray(component).tolist()):
+        found.setdefault(number, set()).add(node)
+    assert list(found) == list(range(len(found)))  # in the order of their first nodes
+    return set(map(frozenset, found.values()))
+
+
+@settings(max_examples=5)
+@given(a=matrices())
+def test_against_networkx(a: Any, folder: Any) -> None:
+    A = folder(a)
+    compared(a, A)
+    with out_of_core():
+        compared(a, A)
+
+
+def compared(a: Any, A: sp.Tensor) -> None:
+    n = len(a)
+    one, both = directed(a), simple(a)
+    np.testing.assert_array_equal(graph.degrees(A).to_numpy(), array_of(dict(one.out_degree()), n))
+    np.testing.assert_array_equal(graph.degrees(A, "in", weighted=True).to_numpy(), a.sum(axis=0))
+    np.testing.assert_array_equal(graph.degrees(A, "both").to_numpy(), array_of(dict(one.degree()), n))
+    np.testing.assert_array_equal(
+        graph.bfs(A, n - 1).to_numpy(), array_of(nx.single_source_shortest_path_length(one, n - 1), n, -1)
+    )
+    np.testing.assert_array_equal(
+        graph.bfs(A, 0, directed=False, max_depth=2).to_numpy(),
+        array_of(nx.single_source_shortest_path_length(both, 0, 2), n, -1),
+    )
+    np.testing.assert_array_equal(
+        graph.shortest_paths(A, [0, n - 1]).to_numpy(),
+        array_of(nx.multi_source_dijkstra_path_length(one, {0, n - 1}), n, np.inf),
+    )
+    assert partition(graph.connected_components(A)) == set(map(frozenset, nx.weakly_connected_components(one)))
+    strong = set(map(frozenset, nx.strongly_connected_components(one)))
+    assert partition(graph.strongly_connected_components(A)) == strong
+    np.testing.assert_array_equal(graph.triangles(A).to_numpy(), array_of(nx.triangles(both), n))
+    np.testing.assert_allclose(graph.clustering(A).to_numpy(), array_of(nx.clustering(both), n))
+    np.testing.assert_array_equal(graph.kcore(A).to_numpy(), array_of(nx.core_number(both), n))
+    part, nodes = graph.largest_component(A, "strong")
+    assert len(nodes) == max(map(len, strong))
+    np.testing.assert_array_equal(part.to_numpy(), a[np.ix_(nodes, nodes)])
+    np.testing.assert_array_equal(graph.symmetrize(A, "sum").to_numpy(), a + a.T)
+    np.testing.assert_array_equal(graph.symmetrize(A, "min").to_numpy(), np.minimum(a, a.T))
+
+
+@settings(max_examples=5)
+@given(a=matrices())
+def test_strong_components_that_do_not_fit(a: Any, folder: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(components, "_REST_BYTES", 1 << 60)  # nothing fits: colours to the end
+        strong = set(map(frozenset, nx.strongly_connected_components(directed(a))))
+        assert partition(graph.strongly_connected_components(sp.asarray(a))) == strong
+        with out_of_core():
+            assert partition(graph.strongly_connected_components(folder(a))) == strong
+
+
+@settings(max_examples=6)
+@given(a=matrices())
+def test_triangles_by_products(a: Any) -> None:
+    from sparrow.graph import counting
+
+    both = nx.to_numpy_array(simple(a), nodelist=range(len(a))).astype(bool)
+    wanted = array_of(nx.triangles(simple(a)), len(a))
+    np.testing.assert_array_equal(counting._by_products(sp.asarray(both)), wanted)
+
+
+@settings(max_examples=5)
+@given(a=matrices())
+def test_labels_that_neighbours_agree_on(a: Any, folder: Any) -> None:
+    A, both = folder(a), simple(a)
+    found = graph.label_propagation(A, seed=3).to_numpy()
+    partition(found)
+    for node in range(len(a)):
+        votes = np.bincount([found[other] for other in both[node]], minlength=len(a))
+        assert votes[found[node]] == votes.max() or not len(both[node])
+    with out_of_core():
+        np.testing.assert_array_equal(graph.label_propagation(A, seed=3).to_numpy(), found)
+
+
+@settings(max_examples=8)
+@given(a=matrices())
+def test_neighbours_in_common(a: Any) -> None:
+    n, both = len(a), simple(a)
+    pairs = [(u, v) for u in range(n) for v in range(n) if u != v]
+    counts, close = np.zeros((n, n), int), np.zeros((n, n))
+    for u, v in pairs:
+        counts[u, v] = len(list(nx.common_neighbors(both, u, v)))
+    for u, v, score in nx.adamic_adar_index(both, pairs):
+        close[u, v] = score
+    A = sp.asarray(a)
+    np.testing.assert_array_equal(graph.common_neighbors(A).to_numpy(), counts)
+    np.testing.assert_allclose(graph.adamic_adar(A).to_numpy(), close)
+    asked = np.array(pairs[::3], dtype=int).reshape(-1, 2)
+    only = np.zeros((n, n), bool)
+    only[asked[:, 0], asked[:, 1]] = True
+    np.testing.assert_array_equal(graph.common_neighbors(A, asked).to_numpy(), counts * only)
+    np.testing.assert_allclose(graph.adamic_adar(A, sp.asarray(only)).to_numpy(), close * only)
+
+
+@settings(max_examples=10)
+@given(a=matrices(), seed=st.integers(0, 100))
+def test_walks_follow_links(a: Any, seed: int, folder: Any) -> None:
+    A = folder(a)
+    starts = np.arange(len(a)).repeat(3)
+    for weighted in (False, True):
+        walks = graph.random_walks(A, starts, 5, weighted=weighted, seed=seed)
+        for here, there in zip(walks[:, :-1].ravel(), walks[:, 1:].ravel(), strict=True):
+            assert there == -1 if here < 0 or not a[here].any() else a[here, there] > 0
+        with out_of_core():
+            np.testing.assert_array_equal(graph.random_walks(A, starts, 5, weighted=weighted, seed=seed), walks)
+
+
+def test_walks_go_by_weight() -> None:
+    A = sp.from_coords([[0, 0, 0], [0, 1, 2]], [1.0, 3.0, 0.5], shape=(3, 3))
+    steps = graph.random_walks(A, np.zeros(9000, int), 1, weighted=True)[:, 1]
+    np.testing.assert_allclose(np.bincount(steps) / 9000, np.array([1, 3, 0.5]) / 4.5, atol=0.02)
+    steps = graph.random_walks(A, np.zeros(9000, int), 1)[:, 1]
+    np.testing.assert_allclose(np.bincount(steps) / 9000, 1 / 3, atol=0.02)
+    with pytest.raises(errors.InvalidValueError, match="must not be negative"):
+        graph.random_walks(A * -1, [0], 1, weighted=True)
+
+
+def test_hubs_and_authorities() -> None:
+    a = np.random.default_rng(0).integers(0, 3, (9, 9))
+    hubs, authorities = graph.hits(sp.asarray(a), tol=1e-12)
+    wanted = nx.hits(directed(a))
+    np.testing.assert_allclose(hubs.to_numpy(), array_of(wanted[0], 9), atol=1e-8)
+    np.testing.assert_allclose(authorities.to_numpy(), array_of(wanted[1], 9), atol=1e-8)
+    with pytest.raises(errors.ConvergenceError, match="1 rounds"):
+        graph.hits(sp.asarray(a), tol=1e-12, max_iter=1)
+
+
+@pytest.fixture
+def named() -> Any:
+    names = ["ann", "bob", "eve", "dan"]
+    made = sp.from_coords([[0, 1, 2], [1, 2, 0]], [2.0, 3.0, 4.0], shape=(4, 4), dims=("src", "dst"))
+    made.set_labels(["src", "dst"], names)
+    return made
+
+
+def test_nodes_come_and_go_by_name(named: Any) -> None:
+    far: Any = graph.bfs(named, "bob")
+    assert (far.dims, far.labels("src").to_pylist()) == (("src",), ["ann", "bob", "eve", "dan"])
+    assert (far.sel(src="ann"), far.sel(src="dan"), far.nnz) == (2, -1, 3)
+    assert graph.shortest_paths(named, ["bob", "eve"]).sel(src="ann") == 4
+    assert graph.induced_subgraph(named, ["eve", "ann"]).sel(src="eve", dst="ann") == 4
+    assert graph.random_walks(named, ["dan", "ann"], 2).tolist() == [[3, -1, -1], [0, 1, 2]]
+    ranks = graph.pagerank(named, personalization={"dan": 2.0})
+    assert ranks.sel(src="dan") == pytest.approx(1.0)
+    assert graph.common_neighbors(named, [("ann", "eve")]).sel(src="ann", dst="eve") == 1
+    part: Any
+    part, nodes = graph.largest_component(named)
+    assert (part.labels("dst").to_pylist(), nodes.tolist()) == (["ann", "bob", "eve"], [0, 1, 2])
+    with pytest.raises(errors.LabelError, match="no label 'tom'"):
+        graph.bfs(named, "tom")
+
+
+def test_what_is_no_graph_is_named(named: Any) -> None:
+    with pytest.raises(errors.ShapeError, match="a graph is a square matrix"):
+        graph.bfs(sp.zeros((2, 3)), 0)
+    differing = {"src": ["a", "b"], "dst": ["b", "a"]}
+    with pytest.raises(errors.ShapeError, match="relabel=True"):
+        graph.degrees(sp.zeros((2**40, 2**40)))
+    with pytest.raises(errors.LabelError, match="'src' and 'dst' differ"):
+        graph.kcore(sp.from_coords([[0], [1]], [1], shape=(2, 2), dims=("src", "dst"), labels=differing))
+    with pytest.raises(errors.LabelError, match="the graph has no labels: nodes are positions, not 'ann'"):
+        graph.bfs(sp.zeros((2, 2)), "ann")
+    with pytest.raises(errors.IndexingError, match="node 2 is out of range: the graph has 2 nodes"):
+        graph.bfs(sp.zeros((2, 2)), [0, 2])
+    with pytest.raises(errors.UnsupportedError, match="complex values have no lengths"):
+        graph.shortest_paths(sp.asarray([[0, 1j], [0, 0]]), 0)
+    with pytest.raises(errors.InvalidValueError, match="shorter than 0"):
+        graph.shortest_paths(sp.asarray([[0, 1], [-2, 0]]), 0)
+    for call in (
+        lambda: graph.degrees(named, "up"),  # type: ignore[arg-type]
+        lambda: graph.symmetrize(named, "mean"),  # type: ignore[arg-type]
+        lambda: graph.largest_component(named, "both"),  # type: ignore[arg-type]
+        lambda: graph.random_walks(named, ["ann"], -1),
+    ):
+        with pytest.raises(errors.InvalidValueError, match="must"):
+            call()
+    with sp.config(memory_limit=memory.limit() - memory.left() + 100_000), pytest.raises(errors.TooLargeError):
+        graph.connected_components(sp.zeros((2**20, 2**20)))
+
+
+def test_empty_graphs() -> None:
+    for n in (0, 3):
+        A = sp.zeros((n, n))
+        for find in (
+            graph.triangles,
+            graph.clustering,
+            graph.kcore,
+            graph.connected_components,
+            graph.pagerank,
+            graph.strongly_connected_components,
+            graph.label_propagation,
+            graph.degrees,
+        ):
+            assert find(A).shape == (n,)
+    assert graph.bfs(A, []).to_numpy().tolist() == [-1, -1, -1]
+    assert graph.largest_component(sp.zeros((0, 0)))[1].tolist() == []
+    assert graph.random_walks(A, [1], 2).tolist() == [[1, -1, -1]]
+
+
+def test_nothing_is_left_behind_where_links_are_read_from_files(folder: Any, tmp_path: Path) -> None:
+    A, free = folder(np.triu(np.ones((9, 9), int))), memory.left()
+    with out_of_core(), sp.config(temp_directory=tmp_path):
+        graph.kcore(A)
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(A, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert memory.left() == free
+
+
+def interrupted(A: sp.Tensor, temporary: Path) -> None:
+    with links.Links(A, undirected=True) as found:
+        assert list(temporary.iterdir())
+        next(found.lists())
+        raise KeyboardInterrupt

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparrow as sp
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = sp.from_coords([[0, 0, 1, 2, 3], [1, 2, 2, 0, 0]], [2, 1, 1, 1, 5], shape=(5, 5), dims=("src", "dst"))
+    path = tmp_path_factory.mktemp("graphs") / "web.sparrow"
+    made.save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def named(web: Path) -> Path:
+    path = web.parent / "named.sparrow"
+    made: Any = sp.open(web)
+    made.save(path).set_labels(["src", "dst"], ["ann", "bob", "eve", "dan", "tom"])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "table"),
+    [
+        (["degrees"], [["src", "degree"], ["0", 2], ["1", 1]]),
+        (["degrees", "--direction", "in", "--weighted"], [["src", "degree"], ["0", 6], ["1", 2]]),
+        (["bfs", "3", "--max-depth", "1"], [["src", "links"], ["0", 1], ["3", 0]]),
+        (["bfs", "1", "--undirected"], [["src", "links"], ["3", 2], ["0", 1]]),
+        (["paths", "3"], [["src", "length"], ["1", 7], ["2", 6]]),
+        (["components"], [["component", "nodes", "first"], ["0", 4, 0], ["1", 1, 4]]),
+        (["components", "--connection", "strong"], [["component", "nodes", "first"], ["0", 3, 0], ["1", 1, 3]]),
+        (["triangles"], [["src", "triangles"], ["0", 1], ["1", 1]]),
+        (["clustering"], [["src", "clustering"], ["1", 1], ["2", 1]]),
+        (["kcore"], [["src", "kcore"], ["0", 2], ["1", 2]]),
+    ],
+)
+def test_verbs_write_the_largest_numbers(cli: Any, web: Path, words: list[str], table: list[Any]) -> None:
+    verb, *options = words
+    done = cli("graph", verb, web, *options, "--head", 2)
+    assert done.code == 0, done.err
+    header, *rows = done.table
+    assert [header, *([name, *map(float, numbers)] for name, *numbers in rows)] == table
+
+
+def test_labels_are_written_and_read(cli: Any, named: Path) -> None:
+    assert cli("graph", "bfs", named, "dan", "--json", "--head", 1).json == [{"src": "bob", "links": 2}]
+    assert cli("graph", "communities", named, "--json", "--head", 1).json[0]["first"] == "ann"
+    assert cli("pagerank", named, "--personalization", "tom", "--json").json == [{"src": "tom", "rank": 1.0}]
+    assert cli("graph", "hits", named, "--json", "--head", 1).json[0]["src"] == "ann"
+    assert cli("graph", "hits", named, "--hubs", "--json", "--head", 1).json[0]["src"] == "dan"
+
+
+def test_results_are_stored(cli: Any, web: Path, tmp_path: Path) -> None:
+    done = cli("graph", "components", web, "--out", tmp_path / "parts.sparrow", "--json")
+    assert done.json == {"path": str(tmp_path / "parts.sparrow"), "shape": [5], "nnz": 5}
+    stored: Any = sp.open(tmp_path / "parts.sparrow")
+    assert stored.to_numpy().tolist() == [0, 0, 0, 0, 1]
+    assert "5 of 5 nodes" in cli("pagerank", web, "--out", tmp_path / "ranks.sparrow").err
+    ranks: Any = sp.open(tmp_path / "ranks.sparrow")
+    np.testing.assert_array_equal(ranks.to_numpy(), sp.linalg.pagerank(sp.open(web)))
+
+
+def test_wrong_usage(cli: Any, web: Path, named: Path) -> None:
+    assert (done := cli("graph", "bfs", web, "ann")).code == 2
+    assert "nodes of this graph are numbers" in done.err
+    assert (done := cli("graph", "bfs", named, "zoe")).code == 1
+    assert "no label 'zoe'" in done.err
+    assert cli("graph").code == 2
+    assert cli("graph", "fly", web).code == 2

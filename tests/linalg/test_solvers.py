@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse
+import scipy.sparse.linalg as scipy_linalg
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sparrow as sp
+from sparrow import errors, memory
+
+
+def matrix(n: int, seed: int = 0, dtype: str = "float64") -> Any:
+    """Return a sparse symmetric positive definite matrix."""
+    rng = np.random.default_rng(seed)
+    half = scipy.sparse.random_array((n, n), density=0.1, rng=rng, dtype=np.float64)
+    return (half + half.T + n * scipy.sparse.eye_array(n)).tocsr().astype(dtype)
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> sp.Tensor:
+    return sp.asarray(matrix(40)).save(tmp_path / "A.sparrow")
+
+
+@pytest.mark.parametrize("name", ["cg", "gmres", "minres", "bicgstab"])
+def test_systems_are_solved_from_disk_as_scipy_does(name: str, stored: sp.Tensor) -> None:
+    a, b = matrix(40), np.arange(40.0)
+    seen: list[Any] = []
+    options: dict[str, Any] = {"callback_type": "pr_norm"} if name == "gmres" else {}
+    x, info = getattr(sp.linalg, name)(stored, b, rtol=1e-10, callback=seen.append, **options)
+    assert info == 0
+    assert seen
+    np.testing.assert_allclose(a @ x, b, atol=1e-6)
+    other = getattr(scipy_linalg, name)(a, b, rtol=1e-10, **options)[0]
+    np.testing.assert_allclose(x, other, rtol=1e-6, atol=1e-9)
+
+
+def test_a_preconditioner_may_be_a_tensor(stored: sp.Tensor) -> None:
+    inverse = sp.asarray(scipy.sparse.diags_array(1 / matrix(40).diagonal()))
+    x, info = sp.linalg.cg(stored, sp.asarray(np.ones(40)), M=inverse)
+    assert info == 0
+    np.testing.assert_allclose(stored @ x, np.ones(40), rtol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("lsqr", "float64"), ("lsqr", "complex128"), ("lsmr", "float64")])
+def test_least_squares(name: str, kind: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    a = scipy.sparse.random_array((30, 8), density=0.4, rng=rng).astype(kind)
+    a = a + 1j * a * rng.random((30, 8)) if kind == "complex128" else a
+    A = sp.asarray(a.tocsr()).save(tmp_path / "A.sparrow")
+    b = rng.random(30)
+    found = getattr(sp.linalg, name)(A, b)[0]
+    np.testing.assert_allclose(found, np.linalg.lstsq(a.toarray(), b, rcond=None)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_eigenvalues_and_singular_values(stored: sp.Tensor) -> None:
+    a = matrix(40).toarray()
+    values = np.linalg.eigvalsh(a)
+    np.testing.assert_allclose(sp.linalg.eigsh(stored, 3)[0], values[-3:])
+    np.testing.assert_allclose(sp.linalg.eigsh(stored, 2, sigma=0)[0], values[:2])
+    u, s, vh = sp.linalg.svds(stored[:, :9], 2)
+    np.testing.assert_allclose(s, np.linalg.svd(a[:, :9])[1][:2][::-1])
+    np.testing.assert_allclose(a[:, :9] @ vh.T, u * s)
+    guess = np.random.default_rng(0).standard_normal((40, 3))
+    found, vectors = sp.linalg.lobpcg(stored, guess, tol=1e-7, maxiter=200)
+    np.testing.assert_allclose(found, values[::-1][:3], rtol=1e-6)
+    np.testing.assert_allclose(a @ vectors, vectors * found, atol=1e-3)
+    value, vector = sp.linalg.power_iteration(stored)
+    np.testing.assert_allclose(value, values[-1])
+    np.testing.assert_allclose(a @ vector, value * vector, atol=1e-6)
+
+
+def test_the_exponential_times_vectors(stored: sp.Tensor) -> None:
+    a, b = matrix(40).toarray() / 40, np.arange(80.0).reshape(40, 2)
+    A = stored / 40
+    np.testing.assert_allclose(sp.linalg.expm_multiply(A, b), scipy.linalg.expm(a) @ b)
+    several = sp.linalg.expm_multiply(A, b[:, 0], start=0, stop=1, num=3)
+    np.testing.assert_allclose(several[1], scipy.linalg.expm(a / 2) @ b[:, 0])
+
+
+def test_direct_solves_are_handed_over_if_they_fit(stored: sp.Tensor) -> None:
+    b = np.ones(40)
+    wanted = scipy_linalg.spsolve(matrix(40).tocsc(), b)
+    np.testing.assert_allclose(sp.linalg.spsolve(stored, b), wanted)
+    np.testing.assert_allclose(sp.linalg.splu(stored).solve(b), wanted)
+    np.testing.assert_allclose(sp.linalg.spilu(stored, drop_tol=0).solve(b), wanted)
+    lower = sp.tril(stored)
+    np.testing.assert_allclose(
+        sp.linalg.spsolve_triangular(lower, b),
+        scipy_linalg.spsolve_triangular(scipy.sparse.tril(matrix(40)).tocsr(), b),
+    )
+    many = sp.eye(1_000_000)
+    with sp.config(memory_limit="20MB"), pytest.raises(errors.TooLargeError, match=r"sp\.linalg\.cg, gmres or lsqr"):
+        sp.linalg.spsolve(many, b)
+
+
+@given(st.integers(0, 2**32), st.sampled_from(["float32", "float64", "complex128", "int64", "bool"]))
+def test_an_operator_multiplies_as_the_matrix_does(seed: int, dtype: str) -> None:
+    rng = np.random.default_rng(seed)
+    a = rng.integers(-3, 4, tuple(rng.integers(1, 8, 2))).astype(dtype)
+    a = a * (1 + 2j) if dtype == "complex128" else a
+    A = sp.linalg.aslinearoperator(sp.asarray(a))
+    x, y = rng.integers(-3, 4, a.shape[1]), rng.integers(-3, 4, (a.shape[0], 2))
+    for _ in range(2):  # from the files, then from memory
+        np.testing.assert_allclose(A @ x, a.astype(A.dtype) @ x)
+        np.testing.assert_allclose(A.H @ y, a.astype(A.dtype).conj().T @ y)
+        np.testing.assert_allclose(A.T @ y, a.astype(A.dtype).T @ y)
+        np.testing.assert_allclose(A.T.H @ x, a.astype(A.dtype).conj() @ x)
+    assert (A @ x).dtype == np.result_type(A.dtype, x.dtype)
+
+
+@pytest.mark.parametrize("value", [1.0, -2.5])
+def test_entries_that_are_all_alike_are_left_out_of_products(value: float, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    a = value * (rng.random((500, 400)) < rng.random((500, 1)))
+    A = sp.linalg.aslinearoperator(sp.asarray(a).save(tmp_path / "A.sparrow"))
+    for _ in range(2):
+        np.testing.assert_allclose(A @ np.arange(400.0), a @ np.arange(400.0))
+        np.testing.assert_allclose(A.T @ np.arange(500.0), a.T @ np.arange(500.0))
+        np.testing.assert_allclose(A @ np.arange(800.0).reshape(400, 2), a @ np.arange(800.0).reshape(400, 2))
+    with sp.config(threads=1):
+        one = A @ np.arange(400.0)
+    np.testing.assert_array_equal(A @ np.arange(400.0), one)  # to the bit
+
+
+def test_an_operator_keeps_what_it_reads_again_where_it_fits(stored: sp.Tensor) -> None:
+    A, x = sp.linalg.aslinearoperator(stored), np.ones(40)
+    A @ x
+    assert "read from the files each time" in A.explain()
+    A @ x
+    assert "2 products; persisted after 1" in A.explain()
+    assert "rows of a persisted matrix" in A.explain()
+    with sp.config(memory_limit=memory.limit() - memory.left() + 4000):
+        tight = sp.linalg.aslinearoperator(stored, persist=True)
+        np.testing.assert_allclose(tight @ x, A @ x)
+        assert "read from the files each time: " in tight.explain()
+        assert "would pass a quarter of the memory limit" in tight.explain()
+    never = sp.linalg.aslinearoperator(stored, persist=False)
+    never @ x, never @ x, never @ x
+    assert never.explain().endswith("3 products; read from the files each time")
+    held = memory.left()
+    del A
+    assert memory.left() > held
+
+
+def test_an_expression_is_an_operator(stored: sp.Tensor) -> None:
+    A, x = sp.linalg.aslinearoperator(stored * 2 + stored.T), np.arange(40.0)
+    assert "computed anew each time" in A.explain()
+    for _ in range(2):
+        np.testing.assert_allclose(A @ x, 3 * (matrix(40) @ x))
+    assert "persisted after 1" in A.explain()
+    with sp.config(memory_limit=memory.limit() - memory.left() + 100):
+        small = sp.linalg.aslinearoperator(stored[:3, :2] * 2, persist=True)
+        np.testing.assert_allclose(small @ [1.0, 1.0], 2 * matrix(40)[:3, :2] @ [1.0, 1.0])
+
+
+def test_an_interrupt_leaves_nothing_behind(stored: sp.Tensor) -> None:
+    free = memory.left()
+
+    def stop(x: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sp.linalg.cg(stored, np.ones(40), callback=stop)
+    assert memory.left() == free
+    assert sp.linalg.cg(stored, np.ones(40))[1] == 0
+
+
+def test_what_cannot_be_solved_is_named(stored: sp.Tensor) -> None:
+    with pytest.raises(errors.ShapeError, match=r"cg takes a square matrix, not shape \(40, 3\)"):
+        sp.linalg.cg(stored[:, :3], np.ones(40))
+    with pytest.raises(errors.ShapeError, match="two dimensions"):
+        sp.linalg.aslinearoperator(stored[0])
+    with pytest.raises(errors.ShapeError, match="spsolve takes a square matrix"):
+        sp.linalg.spsolve(stored[:, :3], np.ones(40))
+    with pytest.raises(TypeError, match=r"cg\(\) has no argument 'tolerance'"):
+        sp.linalg.cg(stored, np.ones(40), tolerance=1)
+    with pytest.raises(errors.ConvergenceError, match="larger max_iter"):
+        sp.linalg.power_iteration(sp.asarray([[0.0, 1.0], [1.0, 0.0]]), [1.0, 0.5], max_iter=20)
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 2**32))
+def test_pagerank_is_that_of_networkx(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 12))
+    a = rng.integers(0, 4, (n, n)) * (rng.random((n, n)) < 0.3)
+    graph = nx.from_numpy_array(a, create_using=nx.DiGraph)
+    jump = {int(k): float(rng.random()) + 0.01 for k in rng.integers(0, n, 3)}
+    lost = {int(k): 1.0 for k in rng.integers(0, n, 2)}
+    for more in ({}, {"personalization": jump}, {"personalization": jump, "dangling": lost}):
+        found = sp.linalg.pagerank(sp.asarray(a), 0.7, tol=1e-9, **more)  # type: ignore[arg-type]
+        wanted = nx.pagerank(graph, 0.7, tol=1e-10, max_iter=1000, **more)
+        np.testing.assert_allclose(found, [wanted[k] for k in range(n)], atol=1e-7)
+
+
+def test_pagerank_of_what_is_no_graph() -> None:
+    with pytest.raises(errors.ShapeError, match="square"):
+        sp.linalg.pagerank(sp.zeros((2, 3)))
+    links = sp.asarray([[0, 1], [-1, 0]])
+    with pytest.raises(errors.InvalidValueError, match="the links of node 1 weigh -1"):
+        sp.linalg.pagerank(links)
+    with pytest.raises(errors.UnsupportedError, match="complex"):
+        sp.linalg.pagerank(links * 1j)
+    with pytest.raises(errors.InvalidValueError, match="damping"):
+        sp.linalg.pagerank(abs(links), 1.0)
+    with pytest.raises(errors.InvalidValueError, match="not all 0"):
+        sp.linalg.pagerank(abs(links), personalization=[0, 0])
+    with pytest.raises(errors.ShapeError, match="names node 5"):
+        sp.linalg.pagerank(abs(links), personalization={5: 1})
+    with pytest.raises(errors.ConvergenceError, match="2 rounds"):
+        sp.linalg.pagerank(abs(links), personalization=[1, 0], max_iter=2)
+    assert sp.linalg.pagerank(sp.zeros((0, 0))).shape == (0,)
+    np.testing.assert_allclose(sp.linalg.pagerank(sp.zeros((2, 2))), [0.5, 0.5])
+
+
+def test_norms_by_axes() -> None:
+    rng = np.random.default_rng(0)
+    cube = rng.integers(-3, 4, (3, 4, 5)).astype(float)
+    A = sp.asarray(cube)
+    order: Any
+    axis: Any
+    for order, axis in ((None, None), (None, 1), (1, 2), ("fro", (0, 2)), (np.inf, (2, 0)), (1, (-1, 0))):
+        for keepdims in (False, True):
+            found = sp.linalg.norm(A, order, axis, keepdims=keepdims)
+            wanted = np.linalg.norm(cube, order, axis, keepdims)
+            np.testing.assert_allclose(np.asarray(found), wanted)
+    with pytest.raises(errors.UnsupportedError, match="norm of matrices"):
+        sp.linalg.norm(A[0, 0], "fro")
+    with pytest.raises(errors.ShapeError, match="one or two axes"):
+        sp.linalg.norm(A, 1)

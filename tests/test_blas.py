@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sparrow as sp
+
+FORMATS = ("coo", "csr", "csc", "row_sparse", "dense")
+# Each type costs the compiling of loops; float64 is that of the conformance cases.
+PREFIX = {"float32": "s", "complex128": "z"}
+
+
+def numbers(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    made = rng.integers(-4, 5, shape) * (rng.random(shape) < 0.6)
+    return (made + 1j * rng.integers(-2, 3, shape) * (made != 0) if dtype[0] == "c" else made).astype(dtype)
+
+
+def blas(name: str, dtype: str) -> Any:
+    return getattr(scipy.linalg.blas, PREFIX[dtype] + name)
+
+
+def plain(found: Any) -> Any:
+    return found.to_numpy() if isinstance(found, sp.Tensor) else np.asarray(found)
+
+
+def agree(found: Any, wanted: Any, dtype: str) -> None:
+    np.testing.assert_allclose(plain(found), wanted, rtol=1e-4, atol=1e-4)
+    assert plain(found).dtype == dtype
+
+
+@settings(max_examples=16)
+@given(st.integers(0, 2**32), st.sampled_from(sorted(PREFIX)), st.sampled_from([(0, 0), (0, 1), (1, 0)]))
+def test_vectors_as_scipy_has_them(seed: int, dtype: str, arrays: tuple[int, int]) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 9))
+    a, b = numbers(rng, (n,), dtype), numbers(rng, (n,), dtype)
+    x, y = (given if array else sp.asarray(given) for given, array in zip((a, b), arrays, strict=True))
+    agree(sp.blas.dot(x, y), blas("dotu" if dtype[0] == "c" else "dot", dtype)(a, b), dtype)
+    if dtype[0] == "c":
+        agree(sp.blas.dotc(x, y), blas("dotc", dtype)(a, b), dtype)
+    agree(sp.blas.axpy(x, y, 2), blas("axpy", dtype)(a, b.copy(), a=2), dtype)
+    agree(sp.blas.scal(-3, x), -3 * a, dtype)
+    for found, wanted in zip(sp.blas.rot(x, y, 0.6, 0.8), scipy_rot(a, b, dtype), strict=True):
+        agree(found, wanted, dtype)
+    for found, wanted in zip(sp.blas.swap(x, y), (b, a), strict=True):
+        agree(found, wanted, dtype)
+    real = {"complex128": "float64"}.get(dtype, dtype)
+    np.testing.assert_allclose(sp.blas.nrm2(x), np.linalg.norm(a), rtol=1e-5)
+    sizes = abs(a.real) + abs(a.imag)
+    np.testing.assert_allclose(sp.blas.asum(x), sizes.sum(), rtol=1e-5)
+    assert np.asarray(sp.blas.nrm2(x)).dtype == np.asarray(sp.blas.asum(x)).dtype == real
+    assert (sp.blas.iamax(x), sp.blas.iamin(x)) == (sizes.argmax(), sizes.argmin())
+    at = rng.permutation(n)[: n // 2]
+    agree(sp.blas.gather(y, at), b[at], dtype)
+    written = b.copy()
+    written[at] = a[at]
+    agree(sp.blas.scatter(a[at], at, y), written, dtype)
+    values, rest = sp.blas.gather_zero(y, at)
+    written[at] = 0
+    agree(values, b[at], dtype)
+    agree(rest, written, dtype)
+    np.testing.assert_array_equal(plain(y), b)
+
+
+def scipy_rot(a: Any, b: Any, dtype: str) -> Any:
+    if dtype[0] == "c":
+        return 0.6 * a + 0.8 * b, 0.6 * b - 0.8 * a
+    return blas("rot", dtype)(a, b, 0.6, 0.8)
+
+
+@pytest.mark.filterwarnings("ignore::sparrow.errors.StorageFallbackWarning")
+@settings(max_examples=12)
+@given(st.integers(0, 2**32), st.sampled_from(sorted(PREFIX)), st.sampled_from(FORMATS))
+def test_matrices_as_scipy_has_them(seed: int, dtype: str, stype: str) -> None:
+    rng = np.random.default_rng(seed)
+    m, n, k = (int(size) for size in rng.integers(1, 6, 3))
+    a, b, c = numbers(rng, (m, n), dtype), numbers(rng, (n, k), dtype), numbers(rng, (m, k), dtype)
+    x, y = numbers(rng, (n,), dtype), numbers(rng, (m,), dtype)
+    A = sp.asarray(np.concatenate([a[:1], a])).asformat(stype)[1:]  # a view
+    agree(sp.blas.gemv(2, A, x, 3, y), blas("gemv", dtype)(2, a, x, 3, y.copy()), dtype)
+    for trans in (1, 2):
+        agree(sp.blas.gemv(2, A, y, 3, x, trans), blas("gemv", dtype)(2, a, y, 3, x.copy(), trans=trans), dtype)
+    agree(sp.blas.gemv(2, A, sp.asarray(x)), 2 * a @ x, dtype)
+    agree(sp.blas.ger(2, sp.asarray(y), x, A), 2 * np.outer(y, x) + a, dtype)
+    agree(sp.blas.gerc(2, sp.asarray(y), x, A), 2 * np.outer(y, x.conj()) + a, dtype)
+    for B, C in ((b, c), (sp.asarray(b), sp.asarray(c))):
+        agree(sp.blas.gemm(2, A, B, 3, C), blas("gemm", dtype)(2, a, b, 3, c.copy()), dtype)
+    agree(sp.blas.gemm(1, A, A, trans_a=2), a.conj().T @ a, dtype)
+    agree(sp.blas.gemm(1, A, A, trans_b=1), a @ a.T, dtype)
+    agree(sp.blas.syrk(2, A, 3, a @ a.T), 5 * a @ a.T, dtype)
+    agree(sp.blas.syrk(2, A, trans=True), 2 * a.T @ a, dtype)
+
+
+@settings(max_examples=8)
+@given(st.integers(0, 2**32), st.sampled_from(sorted(PREFIX)), st.booleans())
+def test_triangles_as_scipy_has_them(seed: int, dtype: str, lower: bool) -> None:
+    rng = np.random.default_rng(seed)
+    n, k = (int(size) for size in rng.integers(1, 6, 2))
+    s, b = numbers(rng, (n, n), dtype), numbers(rng, (n, k), dtype)
+    S, x, y = sp.asarray(s), numbers(rng, (n,), dtype), numbers(rng, (n,), dtype)
+    agree(sp.blas.symv(2, S, x, 3, y, lower=lower), 2 * symmetric(s, lower) @ x + 3 * y, dtype)
+    agree(sp.blas.symm(2, S, b, 3, b, lower=lower), blas("symm", dtype)(2, s, b, 3, b.copy(), lower=lower), dtype)
+    agree(
+        sp.blas.symm(2, S, b.T, side=True, lower=lower),
+        blas("symm", dtype)(2, s, b.T.copy(), side=True, lower=lower),
+        dtype,
+    )
+    if dtype[0] == "c":
+        agree(sp.blas.hemv(2, S, x, 3, y, lower=lower), blas("hemv", dtype)(2, s, x, 3, y.copy(), lower=lower), dtype)
+    t = s + 9 * np.eye(n, dtype=dtype)
+    T = sp.asarray(t)
+    for trans in (0, 1, 2):
+        for diag in (False, True):
+            # ill-conditioned where the diagonal counts as 1
+            scale = 1 if not diag else np.float32(1 / 64)
+            wanted = blas("trsv", dtype)(t * scale, x.copy(), lower=lower, trans=trans, diag=diag)
+            agree(sp.blas.trsv(T * scale, x, lower, trans, diag), wanted, dtype)
+            wanted = blas("trsm", dtype)(2, t * scale, b, lower=lower, trans_a=trans, diag=diag)
+            agree(sp.blas.trsm(2, T * scale, b, lower=lower, trans_a=trans, diag=diag), wanted, dtype)
+            wanted = blas("trsm", dtype)(2, t * scale, b.T, side=1, lower=lower, trans_a=trans, diag=diag)
+            agree(sp.blas.trsm(2, T * scale, b.T, True, lower, trans, diag), wanted, dtype)
+
+
+def symmetric(s: Any, lower: bool) -> Any:
+    part = np.tril(s) if lower else np.triu(s)
+    return part + part.T - np.diag(np.diag(s))
+
+
+def test_solves_that_do_not_fit_say_so() -> None:
+    with pytest.raises(sp.errors.ShapeError, match="do not fit"):
+        sp.blas.trsv(sp.eye(3), np.ones(2))
+    with sp.config(memory_limit="1MB"), pytest.raises(sp.errors.TooLargeError):
+        sp.blas.trsv(sp.eye(100_000), np.ones(100_000))
