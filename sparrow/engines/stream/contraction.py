@@ -10,12 +10,14 @@ thread, its products added in the order of the matched letters, so the bits depe
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import math
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +25,7 @@ from numpy.typing import NDArray
 from sparrow import memory, settings
 from sparrow.engines.orders import sorted_order
 from sparrow.engines.stream import reading
-from sparrow.engines.stream.computed import Computed, pieces, pieces_of, range_of
+from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of, range_of
 from sparrow.engines.stream.joining import Numbering, distinct
 from sparrow.index import Range
 from sparrow.kernels.compiling import readonly
@@ -34,7 +36,10 @@ from sparrow.relation import Chunk, MemoryRelation
 from sparrow.schema import is_fill
 from sparrow.workers import ordered_map
 
-__all__ = ["multiplied", "roles"]
+if TYPE_CHECKING:
+    from sparrow.kernels.spgemm import Workspace
+
+__all__ = ["Masked", "multiplied", "roles"]
 
 _PRODUCTS = 1 << 20
 """About how many products a thread computes at a time."""
@@ -42,8 +47,12 @@ _SHARE = 4
 """Of the free memory, one part for the operand of rows: beyond, it is read twice, piece by piece."""
 _SMALLER = 16
 """How many times fewer entries the operand of rows has where only those that match it are read of the other."""
+_FEWER = 16
+"""Products of a row that are gathered, at most, where a dense row is quick to add to."""
 _CACHED = 1 << 16
 """Columns up to which a dense row stays in the cache."""
+_NEAR, _STRETCH = 64, 1 << 12
+"""Columns that share a word of the marks of a dense row; entries that are looked at together, to see if they do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +94,9 @@ def multiplied(node: Product, *scans: Scan) -> Computed:
         When it is read, if the operand that is held would pass the memory limit.
     """
     work = _Multiplication(node, *scans)
-    return Computed(node, scans, work.cuts, work.between, most=work.most)
+    if node.mask is None or node.complement:
+        return Computed(node, scans, work.cuts, work.between, begin=work.begin, most=work.most)
+    return Masked(node, scans, work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +120,41 @@ class _Rows:
         own = slice(at.start, at.stop + 1)
         coords = tuple(column[at] for column in self.coords)
         return _Rows(coords, self.pointers[own], self.places, self.values, self.done[own])
+
+
+@dataclass(frozen=True, slots=True)
+class _Mask:
+    """The cells of a mask, row by row."""
+
+    block: Block
+    """Its entries, in the order of rows and columns."""
+    begins: NDArray[np.uint64]
+    """The first of them of each row, shape (m,)."""
+    ends: NDArray[np.uint64]
+    columns: NDArray[np.uint32]
+    """The column of each of them."""
+
+
+class Masked(Computed):
+    """The entries of a product at the cells of a mask."""
+
+    def __init__(self, node: Product, scans: Sequence[Scan], work: _Multiplication) -> None:
+        super().__init__(node, scans, work.cuts, work.between, begin=work.begin, most=work.most)
+        self._work = work
+
+    def is_masked_by(self, scan: Scan) -> bool:
+        """Return whether a scan is the mask, and shows its entries in the order of the result."""
+        mask = self.inputs[2]
+        return mask.source.token == scan.source.token and mask.view == scan.view and self._work.in_order
+
+    def cuts(self) -> list[int]:
+        """Return bounds along the leading dimension between which there is work for a thread."""
+        return self._work.cuts()
+
+    def beside(self, first: int, last: int) -> Callable[[int, int], tuple[Block, NDArray[Any]]]:
+        """Return what gives the entries between two bounds, and the mask's values at them, for pieces between two."""
+        sources = self._work.sources(first, last)
+        return lambda start, stop: self._work.computed(start, stop, sources)
 
 
 class _Multiplication:
@@ -169,6 +215,7 @@ class _Multiplication:
         columns = np.zeros(block.count, np.int32) if self._across.own is None else self._across.own
         self._starts = np.append(starts, starts[-1])  # one row more, of nothing, for what has no counterpart
         self._room.grow(self._starts.nbytes)
+        self._few = np.uint64(_few(columns, self._across.size))
         self._single = len(set(self._right.letters)) == len(self.roles.matched) + len(self.roles.columns)
         self._arrays = (
             readonly(self._starts.view(np.uint64)),
@@ -198,6 +245,11 @@ class _Multiplication:
             return values.astype(self.dtype, copy=False)
 
     # -- pieces --------------------------------------------------------------------------------------
+
+    @property
+    def in_order(self) -> bool:
+        """Whether rows and columns are the axes of the result as they are."""
+        return (*self.roles.rows, *self.roles.columns) == self.node.out
 
     def cuts(self) -> list[int]:
         """Return bounds along the leading letter of the result between which there is work for a thread."""
@@ -235,23 +287,44 @@ class _Multiplication:
         done = self._held.between(start, stop).done
         return int(done[-1] - done[0]) if len(done) else 0
 
+    def begin(self, first: int, last: int) -> Evaluate:
+        """Return :meth:`between` for pieces between two bounds, which keep what they read for the next one."""
+        sources = self.sources(first, last)
+        return lambda start, stop: self.computed(start, stop, sources)[0]
+
     def between(self, start: int, stop: int) -> Block:
         """Return the entries of the result between two bounds along its leading letter."""
+        return self.begin(start, stop)(start, stop)
+
+    def sources(self, first: int, last: int) -> tuple[Evaluate | None, Evaluate | None]:
+        """Return what reads the operand of rows and the mask piece by piece; None what is held, or not there."""
         self._prepare()
-        if self._held is not None:
+        left = None if self._held is not None else pieces_of([self._left.scan], first, last)[0]
+        mask = None if self._mask is None or not self.schema.ndim else pieces_of([self._mask.scan], first, last)[0]
+        return left, mask
+
+    def computed(self, start: int, stop: int, sources: tuple[Evaluate | None, Evaluate | None]) -> Any:
+        """Return the entries of the result between two bounds, and the values of the mask at them."""
+        left, mask = sources
+        if left is None:
+            assert self._held is not None
             rows = self._held.between(start, stop)
         else:
-            (each,) = pieces_of([self._left.scan], start, stop)
-            rows = self._laid_in_rows(self._left.cleaned(each(start, stop)))
-        block = concatenate(list(self._parts(rows, start, stop)), self.schema.ndim, self.schema.dtype)
+            rows = self._laid_in_rows(self._left.cleaned(left(start, stop)))
+        cells = None if self._mask is None else self._mask_rows(rows, mask, start, stop)
+        parts = list(self._parts(rows, cells))
+        block = concatenate([found for found, _ in parts], self.schema.ndim, self.schema.dtype)
         block = self._sorted(block)
+        beside = [values for _, values in parts if values is not None]
+        none = np.empty(0, None if self._mask is None else self._mask.scan.schema.dtype)
+        weights = np.concatenate(beside) if len(beside) > 1 else next(iter(beside), none)
         if self.roles.rows or not self.schema.ndim:
-            return block
-        return block.take(range_of(block.coords[0], start, stop))  # the one row gives all of them
+            return block, weights
+        at = range_of(block.coords[0], start, stop)  # the one row gives all of them
+        return block.take(at), weights[at]
 
-    def _parts(self, rows: _Rows, start: int, stop: int) -> Iterator[Block]:
-        """Yield the products of rows, some rows at a time, in order."""
-        mask = None if self._mask is None else self._mask_rows(rows, start, stop)
+    def _parts(self, rows: _Rows, mask: _Mask | None) -> Iterator[tuple[Block, NDArray[Any] | None]]:
+        """Yield the products of rows, some rows at a time, in order, and the mask's values at them."""
         count = len(rows.pointers) - 1
         if count <= 0 or rows.done[-1] == rows.done[0]:
             return
@@ -259,112 +332,127 @@ class _Multiplication:
         bounds = np.unique([0, *np.minimum(np.searchsorted(rows.done, targets), count), count])
         spans = itertools.pairwise(bounds.tolist())
         threads = min(settings.current().threads, len(bounds) - 1)
-        yield from ordered_map(lambda span: self._computed(rows, mask, *span), spans, threads)
+        inside = mask is not None and not self.node.complement
+        work = self._inside if inside else self._everywhere
+        yield from ordered_map(lambda span: work(rows, mask, *span), spans, threads)
 
-    def _computed(self, rows: _Rows, mask: Any, first: int, last: int) -> Block:
-        """Return the products of some rows."""
-        kernels = self._kernels()
-        schema = self.schema
+    def _arguments(self, rows: _Rows, first: int, last: int) -> tuple[NDArray[Any], ...]:
+        """Return some rows, and what is held, as a kernel takes them."""
         begin, end = int(rows.pointers[first]), int(rows.pointers[last])
         pointers = readonly((rows.pointers[first : last + 1] - begin).astype(np.uint64))
         places = readonly(rows.places[begin:end].view(np.uint32))
-        values = readonly(rows.values[begin:end])
-        count = last - first
-        width = self._across.size
-        most = min(int(rows.done[last] - rows.done[first]), count * max(width, 1))
-        direct = len(self.roles.rows) == 1 and schema.coordinate_dtype(0) == np.int32
-        labels = readonly(rows.coords[0][first:last] if direct else np.arange(count, dtype=np.int32))
-        fill = self.dtype.type(schema.fill_value)
-        hidden = mask is not None and self.node.complement
-        if mask is not None and not hidden:
-            most = min(most, int(mask[0][last] - mask[0][first]))
-        out_rows, out_columns = np.empty(most + 1, np.int32), np.empty(most + 1, np.uint32)
-        out = np.empty(most + 1, self.dtype)
-        space = self._idle.pop() if self._idle else self._workspace()
-        where = np.uint64(0), np.uint64(count)
-        if mask is None or hidden:
-            few = np.uint64(_few(width))
-            n = kernels.rows(
-                pointers, places, values, *self._arrays, labels, *where, self._single, few, fill, space.total,
-                space.marks, space.tops, space.keys, space.held, space.counts, out_rows, out_columns, out,
-            )  # fmt: skip
-        else:
-            offset = mask[0][first]
-            mask_pointers = readonly((mask[0][first : last + 1] - offset).astype(np.uint64))
-            mask_columns = readonly(mask[1][offset : mask[0][last]])
-            n = kernels.masked(
-                pointers, places, values, *self._arrays, labels, mask_pointers, mask_columns, *where, fill,
-                space.total, space.state, out_rows, out_columns, out,
-            )  # fmt: skip
-        self._idle.append(space)
-        out_rows, out_columns, out = out_rows[:n], out_columns[:n].view(np.int32), out[:n]
-        if hidden:
-            at = out_rows if not direct else np.searchsorted(labels, out_rows)
-            keep = ~_among(mask, first, last, at, out_columns, width)
-            out_rows, out_columns, out = out_rows[keep], out_columns[keep], out[keep]
-        return self._block(out_rows, out_columns, out, rows, first, direct)
+        return pointers, places, readonly(rows.values[begin:end]), *self._arrays
 
-    def _block(
-        self, at: NDArray[Any], columns: NDArray[Any], out: NDArray[Any], rows: _Rows, first: int, direct: bool
-    ) -> Block:
-        """Return results as entries."""
-        schema = self.schema
+    def _inside(self, rows: _Rows, mask: _Mask, first: int, last: int) -> tuple[Block, NDArray[Any]]:
+        """Return the products of some rows at the cells of a mask."""
+        begins, ends = mask.begins[first:last], mask.ends[first:last]
+        most = int((ends - begins).sum())
+        at, out = (
+            np.empty(most + 1, np.uint32 if mask.block.count < 2**32 else np.uint64),
+            np.empty(most + 1, self.dtype),
+        )
+        with self._space() as space:
+            n = self._kernels().masked(
+                *self._arguments(rows, first, last), readonly(begins), readonly(ends), readonly(mask.columns),
+                np.uint64(0), np.uint64(last - first), self._fill, space.total, space.state, at, out,
+            )  # fmt: skip
+        found = mask.block.take(at[:n])
+        coords: list[Any] = [None] * self.schema.ndim
+        for letter, column in zip((*self.roles.rows, *self.roles.columns), found.coords, strict=True):
+            coords[self.node.out.index(letter)] = column
+        return self._finished(coords, out[:n], found.values)
+
+    def _everywhere(self, rows: _Rows, mask: _Mask | None, first: int, last: int) -> tuple[Block, None]:
+        """Return the products of some rows, but for those at the cells of a mask, if there is one."""
+        schema, count = self.schema, last - first
+        most = min(int(rows.done[last] - rows.done[first]), count * max(self._across.size, 1))
+        direct = mask is None and len(self.roles.rows) == 1 and schema.coordinate_dtype(0) == np.int32
+        labels = readonly(rows.coords[0][first:last] if direct else np.arange(count, dtype=np.int32))
+        at, columns = np.empty(most + 1, np.int32), np.empty(most + 1, np.uint32)
+        out = np.empty(most + 1, self.dtype)
+        with self._space() as space:
+            n = self._kernels().rows(
+                *self._arguments(rows, first, last), labels, np.uint64(0), np.uint64(count), self._single, self._few,
+                self._fill, space.total, space.marks, space.tops, space.keys, space.held, space.counts, at, columns,
+                out,
+            )  # fmt: skip
+        at, columns, out = at[:n], columns[:n].view(np.int32), out[:n]
+        if mask is not None:
+            from sparrow.kernels.spgemm import outside
+
+            keep = np.empty(n, bool)
+            begins, ends = readonly(mask.begins[first:last]), readonly(mask.ends[first:last])
+            outside(row_pointers(at, count), columns, begins, ends, readonly(mask.columns), keep)
+            at, columns, out = at[keep], columns[keep], out[keep]
         kinds = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)]
-        split = len(self.roles.rows)
         place = {letter: axis for axis, letter in enumerate(self.node.out)}
-        found = [at] if direct else [column[first:].take(at) for column in rows.coords]
+        found = [at] if direct else [column[first:last].take(at) for column in rows.coords]
         found += self._across.columns(columns, self._outer, [kinds[place[letter]] for letter in self.roles.columns])
         coords: list[Any] = [None] * schema.ndim
         for letter, column in zip((*self.roles.rows, *self.roles.columns), found, strict=False):
             coords[place[letter]] = column.astype(kinds[place[letter]], copy=False)
-        assert split + len(self.roles.columns) == schema.ndim
+        return self._finished(coords, out, None)
+
+    def _finished(self, coords: Sequence[NDArray[Any]], out: NDArray[Any], weights: Any) -> tuple[Block, Any]:
+        """Return results in the type of the result, without those that then are its fill."""
+        schema = self.schema
         with np.errstate(all="ignore"):
             values = out != 0 if schema.dtype.kind == "b" else out.astype(schema.dtype, copy=False)
         block = Block(tuple(coords), values)
         if values.dtype != out.dtype or schema.fill_value != schema.fill_value:
             absent = is_fill(values, schema.fill_value)
-            block = block.take(~absent) if absent.any() else block
-        return block
+            if absent.any():
+                block, weights = block.take(~absent), None if weights is None else weights[~absent]
+        return block, weights
 
     def _sorted(self, block: Block) -> Block:
         """Return entries in the order of the result."""
-        if (*self.roles.rows, *self.roles.columns) == self.node.out or not block.count:
+        if self.in_order or not block.count:
             return block
         return canonical(block, self.schema.shape, None, keep_fill=True)
 
-    def _mask_rows(self, rows: _Rows, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-        """Return the columns that the mask has in each row, as pointers and columns."""
+    def _mask_rows(self, rows: _Rows, read: Evaluate | None, start: int, stop: int) -> _Mask:
+        """Return the cells that the mask has in each row."""
         assert self._mask is not None
-        if self.schema.ndim:
-            (each,) = pieces_of([self._mask.scan], start, stop)
-            block = each(start, stop)
-        else:
-            block = reading.entries(self._mask.scan)
-        sizes = [self._left.sizes[letter] for letter in self.roles.rows]
-        columns = self._across.of(self._mask.columns(block, self.roles.columns), block.count)
-        numbering = Numbering(rows.coords, sizes)
+        block = reading.entries(self._mask.scan) if read is None else read(start, stop)
         count = len(rows.pointers) - 1
-        if not rows.coords:
-            at: NDArray[Any] = np.zeros(block.count, np.int64)
+        columns = self._across.of(self._mask.columns(block, self.roles.columns), block.count)
+        known = columns < self._across.size if self._across.size < self._most_columns else None
+        row: NDArray[Any] | None = None
+        if len(rows.coords) > 1:
+            numbering = Numbering(rows.coords, [self._left.sizes[letter] for letter in self.roles.rows])
+            order = np.full(numbering.size + 1, -1, np.int64)
+            order[numbering.own] = np.arange(count)
+            row = order[numbering.of(self._mask.columns(block, self.roles.rows), block.count)]
+            known = (row >= 0) & (True if known is None else known)
+        if known is not None and not known.all():
+            block, columns, row = block.take(known), columns[known], None if row is None else row[known]
+        if row is None and rows.coords:
+            leading = block.coords[0]
+            wanted = rows.coords[0].astype(leading.dtype, copy=False)
+            begins, ends = np.searchsorted(leading, wanted, "left"), np.searchsorted(leading, wanted, "right")
         else:
-            number = numbering.of(self._mask.columns(block, self.roles.rows), block.count)
-            if numbering.size < 2 * count + _CACHED:
-                row = np.full(numbering.size + 1, -1, np.int64)
-                row[numbering.own] = np.arange(count)
-                at = row[number]
-            else:
-                own = numbering.own
-                assert own is not None
-                at = np.minimum(np.searchsorted(own, number), max(count - 1, 0))
-                at = np.where(own[at] == number, at, -1) if count else np.full(block.count, -1)
-        keep = (at >= 0) & (columns < self._across.size)
-        pointers = row_pointers(at[keep], count) if count else np.zeros(1, np.int64)
-        return pointers, columns[keep].astype(np.uint32)
+            pointers = row_pointers(np.zeros(block.count, np.int64) if row is None else row, count)
+            begins, ends = pointers[:-1], pointers[1:]
+        return _Mask(block, begins.view(np.uint64), ends.view(np.uint64), columns.astype(np.uint32))
 
-    def _workspace(self) -> Any:
+    @property
+    def _most_columns(self) -> int:
+        """How many columns there could be."""
+        return math.prod(self._right.sizes[letter] for letter in self.roles.columns)
+
+    @property
+    def _fill(self) -> Any:
+        return self.dtype.type(self.schema.fill_value)
+
+    @contextlib.contextmanager
+    def _space(self) -> Iterator[Workspace]:
+        """Give a thread buffers for products, clean, and take them back."""
         from sparrow.kernels.spgemm import Workspace
 
-        return Workspace(self._across.size, self.dtype)
+        space = self._idle.pop() if self._idle else Workspace(self._across.size, self.dtype)
+        yield space
+        self._idle.append(space)
 
     def _kernels(self) -> Any:
         from sparrow.kernels.spgemm import kernels_of
@@ -448,22 +536,15 @@ def _working(semiring: Semiring, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.uint64) if dtype == np.uint64 and not modular else accumulator(dtype)
 
 
-def _few(width: int) -> int:
+def _few(columns: NDArray[Any], width: int) -> int:
+    """Return up to how many products of a row are gathered, where there are such columns of so many."""
     from sparrow.kernels.spgemm import FEW
 
-    return 16 if width <= _CACHED else FEW
+    return FEW if width > _CACHED and not _clustered(columns) else _FEWER
 
 
-def _among(
-    mask: Any, first: int, last: int, rows: NDArray[Any], columns: NDArray[Any], width: int
-) -> NDArray[np.bool_]:
-    """Return which cells, sorted by row and column, the mask has."""
-    pointers, known = mask
-    inside = slice(int(pointers[first]), int(pointers[last]))
-    lengths = np.diff(pointers[first : last + 1])
-    keys = np.repeat(np.arange(last - first), lengths) * max(width, 1) + known[inside]
-    if not len(keys):
-        return np.zeros(len(rows), bool)
-    wanted = rows.astype(np.int64) * max(width, 1) + columns
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.asarray(keys[at] == wanted)
+def _clustered(columns: NDArray[Any]) -> bool:
+    """Return whether most entries, sorted by rows, are near to the one before."""
+    stretches = [columns[start : start + _STRETCH] for start in range(0, len(columns), max(len(columns) // 16, 1))]
+    steps = np.concatenate([np.diff(stretch) for stretch in stretches]) if len(columns) else columns
+    return 2 * np.count_nonzero((steps >= 0) & (steps < _NEAR)) > len(steps)
