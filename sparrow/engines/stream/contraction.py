@@ -1,4 +1,4 @@
-"""Products of tensors: the rows of one operand, piece by piece, times the other, which is held by rows.
+"""Products of tensors: the rows of one operand, piece by piece, times the other, which is held by rows if it fits.
 
 Whatever letters there are, a product is one of matrices: rows are the letters of the result that the operand of rows
 has, columns those that only the other one has, and what is matched in between are the letters that both have. Letters
@@ -11,6 +11,7 @@ thread, its products added in the order of the matched letters, so the bits depe
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 import math
 import threading
@@ -27,8 +28,10 @@ from sparrow.engines.orders import sorted_order
 from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of, range_of
 from sparrow.engines.stream.joining import Numbering, distinct
+from sparrow.engines.stream.panels import Spilled, adds_up
 from sparrow.index import Range
 from sparrow.kernels.compiling import readonly
+from sparrow.kernels.elementwise import align
 from sparrow.kernels.entries import Block, canonical, concatenate, pick, row_pointers
 from sparrow.kernels.runs import group_starts
 from sparrow.plan import Product, Scan, Semiring
@@ -39,12 +42,16 @@ from sparrow.workers import ordered_map
 if TYPE_CHECKING:
     from sparrow.kernels.spgemm import Workspace
 
-__all__ = ["Masked", "multiplied", "roles"]
+__all__ = ["Masked", "Multiplication", "Operand", "multiplied", "roles"]
 
 _PRODUCTS = 1 << 20
 """About how many products a thread computes at a time."""
 _SHARE = 4
 """Of the free memory, one part for the operand of rows: beyond, it is read twice, piece by piece."""
+_LARGE = 3
+"""Of the memory limit, one part for the operand that is held by rows: beyond, it is multiplied in panels."""
+_SMALLEST = 1 << 12
+"""Of the memory limit in bytes, one part is the number of products that a thread computes at a time of a panel."""
 _SMALLER = 16
 """How many times fewer entries the operand of rows has where only those that match it are read of the other."""
 _FEWER = 16
@@ -91,9 +98,9 @@ def multiplied(node: Product, *scans: Scan) -> Computed:
     Raises
     ------
     TooLargeError
-        When it is read, if the operand that is held would pass the memory limit.
+        When it is read, if an operand that does not fit cannot be multiplied in panels.
     """
-    work = _Multiplication(node, *scans)
+    work = Multiplication(node, *scans)
     if node.mask is None or node.complement:
         return Computed(node, scans, work.cuts, work.between, begin=work.begin, most=work.most)
     return Masked(node, scans, work)
@@ -117,9 +124,20 @@ class _Rows:
         if not self.coords:
             return self
         at = range_of(self.coords[0], start, stop)
-        own = slice(at.start, at.stop + 1)
-        coords = tuple(column[at] for column in self.coords)
+        return self.stretch(at.start, at.stop)
+
+    def stretch(self, first: int, last: int) -> _Rows:
+        """Return the rows between two positions."""
+        coords = tuple(column[first:last] for column in self.coords)
+        own = slice(first, last + 1)
         return _Rows(coords, self.pointers[own], self.places, self.values, self.done[own])
+
+    def bounds(self, size: int) -> tuple[int, int]:
+        """Return the bounds along the leading dimension, of so many cells, between which the rows lie."""
+        if not self.coords:
+            return 0, size
+        leading = self.coords[0]
+        return (int(leading[0]), int(leading[-1]) + 1) if len(leading) else (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +156,7 @@ class _Mask:
 class Masked(Computed):
     """The entries of a product at the cells of a mask."""
 
-    def __init__(self, node: Product, scans: Sequence[Scan], work: _Multiplication) -> None:
+    def __init__(self, node: Product, scans: Sequence[Scan], work: Multiplication) -> None:
         super().__init__(node, scans, work.cuts, work.between, begin=work.begin, most=work.most)
         self._work = work
 
@@ -157,7 +175,7 @@ class Masked(Computed):
         return lambda start, stop: self._work.computed(start, stop, sources)
 
 
-class _Multiplication:
+class Multiplication:
     """One product: what is held of its operands, and the pieces of the result."""
 
     def __init__(self, node: Product, left: Scan, right: Scan, mask: Scan | None = None) -> None:
@@ -166,13 +184,15 @@ class _Multiplication:
         letters = node.letters
         if self.roles.swapped:
             left, right, letters = right, left, (letters[1], letters[0])
-        self._left = _Operand(left, letters[0], (*self.roles.rows, *self.roles.matched))
-        self._right = _Operand(right, letters[1], (*self.roles.matched, *self.roles.columns))
-        self._mask = None if mask is None else _Operand(mask, node.out, (*self.roles.rows, *self.roles.columns))
+        self.left = Operand(left, letters[0], (*self.roles.rows, *self.roles.matched))
+        self.right = Operand(right, letters[1], (*self.roles.matched, *self.roles.columns))
+        self._mask = None if mask is None else Operand(mask, node.out, (*self.roles.rows, *self.roles.columns))
         self.dtype = _working(node.semiring, node.schema.dtype)
         self._lock = threading.Lock()
         self._idle: deque[Any] = deque()
         self._held: _Rows | None = None
+        self._spilled: Spilled | None = None
+        self._partial = False
         self._ready = False
 
     # -- what is held --------------------------------------------------------------------------------
@@ -182,30 +202,66 @@ class _Multiplication:
         with self._lock:
             if self._ready:
                 return
-            which = "left" if self.roles.swapped else "right"
-            self._room = memory.reserve(
-                0, f"the {which} operand of a product, of shape {self._right.scan.schema.shape}, held by rows",
-                "multiply some of its columns at a time",
-            )  # fmt: skip
-            same = self._left.same_as(self._right)
-            nbytes = self._left.rows * memory.entry_bytes(self._left.scan.schema, wide=True)
+            self._room = self._reserved()
+            same = self.left.same_as(self.right)
+            nbytes = self.left.rows * memory.entry_bytes(self.left.scan.schema, wide=True)
             found = used = None
-            if not same and (not self.roles.rows or nbytes <= memory.share(_SHARE)):
-                found = self._left.entries(self._room)
-                if len(self.roles.matched) == 1 and found.count <= self._right.rows // _SMALLER:
-                    used = distinct(self._left.columns(found, self.roles.matched)[0])
-            block = self._right.entries(self._room, used)
+            large = self._is_large()
+            if not same and ((not self.roles.rows and not large) or nbytes <= memory.share(_SHARE)):
+                found = self.left.entries(self._room)
+                if len(self.roles.matched) == 1 and found.count <= self.right.rows // _SMALLER:
+                    used = distinct(self.left.columns(found, self.roles.matched)[0])
+            if large and used is None:
+                del found
+                self._room.release()
+                self._spilled, self._ready = Spilled(self), True
+                return
+            block = self.right.entries(self._room, used)
             self._lay_out(block)
             if same:
                 found = block
             self._held = None if found is None else self._laid_in_rows(found)
             self._ready = True
 
+    def _reserved(self) -> memory.Reservation:
+        """Return room for the operand that is held."""
+        which, shape = "left" if self.roles.swapped else "right", self.right.scan.schema.shape
+        what = f"the {which} operand of a product, of shape {shape}, held by rows"
+        return memory.reserve(0, what, "multiply some of its columns at a time")
+
+    def _is_large(self) -> bool:
+        """Return whether the operand that would be held is better multiplied in panels."""
+        scan = self.right.scan
+        held = isinstance(scan.relation, MemoryRelation) and scan.view.is_identity
+        nbytes = self.right.rows * memory.entry_bytes(scan.schema, wide=True)
+        return not held and nbytes > memory.limit() // _LARGE and adds_up(self.node.semiring)
+
+    def panel(self, block: Block) -> Multiplication:
+        """Return the product with some entries of the operand that is held, whose sums are not in their last type."""
+        part = copy.copy(self)
+        part._partial, part._idle, part._room = True, deque(), self._reserved()
+        part._room.grow(block.nbytes)
+        part._lay_out(block)
+        return part
+
+    def spans(self, block: Block) -> tuple[list[tuple[int, int]], Callable[[int, int], Block]]:
+        """Return stretches of the rows of some entries of the other operand, and what multiplies one of them."""
+        rows = self._laid_in_rows(block)
+        length = self.schema.shape[0] if self.schema.ndim else 1
+        _, mask = self.sources(*rows.bounds(length), held=True)
+
+        def multiplied(first: int, last: int) -> Block:
+            own = rows.stretch(first, last)
+            cells = None if self._mask is None else self._mask_rows(own, mask, *own.bounds(length))
+            return self._worker(cells)(own, cells, 0, last - first)[0]
+
+        return self._spans(rows, min(_PRODUCTS, max(memory.limit() // _SMALLEST, _CACHED))), multiplied
+
     def _lay_out(self, block: Block) -> None:
         """Keep the operand that is held by rows."""
-        inner = self._right.columns(block, self.roles.matched)
-        outer = self._right.columns(block, self.roles.columns)
-        shape = self._right.sizes
+        inner = self.right.columns(block, self.roles.matched)
+        outer = self.right.columns(block, self.roles.columns)
+        shape = self.right.sizes
         self._matched = Numbering(inner, [shape[letter] for letter in self.roles.matched])
         self._across = Numbering(outer, [shape[letter] for letter in self.roles.columns])
         self._outer = outer
@@ -216,7 +272,7 @@ class _Multiplication:
         self._starts = np.append(starts, starts[-1])  # one row more, of nothing, for what has no counterpart
         self._room.grow(self._starts.nbytes)
         self._few = np.uint64(_few(columns, self._across.size))
-        self._single = len(set(self._right.letters)) == len(self.roles.matched) + len(self.roles.columns)
+        self._single = len(set(self.right.letters)) == len(self.roles.matched) + len(self.roles.columns)
         self._arrays = (
             readonly(self._starts.view(np.uint64)),
             readonly(columns.astype(np.int32, copy=False).view(np.uint32)),
@@ -225,8 +281,8 @@ class _Multiplication:
 
     def _laid_in_rows(self, block: Block) -> _Rows:
         """Return entries of the operand of rows, which are sorted by rows, row by row."""
-        coords = self._left.columns(block, self.roles.rows)
-        places = self._matched.of(self._left.columns(block, self.roles.matched), block.count)
+        coords = self.left.columns(block, self.roles.rows)
+        places = self._matched.of(self.left.columns(block, self.roles.matched), block.count)
         starts = group_starts(coords, block.count) if coords else np.zeros(min(block.count, 1), np.int64)
         work = np.zeros(block.count + 1, np.int64)
         np.cumsum(np.diff(self._starts)[places], out=work[1:])
@@ -254,17 +310,19 @@ class _Multiplication:
     def cuts(self) -> list[int]:
         """Return bounds along the leading letter of the result between which there is work for a thread."""
         self._prepare()
+        if self._spilled is not None:
+            return self._spilled.cuts()
         size = self.schema.shape[0]
         if not size:
             return [0]
         if self._held is not None:
             return [0, *self._cut(self._held, size), size]
-        bounds = pieces([self._left.scan], size)
+        bounds = pieces([self.left.scan], size)
         bounds = [0, *dict.fromkeys(bound for bound in bounds[1:-1] if 0 < bound < size), size]
-        each = pieces_of([self._left.scan], 0, size)[0]
+        each = pieces_of([self.left.scan], 0, size)[0]
 
         def refined(span: tuple[int, int]) -> list[int]:
-            return [*self._cut(self._laid_in_rows(self._left.cleaned(each(*span))), span[1]), span[1]]
+            return [*self._cut(self._laid_in_rows(self.left.cleaned(each(*span))), span[1]), span[1]]
 
         found = ordered_map(refined, itertools.pairwise(bounds), settings.current().threads)
         return [0, *itertools.chain.from_iterable(found)]
@@ -282,6 +340,8 @@ class _Multiplication:
     def most(self, start: int, stop: int) -> int:
         """Return how many entries of the result there are at most between two bounds along its leading letter."""
         self._prepare()
+        if self._spilled is not None:
+            return self._spilled.most(start, stop)
         if self._held is None:
             return _PRODUCTS
         done = self._held.between(start, stop).done
@@ -296,21 +356,29 @@ class _Multiplication:
         """Return the entries of the result between two bounds along its leading letter."""
         return self.begin(start, stop)(start, stop)
 
-    def sources(self, first: int, last: int) -> tuple[Evaluate | None, Evaluate | None]:
+    def sources(self, first: int, last: int, held: bool | None = None) -> tuple[Evaluate | None, Evaluate | None]:
         """Return what reads the operand of rows and the mask piece by piece; None what is held, or not there."""
-        self._prepare()
-        left = None if self._held is not None else pieces_of([self._left.scan], first, last)[0]
+        if held is None:
+            self._prepare()
+            held = self._held is not None or self._spilled is not None
+        left = None if held else pieces_of([self.left.scan], first, last)[0]
         mask = None if self._mask is None or not self.schema.ndim else pieces_of([self._mask.scan], first, last)[0]
         return left, mask
 
     def computed(self, start: int, stop: int, sources: tuple[Evaluate | None, Evaluate | None]) -> Any:
         """Return the entries of the result between two bounds, and the values of the mask at them."""
         left, mask = sources
+        if self._spilled is not None:
+            block = self._spilled.between(start, stop)
+            if self._mask is None or mask is None or self.node.complement:
+                return block, None
+            _, (_, weights) = align([block, mask(start, stop)], [0, 0], self.schema.shape, (True, True))
+            return block, weights
         if left is None:
             assert self._held is not None
             rows = self._held.between(start, stop)
         else:
-            rows = self._laid_in_rows(self._left.cleaned(left(start, stop)))
+            rows = self._laid_in_rows(self.left.cleaned(left(start, stop)))
         cells = None if self._mask is None else self._mask_rows(rows, mask, start, stop)
         parts = list(self._parts(rows, cells))
         block = concatenate([found for found, _ in parts], self.schema.ndim, self.schema.dtype)
@@ -325,16 +393,21 @@ class _Multiplication:
 
     def _parts(self, rows: _Rows, mask: _Mask | None) -> Iterator[tuple[Block, NDArray[Any] | None]]:
         """Yield the products of rows, some rows at a time, in order, and the mask's values at them."""
+        spans, work = self._spans(rows, _PRODUCTS), self._worker(mask)
+        threads = min(settings.current().threads, len(spans))
+        yield from ordered_map(lambda span: work(rows, mask, *span), spans, threads)
+
+    def _spans(self, rows: _Rows, size: int) -> list[tuple[int, int]]:
+        """Return stretches of rows of about so many products."""
         count = len(rows.pointers) - 1
         if count <= 0 or rows.done[-1] == rows.done[0]:
-            return
-        targets = rows.done[0] + np.arange(_PRODUCTS, int(rows.done[-1] - rows.done[0]), _PRODUCTS)
+            return []
+        targets = rows.done[0] + np.arange(size, int(rows.done[-1] - rows.done[0]), size)
         bounds = np.unique([0, *np.minimum(np.searchsorted(rows.done, targets), count), count])
-        spans = itertools.pairwise(bounds.tolist())
-        threads = min(settings.current().threads, len(bounds) - 1)
-        inside = mask is not None and not self.node.complement
-        work = self._inside if inside else self._everywhere
-        yield from ordered_map(lambda span: work(rows, mask, *span), spans, threads)
+        return list(itertools.pairwise(bounds.tolist()))
+
+    def _worker(self, mask: _Mask | None) -> Callable[..., tuple[Block, Any]]:
+        return self._everywhere if mask is None or self.node.complement else self._inside
 
     def _arguments(self, rows: _Rows, first: int, last: int) -> tuple[NDArray[Any], ...]:
         """Return some rows, and what is held, as a kernel takes them."""
@@ -343,8 +416,9 @@ class _Multiplication:
         places = readonly(rows.places[begin:end].view(np.uint32))
         return pointers, places, readonly(rows.values[begin:end]), *self._arrays
 
-    def _inside(self, rows: _Rows, mask: _Mask, first: int, last: int) -> tuple[Block, NDArray[Any]]:
+    def _inside(self, rows: _Rows, mask: _Mask | None, first: int, last: int) -> tuple[Block, NDArray[Any]]:
         """Return the products of some rows at the cells of a mask."""
+        assert mask is not None
         begins, ends = mask.begins[first:last], mask.ends[first:last]
         most = int((ends - begins).sum())
         at, out = (
@@ -395,6 +469,8 @@ class _Multiplication:
 
     def _finished(self, coords: Sequence[NDArray[Any]], out: NDArray[Any], weights: Any) -> tuple[Block, Any]:
         """Return results in the type of the result, without those that then are its fill."""
+        if self._partial:
+            return Block(tuple(coords), out), weights
         schema = self.schema
         with np.errstate(all="ignore"):
             values = out != 0 if schema.dtype.kind == "b" else out.astype(schema.dtype, copy=False)
@@ -404,6 +480,10 @@ class _Multiplication:
             if absent.any():
                 block, weights = block.take(~absent), None if weights is None else weights[~absent]
         return block, weights
+
+    def typed(self, coords: Sequence[NDArray[Any]], out: NDArray[Any]) -> Block:
+        """Return sums as entries of the result."""
+        return self._finished(coords, out, None)[0]
 
     def _sorted(self, block: Block) -> Block:
         """Return entries in the order of the result."""
@@ -420,7 +500,7 @@ class _Multiplication:
         known = columns < self._across.size if self._across.size < self._most_columns else None
         row: NDArray[Any] | None = None
         if len(rows.coords) > 1:
-            numbering = Numbering(rows.coords, [self._left.sizes[letter] for letter in self.roles.rows])
+            numbering = Numbering(rows.coords, [self.left.sizes[letter] for letter in self.roles.rows])
             order = np.full(numbering.size + 1, -1, np.int64)
             order[numbering.own] = np.arange(count)
             row = order[numbering.of(self._mask.columns(block, self.roles.rows), block.count)]
@@ -439,7 +519,7 @@ class _Multiplication:
     @property
     def _most_columns(self) -> int:
         """How many columns there could be."""
-        return math.prod(self._right.sizes[letter] for letter in self.roles.columns)
+        return math.prod(self.right.sizes[letter] for letter in self.roles.columns)
 
     @property
     def _fill(self) -> Any:
@@ -461,7 +541,7 @@ class _Multiplication:
         return kernels_of(semiring.add, semiring.multiply, self.dtype, self.roles.swapped)
 
 
-class _Operand:
+class Operand:
     """An operand, its axes in the order in which a product wants them."""
 
     def __init__(self, scan: Scan, letters: tuple[int, ...], wanted: tuple[int, ...]) -> None:
@@ -471,7 +551,7 @@ class _Operand:
         self.letters = tuple(letters[axis] for axis in order)
         self.sizes = dict(zip(letters, scan.schema.shape, strict=True))
 
-    def same_as(self, other: _Operand) -> bool:
+    def same_as(self, other: Operand) -> bool:
         """Return whether both read the same entries in the same order."""
         mine, theirs = self.scan, other.scan
         alike = mine.source.token == theirs.source.token and mine.view == theirs.view
@@ -547,4 +627,4 @@ def _clustered(columns: NDArray[Any]) -> bool:
     """Return whether most entries, sorted by rows, are near to the one before."""
     stretches = [columns[start : start + _STRETCH] for start in range(0, len(columns), max(len(columns) // 16, 1))]
     steps = np.concatenate([np.diff(stretch) for stretch in stretches]) if len(columns) else columns
-    return 2 * np.count_nonzero((steps >= 0) & (steps < _NEAR)) > len(steps)
+    return bool(2 * np.count_nonzero((steps >= 0) & (steps < _NEAR)) > len(steps))
