@@ -28,7 +28,6 @@ from sparrow.engines.orders import sorted_order
 from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of, range_of
 from sparrow.engines.stream.joining import Numbering, distinct
-from sparrow.engines.stream.panels import Spilled, adds_up
 from sparrow.index import Range
 from sparrow.kernels.compiling import readonly
 from sparrow.kernels.elementwise import align
@@ -40,6 +39,7 @@ from sparrow.schema import is_fill
 from sparrow.workers import ordered_map
 
 if TYPE_CHECKING:
+    from sparrow.engines.stream.panels import Spilled
     from sparrow.kernels.spgemm import Workspace
 
 __all__ = ["Masked", "Multiplication", "Operand", "multiplied", "roles"]
@@ -212,6 +212,8 @@ class Multiplication:
                 if len(self.roles.matched) == 1 and found.count <= self.right.rows // _SMALLER:
                     used = distinct(self.left.columns(found, self.roles.matched)[0])
             if large and used is None:
+                from sparrow.engines.stream.panels import Spilled
+
                 del found
                 self._room.release()
                 self._spilled, self._ready = Spilled(self), True
@@ -234,7 +236,11 @@ class Multiplication:
         scan = self.right.scan
         held = isinstance(scan.relation, MemoryRelation) and scan.view.is_identity
         nbytes = self.right.rows * memory.entry_bytes(scan.schema, wide=True)
-        return not held and nbytes > memory.limit() // _LARGE and adds_up(self.node.semiring)
+        if held or nbytes <= memory.limit() // _LARGE:
+            return False
+        from sparrow.engines.stream.panels import adds_up
+
+        return adds_up(self.node.semiring)
 
     def panel(self, block: Block) -> Multiplication:
         """Return the product with some entries of the operand that is held, whose sums are not in their last type."""
