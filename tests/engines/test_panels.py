@@ -98,6 +98,23 @@ def test_the_same_bits_on_any_number_of_threads(tmp_path: Path, in_panels: list[
     assert len(in_panels) == 2
 
 
+def test_ids_up_to_2_to_the_40(tmp_path: Path, in_panels: list[int]) -> None:
+    (a, b, _), _ = matrices(tmp_path, 15)
+    spread = np.int64(2**33)
+    places = [(each.tocoo().row * spread, each.tocoo().col * spread) for each in (a, b)]
+    A, B = (
+        sp.from_coords(at, each.tocoo().data, shape=(2**40, 2**40)).save(tmp_path / name)
+        for name, at, each in zip(["wide a", "wide b"], places, (a, b), strict=True)
+    )
+    found = (A @ B).compute()
+    wanted = (a @ b).tocsr().sorted_indices().tocoo()
+    rows, columns = sp.nonzero(found)
+    np.testing.assert_array_equal(rows // spread, wanted.row)
+    np.testing.assert_array_equal(columns // spread, wanted.col)
+    np.testing.assert_allclose(found.to_arrow()["value"], wanted.data)
+    assert len(in_panels) == 1
+
+
 def test_ctrl_c_leaves_nothing(tmp_path: Path, in_panels: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     _, (A, B, _) = matrices(tmp_path, 11)
     spools: list[Any] = []
