@@ -54,6 +54,7 @@ from sparrow.functions import numpy as _dispatch  # noqa: F401 - NumPy's functio
 from sparrow.functions.contraction import einsum, einsum_path, sddmm, tensordot
 from sparrow.functions.creation import asarray, from_coords, from_relation, open
 from sparrow.functions.dtypes import astype, can_cast, finfo, iinfo, isdtype, result_type
+from sparrow.functions.einsum_sql import einsum_sql
 from sparrow.functions.elementwise import (
     abs,
     acos,
@@ -190,20 +191,18 @@ __array_api_version__ = "2024.12"
 
 __all__ = [
     "Bundle", "Semiring", "Tensor", "__array_namespace_info__", "abs", "acos", "acosh", "add", "align", "all", "any",
-    "arange",
-    "argmax", "argmin", "argsort", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "batches",
-    "bitwise_and",
-    "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "blas", "bool",
-    "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "ceil", "clip", "complex64", "complex128",
-    "compute", "concat", "config", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod",
-    "cumulative_sum", "datasets", "diagonal", "diff", "divide", "e", "einsum", "einsum_path", "empty", "empty_like",
-    "equal", "errors", "exp", "expand_dims", "explained", "expm1", "export", "eye", "finfo", "flip", "float16",
-    "float32", "float64", "floor", "floor_divide", "formats", "from_coords", "from_relation", "full", "full_like",
-    "graph", "greater", "greater_equal", "hypot", "iinfo", "imag", "inf", "ingest", "int8", "int16", "int32", "int64",
-    "isdtype", "isfinite", "isin", "isinf", "isnan", "kron", "less", "less_equal", "linalg", "linspace", "log",
-    "log1p", "log2", "log10", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
-    "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min", "minimum", "models", "moveaxis", "multiply",
-    "nan", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones", "ones_like", "open", "optim",
+    "arange", "argmax", "argmin", "argsort", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "batches",
+    "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "blas",
+    "bool", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "ceil", "clip", "complex64",
+    "complex128", "compute", "concat", "config", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod",
+    "cumulative_sum", "datasets", "diagonal", "diff", "divide", "e", "einsum", "einsum_path", "einsum_sql", "empty",
+    "empty_like", "equal", "errors", "exp", "expand_dims", "explained", "expm1", "export", "eye", "finfo", "flip",
+    "float16", "float32", "float64", "floor", "floor_divide", "formats", "from_coords", "from_relation", "full",
+    "full_like", "graph", "greater", "greater_equal", "hypot", "iinfo", "imag", "inf", "ingest", "int8", "int16",
+    "int32", "int64", "isdtype", "isfinite", "isin", "isinf", "isnan", "kron", "less", "less_equal", "linalg",
+    "linspace", "log", "log1p", "log2", "log10", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min", "minimum", "models", "moveaxis",
+    "multiply", "nan", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones", "ones_like", "open", "optim",
     "permute_dims", "pi", "positive", "pow", "prod", "random", "real", "reciprocal", "remainder", "repeat", "reshape",
     "result_type", "roll", "round", "sddmm", "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "split", "sql",
     "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh",

@@ -30,6 +30,7 @@ from sparrow.plan import (
     scans_of,
     steps_below,
 )
+from sparrow.plan.estimates import products_expected
 from sparrow.schema import Schema
 
 if TYPE_CHECKING:
@@ -128,6 +129,9 @@ class _Telling:
             needed = [str(number) for number, needs in enumerate(step.required, 1) if needs]
             cells = "an intersection" if all(step.required) else f"where operand {' and '.join(needed)} has an entry"
             lines.append(f"  cells       {cells if needed else 'a union'}")
+        if isinstance(step, Product):
+            products, entries = products_expected(step)
+            lines.append(f"  expected    {products:.3g} products, {entries:.3g} entries")
         if isinstance(step, Product) and step.mask is not None:
             lines.append(f"  mask        the last operand: only where it has {'no' if step.complement else 'an'} entry")
         operands = step.operands if isinstance(step, Map) else step.scans

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -16,7 +15,8 @@ from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import operand
 from sparrow.functions.views import as_tensor
 from sparrow.kernels.entries import Block, pick
-from sparrow.plan import Scan, Semiring, resolved_axis, semiring_of
+from sparrow.plan import Semiring, resolved_axis, semiring_of
+from sparrow.plan.estimates import Estimate, entries_expected
 from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import Schema, check_dtype
 from sparrow.tensor import Tensor
@@ -171,7 +171,7 @@ def einsum_path(
     terms, given = _parsed(subscripts, given)
     path = _path(terms, given, chosen, optimize)
     lines = [f"{_written(terms.inputs, terms.output)}, {semiring_of(semiring)}"]
-    left = [_Estimate.of(own, each) for own, each in zip(terms.inputs, given, strict=True)]
+    left = [_expected(own, each) for own, each in zip(terms.inputs, given, strict=True)]
     for step in path:
         taken = [left[k] for k in step]
         left = [each for k, each in enumerate(left) if k not in step]
@@ -383,43 +383,10 @@ def _kept(
 # -- the order of steps --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Estimate:
-    """What is expected of an operand."""
-
-    letters: tuple[str, ...]
-    nnz: float
-    different: dict[str, float]
-    """How many different coordinates there are along each letter."""
-
-    @classmethod
-    def of(cls, letters: tuple[str, ...], each: Any) -> _Estimate:
-        """Return what is known of an operand without reading it."""
-        if isinstance(each, Tensor):
-            nnz = _entries(each.__sparrow_scan__())
-            shape = each.shape
-        else:
-            nnz, shape = float(each.size), each.shape
-        return cls(letters, nnz, {letter: min(nnz, float(n)) for letter, n in zip(letters, shape, strict=True)})
-
-    def times(self, other: _Estimate, out: tuple[str, ...], sizes: dict[str, int]) -> tuple[float, _Estimate]:
-        """Return the number of products of two operands, and what is expected of the result."""
-        shared = set(self.letters) & set(other.letters)
-        chance = math.prod(max(self.different[k], other.different[k], 1.0) for k in shared)
-        products = self.nnz * other.nnz / chance
-        both = {k: min(own.different[k] for own in (self, other) if k in own.different) for k in out}
-        cells = math.prod(float(sizes[k]) for k in out)
-        nnz = min(products, cells * -math.expm1(-products / cells)) if cells else 0.0
-        return products, _Estimate(out, nnz, {k: min(nnz, n) for k, n in both.items()})
-
-
-def _entries(scan: Scan) -> float:
-    """Return about how many entries a scan has: of an expression at most those of what it reads, or its cells."""
-    cells = float(scan.schema.size)
-    if scan.step is not None:
-        known = scan.step.known_nnz
-        return min(float(known), cells) if known is not None else min(sum(map(_entries, scan.step.scans)), cells)
-    return min(float(scan.relation.stats(scan.view.box()).rows), cells) if scan.view.size else 0.0
+def _expected(letters: tuple[str, ...], each: Any) -> Estimate:
+    """Return what is known of an operand without reading it."""
+    nnz = entries_expected(each.__sparrow_scan__()) if isinstance(each, Tensor) else float(each.size)
+    return Estimate.of(letters, nnz, each.shape)
 
 
 def _path(terms: _Terms, given: Sequence[Any], semiring: Semiring, optimize: Any) -> _Path:
@@ -433,7 +400,7 @@ def _path(terms: _Terms, given: Sequence[Any], semiring: Semiring, optimize: Any
         return [(0,)]
     if optimize is False or not semiring.associative:
         return [(0, 1), *((0, left - 1) for left in range(count - 1, 1, -1))] if count > 2 else [(0, 1)]
-    estimates = [_Estimate.of(own, each) for own, each in zip(terms.inputs, given, strict=True)]
+    estimates = [_expected(own, each) for own, each in zip(terms.inputs, given, strict=True)]
     return _cheapest(estimates, terms, semiring, every=count <= _SEARCHED and optimize != "greedy")
 
 
@@ -448,7 +415,7 @@ def _checked(path: _Path, count: int) -> _Path:
     return path
 
 
-def _cheapest(estimates: list[_Estimate], terms: _Terms, semiring: Semiring, every: bool) -> _Path:
+def _cheapest(estimates: list[Estimate], terms: _Terms, semiring: Semiring, every: bool) -> _Path:
     """Return the steps with the fewest products: of all orders, or the cheapest step each time."""
     if every:
         order = _searched(estimates, terms, semiring)
@@ -475,10 +442,10 @@ def _cheapest(estimates: list[_Estimate], terms: _Terms, semiring: Semiring, eve
     return path
 
 
-def _searched(estimates: list[_Estimate], terms: _Terms, semiring: Semiring) -> list[tuple[int, int]]:
+def _searched(estimates: list[Estimate], terms: _Terms, semiring: Semiring) -> list[tuple[int, int]]:
     """Return the best order of all, by subsets: pairs of operands, results numbered after them."""
     count = len(estimates)
-    best: dict[int, tuple[float, _Estimate, tuple[int, int] | None]] = {
+    best: dict[int, tuple[float, Estimate, tuple[int, int] | None]] = {
         1 << k: (0.0, each, None) for k, each in enumerate(estimates)
     }
     everything = (1 << count) - 1

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.compiling import announce
 
-__all__ = ["FEW", "Kernels", "Workspace", "kernels_of"]
+__all__ = ["FEW", "Kernels", "Workspace", "kernels_of", "outside"]
 
 FEW = 256
 """Products of a row that are gathered rather than added to a dense row, at most."""
@@ -37,6 +37,10 @@ _INSERTED = 24
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _SIX, _LOW = np.uint64(6), np.uint64(63)
 _NONE = np.uint64(2**64 - 1)
+_POINTERS, _ROWS = np.uint64(16), np.uint64(6)
+"""How many entries of the left matrix before their turn rows of the right one are looked up, and fetched."""
+_SEARCHED = np.uint64(8)
+"""How many steps of a search take as long as going through a row that much longer."""
 
 
 def _count_zeros(context: Any, word: Any) -> Any:
@@ -48,7 +52,23 @@ def _count_zeros(context: Any, word: Any) -> Any:
     return types.uint64(types.uint64), generate
 
 
+def _touch(context: Any, array: Any, position: Any) -> Any:
+    """Have an entry of an array fetched into the cache, if it is one: positions are not checked."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = target.make_array(signature.args[0])(target, builder, arguments[0]).data
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        where = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
+        builder.call(fetch, [where, *(ir.Constant(number, setting) for setting in (0, 3, 1))])
+        return target.get_dummy_value()
+
+    return types.void(array, position), generate
+
+
 _trailing: Any = intrinsic(_count_zeros)
+_prefetch: Any = intrinsic(_touch)
 
 
 @register_jitable
@@ -238,6 +258,7 @@ def _rows(add: Any, multiply: Any, cache: bool) -> Any:
             Room for as many entries as there are products, and one more.
         """
         n = _ZERO
+        end = np.uint64(len(places))
         for i in range(first, last):
             low, high = pointers[i], pointers[i + _ONE]
             label = labels[i]
@@ -255,8 +276,13 @@ def _rows(add: Any, multiply: Any, cache: bool) -> Any:
                 continue
             work = _ZERO
             for q in range(low, high):
+                if q + _POINTERS < end:
+                    _prefetch(starts, np.uint64(places[q + _POINTERS]))
                 k = np.uint64(places[q])
-                work += starts[k + _ONE] - starts[k]
+                begin = starts[k]
+                work += starts[k + _ONE] - begin
+                _prefetch(columns, begin)
+                _prefetch(right, begin)
             if work == _ZERO:
                 continue
             if work <= few:
@@ -322,6 +348,10 @@ def _rows(add: Any, multiply: Any, cache: bool) -> Any:
             for q in range(low, high):
                 x = left[q]
                 k = np.uint64(places[q])
+                if q + _ROWS < high:
+                    begin = starts[np.uint64(places[q + _ROWS])]
+                    _prefetch(columns, begin)
+                    _prefetch(right, begin)
                 at = _NONE
                 word = _ZERO
                 for p in range(starts[k], starts[k + _ONE]):
@@ -367,25 +397,61 @@ def _rows(add: Any, multiply: Any, cache: bool) -> Any:
 def _masked(add: Any, multiply: Any, cache: bool) -> Any:
     @njit(cache=cache, nogil=True)
     def masked(  # type: ignore[no-untyped-def]
-        pointers, places, left, starts, columns, right, labels, mask_pointers, mask_columns, first, last, fill,
-        total, state, out_rows, out_columns, out
+        pointers, places, left, starts, columns, right, begins, ends, wanted, first, last, fill, total, state, out_at,
+        out
     ):  # fmt: skip
-        """Write the products at the cells of a mask, given by rows, columns ascending; as :func:`rows` otherwise.
+        """Write the products at the cells of a mask, in its order, and where in it they are; return their number.
 
-        ``state`` (uint8, one for each column) is 0 before and after.
+        Of a row of the right matrix that is much longer than the mask's only the columns of the mask are looked for.
+
+        Parameters
+        ----------
+        pointers, places, left, starts, columns, right, fill, total
+            As of :func:`rows`.
+        begins, ends, wanted
+            Between which positions the cells of each row are in the mask, and the column of each, ascending in a row:
+            uint64 (m,), uint64 (m,), uint32 (n,).
+        state
+            A byte for each column (uint8), 0 before and after.
+        out_at, out
+            Room for the products at as many cells as the mask has in these rows, and one more.
         """
         n = _ZERO
+        entries = np.uint64(len(places))
         for i in range(first, last):
-            begin, end = mask_pointers[i], mask_pointers[i + _ONE]
+            begin, end = begins[i], ends[i]
             if begin == end:
                 continue
-            label = labels[i]
+            count = end - begin
             for m in range(begin, end):
-                state[mask_columns[m]] = 1
+                state[wanted[m]] = 1
             for q in range(pointers[i], pointers[i + _ONE]):
+                if q + _POINTERS < entries:
+                    _prefetch(starts, np.uint64(places[q + _POINTERS]))
+                if q + _ROWS < entries:
+                    ahead = starts[np.uint64(places[q + _ROWS])]
+                    _prefetch(columns, ahead)
+                    _prefetch(right, ahead)
                 x = left[q]
                 k = np.uint64(places[q])
-                for p in range(starts[k], starts[k + _ONE]):
+                low, high = starts[k], starts[k + _ONE]
+                if high - low > _SEARCHED * count:
+                    for m in range(begin, end):
+                        c = wanted[m]
+                        top = high
+                        while low < top:
+                            middle = (low + top) >> _ONE
+                            if columns[middle] < c:
+                                low = middle + _ONE
+                            else:
+                                top = middle
+                        while low < high and columns[low] == c:
+                            value = multiply(x, right[low])
+                            total[c] = value if state[c] == 1 else add(total[c], value)
+                            state[c] = 2
+                            low += _ONE
+                    continue
+                for p in range(low, high):
                     c = columns[p]
                     seen = state[c]
                     if seen == 1:
@@ -394,13 +460,34 @@ def _masked(add: Any, multiply: Any, cache: bool) -> Any:
                     elif seen == 2:
                         total[c] = add(total[c], multiply(x, right[p]))
             for m in range(begin, end):
-                c = mask_columns[m]
+                c = wanted[m]
                 if state[c] == 2:
-                    out_rows[n] = label
-                    out_columns[n] = c
+                    out_at[n] = m
                     out[n] = total[c]
                     n += np.uint64(out[n] != fill)
                 state[c] = 0
         return n
 
     return masked
+
+
+@njit(cache=True, nogil=True)
+def outside(pointers, columns, begins, ends, wanted, keep):  # type: ignore[no-untyped-def]
+    """Say which cells, given by rows, columns ascending, a mask does not have.
+
+    Parameters
+    ----------
+    pointers, columns
+        Where the cells of each row begin, int64 (m + 1,), and their columns, int32 (n,).
+    begins, ends, wanted
+        As of a kernel ``masked``.
+    keep
+        Shape (n,), bool: written.
+    """
+    for i in range(len(begins)):
+        m, end = begins[i], ends[i]
+        for p in range(pointers[i], pointers[i + 1]):
+            c = np.uint32(columns[p])
+            while m < end and wanted[m] < c:
+                m += _ONE
+            keep[p] = m == end or wanted[m] != c

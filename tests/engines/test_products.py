@@ -145,7 +145,7 @@ def test_sums_that_cancel_are_no_entries() -> None:
 @pytest.mark.parametrize("width", [50, 5000, 2**40])
 def test_rows_of_any_length_against_scipy(few: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(few + width % 1000)
-    monkeypatch.setattr(contraction, "_few", lambda n: few)
+    monkeypatch.setattr(contraction, "_few", lambda *_: few)
     monkeypatch.setattr(contraction, "_PRODUCTS", 500)
     heavy = rng.integers(0, 60, 900)
     a = scipy.sparse.coo_array((rng.standard_normal(900), (rng.integers(0, 40, 900) ** 2 % 37, heavy)), (40, 60))
@@ -248,10 +248,11 @@ def test_names_and_labels_of_the_axes_that_are_kept(tmp_path: Path) -> None:
     assert (A @ A.T).labels(0).to_pylist() == users
 
 
-def test_the_operand_that_is_held_must_fit(tmp_path: Path) -> None:
+def test_the_operand_that_is_held_must_fit_under_functions_of_ones_own(tmp_path: Path) -> None:
     A = sp.random((100_000, 100_000), nnz=600_000, seed=3).save(tmp_path / "a")
+    widest = sp.Semiring(max, "min", 0)  # sums of panels are added up by names
     with sp.config(memory_limit=4_000_000), pytest.raises(TooLargeError, match="right operand of a product"):
-        (A @ A).nnz  # noqa: B018
+        sp.matmul(A, A, semiring=widest).nnz  # noqa: B018
     with sp.config(memory_limit=4_000_000):
         assert (A[:50] @ A[:, :10]).nnz >= 0
 
@@ -323,3 +324,28 @@ def test_storage_types_are_those_of_the_table() -> None:
     found = sp.matmul(A.T, np.eye(4), stype="row_sparse")
     assert found.stype == "row_sparse"
     np.testing.assert_array_equal(found.to_numpy(), A.T.to_numpy())
+
+
+@pytest.mark.parametrize("cells", [40, 4000])
+def test_masks_against_scipy(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contraction, "_PRODUCTS", 700)
+    rng = np.random.default_rng(cells)
+    a, b, m = (
+        scipy.sparse.coo_array(
+            (rng.integers(1, 9, n).astype(float), (rng.integers(0, rows, n) ** 2 % rows, rng.integers(0, columns, n))),
+            (rows, columns),
+        ).tocsr()
+        for n, rows, columns in [(900, 41, 60), (9000, 60, 1500), (cells, 41, 1500)]
+    )
+    A, B, M = map(sp.asarray, (a, b, m))
+    inside = ((a @ b).multiply(m != 0)).toarray()
+    with sp.config(threads=3):
+        agree(sp.matmul(A, B, mask=M), inside)
+        agree(sp.matmul(A, B, mask=M, complement=True), (a @ b).toarray() - inside)
+        agree(M * (A @ B), inside * m.toarray())
+        agree((A @ B * M).T, (inside * m.toarray()).T)
+        assert float((A @ B * M).sum()) == (inside * m.toarray()).sum()
+    wide = sp.from_coords(np.stack([sp.nonzero(M)[0], sp.nonzero(M)[1] * 2**30]), np.ones(M.nnz), shape=(41, 2**41))
+    high = sp.from_coords(np.stack([sp.nonzero(B)[0], sp.nonzero(B)[1] * 2**30]), b.data, shape=(60, 2**41))
+    found = sp.matmul(A, high, mask=wide).compute()
+    assert found.to_arrow()["value"].to_pylist() == inside[inside != 0].tolist()

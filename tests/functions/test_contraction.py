@@ -106,6 +106,87 @@ def test_the_order_of_steps_is_the_cheapest() -> None:
     assert len(sp.einsum_path(several, *[v] * 9)[0]) == 9
 
 
+class Work:
+    """The products that steps of an einsum take, counted."""
+
+    def __init__(self, subscripts: str, arrays: list[Any]) -> None:
+        before, self.out = subscripts.split("->")
+        self.inputs = before.split(",")
+        self.known = {1 << k: each for k, each in enumerate(zip(self.inputs, arrays, strict=True))}
+
+    def step(self, one: int, other: int) -> float:
+        (a, left), (b, right) = self.known[one], self.known[other]
+        if one | other not in self.known:
+            rest = [own for k, own in enumerate(self.inputs) if not (one | other) >> k & 1]
+            out = "".join(x for x in dict.fromkeys(a + b) if x in set(self.out).union(*rest))
+            found = np.einsum(f"{a},{b}->{out}", left, right, optimize=True)
+            self.known[one | other] = out, (found > 0) * 1.0
+        return float(np.einsum(f"{a},{b}->", left, right, optimize=True))
+
+    def of(self, path: list[Any]) -> float:
+        left, total = [1 << k for k in range(len(self.inputs))], 0.0
+        for step in path:
+            one, other = (left[k] for k in step)
+            left = [*(x for k, x in enumerate(left) if k not in step), one | other]
+            total += self.step(one, other)
+        return total
+
+    def least(self) -> float:
+        count = len(self.inputs)
+        cost = {1 << k: 0.0 for k in range(count)}
+        for whole in range(1, 1 << count):
+            part = (whole - 1) & whole
+            while part:
+                spent = cost[part] + cost[whole ^ part] + self.step(part, whole ^ part)
+                cost[whole] = min(cost.get(whole, spent), spent)
+                part = (part - 1) & whole
+        return cost[(1 << count) - 1]
+
+
+def expression(seed: int) -> tuple[str, list[Any]]:
+    """Return an einsum of 3 to 5 operands that hang together, of any sizes, densities and skews."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(3, 6))
+    sizes = {x: int(rng.choice([3, 8, 16, 30])) for x in "abcdefg"}
+    inputs = ["".join(rng.choice(list("abc"), 2, replace=False))]
+    while len(inputs) < count:
+        held = str(rng.choice(sorted(set("".join(inputs)))))
+        others = [x for x in "abcdefg"[: count + 1] if x != held]
+        inputs.append(held + "".join(rng.choice(others, int(rng.integers(1, 3)), replace=False)))
+    out = "".join(rng.choice(sorted(set("".join(inputs))), int(rng.integers(0, 3)), replace=False))
+    arrays = []
+    for own in inputs:
+        shape = tuple(sizes[x] for x in own)
+        nnz = min(max(1, int(np.prod(shape) * rng.choice([1, 0.3, 0.05, 0.01]))), 3000)
+        at = [(rng.random(nnz) ** rng.choice([1, 1, 3]) * size).astype(int) for size in shape]
+        array = np.zeros(shape)
+        array[tuple(at)] = 1
+        arrays.append(array)
+    return f"{','.join(inputs)}->{out}", arrays
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_plan_takes_at_most_twice_the_products_of_the_best_order(seed: int) -> None:
+    subscripts, arrays = expression(seed)
+    work = Work(subscripts, arrays)
+    path = sp.einsum_path(subscripts, *map(sp.asarray, arrays))[0][1:]
+    assert work.of(path) <= 2 * work.least() + 10
+
+
+def test_a_chain_whose_orders_differ_a_hundredfold() -> None:
+    A, B = (sp.random((500, 500), nnz=20_000, seed=seed) for seed in (1, 2))
+    v = sp.random((500, 500), nnz=3, seed=3)
+    work = Work("ij,jk,kl->il", [(each.to_numpy() != 0) * 1.0 for each in (A, B, v)])
+    best = work.of([(1, 2), (0, 1)])
+    assert work.of([(0, 1), (0, 1)]) > 100 * best
+    assert work.of(sp.einsum_path("ij,jk,kl->il", A, B, v)[0][1:]) <= 2 * best
+    product = sp.einsum("ij,jk,kl->il", A, B, v)
+    told = product.explain().splitlines()
+    assert [line.split("product ")[1].split()[0] for line in told if "product " in line] == ["ij,jk->ik"] * 2
+    expected = [float(line.split()[1]) for line in told if "expected" in line]
+    assert 0.5 * best < sum(expected) < 2 * best
+
+
 def test_tensordot_dot_inner_and_kron() -> None:
     a, b = some((3, 4, 5), 1), some((4, 3, 2), 2)
     A, B = sp.asarray(a), sp.asarray(b)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from string import Template
 from typing import Any
 
 import numpy as np
 
 from sparrow.engines.duckdb.types import Declined, cast, whole
 from sparrow.plan import Product
+from sparrow.resources import sql_text
 
-__all__ = ["product_sql"]
+__all__ = ["contract_sql", "product_sql"]
 
 _ORDERED = {"min": "<", "max": ">"}
+
+
+def contract_sql(columns: str, operands: str, mask: str, groups: str) -> str:
+    """Return the query of a product: ``sql/duckdb/contract.sql``, without its comment."""
+    lines = (line for line in sql_text("duckdb", "contract").splitlines() if not line.startswith("--"))
+    return Template("\n".join(lines)).substitute(columns=columns, operands=operands, mask=mask, groups=groups)
 
 
 def product_sql(node: Product) -> str:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from sparrow import memory
 from sparrow.database import quote_name
 from sparrow.engines.duckdb.functions import function_sql
-from sparrow.engines.duckdb.products import product_sql
+from sparrow.engines.duckdb.products import contract_sql, product_sql
 from sparrow.engines.duckdb.reductions import reduction_sql
 from sparrow.engines.duckdb.types import Declined, cast, differs, literal, sql_type
 from sparrow.index import New
@@ -219,13 +219,13 @@ def _product(node: Product, names: Names, select: _Select) -> str:
             tests += [f"{place[letter]} = {column}"] if letter in place else []
             place.setdefault(letter, column)
     cells = {axis: place[letter] for axis, letter in enumerate(node.out)}
-    source = f"{sides[0]} JOIN {sides[1]} ON {' AND '.join(tests) or 'true'}"
+    source, mask = f"{sides[0]} JOIN {sides[1]} ON {' AND '.join(tests) or 'true'}", ""
     if node.mask is not None:
         below = select(node.mask, 2, _columns(range(node.schema.ndim)))
         same = " AND ".join(f"m.i{axis} = {column}" for axis, column in cells.items()) or "true"
-        source += f" {'ANTI' if node.complement else 'SEMI'} JOIN ({below}) AS m ON {same}"
+        mask = f" {'ANTI' if node.complement else 'SEMI'} JOIN ({below}) AS m ON {same}"
     groups = f"GROUP BY {', '.join(cells.values())}" if cells else "HAVING count(*) > 0"
-    return _kept(f"SELECT {_shown(cells, names, value)} FROM {source} {groups}", node.schema)
+    return _kept(contract_sql(_shown(cells, names, value), source, mask, groups), node.schema)
 
 
 # -- rearrangements ------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Products of tensors: the rows of one operand, piece by piece, times the other, which is held by rows.
+"""Products of tensors: the rows of one operand, piece by piece, times the other, which is held by rows if it fits.
 
 Whatever letters there are, a product is one of matrices: rows are the letters of the result that the operand of rows
 has, columns those that only the other one has, and what is matched in between are the letters that both have. Letters
@@ -10,12 +10,15 @@ thread, its products added in the order of the matched letters, so the bits depe
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import itertools
+import math
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +26,11 @@ from numpy.typing import NDArray
 from sparrow import memory, settings
 from sparrow.engines.orders import sorted_order
 from sparrow.engines.stream import reading
-from sparrow.engines.stream.computed import Computed, pieces, pieces_of, range_of
+from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of, range_of
 from sparrow.engines.stream.joining import Numbering, distinct
 from sparrow.index import Range
 from sparrow.kernels.compiling import readonly
+from sparrow.kernels.elementwise import align
 from sparrow.kernels.entries import Block, canonical, concatenate, pick, row_pointers
 from sparrow.kernels.runs import group_starts
 from sparrow.plan import Product, Scan, Semiring
@@ -34,16 +38,28 @@ from sparrow.relation import Chunk, MemoryRelation
 from sparrow.schema import is_fill
 from sparrow.workers import ordered_map
 
-__all__ = ["multiplied", "roles"]
+if TYPE_CHECKING:
+    from sparrow.engines.stream.panels import Spilled
+    from sparrow.kernels.spgemm import Workspace
+
+__all__ = ["Masked", "Multiplication", "Operand", "multiplied", "roles"]
 
 _PRODUCTS = 1 << 20
 """About how many products a thread computes at a time."""
 _SHARE = 4
 """Of the free memory, one part for the operand of rows: beyond, it is read twice, piece by piece."""
+_LARGE = 3
+"""Of the memory limit, one part for the operand that is held by rows: beyond, it is multiplied in panels."""
+_SMALLEST = 1 << 12
+"""Of the memory limit in bytes, one part is the number of products that a thread computes at a time of a panel."""
 _SMALLER = 16
 """How many times fewer entries the operand of rows has where only those that match it are read of the other."""
+_FEWER = 16
+"""Products of a row that are gathered, at most, where a dense row is quick to add to."""
 _CACHED = 1 << 16
 """Columns up to which a dense row stays in the cache."""
+_NEAR, _STRETCH = 64, 1 << 12
+"""Columns that share a word of the marks of a dense row; entries that are looked at together, to see if they do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +98,12 @@ def multiplied(node: Product, *scans: Scan) -> Computed:
     Raises
     ------
     TooLargeError
-        When it is read, if the operand that is held would pass the memory limit.
+        When it is read, if an operand that does not fit cannot be multiplied in panels.
     """
-    work = _Multiplication(node, *scans)
-    return Computed(node, scans, work.cuts, work.between, most=work.most)
+    work = Multiplication(node, *scans)
+    if node.mask is None or node.complement:
+        return Computed(node, scans, work.cuts, work.between, begin=work.begin, most=work.most)
+    return Masked(node, scans, work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +124,58 @@ class _Rows:
         if not self.coords:
             return self
         at = range_of(self.coords[0], start, stop)
-        own = slice(at.start, at.stop + 1)
-        coords = tuple(column[at] for column in self.coords)
+        return self.stretch(at.start, at.stop)
+
+    def stretch(self, first: int, last: int) -> _Rows:
+        """Return the rows between two positions."""
+        coords = tuple(column[first:last] for column in self.coords)
+        own = slice(first, last + 1)
         return _Rows(coords, self.pointers[own], self.places, self.values, self.done[own])
 
+    def bounds(self, size: int) -> tuple[int, int]:
+        """Return the bounds along the leading dimension, of so many cells, between which the rows lie."""
+        if not self.coords:
+            return 0, size
+        leading = self.coords[0]
+        return (int(leading[0]), int(leading[-1]) + 1) if len(leading) else (0, 0)
 
-class _Multiplication:
+
+@dataclass(frozen=True, slots=True)
+class _Mask:
+    """The cells of a mask, row by row."""
+
+    block: Block
+    """Its entries, in the order of rows and columns."""
+    begins: NDArray[np.uint64]
+    """The first of them of each row, shape (m,)."""
+    ends: NDArray[np.uint64]
+    columns: NDArray[np.uint32]
+    """The column of each of them."""
+
+
+class Masked(Computed):
+    """The entries of a product at the cells of a mask."""
+
+    def __init__(self, node: Product, scans: Sequence[Scan], work: Multiplication) -> None:
+        super().__init__(node, scans, work.cuts, work.between, begin=work.begin, most=work.most)
+        self._work = work
+
+    def is_masked_by(self, scan: Scan) -> bool:
+        """Return whether a scan is the mask, and shows its entries in the order of the result."""
+        mask = self.inputs[2]
+        return mask.source.token == scan.source.token and mask.view == scan.view and self._work.in_order
+
+    def cuts(self) -> list[int]:
+        """Return bounds along the leading dimension between which there is work for a thread."""
+        return self._work.cuts()
+
+    def beside(self, first: int, last: int) -> Callable[[int, int], tuple[Block, NDArray[Any]]]:
+        """Return what gives the entries between two bounds, and the mask's values at them, for pieces between two."""
+        sources = self._work.sources(first, last)
+        return lambda start, stop: self._work.computed(start, stop, sources)
+
+
+class Multiplication:
     """One product: what is held of its operands, and the pieces of the result."""
 
     def __init__(self, node: Product, left: Scan, right: Scan, mask: Scan | None = None) -> None:
@@ -120,13 +184,15 @@ class _Multiplication:
         letters = node.letters
         if self.roles.swapped:
             left, right, letters = right, left, (letters[1], letters[0])
-        self._left = _Operand(left, letters[0], (*self.roles.rows, *self.roles.matched))
-        self._right = _Operand(right, letters[1], (*self.roles.matched, *self.roles.columns))
-        self._mask = None if mask is None else _Operand(mask, node.out, (*self.roles.rows, *self.roles.columns))
+        self.left = Operand(left, letters[0], (*self.roles.rows, *self.roles.matched))
+        self.right = Operand(right, letters[1], (*self.roles.matched, *self.roles.columns))
+        self._mask = None if mask is None else Operand(mask, node.out, (*self.roles.rows, *self.roles.columns))
         self.dtype = _working(node.semiring, node.schema.dtype)
         self._lock = threading.Lock()
         self._idle: deque[Any] = deque()
         self._held: _Rows | None = None
+        self._spilled: Spilled | None = None
+        self._partial = False
         self._ready = False
 
     # -- what is held --------------------------------------------------------------------------------
@@ -136,30 +202,72 @@ class _Multiplication:
         with self._lock:
             if self._ready:
                 return
-            which = "left" if self.roles.swapped else "right"
-            self._room = memory.reserve(
-                0, f"the {which} operand of a product, of shape {self._right.scan.schema.shape}, held by rows",
-                "multiply some of its columns at a time",
-            )  # fmt: skip
-            same = self._left.same_as(self._right)
-            nbytes = self._left.rows * memory.entry_bytes(self._left.scan.schema, wide=True)
+            self._room = self._reserved()
+            same = self.left.same_as(self.right)
+            nbytes = self.left.rows * memory.entry_bytes(self.left.scan.schema, wide=True)
             found = used = None
-            if not same and (not self.roles.rows or nbytes <= memory.share(_SHARE)):
-                found = self._left.entries(self._room)
-                if len(self.roles.matched) == 1 and found.count <= self._right.rows // _SMALLER:
-                    used = distinct(self._left.columns(found, self.roles.matched)[0])
-            block = self._right.entries(self._room, used)
+            large = self._is_large()
+            if not same and ((not self.roles.rows and not large) or nbytes <= memory.share(_SHARE)):
+                found = self.left.entries(self._room)
+                if len(self.roles.matched) == 1 and found.count <= self.right.rows // _SMALLER:
+                    used = distinct(self.left.columns(found, self.roles.matched)[0])
+            if large and used is None:
+                from sparrow.engines.stream.panels import Spilled
+
+                del found
+                self._room.release()
+                self._spilled, self._ready = Spilled(self), True
+                return
+            block = self.right.entries(self._room, used)
             self._lay_out(block)
             if same:
                 found = block
             self._held = None if found is None else self._laid_in_rows(found)
             self._ready = True
 
+    def _reserved(self) -> memory.Reservation:
+        """Return room for the operand that is held."""
+        which, shape = "left" if self.roles.swapped else "right", self.right.scan.schema.shape
+        what = f"the {which} operand of a product, of shape {shape}, held by rows"
+        return memory.reserve(0, what, "multiply some of its columns at a time")
+
+    def _is_large(self) -> bool:
+        """Return whether the operand that would be held is better multiplied in panels."""
+        scan = self.right.scan
+        held = isinstance(scan.relation, MemoryRelation) and scan.view.is_identity
+        nbytes = self.right.rows * memory.entry_bytes(scan.schema, wide=True)
+        if held or nbytes <= memory.limit() // _LARGE:
+            return False
+        from sparrow.engines.stream.panels import adds_up
+
+        return adds_up(self.node.semiring)
+
+    def panel(self, block: Block) -> Multiplication:
+        """Return the product with some entries of the operand that is held, whose sums are not in their last type."""
+        part = copy.copy(self)
+        part._partial, part._idle, part._room = True, deque(), self._reserved()
+        part._room.grow(block.nbytes)
+        part._lay_out(block)
+        return part
+
+    def spans(self, block: Block) -> tuple[list[tuple[int, int]], Callable[[int, int], Block]]:
+        """Return stretches of the rows of some entries of the other operand, and what multiplies one of them."""
+        rows = self._laid_in_rows(block)
+        length = self.schema.shape[0] if self.schema.ndim else 1
+        _, mask = self.sources(*rows.bounds(length), held=True)
+
+        def multiplied(first: int, last: int) -> Block:
+            own = rows.stretch(first, last)
+            cells = None if self._mask is None else self._mask_rows(own, mask, *own.bounds(length))
+            return self._worker(cells)(own, cells, 0, last - first)[0]
+
+        return self._spans(rows, min(_PRODUCTS, max(memory.limit() // _SMALLEST, _CACHED))), multiplied
+
     def _lay_out(self, block: Block) -> None:
         """Keep the operand that is held by rows."""
-        inner = self._right.columns(block, self.roles.matched)
-        outer = self._right.columns(block, self.roles.columns)
-        shape = self._right.sizes
+        inner = self.right.columns(block, self.roles.matched)
+        outer = self.right.columns(block, self.roles.columns)
+        shape = self.right.sizes
         self._matched = Numbering(inner, [shape[letter] for letter in self.roles.matched])
         self._across = Numbering(outer, [shape[letter] for letter in self.roles.columns])
         self._outer = outer
@@ -169,7 +277,8 @@ class _Multiplication:
         columns = np.zeros(block.count, np.int32) if self._across.own is None else self._across.own
         self._starts = np.append(starts, starts[-1])  # one row more, of nothing, for what has no counterpart
         self._room.grow(self._starts.nbytes)
-        self._single = len(set(self._right.letters)) == len(self.roles.matched) + len(self.roles.columns)
+        self._few = np.uint64(_few(columns, self._across.size))
+        self._single = len(set(self.right.letters)) == len(self.roles.matched) + len(self.roles.columns)
         self._arrays = (
             readonly(self._starts.view(np.uint64)),
             readonly(columns.astype(np.int32, copy=False).view(np.uint32)),
@@ -178,8 +287,8 @@ class _Multiplication:
 
     def _laid_in_rows(self, block: Block) -> _Rows:
         """Return entries of the operand of rows, which are sorted by rows, row by row."""
-        coords = self._left.columns(block, self.roles.rows)
-        places = self._matched.of(self._left.columns(block, self.roles.matched), block.count)
+        coords = self.left.columns(block, self.roles.rows)
+        places = self._matched.of(self.left.columns(block, self.roles.matched), block.count)
         starts = group_starts(coords, block.count) if coords else np.zeros(min(block.count, 1), np.int64)
         work = np.zeros(block.count + 1, np.int64)
         np.cumsum(np.diff(self._starts)[places], out=work[1:])
@@ -199,20 +308,27 @@ class _Multiplication:
 
     # -- pieces --------------------------------------------------------------------------------------
 
+    @property
+    def in_order(self) -> bool:
+        """Whether rows and columns are the axes of the result as they are."""
+        return (*self.roles.rows, *self.roles.columns) == self.node.out
+
     def cuts(self) -> list[int]:
         """Return bounds along the leading letter of the result between which there is work for a thread."""
         self._prepare()
+        if self._spilled is not None:
+            return self._spilled.cuts()
         size = self.schema.shape[0]
         if not size:
             return [0]
         if self._held is not None:
             return [0, *self._cut(self._held, size), size]
-        bounds = pieces([self._left.scan], size)
+        bounds = pieces([self.left.scan], size)
         bounds = [0, *dict.fromkeys(bound for bound in bounds[1:-1] if 0 < bound < size), size]
-        each = pieces_of([self._left.scan], 0, size)[0]
+        each = pieces_of([self.left.scan], 0, size)[0]
 
         def refined(span: tuple[int, int]) -> list[int]:
-            return [*self._cut(self._laid_in_rows(self._left.cleaned(each(*span))), span[1]), span[1]]
+            return [*self._cut(self._laid_in_rows(self.left.cleaned(each(*span))), span[1]), span[1]]
 
         found = ordered_map(refined, itertools.pairwise(bounds), settings.current().threads)
         return [0, *itertools.chain.from_iterable(found)]
@@ -230,141 +346,199 @@ class _Multiplication:
     def most(self, start: int, stop: int) -> int:
         """Return how many entries of the result there are at most between two bounds along its leading letter."""
         self._prepare()
+        if self._spilled is not None:
+            return self._spilled.most(start, stop)
         if self._held is None:
             return _PRODUCTS
         done = self._held.between(start, stop).done
         return int(done[-1] - done[0]) if len(done) else 0
 
+    def begin(self, first: int, last: int) -> Evaluate:
+        """Return :meth:`between` for pieces between two bounds, which keep what they read for the next one."""
+        sources = self.sources(first, last)
+        return lambda start, stop: self.computed(start, stop, sources)[0]
+
     def between(self, start: int, stop: int) -> Block:
         """Return the entries of the result between two bounds along its leading letter."""
-        self._prepare()
-        if self._held is not None:
+        return self.begin(start, stop)(start, stop)
+
+    def sources(self, first: int, last: int, held: bool | None = None) -> tuple[Evaluate | None, Evaluate | None]:
+        """Return what reads the operand of rows and the mask piece by piece; None what is held, or not there."""
+        if held is None:
+            self._prepare()
+            held = self._held is not None or self._spilled is not None
+        left = None if held else pieces_of([self.left.scan], first, last)[0]
+        mask = None if self._mask is None or not self.schema.ndim else pieces_of([self._mask.scan], first, last)[0]
+        return left, mask
+
+    def computed(self, start: int, stop: int, sources: tuple[Evaluate | None, Evaluate | None]) -> Any:
+        """Return the entries of the result between two bounds, and the values of the mask at them."""
+        left, mask = sources
+        if self._spilled is not None:
+            block = self._spilled.between(start, stop)
+            if self._mask is None or mask is None or self.node.complement:
+                return block, None
+            _, (_, weights) = align([block, mask(start, stop)], [0, 0], self.schema.shape, (True, True))
+            return block, weights
+        if left is None:
+            assert self._held is not None
             rows = self._held.between(start, stop)
         else:
-            (each,) = pieces_of([self._left.scan], start, stop)
-            rows = self._laid_in_rows(self._left.cleaned(each(start, stop)))
-        block = concatenate(list(self._parts(rows, start, stop)), self.schema.ndim, self.schema.dtype)
+            rows = self._laid_in_rows(self.left.cleaned(left(start, stop)))
+        cells = None if self._mask is None else self._mask_rows(rows, mask, start, stop)
+        parts = list(self._parts(rows, cells))
+        block = concatenate([found for found, _ in parts], self.schema.ndim, self.schema.dtype)
         block = self._sorted(block)
+        beside = [values for _, values in parts if values is not None]
+        none = np.empty(0, None if self._mask is None else self._mask.scan.schema.dtype)
+        weights = np.concatenate(beside) if len(beside) > 1 else next(iter(beside), none)
         if self.roles.rows or not self.schema.ndim:
-            return block
-        return block.take(range_of(block.coords[0], start, stop))  # the one row gives all of them
+            return block, weights
+        at = range_of(block.coords[0], start, stop)  # the one row gives all of them
+        return block.take(at), weights[at]
 
-    def _parts(self, rows: _Rows, start: int, stop: int) -> Iterator[Block]:
-        """Yield the products of rows, some rows at a time, in order."""
-        mask = None if self._mask is None else self._mask_rows(rows, start, stop)
+    def _parts(self, rows: _Rows, mask: _Mask | None) -> Iterator[tuple[Block, NDArray[Any] | None]]:
+        """Yield the products of rows, some rows at a time, in order, and the mask's values at them."""
+        spans, work = self._spans(rows, _PRODUCTS), self._worker(mask)
+        threads = min(settings.current().threads, len(spans))
+        yield from ordered_map(lambda span: work(rows, mask, *span), spans, threads)
+
+    def _spans(self, rows: _Rows, size: int) -> list[tuple[int, int]]:
+        """Return stretches of rows of about so many products."""
         count = len(rows.pointers) - 1
         if count <= 0 or rows.done[-1] == rows.done[0]:
-            return
-        targets = rows.done[0] + np.arange(_PRODUCTS, int(rows.done[-1] - rows.done[0]), _PRODUCTS)
+            return []
+        targets = rows.done[0] + np.arange(size, int(rows.done[-1] - rows.done[0]), size)
         bounds = np.unique([0, *np.minimum(np.searchsorted(rows.done, targets), count), count])
-        spans = itertools.pairwise(bounds.tolist())
-        threads = min(settings.current().threads, len(bounds) - 1)
-        yield from ordered_map(lambda span: self._computed(rows, mask, *span), spans, threads)
+        return list(itertools.pairwise(bounds.tolist()))
 
-    def _computed(self, rows: _Rows, mask: Any, first: int, last: int) -> Block:
-        """Return the products of some rows."""
-        kernels = self._kernels()
-        schema = self.schema
+    def _worker(self, mask: _Mask | None) -> Callable[..., tuple[Block, Any]]:
+        return self._everywhere if mask is None or self.node.complement else self._inside
+
+    def _arguments(self, rows: _Rows, first: int, last: int) -> tuple[NDArray[Any], ...]:
+        """Return some rows, and what is held, as a kernel takes them."""
         begin, end = int(rows.pointers[first]), int(rows.pointers[last])
         pointers = readonly((rows.pointers[first : last + 1] - begin).astype(np.uint64))
         places = readonly(rows.places[begin:end].view(np.uint32))
-        values = readonly(rows.values[begin:end])
-        count = last - first
-        width = self._across.size
-        most = min(int(rows.done[last] - rows.done[first]), count * max(width, 1))
-        direct = len(self.roles.rows) == 1 and schema.coordinate_dtype(0) == np.int32
-        labels = readonly(rows.coords[0][first:last] if direct else np.arange(count, dtype=np.int32))
-        fill = self.dtype.type(schema.fill_value)
-        hidden = mask is not None and self.node.complement
-        if mask is not None and not hidden:
-            most = min(most, int(mask[0][last] - mask[0][first]))
-        out_rows, out_columns = np.empty(most + 1, np.int32), np.empty(most + 1, np.uint32)
-        out = np.empty(most + 1, self.dtype)
-        space = self._idle.pop() if self._idle else self._workspace()
-        where = np.uint64(0), np.uint64(count)
-        if mask is None or hidden:
-            few = np.uint64(_few(width))
-            n = kernels.rows(
-                pointers, places, values, *self._arrays, labels, *where, self._single, few, fill, space.total,
-                space.marks, space.tops, space.keys, space.held, space.counts, out_rows, out_columns, out,
-            )  # fmt: skip
-        else:
-            offset = mask[0][first]
-            mask_pointers = readonly((mask[0][first : last + 1] - offset).astype(np.uint64))
-            mask_columns = readonly(mask[1][offset : mask[0][last]])
-            n = kernels.masked(
-                pointers, places, values, *self._arrays, labels, mask_pointers, mask_columns, *where, fill,
-                space.total, space.state, out_rows, out_columns, out,
-            )  # fmt: skip
-        self._idle.append(space)
-        out_rows, out_columns, out = out_rows[:n], out_columns[:n].view(np.int32), out[:n]
-        if hidden:
-            at = out_rows if not direct else np.searchsorted(labels, out_rows)
-            keep = ~_among(mask, first, last, at, out_columns, width)
-            out_rows, out_columns, out = out_rows[keep], out_columns[keep], out[keep]
-        return self._block(out_rows, out_columns, out, rows, first, direct)
+        return pointers, places, readonly(rows.values[begin:end]), *self._arrays
 
-    def _block(
-        self, at: NDArray[Any], columns: NDArray[Any], out: NDArray[Any], rows: _Rows, first: int, direct: bool
-    ) -> Block:
-        """Return results as entries."""
-        schema = self.schema
+    def _inside(self, rows: _Rows, mask: _Mask | None, first: int, last: int) -> tuple[Block, NDArray[Any]]:
+        """Return the products of some rows at the cells of a mask."""
+        assert mask is not None
+        begins, ends = mask.begins[first:last], mask.ends[first:last]
+        most = int((ends - begins).sum())
+        at, out = (
+            np.empty(most + 1, np.uint32 if mask.block.count < 2**32 else np.uint64),
+            np.empty(most + 1, self.dtype),
+        )
+        with self._space() as space:
+            n = self._kernels().masked(
+                *self._arguments(rows, first, last), readonly(begins), readonly(ends), readonly(mask.columns),
+                np.uint64(0), np.uint64(last - first), self._fill, space.total, space.state, at, out,
+            )  # fmt: skip
+        found = mask.block.take(at[:n])
+        coords: list[Any] = [None] * self.schema.ndim
+        for letter, column in zip((*self.roles.rows, *self.roles.columns), found.coords, strict=True):
+            coords[self.node.out.index(letter)] = column
+        return self._finished(coords, out[:n], found.values)
+
+    def _everywhere(self, rows: _Rows, mask: _Mask | None, first: int, last: int) -> tuple[Block, None]:
+        """Return the products of some rows, but for those at the cells of a mask, if there is one."""
+        schema, count = self.schema, last - first
+        most = min(int(rows.done[last] - rows.done[first]), count * max(self._across.size, 1))
+        direct = mask is None and len(self.roles.rows) == 1 and schema.coordinate_dtype(0) == np.int32
+        labels = readonly(rows.coords[0][first:last] if direct else np.arange(count, dtype=np.int32))
+        at, columns = np.empty(most + 1, np.int32), np.empty(most + 1, np.uint32)
+        out = np.empty(most + 1, self.dtype)
+        with self._space() as space:
+            n = self._kernels().rows(
+                *self._arguments(rows, first, last), labels, np.uint64(0), np.uint64(count), self._single, self._few,
+                self._fill, space.total, space.marks, space.tops, space.keys, space.held, space.counts, at, columns,
+                out,
+            )  # fmt: skip
+        at, columns, out = at[:n], columns[:n].view(np.int32), out[:n]
+        if mask is not None:
+            from sparrow.kernels.spgemm import outside
+
+            keep = np.empty(n, bool)
+            begins, ends = readonly(mask.begins[first:last]), readonly(mask.ends[first:last])
+            outside(row_pointers(at, count), columns, begins, ends, readonly(mask.columns), keep)
+            at, columns, out = at[keep], columns[keep], out[keep]
         kinds = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)]
-        split = len(self.roles.rows)
         place = {letter: axis for axis, letter in enumerate(self.node.out)}
-        found = [at] if direct else [column[first:].take(at) for column in rows.coords]
+        found = [at] if direct else [column[first:last].take(at) for column in rows.coords]
         found += self._across.columns(columns, self._outer, [kinds[place[letter]] for letter in self.roles.columns])
         coords: list[Any] = [None] * schema.ndim
         for letter, column in zip((*self.roles.rows, *self.roles.columns), found, strict=False):
             coords[place[letter]] = column.astype(kinds[place[letter]], copy=False)
-        assert split + len(self.roles.columns) == schema.ndim
+        return self._finished(coords, out, None)
+
+    def _finished(self, coords: Sequence[NDArray[Any]], out: NDArray[Any], weights: Any) -> tuple[Block, Any]:
+        """Return results in the type of the result, without those that then are its fill."""
+        if self._partial:
+            return Block(tuple(coords), out), weights
+        schema = self.schema
         with np.errstate(all="ignore"):
             values = out != 0 if schema.dtype.kind == "b" else out.astype(schema.dtype, copy=False)
         block = Block(tuple(coords), values)
         if values.dtype != out.dtype or schema.fill_value != schema.fill_value:
             absent = is_fill(values, schema.fill_value)
-            block = block.take(~absent) if absent.any() else block
-        return block
+            if absent.any():
+                block, weights = block.take(~absent), None if weights is None else weights[~absent]
+        return block, weights
+
+    def typed(self, coords: Sequence[NDArray[Any]], out: NDArray[Any]) -> Block:
+        """Return sums as entries of the result."""
+        return self._finished(coords, out, None)[0]
 
     def _sorted(self, block: Block) -> Block:
         """Return entries in the order of the result."""
-        if (*self.roles.rows, *self.roles.columns) == self.node.out or not block.count:
+        if self.in_order or not block.count:
             return block
         return canonical(block, self.schema.shape, None, keep_fill=True)
 
-    def _mask_rows(self, rows: _Rows, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-        """Return the columns that the mask has in each row, as pointers and columns."""
+    def _mask_rows(self, rows: _Rows, read: Evaluate | None, start: int, stop: int) -> _Mask:
+        """Return the cells that the mask has in each row."""
         assert self._mask is not None
-        if self.schema.ndim:
-            (each,) = pieces_of([self._mask.scan], start, stop)
-            block = each(start, stop)
-        else:
-            block = reading.entries(self._mask.scan)
-        sizes = [self._left.sizes[letter] for letter in self.roles.rows]
-        columns = self._across.of(self._mask.columns(block, self.roles.columns), block.count)
-        numbering = Numbering(rows.coords, sizes)
+        block = reading.entries(self._mask.scan) if read is None else read(start, stop)
         count = len(rows.pointers) - 1
-        if not rows.coords:
-            at: NDArray[Any] = np.zeros(block.count, np.int64)
+        columns = self._across.of(self._mask.columns(block, self.roles.columns), block.count)
+        known = columns < self._across.size if self._across.size < self._most_columns else None
+        row: NDArray[Any] | None = None
+        if len(rows.coords) > 1:
+            numbering = Numbering(rows.coords, [self.left.sizes[letter] for letter in self.roles.rows])
+            order = np.full(numbering.size + 1, -1, np.int64)
+            order[numbering.own] = np.arange(count)
+            row = order[numbering.of(self._mask.columns(block, self.roles.rows), block.count)]
+            known = (row >= 0) & (True if known is None else known)
+        if known is not None and not known.all():
+            block, columns, row = block.take(known), columns[known], None if row is None else row[known]
+        if row is None and rows.coords:
+            leading = block.coords[0]
+            wanted = rows.coords[0].astype(leading.dtype, copy=False)
+            begins, ends = np.searchsorted(leading, wanted, "left"), np.searchsorted(leading, wanted, "right")
         else:
-            number = numbering.of(self._mask.columns(block, self.roles.rows), block.count)
-            if numbering.size < 2 * count + _CACHED:
-                row = np.full(numbering.size + 1, -1, np.int64)
-                row[numbering.own] = np.arange(count)
-                at = row[number]
-            else:
-                own = numbering.own
-                assert own is not None
-                at = np.minimum(np.searchsorted(own, number), max(count - 1, 0))
-                at = np.where(own[at] == number, at, -1) if count else np.full(block.count, -1)
-        keep = (at >= 0) & (columns < self._across.size)
-        pointers = row_pointers(at[keep], count) if count else np.zeros(1, np.int64)
-        return pointers, columns[keep].astype(np.uint32)
+            pointers = row_pointers(np.zeros(block.count, np.int64) if row is None else row, count)
+            begins, ends = pointers[:-1], pointers[1:]
+        return _Mask(block, begins.view(np.uint64), ends.view(np.uint64), columns.astype(np.uint32))
 
-    def _workspace(self) -> Any:
+    @property
+    def _most_columns(self) -> int:
+        """How many columns there could be."""
+        return math.prod(self.right.sizes[letter] for letter in self.roles.columns)
+
+    @property
+    def _fill(self) -> Any:
+        return self.dtype.type(self.schema.fill_value)
+
+    @contextlib.contextmanager
+    def _space(self) -> Iterator[Workspace]:
+        """Give a thread buffers for products, clean, and take them back."""
         from sparrow.kernels.spgemm import Workspace
 
-        return Workspace(self._across.size, self.dtype)
+        space = self._idle.pop() if self._idle else Workspace(self._across.size, self.dtype)
+        yield space
+        self._idle.append(space)
 
     def _kernels(self) -> Any:
         from sparrow.kernels.spgemm import kernels_of
@@ -373,7 +547,7 @@ class _Multiplication:
         return kernels_of(semiring.add, semiring.multiply, self.dtype, self.roles.swapped)
 
 
-class _Operand:
+class Operand:
     """An operand, its axes in the order in which a product wants them."""
 
     def __init__(self, scan: Scan, letters: tuple[int, ...], wanted: tuple[int, ...]) -> None:
@@ -383,7 +557,7 @@ class _Operand:
         self.letters = tuple(letters[axis] for axis in order)
         self.sizes = dict(zip(letters, scan.schema.shape, strict=True))
 
-    def same_as(self, other: _Operand) -> bool:
+    def same_as(self, other: Operand) -> bool:
         """Return whether both read the same entries in the same order."""
         mine, theirs = self.scan, other.scan
         alike = mine.source.token == theirs.source.token and mine.view == theirs.view
@@ -448,22 +622,15 @@ def _working(semiring: Semiring, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.uint64) if dtype == np.uint64 and not modular else accumulator(dtype)
 
 
-def _few(width: int) -> int:
+def _few(columns: NDArray[Any], width: int) -> int:
+    """Return up to how many products of a row are gathered, where there are such columns of so many."""
     from sparrow.kernels.spgemm import FEW
 
-    return 16 if width <= _CACHED else FEW
+    return FEW if width > _CACHED and not _clustered(columns) else _FEWER
 
 
-def _among(
-    mask: Any, first: int, last: int, rows: NDArray[Any], columns: NDArray[Any], width: int
-) -> NDArray[np.bool_]:
-    """Return which cells, sorted by row and column, the mask has."""
-    pointers, known = mask
-    inside = slice(int(pointers[first]), int(pointers[last]))
-    lengths = np.diff(pointers[first : last + 1])
-    keys = np.repeat(np.arange(last - first), lengths) * max(width, 1) + known[inside]
-    if not len(keys):
-        return np.zeros(len(rows), bool)
-    wanted = rows.astype(np.int64) * max(width, 1) + columns
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.asarray(keys[at] == wanted)
+def _clustered(columns: NDArray[Any]) -> bool:
+    """Return whether most entries, sorted by rows, are near to the one before."""
+    stretches = [columns[start : start + _STRETCH] for start in range(0, len(columns), max(len(columns) // 16, 1))]
+    steps = np.concatenate([np.diff(stretch) for stretch in stretches]) if len(columns) else columns
+    return bool(2 * np.count_nonzero((steps >= 0) & (steps < _NEAR)) > len(steps))

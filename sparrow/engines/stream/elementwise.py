@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from sparrow import memory
 from sparrow.engines.orders import scan_order
 from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of
+from sparrow.engines.stream.contraction import Masked
 from sparrow.engines.stream.fusing import Program
 from sparrow.engines.stream.lookup import Lookup
 from sparrow.kernels.elementwise import apply, combine
@@ -27,6 +29,9 @@ _MOST_REPEATED = 1 << 31
 
 def mapped_cells(program: Program, scans: list[Scan]) -> Computed:
     """Return the entries that a program yields; ``scans`` are its own, of relations."""
+    masked = _under_mask(scans, program.required)
+    if masked is not None:
+        return _at_mask(program, scans, masked)
     schema, required = program.node.schema, program.required
     shape, fills = schema.shape, [scan.schema.fill_value for scan in scans]
     walked = [k for k, scan in enumerate(scans) if required[k] and scan.view.repeats <= 1]
@@ -76,6 +81,33 @@ def mapped_cells(program: Program, scans: list[Scan]) -> Computed:
         axes=None if program.dense else (),
         begin=begin,
     )
+
+
+def _under_mask(scans: Sequence[Scan], required: Sequence[bool]) -> int | None:
+    """Return which of two scans is a product under the mask of the other one, whose entries need no aligning then."""
+    for number, scan in enumerate(scans):
+        product = scan.relation
+        if len(scans) == 2 and all(required) and isinstance(product, Masked) and scan.view.is_identity:
+            return number if product.is_masked_by(scans[1 - number]) else None
+    return None
+
+
+def _at_mask(program: Program, scans: list[Scan], number: int) -> Computed:
+    """Return the entries that a program yields of a product and its mask."""
+    product = scans[number].relation
+    assert isinstance(product, Masked)
+
+    def begin(first: int, last: int) -> Evaluate:
+        read = product.beside(first, last)
+
+        def evaluate(start: int, stop: int) -> Block:
+            block, weights = read(start, stop)
+            columns = [block.values, weights] if number == 0 else [weights, block.values]
+            return apply(program, block.coords, columns, program.node.schema.fill_value)
+
+        return evaluate
+
+    return Computed(program.node, scans, product.cuts, lambda a, b: begin(a, b)(a, b), begin=begin)
 
 
 def _check_repeats(program: Program, scans: list[Scan]) -> None:

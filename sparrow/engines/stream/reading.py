@@ -6,6 +6,7 @@ chunks, whatever the number of threads, so the same relation gives the same bits
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, TypeVar
@@ -139,13 +140,11 @@ def entries(scan: Scan, room: memory.Reservation | None = None) -> Block:
         return _gathered(scan, rows_at, room)
     order = sorted_order(scan)
     rows = scan.relation.stats(scan.view.box(), order).rows
-    doing = "computing" if scan.relation.version is None else "reading"
-    read = mapped(scan, lambda block: block, order, doing=doing)
     if scan.view.keeps_order(order) or scan.view.ndim == 0:
-        return _collected(scan, read, rows, room)
+        return _read_in_place(scan, order, rows, room)
     if _SORT_COPIES * rows * memory.entry_bytes(scan.schema, wide=True) > memory.left():
         return _collected(scan, sorted_blocks(scan), rows, room)
-    block = _collected(scan, read, rows, room)
+    block = _read_in_place(scan, order, rows, room)
     leading = _out_of_order(scan.view, order)
     return canonical(block, scan.schema.shape, scan.schema.fill_value, keep_fill=True, leading=leading)
 
@@ -190,25 +189,95 @@ def room_for(scan: Scan) -> memory.Reservation:
     return memory.reserve(0, f"the entries of shape {scan.schema.shape}", remedy)
 
 
+class _Whole:
+    """Blocks as one, held once: each is copied to its place by the thread that made it.
+
+    Parameters
+    ----------
+    scan
+        Whose entries they are.
+    rows
+        About their number.
+    room
+        What they are added to.
+    """
+
+    def __init__(self, scan: Scan, rows: int, room: memory.Reservation) -> None:
+        schema = scan.schema
+        self._width, self._room = memory.entry_bytes(schema), room
+        dtypes = [*(schema.coordinate_dtype(axis) for axis in range(schema.ndim)), schema.dtype]
+        # Memory is taken when it is written to, so a bound that is far too large costs nothing.
+        self._arrays = [np.empty(min(rows, memory.limit() // self._width), dtype) for dtype in dtypes]
+        self._count = self._turn = self._writing = 0
+        self._failed = False
+        self._changed = threading.Condition()
+
+    def put(self, number: int, block: Block) -> None:
+        """Take in a block, after those of smaller numbers: waits until these are there."""
+        with self._changed:
+            while self._turn != number:
+                if self._failed:
+                    return
+                self._changed.wait()
+            self._room.grow(block.count * self._width)
+            start, stop = self._count, self._count + block.count
+            while stop > len(self._arrays[-1]) and self._writing:
+                self._changed.wait()
+            if stop > len(self._arrays[-1]):
+                self._arrays = [_longer(array, start, max(stop, 2 * start)) for array in self._arrays]
+            arrays = self._arrays
+            self._count = stop
+            self._turn += 1
+            self._writing += 1
+            self._changed.notify_all()
+        for array, column in zip(arrays, (*block.coords, block.values), strict=True):
+            array[start:stop] = column
+        with self._changed:
+            self._writing -= 1
+            self._changed.notify_all()
+
+    def fail(self) -> None:
+        """Let nobody wait for a block that does not come."""
+        with self._changed:
+            self._failed = True
+            self._changed.notify_all()
+
+    def block(self) -> Block:
+        """Return everything that was taken in, once."""
+        arrays, self._arrays = self._arrays, []
+        if self._count < len(arrays[-1]):
+            for array in arrays:
+                array.resize(self._count, refcheck=False)  # in place: what is cut off was never written to
+        return Block(tuple(arrays[:-1]), arrays[-1])
+
+
+def _read_in_place(scan: Scan, order: tuple[int, ...], rows: int, room: memory.Reservation) -> Block:
+    """Return the entries of a scan in a sort order as one block; ``rows`` is about their number."""
+    whole = _Whole(scan, rows, room)
+    chunks = scan.relation.chunks(scan.view.box(), order)
+    read = reader(scan, order)
+
+    def placed(numbered: tuple[int, Chunk]) -> None:
+        try:
+            whole.put(numbered[0], read(numbered[1]))
+        except BaseException:
+            whole.fail()
+            raise
+
+    doing = "computing" if scan.relation.version is None else "reading"
+    with progress.bar(doing, sum(chunk.rows for chunk in chunks), "entries") as advance:
+        work = ordered_map(placed, enumerate(chunks), min(settings.current().threads, len(chunks)))
+        for chunk, _ in zip(chunks, work, strict=True):
+            advance(chunk.rows)
+    return whole.block()
+
+
 def _collected(scan: Scan, pieces: Iterator[Block], rows: int, room: memory.Reservation) -> Block:
     """Return blocks as one, held once; ``rows`` is about their number of entries."""
-    schema, width = scan.schema, memory.entry_bytes(scan.schema)
-    dtypes = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)]
-    # Memory is taken when it is written to, so a bound that is far too large costs nothing.
-    arrays = [np.empty(min(rows, memory.limit() // width), dtype) for dtype in (*dtypes, schema.dtype)]
-    count = 0
-    for piece in pieces:
-        stop = count + piece.count
-        room.grow(piece.count * width)
-        if stop > len(arrays[-1]):
-            arrays = [_longer(array, count, max(stop, 2 * count)) for array in arrays]
-        for array, column in zip(arrays, (*piece.coords, piece.values), strict=True):
-            array[count:stop] = column
-        count = stop
-    if count < len(arrays[-1]):
-        for array in arrays:
-            array.resize(count, refcheck=False)  # in place: what is cut off was never written to
-    return Block(tuple(arrays[:-1]), arrays[-1])
+    whole = _Whole(scan, rows, room)
+    for number, piece in enumerate(pieces):
+        whole.put(number, piece)
+    return whole.block()
 
 
 def _longer(array: NDArray[Any], count: int, size: int) -> NDArray[Any]:

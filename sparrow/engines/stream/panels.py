@@ -1,0 +1,206 @@
+"""Products of an operand that memory does not hold: panel by panel of its entries, added up by the sorter.
+
+Both operands are read once and written to disk: the one that is multiplied by rows in panels of so many entries, in the
+order of the matched letters, and of the other one for each panel what matches it. The products of each panel are
+sums of their own, which a sort that spills brings together and adds up in the order of the panels. The result stays
+on disk and is read from there. All of it is linear in entries and results.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparrow import memory, progress, settings
+from sparrow.engines.stream import reading
+from sparrow.engines.stream.computed import range_of
+from sparrow.kernels.entries import Block, Duplicates, concatenate
+from sparrow.plan import Semiring
+from sparrow.sorting import Rows, Segment, Sorter, Spool
+from sparrow.workers import ordered_map
+
+if TYPE_CHECKING:
+    from sparrow.engines.stream.contraction import Multiplication, Operand
+
+__all__ = ["Spilled", "adds_up"]
+
+_RULES: dict[Any, Duplicates] = {"plus": "sum", "min": "min", "max": "max", "or": "max", "any": "first"}
+"""What the sorter does with several sums of a cell."""
+_ENTRY_BYTES = 64
+"""About what an entry of a panel takes while it is held by rows."""
+_HELD = 4
+"""Of the memory limit, one part for a panel."""
+_LEAST = 1 << 14
+_BATCH = 1 << 18
+"""Entries that are multiplied with a panel at a time."""
+
+
+def adds_up(semiring: Semiring) -> bool:
+    """Return whether sums of panels can be added up."""
+    return semiring.add in _RULES
+
+
+@dataclass(slots=True)
+class _Stored:
+    """Blocks of entries in a spool."""
+
+    spool: Spool
+    parts: list[tuple[Segment, ...]] = field(default_factory=list)
+    low: list[int] = field(default_factory=list)
+    """The first leading coordinate of each block."""
+    high: list[int] = field(default_factory=list)
+
+    def append(self, block: Block) -> None:
+        """Write a block."""
+        self.parts.append(tuple(map(self.spool.append, (*block.coords, block.values))))
+        if block.coords:
+            self.low.append(int(block.coords[0][0]))
+            self.high.append(int(block.coords[0][-1]))
+
+    def counts(self) -> list[int]:
+        """Return the number of entries of each block."""
+        return [part[-1].count for part in self.parts]
+
+    def read(self, at: int) -> Block:
+        """Return a block."""
+        *coords, values = (self.spool.read(segment, 0, segment.count) for segment in self.parts[at])
+        return Block(tuple(coords), values)
+
+    def batches(self, size: int) -> Iterator[Block]:
+        """Yield the entries, some blocks at a time."""
+        waiting: list[Block] = []
+        for at in range(len(self.parts)):
+            waiting.append(self.read(at))
+            if sum(block.count for block in waiting) >= size or at == len(self.parts) - 1:
+                yield concatenate(waiting, len(waiting[0].coords), waiting[0].values.dtype)
+                waiting = []
+
+
+class Spilled:
+    """The entries of a product, computed panel by panel, on disk.
+
+    Parameters
+    ----------
+    work
+        The product: gives operands, and multiplies what it is given of them.
+    """
+
+    def __init__(self, work: Multiplication) -> None:
+        self._schema = work.schema
+        self._result = _Stored(Spool())
+        weakref.finalize(self, self._result.spool.close)
+        spool = Spool()
+        try:
+            panels, bounds = self._panels(work.right, spool)
+            shares = self._shares(work.left, work.roles.matched, bounds, spool)
+            self._gather(work, panels, shares)
+        finally:
+            spool.close()
+
+    def cuts(self) -> list[int]:
+        """Return bounds along the leading dimension between which about a block lies."""
+        size = self._schema.shape[0]
+        return [0, *dict.fromkeys(low for low in self._result.low if low), size] if size else [0]
+
+    def most(self, start: int, stop: int) -> int:
+        """Return how many entries there are at most between two bounds along the leading dimension."""
+        counts = self._result.counts()
+        return sum(counts[at] for at in self._between(start, stop))
+
+    def between(self, start: int, stop: int) -> Block:
+        """Return the entries between two bounds along the leading dimension."""
+        found = []
+        for at in self._between(start, stop):
+            block = self._result.read(at)
+            found.append(block.take(range_of(block.coords[0], start, stop)) if block.coords else block)
+        return concatenate(found, self._schema.ndim, self._schema.dtype)
+
+    def _between(self, start: int, stop: int) -> list[int]:
+        if not self._schema.ndim:
+            return list(range(len(self._result.parts)))
+        ends = zip(self._result.low, self._result.high, strict=True)
+        return [at for at, (low, high) in enumerate(ends) if low < stop and start <= high]
+
+    def _panels(self, right: Operand, spool: Spool) -> tuple[list[_Stored], list[tuple[int, int]]]:
+        """Write the operand that is multiplied by rows, panel by panel; return the first and the last row of each."""
+        size = max(memory.limit() // (_HELD * _ENTRY_BYTES), _LEAST)
+        panels: list[_Stored] = []
+        held = size
+        for block in _stream(right, "reading"):
+            start = 0
+            while start < block.count:
+                if held == size:
+                    panels.append(_Stored(spool))
+                    held = 0
+                part = block.take(slice(start, start + size - held))
+                panels[-1].append(part)
+                held += part.count
+                start += part.count
+        return panels, [(panel.low[0], panel.high[-1]) for panel in panels]
+
+    def _shares(
+        self, left: Operand, matched: Sequence[int], bounds: Sequence[tuple[int, int]], spool: Spool
+    ) -> list[_Stored]:
+        """Write what each panel is multiplied with."""
+        shares = [_Stored(spool) for _ in bounds]
+        if not matched:
+            shares = [_Stored(spool)] * len(bounds)
+        for block in _stream(left, "reading"):
+            if not matched:
+                for share in shares[:1]:
+                    share.append(block)
+                continue
+            (column,) = left.columns(block, tuple(matched[:1]))
+            for share, (low, high) in zip(shares, bounds, strict=True):
+                part = block.take((column >= low) & (column <= high))
+                if part.count:
+                    share.append(part)
+        return shares
+
+    def _gather(self, work: Multiplication, panels: Sequence[_Stored], shares: Sequence[_Stored]) -> None:
+        """Multiply panel by panel, and add up."""
+        schema = self._schema
+        sorter = Sorter(max(schema.ndim, 1), work.dtype, weighted=True, duplicates=_RULES[work.node.semiring.add])
+        threads = settings.current().threads
+
+        def multiplied(panel: _Stored, share: _Stored, advance: Any) -> Iterator[Any]:
+            part = work.panel(next(panel.batches(2**62)))
+            for batch in share.batches(_BATCH):
+                spans, multiply = part.spans(batch)
+
+                def sums(span: tuple[int, int], multiply: Any = multiply) -> Any:
+                    found = multiply(*span)
+                    return sorter.prepare(Rows(found.coords or (np.zeros(found.count, np.int32),), found.values))
+
+                yield from ordered_map(sums, spans, threads)
+                advance(batch.count)
+
+        try:
+            total = sum(sum(share.counts()) for share in shares)
+            with progress.bar("multiplying panels", total, "entries") as advance:
+                pairs = zip(panels, shares, strict=True)
+                sorter.consume(itertools.chain.from_iterable(multiplied(*pair, advance) for pair in pairs))
+            kinds = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)] or [np.dtype(np.int32)]
+            with progress.bar("adding up panels", sorter.count, "entries") as advance:
+                for block in sorter.blocks(kinds, work.dtype.type(schema.fill_value)):
+                    found = work.typed(block.coords[: schema.ndim], block.values)
+                    if found.count:
+                        self._result.append(found)
+                    advance(block.count)
+        finally:
+            sorter.close()
+
+
+def _stream(operand: Operand, doing: str) -> Iterator[Block]:
+    """Yield the entries of an operand, sorted."""
+    with progress.bar(f"{doing} an operand", operand.rows, "entries") as advance:
+        for block in reading.sorted_blocks(operand.scan):
+            advance(block.count)
+            found = operand.cleaned(block)
+            if found.count:
+                yield found

@@ -1,0 +1,149 @@
+"""``sp.einsum_sql``: the query that a sum of products of relations is."""
+
+from __future__ import annotations
+
+from sparrow.database import quote_name
+from sparrow.engines.duckdb.products import contract_sql
+from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.plan import Semiring, semiring_of
+from sparrow.tensor import Tensor
+
+__all__ = ["einsum_sql"]
+
+_ADD = {"plus": "sum({})", "min": "min({})", "max": "max({})", "or": "bool_or({})", "any": "any_value({})"}
+_OF_TWO = ("first", "second", "pair")
+
+
+def einsum_sql(
+    subscripts: str,
+    *,
+    semiring: str | Semiring = "plus_times",
+    mask: str | Tensor | None = None,
+    complement: bool = False,
+    **operands: str | Tensor,
+) -> str:
+    """Return the SQL of an einsum of relations, for :func:`sparrow.sql`, a DuckDB shell or another database.
+
+    All operands are joined in one query, whose order is left to the database; :func:`sparrow.einsum` goes step by step.
+
+    Parameters
+    ----------
+    subscripts
+        A letter for each dimension of each operand, and after "->" those of the result, as in "ij,jk->ik".
+    semiring
+        A semiring of named operations.
+    mask, complement
+        A relation of the shape of the result: only cells that it has are computed, or with ``complement`` only others.
+    **operands
+        For each operand the name of its relation, in the order of the subscripts: its columns are the coordinates and
+        the value, whatever they are called. A tensor stands for a relation of the name of the keyword.
+
+    Returns
+    -------
+    str
+        A SELECT with a column for each letter of the result, and ``value``. Sums of integers have the type that the
+        database gives them.
+
+    Raises
+    ------
+    InvalidValueError
+        If the subscripts are not understood, are for another number of operands, or letters differ in case only.
+    UnsupportedError
+        If SQL has no form for the semiring.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> print(sp.einsum_sql("ij,jk->ik", A="a", B="b"))
+    SELECT "A".i AS i, "B".k AS k, sum("A".value * "B".value) AS value
+    FROM "a" AS "A"(i, j, value)
+    JOIN "b" AS "B"(j, k, value) ON "B".j = "A".j
+    GROUP BY "A".i, "B".k
+    HAVING sum("A".value * "B".value) <> 0
+    >>> roads = sp.asarray([[0, 3, 9], [0, 0, 4], [0, 0, 0]])
+    >>> query = sp.einsum_sql("ij,jk->ik", A=roads, B=roads, semiring="min_plus")
+    >>> sp.sql(query, A=roads, B=roads).fetchall()
+    [(0, 2, 7)]
+    """
+    chosen = semiring_of(semiring)
+    inputs, output = _letters(subscripts, len(operands))
+    for (name, given), own in zip(operands.items(), inputs, strict=True):
+        if isinstance(given, Tensor) and given.ndim != len(own):
+            raise InvalidValueError(f"einsum_sql: {name} has {given.ndim} dimensions, and its letters are {own!r}")
+    sources: list[str] = []
+    place: dict[str, str] = {}
+    for (name, given), own in zip(operands.items(), inputs, strict=True):
+        side = quote_name(name)
+        columns, tests = [], []
+        for axis, letter in enumerate(own):
+            columns.append(letter if letter not in own[:axis] else f"{letter}_{axis}")
+            column = f"{side}.{columns[-1]}"
+            if letter in place:
+                tests.append(f"{column} = {place[letter]}")
+            place.setdefault(letter, column)
+        source = _relation(name, given, columns)
+        sources.append(f"JOIN {source} ON {' AND '.join(tests) or 'true'}" if sources else source)
+        if tests and len(sources) == 1:  # a diagonal
+            sources[0] = f"(SELECT * FROM {source} WHERE {' AND '.join(tests)}) AS {side}"
+    cells = [place[letter] for letter in output]
+    value = _value(chosen, [f"{quote_name(name)}.value" for name in operands])
+    columns = [f"{cell} AS {letter}" for letter, cell in zip(output, cells, strict=True)]
+    kept = [] if cells else ["count(*) > 0"]
+    if chosen.add in ("plus", "or"):
+        kept.append(value if chosen.add == "or" else f"{value} <> 0")
+    groups = [f"GROUP BY {', '.join(cells)}"] if cells else []
+    groups += [f"HAVING {' AND '.join(kept)}"] if kept else []
+    hidden = ""
+    if mask is not None:
+        same = " AND ".join(f'"mask".{letter} = {cell}' for letter, cell in zip(output, cells, strict=True)) or "true"
+        how = "ANTI" if complement else "SEMI"
+        hidden = f"\n{how} JOIN {_relation('mask', mask, list(output))} ON {same}"
+    return contract_sql(", ".join([*columns, f"{value} AS value"]), "\n".join(sources), hidden, "\n".join(groups))
+
+
+def _letters(subscripts: str, count: int) -> tuple[list[str], str]:
+    """Return the letters of the operands and of the result."""
+    text = "".join(str(subscripts).split())
+    before, arrow, output = text.partition("->")
+    inputs = before.split(",")
+    used = sorted(set(before) - {","})
+    if not arrow or not all(letter.isascii() and letter.isalpha() for letter in (*used, *output)):
+        raise InvalidValueError(f"einsum_sql: {subscripts!r} must be letters, ',' and '->', as in 'ij,jk->ik'")
+    if len(inputs) != count:
+        raise InvalidValueError(f"einsum_sql: {subscripts!r} is for {len(inputs)} operands, got {count}")
+    if len({letter.lower() for letter in used}) < len(used):
+        raise InvalidValueError(
+            f"einsum_sql: letters of {subscripts!r} differ in case only, which SQL does not tell apart"
+        )
+    for letter in output:
+        if letter not in used or output.count(letter) > 1:
+            raise InvalidValueError(f"einsum_sql: {letter!r} of the result must be of an operand, and there once")
+    return inputs, output
+
+
+def _relation(name: str, given: str | Tensor, columns: list[str]) -> str:
+    """Return a relation, its columns named."""
+    known = given if isinstance(given, str) else name
+    return f"{quote_name(known)} AS {quote_name(name)}({', '.join([*columns, 'value'])})"
+
+
+def _value(semiring: Semiring, values: list[str]) -> str:
+    """Return the aggregate of the products of a group."""
+    add, multiply = semiring.add, semiring.multiply
+    if callable(add) or callable(multiply):
+        raise UnsupportedError(f"einsum_sql: semiring {semiring} is made of functions in Python")
+    if len(values) == 1:
+        found = "1" if multiply == "pair" else values[0]
+    elif multiply in _OF_TWO:
+        if len(values) > 2:
+            raise UnsupportedError(f"einsum_sql: {semiring} is of two operands, and here are {len(values)}")
+        found = {"first": values[0], "second": values[1], "pair": "1"}[multiply]
+    elif multiply == "and":
+        found = " AND ".join(f"{value} <> 0" for value in values)
+    elif multiply in ("min", "max"):
+        found = f"{'least' if multiply == 'min' else 'greatest'}({', '.join(values)})"
+    else:
+        found = (" * " if multiply == "times" else " + ").join(values)
+    if add == "or" and multiply != "and":
+        found = f"({found}) <> 0"
+    return _ADD[add].format(found)

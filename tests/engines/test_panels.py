@@ -1,0 +1,183 @@
+"""Products whose held operand does not fit: panel by panel, against SciPy and against what fits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import sparrow as sp
+from sparrow import progress
+from sparrow.engines.stream import contraction, panels
+from sparrow.sorting import Sorter, Spool
+
+
+@pytest.fixture
+def in_panels(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Have products of stored tensors multiplied in small panels; gives how many there were of each."""
+    monkeypatch.setattr(contraction, "_LARGE", 10**12)
+    monkeypatch.setattr(panels, "_HELD", 10**12)
+    monkeypatch.setattr(panels, "_LEAST", 700)
+    monkeypatch.setattr(panels, "_BATCH", 300)
+    monkeypatch.setattr(contraction, "_CACHED", 100)
+    counts: list[int] = []
+    inner = panels.Spilled._panels
+
+    def counted(self: Any, *args: Any) -> Any:
+        found = inner(self, *args)
+        counts.append(len(found[0]))
+        return found
+
+    monkeypatch.setattr(panels.Spilled, "_panels", counted)
+    return counts
+
+
+def matrices(tmp_path: Path, seed: int) -> tuple[list[Any], list[sp.Tensor]]:
+    shapes = [(70, 90, 0.1), (90, 120, 0.2), (70, 120, 0.1)]
+    plain = [scipy.sparse.random(n, m, p, "csr", random_state=seed + k) for k, (n, m, p) in enumerate(shapes)]
+    return plain, [sp.asarray(each).save(tmp_path / str(k)) for k, each in enumerate(plain)]
+
+
+def close(found: sp.Tensor, wanted: Any) -> None:
+    np.testing.assert_allclose(found.to_numpy(), wanted.toarray(), atol=1e-12)
+
+
+def test_panels_against_scipy(tmp_path: Path, in_panels: list[int]) -> None:
+    (a, b, m), (A, B, M) = matrices(tmp_path, 3)
+    product, inside = a @ b, (a @ b).multiply(m != 0)
+    close(A @ B, product)
+    assert in_panels[0] == 4
+    close((A @ B).T, product.T)
+    close((A @ B)[10:50, 3:], product[10:50, 3:])
+    assert (A @ B).nnz == product.nnz
+    close((A @ B).save(tmp_path / "saved"), product)
+    close(sp.matmul(A, B, mask=M), inside)
+    close(sp.matmul(A, B, mask=M, complement=True), product - inside)
+    close(A @ B * M, product.multiply(m))
+    assert np.isclose((A @ B * M).sum(), product.multiply(m).sum())
+    assert np.isclose(sp.einsum("ij,ij->", B, B), b.multiply(b).sum())
+    outer = sp.einsum("ij,kl->ijkl", A[:3, :20], B[:30, :40])
+    wanted = np.einsum("ij,kl->ijkl", a[:3, :20].toarray(), b[:30, :40].toarray())
+    np.testing.assert_allclose(outer.to_numpy(), wanted)
+
+
+@pytest.mark.parametrize("semiring", ["min_plus", "or_and", "plus_first", "any_pair"])
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_panels_give_what_is_held(tmp_path: Path, in_panels: list[int], semiring: str, dtype: str) -> None:
+    plain, _ = matrices(tmp_path, 5)
+    scaled = [sp.asarray((each * 40).astype(dtype)) for each in plain]
+    A, B = (each.save(tmp_path / f"scaled{k}") for k, each in enumerate(scaled[:2]))
+    found = sp.matmul(A, B, semiring=semiring).compute()
+    held = sp.matmul(*scaled[:2], semiring=semiring).compute()
+    assert len(in_panels) == 1
+    assert (found.dtype, found.fill_value) == (held.dtype, held.fill_value)
+    np.testing.assert_allclose(found.to_numpy(), held.to_numpy(), atol=1e-12)
+
+
+def test_types_are_those_of_what_is_held(tmp_path: Path, in_panels: list[int]) -> None:
+    (a, b, _), _ = matrices(tmp_path, 7)
+    for k, dtype in enumerate(["bool", "uint8", "float32", "complex128"]):
+        one, other = (sp.asarray((each * 300).astype(dtype)) for each in (a, b))
+        found = one.save(tmp_path / f"a{k}") @ other.save(tmp_path / f"b{k}")
+        np.testing.assert_allclose(found.to_numpy(), (one @ other).to_numpy(), rtol=1e-6)
+        assert found.dtype == dtype
+    assert len(in_panels) == 4
+
+
+def test_the_same_bits_on_any_number_of_threads(tmp_path: Path, in_panels: list[int]) -> None:
+    _, (A, B, _) = matrices(tmp_path, 9)
+    with sp.config(threads=1):
+        one = (A @ B).compute().to_arrow()
+    with sp.config(threads=3):
+        assert (A @ B).compute().to_arrow().equals(one)
+    assert len(in_panels) == 2
+
+
+def test_ids_up_to_2_to_the_40(tmp_path: Path, in_panels: list[int]) -> None:
+    (a, b, _), _ = matrices(tmp_path, 15)
+    spread = np.int64(2**33)
+    places = [(each.tocoo().row * spread, each.tocoo().col * spread) for each in (a, b)]
+    A, B = (
+        sp.from_coords(at, each.tocoo().data, shape=(2**40, 2**40)).save(tmp_path / name)
+        for name, at, each in zip(["wide a", "wide b"], places, (a, b), strict=True)
+    )
+    found = (A @ B).compute()
+    wanted = (a @ b).tocsr().sorted_indices().tocoo()
+    rows, columns = sp.nonzero(found)
+    np.testing.assert_array_equal(rows // spread, wanted.row)
+    np.testing.assert_array_equal(columns // spread, wanted.col)
+    np.testing.assert_allclose(found.to_arrow()["value"], wanted.data)
+    assert len(in_panels) == 1
+
+
+def test_ctrl_c_leaves_nothing(tmp_path: Path, in_panels: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    _, (A, B, _) = matrices(tmp_path, 11)
+    spools: list[Any] = []
+    inner = Spool
+
+    def kept() -> Any:
+        spools.append(inner())
+        return spools[-1]
+
+    def interrupted(*args: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sparrow.engines.stream.panels.Spool", kept)
+    with monkeypatch.context() as patch:
+        patch.setattr(Sorter, "prepare", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            (A @ B).save(tmp_path / "never")
+    assert not (tmp_path / "never").exists()
+    assert all(spool._file is None for spool in spools)
+    assert (A @ B).nnz > 0
+    assert spools[-1]._file is None
+
+
+def test_progress_counts_entries(tmp_path: Path, in_panels: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    _, (A, B, _) = matrices(tmp_path, 13)
+    done: dict[str, list[int]] = {}
+
+    class Bar:
+        def __init__(self, what: str, total: int, unit: str) -> None:
+            self.own = done.setdefault(what, [total])
+
+        def __enter__(self) -> Any:
+            return self.own.append
+
+        def __exit__(self, *args: object) -> None:
+            pass
+
+    monkeypatch.setattr(progress, "bar", Bar)
+    (A @ B).compute()
+    for what in ("multiplying panels", "adding up panels"):
+        total, *steps = done[what]
+        assert 0 < total == sum(steps) or what == "adding up panels"
+    assert len(in_panels) == 1
+
+
+def test_memory_stays_within_the_limit(tmp_path: Path) -> None:
+    n, rng = 400_000, np.random.default_rng(1)
+    held = []
+    for name, nnz in [("A", 500_000), ("B", 4_300_000)]:
+        at = np.unique(rng.integers(0, n * n, nnz))
+        held.append(sp.from_coords([at // n, at % n], np.ones(len(at)), shape=(n, n)))
+        held[-1].save(tmp_path / name)
+    code = """
+import re, sys
+import sparrow as sp
+
+A, B = (sp.open(f"{sys.argv[1]}/{name}") for name in "AB")
+sp.config(memory_limit="300MB", temp_directory=sys.argv[1])
+C = (A @ B).save(sys.argv[1] + "/C")
+print(int(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1]) * 1024)
+"""
+    run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, stdout=subprocess.PIPE, text=True)
+    C, x = sp.open(tmp_path / "C"), rng.random(n)
+    assert C.nnz > 5_000_000
+    np.testing.assert_allclose(C @ x, held[0] @ (held[1] @ x), rtol=1e-9)
+    assert int(run.stdout) <= 500e6

@@ -1,0 +1,107 @@
+"""The queries of einsum_sql, run by DuckDB alone, against SciPy and against the kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+import scipy.sparse
+
+import sparrow as sp
+from sparrow.errors import InvalidValueError, UnsupportedError
+
+
+@pytest.fixture
+def con(repository: Path) -> Any:
+    with duckdb.connect() as connection:
+        connection.execute((repository / "sql" / "duckdb" / "macros.sql").read_text(encoding="utf-8"))
+        for number, (name, shape) in enumerate({"a": (9, 7), "b": (7, 8), "c": (9, 8), "d": (7, 7)}.items()):
+            found = matrix(shape, number)
+            connection.register(name, pa.table({"row": found.row, "col": found.col, "v": found.data}))
+        yield connection
+
+
+def matrix(shape: tuple[int, int], seed: int) -> Any:
+    found = scipy.sparse.random(*shape, 0.4, "coo", random_state=seed, data_rvs=np.random.default_rng(seed).random)
+    found.data = np.ceil(found.data * 5) - 3
+    found.eliminate_zeros()
+    return found
+
+
+def cells(rows: list[tuple[Any, ...]]) -> dict[tuple[int, ...], float]:
+    return {tuple(row[:-1]): row[-1] for row in rows}
+
+
+def entries(found: Any) -> dict[tuple[int, ...], float]:
+    found = scipy.sparse.csr_matrix(found)
+    found.eliminate_zeros()
+    found = found.tocoo()
+    return dict(zip(zip(found.row.tolist(), found.col.tolist(), strict=True), found.data.tolist(), strict=True))
+
+
+A, B, C, D = (matrix(shape, k).tocsr() for k, shape in enumerate([(9, 7), (7, 8), (9, 8), (7, 7)]))
+
+
+def test_products_and_masks(con: Any) -> None:
+    query = sp.einsum_sql("ij,jk->ik", A="a", B="b")
+    assert cells(con.sql(query).fetchall()) == entries(A @ B)
+    assert cells(con.sql(sp.einsum_sql("ij,jk->ki", A="a", B="b")).fetchall()) == entries((A @ B).T)
+    inside = entries((A @ B).multiply(C != 0))
+    assert cells(con.sql(sp.einsum_sql("ij,jk->ik", A="a", B="b", mask="c")).fetchall()) == inside
+    outside = sp.einsum_sql("ij,jk->ik", A="a", B="b", mask="c", complement=True)
+    assert cells(con.sql(outside).fetchall()) == {k: v for k, v in entries(A @ B).items() if k not in inside}
+    assert con.sql(sp.einsum_sql("ij,jk,ik->", A="a", B="b", C="c")).fetchall() == [((A @ B).multiply(C).sum(),)]
+    assert dict(con.sql(sp.einsum_sql("ii->i", D="d")).fetchall()) == {
+        k: v for k, v in enumerate(D.diagonal().tolist()) if v
+    }
+    assert con.sql(sp.einsum_sql("ij,jj->i", A="a", D="d")).fetchall()
+    assert con.sql(sp.einsum_sql("ij,kl->", A="a", D="d")).fetchall() == [(A.sum() * D.sum(),)]
+
+
+@pytest.mark.parametrize(
+    "semiring", ["min_plus", "max_plus", "min_max", "or_and", "any_pair", "plus_first", "plus_pair"]
+)
+def test_semirings_are_those_of_the_kernels(con: Any, semiring: str) -> None:
+    found = cells(con.sql(sp.einsum_sql("ij,jk->ik", A="a", B="b", semiring=semiring)).fetchall())
+    product = sp.matmul(sp.asarray(A), sp.asarray(B), semiring=semiring).compute().to_arrow()
+    assert found == cells(list(zip(*product.to_pydict().values(), strict=True)))
+
+
+def test_tensors_are_relations_of_the_name_of_the_keyword() -> None:
+    left, right = sp.asarray(A), sp.asarray(B)
+    query = sp.einsum_sql("ij,jk->ik", left=left, right=right)
+    assert cells(sp.sql(query).fetchall()) == entries(A @ B)
+    with pytest.raises(InvalidValueError, match="left has 2 dimensions, and its letters are 'ijk'"):
+        sp.einsum_sql("ijk->i", left=left)
+
+
+def test_macros_of_products(con: Any) -> None:
+    assert cells(con.execute("from spgemm('a', 'b')").fetchall()) == entries(A @ B)
+    least = sp.matmul(sp.asarray(A), sp.asarray(B), semiring="min_plus").compute().to_arrow()
+    assert cells(con.execute("from min_plus('a', 'b')").fetchall()) == cells(
+        list(zip(*least.to_pydict().values(), strict=True))
+    )
+    edges = scipy.sparse.triu((D != 0) + (D != 0).T, 1).astype(int)
+    wanted = int((edges @ edges).multiply(edges).sum())
+    for shown in (edges.tocoo(), (edges + edges.T).tocoo()):
+        con.register("g", pa.table({"i": shown.row, "j": shown.col, "value": shown.data}))
+        assert con.execute("from triangles('g')").fetchall() == [(wanted,)]
+        con.unregister("g")
+    assert wanted > 0
+
+
+def test_bad_input_is_named() -> None:
+    for subscripts, told in [
+        ("ij,jk", "must be letters"), ("i...->i", "must be letters"), ("ij->ij", "is for 1 operands, got 2"),
+        ("ij,jI->i", "differ in case only"), ("ij,jk->il", "'l' of the result"), ("ij,jk->ii", "'i' of the result"),
+    ]:  # fmt: skip
+        with pytest.raises(InvalidValueError, match=told):
+            sp.einsum_sql(subscripts, A="a", B="b")
+    with pytest.raises(UnsupportedError, match="functions in Python"):
+        sp.einsum_sql("ij,jk->ik", A="a", B="b", semiring=sp.Semiring(max, "min", 0))
+    with pytest.raises(UnsupportedError, match="is of two operands"):
+        sp.einsum_sql("ij,jk,kl->il", A="a", B="b", C="c", semiring="plus_pair")
