@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from sparrow.files.columns import Columns
     from sparrow.files.edges import Edges
     from sparrow.files.libsvm import Libsvm
+    from sparrow.files.metis import Metis
     from sparrow.files.mtx import MatrixMarket
     from sparrow.files.npz import Npz
     from sparrow.files.registry import Reader
     from sparrow.files.tns import Tns
+    from sparrow.files.webgraph import WebGraph
 
     P = ParamSpec("P")
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     # What type checkers see of the functions that __getattr__ makes.
     columns, edges, libsvm = _typed(Columns), _typed(Edges), _typed(Libsvm)
     mtx, npz, tns = _typed(MatrixMarket), _typed(Npz), _typed(Tns)
+    metis, webgraph = _typed(Metis), _typed(WebGraph)
 
 __all__: list[str]
 

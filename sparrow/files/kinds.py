@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sparrow.errors import IngestError
 
-__all__ = ["refuse_container", "refuse_no_edges"]
+__all__ = ["lists_of", "refuse_container", "refuse_no_edges"]
 
 _SAMPLE = 1000
 """Lines that are looked at."""
@@ -107,6 +107,30 @@ def _is_sample(row: Sequence[str]) -> bool:
     return bool(re.fullmatch(r"[-+.\d]\S*", row[0])) and all(re.fullmatch(r"\d+:\S+", token) for token in row[1:])
 
 
+def lists_of(text: str, name: str) -> tuple[str, str] | None:
+    """Return the format of a graph whose lines are lists of neighbours, and what tells it; None for other text.
+
+    Parameters
+    ----------
+    text
+        The first lines, whole.
+    name
+        What the file is called.
+    """
+    first, *rest = text.split("\n", _SAMPLE)[:_SAMPLE] or [""]
+    called = set(Path(name).suffixes)
+    if ".graph-txt" in called:
+        return "webgraph", "it is called .graph-txt"
+    if not all(token.isdigit() for line in rest for token in line.split() if line[:1] != "%"):
+        return None
+    if {".graph", ".metis"} & called:
+        return "metis", "it is text called .graph"
+    lengths = [len(line.split()) for line in rest]
+    if first.strip().isdigit() and (len(set(lengths)) > 2 or max(lengths, default=0) > 3):
+        return "webgraph", "a line with the number of nodes, then lists of several lengths"
+    return None
+
+
 def _refuse_ragged(lines: Sequence[str], cells: Sequence[Sequence[str]], file: str, name: str) -> None:
     """Raise ``IngestError`` for lines of several lengths, beyond an edge and its weight."""
     counts = sorted({len(row) for row in cells})
@@ -124,15 +148,18 @@ def _refuse_ragged(lines: Sequence[str], cells: Sequence[Sequence[str]], file: s
         )
     if counts[-1] < 4 and not begins and not metis:
         return
-    kind, script = "lists of neighbours, one line for each vertex", "{for (i=2; i<=NF; i++) print $1, $i}"
+    kind = "lists of neighbours, one line for each vertex"
+    way = f". As an edge list: awk '{{for (i=2; i<=NF; i++) print $1, $i}}' {file} | sparrow ingest edges - DST"
     if whole and begins:
-        kind = "lists of neighbours after a line with the number of vertices"
-        script = "NR>1 {for (i=1; i<=NF; i++) print NR-2, $i}"
+        kind, way = (
+            "lists of neighbours after a line with the number of vertices",
+            f": sparrow ingest webgraph {file} DST",
+        )
     elif whole and metis:
-        kind = "a METIS graph, whose lines are the neighbours of vertex 1, 2, ..."
-        script = "!/^%/ {if (n++) for (i=1; i<=NF; i++) print n-1, $i}"
+        kind, way = (
+            "a METIS graph, whose lines are the neighbours of vertex 1, 2, ...",
+            f": sparrow ingest metis {file} DST",
+        )
     raise IngestError(
-        f"lines have {counts[0]} to {counts[-1]} columns, no edge list: this looks like {kind}. "
-        f"As an edge list: awk '{script}' {file} | sparrow ingest edges - DST",
-        name,
+        f"lines have {counts[0]} to {counts[-1]} columns, no edge list: this looks like {kind}{way}", name
     )

@@ -8,8 +8,9 @@ from contextlib import closing
 from typing import NamedTuple
 
 from sparrow.errors import IngestError, InvalidValueError
-from sparrow.files.kinds import refuse_no_edges
+from sparrow.files.kinds import lists_of, refuse_no_edges
 from sparrow.files.source import blocks, open_sources
+from sparrow.files.webgraph import bv_base
 
 __all__ = ["Kind", "sniffed"]
 
@@ -52,6 +53,8 @@ def sniffed(src: str) -> Kind:
     >>> sniffed("small.txt")
     Kind(format='libsvm', why='lines are a label and index:value pairs')
     """
+    if bv_base(src) is not None:
+        return Kind("webgraph", "there are .properties of a compressed graph beside it")
     source = open_sources(src)[0]
     if source.path is None:
         raise InvalidValueError("standard input cannot be looked at beforehand: name its format")
@@ -88,6 +91,8 @@ def _of_text(text: str, name: str) -> Kind:
     pairs = [token for row in rows for token in row[1:]]
     if pairs and all(_PAIR.fullmatch(token) for token in pairs):
         return Kind("libsvm", "lines are a label and index:value pairs")
+    if lists := lists_of(text, name):
+        return Kind(*lists)
     _refuse_table(data, name)
     refuse_no_edges(text, name)
     cells = [line.replace(",", " ").split() for line in data]
