@@ -25,8 +25,11 @@ _CONTAINERS = {
     b"PAR1": ("Parquet", _COLUMNS),
     b"ARROW1": ("an Arrow file", _COLUMNS),
     b"\xff\xff\xff\xff": ("an Arrow stream", _COLUMNS),
-    b"\x89HDF\r\n\x1a\n": ("HDF5", "read its arrays with h5py and give them to sp.from_coords"),
-    b"\x93NUMPY": ("a NumPy array", "sp.asarray(np.load(...)).save(...) stores it"),
+    b"\x89HDF\r\n\x1a\n": (
+        "HDF5",
+        "sparrow ingest {file} DST tells whether it is of AnnData or 10x Genomics, and reads it",
+    ),
+    b"\x93NUMPY": ("a NumPy array", "sparrow ingest npy {file} DST"),
     b"SQLite format 3\x00": ("a SQLite database", "sparrow ingest columns takes a DuckDB relation of it in Python"),
     b"\x80\x03": ("a pickle", "pickles are never loaded, for they may run programs: write it in another format"),
     b"\x80\x04": ("a pickle", "pickles are never loaded, for they may run programs: write it in another format"),

@@ -42,7 +42,22 @@ __all__ = [
     "dtype_of", "formats", "names_of", "number_of", "options_of", "prose_of", "register", "signature_of", "sizes_of",
 ]  # fmt: skip
 
-_MODULES = ("tables", "columns", "edges", "libsvm", "mtx", "npz", "tns", "webgraph", "metis")
+_MODULES = (
+    "tables",
+    "columns",
+    "edges",
+    "libsvm",
+    "mtx",
+    "npz",
+    "tns",
+    "webgraph",
+    "metis",
+    "alx",
+    "libffm",
+    "npy",
+    "h5ad",
+    "tenx",
+)
 
 COMPRESSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 """How text is compressed whose name ends so."""

@@ -51,7 +51,7 @@ BINARY = {
     "this is a .npz file of arrays: sparrow ingest npz": written(
         lambda out: scipy.sparse.save_npz(out, scipy.sparse.eye_array(3))
     ),
-    "this is a NumPy array, no text: sp.asarray": written(lambda out: np.save(out, np.eye(3))),
+    "this is a NumPy array, no text: sparrow ingest npy": written(lambda out: np.save(out, np.eye(3))),
     "this is a pickle, no text: pickles are never loaded": pickle.dumps({"a": 1}),
     "this is HDF5, no text": b"\x89HDF\r\n\x1a\n" + bytes(100),
     "this is a SQLite database": b"SQLite format 3\x00" + bytes(100),
