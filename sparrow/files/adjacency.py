@@ -59,6 +59,6 @@ def neighbours(block: TextBlock, comment: str = "", first: int = 0, weighted: bo
             kernels.NO_WEIGHT: "the line ends before the weight of its last neighbour",
             kernels.TOO_FEW: f"the line ends too early: {first} numbers stand before the neighbours",
         }[status]
-        token = (block.text(at, at + 80).split() or [None])[0] if status < kernels.NO_WEIGHT else None
+        token = block.text(at, at + 80).split()[0] if status < kernels.NO_WEIGHT else None
         raise IngestError(problem, block.source.name, block.line_at(at), token)
     return Neighbours(lines[:count], numbers[:count], weights[:count] if weighted else None, heads[:lists], lists)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import pairwise
@@ -281,7 +281,7 @@ class _Reading:
             self.largest = max(self.largest, largest)
         return src[:count].copy(), dst[:count].copy()
 
-    def _frames(self, paths: Sequence[str]) -> Iterator[_Frames]:
+    def _frames(self, paths: Sequence[str]) -> Generator[_Frames]:
         """Yield the frames of shards, some megabytes at a time."""
         for path in paths:
             with ExitStack() as stack:

@@ -68,19 +68,20 @@ def properties(base: str) -> Properties:
             if not parted:
                 raise IngestError("this is no property: properties are KEY=VALUE", name, number, line[:80])
             told[key.strip()] = number, value.strip()
-    kind = told.get("graphclass", (None, ""))[1].replace("class ", "")
+    at, kind = told.get("graphclass", (1, ""))
+    kind = kind.removeprefix("class ")
     if kind not in _CLASSES:
         below = told.get("underlyinggraph")
         way = f": read its graph {below[1]!r}" if below else ""
-        raise IngestError(f"graphclass={kind} is no BVGraph{way}", name, told.get("graphclass", (None,))[0])
+        raise IngestError(f"graphclass={kind} is no BVGraph{way}", name, at)
 
     def number_of(key: str, usual: int | None = None, least: int = 0) -> int:
         if key not in told and usual is not None:
             return usual
-        line, value = told.get(key, (None, ""))
+        line, value = told.get(key, (1, ""))
         if not (value.isascii() and value.isdigit() and len(value) < 20 and int(value) >= least):
             problem = f"{key} is no number" if key in told else f"there is no {key}"
-            raise IngestError(problem, name, line, value or None)
+            raise IngestError(problem, name, line if key in told else None, value or None)
         return int(value)
 
     if number_of("version", 0) > 0:
@@ -88,7 +89,7 @@ def properties(base: str) -> Properties:
     if told.get("endianness", (0, "big"))[1].lower() not in ("big", "be", ""):
         raise IngestError("bits in little-endian order are not read: convert the graph", name, told["endianness"][0])
     codes = dict(_USUAL)
-    line, flags = told.get("compressionflags", (None, ""))
+    line, flags = told.get("compressionflags", (1, ""))
     for flag in flags.replace(",", "|").split("|"):
         if not (flag := flag.strip()):
             continue

@@ -142,7 +142,7 @@ def _matrix(found: Any, name: str) -> hdf5.Matrix:
         return hdf5.dense(found, name)
     attributes = dict(found.attrs)
     kind = _text(attributes.get("encoding-type", attributes.get("h5sparse_format", "")))
-    shape = attributes.get("shape", attributes.get("h5sparse_shape"))
+    shape: Any = attributes.get("shape", attributes.get("h5sparse_shape"))
     if kind not in ("csr_matrix", "csc_matrix", "csr", "csc") or np.shape(shape) != (2,):
         raise IngestError(f"{found.name!r} is no matrix of AnnData, but {kind or 'a group'!r}", name)
     hdf5.group_of(found.file, found.name, name, "data", "indices", "indptr")

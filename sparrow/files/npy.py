@@ -189,7 +189,7 @@ def _blocks(name: str, head: _Head) -> Iterator[tuple[int, NDArray[Any]]]:
         file.seek(head.start)
         while done < count:
             values = np.empty(min(_BLOCK // head.dtype.itemsize, count - done), head.dtype)
-            if file.readinto(memoryview(values).cast("B")) != values.nbytes:
+            if file.readinto(values.view(np.uint8).data) != values.nbytes:
                 raise IngestError(f"the file ends early, after {done} values of {count}", name)
             yield done, values
             done += len(values)

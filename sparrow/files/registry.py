@@ -43,21 +43,9 @@ __all__ = [
 ]  # fmt: skip
 
 _MODULES = (
-    "tables",
-    "columns",
-    "edges",
-    "libsvm",
-    "mtx",
-    "npz",
-    "tns",
-    "webgraph",
-    "metis",
-    "alx",
-    "libffm",
-    "npy",
-    "h5ad",
-    "tenx",
-)
+    "tables", "columns", "edges", "libsvm", "libffm", "mtx", "npz", "npy", "tns", "webgraph", "alx", "metis", "triples",
+    "tenx", "h5ad",
+)  # fmt: skip
 
 COMPRESSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 """How text is compressed whose name ends so."""

@@ -14,6 +14,7 @@ from sparrow.files.hdf5 import MAGIC, opened
 from sparrow.files.kinds import lists_of, refuse_no_edges
 from sparrow.files.source import blocks, open_sources
 from sparrow.files.tenx import matrix_in
+from sparrow.files.triples import splits_in
 from sparrow.files.webgraph import bv_base
 
 __all__ = ["Kind", "sniffed"]
@@ -64,6 +65,8 @@ def sniffed(src: str) -> Kind:
     folder = os.path.isdir(src)
     if any(map(split_of, os.listdir(src) if folder else [src])):
         return Kind("alx", "it is called as the shards of ALX's web graphs are")
+    if folder and splits_in(src):
+        return Kind("triples", "there are train, valid and test in the folder")
     if folder and matrix_in(src) is not None:
         return Kind("tenx", "there is a matrix.mtx in the folder")
     source = open_sources(src)[0]
@@ -134,9 +137,10 @@ def _of_text(text: str, name: str) -> Kind:
         raise _several(min(counts), name)
     if min(counts) >= 3 and not any(_is_number(row[2]) or row[2][0] == "{" for row in cells):
         coords = ",".join(f"c{k}" for k in range(min(counts)))
+        told = f": sparrow ingest triples {shlex.quote(name)} DST; else" if counts == {3} else ""
         parted = "" if all("\t" in line or "," in line for line in data) else " --delimiter ' '"
         raise IngestError(
-            f"lines of {min(counts)} names are no edges with a weight, perhaps triples: sparrow ingest columns "
+            f"lines of {min(counts)} names are no edges with a weight, perhaps triples{told}: sparrow ingest columns "
             f"{shlex.quote(name)} DST --no-header{parted} --coords {coords}",
             name,
         )

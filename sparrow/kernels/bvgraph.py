@@ -5,6 +5,7 @@ P. Boldi and S. Vigna, The WebGraph Framework I: Compression Techniques, 2004; I
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -38,7 +39,11 @@ PADDING: Final = 16
 _NONE = np.int64(2**63 - 1)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+def _intrinsic(function: Callable[..., Any]) -> Any:
+    return intrinsic(function)
+
+
+@_intrinsic
 def _leading_zeros(typing: Any, word: Any) -> Any:
     """Return the number of zero bits before the first one bit of a uint64; 64 of 0."""
 

@@ -93,7 +93,7 @@ def _is(data: Any, at: Any, checksum: Any) -> Any:
 @kernel
 def cut(data: NDArray[np.uint8]) -> Any:
     """Return where the whole frames of bytes end, the size of the next if it is told, and whether that is sound."""
-    at = 0
+    at: Any = 0
     while at + 12 <= len(data):
         if not _is(data, at + 8, _masked(data, at, at + 8)):
             return at, 0, BAD_LENGTH
@@ -224,7 +224,9 @@ def parse(data: NDArray[np.uint8], which: int, src: NDArray[np.int64], dst: NDAr
     """
     found = np.empty((3, 2), np.int64)
     row = np.empty(len(src), np.int64)
-    count = rows = at = 0
+    at: Any = 0
+    count: Any = 0
+    rows = 0
     largest = np.int64(-1)
     while at < len(data):
         begin = at + 12
@@ -323,7 +325,7 @@ def write_record(
     cols: NDArray[np.int64],
     truth: NDArray[np.int64],
     with_truth: bool,
-) -> int:
+) -> Any:
     """Write the frame of a row; return its bytes.
 
     Parameters

@@ -181,7 +181,7 @@ def test_any_compressed_graph(
     graph = random_graph(rng, nodes)
     folder = tmp_path_factory.mktemp("bv")
     path = store(folder, *encoded(graph, window, shortest, k, codes, rng))
-    sizes = {"_CHUNK": 5, "_LISTS": 3, "_LINKS": 4} if small else {"_CHUNK": 1 << 20}
+    sizes: dict[str, Any] = {"_CHUNK": 5, "_LISTS": 3, "_LINKS": 4} if small else {"_CHUNK": 1 << 20}
     with patch.multiple(bvgraph, **sizes):
         A = sp.ingest.webgraph(path, folder / "A.sparrow")
     assert A.dims == ("src", "dst")
