@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sparrow.files.npz import Npz
     from sparrow.files.registry import Reader
     from sparrow.files.tenx import Tenx
+    from sparrow.files.text import Text
     from sparrow.files.tns import Tns
     from sparrow.files.triples import Triples
     from sparrow.files.webgraph import WebGraph
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     mtx, npz, tns = _typed(MatrixMarket), _typed(Npz), _typed(Tns)
     alx, metis, webgraph = _typed(Alx), _typed(Metis), _typed(WebGraph)
     h5ad, libffm, npy, tenx = _typed(H5ad), _typed(Libffm), _typed(Npy), _typed(Tenx)
-    triples = _typed(Triples)
+    text, triples = _typed(Text), _typed(Triples)
 
 __all__: list[str]
 

@@ -61,8 +61,8 @@ class Triples(Reader):
         ``"int"``: numbers are coordinates, counted from 0. ``"str"``: names, which become labels. ``"auto"``: numbers
         if the first lines (4 MB) of the first file hold nothing else.
     entities
-        The vocabulary of heads and tails, a file that names the numbers, or numbers the names: a name in each line, with
-        or without its number. In a folder ``entity2id.txt``, ``entities.dict`` and the like are found. Without, names
+        The vocabulary of heads and tails, a file that names the numbers, or numbers the names: a name in each line, or
+        a name and its number. In a folder ``entity2id.txt``, ``entities.dict`` and the like are found. Without, names
         are sorted.
     relations
         The vocabulary of relations, likewise.
