@@ -20,11 +20,11 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="data too small to judge by, to see that it runs")
     parser.add_argument("--write", action="store_true", help="write bench/RESULTS.md")
     parser.add_argument(
-        "--only", default="", help="parts, with commas: size, products, spgemm, cells, text, memory, als"
+        "--only", default="", help="parts, with commas: size, products, spgemm, cells, text, files, memory, als"
     )
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
-    parts = (options.only or "size,products,spgemm,cells,text,memory,als").split(",")
+    parts = (options.only or "size,products,spgemm,cells,text,files,memory,als").split(",")
     rows: list[Row] = []
     if "size" in parts:
         import size
@@ -46,6 +46,10 @@ def main() -> None:
         import text
 
         rows += text.run(10, 500_000, 1) if options.small else text.run(300, 60_000_000, 2)
+    if "files" in parts:
+        import files
+
+        rows += files.run(100_000, 1) if options.small else files.run(4_000_000, 2)
     if "memory" in parts:
         import text
 

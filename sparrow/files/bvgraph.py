@@ -62,11 +62,11 @@ def properties(base: str) -> Properties:
     with open(name, encoding="latin-1") as file:
         text = file.read(1 << 20)
     told: dict[str, tuple[int, str]] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip() and line.strip()[0] not in "#!":
-            key, parted, value = line.partition("=" if "=" in line else ":")
+    for number, text_line in enumerate(text.splitlines(), 1):
+        if text_line.strip() and text_line.strip()[0] not in "#!":
+            key, parted, value = text_line.partition("=" if "=" in text_line else ":")
             if not parted:
-                raise IngestError("this is no property: properties are KEY=VALUE", name, number, line[:80])
+                raise IngestError("this is no property: properties are KEY=VALUE", name, number, text_line[:80])
             told[key.strip()] = number, value.strip()
     at, kind = told.get("graphclass", (1, ""))
     kind = kind.removeprefix("class ")

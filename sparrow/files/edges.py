@@ -163,7 +163,7 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
             if not self.delimiter.isascii() or not self.delimiter or set(self.delimiter) & set("\r\n#%"):
                 raise InvalidValueError(f"delimiter={self.delimiter!r}: use ASCII characters, no line ends, # or %")
         if self.shape is not None:
-            self.shape = check_shape([-1 if size is None else size for size in self.shape])
+            self.shape = check_shape(self.shape)
             if len(self.shape) != 2 or self.vertices is not None or self.ids == "str" or self.relabel:
                 raise InvalidValueError(f"shape={self.shape}: give two sizes, for ids that are numbers")
             if not self.directed and self.shape[0] != self.shape[1]:
@@ -245,7 +245,7 @@ class _Ingest:
         n = max(self._largest + 1, self._nodes) if labels is None else len(labels)
         storage.create(
             self.folder,
-            Schema(self.options.shape or (n, n), _DIMS, self._dtype, 0),
+            Schema(tuple(self.options.shape or (n, n)), _DIMS, self._dtype, 0),
             written.files,
             labels={} if labels is None else {0: labels, 1: labels},
             profile=self.options.profile,

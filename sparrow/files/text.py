@@ -203,8 +203,8 @@ class Text(Reader):
         whole = self._terms.groups == 0
         terms: list[str] = []
         lengths = []
-        for line in text.split("\n")[:-1]:
-            found = self._terms.findall(line) if whole else [match[1] or "" for match in self._terms.finditer(line)]
+        for each in text.split("\n")[:-1]:
+            found = self._terms.findall(each) if whole else [match[1] or "" for match in self._terms.finditer(each)]
             terms += found
             lengths.append(len(found))
         yield terms, np.repeat(np.arange(len(lengths)), lengths)

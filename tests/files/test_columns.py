@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import datetime
 import decimal
@@ -592,13 +593,12 @@ def test_texts_that_look_like_numbers_at_first(ingest: Any, monkeypatch: pytest.
 def test_what_cannot_be_read_again_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     text = "u\n" + "1\n" * 3_000_000 + "x7\n"
-    with subprocess.Popen(["tee", tmp_path / "pipe"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as tee:
-        assert tee.stdin is not None
-        writer = threading.Thread(target=lambda: (tee.stdin.write(text.encode()), tee.stdin.close()))
+    with contextlib.ExitStack() as stack:
+        writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=(text,))
         writer.start()
+        stack.callback(writer.join)
         with pytest.raises(IngestError, match=r"invalid value 'x7'; .*say text=\['u'\]") as caught:
             columns(tmp_path / "pipe", tmp_path / "t.sparrow", coords=["u"], duplicates="sum")
-        writer.join()
     assert caught.value.line == 3_000_002
 
 
