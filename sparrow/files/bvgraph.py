@@ -64,9 +64,7 @@ def properties(base: str) -> Properties:
     told: dict[str, tuple[int, str]] = {}
     for number, text_line in enumerate(text.splitlines(), 1):
         if text_line.strip() and text_line.strip()[0] not in "#!":
-            key, parted, value = text_line.partition("=" if "=" in text_line else ":")
-            if not parted:
-                raise IngestError("this is no property: properties are KEY=VALUE", name, number, text_line[:80])
+            key, _, value = text_line.partition("=" if "=" in text_line else ":")
             told[key.strip()] = number, value.strip()
     at, kind = told.get("graphclass", (1, ""))
     kind = kind.removeprefix("class ")

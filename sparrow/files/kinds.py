@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from sparrow.errors import IngestError
@@ -101,7 +102,8 @@ def refuse_no_edges(text: str, name: str) -> None:
     if all(re.fullmatch(r"\d+:\S+", token) for row in cells for token in row[1:]) and any(
         len(row) > 1 for row in cells
     ):
-        raise IngestError(f"this is libsvm text, no edge list: sparrow ingest libsvm {file} DST", name)
+        kind = "libffm" if all(token.count(":") == 2 for row in cells for token in row[1:]) else "libsvm"
+        raise IngestError(f"this is {kind} text, no edge list: sparrow ingest {kind} {file} DST", name)
     _refuse_ragged(data, cells, file, name)
 
 
@@ -128,9 +130,15 @@ def lists_of(text: str, name: str) -> tuple[str, str] | None:
         return None
     if {".graph", ".metis"} & called:
         return "metis", "it is text called .graph"
-    lengths = [len(line.split()) for line in rest]
-    if first.strip().isdigit() and (len(set(lengths)) > 2 or max(lengths, default=0) > 3):
-        return "webgraph", "a line with the number of nodes, then lists of several lengths"
+    if not (first := first.strip()).isdigit() or len(first) > 18:
+        return None
+    lists = [[int(token) for token in line.split()] for line in rest if line[:1] != "%"]
+    lists = lists[:-1] if lists and not lists[-1] else lists  # behind the last line end
+    if lists and all(len(each) == 3 for each in lists):
+        return "triples", "a line with their count, then lines of three numbers"
+    ascending = all(a < b for each in lists for a, b in pairwise(each))
+    if len({len(each) for each in lists}) > 1 and ascending and max(map(max, filter(None, lists))) < int(first):
+        return "webgraph", "a line with the number of nodes, then ascending lists of several lengths"
     return None
 
 

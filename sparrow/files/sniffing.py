@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -121,10 +122,20 @@ def _of_text(text: str, name: str) -> Kind:
         return Kind("tns", "it is called .tns")
     rows = [line.split("#")[0].split() for line in data]
     pairs = [token for row in rows for token in row[1:]]
-    if pairs and all(_PAIR.fullmatch(token) for token in pairs):
-        return Kind("libsvm", "lines are a label and index:value pairs")
     if pairs and all(_TRIPLE.fullmatch(token) for token in pairs):
         return Kind("libffm", "lines are a label and field:index:value triples")
+    if pairs and all(_PAIR.fullmatch(token) for token in pairs):
+        return Kind("libsvm", "lines are a label and index:value pairs")
+    if data[0].startswith("{"):
+        raise _json(data[0], name)
+    if all(line.count("::") == data[0].count("::") > 0 for line in data):
+        coords, file = "c0,c1" if data[0].count("::") > 1 else "c0", shlex.quote(name)
+        value = "c2" if data[0].count("::") > 1 else "c1"
+        raise IngestError(
+            f"columns are parted by '::': sparrow ingest columns {file} DST --delimiter '::' --no-header "
+            f"--coords {coords} --value {value}",
+            name,
+        )
     if lists := lists_of(text, name):
         return Kind(*lists)
     _refuse_table(data, name)
@@ -146,6 +157,14 @@ def _of_text(text: str, name: str) -> Kind:
         )
     ids = "names" if any(not token.isdigit() for row in cells for token in row[:2]) else "numbers"
     return Kind("edges", f"lines begin with two ids that are {ids}")
+
+
+def _json(line: str, name: str) -> IngestError:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return IngestError("this is JSON, but no object in each line: write it so", name, token=line[:80])
+    return _table("these are JSON lines", name, [str(key) for key in found])
 
 
 def _refuse_table(lines: list[str], name: str) -> None:
