@@ -159,8 +159,8 @@ def _names(file: Any, side: str, name: str) -> pa.Array | None:
         field = next((field for field in ("index", "_index") if field in (found.dtype.names or ())), None)
         if field is None:
             return None
-        values = found[field]
-        return pa.array([value.decode() if isinstance(value, bytes) else value for value in values.tolist()])
+        values = found[:][field].tolist() if len(found) else []
+        return pa.array([value.decode() if isinstance(value, bytes) else str(value) for value in values], pa.string())
     index = _text(found.attrs.get("_index", "_index"))
     return hdf5.texts(found[index], name) if index in found else None
 
