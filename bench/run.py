@@ -22,11 +22,11 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="",
-        help="parts, with commas: size, products, spgemm, solvers, cells, batches, text, memory, als, training",
+        help="parts, with commas: size, products, spgemm, solvers, cells, batches, text, files, memory, als, training",
     )
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
-    parts = (options.only or "size,products,spgemm,solvers,cells,batches,text,memory,als,training").split(",")
+    parts = (options.only or "size,products,spgemm,solvers,cells,batches,text,files,memory,als,training").split(",")
     rows: list[Row] = []
     if "size" in parts:
         import size
@@ -56,6 +56,10 @@ def main() -> None:
         import text
 
         rows += text.run(10, 500_000, 1) if options.small else text.run(300, 60_000_000, 2)
+    if "files" in parts:
+        import files
+
+        rows += files.run(100_000, 1) if options.small else files.run(4_000_000, 2)
     if "memory" in parts:
         import text
 

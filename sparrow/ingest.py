@@ -18,13 +18,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import ParamSpec
 
+    from sparrow.files.alx import Alx
     from sparrow.files.columns import Columns
     from sparrow.files.edges import Edges
+    from sparrow.files.h5ad import H5ad
+    from sparrow.files.libffm import Libffm
     from sparrow.files.libsvm import Libsvm
+    from sparrow.files.metis import Metis
     from sparrow.files.mtx import MatrixMarket
+    from sparrow.files.npy import Npy
     from sparrow.files.npz import Npz
     from sparrow.files.registry import Reader
+    from sparrow.files.tenx import Tenx
+    from sparrow.files.text import Text
     from sparrow.files.tns import Tns
+    from sparrow.files.triples import Triples
+    from sparrow.files.webgraph import WebGraph
 
     P = ParamSpec("P")
 
@@ -33,6 +42,9 @@ if TYPE_CHECKING:
     # What type checkers see of the functions that __getattr__ makes.
     columns, edges, libsvm = _typed(Columns), _typed(Edges), _typed(Libsvm)
     mtx, npz, tns = _typed(MatrixMarket), _typed(Npz), _typed(Tns)
+    alx, metis, webgraph = _typed(Alx), _typed(Metis), _typed(WebGraph)
+    h5ad, libffm, npy, tenx = _typed(H5ad), _typed(Libffm), _typed(Npy), _typed(Tenx)
+    text, triples = _typed(Text), _typed(Triples)
 
 __all__: list[str]
 

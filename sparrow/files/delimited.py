@@ -19,7 +19,10 @@ from sparrow.errors import IngestError
 from sparrow.files.source import LONGEST_LINE, Source, TextBlock, blocks
 from sparrow.workers import ordered_map
 
-__all__ = ["Form", "Lines", "Unreadable", "batches"]
+__all__ = ["Form", "LateText", "Lines", "Unreadable", "batches"]
+
+_PARTED = b"\x1f"
+"""Stands for what parts columns where that is no single character."""
 
 _NULLS = ["", "NA", "N/A", "n/a", "#N/A", "NULL", "null"]
 
@@ -35,9 +38,43 @@ class Form:
     """Columns that are texts, whatever they look like."""
     coords: tuple[str, ...]
     """Columns whose numbers are texts where one begins with a zero."""
+    integers: tuple[str, ...]
+    """Columns that are integers, whatever zeros they begin with."""
     header: bool
     delimiter: str | None
+    """A character, several, or a blank for any run of blanks and tabs."""
     quotes: bool | None
+    comment: str | None = None
+    """What begins lines that say nothing."""
+    encoding: str | None = None
+
+    @property
+    def own(self) -> bool:
+        """Whether what parts columns is written as :data:`_PARTED` before the text is parsed."""
+        return self.delimiter is not None and (len(self.delimiter) > 1 or self.delimiter == " ") and not self.quotes
+
+
+def prepared(block: TextBlock, form: Form) -> TextBlock:
+    """Return a block in UTF-8, comments blanked out, its columns parted by one character."""
+    text = bytes(block.data)
+    if form.encoding is not None:
+        try:
+            text = text.decode(form.encoding).encode()
+        except UnicodeDecodeError as error:
+            line = block.line_at(error.start)
+            raise IngestError(f"the text is not in {form.encoding}", block.source.name, line) from None
+    if form.comment is not None:
+        text = re.sub(b"(?m)^[ \\t]*" + re.escape(form.comment.encode()) + b"[^\\n]*", b"", text)
+    if form.own:
+        if (at := text.find(_PARTED)) >= 0:
+            line = block.first_line + text.count(b"\n", 0, at)
+            raise IngestError("the text holds the control character 0x1f, which parts columns", block.source.name, line)
+        assert form.delimiter is not None
+        if form.delimiter == " ":
+            text = re.sub(b"[ \\t]+", _PARTED, re.sub(b"(?m)^[ \\t]+|[ \\t\\r]+$", b"", text))
+        else:
+            text = text.replace(form.delimiter.encode(), _PARTED)
+    return replace(block, data=np.frombuffer(bytearray(text), np.uint8))
 
 
 class Lines(NamedTuple):
@@ -63,7 +100,7 @@ def batches(
     advance
         Is told the bytes that were read.
     """
-    with closing(blocks(source)) as text:
+    with closing(_blocks(source, form)) as text:
         first = next((block for block in text if bytes(block.data).strip()), None)
         if first is None:
             if form.header:
@@ -71,6 +108,8 @@ def batches(
             return
         start = bytes(first.data[: 1 << 20]).decode(errors="replace").lstrip("\r\n").split("\n", 1)[0].rstrip("\r")
         delimiter = form.delimiter or ("\t" if start.count("\t") > start.count(",") else ",")
+        if form.own:
+            delimiter, form = _PARTED.decode(), replace(form, quotes=False)
         form = replace(form, delimiter=delimiter, quotes=delimiter != "\t" if form.quotes is None else form.quotes)
         cut = _cut(first, text, form, advance)
         head = next(cut)
@@ -81,6 +120,14 @@ def batches(
         parsed = cast("Generator[Lines]", ordered_map(parser.parse, begun, settings.current().threads))
         with closing(parsed):
             yield from parsed
+
+
+def _blocks(source: Source, form: Form) -> Generator[TextBlock]:
+    """Yield the blocks of a source, prepared."""
+    plain = form.encoding is None and form.comment is None and not form.own
+    with closing(blocks(source)) as text:
+        for block in text:
+            yield block if plain else prepared(block, form)
 
 
 def _cut(first: TextBlock, text: Iterator[TextBlock], form: Form, advance: Any) -> Iterator[TextBlock]:
@@ -153,7 +200,8 @@ class _Parser:
         self._names, self._form, self._types = names, form, types
         self._delimiter = form.delimiter or ","
         self._fixed: dict[str, pa.DataType] = {
-            **dict.fromkeys(form.floats, pa.float64()), **dict.fromkeys(form.texts, pa.string()), **types
+            **dict.fromkeys(form.floats, pa.float64()), **dict.fromkeys(form.integers, pa.int64()),
+            **dict.fromkeys(form.texts, pa.string()), **types
         }  # fmt: skip
 
     def settle(self, head: TextBlock, rest: Iterator[TextBlock]) -> Iterator[TextBlock]:
@@ -187,7 +235,8 @@ class _Parser:
         for field in table.schema:
             if field.name in self._form.coords and (late := self._padded(block, field)) is not None:
                 row, token = late
-                raise IngestError(
+                raise LateText(
+                    field.name,
                     f"column {field.name!r} begins with a zero, after numbers that do not: say text=[{field.name!r}] "
                     "to take it as text",
                     block.source.name,
@@ -224,7 +273,8 @@ class _Parser:
         """Return the first row, and the text, of an integer column that begins with a zero."""
         from sparrow.kernels.delimited import padded
 
-        if not pa.types.is_integer(field.type) or not padded(block.data, ord(self._delimiter)):
+        known = field.name in self._form.integers
+        if known or not pa.types.is_integer(field.type) or not padded(block.data, ord(self._delimiter)):
             return None
         texts = self._read(block, {**self._fixed, field.name: pa.string()}).column(field.name).combine_chunks()
         found = pc.match_substring_regex(texts, r"^\s*0[0-9]")
@@ -251,12 +301,23 @@ class _Parser:
         text = text.replace(column[0], "", 1)
         name = self._names[int(column[1])]
         hint = f"say text=[{name!r}] to take the column as text"
+        problem = f"column {name!r}: {text}; the first rows settle the type of a column: "
         if name not in self._form.coords:
-            hint = "say dtype='float64' for later values with decimals"
-        return Unreadable(
-            f"column {name!r}: {text}; the first rows settle the type of a column: {hint}", block.source.name, line
-        )
+            problem += "say dtype='float64' for later values with decimals"
+            return Unreadable(problem, block.source.name, line)
+        return LateText(name, problem + hint, block.source.name, line)
 
 
 class Unreadable(IngestError):
     """Text that pyarrow does not read."""
+
+
+class LateText(IngestError):
+    """A text in a column whose first rows are numbers: the table can be read again, with the column as text."""
+
+    def __init__(self, column: str, *about: Any) -> None:
+        super().__init__(*about)
+        self.column = column
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.column, *self.args)

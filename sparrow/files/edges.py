@@ -7,10 +7,11 @@ aside; once all are known, in sorted order, the edges are read again and sorted.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import threading
 import warnings
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import chain
@@ -19,18 +20,19 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow import progress, settings, storage
 from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
 from sparrow.files.kinds import refuse_no_edges
-from sparrow.files.registry import DType, Duplicates, Format, Option, Reader
+from sparrow.files.registry import DType, Duplicates, Format, Option, Reader, sizes_of
 from sparrow.files.rows import Ids, Names, Shelf, Written, cast_values, check_space, write_entries
 from sparrow.files.source import Source, SourceLike, TextBlock, blocks, open_sources, total_size
 from sparrow.files.tables import TableWriter
 from sparrow.files.vertices import names_of_vertices
 from sparrow.progress import bar
-from sparrow.schema import Schema, check_dtype
+from sparrow.schema import Schema, check_dtype, check_shape
 from sparrow.sorting import Rows, memory_budget
 from sparrow.workers import ordered_map
 
@@ -40,6 +42,10 @@ _DIMS = ("src", "dst")
 
 _SAMPLE = 1 << 16
 """Bytes of text that tell what the file is."""
+
+_NODES = re.compile(rb"(?m)^[#%][^\n]*\bNodes:[ \t]*(\d{1,18})\b")
+_DISGUISES = ((b" ", b"\x1c"), (b",", b"\x1d"), (b"\t", b"\x1e"), (b"#", b"\x1f"))
+"""Control characters that stand for what parts columns, in ids that may hold it."""
 
 _ENTRY_BYTES, _WEIGHT_BYTES = 2.5, 6.0
 """Bytes on disk of an edge and of its weight, roughly: what is said beforehand, not what is refused."""
@@ -83,6 +89,12 @@ class Edges(Reader):
         Type of the values; float64 with weights and int64 without by default.
     header
         Skip the first line of each file that is no comment.
+    delimiter
+        What parts columns, where that is one thing and nothing else: a tab, a semicolon, several characters. Ids may
+        then hold blanks and commas.
+    shape
+        The sizes (m, n), beyond which no id may be; by default they follow from the ids. A line ``# Nodes: N`` above
+        the edges, as SNAP has it, makes them N at least.
     overwrite
         Replace what is at ``dst``.
     profile
@@ -92,7 +104,7 @@ class Edges(Reader):
     -------
     Tensor
         What ``sp.open(dst)`` does: a stored tensor of shape (n, n), n the largest id + 1 or, where there are
-        labels, their number.
+        labels, their number; or of ``shape``.
 
     Raises
     ------
@@ -134,6 +146,10 @@ class Edges(Reader):
     duplicates: Duplicates = "sum"
     dtype: DType = None
     header: Annotated[bool, Option("Skip a first line of column names.")] = False
+    delimiter: Annotated[str | None, Option("What parts columns. [default: blanks, tabs or a comma]")] = None
+    shape: Annotated[
+        Sequence[int] | None, Option("Sizes, beyond which no id may be.", metavar="M,N", parse=sizes_of)
+    ] = None
 
     examples: ClassVar[str] = """\
 sparrow ingest edges wiki-Vote.txt.gz votes.sparrow
@@ -142,6 +158,16 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
     def __post_init__(self) -> None:
         super().__post_init__()
         self.given = None if self.dtype is None else check_dtype(self.dtype)
+        if self.delimiter is not None:
+            self.delimiter = self.delimiter.replace("\\t", "\t")
+            if not self.delimiter.isascii() or not self.delimiter or set(self.delimiter) & set("\r\n#%"):
+                raise InvalidValueError(f"delimiter={self.delimiter!r}: use ASCII characters, no line ends, # or %")
+        if self.shape is not None:
+            self.shape = check_shape(self.shape)
+            if len(self.shape) != 2 or self.vertices is not None or self.ids == "str" or self.relabel:
+                raise InvalidValueError(f"shape={self.shape}: give two sizes, for ids that are numbers")
+            if not self.directed and self.shape[0] != self.shape[1]:
+                raise InvalidValueError(f"shape={self.shape}: undirected edges make a square matrix")
         if self.vertices is not None:
             if self.ids == "str" or self.relabel:
                 raise InvalidValueError("vertices= names integer ids: leave out ids='str' and relabel=True")
@@ -191,6 +217,8 @@ class _Ingest:
     _as_text: bool = False
     _weighted: int = -1
     _largest: int = -1
+    _nodes: int = 0
+    """What a line above the edges says that there are."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> None:
@@ -214,10 +242,10 @@ class _Ingest:
         else:
             written = self._write(counted(), self._rows_of(None))
             labels = self.labels
-        n = self._largest + 1 if labels is None else len(labels)
+        n = max(self._largest + 1, self._nodes) if labels is None else len(labels)
         storage.create(
             self.folder,
-            Schema((n, n), _DIMS, self._dtype, 0),
+            Schema(tuple(self.options.shape or (n, n)), _DIMS, self._dtype, 0),
             written.files,
             labels={} if labels is None else {0: labels, 1: labels},
             profile=self.options.profile,
@@ -263,12 +291,28 @@ class _Ingest:
         skip = False
         with closing(blocks(self.sources)) as text:
             for block in text:
+                if block.first_line == 1 and (told := _NODES.search(bytes(block.data[:_SAMPLE]))):
+                    self._nodes = max(self._nodes, int(told[1]))
+                block = self._parted(block)
                 skip = self.options.header and (skip or block.first_line == 1)
                 if skip:
                     first, end = first_data_line(block.data)
                     if end:
                         block, skip = _without(block, first, end), False
                 yield block
+
+    def _parted(self, block: TextBlock) -> TextBlock:
+        """Return a block whose columns are parted by commas; what would part them otherwise is put in disguise."""
+        parted = self.options.delimiter
+        if parted is None:
+            return block
+        text = bytes(block.data)
+        for _, disguise in _DISGUISES:
+            if (at := text.find(disguise)) >= 0:
+                raise IngestError("the text holds a control character", block.source.name, block.line_at(at))
+        text = b"\n".join(line if line.lstrip()[:1] in (b"#", b"%") else _plain(line, parted.encode())
+                          for line in text.split(b"\n"))  # fmt: skip
+        return replace(block, data=np.frombuffer(bytearray(text), np.uint8))
 
     def _probe(self, text: Iterator[TextBlock]) -> list[TextBlock]:
         """Take blocks up to the first with an edge, and settle from it what ids are and whether there are weights."""
@@ -404,6 +448,7 @@ class _Ingest:
     def _rows_of(self, known: Ids | None) -> Any:
         """Return what turns a block of text into rows."""
         limit = 2**63 - 1 if self.labels is None else len(self.labels)
+        shape = self.options.shape
         gaps = None if self.labels is None or not self.labels.null_count else np.asarray(self.labels.is_null())
 
         def rows_of(block: TextBlock) -> Rows:
@@ -413,6 +458,11 @@ class _Ingest:
                 largest = int(max(src.max(), dst.max()))
                 if known is None and largest >= limit:
                     raise self._beyond(parsed, (src >= limit) | (dst >= limit), limit)
+                if shape is not None and (outside := (src >= shape[0]) | (dst >= shape[1])).any():
+                    i = int(np.argmax(outside))
+                    at, _ = _edge_line(parsed.block, i)
+                    token = str(src[i] if src[i] >= shape[0] else dst[i])
+                    raise IngestError(f"the id is beyond shape={tuple(shape)}", parsed.block.source.name, at, token)
                 if gaps is not None and (absent := gaps[src] | gaps[dst]).any():
                     raise self._beyond(parsed, absent, limit)
                 with self._lock:
@@ -466,11 +516,36 @@ class _Ingest:
                 dst = names.codes_of(data, each.dst, each.dst_end)
                 shelf.add(Rows((src.astype(np.int32), dst.astype(np.int32)), each.values))
         self.labels, rank = names.finish()
+        if self.options.delimiter is not None:
+            self.labels, rank = _undisguised(self.labels, rank)
+        if self.options.shape is not None:
+            problem = f"shape={self.options.shape}: the ids are names, such as {self.labels[0].as_py()!r}"
+            raise InvalidValueError(problem)
+        if self.options.ids == "auto":
+            progress.note(f"{self.sources[0].name}: the ids are names, which become labels: say ids='str' or 'int'")
 
         def rows_of(rows: Rows) -> Rows:
             return self._shaped(rank[rows.coords[0]], rank[rows.coords[1]], rows.values)
 
         return self._write(shelf, rows_of), self.labels
+
+
+def _plain(line: bytes, delimiter: bytes) -> bytes:
+    ends = line.endswith(b"\r")
+    cells = [cell.strip() for cell in line.removesuffix(b"\r").split(delimiter)] if line.strip() else [b""]
+    for plain, disguise in _DISGUISES:
+        cells = [cell.replace(plain, disguise) for cell in cells]
+    return b",".join(cells) + b"\r" * ends
+
+
+def _undisguised(labels: pa.Array, rank: NDArray[np.int32]) -> tuple[pa.Array, NDArray[np.int32]]:
+    """Return labels as they were in the text, sorted again, and the positions among them."""
+    for plain, disguise in _DISGUISES:
+        labels = pc.replace_substring(labels, disguise.decode(), plain.decode())
+    order = pc.array_sort_indices(labels)
+    places = np.empty(len(labels), np.int32)
+    places[order.to_numpy()] = np.arange(len(labels), dtype=np.int32)
+    return labels.take(order), places[rank]
 
 
 def _without(block: TextBlock, start: int, end: int) -> TextBlock:

@@ -22,7 +22,7 @@ def export(
     overwrite: bool = False,
     **options: Any,
 ) -> int:
-    """Write a tensor, or a bundle of ``X`` and ``y``, to a file and return the number of rows written.
+    """Write a tensor, or a bundle that the format knows, to a file and return the number of rows written.
 
     What is written are the entries, streamed, so a tensor may be larger than memory (a .npz file is made in memory).
     Of shape, fill and types a .npz file keeps all, a table those of its columns. The file takes its name when it is
@@ -31,18 +31,19 @@ def export(
     Parameters
     ----------
     source
-        The tensor; a bundle for libsvm.
+        The tensor; a bundle for libsvm, libffm and alx.
     dst
         The file; ``"-"`` is standard output. Text is compressed where the name ends in ``.gz``, ``.zst`` or ``.bz2``.
     format
         By default what the name ends in says: ``.parquet``, ``.arrow`` (``.ipc``, ``.feather``), ``.csv``, ``.tsv``,
         ``.edges`` or ``.txt`` (an edge list: a line ``# src dst value``, then columns parted by tabs, True as 1),
-        ``.mtx`` (Matrix Market), ``.tns`` (FROSTT), ``.npz``, ``.libsvm`` or ``.svm``.
+        ``.mtx`` (Matrix Market), ``.tns`` (FROSTT), ``.npz``, ``.npy``, ``.libsvm`` or ``.svm``, ``.ffm`` (libffm),
+        ``.graph-txt`` (ASCIIGraph), ``.h5ad`` (AnnData). ``"alx"`` is a folder of shards, which is to be said.
     overwrite
         Replace a file that is there.
     **options
         Those of the format. ``labels=False`` (tables, edges): coordinates where a dimension has labels; libsvm and
-        .npz know none. ``index_base=0`` (libsvm): what the first column is called instead of 1.
+        .npz know none. ``index_base=0`` (libsvm): what the first column is called instead of 1. ``shards=`` (alx).
 
     Returns
     -------

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from sparrow.errors import IngestError
 
-__all__ = ["refuse_container", "refuse_no_edges"]
+__all__ = ["lists_of", "refuse_container", "refuse_no_edges"]
 
 _SAMPLE = 1000
 """Lines that are looked at."""
@@ -25,8 +26,11 @@ _CONTAINERS = {
     b"PAR1": ("Parquet", _COLUMNS),
     b"ARROW1": ("an Arrow file", _COLUMNS),
     b"\xff\xff\xff\xff": ("an Arrow stream", _COLUMNS),
-    b"\x89HDF\r\n\x1a\n": ("HDF5", "read its arrays with h5py and give them to sp.from_coords"),
-    b"\x93NUMPY": ("a NumPy array", "sp.asarray(np.load(...)).save(...) stores it"),
+    b"\x89HDF\r\n\x1a\n": (
+        "HDF5",
+        "sparrow ingest {file} DST tells whether it is of AnnData or 10x Genomics, and reads it",
+    ),
+    b"\x93NUMPY": ("a NumPy array", "sparrow ingest npy {file} DST"),
     b"SQLite format 3\x00": ("a SQLite database", "sparrow ingest columns takes a DuckDB relation of it in Python"),
     b"\x80\x03": ("a pickle", "pickles are never loaded, for they may run programs: write it in another format"),
     b"\x80\x04": ("a pickle", "pickles are never loaded, for they may run programs: write it in another format"),
@@ -98,13 +102,44 @@ def refuse_no_edges(text: str, name: str) -> None:
     if all(re.fullmatch(r"\d+:\S+", token) for row in cells for token in row[1:]) and any(
         len(row) > 1 for row in cells
     ):
-        raise IngestError(f"this is libsvm text, no edge list: sparrow ingest libsvm {file} DST", name)
+        kind = "libffm" if all(token.count(":") == 2 for row in cells for token in row[1:]) else "libsvm"
+        raise IngestError(f"this is {kind} text, no edge list: sparrow ingest {kind} {file} DST", name)
     _refuse_ragged(data, cells, file, name)
 
 
 def _is_sample(row: Sequence[str]) -> bool:
     """Return whether a line could be one of libsvm: a number, then pairs."""
     return bool(re.fullmatch(r"[-+.\d]\S*", row[0])) and all(re.fullmatch(r"\d+:\S+", token) for token in row[1:])
+
+
+def lists_of(text: str, name: str) -> tuple[str, str] | None:
+    """Return the format of a graph whose lines are lists of neighbours, and what tells it; None for other text.
+
+    Parameters
+    ----------
+    text
+        The first lines, whole.
+    name
+        What the file is called.
+    """
+    first, *rest = text.split("\n", _SAMPLE)[:_SAMPLE] or [""]
+    called = set(Path(name).suffixes)
+    if ".graph-txt" in called:
+        return "webgraph", "it is called .graph-txt"
+    if not all(token.isdigit() for line in rest for token in line.split() if line[:1] != "%"):
+        return None
+    if {".graph", ".metis"} & called:
+        return "metis", "it is text called .graph"
+    if not (first := first.strip()).isdigit() or len(first) > 18:
+        return None
+    lists = [[int(token) for token in line.split()] for line in rest if line[:1] != "%"]
+    lists = lists[:-1] if lists and not lists[-1] else lists  # behind the last line end
+    if lists and all(len(each) == 3 for each in lists):
+        return "triples", "a line with their count, then lines of three numbers"
+    ascending = all(a < b for each in lists for a, b in pairwise(each))
+    if len({len(each) for each in lists}) > 1 and ascending and max(map(max, filter(None, lists))) < int(first):
+        return "webgraph", "a line with the number of nodes, then ascending lists of several lengths"
+    return None
 
 
 def _refuse_ragged(lines: Sequence[str], cells: Sequence[Sequence[str]], file: str, name: str) -> None:
@@ -124,15 +159,18 @@ def _refuse_ragged(lines: Sequence[str], cells: Sequence[Sequence[str]], file: s
         )
     if counts[-1] < 4 and not begins and not metis:
         return
-    kind, script = "lists of neighbours, one line for each vertex", "{for (i=2; i<=NF; i++) print $1, $i}"
+    kind = "lists of neighbours, one line for each vertex"
+    way = f". As an edge list: awk '{{for (i=2; i<=NF; i++) print $1, $i}}' {file} | sparrow ingest edges - DST"
     if whole and begins:
-        kind = "lists of neighbours after a line with the number of vertices"
-        script = "NR>1 {for (i=1; i<=NF; i++) print NR-2, $i}"
+        kind, way = (
+            "lists of neighbours after a line with the number of vertices",
+            f": sparrow ingest webgraph {file} DST",
+        )
     elif whole and metis:
-        kind = "a METIS graph, whose lines are the neighbours of vertex 1, 2, ..."
-        script = "!/^%/ {if (n++) for (i=1; i<=NF; i++) print n-1, $i}"
+        kind, way = (
+            "a METIS graph, whose lines are the neighbours of vertex 1, 2, ...",
+            f": sparrow ingest metis {file} DST",
+        )
     raise IngestError(
-        f"lines have {counts[0]} to {counts[-1]} columns, no edge list: this looks like {kind}. "
-        f"As an edge list: awk '{script}' {file} | sparrow ingest edges - DST",
-        name,
+        f"lines have {counts[0]} to {counts[-1]} columns, no edge list: this looks like {kind}{way}", name
     )

@@ -258,6 +258,10 @@ class NumbersReader(Reader):
     def begin(self, lines: Lines, name: str) -> tuple[Entries, tuple[str, ...], dict[str, Any]]:
         """Take the header off; return the entries, the names of the dimensions, and what history is to tell."""
 
+    def labels(self, shape: tuple[int, ...]) -> dict[int, pa.Array]:
+        """Return the labels by dimension: there are none in the file."""
+        return {}
+
     def read(self) -> str:
         """Store the file and return its folder."""
         sources = open_sources(self.src)
@@ -286,10 +290,12 @@ class NumbersReader(Reader):
                     profile=self.profile,
                     describe=lambda cell: f"{tuple(k + entries.base for k in cell)}, counted from {entries.base}",
                 )
+            shape = entries.shape(written.maxima)
             storage.create(
                 folder,
-                Schema(entries.shape(written.maxima), dims, entries.dtype, 0),
+                Schema(shape, dims, entries.dtype, 0),
                 written.files,
+                labels=self.labels(shape),
                 profile=self.profile,
                 operation=f"ingest {self.format}",
                 extra={"sources": [name], **extra},

@@ -39,10 +39,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPRESSION", "Declared", "Format", "Option", "Reader", "Writer",
-    "dtype_of", "formats", "names_of", "number_of", "options_of", "prose_of", "register", "signature_of", "sizes_of",
+    "dtype_of", "formats", "ids_of", "names_of", "number_of", "options_of", "prose_of", "register",
+    "signature_of", "sizes_of",
 ]  # fmt: skip
 
-_MODULES = ("tables", "columns", "edges", "libsvm", "mtx", "npz", "tns")
+_MODULES = (
+    "tables", "columns", "edges", "libsvm", "libffm", "mtx", "npz", "npy", "tns", "webgraph", "alx", "metis", "triples",
+    "tenx", "h5ad", "text",
+)  # fmt: skip
 
 COMPRESSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 """How text is compressed whose name ends so."""
@@ -264,6 +268,14 @@ def sizes_of(text: str) -> tuple[int | None, ...]:
         return tuple(None if size.strip() == "?" else int(size) for size in text.split(","))
     except ValueError:
         raise ValueError(f"{text!r} is no shape: give sizes as M,N,... with ? for what fits") from None
+
+
+def ids_of(text: str) -> dict[str, str]:
+    """Return the kinds in ``A=str,B=int,...`` by name."""
+    pairs = [part.rpartition("=") for part in text.split(",")]
+    if not all(name.strip() and kind.strip() in ("str", "int") for name, _, kind in pairs):
+        raise ValueError(f"{text!r} tells no kinds of ids: give them as A=str,B=int,...")
+    return {name.strip(): kind.strip() for name, _, kind in pairs}
 
 
 def number_of(text: str) -> int | float:

@@ -198,6 +198,7 @@ def write_entries(
     profile: str,
     ids: Sequence[Ids | None] | None = None,
     describe: Callable[[tuple[int, ...]], str] = str,
+    mean: bool = False,
 ) -> Written:
     """Write the rows of a whole input as the data files of a tensor.
 
@@ -213,6 +214,9 @@ def write_entries(
         The dimensions to number anew, and what ``rows_of`` gathers their ids in.
     describe
         Turns a cell into text for errors.
+    mean
+        Values of one cell become their mean instead. Values come as complex numbers, 1 their imaginary part, so that
+        what ``duplicates="sum"`` makes of them is the sum and the count.
 
     Raises
     ------
@@ -223,7 +227,8 @@ def write_entries(
     """
     ndim = len(dims)
     anew = [None] * ndim if ids is None else list(ids)
-    sorter = Sorter(ndim, dtype, weighted=weighted, duplicates=duplicates, describe=describe)
+    summed = np.dtype(np.complex128) if mean else dtype
+    sorter = Sorter(ndim, summed, weighted=weighted, duplicates=duplicates, describe=describe)
 
     def prepare(item: T) -> Run | Rows:
         return sorter.prepare(rows_of(item))
@@ -234,7 +239,7 @@ def write_entries(
         return storage.TensorWriter(folder, dims=tuple(dims), dtype=dtype, profile=profile)
 
     with closing(sorter), closing(pieces):
-        if sorter.consume(pieces, pause=not any(anew)):
+        if sorter.consume(pieces, pause=not any(anew) and not mean):
             files = _write_sorted(folder, writer, sorter, pieces, dtype, fill_value)
             if files is not None:
                 return Written(files, sorter.maxima, (None,) * ndim)
@@ -242,8 +247,18 @@ def write_entries(
         largest = [top if known is None else len(known) for top, known in zip(sorter.maxima, numbered, strict=True)]
         dtypes = [np.dtype(np.int32 if top < 2**31 else np.int64) for top in largest]
         parts = sorter.parts(dtypes, fill_value, numbered)
+        if mean:
+            parts = [_means(part, dtype, fill_value) for part in parts]
         with bar("writing", sorter.count, "entries") as advance:
             return Written(_write_parts(parts, writer, advance), sorter.maxima, tuple(numbered))
+
+
+def _means(part: Iterator[Block], dtype: np.dtype[Any], fill_value: Any) -> Iterator[Block]:
+    """Yield entries whose values are sums and counts with the means of these."""
+    for block in part:
+        values = (block.values.real / block.values.imag).astype(dtype)
+        kept = ~is_fill(values, fill_value)
+        yield Block(tuple(column[kept] for column in block.coords), values[kept])
 
 
 def _write_parts(

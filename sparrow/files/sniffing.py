@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
 from contextlib import closing
 from typing import NamedTuple
 
 from sparrow.errors import IngestError, InvalidValueError
-from sparrow.files.kinds import refuse_no_edges
+from sparrow.files.alx import split_of
+from sparrow.files.hdf5 import MAGIC, opened
+from sparrow.files.kinds import lists_of, refuse_no_edges
 from sparrow.files.source import blocks, open_sources
+from sparrow.files.tenx import matrix_in
+from sparrow.files.triples import splits_in
+from sparrow.files.webgraph import bv_base
 
 __all__ = ["Kind", "sniffed"]
 
@@ -19,6 +26,8 @@ _SAMPLE = 1 << 16
 _TABLES = {b"PAR1": "Parquet", b"ARROW1": "an Arrow file", b"\xff\xff\xff\xff": "an Arrow stream"}
 
 _PAIR = re.compile(r"(\d+|qid):\S+")
+
+_TRIPLE = re.compile(r"\d+:\d+:[^:\s]+")
 
 
 class Kind(NamedTuple):
@@ -52,6 +61,15 @@ def sniffed(src: str) -> Kind:
     >>> sniffed("small.txt")
     Kind(format='libsvm', why='lines are a label and index:value pairs')
     """
+    if bv_base(src) is not None:
+        return Kind("webgraph", "there are .properties of a compressed graph beside it")
+    folder = os.path.isdir(src)
+    if any(map(split_of, os.listdir(src) if folder else [src])):
+        return Kind("alx", "it is called as the shards of ALX's web graphs are")
+    if folder and splits_in(src):
+        return Kind("triples", "there are train, valid and test in the folder")
+    if folder and matrix_in(src) is not None:
+        return Kind("tenx", "there is a matrix.mtx in the folder")
     source = open_sources(src)[0]
     if source.path is None:
         raise InvalidValueError("standard input cannot be looked at beforehand: name its format")
@@ -61,6 +79,10 @@ def sniffed(src: str) -> Kind:
             start = file.read(262)
         if start.startswith(b"PK\x03\x04") and (name.endswith(".npz") or b".npy" in start[:80]):
             return Kind("npz", "a zip archive of .npy arrays")
+        if start.startswith(b"\x93NUMPY"):
+            return Kind("npy", "it begins as the .npy files of NumPy do")
+        if start.startswith(MAGIC):
+            return Kind(*_of_hdf5(name))
         for magic, kind in _TABLES.items():
             if start.startswith(magic):
                 raise _table(f"this is {kind}", name)
@@ -71,6 +93,20 @@ def sniffed(src: str) -> Kind:
     sample = block.text(0, _SAMPLE)
     whole = sample if len(block.data) <= _SAMPLE else sample.rpartition("\n")[0] or sample
     return _of_text(whole, name)
+
+
+def _of_hdf5(name: str) -> tuple[str, str]:
+    with opened(name) as (_, file):
+        if "X" in file or "obs" in file:
+            return "h5ad", "HDF5 that holds obs or X, as AnnData's does"
+        if "matrix" in file or any(hasattr(file[key], "keys") and "indptr" in file[key] for key in file):
+            return "tenx", "HDF5 that holds a matrix by columns, as 10x Genomics writes it"
+        there = ", ".join(map(repr, file)) or "nothing"
+        raise IngestError(
+            f"this is HDF5 of {there}, neither of AnnData nor of 10x Genomics: read its arrays with h5py and give them "
+            "to sp.from_coords",
+            name,
+        )
 
 
 def _of_text(text: str, name: str) -> Kind:
@@ -86,8 +122,22 @@ def _of_text(text: str, name: str) -> Kind:
         return Kind("tns", "it is called .tns")
     rows = [line.split("#")[0].split() for line in data]
     pairs = [token for row in rows for token in row[1:]]
+    if pairs and all(_TRIPLE.fullmatch(token) for token in pairs):
+        return Kind("libffm", "lines are a label and field:index:value triples")
     if pairs and all(_PAIR.fullmatch(token) for token in pairs):
         return Kind("libsvm", "lines are a label and index:value pairs")
+    if data[0].startswith("{"):
+        raise _json(data[0], name)
+    if all(line.count("::") == data[0].count("::") > 0 for line in data):
+        coords, file = "c0,c1" if data[0].count("::") > 1 else "c0", shlex.quote(name)
+        value = "c2" if data[0].count("::") > 1 else "c1"
+        raise IngestError(
+            f"columns are parted by '::': sparrow ingest columns {file} DST --delimiter '::' --no-header "
+            f"--coords {coords} --value {value}",
+            name,
+        )
+    if lists := lists_of(text, name):
+        return Kind(*lists)
     _refuse_table(data, name)
     refuse_no_edges(text, name)
     cells = [line.replace(",", " ").split() for line in data]
@@ -98,14 +148,23 @@ def _of_text(text: str, name: str) -> Kind:
         raise _several(min(counts), name)
     if min(counts) >= 3 and not any(_is_number(row[2]) or row[2][0] == "{" for row in cells):
         coords = ",".join(f"c{k}" for k in range(min(counts)))
+        told = f": sparrow ingest triples {shlex.quote(name)} DST; else" if counts == {3} else ""
         parted = "" if all("\t" in line or "," in line for line in data) else " --delimiter ' '"
         raise IngestError(
-            f"lines of {min(counts)} names are no edges with a weight, perhaps triples: sparrow ingest columns "
+            f"lines of {min(counts)} names are no edges with a weight, perhaps triples{told}: sparrow ingest columns "
             f"{shlex.quote(name)} DST --no-header{parted} --coords {coords}",
             name,
         )
     ids = "names" if any(not token.isdigit() for row in cells for token in row[:2]) else "numbers"
     return Kind("edges", f"lines begin with two ids that are {ids}")
+
+
+def _json(line: str, name: str) -> IngestError:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return IngestError("this is JSON, but no object in each line: write it so", name, token=line[:80])
+    return _table("these are JSON lines", name, [str(key) for key in found])
 
 
 def _refuse_table(lines: list[str], name: str) -> None:

@@ -13,10 +13,13 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from sparrow.database import failures, quote_name
 from sparrow.errors import IngestError, SparrowError, UnsupportedError
@@ -53,6 +56,13 @@ class Batch(NamedTuple):
     """The number of its first row, counted from 1 within the source."""
     line_of: Callable[[int], int] | None = None
     """Tells the line of each row, where there are lines."""
+    kept: NDArray[np.int64] | None = None
+    """Which of the rows that were read these are, where some were dropped."""
+
+    def where(self, at: int) -> tuple[int, int | None]:
+        """Return the number and the line of a row, counted from 0 in the batch."""
+        at = at if self.kept is None else int(self.kept[at])
+        return self.row + at, None if self.line_of is None else self.line_of(at)
 
 
 class Table(NamedTuple):
@@ -168,6 +178,9 @@ def _files(sources: Sequence[Source], query: Query, advance: Advance) -> Generat
         if kind == "csv":
             yield from _csv(source, query, types, advance)
             continue
+        if kind == "json":
+            yield from _json(source, query, types, advance)
+            continue
         if kind == "arrow":
             batches = _arrow(source, query, advance)
         elif source.path is not None and source.size is not None:
@@ -192,8 +205,22 @@ def _csv(source: Source, query: Query, types: dict[str, pa.DataType], advance: A
             for each in found:
                 yield Batch(each.data, source.name, row, each.line_of)
                 row += each.data.num_rows
+    except delimited.LateText as error:
+        error.problem = f"cannot be read after row {row - 1}: {error.problem}"
+        raise
     except delimited.Unreadable as error:
         raise IngestError(f"cannot be read after row {row - 1}: {error.problem}", source.name, error.line) from error
+
+
+def _json(source: Source, query: Query, types: dict[str, pa.DataType], advance: Advance) -> Generator[Batch]:
+    from sparrow.files import json_lines
+
+    assert query.form is not None
+    row = 1
+    with closing(json_lines.batches(source, query.form, types, advance)) as found:
+        for each in found:
+            yield Batch(each.data, source.name, row, each.line_of)
+            row += each.data.num_rows
 
 
 def _format(source: Source) -> str:
@@ -201,6 +228,8 @@ def _format(source: Source) -> str:
         return "csv"
     with open(source.path, "rb") as file:
         start = file.read(6)
+    if start.lstrip()[:1] == b"{" or {".json", ".jsonl", ".ndjson"} & set(Path(source.name).suffixes):
+        return "json"
     arrow = start == _ARROW_FILE or start.startswith(_ARROW_STREAM)
     return "parquet" if start[:4] == b"PAR1" else "arrow" if arrow else "csv"
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import datetime
 import decimal
 import functools
 import gzip
+import json
 import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,7 +36,7 @@ from sparrow.errors import (
     ShapeError,
     UnsupportedError,
 )
-from sparrow.files import delimited
+from sparrow.files import delimited, json_lines
 from sparrow.files.columns import Columns
 from sparrow.files.source import blocks
 from sparrow.index import View
@@ -465,7 +468,7 @@ def test_what_a_stream_raises_is_raised(ingest: Any) -> None:
         {"coords": ["i"], "relabel": ["j"]},
         {"coords": ["i"], "profile": "tiny"},
         {"coords": ["i"], "format": "xls"},
-        {"coords": ["i"], "delimiter": "ab"},
+        {"coords": ["i"], "delimiter": "a\n"},
         {"coords": ["i"], "duplicates": "mean"},
         {"coords": ["value"]},
         {"coords": ["i", "I"]},
@@ -532,6 +535,8 @@ def test_every_error_of_text_tells_its_line(
     if "3,x" in text and not small:
         options["value"] = "j"
         options["coords"] = ["i"]
+    elif "3,x" in text:
+        options["ids"] = {"j": "int"}
     with pytest.raises(IngestError) as caught:
         ingest(text, **options)
     assert caught.value.line == line
@@ -555,30 +560,149 @@ def test_quotes_among_tabs_are_characters(ingest: Any) -> None:
     assert caught.value.line == 2
 
 
-def test_ids_that_begin_with_zeros_are_texts(ingest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_that_begin_with_zeros_are_texts(
+    ingest: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert ingest("u,i\n007,1\n7,0\n", coords=["u", "i"]) == {("007", 1): 1, ("7", 0): 1}
     assert ingest('u,i\n"01",1\n', coords=["u", "i"]) == {("01", 1): 1}
     assert ingest("u,v\n7,01\n", coords=["u"], value="v") == {(7,): 1}
     assert ingest("u,v\n7,0.5\n0,00\n", coords=["u"], value="v") == {(7,): 0.5}
     monkeypatch.setattr(delimited, "blocks", functools.partial(blocks, block_size=16))
     text = "u,i\n" + "".join(f"{k},{k}\n" for k in range(20)) + "007,3\n"
-    with pytest.raises(IngestError, match=r"column 'u' begins with a zero.*say text=\['u'\]") as caught:
-        ingest(text, coords=["u", "i"])
-    assert (caught.value.line, caught.value.token) == (22, "007")
+    assert ("007", 3) in ingest(text, coords=["u", "i"])  # read again
+    assert "line 22: column 'u' holds texts, and is read again" in capsys.readouterr().err
     assert ("007", 3) in ingest(text, coords=["u", "i"], text=["u"])
+    assert not capsys.readouterr().err
+    assert (7, 3) in ingest(text, coords=["u", "i"], ids={"u": "int"})
 
 
 def test_texts_that_look_like_numbers_at_first(ingest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delimited, "blocks", functools.partial(blocks, block_size=16))
     text = "u,i\n" + "".join(f"{k},{k}\n" for k in range(20)) + "x7,3\n"
     with pytest.raises(IngestError, match=r"invalid value 'x7'; .*say text=\['u'\]") as caught:
-        ingest(text, coords=["u", "i"])
+        ingest(text, coords=["u", "i"], ids={"u": "int"})
     assert caught.value.line == 22
+    assert ("x7", 3) in ingest(text, coords=["u", "i"])  # read again
     found = ingest(text, coords=["u", "i"], text="u")
     assert ("x7", 3) in found
     assert ("19", 19) in found
     with pytest.raises(InvalidValueError, match="text names 'v'"):
         ingest(text, coords=["u", "i"], text=["v"])
+
+
+def test_what_cannot_be_read_again_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    text = "u\n" + "1\n" * 3_000_000 + "x7\n"
+    with contextlib.ExitStack() as stack:
+        writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=(text,))
+        writer.start()
+        stack.callback(writer.join)
+        with pytest.raises(IngestError, match=r"invalid value 'x7'; .*say text=\['u'\]") as caught:
+            columns(tmp_path / "pipe", tmp_path / "t.sparrow", coords=["u"], duplicates="sum")
+    assert caught.value.line == 3_000_002
+
+
+@pytest.mark.parametrize("block", [16, 1 << 22])
+def test_what_parts_columns(ingest: Any, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(delimited, "blocks", functools.partial(blocks, block_size=block))
+    ratings = "1::Toy Story::5\n2::Heat::3\n2::Toy Story::4\n"
+    want = {(1, "Toy Story"): 5, (2, "Heat"): 3, (2, "Toy Story"): 4}
+    assert ingest(ratings, coords=["c0", "c1"], value="c2", header=False, delimiter="::") == want
+    blanks = "  i   j \t v\n# one\n 1  a  2 \n\n\t3 b\t4\r\n#\n"
+    want = {(1, "a"): 2, (3, "b"): 4}
+    assert ingest(blanks, coords=["i", "j"], value="v", delimiter=" ", comment="#") == want
+    for bad, line in (("1::a\n2\n", 2), ("1::a\n\n1::b::c\n", 3)):
+        with pytest.raises(IngestError) as caught:
+            ingest(bad, coords=["c0", "c1"], header=False, delimiter="::")
+        assert caught.value.line == line
+    with pytest.raises(IngestError, match="0x1f") as caught:
+        ingest("1::a\n2::\x1f\n", coords=["c0", "c1"], header=False, delimiter="::")
+    assert caught.value.line == 2
+    with pytest.raises(InvalidValueError, match="in quotes one character"):
+        ingest("1::a\n", coords=["c0"], delimiter="::", quotes=True)
+
+
+def test_other_encodings(ingest: Any) -> None:
+    data = "ort,n\nKöln,1\nÅs,2\n".encode("latin-1")
+    assert ingest(data, coords=["ort"], value="n", encoding="latin-1") == {("Köln",): 1, ("Ås",): 2}
+    with pytest.raises(IngestError, match="not in ascii") as caught:
+        ingest(data, coords=["ort"], value="n", encoding="ascii")
+    assert caught.value.line == 2
+    with pytest.raises(InvalidValueError, match="none that ASCII is a part of"):
+        ingest(data, coords=["ort"], encoding="utf-16")
+
+
+def test_means_and_counts(ingest: Any, schema: Any) -> None:
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame({"i": rng.integers(0, 9, 500), "j": rng.integers(0, 9, 500), "v": rng.integers(-2, 3, 500)})
+    rows = frame.group_by("i", "j").agg(pl.col("v").mean().alias("mean"), pl.len().alias("count")).to_dicts()
+    means = {(row["i"], row["j"]): row["mean"] for row in rows if row["mean"]}
+    found = ingest(frame, coords=["i", "j"], value="v", duplicates="mean")
+    assert found == pytest.approx(means)
+    assert schema().dtype == np.float64
+    text = frame.with_columns(pl.col("i").cast(pl.String)).write_csv()
+    found = ingest(text, coords=["i", "j"], value="v", duplicates="mean", text=["i"], dtype="float32")
+    assert found == pytest.approx({(str(i), j): v for (i, j), v in means.items()})
+    counts = {(row["i"], row["j"]): row["count"] for row in rows}
+    assert ingest(frame, coords=["i", "j"], value="v", duplicates="count") == counts
+    assert schema().dtype == np.int64
+    with pytest.raises(InvalidValueError, match="gives floats"):
+        ingest(frame, coords=["i", "j"], value="v", duplicates="mean", dtype="int64")
+
+
+def test_rows_with_nulls(ingest: Any) -> None:
+    text = "i,v\n1,2\n,3\n4,\n5,6\nx,7\n"
+    with pytest.raises(IngestError, match="is a null: say nulls='drop'") as caught:
+        ingest(text[:18], coords=["i"], value="v")
+    assert caught.value.line == 3
+    assert ingest(text[:18] + "8,6\n", coords=["i"], value="v", nulls="drop") == {(1,): 2, (5,): 6, (8,): 6}
+    with pytest.raises(IngestError, match="row 5: column 'i' is no integer") as caught:
+        ingest(pa.table({"i": ["1", None, "4", "5", "x"]}), coords=["i"], nulls="drop", ids={"i": "int"})
+    assert caught.value.token == "x"
+
+
+def test_coordinates_of_another_kind(ingest: Any) -> None:
+    table = pa.table({"i": [1, 2], "j": ["5", "7"]})
+    assert ingest(table, coords=["i", "j"], ids={"i": "str", "j": "int"}) == {("1", 5): 1, ("2", 7): 1}
+    assert ingest("i,j\n1,2\n3,3\n", coords=["i", "j"], index_base=1) == {(0, 1): 1, (2, 2): 1}
+    with pytest.raises(IngestError, match="below 1: say index_base=0") as caught:
+        ingest("i\n1\n0\n", coords=["i"], index_base=1)
+    assert caught.value.line == 3
+    for bad in ({"k": "str"}, {"i": "float"}):
+        with pytest.raises(InvalidValueError, match="a column of coords is str or int"):
+            ingest(table, coords=["i"], ids=bad)
+
+
+def test_labels_of_another_tensor(ingest: Any, tmp_path: Path, schema: Any) -> None:
+    known = pa.table({"user": ["zoe", "ann"], "year": [2001, 1999], "item": [7, 3]})
+    other = columns(known, tmp_path / "other.sparrow", coords=["user", "year", "item"], relabel=["year"])
+    text = "u,y,item,v\nzoe,2001,6,2\nann,2001,0,3\n"
+    how = {"coords": ["u", "y", "item"], "dims": ["user", "year", "item"], "value": "v", "labels_of": other}
+    assert ingest(text, **how) == {("zoe", 2001, 6): 2, ("ann", 2001, 0): 3}
+    assert schema().shape == (2, 2, 8)
+    for bad, token in (("eve,2001,6,2", "eve"), ("ann,2000,6,2", "2000"), ("ann,1999,8,2", "8")):
+        with pytest.raises(IngestError, match=r"none of the labels there are|out of range for the size 8") as caught:
+            ingest(f"u,y,item,v\nann,1999,0,1\n{bad}\n", **how)
+        assert (caught.value.line, caught.value.token) == (3, token)
+    with pytest.raises(InvalidValueError, match="and none of"):
+        ingest(text, coords=["u"], labels_of=other)
+
+
+@pytest.mark.parametrize("block", [40, 1 << 22])
+def test_json_lines(ingest: Any, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(json_lines, "blocks", functools.partial(blocks, block_size=block))
+    lines = [{"user": "ann", "item": k, "stars": k / 2, "more": {"a": [k]}} for k in range(1, 9)]
+    text = "\n".join(json.dumps(line) + "\n" * (k % 3 == 0) for k, line in enumerate(lines))
+    want = {("ann", k): k / 2 for k in range(1, 9)}
+    assert ingest(text, coords=["user", "item"], value="stars") == want
+    assert ingest(text, coords=["item", "user"], ids={"item": "str"}) == {(str(k), "ann"): 1 for k in range(1, 9)}
+    late = text + '\n{"user": "eve", "item": "x", "stars": 1}\n'
+    assert ("eve", "x") in ingest(late, coords=["user", "item"])
+    for bad, problem in [("{", "no JSON"), ("[1]", "holds an object"), ('{"item": {}}', "something else here"),
+                         ('{"user": "a"}', "is a null")]:  # fmt: skip
+        with pytest.raises(IngestError, match=problem) as caught:
+            ingest(f"{text}\n{bad}\n", coords=["user", "item"])
+        assert caught.value.line == text.count("\n") + 2
 
 
 def test_a_row_longer_than_a_block(ingest: Any) -> None:

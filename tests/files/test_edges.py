@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sparrow as sp
 from sparrow import settings, storage
 from sparrow.errors import (
     DuplicateError,
@@ -670,3 +671,53 @@ def test_parts_are_written_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_history_says_what_was_done(ingest: Any, tmp_path: Path) -> None:
     ingest("0 1\n")
     assert [each["operation"] for each in storage.open(str(tmp_path / "edges.sparrow")).history()] == ["ingest edges"]
+
+
+@pytest.mark.parametrize(("delimiter", "told"), [("\t", "\\t"), (";", ";"), ("::", "::"), ("|", "|")])
+def test_one_thing_parts_columns(tmp_path: Path, delimiter: str, told: str) -> None:
+    lines = [["New York", "Rome, #1", "2.5"], ["# no comment"], ["Rome, #1", "A,B"], ["A,B", " New York "]]
+    text = "".join(delimiter.join([*line, "1"] if len(line) == 2 else line) + "\r\n" for line in lines)
+    (tmp_path / "e.txt").write_text(text)
+    A = sp.ingest.edges(tmp_path / "e.txt", tmp_path / "A.sparrow", delimiter=told)
+    names = A.labels("src").to_pylist()
+    assert names == ["A,B", "New York", "Rome, #1"]
+    src, dst, values = (column.to_pylist() for column in A.to_arrow().columns)
+    found = {(names[i], names[j]): v for i, j, v in zip(src, dst, values, strict=True)}
+    assert found == {("New York", "Rome, #1"): 2.5, ("Rome, #1", "A,B"): 1, ("A,B", "New York"): 1}
+    (tmp_path / "e.txt").write_text(f"1{delimiter}2\n3{delimiter}\n")
+    with pytest.raises(IngestError) as caught:
+        sp.ingest.edges(tmp_path / "e.txt", tmp_path / "B.sparrow", delimiter=delimiter)
+    assert caught.value.line == 2
+    (tmp_path / "e.txt").write_text(f"1{delimiter}2\n3{delimiter}\x1c\n")
+    with pytest.raises(IngestError, match="control character") as caught:
+        sp.ingest.edges(tmp_path / "e.txt", tmp_path / "B.sparrow", delimiter=delimiter)
+    assert caught.value.line == 2
+    with pytest.raises(InvalidValueError, match="no line ends"):
+        sp.ingest.edges(tmp_path / "e.txt", tmp_path / "B.sparrow", delimiter="\n")
+
+
+def test_sizes(tmp_path: Path) -> None:
+    path = tmp_path / "e.txt"
+    path.write_text("# Directed graph\n# Nodes: 7 Edges: 2\n0 3\n2 1\n")
+    assert sp.ingest.edges(path, tmp_path / "A.sparrow").shape == (7, 7)
+    assert sp.ingest.edges(path, tmp_path / "A.sparrow", overwrite=True, shape=(3, 4)).shape == (3, 4)
+    with pytest.raises(IngestError, match=r"beyond shape=\(4, 3\)") as caught:
+        sp.ingest.edges(path, tmp_path / "B.sparrow", shape=(4, 3))
+    assert (caught.value.line, caught.value.token) == (3, "3")
+    path.write_text("# Nodes: 2 Edges: 1\n0 30\n")  # ids with gaps
+    assert sp.ingest.edges(path, tmp_path / "A.sparrow", overwrite=True).shape == (31, 31)
+    for bad in ({"shape": (3,)}, {"shape": (3, 3), "relabel": True}, {"shape": (3, 4), "directed": False}):
+        with pytest.raises(InvalidValueError):
+            sp.ingest.edges(path, tmp_path / "B.sparrow", **bad)
+    path.write_text("a b\n")
+    with pytest.raises(InvalidValueError, match="the ids are names, such as 'a'"):
+        sp.ingest.edges(path, tmp_path / "B.sparrow", shape=(3, 3))
+    assert not (tmp_path / "B.sparrow").exists()
+
+
+def test_ids_that_are_names_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "e.txt").write_text("a b\n")
+    sp.ingest.edges(tmp_path / "e.txt", tmp_path / "A.sparrow")
+    assert "the ids are names, which become labels" in capsys.readouterr().err
+    sp.ingest.edges(tmp_path / "e.txt", tmp_path / "A.sparrow", ids="str", overwrite=True)
+    assert not capsys.readouterr().err

@@ -51,7 +51,7 @@ BINARY = {
     "this is a .npz file of arrays: sparrow ingest npz": written(
         lambda out: scipy.sparse.save_npz(out, scipy.sparse.eye_array(3))
     ),
-    "this is a NumPy array, no text: sp.asarray": written(lambda out: np.save(out, np.eye(3))),
+    "this is a NumPy array, no text: sparrow ingest npy": written(lambda out: np.save(out, np.eye(3))),
     "this is a pickle, no text: pickles are never loaded": pickle.dumps({"a": 1}),
     "this is HDF5, no text": b"\x89HDF\r\n\x1a\n" + bytes(100),
     "this is a SQLite database": b"SQLite format 3\x00" + bytes(100),
@@ -101,7 +101,7 @@ def test_texts_are_named(tmp_path: Path, told: str) -> None:
     ("name", "text", "want"),
     [
         ("a.txt", "a b c d\nb c\n", {("a", "b"), ("a", "c"), ("a", "d"), ("b", "c")}),
-        ("a.graph", "4 2 0\n2 3 4\n1\n% c\n\n1\n", {(1, 2), (1, 3), (1, 4), (2, 1), (4, 1)}),
+        ("a.graph", "4 2 0\n2 4\n1\n% c\n\n1\n", {(0, 1), (0, 3), (1, 0), (3, 0)}),
         ("a.graph-txt", "3\n1 2 \n\n0 1 \n", {(0, 1), (0, 2), (2, 0), (2, 1)}),
         ("a b.tsv", "New York\tRome\nRome\tOslo\n", {("New York", "Rome"), ("Rome", "Oslo")}),
         ("t.tns", "1 1 2 2.5\n2 2 1 1\n", {(0, 0, 1), (1, 1, 0)}),

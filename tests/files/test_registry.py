@@ -217,5 +217,5 @@ def test_what_cannot_be_exported_is_told_with_the_formats_there_are(tmp_path: Pa
 
 
 def test_no_such_format() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'edgs': there are columns, edges, libsvm, mtx, npz, tns"):
+    with pytest.raises(AttributeError, match=f"no attribute 'edgs': there are {', '.join(sorted(sp.ingest.__all__))}"):
         _ = sp.ingest.edgs

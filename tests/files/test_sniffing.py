@@ -27,6 +27,11 @@ TEXT = [
     ("a", "%%matrixmarket matrix array real general\r1 1\r3\r", "mtx"),
     ("a.txt", "sptensor\n2\n1 1\n1\n1 1 3\n", "tns"),
     ("a.tns.gz", "1 1 3\n", "tns"),
+    ("g.graph-txt", "2\n1\n0\n", "webgraph"),
+    ("g.txt", "4\n1 2 \n\n0 3\n1\n", "webgraph"),
+    ("g.graph", "3 2\n2\n1 3\n2\n", "metis"),
+    ("test2id.txt", "2\n0 1 0\n4 2 1\n", "triples"),
+    ("a.ffm", "1 0:3:1 1:2:0.5\n0 0:1:1\n", "libffm"),
 ]
 
 
@@ -49,7 +54,10 @@ REFUSED = [
     ("a.txt", b"# only\n", "comments alone"),
     ("a.txt", b"", "the file is empty"),
     ("a.txt", b"one\ntwo\n", "one column"),
-    ("a.json", b'{"a": 1}\n', "JSON"),
+    ("a.json", b'{"user": 1, "item": 2, "stars": 3}\n', "JSON lines of .* --coords user,item --value stars"),
+    ("a.json", b'{\n"a": 1}\n', "JSON"),
+    ("ratings.dat", b"1::5::3::9\n2::5::4::8\n", "--delimiter '::' --no-header --coords c0,c1 --value c2"),
+    ("a.tsv", b"x\tr\ty\ny\tr\tz\n", "sparrow ingest triples .* DST; else: sparrow ingest columns"),
     ("a.h5", b"\x89HDF\r\n\x1a\n" + bytes(300), "HDF5"),
 ]
 
@@ -64,6 +72,19 @@ def test_what_takes_more_than_a_name_is_told(tmp_path: Path, name: str, data: by
 def test_binary_files(tmp_path: Path) -> None:
     scipy.sparse.save_npz(tmp_path / "a.npz", scipy.sparse.eye_array(3))
     assert sniffed(str(tmp_path / "a.npz")).format == "npz"
+    np.save(tmp_path / "a.npy", np.eye(2))
+    assert sniffed(str(tmp_path / "a.npy")).format == "npy"
+    (tmp_path / "g.properties").write_text("nodes=0\n")
+    (tmp_path / "g.graph").write_bytes(b"")
+    for name in ("g", "g.graph", "g.properties"):
+        assert sniffed(str(tmp_path / name)).format == "webgraph"
+    for name in ("kg", "shards"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "kg" / "train.txt").write_text("a r b\n")
+    assert sniffed(str(tmp_path / "kg")).format == "triples"
+    (tmp_path / "shards" / "train.tfr-00000-of-00002").write_bytes(b"")
+    assert sniffed(str(tmp_path / "shards")).format == "alx"
+    assert sniffed(str(tmp_path / "shards" / "train.tfr-00000-of-00002")).format == "alx"
     pq.write_table(pa.table({"i": [0], "v": [1.0]}), tmp_path / "a.parquet")
     with pytest.raises(IngestError, match="this is Parquet: say which are coordinates"):
         sniffed(str(tmp_path / "a.parquet"))

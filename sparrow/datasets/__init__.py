@@ -1,0 +1,14 @@
+"""Real data sets, those that come with sparrow and those to fetch, and generated ones of any size.
+
+``sp.datasets.load("cnr-2000")`` is one that is here; of others ``load`` says what to fetch, and where to put it.
+``datasets/README.md`` tells where data comes from, its licences and whom to cite.
+"""
+
+from __future__ import annotations
+
+from sparrow.datasets.generators import powerlaw_libsvm, powerlaw_tns, rmat
+from sparrow.datasets.published import describe, load
+from sparrow.datasets.published import tabulated as list  # noqa: A004 - sp.datasets.list() says what it does
+from sparrow.datasets.shipped import names, path
+
+__all__ = ["describe", "list", "load", "names", "path", "powerlaw_libsvm", "powerlaw_tns", "rmat"]

@@ -1,0 +1,265 @@
+"""Generated data of any size, written as text: what ingest and products are tried on. The seed tells all of it."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from sparrow.errors import ExistsError, InvalidValueError
+from sparrow.files.registry import COMPRESSION
+from sparrow.progress import bar
+from sparrow.schema import check_integer
+from sparrow.storage.filesystem import replacing
+
+__all__ = ["powerlaw_libsvm", "powerlaw_tns", "rmat"]
+
+_ROWS = 1 << 18
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+def rmat(
+    dst: str | os.PathLike[str],
+    scale: int,
+    edges: int,
+    *,
+    a: float = 0.57,
+    b: float = 0.19,
+    c: float = 0.19,
+    seed: int = 0,
+    overwrite: bool = False,
+) -> int:
+    """Write the edges of an R-MAT graph, as the Graph 500 benchmark takes them, for ``sp.ingest.edges``.
+
+    D. Chakrabarti, Y. Zhan and C. Faloutsos, R-MAT: A Recursive Model for Graph Mining, 2004.
+
+    Parameters
+    ----------
+    dst
+        The file; compressed where its name ends in ``.gz``, ``.zst`` or ``.bz2``.
+    scale
+        There are 2^scale vertices, 62 at most.
+    edges
+        How many edges, loops and repeated ones among them.
+    a, b, c
+        How likely an edge is in the upper left, upper right and lower left quarter of the matrix, and of each quarter.
+    seed
+        The same seed, the same edges.
+    overwrite
+        Replace a file that is there.
+
+    Returns
+    -------
+    int
+        The number of edges.
+
+    Raises
+    ------
+    ExistsError
+        If there is a file and ``overwrite`` is not set.
+    InvalidValueError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.datasets.rmat("rmat.txt", scale=10, edges=5000, seed=1)
+    5000
+    >>> sp.ingest.edges("rmat.txt", "rmat.sparrow", shape=(1024, 1024)).sum()
+    np.int64(5000)
+    """
+    _check(scale=(scale, 0, 62), edges=(edges, 0, None))
+    if min(a, b, c) < 0 or a + b + c > 1:
+        raise InvalidValueError(f"a={a}, b={b}, c={c}: these are probabilities, at most 1 in all")
+
+    def blocks() -> Iterator[list[NDArray[Any]]]:
+        for rng, n in _chunks(edges, seed):
+            src, dst = np.zeros(n, np.int64), np.zeros(n, np.int64)
+            for _ in range(scale):
+                quarter = np.searchsorted(np.cumsum([a, b, c]), rng.random(n), "right")
+                src, dst = 2 * src + (quarter >> 1), 2 * dst + (quarter & 1)
+            yield [src, dst]
+
+    return _write(dst, _lines(blocks(), "\t"), edges, overwrite)
+
+
+def powerlaw_libsvm(
+    dst: str | os.PathLike[str],
+    rows: int,
+    features: int,
+    per_row: float,
+    *,
+    skew: float = 3.0,
+    seed: int = 0,
+    overwrite: bool = False,
+) -> int:
+    """Write samples in libsvm text: few features are in most rows, most are in few. Labels follow from them.
+
+    Parameters
+    ----------
+    dst
+        The file; compressed where its name ends in ``.gz``, ``.zst`` or ``.bz2``.
+    rows, features
+        How many there are.
+    per_row
+        The mean number of features that are drawn for a row; those that are drawn twice count once.
+    skew
+        The larger, the more frequent are the first features; 1 is uniform.
+    seed
+        The same seed, the same samples.
+    overwrite
+        Replace a file that is there.
+
+    Returns
+    -------
+    int
+        The number of rows.
+
+    Raises
+    ------
+    ExistsError
+        If there is a file and ``overwrite`` is not set.
+    InvalidValueError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.datasets.powerlaw_libsvm("samples.svm", rows=100, features=1000, per_row=20)
+    100
+    >>> sp.ingest.libsvm("samples.svm", "samples.sparrow", index_base=1, n_features=1000)["X"].shape
+    (100, 1000)
+    """
+    _check(rows=(rows, 0, None), features=(features, 1, 2**53), per_row=(int(per_row), 0, _ROWS))
+
+    def texts() -> Iterator[tuple[int, bytes]]:
+        size = max(int(_ROWS / (per_row + 1)), 1)
+        for rng, n in _chunks(rows, seed, size):
+            lengths = rng.poisson(per_row, n)
+            row = np.repeat(np.arange(n), lengths)
+            index = _skewed(rng, len(row), features, skew)
+            order = np.lexsort((index, row))
+            row, index = row[order], index[order]
+            kept = np.append(True, (row[1:] != row[:-1]) | (index[1:] != index[:-1]))[: len(row)]
+            row, index = row[kept], index[kept]
+            values = rng.integers(1, 1000, len(row)) / 1000
+            side = np.where((index.astype(np.uint64) * _MIX >> np.uint64(63)) != 0, values, -values)
+            label = np.where(np.bincount(row, side, n) >= 0, "+1", "-1")
+            pairs = pc.binary_join_element_wise(
+                pa.array(index + 1).cast(pa.string()), pa.array(values).cast(pa.string()), ":"
+            )
+            lists = pa.ListArray.from_arrays(pa.array(np.searchsorted(row, np.arange(n + 1)), pa.int32()), pairs)
+            lines = pc.binary_join_element_wise(pa.array(label), pc.binary_join(lists, " "), " ").to_pylist()
+            yield n, ("\n".join(lines) + "\n").encode()
+
+    return _write(dst, texts(), rows, overwrite)
+
+
+def powerlaw_tns(
+    dst: str | os.PathLike[str],
+    shape: Sequence[int],
+    nnz: int,
+    *,
+    skew: float = 3.0,
+    seed: int = 0,
+    overwrite: bool = False,
+) -> int:
+    """Write entries of a tensor of any number of dimensions as FROSTT has them: some indices are far more frequent.
+
+    Parameters
+    ----------
+    dst
+        The file; compressed where its name ends in ``.gz``, ``.zst`` or ``.bz2``.
+    shape
+        The sizes.
+    nnz
+        How many lines; cells come more than once, and are summed when they are stored.
+    skew
+        The larger, the more frequent are the first indices; 1 is uniform.
+    seed
+        The same seed, the same entries.
+    overwrite
+        Replace a file that is there.
+
+    Returns
+    -------
+    int
+        The number of lines.
+
+    Raises
+    ------
+    ExistsError
+        If there is a file and ``overwrite`` is not set.
+    InvalidValueError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.datasets.powerlaw_tns("cube.tns", (10, 20, 30), 500)
+    500
+    >>> sp.ingest.tns("cube.tns", "cube.sparrow", shape=(10, 20, 30)).ndim
+    3
+    """
+    _check(nnz=(nnz, 0, None), **{f"shape[{dim}]": (size, 1, 2**53) for dim, size in enumerate(shape)})
+    if not len(shape):
+        raise InvalidValueError("shape=(): give at least one size")
+
+    def blocks() -> Iterator[list[NDArray[Any]]]:
+        for rng, n in _chunks(nnz, seed):
+            yield [*(_skewed(rng, n, size, skew) + 1 for size in shape), rng.integers(1, 6, n)]
+
+    return _write(dst, _lines(blocks(), " "), nnz, overwrite)
+
+
+def _check(**given: tuple[Any, int, int | None]) -> None:
+    for name, (value, least, most) in given.items():
+        if check_integer(value, name) < least or (most is not None and value > most):
+            raise InvalidValueError(f"{name}={value}: give a number from {least}" + (f" to {most}" if most else ""))
+
+
+def _chunks(count: int, seed: int, size: int = _ROWS) -> Iterator[tuple[np.random.Generator, int]]:
+    """Yield parts of a number, and a generator for each, whatever order they are taken in."""
+    for k, start in enumerate(range(0, count, size)):
+        yield np.random.default_rng([seed, k]), min(size, count - start)
+
+
+def _skewed(rng: np.random.Generator, n: int, size: int, skew: float) -> NDArray[np.int64]:
+    """Return numbers below a size, small ones more often."""
+    return np.minimum((size * rng.random(n) ** skew).astype(np.int64), size - 1)
+
+
+def _lines(blocks: Iterable[list[NDArray[Any]]], delimiter: str) -> Iterator[tuple[int, bytes]]:
+    from pyarrow import csv
+
+    options = csv.WriteOptions(include_header=False, delimiter=delimiter, quoting_style="none")
+    for columns in blocks:
+        sink = pa.BufferOutputStream()
+        csv.write_csv(pa.table(columns, [str(k) for k in range(len(columns))]), sink, options)
+        yield len(columns[0]), sink.getvalue().to_pybytes()
+
+
+def _write(dst: str | os.PathLike[str], texts: Iterable[tuple[int, bytes]], count: int, overwrite: bool) -> int:
+    """Write a file, whole or not at all."""
+    if os.path.lexists(dst) and not overwrite:
+        raise ExistsError(f"{os.fspath(dst)!r} exists: choose another name, or pass overwrite=True to replace it")
+    compression = COMPRESSION.get(Path(dst).suffix)
+    with replacing(dst) as file, bar("generating", count, "rows") as advance:
+        packed: AbstractContextManager[Any] = nullcontext(file)
+        if compression == "gzip":
+            packed = gzip.GzipFile("", "wb", 1, file, mtime=0)
+        elif compression is not None:
+            packed = pa.CompressedOutputStream(file, compression)
+        with packed as sink:
+            for n, text in texts:
+                sink.write(text)
+                advance(n)
+    return count
