@@ -10,6 +10,7 @@ from typing import NamedTuple
 from sparrow.errors import IngestError, InvalidValueError
 from sparrow.files.kinds import refuse_no_edges
 from sparrow.files.source import blocks, open_sources
+from sparrow.storage.filesystem import of
 
 __all__ = ["Kind", "sniffed"]
 
@@ -57,7 +58,7 @@ def sniffed(src: str) -> Kind:
         raise InvalidValueError("standard input cannot be looked at beforehand: name its format")
     name = source.name
     if source.size is not None:
-        with open(source.path, "rb") as file:
+        with of(source.path).open(source.path) as file:
             start = file.read(262)
         if start.startswith(b"PK\x03\x04") and (name.endswith(".npz") or b".npy" in start[:80]):
             return Kind("npz", "a zip archive of .npy arrays")

@@ -114,7 +114,7 @@ class Log:
             with _reading(path):
                 if version is not None and version < 0:
                     raise ValueError(f"no version {version}")
-                return cls(path, DeltaTable(path, version=version))
+                return cls(path, DeltaTable(path, version=version, storage_options=of(path).delta_options()))
         except TableNotFoundError:
             raise NotFoundError(f"no tensor at {path!r}: its log is empty") from None
         except CorruptionError:
@@ -156,6 +156,7 @@ class Log:
                 adds,
                 mode="error",
                 configuration=configuration,
+                storage_options=of(path).delta_options(),
                 commit_properties=_properties(notes, {}),
             )
         except (DeltaError, OSError) as error:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -18,10 +18,10 @@ from sparrow import settings
 from sparrow.errors import CorruptionError, InvalidValueError, NotFoundError, StorageError
 from sparrow.index import Box
 from sparrow.kernels.entries import Block
-from sparrow.relation import Chunk, ParquetSource, ScanStats
+from sparrow.relation import ArrowSource, ArrowStream, Chunk, ParquetSource, ScanStats
 from sparrow.schema import Schema
-from sparrow.storage.filesystem import of
-from sparrow.storage.footers import Footer, check_groups, footer, read_group
+from sparrow.storage.filesystem import Piece, of
+from sparrow.storage.footers import Footer, check_groups, ends_ahead, footer, read_group
 from sparrow.storage.labels import LABELS, label_files, read_labels
 from sparrow.storage.layout import Metadata, stored_columns
 from sparrow.storage.log import Active, Log
@@ -30,6 +30,9 @@ from sparrow.workers import ordered_map
 __all__ = ["FileRecord", "FileTable", "Snapshot", "order_folder"]
 
 ORDERS = "_orders"
+
+_AHEAD = 16
+"""Row groups that may be fetched ahead."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +55,34 @@ class FileRecord:
     """Coordinates of the first entry, by dimension number whatever the order."""
     last: tuple[int, ...]
     """Coordinates of the last entry."""
+
+
+class Reading:
+    """Row groups that a scan reads one after the other, and how far it has come."""
+
+    __slots__ = ("furthest", "pieces")
+
+    def __init__(self) -> None:
+        self.pieces: list[Piece] = []
+        self.furthest = -1
+
+    def come_to(self, at: int) -> None:
+        """Take note that a row group is read now; where those before it were, the next may be fetched meanwhile."""
+        if at <= self.furthest + 1:
+            self.furthest = max(at, self.furthest)
+            ahead = self.pieces[self.furthest + 1 : self.furthest + 1 + _AHEAD]
+            if ahead:
+                of(ahead[0][0]).pieces_ahead(ahead)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Where a chunk is: a row group of a file, one of those that a scan reads."""
+
+    path: str
+    number: int
+    place: int = field(compare=False)
+    reading: Reading | None = field(compare=False)
 
 
 class FileTable:
@@ -97,14 +128,17 @@ class FileTable:
         if self._footers.get(at) is not found:
             told = int(self.nbytes[at]), int(self.rows[at]), self.low[at].tolist(), self.high[at].tolist()
             low, high = (found.low.min(axis=0), found.high.max(axis=0)) if len(found.rows) else (found.low, found.high)
-            size = of(self.folder).size(self.path(at))
-            if told != (size, int(found.rows.sum()), low.tolist(), high.tolist()):
+            if told != (found.size, int(found.rows.sum()), low.tolist(), high.tolist()):
                 raise CorruptionError(
                     f"the data file {self.path(at)!r} is not the one that the log means: its size, rows or bounds "
                     "differ; verify() tells more"
                 )
             self._footers[at] = found
         return found
+
+    def footers_ahead(self, places: Iterable[int]) -> None:
+        """Take note that some footers will be read."""
+        ends_ahead([self.path(at) for at in places])
 
     def check_groups(self, places: Iterable[int]) -> None:
         """Check all row groups of some files, for readers that cannot."""
@@ -328,22 +362,30 @@ class Snapshot:
         """
         table = self.table(order)
         out: list[Chunk] = []
-        for at in table.meeting(box).tolist():
+        places = table.meeting(box).tolist()
+        table.footers_ahead(places)
+        reading = Reading() if of(self.path).fetches else None
+        for at in places:
             path, found = table.path(at), table.footer(at)
             for group in np.flatnonzero(box.meeting(found.low, found.high)).tolist():
                 low, high = tuple(found.low[group].tolist()), tuple(found.high[group].tolist())
-                out.append(Chunk(int(found.rows[group]), low, high, (path, group)))
+                if reading is not None and found.pieces:
+                    reading.pieces.append((path, *found.pieces[group][:2]))
+                out.append(Chunk(int(found.rows[group]), low, high, Group(path, group, len(out), reading)))
         return out
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return the entries of a chunk; zero-copy where the file holds the types wanted."""
-        path, group = chunk.ref
-        return read_group(path, group, self.schema.ndim, self.schema.dtype, self._kinds, dims)
+        found: Group = chunk.ref
+        if found.reading is not None:
+            found.reading.come_to(found.place)
+        return read_group(found.path, found.number, self.schema.ndim, self.schema.dtype, self._kinds, dims)
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
         """Return what a scan of the box touches."""
         table = self.table(order)
         files = table.meeting(box)
+        table.footers_ahead(files.tolist())
         groups = read = rows = nbytes = files_read = 0
         for at in files.tolist():
             found = table.footer(at)
@@ -361,12 +403,14 @@ class Snapshot:
             groups += int((-(-table.rows[skipped] // size)).sum())
         return ScanStats(len(table), files_read, groups, read, rows, nbytes)
 
-    def source(self, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource:
-        """Return the files that may hold entries of the box, and how the columns lie in them.
+    def source(self, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource | ArrowSource:
+        """Return the files that may hold entries of the box, and how the columns lie in them; a stream of a store.
 
         There may be no file at all: an engine then scans nothing.
         """
         table = self.table(order)
+        if of(self.path).fetches:
+            return ArrowSource(ArrowStream(self, box, order))
         places = table.meeting(box).tolist()
         table.check_groups(places)  # SQL engines take pages as they are
         paths = tuple(map(table.path, places))
@@ -375,6 +419,7 @@ class Snapshot:
     def files(self, order: Sequence[int] | None = None) -> list[FileRecord]:
         """Return the data files of an order. Reads their footers."""
         table = self.table(order)
+        table.footers_ahead(range(len(table)))
         return [
             FileRecord(table.path(at), int(table.rows[at]), int(table.nbytes[at]), found.first, found.last)
             for at in range(len(table))

@@ -21,7 +21,7 @@ from sparrow.engines.duckdb.types import sql_type
 from sparrow.engines.orders import scan_order
 from sparrow.index import Listed, Points, Range, View
 from sparrow.plan import Dense, Scan, Step, steps_below
-from sparrow.relation import ArrowSource, ParquetSource
+from sparrow.relation import ArrowSource, ArrowStream, ParquetSource
 from sparrow.schema import Schema
 
 __all__ = ["compile_scan"]
@@ -185,8 +185,10 @@ def _dense(dense: Dense, schema: Schema, prefix: str, names: Names) -> Query:
     return Query(f"SELECT * FROM {quote_name(f'{prefix}_dense')}", {f"{prefix}_dense": pa.table(columns)})
 
 
-def _without_half(table: pa.Table) -> pa.Table:
+def _without_half(table: pa.Table | ArrowStream) -> pa.Table | ArrowStream:
     """Return the table with float16 as float32, the narrowest that DuckDB has."""
+    if isinstance(table, ArrowStream):
+        return table
     at = table.schema.get_field_index("value")
     if table.schema.field(at).type != pa.float16():
         return table
