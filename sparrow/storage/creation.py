@@ -14,7 +14,7 @@ import pyarrow as pa
 from sparrow.errors import CorruptionError, ExistsError, NotFoundError, ShapeError, StorageError
 from sparrow.schema import Schema
 from sparrow.storage.bundle import is_bundle, is_tensor
-from sparrow.storage.filesystem import DISK_FULL, Folder, absolute, disk_full, of
+from sparrow.storage.filesystem import DISK_FULL, absolute, disk_full, of
 from sparrow.storage.footers import DATA_FILE
 from sparrow.storage.labels import write_labels
 from sparrow.storage.layout import METADATA_KEY, Metadata, arrow_schema, check_profile
@@ -28,7 +28,7 @@ __all__ = ["create", "creating"]
 @contextmanager
 def creating(
     path: str | os.PathLike[str], overwrite: bool = False, storage_options: Mapping[str, str] | None = None
-) -> Iterator[Folder]:
+) -> Iterator[Any]:
     """Yield a folder to write in that becomes ``path``, at once, when the block ends well.
 
     Whatever ends the block otherwise, Ctrl-C included, removes the folder; what a killed process left is removed when

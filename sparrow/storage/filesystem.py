@@ -93,7 +93,7 @@ class FileSystem(Protocol):
     # -- reading
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or folder is there."""
+        """Return whether a file is there."""
 
     def is_folder(self, path: str) -> bool:
         """Return whether files lie below a path."""
@@ -122,8 +122,8 @@ class FileSystem(Protocol):
     def end(self, path: str, most: int) -> tuple[bytes, int]:
         """Return the last bytes of a file, at most so many, and how many bytes it has."""
 
-    def open(self, path: str, through: bool = False) -> pa.NativeFile:
-        """Open a file for random reads, or to be read through from its begin."""
+    def open(self, path: str, through: bool = False, size: int | None = None) -> pa.NativeFile:
+        """Open a file for random reads, or to be read through from its begin; ``size`` is its size, where known."""
 
     def near(self, path: str) -> AbstractContextManager[str]:
         """Give a file a name on this machine for the length of a block, for libraries that open files themselves."""
@@ -356,7 +356,7 @@ class LocalFileSystem:
             size = file.size()
             return file.read_at(min(size, most), max(0, size - most)), size
 
-    def open(self, path: str, through: bool = False) -> pa.NativeFile:
+    def open(self, path: str, through: bool = False, size: int | None = None) -> pa.NativeFile:
         """Open a file."""
         with _telling("read", path):
             return pa.OSFile(path, "rb")

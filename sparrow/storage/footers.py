@@ -298,7 +298,7 @@ def _open(path: str, ndim: int, group: int) -> pq.ParquetFile:
     own, found = local(), footer(path, ndim)
     if getattr(own, "parquet_footer", None) is not found or own.parquet_pid != os.getpid():
         try:
-            raw = of(path).open(path)
+            raw = of(path).open(path, size=found.size)
             file = pq.ParquetFile(raw, metadata=found.metadata, pre_buffer=False)
         except NotFoundError:
             raise missing(path) from None

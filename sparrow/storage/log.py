@@ -105,7 +105,8 @@ class Log:
         from deltalake.exceptions import TableNotFoundError
 
         if not of(path).is_folder(os.path.join(path, _LOG)):
-            hint = "nothing is there" if not of(path).exists(path) else "what is there is no tensor"
+            something = of(path).exists(path) or of(path).is_folder(path)
+            hint = "nothing is there" if not something else "what is there is no tensor"
             raise NotFoundError(f"no tensor at {path!r}: {hint}")
         if of(path).is_link(os.path.join(path, _LOG)):
             raise CorruptionError(f"{os.path.join(path, _LOG)!r} is a link: it may lead anywhere and is not followed")
@@ -127,7 +128,7 @@ class Log:
             raise
 
     @classmethod
-    def create(cls, path: str, schema: pa.Schema, files: Sequence[DataFile], notes: Mapping[str, Any]) -> Log:
+    def create(cls, path: str, schema: pa.Schema, files: Sequence[DataFile], notes: Mapping[str, Any]) -> None:
         """Commit version 0 of a folder: its schema and files that are there already.
 
         Raises
@@ -167,9 +168,7 @@ class Log:
                 if isinstance(error, OSError):
                     raise disk_full(error, path) from error
                 raise StorageError(f"cannot create the log of {path!r}: {error}") from error
-        log = cls.open(path)
         of(path).settle(log_entry(path, 0))
-        return log
 
     @property
     def version(self) -> int:

@@ -63,6 +63,9 @@ _SCHEMES = {
 }
 """Kinds of URL: the variables that hold credentials, and what names of options begin with."""
 
+_VARIABLES = ("AWS_", "GOOGLE_", "AZURE_")
+"""What variables of the environment begin with that a store is made from."""
+
 _CLIENT = frozenset(
     """allow_http allow_invalid_certificates connect_timeout default_content_type default_headers http1_only http2_only
     http2_keep_alive_interval http2_keep_alive_timeout http2_keep_alive_while_idle pool_idle_timeout
@@ -90,7 +93,7 @@ _ABANDONED = 7 * 86400
 _lock = threading.Lock()
 _given: dict[str, dict[str, str]] = {}
 """Options by the URL that they were given for, which hold for all that lies below it."""
-_stores: OrderedDict[tuple[str, frozenset[tuple[str, str]]], ObjectStore] = OrderedDict()
+_stores: OrderedDict[tuple[str, frozenset[tuple[str, str]], tuple[str, ...]], ObjectStore] = OrderedDict()
 _KEPT = 32
 
 
@@ -153,7 +156,8 @@ def store_of(path: str) -> ObjectStore:
                     options = _given[above]
                     break
                 above = above.rpartition("/")[0]
-        key = f"{scheme}://{bucket}", frozenset(options.items())
+        known = tuple(f"{name}={value}" for name, value in os.environ.items() if name.startswith(_VARIABLES))
+        key = f"{scheme}://{bucket}", frozenset(options.items()), known
         found = _stores.get(key)
         if found is None:
             found = _stores[key] = ObjectStore(key[0], options)
@@ -279,8 +283,8 @@ class ObjectStore:
     # -- reading
 
     def exists(self, path: str) -> bool:
-        """Return whether a file is there, or files lie below it."""
-        return self._head(path) is not None or self.is_folder(path)
+        """Return whether a file is there."""
+        return self._head(path) is not None
 
     def _head(self, path: str) -> Any:
         import obstore
@@ -368,9 +372,9 @@ class ObjectStore:
         data, size = self.fetch((path, -1, most))
         return data, size
 
-    def open(self, path: str, through: bool = False) -> pa.NativeFile:
+    def open(self, path: str, through: bool = False, size: int | None = None) -> pa.NativeFile:
         """Open a file; asks nothing yet."""
-        return pa.PythonFile(_RemoteFile(self, path, _WINDOW if through else 0), mode="r")
+        return pa.PythonFile(_RemoteFile(self, path, _WINDOW if through else 0, size), mode="r")
 
     @contextmanager
     def near(self, path: str) -> Iterator[str]:
@@ -653,12 +657,12 @@ class _RemoteFile(io.RawIOBase):
     With a window at least so much is fetched, and what comes after it meanwhile: for files that are read through.
     """
 
-    def __init__(self, store: ObjectStore, path: str, window: int) -> None:
+    def __init__(self, store: ObjectStore, path: str, window: int, size: int | None) -> None:
         super().__init__()
         self._store, self._path, self._window = store, path, window
         self._at = self._start = 0
         self._held = memoryview(b"")
-        self._size: int | None = None
+        self._size = size
 
     def readable(self) -> bool:
         return True
