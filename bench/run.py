@@ -20,11 +20,11 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="data too small to judge by, to see that it runs")
     parser.add_argument("--write", action="store_true", help="write bench/RESULTS.md")
     parser.add_argument(
-        "--only", default="", help="parts, with commas: size, products, spgemm, cells, text, memory, als"
+        "--only", default="", help="parts, with commas: size, products, spgemm, cells, text, memory, als, stores"
     )
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
-    parts = (options.only or "size,products,spgemm,cells,text,memory,als").split(",")
+    parts = (options.only or "size,products,spgemm,cells,text,memory,als,stores").split(",")
     rows: list[Row] = []
     if "size" in parts:
         import size
@@ -54,6 +54,10 @@ def main() -> None:
         import als
 
         rows += als.run(options.small)
+    if "stores" in parts:
+        import stores
+
+        rows += stores.run(1_000_000 if options.small else 24_000_000, rounds=3 if options.small else 5)
     found = table(rows)
     print(found)
     if options.write:

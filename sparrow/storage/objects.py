@@ -77,6 +77,9 @@ _CLIENT = frozenset(
 _OF_LOGS = frozenset(("s3_locking_provider", "s3_allow_unsafe_rename", "allow_unsafe_rename"))
 """Options that only the log has a use for."""
 
+_PATIENCE = {"timeout": "600s", "read_timeout": "30s", "connect_timeout": "10s"}
+"""How long a request may take as a whole, without a byte, and to get through; then it is tried again."""
+
 _CONNECTIONS = 16
 _AHEAD_BYTES, _AHEAD_PIECES = 32 << 20, 16
 _WINDOW = 4 << 20
@@ -160,7 +163,7 @@ def store_of(path: str) -> ObjectStore:
         key = f"{scheme}://{bucket}", frozenset(options.items()), known
         found = _stores.get(key)
         if found is None:
-            found = _stores[key] = ObjectStore(key[0], options)
+            found = _stores[key] = (WebSite if scheme.startswith("http") else ObjectStore)(key[0], options)
             if len(_stores) > _KEPT:
                 _stores.popitem(last=False)
         return found
@@ -177,9 +180,14 @@ def _client(root: str, options: Mapping[str, str]) -> Any:
         ) from None
     del obstore
     own = {name.lower(): value for name, value in options.items()}
-    prefix = _SCHEMES[root.partition("://")[0]][1]
+    scheme = root.partition("://")[0]
+    prefix = _SCHEMES[scheme][1]
     config: dict[str, Any] = {}
-    client: dict[str, Any] = {}
+    client: dict[str, Any] = dict(_PATIENCE)
+    if scheme == "http":
+        client["allow_http"] = True
+    known = {name: os.environ.get(f"{prefix}{name}".upper()) for name in _CLIENT if prefix}
+    client |= {name: value for name, value in known.items() if value is not None}
     retries: dict[str, Any] = {}
     for name, value in own.items():
         plain = name.removeprefix(prefix) if prefix else name
@@ -189,7 +197,7 @@ def _client(root: str, options: Mapping[str, str]) -> Any:
             retries[plain] = int(value)
         elif plain not in _OF_LOGS:
             config[name] = value
-    kwargs: dict[str, Any] = {"client_options": client or None}
+    kwargs: dict[str, Any] = {"client_options": client}
     if retries:
         kwargs["retry_config"] = retries
     try:
@@ -227,8 +235,7 @@ class ObjectStore:
         raise TypeError(f"the connection to {self._root} is not pickled: open the tensor where it is needed")
 
     def _key(self, path: str) -> str:
-        key = path[len(self._root) + 1 :].strip("/")
-        return unquote(key) if self._scheme.startswith("http") else key
+        return path[len(self._root) + 1 :].strip("/")
 
     def _ask(self, what: str, path: str, work: Callable[..., T], *args: Any, **more: Any) -> T:
         """Return the answer to a request, or raise an error of ours; failures that pass are tried again by obstore."""
@@ -403,7 +410,7 @@ class ObjectStore:
             try:
                 found = obstore.get(store, key, options={"range": {"suffix": length}})
             except Exception as error:
-                if self._scheme.startswith("http") or "416" in str(error) or "not supported" in str(error).lower():
+                if "416" in str(error) or "not supported" in str(error).lower():  # an empty file, or Azure
                     size = int(obstore.head(store, key)["size"])
                     first = max(0, size - length)
                     return (bytes(obstore.get_range(store, key, start=first, end=size)) if size else b""), size
@@ -576,6 +583,57 @@ class ObjectStore:
             with own.guard:
                 written = [] if own.published else sorted(own.written, key=_visible_last)
             self._delete_files([*written, own.marker])
+
+
+class WebSite(ObjectStore):
+    """Files of a web server, to be read."""
+
+    def _key(self, path: str) -> str:
+        return unquote(super()._key(path))
+
+    def open(self, path: str, through: bool = False, size: int | None = None) -> pa.NativeFile:
+        """Open a file; one of a server that sends whole files only is fetched into the temporary folder."""
+        import obstore
+
+        key = self._key(path)
+        try:
+            self._counted("read", path, obstore.get_range, key, start=0, length=1)
+        except NotFoundError:
+            raise
+        except StorageError:
+            file = _spooled()
+
+            def fetch(store: Any) -> None:
+                for data in obstore.get(store, key).stream(_WINDOW):
+                    file.write(data)
+                    count_request(len(data))
+
+            self._ask("read", path, fetch)
+            file.seek(0)
+            return pa.PythonFile(file, mode="r")
+        return super().open(path, through, size)
+
+    def matching(self, pattern: str) -> list[str]:
+        """Refuse a pattern: servers list no files."""
+        raise UnsupportedError(f"{pattern!r} is a pattern, and web servers list no files: give the files one by one")
+
+    def _refuse(self, path: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"{path!r} is a URL of the web, where files are read that sp.ingest takes: tensors live in folders of this "
+            "machine and on s3://, gs:// and az://"
+        )
+
+    def occupied(self, path: str) -> bool:
+        """Refuse to write."""
+        raise self._refuse(path)
+
+    def recover(self, path: str) -> None:
+        """Refuse to look for a tensor."""
+        raise self._refuse(path)
+
+    def replacing(self, path: str) -> contextlib.AbstractContextManager[BinaryIO]:
+        """Refuse to write."""
+        raise self._refuse(path)
 
 
 class _Staging:

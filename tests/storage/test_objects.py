@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +14,8 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +186,54 @@ def test_files_in_and_out(home: str) -> None:
     with pytest.raises(errors.NotFoundError, match="there is no such file"):
         sp.ingest.edges(f"{home}/raw/nothing", f"{home}/no")
     assert keys(f"{home}/no") == []
+
+
+class _Ranges(SimpleHTTPRequestHandler):
+    """Sends parts of files where that is asked for, which the one of the library does not."""
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        span = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("range", ""))
+        if span is None:
+            super().do_GET()
+            return
+        whole = Path(self.translate_path(self.path)).read_bytes()
+        first, last = int(span[1]), min(int(span[2]), len(whole) - 1)
+        self.send_response(206)
+        self.send_header("content-range", f"bytes {first}-{last}/{len(whole)}")
+        self.send_header("content-length", str(last + 1 - first))
+        self.end_headers()
+        self.wfile.write(whole[first : last + 1])
+
+
+class _Whole(SimpleHTTPRequestHandler):
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("handler", [_Ranges, _Whole])
+def test_files_of_the_web(tmp_path: Path, handler: type[SimpleHTTPRequestHandler]) -> None:
+    pytest.importorskip("obstore")
+    (tmp_path / "e 1.txt.gz").write_bytes(gzip.compress(b"0 1\n1 2\n"))
+    pl.DataFrame({"i": [0, 2], "value": [1.5, 2.5]}).write_parquet(tmp_path / "t.parquet")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(tmp_path))) as web:
+        thread = threading.Thread(target=web.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            site = f"http://127.0.0.1:{web.server_address[1]}"
+            assert sp.ingest.edges(f"{site}/e%201.txt.gz", tmp_path / "e").nnz == 2
+            found = sp.ingest.columns(f"{site}/t.parquet", tmp_path / "t", coords=["i"], value="value")
+            assert found.to_numpy().tolist() == [1.5, 0, 2.5]
+            with pytest.raises(errors.NotFoundError, match="there is no such file"):
+                sp.ingest.edges(f"{site}/none.txt", tmp_path / "no")
+            for work in (lambda: sp.open(f"{site}/t"), lambda: sp.eye(2).save(f"{site}/t")):
+                with pytest.raises(errors.UnsupportedError, match="is a URL of the web"):
+                    work()
+        finally:
+            web.shutdown()
+            thread.join()
 
 
 # -- what is asked of the store ----------------------------------------------------------------------
