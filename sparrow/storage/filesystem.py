@@ -119,6 +119,9 @@ class FileSystem(Protocol):
     def read(self, path: str) -> bytes:
         """Return the content of a file."""
 
+    def read_all(self, paths: Sequence[str]) -> Iterator[bytes | None]:
+        """Yield the contents of small files, None for one that is not there."""
+
     def end(self, path: str, most: int) -> tuple[bytes, int]:
         """Return the last bytes of a file, at most so many, and how many bytes it has."""
 
@@ -349,6 +352,14 @@ class LocalFileSystem:
         """Return the content of a file."""
         with _telling("read", path), open(path, "rb") as file:
             return file.read()
+
+    def read_all(self, paths: Sequence[str]) -> Iterator[bytes | None]:
+        """Yield the contents of files."""
+        for path in paths:
+            try:
+                yield self.read(path)
+            except NotFoundError:
+                yield None
 
     def end(self, path: str, most: int) -> tuple[bytes, int]:
         """Return the last bytes of a file and its size."""

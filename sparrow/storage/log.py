@@ -417,17 +417,20 @@ class Log:
     def commits(self, start: int = 0) -> list[Commit]:
         """Return the commits from version ``start`` on, those beyond the loaded version too, oldest first."""
         out: list[Commit] = []
-        while True:
-            found = read_commit(self.path, start + len(out))
+        for found in _read_commits(self.path, range(start, self.version + 1)):
             if found is None:
                 return out
             out.append(found)
+        while (found := read_commit(self.path, start + len(out))) is not None:
+            out.append(found)
+        return out
 
     def commits_back(self, version: int) -> Iterator[Commit]:
         """Yield the commits from a version back, newest first, as far as the log goes."""
-        while version >= 0 and (found := read_commit(self.path, version)) is not None:
+        for found in _read_commits(self.path, range(version, -1, -1)):
+            if found is None:
+                return
             yield found
-            version -= 1
 
 
 def log_entry(path: str, version: int) -> str:
@@ -447,11 +450,18 @@ def read_commit(path: str, version: int) -> Commit | None:
     CorruptionError
         If it cannot be read, or is not as it was committed.
     """
+    return next(_read_commits(path, range(version, version + 1)))
+
+
+def _read_commits(path: str, versions: range) -> Iterator[Commit | None]:
+    """Yield commits of the log of a folder, None for a version that it does not have."""
+    texts = of(path).read_all([log_entry(path, version) for version in versions])
+    for version, text in zip(versions, texts, strict=True):
+        yield None if text is None else _parsed(path, version, text)
+
+
+def _parsed(path: str, version: int, text: bytes) -> Commit:
     name = log_entry(path, version)
-    try:
-        text = of(path).read(name)
-    except NotFoundError:
-        return None
     with _parsing(name):
         lines = [json.loads(line) for line in text.splitlines() if line.strip()]
         info: dict[str, Any] = next(line["commitInfo"] for line in lines if "commitInfo" in line)

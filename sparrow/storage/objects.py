@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
@@ -81,7 +81,8 @@ _PATIENCE = {"timeout": "600s", "read_timeout": "30s", "connect_timeout": "10s"}
 """How long a request may take as a whole, without a byte, and to get through; then it is tried again."""
 
 _CONNECTIONS = 16
-_AHEAD_BYTES, _AHEAD_PIECES = 32 << 20, 16
+_AHEAD_BYTES = 128 << 20
+"""Bytes that may wait for those who said that they would read them."""
 _WINDOW = 4 << 20
 """Bytes fetched at a time where a file is read from its begin to its end."""
 _UPLOAD = 8 << 20
@@ -367,12 +368,26 @@ class ObjectStore:
         """Return the content of a file."""
         import obstore
 
-        def work(store: Any) -> bytes:
-            return bytes(obstore.get(store, self._key(path)).bytes())
-
-        data = self._ask("read", path, work)
+        key = self._key(path)
+        data = self._ask("read", path, lambda store: bytes(obstore.get(store, key).bytes()))
         count_request(len(data))
         return data
+
+    def read_all(self, paths: Sequence[str]) -> Iterator[bytes | None]:
+        """Yield the contents of files, fetched side by side."""
+
+        def work(path: str) -> bytes | None:
+            try:
+                return self.read(path)
+            except NotFoundError:
+                return None
+
+        for start in range(0, len(paths), 2 * _CONNECTIONS):
+            part = paths[start : start + 2 * _CONNECTIONS]
+            if len(part) == 1:
+                yield work(part[0])
+            else:
+                yield from [done.result() for done in [_pool().submit(copy_context().run, work, each) for each in part]]
 
     def end(self, path: str, most: int) -> tuple[bytes, int]:
         """Return the last bytes of a file and its size, by one request."""
@@ -428,23 +443,16 @@ class ObjectStore:
     def ends_ahead(self, paths: Sequence[str], most: int) -> None:
         """Fetch the ends of files at once."""
         if len(paths) > 1:
-            self._ahead([(path, -1, most) for path in paths[: 4 * _AHEAD_PIECES]], most)
+            self.pieces_ahead([(path, -1, most) for path in paths])
 
     def pieces_ahead(self, pieces: Sequence[Piece]) -> None:
-        """Fetch pieces while others are worked on."""
-        self._ahead(pieces[:_AHEAD_PIECES], None)
-
-    def _ahead(self, pieces: Iterable[Piece], each: int | None) -> None:
-        room = _AHEAD_BYTES
+        """Fetch pieces while others are worked on; those that nobody came for make room."""
         with self._guard:
             for piece in pieces:
-                room -= piece[2] if each is None else each
-                if room < 0:
-                    break
                 if piece not in self._fetched:
                     self._fetched[piece] = _pool().submit(copy_context().run, self._fetch, piece)
-            while len(self._fetched) > 6 * _AHEAD_PIECES or _bytes_of(self._fetched) > 2 * _AHEAD_BYTES:
-                self._fetched.popitem(last=False)[1].cancel()  # nobody came for it
+            while sum(length for _, _, length in self._fetched) > _AHEAD_BYTES:
+                self._fetched.popitem(last=False)[1].cancel()
 
     def delta_options(self) -> dict[str, str] | None:
         """Return the options as they were given."""
@@ -789,10 +797,6 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-def _bytes_of(pieces: Iterable[Piece]) -> int:
-    return sum(length for _, _, length in pieces)
 
 
 def _matches(path: str, pattern: str) -> bool:

@@ -31,8 +31,10 @@ __all__ = ["FileRecord", "FileTable", "Snapshot", "order_folder"]
 
 ORDERS = "_orders"
 
-_AHEAD = 16
-"""Row groups that may be fetched ahead."""
+_AHEAD, _AHEAD_BYTES = 16, 32 << 20
+"""How many row groups, and how many bytes of them, may be fetched ahead."""
+_BESIDE = 4
+"""How many row groups threads may read side by side that still count as one after the other."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,19 +62,29 @@ class FileRecord:
 class Reading:
     """Row groups that a scan reads one after the other, and how far it has come."""
 
-    __slots__ = ("furthest", "pieces")
+    __slots__ = ("_asked", "_lock", "pieces")
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
-        self.furthest = -1
+        self._asked: set[int] = set()
+        self._lock = threading.Lock()
 
     def come_to(self, at: int) -> None:
-        """Take note that a row group is read now; where those before it were, the next may be fetched meanwhile."""
-        if at <= self.furthest + 1:
-            self.furthest = max(at, self.furthest)
-            ahead = self.pieces[self.furthest + 1 : self.furthest + 1 + _AHEAD]
-            if ahead:
-                of(ahead[0][0]).pieces_ahead(ahead)
+        """Take note that a row group is read now; where those just before it were, fetch the next ones meanwhile."""
+        with self._lock:
+            follows = at < _BESIDE or not self._asked.isdisjoint(range(at - _BESIDE, at))
+            self._asked.add(at)
+            if not follows:
+                return
+            ahead, room = [], _AHEAD_BYTES
+            for k in range(at + 1, min(at + 1 + _AHEAD, len(self.pieces))):
+                room -= self.pieces[k][2]
+                if room < 0:
+                    break
+                if k not in self._asked:
+                    ahead.append(k)
+            self._asked.update(ahead)
+            of(self.pieces[at][0]).pieces_ahead([self.pieces[k] for k in ahead])
 
 
 @dataclass(frozen=True, slots=True)
