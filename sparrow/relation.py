@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -24,7 +23,6 @@ from sparrow.workers import ordered_map
 
 __all__ = [
     "ArrowSource",
-    "ArrowStream",
     "Chunk",
     "Edit",
     "Growth",
@@ -105,42 +103,9 @@ class ParquetSource:
 
 @dataclass(frozen=True, slots=True)
 class ArrowSource:
-    """An Arrow table, or a stream, for a SQL scan, its columns named and typed as the logical ones."""
+    """An Arrow table or dataset for a SQL scan, its columns named and typed as the logical ones."""
 
-    table: pa.Table | ArrowStream
-
-
-class ArrowStream:
-    """The entries that may lie in a box, begun anew by whoever asks for the stream.
-
-    Parameters
-    ----------
-    relation, box, order
-        What is read.
-    """
-
-    def __init__(self, relation: Relation, box: Box, order: tuple[int, ...] | None = None) -> None:
-        self._relation, self._box, self._order = relation, box, order
-        self._threads = settings.current().threads
-        self._context = copy_context()
-        self._without_half = relation.schema.dtype == np.float16
-        self.schema = arrow_schema(relation.schema)
-        if self._without_half:  # DuckDB has no type as narrow
-            at = self.schema.get_field_index("value")
-            self.schema = self.schema.set(at, self.schema.field(at).with_type(pa.float32()))
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return a stream of Arrow's C interface."""
-        reader = pa.RecordBatchReader.from_batches(self.schema, self._batches())
-        return reader.__arrow_c_stream__(requested_schema)
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        context = self._context.copy()  # who pulls has no settings of ours
-        chunks = context.run(self._relation.chunks, self._box, self._order)
-        blocks = ordered_map(self._relation.read, chunks, self._threads)
-        while (block := context.run(next, blocks, None)) is not None:
-            table = arrow_table(self._relation.schema, block)
-            yield from (table.cast(self.schema) if self._without_half else table).to_batches()
+    table: Any
 
 
 class Relation(Protocol):

@@ -639,9 +639,11 @@ class WebSite(ObjectStore):
         """Refuse to look for a tensor."""
         raise self._refuse(path)
 
-    def replacing(self, path: str) -> contextlib.AbstractContextManager[BinaryIO]:
+    @contextmanager
+    def replacing(self, path: str) -> Iterator[BinaryIO]:
         """Refuse to write."""
         raise self._refuse(path)
+        yield
 
 
 class _Staging:

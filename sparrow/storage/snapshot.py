@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -18,7 +18,7 @@ from sparrow import settings
 from sparrow.errors import CorruptionError, InvalidValueError, NotFoundError, StorageError
 from sparrow.index import Box
 from sparrow.kernels.entries import Block
-from sparrow.relation import ArrowSource, ArrowStream, Chunk, ParquetSource, ScanStats
+from sparrow.relation import ArrowSource, Chunk, ParquetSource, ScanStats
 from sparrow.schema import Schema
 from sparrow.storage.filesystem import Piece, of
 from sparrow.storage.footers import Footer, check_groups, ends_ahead, footer, read_group
@@ -81,7 +81,7 @@ class Reading:
                 room -= self.pieces[k][2]
                 if room < 0:
                     break
-                if k not in self._asked:
+                if k not in self._asked and self.pieces[k][2]:
                     ahead.append(k)
             self._asked.update(ahead)
             of(self.pieces[at][0]).pieces_ahead([self.pieces[k] for k in ahead])
@@ -95,6 +95,18 @@ class Group:
     number: int
     place: int = field(compare=False)
     reading: Reading | None = field(compare=False)
+
+
+def only(chunks: Sequence[Chunk], numbers: Iterable[int]) -> list[Chunk]:
+    """Return some of the chunks of a scan, as a scan that reads these."""
+    reading = Reading()
+    out: list[Chunk] = []
+    for number in numbers:
+        found: Group = chunks[number].ref
+        if found.reading is not None:
+            reading.pieces.append(found.reading.pieces[found.place])
+        out.append(replace(chunks[number], ref=replace(found, place=len(out), reading=reading)))
+    return out
 
 
 class FileTable:
@@ -381,8 +393,9 @@ class Snapshot:
             path, found = table.path(at), table.footer(at)
             for group in np.flatnonzero(box.meeting(found.low, found.high)).tolist():
                 low, high = tuple(found.low[group].tolist()), tuple(found.high[group].tolist())
-                if reading is not None and found.pieces:
-                    reading.pieces.append((path, *found.pieces[group][:2]))
+                if reading is not None:
+                    start, length = found.pieces[group][:2] if found.pieces else (0, 0)
+                    reading.pieces.append((path, start, length))
                 out.append(Chunk(int(found.rows[group]), low, high, Group(path, group, len(out), reading)))
         return out
 
@@ -422,7 +435,9 @@ class Snapshot:
         """
         table = self.table(order)
         if of(self.path).fetches:
-            return ArrowSource(ArrowStream(self, box, order))
+            from sparrow.storage.streams import Streamed  # a third of a second, which who runs no SQL does not pay
+
+            return ArrowSource(Streamed(self, box, order))
         places = table.meeting(box).tolist()
         table.check_groups(places)  # SQL engines take pages as they are
         paths = tuple(map(table.path, places))

@@ -46,6 +46,8 @@ class Request:
     def __init__(self, method: str, path: str, span: str) -> None:
         self.method, self.path, self.span = method, path, span
         self.key = urlsplit(path).path.removeprefix(f"/{BUCKET}/")
+        self.lost = False
+        """Whether the answer does not come back, though what was asked is done."""
 
     def __repr__(self) -> str:
         return f"{self.method} {self.path} {self.span}"
@@ -119,6 +121,8 @@ class Proxy:
                 status, headers, text = found.status, found.getheaders(), found.read()
                 length = found.getheader("content-length", "0")
                 upstream.close()
+                if request.lost:
+                    status, headers, text, length = 503, [], b"", "0"
             if handler.command != "HEAD":
                 length = str(len(text))
             elif not headers:

@@ -21,7 +21,7 @@ from sparrow.engines.duckdb.types import sql_type
 from sparrow.engines.orders import scan_order
 from sparrow.index import Listed, Points, Range, View
 from sparrow.plan import Dense, Scan, Step, steps_below
-from sparrow.relation import ArrowSource, ArrowStream, ParquetSource
+from sparrow.relation import ArrowSource, ParquetSource
 from sparrow.schema import Schema
 
 __all__ = ["compile_scan"]
@@ -142,7 +142,13 @@ def _base(
     plain = {name: f"e.{quote_name(name)}" for name in names}
     if isinstance(source, ArrowSource):
         name = f"{prefix}_entries"
-        return f"{quote_name(name)} AS e", plain, {name: _without_half(source.table)}
+        if isinstance(source.table, pa.Table):
+            return f"{quote_name(name)} AS e", plain, {name: _without_half(source.table)}
+        tried = {part: f"TRY(e.{quote_name(part)})" for part in parts if schema.dtype.kind in "fc"}
+        if not (joined and tried):  # filters on floats stay in DuckDB: to Arrow NaN is not the largest
+            return f"{quote_name(name)} AS e", plain | tried, {name: source.table}
+        columns = ", ".join(f"{tried.get(each, quote_name(each))} AS {quote_name(each)}" for each in names)
+        return f"(SELECT {columns} FROM {quote_name(name)} AS e) AS e", plain, {name: source.table}
     files = f"read_parquet([{', '.join(map(quote_literal, source.paths))}], hive_partitioning = false) AS e"
     derived = {}
     for column in source.columns:
@@ -185,10 +191,8 @@ def _dense(dense: Dense, schema: Schema, prefix: str, names: Names) -> Query:
     return Query(f"SELECT * FROM {quote_name(f'{prefix}_dense')}", {f"{prefix}_dense": pa.table(columns)})
 
 
-def _without_half(table: pa.Table | ArrowStream) -> pa.Table | ArrowStream:
+def _without_half(table: pa.Table) -> pa.Table:
     """Return the table with float16 as float32, the narrowest that DuckDB has."""
-    if isinstance(table, ArrowStream):
-        return table
     at = table.schema.get_field_index("value")
     if table.schema.field(at).type != pa.float16():
         return table
