@@ -99,6 +99,8 @@ _given: dict[str, dict[str, str]] = {}
 """Options by the URL that they were given for, which hold for all that lies below it."""
 _stores: OrderedDict[tuple[str, frozenset[tuple[str, str]], tuple[str, ...]], ObjectStore] = OrderedDict()
 _KEPT = 32
+_began: int | None = None
+"""The process in which obstore began its threads."""
 
 
 @contextmanager
@@ -173,13 +175,13 @@ def store_of(path: str) -> ObjectStore:
 def _client(root: str, options: Mapping[str, str]) -> Any:
     """Return what talks to a store."""
     try:
-        import obstore
         from obstore import exceptions, store
     except ImportError:
         raise MissingDependencyError(
             f"{root} is on an object store, which needs obstore: pip install 'sparrow-tensor[cloud]'"
         ) from None
-    del obstore
+    global _began
+    _began = os.getpid() if _began is None else _began
     own = {name.lower(): value for name, value in options.items()}
     scheme = root.partition("://")[0]
     prefix = _SCHEMES[scheme][1]
@@ -225,7 +227,6 @@ class ObjectStore:
         self._scheme = root.partition("://")[0]
         self._options = dict(options)
         self._store = _client(root, options)
-        self._pid = os.getpid()
         self._fetched: OrderedDict[Piece, Future[Any]] = OrderedDict()
         self._guard = threading.Lock()
 
@@ -240,7 +241,7 @@ class ObjectStore:
 
     def _ask(self, what: str, path: str, work: Callable[..., T], *args: Any, **more: Any) -> T:
         """Return the answer to a request, or raise an error of ours; failures that pass are tried again by obstore."""
-        if os.getpid() != self._pid:
+        if os.getpid() != _began:
             raise StorageError(
                 "this process was forked from one that had used object stores: start it by "
                 "multiprocessing.get_context('spawn') or 'forkserver'"
@@ -413,7 +414,10 @@ class ObjectStore:
         """Return the bytes of a piece, fetched ahead or now; one that begins at -1 is the end, told with the size."""
         with self._guard:
             ready = self._fetched.pop(piece, None)
-        return self._fetch(piece) if ready is None else ready.result()
+        if ready is not None:
+            with contextlib.suppress(StorageError):  # it may have been asked for long ago
+                return ready.result()
+        return self._fetch(piece)
 
     def _fetch(self, piece: Piece) -> Any:
         import obstore
@@ -795,7 +799,6 @@ def _pool() -> ThreadPoolExecutor:
 def _after_fork() -> None:
     global _threads, _lock
     _threads, _lock = None, threading.Lock()
-    _stores.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)
