@@ -107,6 +107,8 @@ _began: int | None = None
 def using(path: str | os.PathLike[str], options: Mapping[str, str] | None) -> Iterator[None]:
     """Keep options for a URL and what lies below it; where the block fails, those that were in force before.
 
+    Without any, those of the settings are kept, if none were given for the URL before.
+
     Raises
     ------
     UnsupportedError
@@ -114,10 +116,12 @@ def using(path: str | os.PathLike[str], options: Mapping[str, str] | None) -> It
     InvalidValueError
         If options are not texts by name.
     """
+    where = without_secrets(os.fspath(path)).rstrip("/")
+    if not options and "://" in where and where not in _given:
+        options = settings.current().storage_options
     if not options:
         yield
         return
-    where = without_secrets(os.fspath(path)).rstrip("/")
     if "://" not in where:
         raise UnsupportedError(f"storage_options are for object stores, and {where!r} is a folder of this machine")
     if not all(isinstance(each, str) for pair in options.items() for each in pair):
@@ -154,7 +158,7 @@ def store_of(path: str) -> ObjectStore:
     if not bucket:
         raise InvalidValueError(f"{path!r} names no bucket: give it as {scheme}://BUCKET/NAME")
     with _lock:
-        options: dict[str, str] = {}
+        options = settings.current().storage_options
         if _given:
             above = path.rstrip("/")
             while above != f"{scheme}:/" and above:

@@ -618,6 +618,21 @@ def test_options_stay_where_they_are(home: str, proxy: Proxy, monkeypatch: pytes
         filesystem.of(f"s3://me:{SECRET}@bucket/t")
 
 
+def test_options_of_the_settings(home: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*OPTIONS, "AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP"):
+        monkeypatch.delenv(name)
+    given = {**OPTIONS, "AWS_ENDPOINT_URL": proxy.address, "AWS_ALLOW_HTTP": "true"}
+    with sp.config(storage_options=given) as settings:
+        assert SECRET not in repr(settings)
+        sp.export(sp.eye(3), f"{home}/eye.csv")
+        tensor = sp.ingest.columns(f"{home}/eye.csv", f"{home}/t", coords=["d0", "d1"])
+    change = sp.config(storage_options=given)
+    with change:
+        assert SECRET not in repr(change)
+    assert tensor[1:].nnz == 2
+    assert sp.open(f"{home}/t").nnz == 3
+
+
 def test_the_command_line(home: str, capfd: pytest.CaptureFixture[str]) -> None:
     from sparrow.cli import main
 
