@@ -22,11 +22,13 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="",
-        help="parts, with commas: size, products, spgemm, solvers, cells, batches, text, files, memory, als, training",
+        help="parts, with commas: size, products, spgemm, solvers, cells, batches, text, files, memory, als, training, "
+        "stores",
     )
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
-    parts = (options.only or "size,products,spgemm,solvers,cells,batches,text,files,memory,als,training").split(",")
+    every = "size,products,spgemm,solvers,cells,batches,text,files,memory,als,training,stores"
+    parts = (options.only or every).split(",")
     rows: list[Row] = []
     if "size" in parts:
         import size
@@ -72,6 +74,10 @@ def main() -> None:
         import training
 
         rows += training.run(options.small)
+    if "stores" in parts:
+        import stores
+
+        rows += stores.run(1_000_000 if options.small else 24_000_000, rounds=3 if options.small else 5)
     found = table(rows)
     print(found)
     if options.write:

@@ -103,9 +103,9 @@ class ParquetSource:
 
 @dataclass(frozen=True, slots=True)
 class ArrowSource:
-    """An Arrow table for a SQL scan, its columns named and typed as the logical ones."""
+    """An Arrow table or dataset for a SQL scan, its columns named and typed as the logical ones."""
 
-    table: pa.Table
+    table: Any
 
 
 class Relation(Protocol):

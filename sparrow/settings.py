@@ -12,9 +12,10 @@ import re
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from pathlib import Path
 from types import TracebackType
@@ -50,6 +51,8 @@ class Settings:
     """The engine of every terminal that is not told another; ``"auto"`` chooses for each."""
     join: str
     """How labels that differ are joined; ``"auto"`` is the union, of products and quotients the intersection."""
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Options of object stores, for paths that none were given for; they may be secret."""
 
     def show_progress(self) -> bool:
         """Return whether progress bars are to be drawn."""
@@ -113,6 +116,7 @@ def config(
     deterministic: bool | None = None,
     engine: str | None = None,
     join: Literal["auto", "exact", "outer", "inner", "left"] | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> AbstractContextManager[Settings]:
     """Set what is given, at once; as a context manager, until the block ends.
 
@@ -143,6 +147,9 @@ def config(
         How labels that differ are joined where operands meet: "outer" keeps all of them, "inner" those that all sides
         have, "left" those of the first, and "exact" raises a ``LabelError``. The default, ``"auto"``, is "inner" for
         products and quotients and "outer" for everything else.
+    storage_options
+        Options of object stores, as :func:`sparrow.open` takes them, for whatever is opened, stored, ingested and
+        exported and has none of its own. They are not shown.
 
     Returns
     -------
@@ -185,6 +192,8 @@ def config(
         if join not in JOINS:
             raise InvalidValueError(f"join={join!r}: use {', '.join(map(repr, JOINS[:-1]))} or {JOINS[-1]!r}")
         given["join"] = join
+    if storage_options is not None:
+        given["storage_options"] = dict(storage_options)
     return _Change(given)
 
 
@@ -243,7 +252,8 @@ class _Change(AbstractContextManager[Settings]):
         _scope.set(self._loose)
 
     def __repr__(self) -> str:
-        return f"config({', '.join(f'{name}={value!r}' for name, value in self.given.items())}), now {current()}"
+        given = {**self.given, "storage_options": ...} if "storage_options" in self.given else self.given
+        return f"config({', '.join(f'{name}={value!r}' for name, value in given.items())}), now {current()}"
 
     def __enter__(self) -> Settings:
         if self._token is not None:

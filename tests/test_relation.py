@@ -44,6 +44,7 @@ def test_chunks_cover_the_box_and_prune_the_rest(monkeypatch: pytest.MonkeyPatch
 def test_source_is_an_arrow_table_of_the_box() -> None:
     source = dense_relation((4, 3)).source(Box((range(1, 2), range(3))))
     assert isinstance(source, ArrowSource)
+    assert isinstance(source.table, pa.Table)
     assert source.table.column_names == ["d0", "d1", "value"]
     assert source.table.num_rows == 3
 

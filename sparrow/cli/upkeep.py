@@ -44,9 +44,12 @@ def append(
     """
     import os
 
+    from sparrow import storage
+
     tensor = open_one(path)
     before = tensor.nnz
-    tensor.append(open_one(source) if os.path.isdir(source) else source, duplicates)
+    is_tensor = os.path.isdir(source) or storage.is_tensor(source)
+    tensor.append(open_one(source) if is_tensor else source, duplicates)
     sizes = ", ".join(f"{name}: {size}" for name, size in zip(tensor.dims, tensor.shape, strict=True))
     print(f"{path}: {tensor.nnz - before:,} entries more, now {tensor.nnz:,} in ({sizes}), version {tensor.version}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -13,6 +13,7 @@ from sparrow.engines.telling import bytes_for_people, shape_for_people, told
 from sparrow.kernels.entries import Block
 from sparrow.plan import Contract, Node, Scan, Step, scans_of, steps_below
 from sparrow.relation import Chunk, Relation
+from sparrow.storage import Traffic, counting
 
 if TYPE_CHECKING:
     from sparrow.engines.registry import Engine
@@ -98,13 +99,17 @@ class _Watch(_Unwatched):
         self._count: int | None = None
         self._result = ""
         self._counts = _Counts()
+        self._stack, self._fetched = ExitStack(), Traffic()
 
     def __enter__(self) -> Self:
+        if self._plans.analyze:
+            self._fetched = self._stack.enter_context(counting())
         self._text = told(self._node, self._engine)
         self._start = time.perf_counter()
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._stack.close()
         lines = [self._text]
         if self._plans.analyze and error[0] is None:
             seconds = time.perf_counter() - self._start
@@ -118,6 +123,9 @@ class _Watch(_Unwatched):
                 lines.append(f"analyzed: {result} from {decoded}, {1000 * seconds:.1f} ms")
             else:
                 lines.append(f"analyzed: {result}, {1000 * seconds:.1f} ms, from {decoded}")
+            if self._fetched.requests:
+                fetched = bytes_for_people(self._fetched.nbytes)
+                lines.append(f"fetched: {fetched} in {self._fetched.requests} requests, the log aside")
         self._plans.append("\n".join(lines))
 
     def plan(self, scan: Scan) -> Scan:

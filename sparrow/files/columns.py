@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -315,7 +314,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         with storage.creating(self.dst, self.overwrite) as folder:
             check_space(folder, table.least, 0)
             with bar("reading the table", table.size) as advance, closing(table.batches(advance)) as batches:
-                rows = _Ingest(Path(folder), self, table.name).run(batches)
+                rows = _Ingest(folder, self, table.name).run(batches)
         if not rows and isinstance(self.src, str | os.PathLike | list | tuple):
             warnings.warn(f"{table.name}: there is no row", stacklevel=2)
         return os.fspath(self.dst)
@@ -323,7 +322,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
 
 @dataclass
 class _Ingest:
-    folder: Path
+    folder: storage.Folder
     options: Columns
     name: str
 

@@ -15,7 +15,6 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import chain
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
@@ -34,6 +33,7 @@ from sparrow.files.vertices import names_of_vertices
 from sparrow.progress import bar
 from sparrow.schema import Schema, check_dtype, check_shape
 from sparrow.sorting import Rows, memory_budget
+from sparrow.storage.filesystem import of
 from sparrow.workers import ordered_map
 
 __all__ = ["FORMATS", "Edges", "EdgesWriter"]
@@ -179,7 +179,7 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
         named = None if self.vertices is None else open_sources(self.vertices)
         with storage.creating(self.dst, self.overwrite) as folder, ExitStack() as stack:
             labels = None if named is None else names_of_vertices(named)
-            ingest = _Ingest(Path(folder), self, sources, labels, stack)
+            ingest = _Ingest(folder, self, sources, labels, stack)
             ingest.run()
         if not ingest.lines:
             warnings.warn(f"{', '.join(source.name for source in sources)}: there is no edge", stacklevel=2)
@@ -205,7 +205,7 @@ class _Parsed(NamedTuple):
 
 @dataclass
 class _Ingest:
-    folder: Path
+    folder: storage.Folder
     options: Edges
     sources: list[Source]
     labels: pa.Array | None
@@ -365,8 +365,9 @@ class _Ingest:
             varied = len(np.unique(sample)) > len(sample) // 2
             stored = int(expected * (_ENTRY_BYTES + (_WEIGHT_BYTES if varied else 0)))
             sorting = f" and {spilled:,} while sorting" if spilled else ""
-            free = shutil.disk_usage(self.folder).free
-            progress.line(f"edges: about {stored:,} bytes on disk{sorting}, {free:,} are free")
+            disk = of(self.folder).disk(os.fspath(self.folder))
+            free = "" if disk is None else f", {shutil.disk_usage(disk).free:,} are free"
+            progress.line(f"edges: about {stored:,} bytes on disk{sorting}{free}")
 
     def _parse(self, block: TextBlock) -> _Parsed:
         from sparrow.kernels import edges_text as kernels

@@ -8,6 +8,7 @@ from typing import Any
 
 from sparrow.errors import ExistsError, InvalidValueError, UnsupportedError
 from sparrow.files.registry import COMPRESSION, Format, formats, options_of
+from sparrow.storage.filesystem import of
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 
@@ -82,7 +83,7 @@ def export(
             there = f"it has {', '.join(map(repr, known))}" if known else "it has none"
             raise InvalidValueError(f"{option!r} is no option of the format {chosen.name!r}: {there}")
     writer = chosen.writer(source, name, **options)
-    if name != "-" and os.path.lexists(name) and not overwrite:
+    if name != "-" and not overwrite and of(name).occupied(name):
         raise ExistsError(f"{name!r} exists: choose another name, or pass overwrite=True to replace it")
     return writer.write()
 

@@ -20,7 +20,6 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
@@ -37,6 +36,7 @@ from sparrow.files.source import Source, TextBlock, blocks, open_sources, total_
 from sparrow.kernels.entries import Block, canonical
 from sparrow.progress import bar
 from sparrow.schema import LARGEST_DIMENSION, Schema, check_dtype
+from sparrow.storage.filesystem import of
 from sparrow.storage.footers import footer, forget, read_group
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
@@ -153,7 +153,7 @@ zcat a9a.gz | sparrow ingest libsvm - a9a.sparrow"""
         """Store the text and return the folder of the bundle."""
         sources = open_sources(self.src)
         with storage.creating(self.dst, self.overwrite) as folder, ExitStack() as stack:
-            ingest = _Ingest(Path(folder), self, stack)
+            ingest = _Ingest(folder, self, stack)
             for piece in stack.enter_context(closing(_pieces(sources, self))):
                 ingest.take(piece, total_size(sources))
             ingest.finish()
@@ -330,7 +330,7 @@ def _problem(code: int, parsed: Parsed, options: Libsvm) -> str:
 class _Ingest:
     """Takes parsed blocks in order and writes the members of the bundle."""
 
-    def __init__(self, folder: Path, options: Libsvm, stack: ExitStack) -> None:
+    def __init__(self, folder: storage.Folder, options: Libsvm, stack: ExitStack) -> None:
         self._folder = folder
         self._options = options
         self._stack = stack
@@ -349,7 +349,7 @@ class _Ingest:
 
     def _writer(self, name: str, dims: tuple[str, ...], dtype: np.dtype[Any]) -> storage.TensorWriter:
         folder = self._folder / name
-        folder.mkdir(exist_ok=True)
+        of(folder).make_folder(os.fspath(folder))
         writer = storage.TensorWriter(folder, dims=dims, dtype=dtype, profile=self._options.profile)
         return self._stack.enter_context(writer)
 
@@ -398,11 +398,14 @@ class _Ingest:
         varied = len(np.unique(sample)) > len(sample) // 2
         each = _ENTRY_BYTES + (0.8 * self._options.kind.itemsize if varied else 0)
         need = int(len(piece.values) * each * max(size / max(piece.advance, 1), 1))
-        free = shutil.disk_usage(self._folder).free
+        disk = of(self._folder).disk(os.fspath(self._folder))
+        if disk is None:
+            return
+        free = shutil.disk_usage(disk).free
         if 0.7 * need > free:
             raise StorageError(
                 f"the input of {size:,} bytes needs about {need:,} bytes on disk, and {free:,} are free "
-                f"at {os.fspath(self._folder.parent)!r}: free some space, or store it elsewhere"
+                f"at {disk!r}: free some space, or store it elsewhere"
             )
         progress.line(f"libsvm: about {need:,} bytes on disk, {free:,} are free")
 
@@ -459,13 +462,13 @@ class _Ingest:
             return files
         again = self._writer("X", ("row", "col"), self._options.kind)
         for old in self._shifted:
-            path = str(self._folder / "X" / old.name)
+            path = os.fspath(self._folder / "X" / old.name)
             for group in range(len(footer(path, 2).rows)):
                 block = read_group(path, group, 2, self._options.kind)
                 rows, cols = block.coords
                 again.write(Block((rows, cols.astype(np.int64) + 1), block.values))
             forget(path)
-            os.unlink(path)
+            of(path).delete(path)
         return again.finish() + files
 
     def summary(self) -> str:

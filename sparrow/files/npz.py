@@ -23,7 +23,7 @@ from sparrow.files.registry import Format, Option, Reader, Writer, names_of
 from sparrow.interop.conversion import from_object
 from sparrow.kernels.entries import Block
 from sparrow.schema import Schema
-from sparrow.storage.filesystem import refuse_url
+from sparrow.storage.filesystem import of
 
 __all__ = ["FORMATS", "Npz", "NpzWriter"]
 
@@ -85,10 +85,11 @@ class Npz(Reader):
         if not isinstance(self.src, str | os.PathLike):
             raise InvalidValueError(f"src={self.src!r}: give the name of one .npz file")
         name = os.fspath(self.src)
-        refuse_url(name, "download it")
+        files = of(name)
         if not name.endswith(".npz"):
             raise InvalidValueError(f"{name!r} does not end in .npz: sparrow ingest --list tells what is read")
-        schema, block = _array(name, self.dims)
+        with files.near(name) as near:
+            schema, block = _array(near, self.dims)
         storage.save(
             self.dst,
             schema,

@@ -25,6 +25,7 @@ from sparrow.kernels.entries import Block, Duplicates
 from sparrow.progress import bar
 from sparrow.schema import is_fill
 from sparrow.sorting import Rows, Run, Segment, Sorter, Spool, memory_budget
+from sparrow.storage.filesystem import of
 from sparrow.storage.footers import footer, forget, read_group
 from sparrow.workers import abandoned, ordered_map
 
@@ -322,19 +323,20 @@ def _write_sorted(
         files = list(out.finish())
         if not odd:
             return files
-        again = _read_back(Path(folder), files, len(sorter.maxima), dtype, sorter)
+        again = _read_back(folder, files, len(sorter.maxima), dtype, sorter)
         sorter.consume(_chained(again, odd, pieces))
         for file in files:
-            (Path(folder) / file.name).unlink()
-            forget(os.fspath(Path(folder) / file.name))
+            path = os.path.join(folder, file.name)
+            of(path).delete(path)
+            forget(path)
     return None
 
 
 def _read_back(
-    folder: Path, files: Sequence[Any], ndim: int, dtype: np.dtype[Any], sorter: Sorter
+    folder: str | os.PathLike[str], files: Sequence[Any], ndim: int, dtype: np.dtype[Any], sorter: Sorter
 ) -> Iterator[Run | Rows]:
     for file in files:
-        path = os.fspath(folder / file.name)
+        path = os.path.join(folder, file.name)
         for group in range(len(footer(path, ndim).rows)):
             block = read_group(path, group, ndim, dtype)
             yield sorter.prepare(Rows(block.coords, block.values if sorter.weighted else None))
@@ -355,12 +357,11 @@ def check_space(dst: str | os.PathLike[str], stored: int, spilled: int) -> None:
     stored, spilled
         The fewest bytes that the tensor and the sort will take.
     """
-    beside = Path(dst).absolute().parent
-    while not beside.exists():
-        beside = beside.parent
+    disk = of(dst).disk(os.fspath(dst))
+    beside = None if disk is None else Path(disk)
     temporary = Path(settings.current().temp_directory)
-    needs = {beside: stored, temporary: spilled}
-    if beside.stat().st_dev == temporary.stat().st_dev:
+    needs = {temporary: spilled} if beside is None else {beside: stored, temporary: spilled}
+    if beside is not None and beside.stat().st_dev == temporary.stat().st_dev:
         needs = {beside: stored + spilled}
     for folder, need in needs.items():
         free = shutil.disk_usage(folder).free

@@ -17,6 +17,7 @@ from sparrow.files.source import blocks, open_sources
 from sparrow.files.tenx import matrix_in
 from sparrow.files.triples import splits_in
 from sparrow.files.webgraph import bv_base
+from sparrow.storage.filesystem import of
 
 __all__ = ["Kind", "sniffed"]
 
@@ -75,7 +76,7 @@ def sniffed(src: str) -> Kind:
         raise InvalidValueError("standard input cannot be looked at beforehand: name its format")
     name = source.name
     if source.size is not None:
-        with open(source.path, "rb") as file:
+        with of(source.path).open(source.path) as file:
             start = file.read(262)
         if start.startswith(b"PK\x03\x04") and (name.endswith(".npz") or b".npy" in start[:80]):
             return Kind("npz", "a zip archive of .npy arrays")

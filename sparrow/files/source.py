@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sparrow import memory
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
 from sparrow.files.kinds import refuse_container
-from sparrow.storage.filesystem import refuse_url
+from sparrow.storage.filesystem import of
 
 __all__ = ["BLOCK_SIZE", "LONGEST_LINE", "Source", "SourceLike", "TextBlock", "blocks", "open_sources", "total_size"]
 
@@ -108,7 +108,7 @@ def open_sources(src: SourceLike) -> list[Source]:
     IngestError
         If a path is a folder.
     UnsupportedError
-        If it is a URL.
+        If it is a URL of a kind that is not read.
     InvalidValueError
         If the list is empty or names standard input twice.
     """
@@ -118,13 +118,15 @@ def open_sources(src: SourceLike) -> list[Source]:
     found: list[Source] = []
     for item in wanted:
         name = os.fspath(item)
-        refuse_url(name, "download it, or pipe it into '-'")
+        files = of(name)
         if name == "-":
             found.append(Source("standard input", None, None))
+        elif files.fetches:
+            found.extend(_remote(name))
         elif os.path.exists(name):
             found.append(_source(name))
         elif glob.has_magic(name):
-            matches = [path for path in sorted(glob.glob(name, recursive=True)) if not os.path.isdir(path)]
+            matches = files.matching(name)
             if not matches:
                 raise NotFoundError(f"no file matches {name!r}")
             found.extend(map(_source, matches))
@@ -139,6 +141,15 @@ def _source(path: str) -> Source:
     if os.path.isdir(path):
         raise IngestError(f"this is a folder: give its files, e.g. {os.path.join(path, '*')!r}", file=path)
     return Source(path, path, os.path.getsize(path) if os.path.isfile(path) else None)
+
+
+def _remote(name: str) -> list[Source]:
+    """Return the files of a URL, or of a pattern of one."""
+    files = of(name)
+    names = files.matching(name) if glob.has_magic(name) else [name]
+    if not names:
+        raise NotFoundError(f"no file matches {name!r}")
+    return [Source(each, each, files.size(each)) for each in names]
 
 
 def total_size(sources: Sequence[Source]) -> int | None:
@@ -202,7 +213,8 @@ class _Stream:
     def __init__(self, source: Source) -> None:
         self._raw: pa.NativeFile | _Pipe
         if source.size is not None:
-            self._raw = pa.OSFile(source.path, "rb")
+            assert source.path is not None
+            self._raw = of(source.path).open(source.path, through=True)
             compression = _compression(self._raw.read(_START), source.name)
             self._raw.seek(0)
         else:

@@ -28,6 +28,7 @@ from sparrow.files.delimited import Form
 from sparrow.files.registry import Format, Option, Writer
 from sparrow.files.source import Source, open_sources, total_size
 from sparrow.progress import bar
+from sparrow.storage.filesystem import of
 
 __all__ = ["FORMATS", "Batch", "Query", "Table", "TableWriter", "open_table"]
 
@@ -184,7 +185,7 @@ def _files(sources: Sequence[Source], query: Query, advance: Advance) -> Generat
         if kind == "arrow":
             batches = _arrow(source, query, advance)
         elif source.path is not None and source.size is not None:
-            batches = _parquet(source.path, query, advance)
+            batches = _parquet(source.path, source.size, query, advance)
         else:
             raise IngestError("parquet cannot be read from a pipe: give a file", source.name)
         row = 1
@@ -226,7 +227,7 @@ def _json(source: Source, query: Query, types: dict[str, pa.DataType], advance: 
 def _format(source: Source) -> str:
     if source.path is None or source.size is None:
         return "csv"
-    with open(source.path, "rb") as file:
+    with of(source.path).open(source.path) as file:
         start = file.read(6)
     if start.lstrip()[:1] == b"{" or {".json", ".jsonl", ".ndjson"} & set(Path(source.name).suffixes):
         return "json"
@@ -234,12 +235,12 @@ def _format(source: Source) -> str:
     return "parquet" if start[:4] == b"PAR1" else "arrow" if arrow else "csv"
 
 
-def _parquet(path: str, query: Query, advance: Advance) -> Iterator[pa.RecordBatch]:
+def _parquet(path: str, total: int, query: Query, advance: Advance) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+    with of(path).open(path) as raw, pq.ParquetFile(raw, page_checksum_verification=True) as file:
         _check_columns(file.schema_arrow.names, query, path)
-        total, rows = os.path.getsize(path), max(file.metadata.num_rows, 1)
+        rows = max(file.metadata.num_rows, 1)
         for batch in file.iter_batches(_ROWS, columns=query.columns):
             yield batch
             advance(total * batch.num_rows // rows)
@@ -256,7 +257,7 @@ def _arrow(source: Source, query: Query, advance: Advance) -> Iterator[pa.Record
             _check_columns(reader.schema.names, query, source.name)
             yield from reader
         return
-    with pa.OSFile(source.path, "rb") as file:
+    with of(source.path).open(source.path, through=True) as file:
         whole = file.read(len(_ARROW_FILE)) == _ARROW_FILE
         file.seek(0)
         if not whole:

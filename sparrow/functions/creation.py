@@ -37,7 +37,9 @@ def open(  # noqa: A001 - what people type is sp.open
     version
         A version to open, read-only; the newest by default.
     storage_options
-        Options of an object store; for folders of this machine there are none.
+        Options of an object store by the names that delta-rs gives them, such as ``{"AWS_ENDPOINT_URL": ...}``; what is
+        not said is taken from the environment. They hold in this process for what lies at ``path``, and are neither
+        shown nor pickled.
 
     Returns
     -------
@@ -48,7 +50,7 @@ def open(  # noqa: A001 - what people type is sp.open
     NotFoundError
         If there is no tensor, or not this version of it.
     UnsupportedError
-        If there are options, or the path is a URL.
+        If there are options and the path is no URL, or it is a URL of another kind than ``s3://``, ``gs://``, ``az://``.
     InvalidValueError
         If a version of a bundle is asked for: its tensors have versions of their own.
 
@@ -59,11 +61,12 @@ def open(  # noqa: A001 - what people type is sp.open
     >>> sp.open("A.sparrow")
     <Tensor A.sparrow (d0: 2, d1: 2) int64 nnz=2 coo v0>
     """
-    if storage.is_bundle(path):
-        if version is not None:
-            raise InvalidValueError(f"{path} is a bundle: open one of its tensors at a version")
-        return Bundle._stored(str(path), storage.open_bundle(path, storage_options))
-    return Tensor(storage.open(path, version, storage_options))
+    with storage.using(path, storage_options):
+        if storage.is_bundle(path):
+            if version is not None:
+                raise InvalidValueError(f"{path} is a bundle: open one of its tensors at a version")
+            return Bundle._stored(str(path), storage.open_bundle(path))
+        return Tensor(storage.open(path, version))
 
 
 def from_coords(

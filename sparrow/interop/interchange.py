@@ -27,7 +27,7 @@ from sparrow.errors import (
 from sparrow.kernels.entries import Block, row_pointers
 from sparrow.progress import quantity
 from sparrow.schema import Schema
-from sparrow.storage.filesystem import refuse_url, replacing
+from sparrow.storage.filesystem import of, replacing
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -259,17 +259,18 @@ def from_npz(path: str | os.PathLike[str]) -> Any:
     import scipy.sparse
 
     name = os.fspath(path)
-    refuse_url(name, "download it")
+    files = of(name)
     if Path(name).suffix != ".npz":
         raise InvalidValueError(
             f"{name!r} does not end in .npz, and of files only such are read as arrays: sp.open opens what is stored, "
             "sp.ingest stores text and tables"
         )
     try:
-        with np.load(name, allow_pickle=False) as arrays:
-            if "fill_value" in arrays:
-                return _from_nodes(arrays)
-        return scipy.sparse.load_npz(name)
+        with files.near(name) as near:
+            with np.load(near, allow_pickle=False) as arrays:
+                if "fill_value" in arrays:
+                    return _from_nodes(arrays)
+            return scipy.sparse.load_npz(near)
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         reason = error if zipfile.is_zipfile(name) else "what it holds is not what .npz files hold"
         raise InvalidValueError(f"{name} is no sparse array of SciPy or pydata/sparse: {reason}") from error

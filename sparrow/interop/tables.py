@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sparrow.errors import NotFoundError, UnsupportedError
+from sparrow.storage.filesystem import of
 
 if TYPE_CHECKING:
     import polars
@@ -39,6 +40,8 @@ def frame_of(path: str | os.PathLike[str], kinds: Mapping[str, pa.DataType]) -> 
     import polars
 
     name = os.fspath(path)
+    if of(name).fetches:
+        raise UnsupportedError(f"{name!r} is a URL: download the table, or ingest it and append the tensor")
     if not os.path.isfile(name):
         raise NotFoundError(f"no file at {name!r}")
     stem, end = os.path.splitext(name.lower())

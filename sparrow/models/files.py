@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow.errors import ExistsError, InvalidValueError, ShapeError, StorageError
-from sparrow.storage.filesystem import disk_full, fsync_folder
+from sparrow.errors import ExistsError, InvalidValueError, ShapeError, StorageError, UnsupportedError
+from sparrow.storage.filesystem import disk_full, fsync_folder, of
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -28,6 +28,19 @@ Labels: TypeAlias = Mapping[str, pa.Array | None]
 
 _PIECE = 1 << 24
 """Bytes of factors written at a time."""
+
+
+def local(folder: str | os.PathLike[str]) -> Path:
+    """Return a folder of this machine as a path.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is one of an object store.
+    """
+    if of(folder).fetches:
+        raise UnsupportedError(f"{os.fspath(folder)!r} is a URL: save factors on this machine and upload them")
+    return Path(folder)
 
 
 def check_absent(path: str | os.PathLike[str], way_out: str) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from sparrow.storage.bundle import bundle_info, check_members, is_bundle, is_tensor, open_bundle, write_bundle
 from sparrow.storage.creation import create, creating
+from sparrow.storage.filesystem import Folder, Traffic, counting
 from sparrow.storage.handle import StoredHandle, open, save  # noqa: A004
 from sparrow.storage.layout import Profile, Sizes
+from sparrow.storage.objects import using
 from sparrow.storage.snapshot import FileRecord, Snapshot
 from sparrow.storage.verify import Finding
 from sparrow.storage.writer import DataFile, TensorWriter
@@ -19,13 +21,16 @@ __all__ = [
     "DataFile",
     "FileRecord",
     "Finding",
+    "Folder",
     "Profile",
     "Sizes",
     "Snapshot",
     "StoredHandle",
     "TensorWriter",
+    "Traffic",
     "bundle_info",
     "check_members",
+    "counting",
     "create",
     "creating",
     "is_bundle",
@@ -33,5 +38,6 @@ __all__ = [
     "open",
     "open_bundle",
     "save",
+    "using",
     "write_bundle",
 ]

@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sparrow.errors import CorruptionError, ExistsError, InvalidValueError, NotFoundError, UnsupportedError
+from sparrow.errors import CorruptionError, ExistsError, InvalidValueError, NotFoundError
 from sparrow.storage.filesystem import of
+from sparrow.storage.objects import using
 
 __all__ = ["bundle_info", "check_members", "is_bundle", "is_tensor", "open_bundle", "write_bundle"]
 
@@ -109,29 +110,23 @@ def open_bundle(path: str | os.PathLike[str], storage_options: Mapping[str, str]
     path
         The folder.
     storage_options
-        For object stores, which are not supported.
+        Options of an object store, which hold for the members too.
 
     Raises
     ------
     UnsupportedError
-        If there are options.
+        If there are options and the path is no URL.
     NotFoundError
         If there is no bundle.
     CorruptionError
         If its listing cannot be read.
     """
-    refuse_options(storage_options)
-    members = {name: os.path.join(path, name) for name in _listing(path)["members"]}
+    with using(path, storage_options):
+        members = {name: os.path.join(path, name) for name in _listing(path)["members"]}
     for name, member in members.items():
         if not _MEMBER.fullmatch(name) or of(member).is_link(member):
             raise CorruptionError(f"the bundle {os.fspath(path)!r} lists {name!r}, which leads out of its folder")
     return members
-
-
-def refuse_options(storage_options: Mapping[str, str] | None) -> None:
-    """Raise ``UnsupportedError`` where there are options of an object store, without showing them."""
-    if storage_options:
-        raise UnsupportedError("storage_options are for object stores: tensors are stored in local folders only")
 
 
 def bundle_info(path: str | os.PathLike[str]) -> dict[str, Any]:

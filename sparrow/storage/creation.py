@@ -6,7 +6,6 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,18 +14,21 @@ import pyarrow as pa
 from sparrow.errors import CorruptionError, ExistsError, NotFoundError, ShapeError, StorageError
 from sparrow.schema import Schema
 from sparrow.storage.bundle import is_bundle, is_tensor
-from sparrow.storage.filesystem import DISK_FULL, disk_full, local_path, of
+from sparrow.storage.filesystem import DISK_FULL, absolute, disk_full, of
 from sparrow.storage.footers import DATA_FILE
 from sparrow.storage.labels import write_labels
 from sparrow.storage.layout import METADATA_KEY, Metadata, arrow_schema, check_profile
 from sparrow.storage.log import Log, read_commit
+from sparrow.storage.objects import using
 from sparrow.storage.writer import DataFile, widen
 
 __all__ = ["create", "creating"]
 
 
 @contextmanager
-def creating(path: str | os.PathLike[str], overwrite: bool = False) -> Iterator[Path]:
+def creating(
+    path: str | os.PathLike[str], overwrite: bool = False, storage_options: Mapping[str, str] | None = None
+) -> Iterator[Any]:
     """Yield a folder to write in that becomes ``path``, at once, when the block ends well.
 
     Whatever ends the block otherwise, Ctrl-C included, removes the folder; what a killed process left is removed when
@@ -38,6 +40,8 @@ def creating(path: str | os.PathLike[str], overwrite: bool = False) -> Iterator[
         The destination.
     overwrite
         Replace what is there, if it is a tensor or bundle of sparrow.
+    storage_options
+        Options of an object store.
 
     Raises
     ------
@@ -46,23 +50,24 @@ def creating(path: str | os.PathLike[str], overwrite: bool = False) -> Iterator[
     StorageError
         If the folder cannot be made, or the disk is full.
     """
-    final = local_path(path)
-    files = of(final)
-    files.recover(final)
-    _refuse(final, overwrite)
-    staged = files.stage(final)
-    try:
+    final = absolute(path)
+    with using(final, storage_options):
+        files = of(final)
+        files.recover(final)
+        _refuse(final, overwrite)
+        staged = files.stage(final)
         try:
-            yield Path(staged)
-        except OSError as error:
-            if error.errno in DISK_FULL:
-                raise disk_full(error, os.path.dirname(final)) from error
-            raise
-        if staged != final:
-            _refuse(final, overwrite)
-        files.publish(staged, final, overwrite)
-    finally:
-        files.drop(staged)
+            try:
+                yield files.folder(staged)
+            except OSError as error:
+                if error.errno in DISK_FULL:
+                    raise disk_full(error, os.path.dirname(final)) from error
+                raise
+            if staged != final:
+                _refuse(final, overwrite)
+            files.publish(staged, final, overwrite)
+        finally:
+            files.drop(staged)
 
 
 def _refuse(final: str, overwrite: bool) -> None:
@@ -134,7 +139,7 @@ def create(
     StorageError
         If key ranges of files overlap, or the disk is full.
     """
-    final = local_path(path)
+    final = absolute(path)
     ndim = schema.ndim
     base = tuple(order) or tuple(range(ndim))
     files = widen(final, schema.dims, schema.dtype, files, check_profile(profile), base)

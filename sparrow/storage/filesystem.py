@@ -3,7 +3,7 @@
 Files appear whole or not at all, are never changed once they are there, and are listed by folder. Nothing here renames
 a file that readers know: a new tensor is its data files first and version 0 of its log last, put where none is. A disk
 has something better for it, a folder that is renamed; :meth:`FileSystem.stage` and :meth:`FileSystem.publish` leave
-that to the file system.
+that to the file system. Folders of this machine are here, object stores in :mod:`sparrow.storage.objects`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,19 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import glob
 import hashlib
 import os
 import re
 import shutil
 import socket
 import stat
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
-from typing import Any, BinaryIO, Protocol
+import threading
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -37,14 +41,20 @@ __all__ = [
     "DISK_FULL",
     "TEMPORARY",
     "FileSystem",
+    "Folder",
     "LocalFileSystem",
     "NewFile",
+    "Piece",
+    "Traffic",
+    "absolute",
+    "alive",
+    "count_request",
+    "counting",
     "disk_full",
     "fsync_folder",
-    "local_path",
     "of",
-    "refuse_url",
     "replacing",
+    "without_secrets",
 ]
 
 TEMPORARY = re.compile(r"[0-9a-f]{8,32}-[0-9]+\.tmp")
@@ -52,7 +62,10 @@ TEMPORARY = re.compile(r"[0-9a-f]{8,32}-[0-9]+\.tmp")
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+://)([^/]*@)?([^?]*)")
+Piece: TypeAlias = tuple[str, int, int]
+"""A stretch of a file: its path, where the stretch begins and how long it is."""
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+://)([^/]*@)?([^?]*)(\?.*)?", re.DOTALL)
 _EXCHANGE = 2
 _HERE = -100
 
@@ -80,7 +93,7 @@ class FileSystem(Protocol):
     # -- reading
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or folder is there."""
+        """Return whether a file is there."""
 
     def is_folder(self, path: str) -> bool:
         """Return whether files lie below a path."""
@@ -90,6 +103,9 @@ class FileSystem(Protocol):
 
     def names(self, folder: str) -> list[str]:
         """Return the names of the files and folders in a folder, sorted; none where it does not exist."""
+
+    def matching(self, pattern: str) -> list[str]:
+        """Return the files whose paths match a pattern, sorted; a star stands for what has no slash in it."""
 
     def size(self, path: str) -> int:
         """Return the bytes of a file."""
@@ -103,13 +119,38 @@ class FileSystem(Protocol):
     def read(self, path: str) -> bytes:
         """Return the content of a file."""
 
-    def open(self, path: str) -> pa.NativeFile:
-        """Open a file for random reads."""
+    def read_all(self, paths: Sequence[str]) -> Iterator[bytes | None]:
+        """Yield the contents of small files, None for one that is not there."""
+
+    def end(self, path: str, most: int) -> tuple[bytes, int]:
+        """Return the last bytes of a file, at most so many, and how many bytes it has."""
+
+    def open(self, path: str, through: bool = False, size: int | None = None) -> pa.NativeFile:
+        """Open a file for random reads, or to be read through from its begin; ``size`` is its size, where known."""
+
+    def near(self, path: str) -> AbstractContextManager[str]:
+        """Give a file a name on this machine for the length of a block, for libraries that open files themselves."""
+
+    @property
+    def fetches(self) -> bool:
+        """Whether every read asks another machine, so that what was checked once may come otherwise next time."""
+
+    def ends_ahead(self, paths: Sequence[str], most: int) -> None:
+        """Take note that the ends of some files will be read, as :meth:`end` does: they may be fetched at once."""
+
+    def pieces_ahead(self, pieces: Sequence[Piece]) -> None:
+        """Take note that some pieces will be read next, the nearest first, each in one go."""
+
+    def delta_options(self) -> dict[str, str] | None:
+        """Return the options that ``deltalake`` needs to get at the files."""
 
     def identity(self, path: str) -> str:
         """Return the same text for all spellings of a path."""
 
     # -- writing
+
+    def disk(self, path: str) -> str | None:
+        """Return a folder on the disk that a new path would fill, None where there is no end to it."""
 
     def make_folder(self, path: str) -> None:
         """Make a folder, if files need one and it is not there."""
@@ -119,6 +160,9 @@ class FileSystem(Protocol):
 
     def put(self, path: str, data: bytes) -> bool:
         """Write a small file where there is none, whole; return False where one is, which stays."""
+
+    def replacing(self, path: str) -> AbstractContextManager[BinaryIO]:
+        """Open a file that takes its name, and the place of what has it, when the block ends well."""
 
     def touch(self, path: str) -> None:
         """Make a file as young as a new one."""
@@ -137,6 +181,9 @@ class FileSystem(Protocol):
     def recover(self, path: str) -> None:
         """Bring back what a process that was killed while replacing it left elsewhere."""
 
+    def folder(self, path: str) -> Folder:
+        """Return a folder in a form that names in it are joined to."""
+
     def stage(self, path: str) -> str:
         """Return the folder to write a new tensor in that :meth:`publish` makes visible at a path.
 
@@ -151,46 +198,97 @@ class FileSystem(Protocol):
         """Delete what is left of a staged folder, published or not."""
 
 
+class Folder(Protocol):
+    """A folder as :func:`sparrow.storage.creating` gives it: a ``Path``, or what does as much for a URL."""
+
+    def __fspath__(self) -> str:
+        """Return its path."""
+
+    def __truediv__(self, name: str) -> Folder:
+        """Return what has a name in it."""
+
+
 def of(path: str | os.PathLike[str]) -> FileSystem:
     """Return the file system that a path lies in.
 
     Raises
     ------
     UnsupportedError
-        If it is a URL.
+        If it is a URL of a kind that is not known, or one with a user, password or query in it.
+    MissingDependencyError
+        If it is a URL and what reads object stores is not installed.
     """
-    refuse_url(os.fspath(path), "tensors are stored in local folders only, copy it to one")
-    return LOCAL
+    text = os.fspath(path)
+    if "://" not in text or (url := _URL.match(text)) is None:
+        return LOCAL
+    if url[2] or url[4]:
+        raise UnsupportedError(
+            f"{url[1] + url[3]!r} is a URL with a user, a password or a query, which may be secrets: leave them out "
+            "and give storage_options= to sp.open or save, or set variables of the environment"
+        )
+    from sparrow.storage import objects
+
+    return objects.store_of(text)
 
 
-def refuse_url(name: str, way: str) -> None:
-    """Refuse a URL, showing neither user nor password nor signature of it, and say the way out.
-
-    Raises
-    ------
-    UnsupportedError
-        If it is one.
-    """
+def without_secrets(name: str) -> str:
+    """Return a path, or a URL without user, password and query."""
     url = _URL.match(name)
-    if url is not None:
-        raise UnsupportedError(f"{url[1] + url[3]!r} is a URL: {way}")
+    return name if url is None else url[1] + url[3]
 
 
-def local_path(path: str | os.PathLike[str]) -> str:
-    """Return a path as an absolute one.
+def absolute(path: str | os.PathLike[str]) -> str:
+    """Return a path as an absolute one, a URL without slashes at its end.
 
     Raises
     ------
     UnsupportedError
-        If it is a URL.
+        If it is a URL that cannot hold tensors.
     InvalidValueError
         If it holds a percent sign, which Delta logs take for an escape.
     """
-    of(path)
     text = os.fspath(path)
+    files = of(path)
     if "%" in text:
         raise InvalidValueError(f"{text!r} holds a '%', which Delta logs take for an escape: use another name")
-    return os.path.abspath(text)
+    return os.path.abspath(text) if files is LOCAL else text.rstrip("/")
+
+
+# -- what is asked of other machines -------------------------------------------------------------
+
+
+class Traffic:
+    """Counts of what was asked of object stores, and of the bytes that came."""
+
+    def __init__(self) -> None:
+        self.requests = self.nbytes = 0
+        self._lock = threading.Lock()
+
+    def add(self, nbytes: int = 0) -> None:
+        """Count a request."""
+        with self._lock:
+            self.requests += 1
+            self.nbytes += nbytes
+
+
+_traffic: ContextVar[tuple[Traffic, ...]] = ContextVar("sparrow_traffic", default=())
+
+
+@contextmanager
+def counting() -> Iterator[Traffic]:
+    """Count what this thread, and all that works for it, asks of object stores in the block; logs are not counted."""
+    found = Traffic()
+    _traffic.set((*_traffic.get(), found))
+    try:
+        yield found
+    finally:  # a generator may end elsewhere than it began
+        _traffic.set(tuple(each for each in _traffic.get() if each is not found))
+
+
+def count_request(nbytes: int = 0) -> None:
+    """Count a request for whoever counts here."""
+    for found in _traffic.get():
+        found.add(nbytes)
 
 
 def disk_full(error: OSError, where: str | os.PathLike[str]) -> StorageError:
@@ -226,6 +324,10 @@ class LocalFileSystem:
         except NotFoundError:
             return []
 
+    def matching(self, pattern: str) -> list[str]:
+        """Return the files that match a pattern."""
+        return [path for path in sorted(glob.glob(pattern, recursive=True)) if not os.path.isdir(path)]
+
     def size(self, path: str) -> int:
         """Return the bytes of a file."""
         with _telling("read", path):
@@ -251,14 +353,52 @@ class LocalFileSystem:
         with _telling("read", path), open(path, "rb") as file:
             return file.read()
 
-    def open(self, path: str) -> pa.NativeFile:
-        """Open a file for random reads."""
+    def read_all(self, paths: Sequence[str]) -> Iterator[bytes | None]:
+        """Yield the contents of files."""
+        for path in paths:
+            try:
+                yield self.read(path)
+            except NotFoundError:
+                yield None
+
+    def end(self, path: str, most: int) -> tuple[bytes, int]:
+        """Return the last bytes of a file and its size."""
+        with self.open(path) as file, _telling("read", path):
+            size = file.size()
+            return file.read_at(min(size, most), max(0, size - most)), size
+
+    def open(self, path: str, through: bool = False, size: int | None = None) -> pa.NativeFile:
+        """Open a file."""
         with _telling("read", path):
             return pa.OSFile(path, "rb")
+
+    @contextmanager
+    def near(self, path: str) -> Iterator[str]:
+        """Give a file its own name."""
+        yield path
+
+    fetches = False
+
+    def ends_ahead(self, paths: Sequence[str], most: int) -> None:
+        """Do nothing: the system reads ahead."""
+
+    def pieces_ahead(self, pieces: Sequence[Piece]) -> None:
+        """Do nothing: the system reads ahead."""
+
+    def delta_options(self) -> dict[str, str] | None:
+        """Return None."""
+        return None
 
     def identity(self, path: str) -> str:
         """Return the path without symbolic links."""
         return os.path.realpath(path)
+
+    def disk(self, path: str) -> str | None:
+        """Return the folder that is there already."""
+        folder = Path(path).absolute().parent
+        while not folder.exists():
+            folder = folder.parent
+        return str(folder)
 
     def make_folder(self, path: str) -> None:
         """Make a folder in one that is there."""
@@ -284,6 +424,28 @@ class LocalFileSystem:
                 file.discard()
         return True
 
+    @contextmanager
+    def replacing(self, path: str) -> Iterator[BinaryIO]:
+        """Write a hidden file and rename it."""
+        target = os.path.abspath(path)
+        parent, name = os.path.split(target)
+        if not os.path.isdir(parent):
+            raise NotFoundError(f"there is no folder {parent!r} to write {name!r} into")
+        if os.path.isdir(target):
+            raise ExistsError(f"{path!r} is a folder: give the name of a file")
+        part = _partial(parent, name)
+        with _telling("write", parent):
+            try:
+                with open(part, "xb") as file:
+                    yield file
+                fsync_folder(part)
+                os.replace(part, target)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(part)
+                raise
+            fsync_folder(parent)
+
     def touch(self, path: str) -> None:
         """Set the times of a file to now."""
         with _telling("write", path):
@@ -306,6 +468,10 @@ class LocalFileSystem:
     def occupied(self, path: str) -> bool:
         """Return whether anything has this name, a dangling link too."""
         return os.path.lexists(path)
+
+    def folder(self, path: str) -> Folder:
+        """Return a ``Path``."""
+        return Path(path)
 
     def recover(self, path: str) -> None:
         """Rename back what stood at a path, or around it, before it was to be replaced by two renames."""
@@ -474,11 +640,10 @@ def _put_back(path: str) -> None:
         fsync_folder(os.path.dirname(path))
 
 
-@contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def replacing(path: str | os.PathLike[str]) -> AbstractContextManager[BinaryIO]:
     """Open a file that takes its name, and the place of what has it, when the block ends well.
 
-    A failed write leaves nothing, a killed one a hidden file that the next one for this name removes.
+    A failed write leaves nothing, a killed one at most a hidden file that the next one for this name removes.
 
     Raises
     ------
@@ -487,27 +652,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     ExistsError
         If the name is that of a folder.
     StorageError
-        If the disk is full or fails.
+        If the disk is full or fails, or the object store does.
     """
-    refuse_url(os.fspath(path), "files are written on this machine, upload it from here")
-    target = os.path.abspath(path)
-    parent, name = os.path.split(target)
-    if not os.path.isdir(parent):
-        raise NotFoundError(f"there is no folder {parent!r} to write {name!r} into")
-    if os.path.isdir(target):
-        raise ExistsError(f"{os.fspath(path)!r} is a folder: give the name of a file")
-    part = _partial(parent, name)
-    with _telling("write", parent):
-        try:
-            with open(part, "xb") as file:
-                yield file
-            fsync_folder(part)
-            os.replace(part, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(part)
-            raise
-        fsync_folder(parent)
+    return of(path).replacing(os.fspath(path))
 
 
 def _partial(parent: str, name: str) -> str:
@@ -526,12 +673,13 @@ def _remove_stale(parent: str, stem: str) -> None:
     for name in names:
         if name.startswith(stem) and name.endswith(".partial"):
             pid = name[len(stem) :].split("-")[0]
-            if pid.isdecimal() and not _alive(int(pid)):
+            if pid.isdecimal() and not alive(int(pid)):
                 with contextlib.suppress(StorageError):
                     LOCAL.delete(os.path.join(parent, name))
 
 
-def _alive(pid: int) -> bool:
+def alive(pid: int) -> bool:
+    """Return whether there is a process of this number."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

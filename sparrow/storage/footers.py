@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow.errors import CorruptionError, NotFoundError
+from sparrow.errors import CorruptionError, NotFoundError, StorageError
 from sparrow.kernels.entries import Block
 from sparrow.storage.filesystem import of
 from sparrow.storage.layout import decode
@@ -38,6 +38,7 @@ __all__ = [
     "LAST",
     "Footer",
     "check_groups",
+    "ends_ahead",
     "footer",
     "footer_checksum",
     "forget",
@@ -78,6 +79,8 @@ class Footer:
     """Of each row group where its bytes begin, how many they are and their checksum."""
     checked: NDArray[np.bool_]
     """Which row groups were found to be as written."""
+    size: int
+    """Bytes of the file."""
     stamp: Hashable
     """What the file system said of the file."""
 
@@ -113,6 +116,12 @@ def footer(path: str, ndim: int) -> Footer:
     return found
 
 
+def ends_ahead(paths: Sequence[str]) -> None:
+    """Take note that the footers of some files will be read."""
+    if paths and (files := of(paths[0])).fetches:
+        files.ends_ahead([path for path in paths if path not in _footers], _TAIL)
+
+
 def forget(path: str) -> None:
     """Drop what is kept of a file."""
     with _lock:
@@ -131,43 +140,44 @@ def footer_checksum(tail: bytes) -> int:
 def sha256(path: str) -> str:
     """Return the hash of a file."""
     found = hashlib.sha256()
-    with of(path).open(path) as file:
+    with of(path).open(path, through=True) as file:
         while block := file.read(1 << 20):
             found.update(block)
     return found.hexdigest()
 
 
-def _check_footer(path: str, file: pa.NativeFile) -> bool:
+def _end(path: str) -> tuple[bytes, int]:
+    """Return the end of a file, all of its footer, and its size."""
+    files = of(path)
+    tail, size = files.end(path, _TAIL)
+    length = int.from_bytes(tail[-_TRAILER:-4], "little") + _TRAILER
+    return files.end(path, length) if len(tail) < length <= size else (tail, size)
+
+
+def _check_footer(path: str, tail: bytes) -> bool:
     """Check a footer by the name of its file; return whether the whole file was."""
     named = DATA_FILE.fullmatch(os.path.basename(path))
     if named is None:
         return False
-    if named["footer"] is None:
-        sound = sha256(path) == named["sha"]
-    else:
-        size = file.size()
-        tail = file.read_at(min(size, _TAIL), max(0, size - _TAIL))
-        length = int.from_bytes(tail[-_TRAILER:-4], "little") + _TRAILER
-        if len(tail) < length <= size:
-            tail = file.read_at(length, size - length)
-        sound = footer_checksum(tail) == int(named["footer"], 16)
+    whole = named["footer"] is None
+    sound = sha256(path) == named["sha"] if whole else footer_checksum(tail) == int(named["footer"], 16)
     if not sound:
         raise CorruptionError(
             f"the data file {path!r} is damaged: its end is not what was written; verify() tells more"
         )
-    return named["footer"] is None
+    return whole
 
 
 def _load(path: str, ndim: int, stamp: Hashable) -> Footer:
     import pyarrow.parquet as pq
 
     try:
-        with of(path).open(path) as file:
-            whole = _check_footer(path, file)
-            metadata = pq.read_metadata(file)
+        tail, size = _end(path)
+        whole = _check_footer(path, tail)
+        metadata = pq.read_metadata(pa.BufferReader(tail))
     except NotFoundError:
         raise missing(path) from None
-    except CorruptionError:
+    except StorageError:
         raise
     except (OSError, pa.ArrowException) as error:
         raise CorruptionError(f"the data file {path!r} cannot be read: {_one_line(error)}") from None
@@ -192,7 +202,7 @@ def _load(path: str, ndim: int, stamp: Hashable) -> Footer:
             f"the data file {path!r} has no statistics of its coordinates: sparrow did not write it"
         ) from None
     checked = np.full(count, whole or len(pieces) != count)
-    return Footer(metadata, rows, nbytes, low, high, first, last, pieces, checked, stamp)
+    return Footer(metadata, rows, nbytes, low, high, first, last, pieces, checked, size, stamp)
 
 
 def check_groups(path: str, ndim: int) -> None:
@@ -216,6 +226,10 @@ def _check_group(path: str, found: Footer, file: pa.NativeFile, group: int) -> N
     start, length, checksum = found.pieces[group]
     try:
         sound = zlib.crc32(file.read_at(length, start)) == checksum
+    except NotFoundError:
+        raise missing(path) from None
+    except StorageError:
+        raise
     except (OSError, pa.ArrowException) as error:
         raise CorruptionError(
             f"row group {group} of the data file {path!r} cannot be read: {_one_line(error)}"
@@ -225,7 +239,7 @@ def _check_group(path: str, found: Footer, file: pa.NativeFile, group: int) -> N
             f"row group {group} of the data file {path!r} is damaged: its bytes are not what was written; "
             "restore the file, or an older version with restore()"
         )
-    found.checked[group] = True
+    found.checked[group] = not of(path).fetches
 
 
 def read_group(
@@ -257,6 +271,8 @@ def read_group(
         for dim, column in zip(sorted(dims), block.coords, strict=True):
             coords[dim] = column
         return Block(tuple(coords), block.values)
+    except StorageError:
+        raise
     except (OSError, pa.ArrowException) as error:
         raise CorruptionError(
             f"row group {group} of the data file {path!r} cannot be read: {_one_line(error)}; verify() tells more"
@@ -282,7 +298,7 @@ def _open(path: str, ndim: int, group: int) -> pq.ParquetFile:
     own, found = local(), footer(path, ndim)
     if getattr(own, "parquet_footer", None) is not found or own.parquet_pid != os.getpid():
         try:
-            raw = of(path).open(path)
+            raw = of(path).open(path, size=found.size)
             file = pq.ParquetFile(raw, metadata=found.metadata, pre_buffer=False)
         except NotFoundError:
             raise missing(path) from None

@@ -20,12 +20,13 @@ from sparrow.index import Box
 from sparrow.kernels.entries import Block
 from sparrow.relation import Edit, Growth, Relation
 from sparrow.schema import Schema
-from sparrow.storage.bundle import is_bundle, is_tensor, open_bundle, refuse_options
+from sparrow.storage.bundle import is_bundle, is_tensor, open_bundle
 from sparrow.storage.commits import Work, appended, compacted, edited, grown, restored
 from sparrow.storage.creation import create, creating
-from sparrow.storage.filesystem import local_path, of
+from sparrow.storage.filesystem import absolute, of
 from sparrow.storage.layout import Sizes, check_profile
 from sparrow.storage.log import Log, LostRace
+from sparrow.storage.objects import using
 from sparrow.storage.orders import build_order
 from sparrow.storage.rewrites import Claim, prepare
 from sparrow.storage.snapshot import FileRecord, Snapshot
@@ -427,7 +428,7 @@ def open(  # noqa: A001
     version
         A version; the handle is then read-only.
     storage_options
-        For object stores, which are not supported.
+        Options of an object store; they hold for the tensor in this process, and are kept nowhere else.
     sizes
         How large the files of later commits become.
 
@@ -436,15 +437,19 @@ def open(  # noqa: A001
     NotFoundError
         If there is no tensor, or not that version.
     UnsupportedError
-        If the path is a URL.
+        If there are options and the path is no URL, or it is a URL that holds no tensors.
     """
-    final = local_path(path)
-    refuse_options(storage_options)
-    of(final).recover(final)
-    if is_bundle(final) and not is_tensor(final):
-        names = ", ".join(map(repr, open_bundle(final)))
-        raise NotFoundError(f"{final!r} is a bundle, not a tensor: open one of its members {names}")
-    return StoredHandle(Log.open(final, version), version is not None, sizes)
+    final = absolute(path)
+    with using(final, storage_options):
+        of(final).recover(final)
+        try:
+            log = Log.open(final, version)
+        except NotFoundError:
+            if is_bundle(final) and not is_tensor(final):
+                names = ", ".join(map(repr, open_bundle(final)))
+                raise NotFoundError(f"{final!r} is a bundle, not a tensor: open one of its members {names}") from None
+            raise
+        return StoredHandle(log, version is not None, sizes)
 
 
 def save(
@@ -459,6 +464,7 @@ def save(
     operation: str = "save",
     extra: Mapping[str, Any] | None = None,
     sizes: Sizes | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> StoredHandle:
     """Store a tensor: it appears whole, or not at all.
 
@@ -482,6 +488,8 @@ def save(
         What history shows, and JSON values to keep with the tensor.
     sizes
         Where files and row groups end.
+    storage_options
+        Options of an object store.
 
     Raises
     ------
@@ -490,7 +498,7 @@ def save(
     StorageError
         If the disk is full.
     """
-    with creating(path, overwrite) as folder:
+    with creating(path, overwrite, storage_options) as folder:
         kinds = [schema.coordinate_dtype(dim) for dim in range(schema.ndim)]
         with TensorWriter(
             folder, schema.dims, schema.dtype, profile=profile, coordinate_dtypes=kinds, sizes=sizes
@@ -500,5 +508,5 @@ def save(
             files = writer.finish()
         create(folder, schema, files, labels=labels, profile=profile, operation=operation, extra=extra)
         for order in orders:
-            build_order(Snapshot(Log.open(str(folder))), order, sizes or Sizes())
+            build_order(Snapshot(Log.open(os.fspath(folder))), order, sizes or Sizes())
     return open(path, sizes=sizes)

@@ -105,7 +105,8 @@ class Log:
         from deltalake.exceptions import TableNotFoundError
 
         if not of(path).is_folder(os.path.join(path, _LOG)):
-            hint = "nothing is there" if not of(path).exists(path) else "what is there is no tensor"
+            something = of(path).exists(path) or of(path).is_folder(path)
+            hint = "nothing is there" if not something else "what is there is no tensor"
             raise NotFoundError(f"no tensor at {path!r}: {hint}")
         if of(path).is_link(os.path.join(path, _LOG)):
             raise CorruptionError(f"{os.path.join(path, _LOG)!r} is a link: it may lead anywhere and is not followed")
@@ -114,7 +115,7 @@ class Log:
             with _reading(path):
                 if version is not None and version < 0:
                     raise ValueError(f"no version {version}")
-                return cls(path, DeltaTable(path, version=version))
+                return cls(path, DeltaTable(path, version=version, storage_options=of(path).delta_options()))
         except TableNotFoundError:
             raise NotFoundError(f"no tensor at {path!r}: its log is empty") from None
         except CorruptionError:
@@ -127,7 +128,7 @@ class Log:
             raise
 
     @classmethod
-    def create(cls, path: str, schema: pa.Schema, files: Sequence[DataFile], notes: Mapping[str, Any]) -> Log:
+    def create(cls, path: str, schema: pa.Schema, files: Sequence[DataFile], notes: Mapping[str, Any]) -> None:
         """Commit version 0 of a folder: its schema and files that are there already.
 
         Raises
@@ -156,6 +157,7 @@ class Log:
                 adds,
                 mode="error",
                 configuration=configuration,
+                storage_options=of(path).delta_options(),
                 commit_properties=_properties(notes, {}),
             )
         except (DeltaError, OSError) as error:
@@ -166,9 +168,7 @@ class Log:
                 if isinstance(error, OSError):
                     raise disk_full(error, path) from error
                 raise StorageError(f"cannot create the log of {path!r}: {error}") from error
-        log = cls.open(path)
         of(path).settle(log_entry(path, 0))
-        return log
 
     @property
     def version(self) -> int:
@@ -417,17 +417,20 @@ class Log:
     def commits(self, start: int = 0) -> list[Commit]:
         """Return the commits from version ``start`` on, those beyond the loaded version too, oldest first."""
         out: list[Commit] = []
-        while True:
-            found = read_commit(self.path, start + len(out))
+        for found in _read_commits(self.path, range(start, self.version + 1)):
             if found is None:
                 return out
             out.append(found)
+        while (found := read_commit(self.path, start + len(out))) is not None:
+            out.append(found)
+        return out
 
     def commits_back(self, version: int) -> Iterator[Commit]:
         """Yield the commits from a version back, newest first, as far as the log goes."""
-        while version >= 0 and (found := read_commit(self.path, version)) is not None:
+        for found in _read_commits(self.path, range(version, -1, -1)):
+            if found is None:
+                return
             yield found
-            version -= 1
 
 
 def log_entry(path: str, version: int) -> str:
@@ -447,11 +450,18 @@ def read_commit(path: str, version: int) -> Commit | None:
     CorruptionError
         If it cannot be read, or is not as it was committed.
     """
+    return next(_read_commits(path, range(version, version + 1)))
+
+
+def _read_commits(path: str, versions: range) -> Iterator[Commit | None]:
+    """Yield commits of the log of a folder, None for a version that it does not have."""
+    texts = of(path).read_all([log_entry(path, version) for version in versions])
+    for version, text in zip(versions, texts, strict=True):
+        yield None if text is None else _parsed(path, version, text)
+
+
+def _parsed(path: str, version: int, text: bytes) -> Commit:
     name = log_entry(path, version)
-    try:
-        text = of(path).read(name)
-    except NotFoundError:
-        return None
     with _parsing(name):
         lines = [json.loads(line) for line in text.splitlines() if line.strip()]
         info: dict[str, Any] = next(line["commitInfo"] for line in lines if "commitInfo" in line)

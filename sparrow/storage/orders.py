@@ -13,7 +13,7 @@ from sparrow.database import connect, quote_literal, quote_name
 from sparrow.errors import ExistsError
 from sparrow.index import Box, check_permutation
 from sparrow.kernels.entries import Block, concatenate, sort_order
-from sparrow.relation import scan
+from sparrow.relation import ParquetSource, scan
 from sparrow.storage.creation import create, creating
 from sparrow.storage.filesystem import of
 from sparrow.storage.layout import METADATA_KEY, Metadata, Sizes, arrow_schema, decode
@@ -46,10 +46,10 @@ def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
     if wanted in snapshot.damaged and snapshot.damaged[wanted].table is None:
         of(folder).delete(folder)
     metadata = Metadata(schema, snapshot.metadata.profile, wanted, {}, snapshot.digest)
-    if not of(folder).exists(folder):
+    if not of(folder).occupied(folder):
         try:
             with creating(folder) as made:
-                files = _write(str(made), snapshot, wanted, sizes)
+                files = _write(os.fspath(made), snapshot, wanted, sizes)
                 create(
                     made,
                     schema,
@@ -115,14 +115,18 @@ def _sorted(snapshot: Snapshot, order: tuple[int, ...]) -> Iterator[Block]:
             part = slice(start, start + _BATCH)
             yield block.take(part if ranked is None else ranked[part])
         return
-    snapshot.base.check_groups(range(len(snapshot.base)))
-    paths = ", ".join(quote_literal(snapshot.base.path(at)) for at in range(len(snapshot.base)))
+    source = snapshot.source(Box.everything(schema.shape))
     columns = [*schema.dims, "value"] + (["value_im"] if schema.dtype.kind == "c" else [])
     names = ", ".join(map(quote_name, columns))
     keys = ", ".join(quote_name(schema.dims[dim]) for dim in order)
     con = connect()
     try:
-        relation = con.sql(f"select {names} from read_parquet([{paths}], hive_partitioning = false) order by {keys}")
+        if isinstance(source, ParquetSource):
+            files = f"read_parquet([{', '.join(map(quote_literal, source.paths))}], hive_partitioning = false)"
+        else:
+            con.register("entries", source.table)
+            files = "entries"
+        relation = con.sql(f"select {names} from {files} order by {keys}")
         for batch in relation.to_arrow_reader(_BATCH):
             arrays = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
             yield Block(tuple(arrays[: schema.ndim]), decode(arrays[schema.ndim :], schema.dtype))

@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -18,10 +18,10 @@ from sparrow import settings
 from sparrow.errors import CorruptionError, InvalidValueError, NotFoundError, StorageError
 from sparrow.index import Box
 from sparrow.kernels.entries import Block
-from sparrow.relation import Chunk, ParquetSource, ScanStats
+from sparrow.relation import ArrowSource, Chunk, ParquetSource, ScanStats
 from sparrow.schema import Schema
-from sparrow.storage.filesystem import of
-from sparrow.storage.footers import Footer, check_groups, footer, read_group
+from sparrow.storage.filesystem import Piece, of
+from sparrow.storage.footers import Footer, check_groups, ends_ahead, footer, read_group
 from sparrow.storage.labels import LABELS, label_files, read_labels
 from sparrow.storage.layout import Metadata, stored_columns
 from sparrow.storage.log import Active, Log
@@ -30,6 +30,11 @@ from sparrow.workers import ordered_map
 __all__ = ["FileRecord", "FileTable", "Snapshot", "order_folder"]
 
 ORDERS = "_orders"
+
+_AHEAD, _AHEAD_BYTES = 16, 32 << 20
+"""How many row groups, and how many bytes of them, may be fetched ahead."""
+_BESIDE = 4
+"""How many row groups threads may read side by side that still count as one after the other."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +57,56 @@ class FileRecord:
     """Coordinates of the first entry, by dimension number whatever the order."""
     last: tuple[int, ...]
     """Coordinates of the last entry."""
+
+
+class Reading:
+    """Row groups that a scan reads one after the other, and how far it has come."""
+
+    __slots__ = ("_asked", "_lock", "pieces")
+
+    def __init__(self) -> None:
+        self.pieces: list[Piece] = []
+        self._asked: set[int] = set()
+        self._lock = threading.Lock()
+
+    def come_to(self, at: int) -> None:
+        """Take note that a row group is read now; where those just before it were, fetch the next ones meanwhile."""
+        with self._lock:
+            follows = at < _BESIDE or not self._asked.isdisjoint(range(at - _BESIDE, at))
+            self._asked.add(at)
+            if not follows:
+                return
+            ahead, room = [], _AHEAD_BYTES
+            for k in range(at + 1, min(at + 1 + _AHEAD, len(self.pieces))):
+                room -= self.pieces[k][2]
+                if room < 0:
+                    break
+                if k not in self._asked and self.pieces[k][2]:
+                    ahead.append(k)
+            self._asked.update(ahead)
+            of(self.pieces[at][0]).pieces_ahead([self.pieces[k] for k in ahead])
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Where a chunk is: a row group of a file, one of those that a scan reads."""
+
+    path: str
+    number: int
+    place: int = field(compare=False)
+    reading: Reading | None = field(compare=False)
+
+
+def only(chunks: Sequence[Chunk], numbers: Iterable[int]) -> list[Chunk]:
+    """Return some of the chunks of a scan, as a scan that reads these."""
+    reading = Reading()
+    out: list[Chunk] = []
+    for number in numbers:
+        found: Group = chunks[number].ref
+        if found.reading is not None:
+            reading.pieces.append(found.reading.pieces[found.place])
+        out.append(replace(chunks[number], ref=replace(found, place=len(out), reading=reading)))
+    return out
 
 
 class FileTable:
@@ -97,14 +152,17 @@ class FileTable:
         if self._footers.get(at) is not found:
             told = int(self.nbytes[at]), int(self.rows[at]), self.low[at].tolist(), self.high[at].tolist()
             low, high = (found.low.min(axis=0), found.high.max(axis=0)) if len(found.rows) else (found.low, found.high)
-            size = of(self.folder).size(self.path(at))
-            if told != (size, int(found.rows.sum()), low.tolist(), high.tolist()):
+            if told != (found.size, int(found.rows.sum()), low.tolist(), high.tolist()):
                 raise CorruptionError(
                     f"the data file {self.path(at)!r} is not the one that the log means: its size, rows or bounds "
                     "differ; verify() tells more"
                 )
             self._footers[at] = found
         return found
+
+    def footers_ahead(self, places: Iterable[int]) -> None:
+        """Take note that some footers will be read."""
+        ends_ahead([self.path(at) for at in places])
 
     def check_groups(self, places: Iterable[int]) -> None:
         """Check all row groups of some files, for readers that cannot."""
@@ -328,22 +386,31 @@ class Snapshot:
         """
         table = self.table(order)
         out: list[Chunk] = []
-        for at in table.meeting(box).tolist():
+        places = table.meeting(box).tolist()
+        table.footers_ahead(places)
+        reading = Reading() if of(self.path).fetches else None
+        for at in places:
             path, found = table.path(at), table.footer(at)
             for group in np.flatnonzero(box.meeting(found.low, found.high)).tolist():
                 low, high = tuple(found.low[group].tolist()), tuple(found.high[group].tolist())
-                out.append(Chunk(int(found.rows[group]), low, high, (path, group)))
+                if reading is not None:
+                    start, length = found.pieces[group][:2] if found.pieces else (0, 0)
+                    reading.pieces.append((path, start, length))
+                out.append(Chunk(int(found.rows[group]), low, high, Group(path, group, len(out), reading)))
         return out
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return the entries of a chunk; zero-copy where the file holds the types wanted."""
-        path, group = chunk.ref
-        return read_group(path, group, self.schema.ndim, self.schema.dtype, self._kinds, dims)
+        found: Group = chunk.ref
+        if found.reading is not None:
+            found.reading.come_to(found.place)
+        return read_group(found.path, found.number, self.schema.ndim, self.schema.dtype, self._kinds, dims)
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
         """Return what a scan of the box touches."""
         table = self.table(order)
         files = table.meeting(box)
+        table.footers_ahead(files.tolist())
         groups = read = rows = nbytes = files_read = 0
         for at in files.tolist():
             found = table.footer(at)
@@ -361,12 +428,16 @@ class Snapshot:
             groups += int((-(-table.rows[skipped] // size)).sum())
         return ScanStats(len(table), files_read, groups, read, rows, nbytes)
 
-    def source(self, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource:
-        """Return the files that may hold entries of the box, and how the columns lie in them.
+    def source(self, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource | ArrowSource:
+        """Return the files that may hold entries of the box, and how the columns lie in them; a stream of a store.
 
         There may be no file at all: an engine then scans nothing.
         """
         table = self.table(order)
+        if of(self.path).fetches:
+            from sparrow.storage.streams import Streamed  # a third of a second, which who runs no SQL does not pay
+
+            return ArrowSource(Streamed(self, box, order))
         places = table.meeting(box).tolist()
         table.check_groups(places)  # SQL engines take pages as they are
         paths = tuple(map(table.path, places))
@@ -375,6 +446,7 @@ class Snapshot:
     def files(self, order: Sequence[int] | None = None) -> list[FileRecord]:
         """Return the data files of an order. Reads their footers."""
         table = self.table(order)
+        table.footers_ahead(range(len(table)))
         return [
             FileRecord(table.path(at), int(table.rows[at]), int(table.nbytes[at]), found.first, found.last)
             for at in range(len(table))

@@ -87,6 +87,7 @@ class Bundle(Mapping[str, Tensor]):
         path: str | os.PathLike[str],
         overwrite: bool = False,
         profile: Literal["fast", "small"] = "fast",
+        storage_options: Mapping[str, str] | None = None,
     ) -> Self:
         """Store all tensors in one folder, in one atomic step, and return the stored bundle.
 
@@ -98,6 +99,8 @@ class Bundle(Mapping[str, Tensor]):
             Replace a tensor or bundle that stands there.
         profile
             "fast" to read, or "small" on disk.
+        storage_options
+            Options of an object store, as :func:`sparrow.open` takes them.
 
         Returns
         -------
@@ -117,7 +120,7 @@ class Bundle(Mapping[str, Tensor]):
         <Bundle eye.sparrow: X, y>
         """
         storage.check_members(self._names)
-        with storage.creating(path, overwrite) as folder:
+        with storage.creating(path, overwrite, storage_options) as folder:
             for name in self:
                 self[name].save(folder / name, profile=profile)
             storage.write_bundle(folder, dict.fromkeys(self))

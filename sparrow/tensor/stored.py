@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -29,19 +29,22 @@ class Stored(Naming):
         orders: Sequence[Sequence[int | str]] = (),
         overwrite: bool = False,
         profile: Literal["fast", "small"] = "fast",
+        storage_options: Mapping[str, str] | None = None,
     ) -> Self:
         """Store the tensor, in one atomic step, and return the stored one, which keeps the storage type.
 
         Parameters
         ----------
         path
-            A folder that does not exist yet.
+            A folder that does not exist yet, of this machine or of an object store (``s3://bucket/name``).
         orders
             Further sort orders to keep, such as ``[(1, 0)]`` for fast column slices.
         overwrite
             Replace a tensor or bundle that stands there.
         profile
             "fast" to read, or "small" on disk.
+        storage_options
+            Options of an object store, as :func:`sparrow.open` takes them.
 
         Returns
         -------
@@ -70,6 +73,7 @@ class Stored(Naming):
             overwrite=overwrite,
             labels=labelled(scan),
             orders=[check_permutation(self._numbers(order), self.ndim) for order in orders],
+            storage_options=storage_options,
         )
         return type(self)(handle)
 

@@ -11,7 +11,7 @@ import numpy as np
 from sparrow import storage
 from sparrow.index import Box
 from sparrow.kernels.entries import Block, canonical, concatenate
-from sparrow.relation import scan
+from sparrow.relation import ParquetSource, scan
 from sparrow.schema import Schema
 
 TINY = storage.Sizes(file_rows=8, group_rows=3)
@@ -37,6 +37,13 @@ def read_all(snapshot: storage.Snapshot, order: tuple[int, ...] | None = None) -
     schema = snapshot.schema
     blocks = list(scan(snapshot, Box.everything(schema.shape), order))
     return concatenate(blocks, schema.ndim, schema.dtype)
+
+
+def files_of(snapshot: storage.Snapshot, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource:
+    """Return what a SQL engine scans of a tensor of this machine."""
+    source = snapshot.source(box, order)
+    assert isinstance(source, ParquetSource)
+    return source
 
 
 def assert_same(found: Block, wanted: Block) -> None:

@@ -111,7 +111,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     with pytest.raises(errors.StorageError, match="cannot write in"):
         storage.save(tmp_path / "file" / "t", SCHEMA, [])
     with pytest.raises(errors.UnsupportedError, match="is a URL"):
-        storage.save("gs://bucket/t", SCHEMA, [])
+        storage.save("ftp://bucket/t", SCHEMA, [])
     with pytest.raises(errors.InvalidValueError, match="'%'"):
         storage.save(tmp_path / "50%", SCHEMA, [])
     with pytest.raises(errors.InvalidValueError, match="'fast' or 'small'"):

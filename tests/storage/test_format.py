@@ -24,7 +24,7 @@ from sparrow.kernels.entries import Block
 from sparrow.schema import DTYPES, Schema
 from sparrow.storage.layout import Metadata, Sizes, StoredColumn, arrow_schema, stored_columns
 from tests.engines.helpers import scan_of
-from tests.storage.helpers import TINY, assert_same, entries, random_entries, read_all
+from tests.storage.helpers import TINY, assert_same, entries, files_of, random_entries, read_all
 
 NAMES = ('say "hi"', "x.y", "Größe 1", "a;b,c=d{}", "s p a c e", "'; drop table t; --")
 
@@ -52,7 +52,7 @@ def test_values_survive_to_the_bit(tmp_path: Path, dtype: np.dtype[Any], profile
     handle = storage.save(tmp_path / "t", schema, [block], profile=profile)
     assert_same(read_all(handle.current), block)
     assert handle.verify() == []
-    sql = handle.current.source(Box.everything(schema.shape))
+    sql = files_of(handle.current, Box.everything(schema.shape))
     assert list(sql.paths)
     con = duckdb.connect()
     table = con.sql(f"select * from ({select(scan_of(handle.current), con)}) order by d0").to_arrow_table()
@@ -189,7 +189,7 @@ def test_names_are_data_and_other_tools_read_the_rows(tmp_path: Path, folder: st
     delta = DeltaTable(str(path)).to_pyarrow_dataset()
     assert sorted(zip(*delta.to_table().to_pydict().values(), strict=True)) == rows
     assert delta.to_table(filter=pa.dataset.field(NAMES[0]) == 2).num_rows == sum(row[0] == 2 for row in rows)
-    source = handle.current.source(Box.everything(schema.shape))
+    source = files_of(handle.current, Box.everything(schema.shape))
     columns = ", ".join(quote_name(part) for column in source.columns for part in column.stored)
     assert sorted(duckdb.connect().sql(f"select {columns} from read_parquet({list(source.paths)})").fetchall()) == rows
 

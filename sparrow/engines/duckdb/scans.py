@@ -142,7 +142,13 @@ def _base(
     plain = {name: f"e.{quote_name(name)}" for name in names}
     if isinstance(source, ArrowSource):
         name = f"{prefix}_entries"
-        return f"{quote_name(name)} AS e", plain, {name: _without_half(source.table)}
+        if isinstance(source.table, pa.Table):
+            return f"{quote_name(name)} AS e", plain, {name: _without_half(source.table)}
+        tried = {part: f"TRY(e.{quote_name(part)})" for part in parts if schema.dtype.kind in "fc"}
+        if not (joined and tried):  # filters on floats stay in DuckDB: to Arrow NaN is not the largest
+            return f"{quote_name(name)} AS e", plain | tried, {name: source.table}
+        columns = ", ".join(f"{tried.get(each, quote_name(each))} AS {quote_name(each)}" for each in names)
+        return f"(SELECT {columns} FROM {quote_name(name)} AS e) AS e", plain, {name: source.table}
     files = f"read_parquet([{', '.join(map(quote_literal, source.paths))}], hive_partitioning = false) AS e"
     derived = {}
     for column in source.columns:

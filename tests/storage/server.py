@@ -1,0 +1,167 @@
+"""An S3 server of the test's own, and what stands between it and the tests: counts, delays, failures."""
+
+from __future__ import annotations
+
+import http.client
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+SECRET = "hunter2"
+OPTIONS = {"AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1"}
+BUCKET = "bucket"
+_HOP = {"connection", "transfer-encoding", "content-length", "date", "server"}
+
+
+@contextmanager
+def moto() -> Iterator[str]:
+    """Run a server in a process of its own and yield its address."""
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        line = next(line for line in process.stderr if "Running on" in line)
+        threading.Thread(target=process.stderr.read, daemon=True).start()
+        address = line.split()[-1].removeprefix("http://")
+        connection = http.client.HTTPConnection(address)
+        connection.request("PUT", f"/{BUCKET}")
+        assert connection.getresponse().read() is not None
+        connection.close()
+        yield address
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+class Request:
+    """What was asked."""
+
+    def __init__(self, method: str, path: str, span: str) -> None:
+        self.method, self.path, self.span = method, path, span
+        self.key = urlsplit(path).path.removeprefix(f"/{BUCKET}/")
+        self.lost = False
+        """Whether the answer does not come back, though what was asked is done."""
+
+    def __repr__(self) -> str:
+        return f"{self.method} {self.path} {self.span}"
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changes something."""
+        return self.method in ("PUT", "POST", "DELETE")
+
+
+class Proxy:
+    """Passes requests on to a server, unless ``before`` answers with the status to give instead."""
+
+    def __init__(self, server: str) -> None:
+        self.server = server
+        self.before: Callable[[Request], int | None] = lambda request: None
+        self.requests: list[Request] = []
+        self.bytes = self.most = self._now = 0
+        self.guard = threading.Lock()
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            wbufsize = 1 << 20  # head and body in one packet: else the other side waits 40 ms before it says so
+            disable_nagle_algorithm = True
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+            def handle_one_request(self) -> None:
+                with suppress(ConnectionError):
+                    super().handle_one_request()
+
+            def answer(self) -> None:
+                proxy.pass_on(self)
+
+            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = answer
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        self.address = f"http://127.0.0.1:{self._http.server_address[1]}"
+        threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self) -> None:
+        """End it."""
+        self._http.shutdown()
+        self._http.server_close()
+
+    def reset(self) -> None:
+        """Forget what was asked, and let everything through."""
+        self.before = lambda request: None
+        self.requests, self.bytes, self.most = [], 0, 0
+
+    def pass_on(self, handler: Any) -> None:
+        """Answer one request."""
+        body = handler.rfile.read(int(handler.headers.get("content-length", 0)))
+        request = Request(handler.command, handler.path, handler.headers.get("range", ""))
+        with self.guard:
+            self.requests.append(request)
+            self._now += 1
+            self.most = max(self.most, self._now)
+        try:
+            status = self.before(request)
+            if status is not None:
+                headers: list[tuple[str, str]] = []
+                text = b"<Error><Code>AccessDenied</Code></Error>" if status == 403 else b""
+            else:
+                upstream = http.client.HTTPConnection(self.server)
+                upstream.request(handler.command, handler.path, body, dict(handler.headers.items()))
+                found = upstream.getresponse()
+                status, headers, text = found.status, found.getheaders(), found.read()
+                length = found.getheader("content-length", "0")
+                upstream.close()
+                if request.lost:
+                    status, headers, text, length = 503, [], b"", "0"
+            if handler.command != "HEAD":
+                length = str(len(text))
+            elif not headers:
+                length = "0"
+            handler.send_response(status)
+            for name, value in headers:
+                if name.lower() not in _HOP:
+                    handler.send_header(name, value)
+            handler.send_header("content-length", length)
+            handler.end_headers()
+            if handler.command != "HEAD":
+                handler.wfile.write(text)
+                self.bytes += len(text)
+            handler.wfile.flush()
+        finally:
+            with self.guard:
+                self._now -= 1
+
+
+def refusing_from(number: int) -> tuple[Callable[[Request], int | None], list[Request]]:
+    """Return what refuses all from the n-th request on that writes, and the list of those that it let through."""
+    passed: list[Request] = []
+    dead = threading.Event()
+
+    def before(request: Request) -> int | None:
+        if request.writes and not dead.is_set():
+            passed.append(request)
+            if len(passed) >= number:
+                dead.set()
+        return 403 if dead.is_set() else None
+
+    return before, passed
+
+
+def slow(seconds: float) -> Callable[[Request], int | None]:
+    """Return what lets every request wait."""
+
+    def before(request: Request) -> int | None:
+        time.sleep(seconds)
+        return None
+
+    return before

@@ -1,0 +1,651 @@
+"""Tensors on an object store: a real S3 server on this machine, behind a proxy that counts, delays and refuses."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import sparrow as sp
+from sparrow import errors, storage
+from sparrow.index import Box
+from sparrow.relation import Edit
+from sparrow.schema import Schema
+from sparrow.storage import filesystem, objects
+from tests.storage.helpers import TINY, assert_same, entries, random_entries, read_all
+from tests.storage.server import BUCKET, OPTIONS, SECRET, Proxy, Request, moto, refusing_from, slow
+
+SCHEMA = Schema((20, 10))
+OLD, NEW, LATER = (random_entries(SCHEMA, 60, seed) for seed in range(3))
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    pytest.importorskip("moto", reason="moto, of the extra dev, is the server")
+    pytest.importorskip("obstore", reason="obstore, of the extra cloud, reads object stores")
+    with moto() as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def shared(server: str) -> Iterator[Proxy]:
+    proxy = Proxy(server)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def proxy(shared: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    for name, value in {**OPTIONS, "AWS_ENDPOINT_URL": shared.address, "AWS_ALLOW_HTTP": "true"}.items():
+        monkeypatch.setenv(name, value)
+    shared.reset()
+    yield shared
+    shared.reset()
+
+
+@pytest.fixture
+def home(proxy: Proxy) -> str:
+    return f"s3://{BUCKET}/{uuid.uuid4().hex[:12]}"
+
+
+def keys(folder: str) -> list[str]:
+    """Return the names of all files below a URL, relative to it."""
+    store = objects.store_of(folder)
+    start = len(store._key(folder)) + 1
+    return sorted(found["path"][start:] for found in store._below(folder))
+
+
+# -- what a tensor does ----------------------------------------------------------------------------
+
+
+def test_a_tensor_lives_on_a_store(home: str, tmp_path: Path) -> None:
+    labels = {"user": ["ann", "bob", "eve"], "film": ["Alien", "Brazil"]}
+    first = sp.from_coords([[0, 1, 2], [0, 1, 1]], [4.5, 3.0, 1.0], dims=("user", "film"), labels=labels)
+    here, there = first.save(tmp_path / "t"), first.save(f"{home}/t", orders=[(1, 0)])
+    assert there.path == f"{home}/t"
+    for tensor in (here, there):
+        tensor[0, 1] = 7
+        tensor.append(pl.DataFrame({"film": ["Alien"], "user": ["dan"], "value": [2.0]}))
+        with tensor.edit() as edit:
+            edit[1, 1] = 0
+            edit.put(np.array([[2], [0]]), [5.0])
+        tensor.add_order((1, 0))
+        tensor.compact()
+    again = sp.open(f"{home}/t/")
+    assert again.to_numpy().tolist() == here.to_numpy().tolist()
+    assert again.labels("user").to_pylist()[:4] == ["ann", "bob", "eve", "dan"]
+    assert again.sel(user="dan", film="Alien") == 2.0
+    assert again.version == here.version
+    assert [(one["operation"], one["nnz"]) for one in again.history()] == [
+        (one["operation"], one["nnz"]) for one in here.history()
+    ]
+    assert again.verify() == []
+    assert [record.rows for record in again.files((1, 0))] == [record.rows for record in again.files()]
+    assert sp.open(f"{home}/t", version=0).to_numpy().tolist() == first.to_numpy().tolist()
+    again.restore(1)
+    assert again.to_numpy().tolist() == sp.open(tmp_path / "t", version=1).to_numpy().tolist()
+    assert again.vacuum("0 seconds")
+    assert again.verify() == []
+    assert again.vacuum("0 seconds") == []
+    with pytest.raises(errors.NotFoundError, match="vacuum"):
+        sp.open(f"{home}/t", version=2).to_numpy()
+    assert not [name for name in keys(f"{home}/t") if "_creating" in name]
+
+
+def test_edits_are_those_of_a_disk(home: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    places = (tmp_path / "t", f"{home}/t")
+    handles = [storage.save(place, SCHEMA, [OLD], sizes=TINY) for place in places]
+    for step in range(3):
+        low, high = sorted(rng.integers(0, 20, 2).tolist())
+        edit = Edit("put", (Box((range(low, high), range(10))),) if step % 2 else (), random_entries(SCHEMA, 9, step))
+        for handle in handles:
+            handle.commit(edit)
+    assert_same(*(read_all(handle.current) for handle in handles))
+    assert_same(*(read_all(storage.open(place).current) for place in places))
+    assert [storage.open(place).verify() for place in places] == [[], []]
+    assert handles[0].current.base.digest() == handles[1].current.base.digest()
+
+
+def test_bundles(home: str) -> None:
+    bundle = sp.Bundle({"X": sp.eye(3), "y": [1, -1, 0]}).save(f"{home}/b")
+    assert {name: tensor.shape for name, tensor in sp.open(f"{home}/b").items()} == {"X": (3, 3), "y": (3,)}
+    assert bundle["y"].to_numpy().tolist() == [1, -1, 0]
+    with pytest.raises(errors.ExistsError, match="exists"):
+        sp.eye(2).save(f"{home}/b")
+    with pytest.raises(errors.NotFoundError, match="is a bundle, not a tensor"):
+        storage.open(f"{home}/b")
+    failing: Any = {"X": sp.eye(3), "y": np.array([1, 2])}
+
+    class Broken(sp.Bundle):
+        def __getitem__(self, name: str) -> Any:
+            if name == "y":
+                raise ZeroDivisionError
+            return super().__getitem__(name)
+
+    with pytest.raises(ZeroDivisionError):
+        Broken(failing).save(f"{home}/c")
+    assert keys(f"{home}/c") == []
+
+
+def test_sql_and_engines(home: str) -> None:
+    local = sp.random((300, 200), nnz=3000, seed=1)
+    web = local.save(f"{home}/web")
+    query = "select count(*), round(sum(a.value * b.value), 6) from web a join web b on a.d0 = b.d1 where a.d0 < 50"
+    assert sp.sql(query).fetchall() == sp.sql(query, web=local).fetchall()
+    found = sp.sql("select * from part order by d0, d1", part=web[10:20, ::2]).fetchall()
+    assert found == sp.sql("select * from part order by d0, d1", part=local[10:20, ::2]).fetchall()
+    x = np.arange(200.0)
+    np.testing.assert_allclose(web @ x, local @ x)
+    np.testing.assert_allclose(sp.matmul(web, x, engine="duckdb"), local @ x)
+    assert (web + local).compute(engine="duckdb").sum() == pytest.approx(2 * local.sum())
+    half = (local * 8).astype("float16").save(f"{home}/half")
+    assert sp.sql("select count(*) from half").fetchall() == [(half.nnz,)]
+    model = sp.models.ALS(factors=4, epochs=2, seed=0)
+    np.testing.assert_array_equal(
+        model.fit(web).user_factors, sp.models.ALS(factors=4, epochs=2).fit(local).user_factors
+    )
+
+
+def test_files_in_and_out(home: str) -> None:
+    lines = {"a.svm": b"1 3:0.5\n-1 1:2\n", "e1.txt": b"0 1\n1 2\n", "e2.txt": b"0 5\n1 9\n", "other": b"x"}
+    for name, data in lines.items():
+        assert objects.store_of(home).put(f"{home}/raw/{name}", data)
+    assert sp.ingest.libsvm(f"{home}/raw/a.svm", f"{home}/svm")["X"].to_numpy().tolist() == [[0, 0, 0.5], [2, 0, 0]]
+    edges = sp.ingest.edges(f"{home}/raw/e*.txt", f"{home}/edges")
+    assert np.argwhere(edges.to_numpy()).tolist() == [[0, 1], [0, 5], [1, 2], [1, 9]]
+    for name in ("out.csv.gz", "out.parquet", "out.npz"):
+        sp.export(edges, f"{home}/{name}")
+        with pytest.raises(errors.ExistsError, match="exists"):
+            sp.export(edges, f"{home}/{name}")
+    for name in ("out.csv.gz", "out.parquet"):
+        back = sp.ingest.columns(f"{home}/{name}", f"{home}/{name}.back", coords=["src", "dst"])
+        assert np.argwhere(back.to_numpy()).tolist() == np.argwhere(edges.to_numpy()).tolist()
+    assert sp.ingest.npz(f"{home}/out.npz", f"{home}/npz").nnz == edges.nnz
+    with pytest.raises(errors.NotFoundError, match="no file matches"):
+        sp.ingest.edges(f"{home}/raw/nothing*", f"{home}/no")
+    with pytest.raises(errors.NotFoundError, match="there is no such file"):
+        sp.ingest.edges(f"{home}/raw/nothing", f"{home}/no")
+    assert keys(f"{home}/no") == []
+
+
+class _Ranges(SimpleHTTPRequestHandler):
+    """Sends parts of files where that is asked for, which the one of the library does not."""
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        span = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("range", ""))
+        if span is None:
+            super().do_GET()
+            return
+        whole = Path(self.translate_path(self.path)).read_bytes()
+        first, last = int(span[1]), min(int(span[2]), len(whole) - 1)
+        self.send_response(206)
+        self.send_header("content-range", f"bytes {first}-{last}/{len(whole)}")
+        self.send_header("content-length", str(last + 1 - first))
+        self.end_headers()
+        self.wfile.write(whole[first : last + 1])
+
+
+class _Whole(SimpleHTTPRequestHandler):
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("handler", [_Ranges, _Whole])
+def test_files_of_the_web(tmp_path: Path, handler: type[SimpleHTTPRequestHandler]) -> None:
+    pytest.importorskip("obstore")
+    (tmp_path / "e 1.txt.gz").write_bytes(gzip.compress(b"0 1\n1 2\n"))
+    pl.DataFrame({"i": [0, 2], "value": [1.5, 2.5]}).write_parquet(tmp_path / "t.parquet")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(tmp_path))) as web:
+        thread = threading.Thread(target=web.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            site = f"http://127.0.0.1:{web.server_address[1]}"
+            assert sp.ingest.edges(f"{site}/e%201.txt.gz", tmp_path / "e").nnz == 2
+            found = sp.ingest.columns(f"{site}/t.parquet", tmp_path / "t", coords=["i"], value="value")
+            assert found.to_numpy().tolist() == [1.5, 0, 2.5]
+            with pytest.raises(errors.NotFoundError, match="there is no such file"):
+                sp.ingest.edges(f"{site}/none.txt", tmp_path / "no")
+            for work in (lambda: sp.open(f"{site}/t"), lambda: sp.eye(2).save(f"{site}/t")):
+                with pytest.raises(errors.UnsupportedError, match="is a URL of the web"):
+                    work()
+        finally:
+            web.shutdown()
+            thread.join()
+
+
+# -- what is asked of the store ----------------------------------------------------------------------
+
+
+def test_a_slice_fetches_its_row_groups(home: str, proxy: Proxy) -> None:
+    schema = Schema((4096, 64))
+    path = f"{home}/t"
+    storage.save(path, schema, [random_entries(schema, 20000)], sizes=storage.Sizes(file_rows=4096, group_rows=512))
+    tensor = sp.open(path)
+    proxy.reset()
+    with storage.counting() as counted:
+        tensor[10:20].compute()
+    assert counted.requests == len(proxy.requests) == 3, "the orders that there are, a footer, a row group"
+    proxy.reset()
+    with sp.explained(analyze=True) as plans:
+        tensor[1000:1010].compute()
+    groups = [request.span for request in proxy.requests if not request.span.startswith("bytes=-")]
+    assert len(groups) == 1
+    assert "row groups  1 of " in plans[0]
+    assert f"fetched: {proxy.bytes / 1000:.1f} kB in {len(proxy.requests)} requests" in plans[0]
+    proxy.reset()
+    with storage.counting() as counted:
+        assert tensor.sum() == random_entries(schema, 20000).values.sum()
+    asked = [(request.key, request.span) for request in proxy.requests]
+    assert len(asked) == len(set(asked)) == counted.requests
+    assert counted.nbytes < 1.2 * tensor.nbytes + 65536 * len(tensor.files())
+
+
+def test_sql_fetches_what_its_filters_need(home: str, proxy: Proxy) -> None:
+    schema = Schema((4096, 64), ("src", "dst"))
+    entries = random_entries(schema, 20000)
+    entries.values[::7] = np.nan
+    storage.save(f"{home}/t", schema, [entries], sizes=storage.Sizes(group_rows=512))
+    web, local = sp.open(f"{home}/t"), sp.from_coords(entries.coords, entries.values, schema.shape, schema.dims)
+    assert re.search(r"row groups  (3\d|4\d) of", web.explain())
+    for where in (
+        "src between 1000 and 1010",
+        "src = 5 or src = 4000",
+        "src in (1, 2000) and value > 3",
+        "src > 4090 and isnan(value)",
+        "src < 10 and dst < 3 and value >= 50",
+    ):
+        query = f"select src, dst, isnan(value), value::varchar from web where {where} order by all"
+        proxy.reset()
+        found = sp.sql(query).fetchall()
+        assert found == sp.sql(query, web=local).fetchall()
+        assert found
+        data = [request for request in proxy.requests if not request.span.startswith("bytes=-")]
+        assert len([request for request in data if request.span]) <= 3
+    narrow = "select count(*) from web where value > 3"
+    assert sp.sql(narrow).fetchall() == sp.sql(narrow, web=local).fetchall()
+    picked = "select count(*), sum(dst) from part where src < 2 and not isnan(value)"
+    assert sp.sql(picked, part=web[[7, 3, 3]]).fetchall() == sp.sql(picked, part=local[[7, 3, 3]]).fetchall()
+
+
+def test_footers_take_one_request_and_are_kept(home: str, proxy: Proxy) -> None:
+    storage.save(f"{home}/t", SCHEMA, [OLD], sizes=TINY)
+    handle = storage.open(f"{home}/t")
+    files = len(handle.current.base)
+    for path in map(handle.current.base.path, range(files)):
+        storage.footers.forget(path)
+    proxy.reset()
+    handle.current.chunks(Box.everything(SCHEMA.shape))
+    assert len(proxy.requests) == files > 4
+    proxy.reset()
+    handle.current.chunks(Box.everything(SCHEMA.shape))
+    assert proxy.requests == []
+
+
+def test_pieces_are_fetched_at_once(home: str, proxy: Proxy) -> None:
+    storage.save(f"{home}/t", SCHEMA, [OLD], sizes=TINY)
+    handle = storage.open(f"{home}/t")
+    handle.current.chunks(Box.everything(SCHEMA.shape))
+    proxy.reset()
+    proxy.before = slow(0.03)
+    with sp.config(threads=1):
+        assert_same(read_all(handle.current), OLD)
+    assert proxy.most >= 8
+    assert len(proxy.requests) == len(handle.current.chunks(Box.everything(SCHEMA.shape)))
+
+
+def test_failures_that_pass_are_tried_again(home: str, proxy: Proxy) -> None:
+    number = itertools.count()
+    proxy.before = lambda request: 503 if next(number) % 7 == 3 else None
+    handle = storage.save(f"{home}/t", SCHEMA, [OLD])
+    handle.commit(Edit("put", upsert=entries([(0, 0)], [5])))
+    proxy.reset()
+    assert storage.open(f"{home}/t").verify() == []
+    assert storage.open(f"{home}/t").current.version == 1
+
+
+def test_a_request_that_hangs_is_given_up_and_tried_again(home: str, proxy: Proxy) -> None:
+    storage.save(f"{home}/t", SCHEMA, [OLD])
+    hanging = itertools.count()
+
+    def hang(request: Request) -> int | None:
+        if request.span and next(hanging) == 1:
+            time.sleep(1.5)
+        return None
+
+    handle = storage.open(f"{home}/t", storage_options={"timeout": "500ms"})
+    proxy.before = hang
+    assert_same(read_all(handle.current), OLD)
+    assert next(hanging) == 3
+
+
+def test_an_answer_that_is_lost_is_no_race(home: str, proxy: Proxy) -> None:
+    handle = storage.save(f"{home}/t", SCHEMA, [OLD])
+    lost: list[Request] = []
+
+    def lose(request: Request) -> int | None:
+        """Let the entry of the log arrive, and tell that it did not."""
+        if request.method == "PUT" and request.key.endswith("01.json") and not lost:
+            lost.append(request)
+            request.lost = True
+        return None
+
+    proxy.before = lose
+    handle.commit(Edit("put", upsert=entries([(0, 0)], [5])))
+    assert lost
+    assert storage.open(f"{home}/t").current.version == 1
+
+
+# -- several writers, and some that die ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_of_two_writers_one_is_first(home: str, proxy: Proxy, apart: bool) -> None:
+    handle = storage.save(f"{home}/t", SCHEMA, [OLD])
+    other = storage.open(f"s3a://{home.partition('://')[2]}/t")  # a lock of its own, as in another process
+    raced: list[Request] = []
+
+    def race(request: Request) -> int | None:
+        if request.method == "PUT" and request.key.endswith("00001.json") and not raced:
+            raced.append(request)
+            other.commit(Edit("put", upsert=entries([(19, 9) if apart else (0, 0)], [3])))
+        return None
+
+    proxy.before = race
+    mine = Edit("put", upsert=entries([(0, 0)], [5]))
+    if apart:
+        handle.commit(mine)
+    else:
+        with pytest.raises(errors.ConflictError, match="by another writer"):
+            handle.commit(mine)
+    latest = storage.open(f"{home}/t")
+    assert len(raced) == 1
+    assert latest.current.version == (2 if apart else 1)
+    assert latest.verify() == []
+    used = {
+        name
+        for version in range(latest.current.version + 1)
+        for name in storage.open(f"{home}/t", version).current.base.names
+    }
+    assert {name for name in keys(f"{home}/t") if name.endswith(".parquet")} == used
+
+
+def test_one_of_several_creations_wins(home: str, proxy: Proxy) -> None:
+    line = threading.Barrier(3)
+    won: list[int] = []
+
+    def work(seed: int) -> None:
+        line.wait(60)
+        try:
+            storage.save(f"{home}/t", SCHEMA, [random_entries(SCHEMA, 60, seed)])
+        except errors.ExistsError:
+            return
+        won.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    handle = storage.open(f"{home}/t")
+    assert_same(read_all(handle.current), random_entries(SCHEMA, 60, won[0]))
+    assert [name for name in keys(f"{home}/t") if not name.startswith("_delta_log/")] == handle.current.base.names
+
+
+@pytest.fixture
+def dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take all processes for dead that left something."""
+    monkeypatch.setattr(objects, "alive", lambda pid: False)
+
+
+@pytest.mark.usefixtures("dead")
+def test_a_kill_while_creating(home: str, proxy: Proxy) -> None:
+    labels = {0: pa.array([f"row {k}" for k in range(20)])}
+    seen = set()
+    for last in itertools.count(1):
+        path = f"{home}/{last}"
+        proxy.before, passed = refusing_from(last)
+        with suppress(errors.StorageError):
+            storage.save(path, SCHEMA, [NEW], labels=labels)
+        ended = len(passed) < last
+        proxy.reset()
+        if ended:
+            break
+        made = storage.is_tensor(path)
+        seen.add(made)
+        if not made:
+            with pytest.raises(errors.NotFoundError):
+                storage.open(path)
+            storage.save(path, SCHEMA, [LATER])
+        handle = storage.open(path)
+        assert_same(read_all(handle.current), NEW if made else LATER)
+        assert handle.verify() == []
+        if not made:
+            found = {name for name in keys(path) if "/" not in name}
+            assert found == set(handle.current.base.names)
+    assert seen == {True, False}
+    assert last > 4
+
+
+@pytest.mark.usefixtures("dead")
+def test_a_kill_while_adding_an_order(home: str, proxy: Proxy) -> None:
+    handle = storage.save(f"{home}/t", SCHEMA, [OLD])
+    for last in range(1, 5):
+        proxy.before, _ = refusing_from(last)
+        with suppress(errors.StorageError):
+            handle.add_order((1, 0))
+        proxy.reset()
+        found = storage.open(f"{home}/t")
+        assert_same(read_all(found.current), OLD)
+        assert found.verify() == []
+    found.add_order((1, 0))
+    assert found.current.orders == ((0, 1), (1, 0))
+    assert read_all(found.current, (1, 0)).count == OLD.count
+    assert [name for name in keys(f"{home}/t/_orders/1-0") if name.endswith("parquet")] == found.current.table(
+        (1, 0)
+    ).names
+
+
+@pytest.mark.usefixtures("dead")
+def test_a_kill_while_writing(home: str, proxy: Proxy) -> None:
+    wanted = storage.save(f"{home}/t", SCHEMA, [OLD]).current
+    for last in itertools.count(1):
+        handle = storage.open(f"{home}/t")
+        proxy.before, passed = refusing_from(last)
+        with suppress(errors.StorageError):
+            handle.commit(Edit("put", upsert=entries([(0, 0)], [500 + last])))
+        ended = len(passed) < last
+        proxy.reset()
+        again = storage.open(f"{home}/t")
+        assert again.current.version == wanted.version + ended
+        assert again.verify() == []
+        if ended:
+            break
+        assert_same(read_all(again.current), read_all(wanted))
+        wanted = again.commit(Edit("put", upsert=entries([(1, 1)], [600 + last])))
+    assert last > 2
+    again.vacuum("0 seconds")
+    assert {name for name in keys(f"{home}/t") if name.endswith(".parquet")} == set(again.current.base.names)
+
+
+@pytest.mark.usefixtures("dead")
+def test_a_kill_while_making_a_bundle(home: str, proxy: Proxy) -> None:
+    seen = set()
+    for last in (4, 9):
+        path = f"{home}/{last}"
+        proxy.before, _ = refusing_from(last)
+        with suppress(errors.StorageError):
+            sp.Bundle({"X": sp.eye(2), "y": [1, 2]}).save(path)
+        proxy.reset()
+        seen.add(storage.is_bundle(path))
+        if not storage.is_bundle(path):
+            sp.Bundle({"y": [3], "z": [4]}).save(path)
+            assert {name.split("/")[0] for name in keys(path)} == {"bundle.json", "y", "z"}
+        assert sp.open(path)["y"].to_numpy().tolist() == ([3] if "z" in sp.open(path) else [1, 2])
+    assert False in seen
+
+
+def test_a_process_that_is_killed(home: str, proxy: Proxy) -> None:
+    path = f"{home}/t"
+    script = f"import sparrow as sp; print('go', flush=True); sp.eye(50).save({path!r})"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=Path(sp.__file__).parent.parent
+    )
+
+    def kill(request: Request) -> int | None:
+        if request.method == "PUT" and "_delta_log" in request.key:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            return 403
+        return None
+
+    proxy.before = kill
+    with process:
+        assert process.wait(120) == -signal.SIGKILL
+    proxy.reset()
+    assert any(name.endswith(".parquet") for name in keys(path))
+    assert any(name.startswith("_creating-") for name in keys(path))
+    with pytest.raises(errors.NotFoundError):
+        sp.open(path)
+    assert sp.eye(3).save(path).nnz == 3
+    assert len([name for name in keys(path) if not name.startswith("_delta_log/")]) == 1
+
+
+# -- what was written is what is read --------------------------------------------------------------------
+
+
+def test_a_byte_that_is_changed_is_found(home: str) -> None:
+    path = f"{home}/t"
+    handle = storage.save(path, SCHEMA, [OLD])
+    (name,) = handle.current.base.names
+    store = objects.store_of(path)
+    whole = store.read(f"{path}/{name}")
+    read_all(storage.open(path).current)
+    for at in (20, len(whole) - 30):
+        with store.replacing(f"{path}/{name}") as file:
+            file.write(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        storage.footers.forget(f"{path}/{name}")
+        with pytest.raises(errors.CorruptionError, match=name):
+            read_all(storage.open(path).current)
+        assert storage.open(path).verify() != []
+    with store.replacing(f"{path}/{name}") as file:
+        file.write(whole)
+    storage.footers.forget(f"{path}/{name}")
+    assert storage.open(path).verify() == []
+    store.delete(f"{path}/{name}")
+    with pytest.raises(errors.NotFoundError, match="is gone"):
+        read_all(storage.open(path).current)
+
+
+# -- what is told -------------------------------------------------------------------------------------------
+
+
+def test_errors_say_the_way_out(home: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    for work in (lambda: sp.open("s3://nowhere/t"), lambda: sp.eye(2).save("s3://nowhere/t")):
+        with pytest.raises(errors.NotFoundError, match="there is no bucket s3://nowhere: make it first"):
+            work()
+    with pytest.raises(errors.NotFoundError, match="nothing is there"):
+        sp.open(f"{home}/t")
+    with pytest.raises(errors.InvalidValueError, match="'aws_nonsense' is no option"):
+        sp.open(f"{home}/t", storage_options={"aws_nonsense": SECRET})
+    with pytest.raises(errors.InvalidValueError, match="names no bucket"):
+        sp.open("s3:///t")
+    sp.eye(2).save(f"{home}/t")
+    with pytest.raises(errors.ExistsError, match="exists"):
+        sp.eye(2).save(f"{home}/t")
+    with pytest.raises(errors.UnsupportedError, match="nothing takes the place of another in one step"):
+        sp.eye(2).save(f"{home}/t", overwrite=True)
+    assert objects.store_of(home).put(f"{home}/foreign/x", b"x")
+    with pytest.raises(errors.ExistsError, match="exists"):
+        sp.eye(2).save(f"{home}/foreign")
+    proxy.before = lambda request: 403
+    with pytest.raises(errors.StorageError, match="is denied: set AWS_ACCESS_KEY_ID") as raised:
+        sp.open(f"{home}/t")
+    assert SECRET not in str(raised.value)
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(errors.MissingDependencyError, match=r"sparrow-tensor\[cloud\]"):
+        sp.open("s3://another/t")
+
+
+def test_options_stay_where_they_are(home: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*OPTIONS, "AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP"):
+        monkeypatch.delenv(name)
+    given = {**OPTIONS, "AWS_ENDPOINT_URL": proxy.address, "allow_http": "true", "timeout": "20s"}
+    path = f"{home}/t"
+    tensor = sp.eye(3).save(path, storage_options=given)
+    assert sp.Bundle({"y": [1, 2]}).save(f"{home}/b", storage_options=given)["y"].nnz == 2
+    assert sp.open(path).nnz == 3  # they hold for what was opened with them
+    wrong = given | {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "max_retries": "0"}
+    with pytest.raises(errors.StorageError) as raised:
+        sp.open(path, storage_options=wrong)
+    error: BaseException | None = raised.value
+    while error is not None:
+        assert SECRET not in str(error)
+        error = error.__cause__ or error.__context__
+    assert tensor[1, 1] == 1.0
+    text = pickle.dumps(tensor)
+    assert SECRET.encode() not in text
+    assert pickle.loads(text).nnz == 3
+    store = objects.store_of(path)
+    for shown in (repr(tensor), repr(store), repr(tensor._handle), str(vars(tensor._handle))):
+        assert SECRET not in shown
+    with pytest.raises(TypeError, match="is not pickled"):
+        pickle.dumps(store)
+    with pytest.raises(errors.UnsupportedError, match="which may be secrets"):
+        filesystem.of(f"s3://me:{SECRET}@bucket/t")
+
+
+def test_options_of_the_settings(home: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*OPTIONS, "AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP"):
+        monkeypatch.delenv(name)
+    given = {**OPTIONS, "AWS_ENDPOINT_URL": proxy.address, "AWS_ALLOW_HTTP": "true"}
+    with sp.config(storage_options=given) as settings:
+        assert SECRET not in repr(settings)
+        sp.export(sp.eye(3), f"{home}/eye.csv")
+        tensor = sp.ingest.columns(f"{home}/eye.csv", f"{home}/t", coords=["d0", "d1"])
+    change = sp.config(storage_options=given)
+    with change:
+        assert SECRET not in repr(change)
+    assert tensor[1:].nnz == 2
+    assert sp.open(f"{home}/t").nnz == 3
+
+
+def test_the_command_line(home: str, capfd: pytest.CaptureFixture[str]) -> None:
+    from sparrow.cli import main
+
+    def run(*words: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(list(words))
+        assert ended.value.code in (0, None)
+        return capfd.readouterr().out
+
+    assert objects.store_of(home).put(f"{home}/raw.txt", b"0 1\n1 2\n")
+    run("ingest", "edges", f"{home}/raw.txt", f"{home}/e")
+    assert "(src: 3, dst: 3)" in run("info", f"{home}/e")
+    assert "1    2      1" in run("show", f"{home}/e", "1:2")
+    assert "2" in run("sql", "select count(*) from e", f"e={home}/e")
+    run("export", f"{home}/e", f"{home}/e.csv")
+    assert objects.store_of(home).read(f"{home}/e.csv").startswith(b"src,dst,value")
