@@ -25,6 +25,10 @@ from sparrow.tensor.bundle import Bundle
 __all__ = ["describe", "load", "names", "path"]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 @remembered
 def _index() -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = json.loads((data_folder("datasets") / "index.json").read_text(encoding="utf-8"))

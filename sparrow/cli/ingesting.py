@@ -129,7 +129,7 @@ def _run(
     files = source[0] if isinstance(source, list) and len(source) == 1 else source
     started = time.perf_counter()
     with own_spelling(options):
-        known.reader(files, target, **given(context, options, words)).read()
+        known.reader(files, target, **given(context, options, words)).stored()
     seconds = time.perf_counter() - started
     stored = open_all(target)
     if as_json:

@@ -73,7 +73,8 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
     -------
     duckdb.DuckDBPyRelation
         Computed when it is fetched: ``fetchall()``, ``to_arrow_table()``, ``pl()``, ``df()``, ``show()``. It stays
-        valid for as long as it is kept, whatever other queries call by the same names.
+        valid for as long as it is kept, whatever other queries call by the same names. Ctrl-C while it is fetched is a
+        ``KeyboardInterrupt``.
 
     Raises
     ------
@@ -119,7 +120,9 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
     defined: set[str] = set()
     while True:
         try:
-            return con.sql(query)
+            with database.interrupts():
+                found = con.sql(query)
+            return found if found is None else database.answer(found, con)
         except duckdb.CatalogException as error:
             missing = re.match(r"Catalog Error: Table with name (.*) does not exist!", str(error), re.DOTALL)
             if missing is None or missing[1] in defined:

@@ -6,3 +6,7 @@ from sparrow.models import evaluation
 from sparrow.models.als import ALS
 
 __all__ = ["ALS", "evaluation"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
