@@ -122,7 +122,9 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
         try:
             with database.interrupts():
                 found = con.sql(query)
-            return found if found is None else database.answer(found, con)
+            if found is not None:  # what is no query has no relation
+                found = database.answer(found, con)
+            return found
         except duckdb.CatalogException as error:
             missing = re.match(r"Catalog Error: Table with name (.*) does not exist!", str(error), re.DOTALL)
             if missing is None or missing[1] in defined:

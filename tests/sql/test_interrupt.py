@@ -13,6 +13,7 @@ import pytest
 import sparrow as sp
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("fetch", ["fetchall", "to_arrow_table", "pl"])
 def test_an_interrupt_is_a_keyboard_interrupt(fetch: str) -> None:
     endless = sp.sql("select sum(a.range * b.range) as s from range(1000000000) a, range(1000000) b")
