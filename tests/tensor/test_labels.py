@@ -236,7 +236,7 @@ def test_rename() -> None:
     assert names(b, "who") == ["ann", "bob"]
     assert names(b[1:], "who") == ["bob"]
     assert a.rename(user="user") is a
-    assert sp.sql("select who, item, value from b order by who").fetchall() == [(0, 0, 1), (1, 1, 2)]
+    assert sp.sql("select who, item, value from b order by who").fetchall() == [("ann", 0, 1), ("bob", 1, 2)]
     with pytest.raises(LabelError, match="no dimension 'who'"):
         a.rename(who="user")
     with pytest.raises(InvalidValueError):
