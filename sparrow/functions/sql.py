@@ -59,8 +59,9 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
     complex one has ``value`` and ``value_im``) with a row for each stored entry. Where a dimension ``d`` has labels,
     the column ``d`` is the label, a text, and a column ``d_code`` behind the value is the number, which groups and
     joins faster. The relation ``A_d`` has all labels: ``d`` (and, the same, ``label``) and ``d_code``. Names are
-    DuckDB's: the case of ASCII letters is ignored, and what is no plain word stands in double quotes. An expression such as
-    ``A + B`` is computed inside the query wherever SQL gives what NumPy gives: ``A.explain(engine="duckdb")`` says where.
+    DuckDB's: the case of ASCII letters is ignored, and what is no plain word stands in double quotes. An expression
+    such as ``A + B`` is computed inside the query wherever SQL gives what NumPy gives: ``A.explain(engine="duckdb")``
+    says where.
 
     The rows come in no particular order: say ``order by``.
 

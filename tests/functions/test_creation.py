@@ -256,3 +256,14 @@ def test_a_version_is_opened_by_its_time(tmp_path: Any) -> None:
         sp.open(tmp_path / "a", "1999-12-31")
     with pytest.raises(InvalidValueError, match=r"version='last week' is neither a number nor a time such as"):
         sp.open(tmp_path / "a", "last week")
+
+
+def test_what_a_foreign_delta_table_is_opened_with(tmp_path: Any) -> None:
+    path = str(tmp_path / "t")
+    pl.DataFrame({"user": ["a", "b"], "item": [1, 2], "stars": [1.0, 2.0]}).write_delta(path)
+    with pytest.raises(NotFoundError, match="did not write") as told:
+        sp.open(path)
+    call = f"sp.from_relation(polars.scan_delta({path!r}), coords=[...], value=...)"
+    assert call in str(told.value)
+    found = sp.from_relation(pl.scan_delta(path), coords=["user", "item"], value="stars")
+    assert found.sel(user="b").to_numpy().tolist() == [0, 0, 2.0]

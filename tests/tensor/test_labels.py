@@ -588,6 +588,23 @@ def test_set_labels(ann_bob: sp.Tensor) -> None:
         assert len(again.sel(user="c").labels("item")) == 3
 
 
+def test_labels_are_taken_away(ann_bob: sp.Tensor) -> None:
+    before = ann_bob.to_numpy().tolist()
+    ann_bob.set_labels("user", None)
+    assert (ann_bob.labels("user"), names(ann_bob, "item")) == (None, ["x", "y"])
+    with pytest.raises(UnsupportedError, match=r"'item' has a label .* append\(\) .*set_labels\('item', None\)"):
+        ann_bob.resize(2, 3)
+    ann_bob.set_labels(["user", "item"], None)
+    ann_bob.resize(2, 3)
+    assert ann_bob.to_numpy()[:, :2].tolist() == before
+    if ann_bob.path is not None:
+        assert sp.open(ann_bob.path).labels("item") is None
+        assert names(sp.open(ann_bob.path, version=0), "user") == ["ann", "bob"]
+        ann_bob.restore(0)
+        assert names(ann_bob, "user") == ["ann", "bob"]
+        assert ann_bob.verify() == []
+
+
 # -- files ---------------------------------------------------------------------------------------
 
 
