@@ -137,8 +137,9 @@ class Points:
 
 def _distinct(column: IntArray) -> IntArray:
     """Return what ``np.unique`` does: its hash table takes tens of times as long as the sort."""
-    ordered = np.sort(column, axis=None)
-    return ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
+    ordered: IntArray = np.sort(column, axis=None)
+    distinct: IntArray = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
+    return distinct
 
 
 def _find(table: IntArray, wanted: IntArray) -> tuple[NDArray[np.bool_], IntArray]:

@@ -249,7 +249,7 @@ def test_a_version_is_opened_by_its_time(tmp_path: Any) -> None:
     for version, at in enumerate(times):
         for when in (at, at.isoformat(), at.astimezone(timezone(timedelta(hours=-5)))):
             assert sp.open(tmp_path / "a", version=when).version == max(k for k, t in enumerate(times) if t <= at)
-        assert sp.open(tmp_path / "a", np.int64(version)).version == version
+        assert sp.open(tmp_path / "a", int(version)).version == version
     for day in (times[-1].date(), f"{times[-1]:%Y-%m-%d}"):
         assert sp.open(tmp_path / "a", day).nnz == 5, "the version at the end of that day"
     with pytest.raises(NotFoundError, match=r"had no version at 1999-12-31: the first that is known, 0, is of 20"):

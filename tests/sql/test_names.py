@@ -80,7 +80,12 @@ def test_labels_are_read_only_where_a_query_uses_them(tmp_path: Path, monkeypatc
     ratings().save(tmp_path / "a")
     read: list[Any] = []
     real = Names.array
-    monkeypatch.setattr(Names, "array", lambda self: read.append(self.length) or real(self))
+
+    def counted(self: Names) -> pa.Array:
+        read.append(self.length)
+        return real(self)
+
+    monkeypatch.setattr(Names, "array", counted)
 
     def reads(query: str) -> list[int]:
         read.clear()
