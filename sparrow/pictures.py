@@ -47,6 +47,7 @@ def _shown() -> type[Any]:
         def _repr_png_(self) -> bytes:
             return png(self, 100)
 
+    Shown.__name__ = Axes.__name__  # what it says it is
     return Shown
 
 
