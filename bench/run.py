@@ -20,11 +20,11 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="data too small to judge by, to see that it runs")
     parser.add_argument("--write", action="store_true", help="write bench/RESULTS.md")
     parser.add_argument(
-        "--only", default="", help="parts, with commas: size, products, spgemm, cells, text, memory, als"
+        "--only", default="", help="parts, with commas: size, products, spgemm, cells, labels, text, memory, als"
     )
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
-    parts = (options.only or "size,products,spgemm,cells,text,memory,als").split(",")
+    parts = (options.only or "size,products,spgemm,cells,labels,text,memory,als").split(",")
     rows: list[Row] = []
     if "size" in parts:
         import size
@@ -42,6 +42,10 @@ def main() -> None:
         import cells
 
         rows += cells.run(1_000_000, 1_000_000 if options.small else 20_000_000, rounds=3 if options.small else 5)
+    if "labels" in parts:
+        import labels
+
+        rows += labels.run(options.small, rounds=3 if options.small else 5)
     if "text" in parts:
         import text
 
