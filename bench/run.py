@@ -22,12 +22,12 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="",
-        help="parts, with commas: size, products, spgemm, solvers, cells, batches, text, files, memory, als, training, "
-        "stores",
+        help="parts, with commas: size, products, spgemm, solvers, cells, labels, batches, text, files, memory, als, "
+        "training, stores",
     )
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
-    every = "size,products,spgemm,solvers,cells,batches,text,files,memory,als,training,stores"
+    every = "size,products,spgemm,solvers,cells,labels,batches,text,files,memory,als,training,stores"
     parts = (options.only or every).split(",")
     rows: list[Row] = []
     if "size" in parts:
@@ -54,6 +54,10 @@ def main() -> None:
         import batches
 
         rows += batches.run(options.small, rounds=3 if options.small else 5)
+    if "labels" in parts:
+        import labels
+
+        rows += labels.run(options.small, rounds=3 if options.small else 5)
     if "text" in parts:
         import text
 

@@ -9,12 +9,16 @@ tables nobody else sees; who is done with it closes it (``with connect() as con`
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
@@ -24,13 +28,26 @@ from sparrow.errors import StorageError
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["Feed", "connect", "failures", "load", "quote_literal", "quote_name", "sorted_batches"]
+__all__ = [
+    "Feed",
+    "answer",
+    "connect",
+    "failures",
+    "interrupts",
+    "load",
+    "quote_literal",
+    "quote_name",
+    "sorted_batches",
+]
 
 FEED_OVERSHOOT = 340_000_000
 """Bytes by which an Arrow feed was seen to pass DuckDB's own limit; the limit is set that much lower."""
 _LEAST = 120_000_000
 _KEPT = 4
 """Instances kept for the next caller: one takes 50 ms to make, 5 MB and some threads that sleep."""
+
+_INTERRUPTED = "Query interrupted"
+"""What DuckDB makes of Ctrl-C, where it listens at all."""
 
 _lock = threading.Lock()
 _instances: OrderedDict[tuple[int, int, str], duckdb.DuckDBPyConnection] = OrderedDict()
@@ -143,6 +160,8 @@ def failures(*feeds: Feed) -> Generator[None]:
             if feed.failure is not None:
                 raise feed.failure from None
         text = str(error)
+        if _INTERRUPTED in text:
+            raise KeyboardInterrupt from error
         folder = settings.current().temp_directory
         if "No space left" in text or "File too large" in text or "max_temp_directory_size" in text:
             raise StorageError(
@@ -182,3 +201,79 @@ def sorted_batches(
     with failures():
         query = f"select {names} from {quote_name(table)} order by {keys}"
         yield from con.sql(query).to_arrow_reader(rows)
+
+
+# -- answers that Ctrl-C ends ----------------------------------------------------------------------
+
+_answers: WeakKeyDictionary[Any, duckdb.DuckDBPyConnection] = WeakKeyDictionary()
+"""The connection of each relation that :func:`answer` gave."""
+
+
+def answer(relation: duckdb.DuckDBPyRelation, con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
+    """Return the relation, a query of this connection, so that Ctrl-C while it is fetched is a ``KeyboardInterrupt``.
+
+    DuckDB makes a ``RuntimeError`` of it, and while it fills Arrow tables and frames does not listen.
+    """
+    relation.__class__ = _answer_class()
+    _answers[relation] = con
+    return relation
+
+
+@functools.cache
+def _answer_class() -> type[duckdb.DuckDBPyRelation]:
+    """Return a relation whose methods listen to Ctrl-C, and what they return too."""
+    import duckdb
+
+    plain = duckdb.DuckDBPyRelation
+
+    def listening(method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def call(self: duckdb.DuckDBPyRelation, *args: Any, **options: Any) -> Any:
+            con = _answers[self]
+            with interrupts():
+                out = _on_a_thread(functools.partial(method, self, *args, **options), con)
+            return answer(out, con) if type(out) is plain else out
+
+        return call
+
+    methods = {
+        name: listening(method) for name, method in vars(plain).items() if callable(method) and not name.startswith("_")
+    }
+    return type(
+        plain.__name__, (plain,), {"__slots__": (), **{name: listening(method) for name, method in methods.items()}}
+    )
+
+
+def _on_a_thread(work: Callable[[], Any], con: duckdb.DuckDBPyConnection) -> Any:
+    """Return what ``work`` returns; Ctrl-C ends the query that it runs."""
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    outcome: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+            outcome.set_exception(error)
+
+    threading.Thread(target=copy_context().run, args=(run,), name="sparrow-answer", daemon=True).start()
+    try:
+        while not outcome.done():
+            wait([outcome], 0.1)  # Polars has a signal handler under which Python would not wake for Ctrl-C
+        return outcome.result()
+    except KeyboardInterrupt:
+        while not outcome.done():  # it may not have begun
+            con.interrupt()
+            wait([outcome], 0.1)
+        raise
+
+
+@contextmanager
+def interrupts() -> Generator[None]:
+    """Raise a ``KeyboardInterrupt`` where DuckDB tells of one in the block."""
+    try:
+        yield
+    except RuntimeError as error:
+        if _INTERRUPTED not in str(error):
+            raise
+        raise KeyboardInterrupt from error

@@ -63,6 +63,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 class SparrowError(Exception):
     """Root of the tree: ``except SparrowError`` catches every error sparrow raises on purpose."""
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sparrow.errors import LabelError
 
-__all__ = ["is_text", "label_position", "label_positions", "label_range"]
+__all__ = ["first_places", "is_text", "label_position", "label_positions", "label_range"]
 
 _NAMED = 5
 """How many missing labels an error names."""
@@ -65,6 +65,24 @@ def label_positions(labels: pa.Array | None, wanted: Any, dim: str) -> NDArray[n
         raise LabelError(f"dimension {dim!r} has no label{'s' * (len(at) > 1)} {names}{more}")
     places_of: NDArray[np.int64] = found.to_numpy(zero_copy_only=False).astype(np.int64)
     return np.sort(places_of) if unordered else places_of
+
+
+def first_places(wanted: pa.Array, among: pa.Array) -> pa.Array:
+    """Return where each label first is among others of its type, null for none; of a null too.
+
+    The side with fewer labels is the one that a hash table is made of.
+    """
+    import pyarrow.compute as pc
+
+    if 4 * len(wanted) > len(among):
+        return pc.index_in(wanted, value_set=among, skip_nulls=True)
+    coded = wanted.dictionary_encode()
+    number = pc.index_in(among, value_set=coded.dictionary, skip_nulls=True).fill_null(-1).to_numpy()
+    hits = np.flatnonzero(number >= 0)[::-1]  # of labels that repeat the first is written last
+    places = np.full(len(coded.dictionary) + 1, -1, np.int64)
+    places[number[hits]] = hits
+    found = places[coded.indices.fill_null(len(coded.dictionary)).to_numpy()]
+    return pa.array(found, mask=found < 0)
 
 
 def label_range(labels: pa.Array | None, wanted: slice, dim: str) -> slice:
@@ -141,8 +159,6 @@ def _arrow(wanted: Any) -> pa.Array | None:
 
 def _found(labels: pa.Array, wanted: pa.Array) -> pa.Array | None:
     """Return the coordinates of labels, null where there is none; None where the kinds cannot be compared."""
-    import pyarrow.compute as pc
-
     kind = labels.type
     if not len(wanted):
         return pa.array([], pa.int64())
@@ -160,7 +176,7 @@ def _found(labels: pa.Array, wanted: pa.Array) -> pa.Array | None:
     if len(wanted) == 1:  # one pass without a table of all labels
         at = labels.index(wanted[0]).as_py() if wanted[0].is_valid else -1
         return pa.array([at if at >= 0 else None], pa.int64())
-    return pc.index_in(wanted, value_set=labels, skip_nulls=True)
+    return first_places(wanted, labels)
 
 
 def _instants(labels: pa.Array, wanted: pa.Array) -> tuple[pa.Array, pa.Array]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import importlib.util
 import io
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +38,19 @@ def _figure(width: float, height: float) -> Any:
     return figure
 
 
+@cache
+def _shown() -> type[Any]:
+    """Return Matplotlib axes of which a notebook shows the picture, as of no others without pyplot."""
+    from matplotlib.axes import Axes
+
+    class Shown(Axes):
+        def _repr_png_(self) -> bytes:
+            return png(self, 100)
+
+    Shown.__name__ = Axes.__name__  # what it says it is
+    return Shown
+
+
 def draw(found: DensityMap, names: Sequence[str], title: str, axes: Any = None, frame: bool = True) -> Any:
     """Return Matplotlib axes that show a density map: darker where more entries fall into a cell of the grid.
 
@@ -59,7 +73,7 @@ def draw(found: DensityMap, names: Sequence[str], title: str, axes: Any = None, 
     height, width = found.counts.shape
     if axes is None:
         ratio = min(max(height / width, 0.3), 1.3)
-        axes = _figure(5.6, max(4.8 * ratio, 1.6)).add_subplot()
+        axes = _figure(5.6, max(4.8 * ratio, 1.6)).add_subplot(axes_class=_shown())
         axes.figure.supxlabel(title, fontsize=10)
     from matplotlib.colors import LinearSegmentedColormap, LogNorm
     from matplotlib.ticker import FuncFormatter, MaxNLocator

@@ -1,4 +1,4 @@
-"""Progress bars on standard error: description, how much is done, rate, time left.
+"""Progress bars on standard error, terminal or notebook: description, how much is done, rate, time left.
 
 A bar is drawn when :meth:`sparrow.settings.Settings.show_progress` says so and the work has taken
 longer than a second. Off, it costs one call that does nothing for each step. It never breaks the
@@ -7,6 +7,7 @@ work: a terminal that goes away is written to no more.
 
 from __future__ import annotations
 
+import io
 import sys
 import threading
 import time
@@ -25,6 +26,8 @@ DELAY = 1.0
 """Seconds of work before a bar is drawn."""
 INTERVAL = 0.1
 """Seconds between two drawings."""
+WIDTH = 100
+"""Columns of a bar in a notebook."""
 
 _drawing = threading.Lock()
 
@@ -69,7 +72,8 @@ def line(text: str) -> bool:
     """Write a line where bars are drawn, above one that is; return whether it was written."""
     if not settings.current().show_progress():
         return False
-    _Lasting(sys.stderr).write(f"{text}\n")
+    over = f"\r{text:<{WIDTH}}" if settings.in_notebook() and _drawing.locked() else text
+    _Lasting(sys.stderr).write(f"{over}\n")
     return True
 
 
@@ -168,12 +172,32 @@ def _open(description: str, total: int | None, unit: str, elapsed: float) -> tup
             rate = f", {quantity(task.completed / spent, unit)}/s" if spent > 0 and task.completed else ""
             return Text(f"{done}{whole}{rate}")
 
-    progress = Progress(
+    class InCell(Progress):
+        """A bar in the output of a notebook's cell, which knows how to return to the start of a line and no more."""
+
+        def start(self) -> None:
+            self.refresh()
+
+        def refresh(self) -> None:
+            with self.console.capture() as drawn:
+                self.console.print(self.get_renderable())
+            _Lasting(sys.stderr).write(f"\r{drawn.get().rstrip():<{WIDTH}}")
+
+        def stop(self) -> None:
+            self.refresh()
+            _Lasting(sys.stderr).write("\n")
+
+    if settings.in_notebook():
+        kind: type[Progress] = InCell
+        console = Console(file=io.StringIO(), width=WIDTH, no_color=True, force_terminal=False, force_jupyter=False)
+    else:
+        kind, console = Progress, Console(file=_Lasting(sys.stderr))  # type: ignore[arg-type]
+    progress = kind(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
         Amount(),
         TimeRemainingColumn(compact=True),
-        console=Console(file=_Lasting(sys.stderr)),  # type: ignore[arg-type]
+        console=console,
         auto_refresh=False,
     )
     task = progress.add_task(description, total=total)

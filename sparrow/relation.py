@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,7 @@ __all__ = [
     "arrow_table",
     "labelled_table",
     "scan",
+    "with_labels",
 ]
 
 
@@ -191,11 +192,19 @@ class Edit:
 class Growth:
     """What is appended with labels that dimensions have not had so far."""
 
-    labels: Mapping[int, pa.Array]
-    """All labels, old ones first, of the dimensions that grow."""
+    labels: Mapping[int, pa.Array | None]
+    """All labels, old ones first, of the dimensions that grow; None takes those of a dimension away."""
     shape: tuple[int, ...]
     edits: Callable[[], Iterable[Edit]]
     """Begins the entries, at coordinates of the new shape; no edit clears."""
+
+
+T = TypeVar("T")
+
+
+def with_labels(old: Mapping[int, T], new: Mapping[int, T | None]) -> dict[int, T]:
+    """Return labels by dimension with new ones in place of old ones; None takes them away."""
+    return {dim: found for dim, found in {**old, **new}.items() if found is not None}
 
 
 class Handle(Protocol):
@@ -454,7 +463,7 @@ class MemoryHandle:
         block = old.block
         for edit in found.edits():
             block = apply_edit(block, edit, schema)
-        self._relation = type(old)(schema, block, {**old._labels, **found.labels})
+        self._relation = type(old)(schema, block, with_labels(old._labels, found.labels))
         return self._relation
 
     def refresh(self) -> MemoryRelation:

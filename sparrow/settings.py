@@ -15,7 +15,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
 from pathlib import Path
 from types import TracebackType
@@ -44,7 +44,7 @@ class Settings:
     temp_directory: str
     """Where sorts and joins spill."""
     progress: bool | None
-    """Progress bars: on, off, or None for "when standard error is a terminal"."""
+    """Progress bars: on, off, or None for "when standard error is a terminal or a notebook"."""
     deterministic: bool
     """Run float sums in SQL on one thread, so that the same input gives the same bits."""
     engine: str
@@ -56,7 +56,12 @@ class Settings:
 
     def show_progress(self) -> bool:
         """Return whether progress bars are to be drawn."""
-        return sys.stderr.isatty() if self.progress is None else self.progress
+        return sys.stderr.isatty() or in_notebook() if self.progress is None else self.progress
+
+
+def in_notebook() -> bool:
+    """Return whether standard error is the output of a cell, which is no terminal and yet shows what is written."""
+    return type(sys.stderr).__module__.partition(".")[0] == "ipykernel"
 
 
 def parse_bytes(size: int | float | str) -> int:
@@ -137,7 +142,7 @@ def config(
     temp_directory
         Where sorts and joins spill.
     progress
-        Draw progress bars; the default is to draw them when standard error is a terminal.
+        Draw progress bars; the default is to draw them in terminals and notebooks.
     deterministic
         Run float sums in SQL on one thread, so that the same input gives the same bits.
     engine
@@ -154,7 +159,7 @@ def config(
     Returns
     -------
     contextlib.AbstractContextManager
-        Of the settings in force; its end brings back those before.
+        Of the settings in force; its end brings back those before. ``sp.config()`` changes nothing and shows them.
 
     Raises
     ------
@@ -252,6 +257,11 @@ class _Change(AbstractContextManager[Settings]):
         _scope.set(self._loose)
 
     def __repr__(self) -> str:
+        if not self.given:
+            now = current()
+            shown = {each.name: repr(getattr(now, each.name)) for each in fields(now) if each.repr}
+            shown["memory_limit"] = f"{now.memory_limit:,} bytes"
+            return "\n".join(f"{name:<16}{value}" for name, value in shown.items())
         given = {**self.given, "storage_options": ...} if "storage_options" in self.given else self.given
         return f"config({', '.join(f'{name}={value!r}' for name, value in given.items())}), now {current()}"
 

@@ -80,7 +80,6 @@ def test_no_words_show_the_help(cli: Any) -> None:
         (["show", "{at}/small.sparrow"], "small.sparrow/X"),
         (["multiply", "{at}/web.sparrow", "--vector", "{at}/web.txt"], "no .npy file"),
         (["multiply", "{at}/web.sparrow", "--vector", "{at}/absent.npy"], "absent.npy"),
-        (["sql", "selct 1"], "selct"),
         (["sql", "select * from nobody"], "nobody"),
         (["ingest", "edges", "{at}/absent.txt", "{at}/new.sparrow"], "absent.txt"),
         (["ingest", "edges", "{at}/web.txt", "{at}/web.sparrow"], "web.sparrow"),
@@ -219,6 +218,23 @@ def test_show_names_labels(cli: Any, tmp_path: Path) -> None:
     assert sorted(line.split() for line in lines) == [["milan", "pisa", "1"], ["rome", "milan", "1"]]
 
 
+def test_show_selects_by_label(cli: Any, tmp_path: Path) -> None:
+    labels = {"user": ["ann", "bob", "a=b"], "item": ["x", "y"]}
+    A = sp.from_coords([[0, 1, 2], [1, 0, 1]], [3, 4, 5], dims=("user", "item"), labels=labels)
+    A.save(tmp_path / "a.sparrow")
+
+    def shown(*words: str) -> list[list[str]]:
+        return [line.split() for line in cli("show", tmp_path / "a.sparrow", *words).out.splitlines()[2:]]
+
+    assert shown("--sel", "user=bob") == [["bob", "x", "4"]]
+    assert shown("--sel", "item=y", "--sel", "user=ann", "--sel", "user=a=b") == [["ann", "y", "3"], ["a=b", "y", "5"]]
+    assert cli("show", tmp_path / "a.sparrow", "--sel", "user=bob", "--sel", "item=x").out == "4\n"
+    wrong = cli("show", tmp_path / "a.sparrow", "--sel", "user=eve")
+    assert wrong.code == 1
+    assert "'eve'" in wrong.err
+    assert cli("show", tmp_path / "a.sparrow", "--sel", "user").code == 2
+
+
 @pytest.mark.parametrize(
     ("text", "index"),
     [
@@ -262,6 +278,69 @@ def test_sql(cli: Any, stored: Path) -> None:
     assert cli(*words).out == "src  links\n---  -----\n  0      2\n  1      1\n"
     assert cli(*words, "--json").json == [{"src": 0, "links": 2}, {"src": 1, "links": 1}]
     assert cli(*words, "--csv").out == "src,links\n0,2\n1,1\n"
+
+
+def test_an_error_in_sql_has_the_caret_of_duckdb(cli: Any, stored: Path) -> None:
+    done = cli("sql", "select dst form web", f"web={stored / 'web.sparrow'}")
+    assert done.code == 1
+    told, line, caret = done.err.rstrip("\n").split("\n")
+    assert told.startswith("sparrow: error: Parser Error: ")
+    assert line.index("web") == caret.index("^")
+
+
+def test_sql_from_a_file_or_standard_input(cli: Any, stored: Path, tmp_path: Path) -> None:
+    web = f"web={stored / 'web.sparrow'}"
+    (tmp_path / "links.sql").write_text("select count(*) as n\nfrom web;\n")
+    assert cli("sql", "-f", tmp_path / "links.sql", web, "--json").json == [{"n": 5}]
+    command = [sys.executable, "-m", "sparrow", "sql", "-", web, "--json"]
+    with open(tmp_path / "links.sql") as text:
+        assert json.loads(subprocess.run(command, stdin=text, capture_output=True, check=True).stdout) == [{"n": 5}]
+    assert cli("sql").code == 2
+    assert "absent.sql" in cli("sql", "-f", tmp_path / "absent.sql").err
+    nobody = cli("sql", "select * from nobody").err
+    assert "give it on the command line, as in NAME=PATH" in nobody
+
+
+def test_what_was_stored_at_a_version_or_time(cli: Any, stored: Path, tmp_path: Path) -> None:
+    target = tmp_path / "web.sparrow"
+    web = opened(stored / "web.sparrow").save(target)
+    first = web.history()[0]["timestamp"].isoformat()
+    web[0, 1] = 7
+    assert cli("show", target, "0, 1").out == "7\n"
+    for at in ("0", first):
+        assert cli("show", target, "0, 1", "--at", at).out == "1\n"
+        answer = cli("sql", "select value from w where src = 0 and dst = 1", f"w={target}", "--at", at, "--json")
+        assert answer.json == [{"value": 1}]
+        cli("export", target, tmp_path / "old.csv", "--at", at, "--overwrite")
+        assert (tmp_path / "old.csv").read_text().split("\n")[1] == "0,1,1"
+    assert cli("show", target, "0, 1", "--at", "2100-01-01").out == "7\n"
+    early = cli("show", target, "--at", "1999-01-01").err
+    assert "had no version at 1999-01-01: the first that is known, 0, is of" in early
+
+
+def test_files_are_listed(cli: Any, stored: Path, tmp_path: Path) -> None:
+    target = tmp_path / "web.sparrow"
+    web = opened(stored / "web.sparrow").save(target)
+    web.add_order((1, 0))
+    one, other = (cli("files", target, *words, "--json").json[0] for words in ([], ["--order", "dst,src"]))
+    assert (one["rows"], one["first"], one["last"]) == (5, [0, 1], [4, 4])
+    assert (other["first"], other["bytes"]) == ([2, 0], web.files(("dst", "src"))[0].bytes)
+    assert cli("files", target).out.split("\n")[2].split()[1:] == ["5", str(one["bytes"]), "0,", "1", "4,", "4"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a disk that is always full")
+def test_a_full_disk_is_told_with_its_place(stored: Path) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "sparrow", "show", str(stored / "web.sparrow"), "--json"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0] == "sparrow: error: standard output: No space left on device"
+
+
+def test_words_are_completed() -> None:
+    words = {"_SPARROW_COMPLETE": "complete_bash", "COMP_WORDS": "sparrow ver", "COMP_CWORD": "1"}
+    done = subprocess.run([sys.executable, "-m", "sparrow"], env=os.environ | words, capture_output=True, text=True)
+    assert done.stdout.split() == ["verify"]
 
 
 def test_sql_joins_the_members_of_a_bundle(cli: Any, stored: Path) -> None:
@@ -538,6 +617,7 @@ def test_append(cli: Any, tmp_path: Path) -> None:
     refused = cli("append", target, tmp_path / "b.csv")
     assert refused.code == 1
     assert "duplicates" in refused.err
+    assert "duplicates=" not in refused.err, "it is spelled as the command line does"
     done = cli("append", target, tmp_path / "b.csv", "--duplicates", "last")
     assert "1 entries more, now 3 in (user: 3, item: 3), version 1" in done.out
     assert sp.open(target).to_numpy().tolist() == [[4, 0, 0], [0, 2, 0], [0, 0, 3]]

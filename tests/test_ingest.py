@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import sparrow as sp
+from sparrow.errors import ExistsError, InvalidValueError
 
 FORMATS = [getattr(sp.ingest, name) for name in sp.ingest.__all__]
 
@@ -29,3 +30,23 @@ def test_src_and_dst_may_be_named(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("0 1\n")
     made = sp.ingest.edges(src=tmp_path / "a.txt", dst=tmp_path / "a.sparrow")
     assert made.nnz == 1
+
+
+def test_what_is_there_already_is_opened_replaced_or_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("0 1\n")
+    (tmp_path / "b.txt").write_text("0 1\n1 2\n")
+    made = tmp_path / "a.sparrow"
+    sp.ingest.edges(tmp_path / "a.txt", made, if_exists="open")
+    assert sp.ingest.edges(tmp_path / "gone.txt", made, if_exists="open").nnz == 1, "nothing is read"
+    with pytest.raises(ExistsError, match=r"overwrite=True to replace it, or if_exists='open' to open it"):
+        sp.ingest.edges(tmp_path / "b.txt", made, if_exists="error")
+    assert sp.ingest.edges(tmp_path / "b.txt", made, if_exists="replace").nnz == 2
+    with pytest.raises(InvalidValueError, match="give one"):
+        sp.ingest.edges(tmp_path / "b.txt", made, if_exists="open", overwrite=True)
+    wrong: Any = "skip"
+    with pytest.raises(InvalidValueError, match="if_exists='skip': use 'error', 'open' or 'replace'"):
+        sp.ingest.edges(tmp_path / "b.txt", made, if_exists=wrong)
+    other = tmp_path / "notes"
+    other.mkdir()
+    with pytest.raises(ExistsError, match="exists"):
+        sp.ingest.edges(tmp_path / "b.txt", other, if_exists="open")

@@ -10,9 +10,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sparrow.errors import LabelError
-from sparrow.labels import label_position, label_positions
+from sparrow.labels import first_places, label_position, label_positions
 
 
 def test_labels() -> None:
@@ -90,3 +92,12 @@ def test_many_labels_are_looked_up_in_one_pass(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(pc, "index_in", counted)
     assert label_positions(pa.array(names), names[::-2], "src").tolist() == list(range(19_999, -1, -2))
     assert len(calls) == 1
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.sampled_from("abcdefgh")), max_size=40),
+    st.lists(st.one_of(st.none(), st.sampled_from("abcdefgh")), max_size=40),
+)
+def test_first_places_are_those_of_a_list(wanted: list[str | None], among: list[str | None]) -> None:
+    found = first_places(pa.array(wanted, pa.string()), pa.array(among, pa.string()))
+    assert found.to_pylist() == [None if one is None or one not in among else among.index(one) for one in wanted]

@@ -83,6 +83,16 @@ def test_spy_draws(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("drawing")
+def test_spy_is_a_picture_where_a_notebook_shows_it() -> None:
+    from matplotlib.axes import Axes
+
+    axes: Any = sp.asarray(np.eye(3)).spy()
+    assert issubclass(type(axes), Axes)
+    assert axes._repr_png_().startswith(b"\x89PNG")
+    assert sp.asarray(np.eye(3)).spy(ax=axes) is axes
+
+
+@pytest.mark.usefixtures("drawing")
 def test_html_holds_a_picture_where_it_is_cheap() -> None:
     A = sp.asarray(np.eye(3))
     assert "data:image/png;base64," in A._repr_html_()

@@ -171,3 +171,31 @@ def test_threads_may_advance(monkeypatch: pytest.MonkeyPatch) -> None:
         for thread in threads:
             thread.join()
     assert "4.00k lines of 4.00k lines" in terminal.getvalue()
+
+
+class Cell(io.StringIO):
+    """Standard error of a kernel of Jupyter, as far as its type tells."""
+
+
+Cell.__module__ = "ipykernel.iostream"
+
+
+def test_a_notebook_shows_bars_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = Cell()
+    monkeypatch.setattr("sys.stderr", cell)
+    monkeypatch.setattr(progress, "DELAY", 0.0)
+    monkeypatch.setattr(progress, "INTERVAL", 0.0)
+    with progress.bar("reading a9a", 4_000_000) as advance:
+        advance(1_000_000)
+        assert progress.line("compiling")
+        advance(3_000_000)
+    text = cell.getvalue()
+    assert "\x1b" not in text, "a cell takes no codes of a terminal"
+    *drawn, last = text.split("\n")
+    assert last == ""
+    assert [line.split("\r")[-1].split()[0] for line in drawn] == ["compiling", "reading"]
+    assert {len(line) for line in text.replace("\n", "\r").split("\r") if line} == {progress.WIDTH}
+    assert "4.00 MB of 4.00 MB" in drawn[-1]
+    with settings.config(progress=False), progress.bar("reading", 10) as advance:
+        advance(10)
+    assert cell.getvalue() == text

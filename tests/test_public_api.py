@@ -109,6 +109,12 @@ def test_what_completion_shows_is_what_is_public() -> None:
     assert {"__version__", "__array_api_version__", "__array_namespace_info__"} <= set(dir(sp))
 
 
+@pytest.mark.parametrize("name", [*DOCUMENTED[1:], "sparrow.errors"])
+def test_completion_of_modules_shows_what_is_public(name: str) -> None:
+    module = importlib.import_module(name)
+    assert dir(module) == sorted(module.__all__)
+
+
 def test_the_promised_names_are_there() -> None:
     assert set(PROMISED.split()) <= set(sp.__all__)
     assert {"libsvm", "edges", "columns"} <= set(sp.ingest.__all__)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from sparrow import settings
 from sparrow.errors import InvalidValueError
 from sparrow.settings import config, current, parse_bytes
 
@@ -282,3 +284,13 @@ def test_a_generator_sees_the_settings_of_where_it_is_resumed() -> None:
     with config(threads=41):
         assert next(steps) == 41
     assert next(steps) == current().threads
+
+
+def test_config_alone_shows_the_settings_and_changes_nothing() -> None:
+    before = settings.current()
+    with config(memory_limit="2GB", threads=3, progress=False):
+        lines = dict(line.split(maxsplit=1) for line in repr(config()).split("\n"))
+    assert lines["memory_limit"] == "2,000,000,000 bytes"
+    assert (lines["threads"], lines["progress"], lines["engine"]) == ("3", "False", "'auto'")
+    assert set(lines) == {field.name for field in dataclasses.fields(before)}
+    assert settings.current() == before

@@ -171,10 +171,10 @@ def _evaluated(
 
     parts = evaluation.split(links, seed)
     baseline = evaluation.evaluate(evaluation.Popularity().fit(parts.train), parts.test)
-    model = evaluation.evaluate(_fitted(parts.train, settings, checkpoint), parts.test)
+    model = evaluation.evaluate(_fitted(parts.train, settings, checkpoint), parts.test, baseline=False)
     if not as_json:
         write_table([("popularity", *_rounded(baseline)), ("als", *_rounded(model))], ("model", *_FIGURES))
-    typer.echo(f"{len(parts.test.rows):,} rows that training never saw", err=True)
+    typer.echo(f"{len(parts.test.rows):,} rows that training never saw{evaluation.beaten(model, baseline)}", err=True)
     return {"rows": len(parts.test.rows), "popularity": baseline, "als": model}
 
 

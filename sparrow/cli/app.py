@@ -16,13 +16,14 @@ from typer.core import TyperGroup
 
 from sparrow.cli import als, exporting, graphs, ingesting, reading, training, upkeep
 from sparrow.cli.arguments import QUERY_THREAD
+from sparrow.cli.spelling import Program
 
 __all__ = ["main", "program"]
 
 VERBS = (
     *("demo", "ingest", "export", "info", "show", "sql", "explain", "multiply", "graph", "pagerank"),
     *("als", "train", "predict"),
-    *("append", "orders", "compact", "verify", "history", "restore", "vacuum"),
+    *("append", "files", "orders", "compact", "verify", "history", "restore", "vacuum"),
 )
 
 
@@ -73,13 +74,12 @@ def general(
 
 def program() -> typer.Typer:
     """Return the program, with a command for each format there is now."""
-    app = typer.Typer(
+    app = Program(
         name="sparrow",
         cls=_Verbs,
         callback=general,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        add_completion=False,
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -109,6 +109,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
             raise
         except (SparrowError, OSError) as error:
             _say(f"error: {_told(error)}")
+            for text in getattr(error, "__notes__", ()):
+                print(text, file=sys.stderr)
         except MemoryError:
             _say("error: out of memory: give --memory-limit less than the machine has, or take a smaller view")
         except RuntimeError as error:
@@ -160,10 +162,12 @@ def _warned(
 def _told(error: Exception) -> str:
     """Return an error in one line."""
     from sparrow.errors import SparrowError
+    from sparrow.storage.filesystem import DISK_FULL
 
     if isinstance(error, OSError) and not isinstance(error, SparrowError) and error.strerror:
-        where = f"{error.filename}: " if error.filename is not None else ""
-        return f"{where}{error.strerror}"
+        if error.filename is not None:
+            return f"{error.filename}: {error.strerror}"
+        return f"standard output: {error.strerror}" if error.errno in DISK_FULL else error.strerror
     return " ".join(str(error).split()) or type(error).__name__
 
 

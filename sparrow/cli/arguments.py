@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "QUERY_THREAD",
     "AsJson",
+    "At",
     "Index",
     "StoredPath",
     "interruptible",
@@ -41,6 +42,10 @@ QUERY_THREAD = "sparrow-query"
 StoredPath: TypeAlias = Annotated[str, typer.Argument(metavar="PATH", help="The folder of a stored tensor or bundle.")]
 Index: TypeAlias = Annotated[
     str, typer.Argument(metavar="[INDEX]", help="What stands between NumPy's brackets, such as '5:9, ...'.")
+]
+At: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--at", metavar="VERSION", help="A version, as history names it, or a time: 2026-11-22."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
 
@@ -86,16 +91,16 @@ def _index(node: ast.expr) -> Any:
     raise ValueError(ast.dump(node))
 
 
-def open_any(path: str) -> Tensor | Bundle:
-    """Return the tensor or bundle that PATH names."""
+def open_any(path: str, at: str | None = None) -> Tensor | Bundle:
+    """Return the tensor or bundle that PATH names, at the version or time that ``at`` tells."""
     import sparrow as sp
 
-    found: Tensor | Bundle = sp.open(path)
+    found: Tensor | Bundle = sp.open(path, int(at) if at is not None and at.isdigit() else at)
     return found
 
 
-def open_one(path: str) -> Tensor:
-    """Return the tensor that PATH names.
+def open_one(path: str, at: str | None = None) -> Tensor:
+    """Return the tensor that PATH names, at the version or time that ``at`` tells.
 
     Raises
     ------
@@ -105,7 +110,7 @@ def open_one(path: str) -> Tensor:
     from sparrow.errors import InvalidValueError
     from sparrow.tensor import Tensor
 
-    found = open_any(path)
+    found = open_any(path, at)
     if isinstance(found, Tensor):
         return found
     members = " or ".join(os.path.join(path, name) for name in found)

@@ -8,13 +8,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from sparrow.cli.arguments import AsJson, StoredPath, open_any, parse_index, write_json
-from sparrow.cli.formats import command, given, list_option, own_spelling, parameter
-from sparrow.files.registry import Declared, Option, formats, options_of
+from sparrow.cli.arguments import AsJson, At, StoredPath, open_any, parse_index, write_json
+from sparrow.cli.formats import command, given, list_option, parameter
+from sparrow.files.registry import Declared, formats, options_of
 
 __all__ = ["add_to"]
-
-_COMMON = [Declared(name, Any, default, (), Option("")) for name, default in (("format", None), ("overwrite", False))]
 
 HELP = """Write the entries of a tensor to a file, or a bundle as libsvm; DST appears when it is whole.
 
@@ -52,6 +50,7 @@ def add_to(app: typer.Typer) -> None:
             Annotated[str, typer.Option("--index", metavar="INDEX", help="A part of it, such as '5:9, ...'.")],
             "...",
         ),
+        ("at", At, None),
     ]
     ends: list[tuple[str, Any, Any]] = [
         ("overwrite", Annotated[bool, typer.Option("--overwrite", help="Replace what stands at DST.")], False),
@@ -85,6 +84,7 @@ def _export(
     target: str,
     format: str | None,
     index: str,
+    at: str | None,
     overwrite: bool,
     as_json: bool,
     **words: Any,
@@ -92,7 +92,7 @@ def _export(
     from sparrow.files.exporting import export as written
     from sparrow.tensor import Tensor
 
-    source = open_any(path)
+    source = open_any(path, at)
     if index != "...":
         if not isinstance(source, Tensor):
             raise typer.BadParameter(f"{path} is a bundle: --index takes a part of one tensor")
@@ -101,8 +101,7 @@ def _export(
             raise typer.BadParameter(f"{index!r} is one cell: ask for a part, such as '5:6'")
     started = time.perf_counter()
     options = _options()
-    with own_spelling([*options, *_COMMON]):
-        rows = written(source, target, format, overwrite=overwrite, **given(context, options, words))
+    rows = written(source, target, format, overwrite=overwrite, **given(context, options, words))
     seconds = time.perf_counter() - started
     if as_json and target != "-":
         write_json({"path": target, "rows": rows, "seconds": seconds})

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import re
-import shlex
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING
 from typing import Annotated, Any, Literal
 
 import typer
 
-from sparrow.errors import IngestError, SparrowError
 from sparrow.files.registry import Declared, formats
 
-__all__ = ["command", "given", "list_option", "own_spelling", "parameter"]
+__all__ = ["command", "given", "list_option", "parameter"]
 
 
 def parameter(declared: Declared) -> inspect.Parameter:
@@ -91,39 +87,6 @@ def given(context: typer.Context, options: Sequence[Declared], words: dict[str, 
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint=f"--{each.name.replace('_', '-')}") from None
     return out
-
-
-@contextmanager
-def own_spelling(options: Sequence[Declared]) -> Iterator[None]:
-    """Spell the options that errors name as the command line does: ``--header`` for ``header=True``."""
-    try:
-        yield
-    except IngestError as error:
-        error.problem = _respelled(error.problem, options)
-        raise
-    except SparrowError as error:
-        if error.args and isinstance(error.args[0], str):
-            error.args = (_respelled(error.args[0], options), *error.args[1:])
-        raise
-
-
-def _respelled(text: str, options: Sequence[Declared]) -> str:
-    known = {each.name: each for each in options}
-
-    def spelled(found: re.Match[str]) -> str:
-        each = known.get(found["name"])
-        if each is None:
-            return found[0]
-        flag, _, off = (each.option.flag or _name(each)).partition("/")
-        value = found["value"]
-        if value in ("True", ""):
-            return flag
-        if value == "False":
-            return off or found[0]
-        return f"{flag} {shlex.quote(value.strip(chr(39)))}"
-
-    text = re.sub(r"sp\.config\((?P<name>\w+)=\.\.\.\)", lambda found: f"--{found['name'].replace('_', '-')}", text)
-    return re.sub(r"\b(?P<name>[a-z_]+)=(?P<value>'[^']*'|\w+|(?=[\s,:;)]|$))", spelled, text)
 
 
 def list_option(way: Literal["reader", "writer"]) -> Any:

@@ -14,7 +14,8 @@ import typer
 from typer.core import TyperGroup
 
 from sparrow.cli.arguments import AsJson, open_all, write_json
-from sparrow.cli.formats import command, given, list_option, own_spelling, parameter
+from sparrow.cli.formats import command, given, list_option, parameter
+from sparrow.cli.spelling import Program
 from sparrow.errors import NotFoundError
 from sparrow.files.registry import Format, formats, options_of, prose_of
 from sparrow.files.sniffing import sniffed
@@ -25,7 +26,7 @@ __all__ = ["add_to"]
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the program: the formats, and the scripts of ``ingest/``, which take words of their own."""
-    ingest = typer.Typer(no_args_is_help=True, rich_markup_mode=None, callback=_ingest, cls=_Formats)
+    ingest = Program(no_args_is_help=True, rich_markup_mode=None, callback=_ingest, cls=_Formats)
     for known in formats().values():
         if known.reader is not None:
             ingest.command(known.name, short_help=known.summary)(_reading(known))
@@ -128,8 +129,7 @@ def _run(
     options = options_of(known.reader)
     files = source[0] if isinstance(source, list) and len(source) == 1 else source
     started = time.perf_counter()
-    with own_spelling(options):
-        known.reader(files, target, **given(context, options, words)).read()
+    known.reader(files, target, **given(context, options, words)).stored()
     seconds = time.perf_counter() - started
     stored = open_all(target)
     if as_json:

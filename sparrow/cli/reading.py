@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import typer
 
 from sparrow.cli.arguments import (
     AsJson,
+    At,
     Index,
     StoredPath,
     interruptible,
@@ -122,6 +124,10 @@ def _facts(tensor: Tensor) -> dict[str, Any]:
 def show(
     path: StoredPath,
     index: Index = "...",
+    sel: Annotated[
+        list[str] | None, typer.Option(metavar="DIM=LABEL", help="Only what has this label; may be given again.")
+    ] = None,
+    at: At = None,
     head: Head = 20,
     dense: Annotated[bool, typer.Option("--dense", help="Write all cells, as NumPy does.")] = False,
     png: Annotated[
@@ -139,7 +145,8 @@ def show(
       sparrow show web.sparrow 5:9
       sparrow show a9a.sparrow/X "::1000, [0, 72]" --head 0
       sparrow show a9a.sparrow/X ":4, :12" --dense
-      sparrow show web.sparrow "12, 342"
+      sparrow show ratings.sparrow --sel user=u005
+      sparrow show web.sparrow "12, 342" --at 3
       sparrow show web.sparrow -1 --json
       sparrow show web.sparrow --png web.png
     """
@@ -147,8 +154,10 @@ def show(
 
     from sparrow.tensor import Tensor
 
-    tensor = open_one(path)
-    part = tensor[parse_index(index)]
+    tensor = open_one(path, at)
+    if sel and index != "...":
+        raise typer.BadParameter("say INDEX or --sel, not both")
+    part = tensor.sel(_labels(sel)) if sel else tensor[parse_index(index)]
     if not isinstance(part, Tensor):
         if as_json:
             write_json({"value": part})
@@ -157,8 +166,10 @@ def show(
         return
     if png is not None:
         from sparrow import pictures
+        from sparrow.storage.filesystem import replacing
 
-        png.write_bytes(pictures.png(part.spy()))
+        with replacing(png) as picture:
+            picture.write(pictures.png(part.spy()))
         print(png)
         return
     if dense:
@@ -182,6 +193,17 @@ def show(
         typer.echo(f"the first {head} of {part.nnz:,} entries; --head 0 writes all", err=True)
 
 
+def _labels(texts: list[str]) -> dict[str, Any]:
+    """Return labels by dimension; one that is named again has several, and keeps its column."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        dim, equals, label = text.partition("=")
+        if not (dim and equals):
+            raise typer.BadParameter(f"{text!r}: say DIM=LABEL", param_hint="--sel")
+        found.setdefault(dim, []).append(label)
+    return {dim: labels if len(labels) > 1 else labels[0] for dim, labels in found.items()}
+
+
 def _entries(part: Tensor, head: int) -> tuple[list[tuple[Any, ...]], bool]:
     """Return entries with their coordinates in the base, and whether there are more."""
     import numpy as np
@@ -200,10 +222,15 @@ def _entries(part: Tensor, head: int) -> tuple[list[tuple[Any, ...]], bool]:
 
 
 def sql(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="A query in DuckDB's SQL.")],
-    tables: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME=PATH...", help="The tensors that it names.")
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="QUERY NAME=PATH...",
+            help="A query in DuckDB's SQL, - for standard input, and the tensors that it names.",
+        ),
     ] = None,
+    file: Annotated[str | None, typer.Option("--file", "-f", metavar="FILE", help="Where the query is.")] = None,
+    at: At = None,
     head: Head = 50,
     as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV, all rows.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON, all rows.")] = False,
@@ -211,27 +238,48 @@ def sql(
     """Query stored tensors in SQL: a column for each dimension, then value.
 
     \b
-    Example:
+    Examples:
       sparrow sql "select dst, count(*) as links from web
                    group by dst order by links desc limit 5" web=web.sparrow
+      sparrow sql -f links.sql web=web.sparrow
     """
     import duckdb
 
     import sparrow as sp
     from sparrow.errors import InvalidValueError
 
+    given = list(words or [])
+    if file is None and not given:
+        raise typer.BadParameter("say QUERY, - for standard input, or -f FILE")
+    query = _query(given.pop(0) if file is None else file, file is not None)
     named: dict[str, Any] = {}
-    for text in tables or []:
+    for text in given:
         name, equals, path = text.partition("=")
         if not (name and equals and path):
             raise typer.BadParameter(f"{text!r}: say NAME=PATH")
-        named[name] = open_one(path)
+        named[name] = open_one(path, at)
     try:
         relation = sp.sql(query, **named)
         if relation is not None:
             _write_rows(relation, head, "json" if as_json else "csv" if as_csv else "table")
     except duckdb.Error as error:
-        raise InvalidValueError(str(error).split("\n\n")[0]) from error
+        said, _, caret = str(error).partition("\n\n")
+        refused = InvalidValueError(said)
+        if caret.strip():
+            refused.add_note(caret.rstrip())
+        raise refused from error
+    except InvalidValueError as error:
+        raise InvalidValueError(_KEYWORD.sub("on the command line, as in NAME=PATH", str(error))) from error
+
+
+_KEYWORD = re.compile(r"by keyword, as in sql\(query, .*?=A\)")
+
+
+def _query(text: str, is_file: bool) -> str:
+    """Return a query from a file, from standard input, or as it is."""
+    if text == "-":
+        return sys.stdin.read()
+    return Path(text).read_text(encoding="utf-8") if is_file else text
 
 
 def _write_rows(relation: duckdb.DuckDBPyRelation, head: int, how: Literal["json", "csv", "table"]) -> None:
@@ -317,6 +365,7 @@ def multiply(
     import numpy as np
 
     import sparrow as sp
+    from sparrow.storage.filesystem import replacing
 
     tensor = open_one(path)
     tensor = tensor.T if transpose else tensor
@@ -325,7 +374,8 @@ def multiply(
     y = np.asarray(sp.matmul(tensor, x, engine=engine))
     seconds = time.perf_counter() - started
     if out is not None:
-        np.save(out, y)
+        with replacing(out) as file:
+            np.save(file, y)
     if as_json:
         shown: dict[str, Any] = {"shape": list(y.shape), "dtype": str(y.dtype), "seconds": seconds, "out": out}
         write_json(shown if out is not None else {**shown, "product": y})

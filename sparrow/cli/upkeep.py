@@ -1,7 +1,8 @@
-"""The verbs that change stored tensors: ``append orders compact verify history restore vacuum``."""
+"""The verbs of what is on disk: ``append files orders compact verify history restore vacuum``."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Annotated, Any, Literal
 
 import typer
@@ -15,6 +16,7 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
     for command, short in (
         (append, "Add the entries of a table or tensor."),
+        (files, "The data files: rows, bytes, first and last entry."),
         (orders, "The sort orders of a tensor, or one more."),
         (compact, "Rewrite small files as full ones."),
         (verify, "Read every file and say what is wrong."),
@@ -52,6 +54,32 @@ def append(
     tensor.append(open_one(source) if is_tensor else source, duplicates)
     sizes = ", ".join(f"{name}: {size}" for name, size in zip(tensor.dims, tensor.shape, strict=True))
     print(f"{path}: {tensor.nnz - before:,} entries more, now {tensor.nnz:,} in ({sizes}), version {tensor.version}")
+
+
+def files(
+    path: StoredPath,
+    order: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="Those of this sort order: names or numbers of dimensions.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the data files in their order: rows, bytes, coordinates of the first and last entry.
+
+    \b
+    Examples:
+      sparrow files web.sparrow
+      sparrow files web.sparrow --order dst,src
+    """
+    tensor = open_one(path)
+    found = tensor.files(None if order is None else _order(order, tensor.dims))
+    if as_json:
+        write_json([dataclasses.asdict(file) for file in found])
+        return
+    rows = [
+        (file.path, file.rows, file.bytes, ", ".join(map(str, file.first)), ", ".join(map(str, file.last)))
+        for file in found
+    ]
+    write_table(rows, ("file", "rows", "bytes", "first", "last"))
 
 
 def orders(

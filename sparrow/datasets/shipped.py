@@ -18,6 +18,10 @@ from sparrow.resources import data_folder
 __all__ = ["cache_folder", "names", "path", "shipped", "stored"]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 @remembered
 def shipped() -> dict[str, dict[str, Any]]:
     """Return the descriptions by name."""

@@ -95,6 +95,9 @@ class Columns(Reader):
         ``"csv"``, ``"json"`` (an object in each line), ``"parquet"`` or ``"arrow"``; told from the content by default.
     overwrite
         Replace what is at ``dst``.
+    if_exists
+        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
+        ``"replace"``, which is ``overwrite=True``.
     profile
         ``"fast"`` or ``"small"``.
 

@@ -97,6 +97,9 @@ class Edges(Reader):
         the edges, as SNAP has it, makes them N at least.
     overwrite
         Replace what is at ``dst``.
+    if_exists
+        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
+        ``"replace"``, which is ``overwrite=True``.
     profile
         ``"fast"`` or ``"small"``.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,15 +30,21 @@ class LabelTexts:
 
     def write(self, texts: pa.Array) -> None:
         """Put the texts of the next rows aside."""
-        try:
+        with self._writing():
             self._writer.write_batch(pa.record_batch([texts], schema=self._SCHEMA))
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise StorageError(f"cannot write label texts to the temporary folder {self._folder!r}: {error}") from error
 
     def batches(self) -> Iterator[pa.Array]:
         """Yield the texts that were written, some rows at a time."""
-        self._writer.close()
-        self._file.seek(0)
+        with self._writing():
+            self._writer.close()
+            self._file.seek(0)
         waiting: list[pa.Array] = []
         with pa.ipc.open_stream(self._file) as reader:
             for batch in reader:

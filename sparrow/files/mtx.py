@@ -50,6 +50,9 @@ class MatrixMarket(NumbersReader):
         Names of the dimensions, ``row, col`` by default.
     overwrite
         Replace what is at ``dst``.
+    if_exists
+        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
+        ``"replace"``, which is ``overwrite=True``.
     profile
         ``"fast"`` or ``"small"``.
 

@@ -43,6 +43,9 @@ class Npz(Reader):
         Names of the dimensions, ``d0, d1, ...`` by default.
     overwrite
         Replace what is at ``dst``.
+    if_exists
+        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
+        ``"replace"``, which is ``overwrite=True``.
     profile
         ``"fast"`` or ``"small"``.
 

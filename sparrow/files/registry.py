@@ -26,10 +26,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike
 
-from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.errors import ExistsError, InvalidValueError, UnsupportedError
 from sparrow.files.source import SourceLike
 from sparrow.kernels.entries import Duplicates as DuplicateRule
 from sparrow.schema import check_dtype
+from sparrow.storage import is_bundle, is_tensor
 from sparrow.storage.filesystem import replacing
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
@@ -133,12 +134,31 @@ class Reader(_Declaring, ABC):
     dst: str | os.PathLike[str]
     _: KW_ONLY
     overwrite: Annotated[bool, Option("Replace what stands at DST.")] = False
+    if_exists: Annotated[
+        Literal["error", "open", "replace"], Option("What to do where a tensor or bundle stands at DST already.")
+    ] = "error"
     profile: Annotated[Literal["fast", "small"], Option("Fast to read, or small on disk.")] = "fast"
 
     several: ClassVar[bool] = True
     """Whether ``src`` may name several files."""
     examples: ClassVar[str] = ""
     """Lines of the command line."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.overwrite and self.if_exists == "open":
+            raise InvalidValueError("overwrite=True replaces what is there and if_exists='open' keeps it: give one")
+        self.overwrite = self.overwrite or self.if_exists == "replace"
+
+    def stored(self) -> str:
+        """Store the files at ``dst`` unless ``if_exists`` is "open" and something is there, and return it."""
+        there = is_bundle(self.dst) or is_tensor(self.dst)
+        if there and self.if_exists == "open":
+            return os.fspath(self.dst)
+        try:
+            return self.read()
+        except ExistsError as error:
+            raise ExistsError(f"{error}, or if_exists='open' to open it") if there else error from None
 
     @abstractmethod
     def read(self) -> str:

@@ -50,6 +50,9 @@ class Tns(NumbersReader):
         False where lines hold coordinates alone: each entry counts 1.
     overwrite
         Replace what is at ``dst``.
+    if_exists
+        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
+        ``"replace"``, which is ``overwrite=True``.
     profile
         ``"fast"`` or ``"small"``.
 

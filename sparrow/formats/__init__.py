@@ -20,3 +20,7 @@ from sparrow.formats.coo import COO
 from sparrow.formats.row_sparse import RowSparse
 
 __all__ = ["COO", "CSC", "CSR", "Container", "RowSparse", "from_entries"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
+import operator
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike
 
 from sparrow import storage
-from sparrow.errors import InvalidValueError, LabelError, NumberRangeError, UnsupportedError
+from sparrow.errors import InvalidValueError, LabelError, NotFoundError, NumberRangeError, UnsupportedError
 from sparrow.functions.generation import in_memory
 from sparrow.functions.inspection import check_device
 from sparrow.interop.conversion import check_labels, from_coordinates, from_object, from_table
@@ -26,7 +28,9 @@ __all__ = ["asarray", "from_coords", "from_relation", "open"]
 
 
 def open(  # noqa: A001 - what people type is sp.open
-    path: str | os.PathLike[str], version: int | None = None, storage_options: Mapping[str, str] | None = None
+    path: str | os.PathLike[str],
+    version: int | str | datetime.date | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Any:
     """Open a stored tensor, or a bundle of them as a mapping. Reads the log, no data.
 
@@ -35,7 +39,9 @@ def open(  # noqa: A001 - what people type is sp.open
     path
         The folder of the tensor or bundle.
     version
-        A version to open, read-only; the newest by default.
+        A version to open, read-only; the newest by default. A time, as a ``datetime`` or a text such as
+        ``"2026-11-22 14:00"``, is the version in force then, and a date that at the end of its day; UTC where they name
+        no zone, as in ``history()``.
     storage_options
         Options of an object store by the names that delta-rs gives them, such as ``{"AWS_ENDPOINT_URL": ...}``; what is
         not said is taken from the environment. They hold in this process for what lies at ``path``, and are neither
@@ -48,11 +54,11 @@ def open(  # noqa: A001 - what people type is sp.open
     Raises
     ------
     NotFoundError
-        If there is no tensor, or not this version of it.
+        If there is no tensor, or not this version of it, or none yet at this time.
     UnsupportedError
         If there are options and the path is no URL, or it is a URL of another kind than ``s3://``, ``gs://``, ``az://``.
     InvalidValueError
-        If a version of a bundle is asked for: its tensors have versions of their own.
+        If a version of a bundle is asked for, as its tensors have versions of their own, or a text is no time.
 
     Examples
     --------
@@ -66,7 +72,31 @@ def open(  # noqa: A001 - what people type is sp.open
             if version is not None:
                 raise InvalidValueError(f"{path} is a bundle: open one of its tensors at a version")
             return Bundle._stored(str(path), storage.open_bundle(path))
-        return Tensor(storage.open(path, version))
+        if version is None or isinstance(version, SupportsIndex):
+            return Tensor(storage.open(path, None if version is None else operator.index(version)))
+        return Tensor(storage.open(path, _version_at(storage.open(path), version)))
+
+
+def _version_at(handle: storage.StoredHandle, when: str | datetime.date) -> int:
+    """Return the version in force at a time."""
+    try:
+        at = datetime.datetime.fromisoformat(str(when))
+    except ValueError:
+        raise InvalidValueError(
+            f"version={when!r} is neither a number nor a time such as '2026-11-22' or '2026-11-22 14:00'"
+        ) from None
+    if len(str(when)) <= len("2026-11-22"):
+        at += datetime.timedelta(days=1, microseconds=-1)
+    at = at.replace(tzinfo=datetime.UTC) if at.tzinfo is None else at
+    known = handle.history()
+    for record in known:
+        if record["timestamp"] <= at:
+            version: int = record["version"]
+            return version
+    raise NotFoundError(
+        f"{handle.path!r} had no version at {when}: the first that is known, {known[-1]['version']}, is of "
+        f"{known[-1]['timestamp']:%Y-%m-%d %H:%M:%S} UTC"
+    )
 
 
 def from_coords(

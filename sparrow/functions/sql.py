@@ -4,6 +4,10 @@ Every tensor that a query names becomes a temporary view of a connection of its 
 of the files means, so that DuckDB pushes the query's filters down to row groups together with the view's. An
 expression is compiled with its operands into the same query; what SQL has no form for is computed when it is defined.
 
+The column of a labelled dimension is its labels, by a join that only those queries pay which use it: a query is bound
+with stand-ins first, and the plan that DuckDB makes of it tells which of them are left
+(docs/decisions/012-names-in-sql.md).
+
 What the caller gives by keyword is defined first. A name that DuckDB then misses is looked up among the caller's
 variables, defined, and the query bound again: DuckDB alone decides what in a query is the name of a relation.
 """
@@ -12,7 +16,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
@@ -23,7 +28,7 @@ from sparrow import database
 from sparrow.database import quote_name
 from sparrow.engines.duckdb import select
 from sparrow.errors import InvalidValueError, UnsupportedError
-from sparrow.plan import Scan
+from sparrow.plan import Names, Scan, names_along
 
 if TYPE_CHECKING:
     import duckdb
@@ -43,9 +48,6 @@ class Scannable(Protocol):
     def dims(self) -> tuple[str, ...]:
         """The names of the dimensions."""
 
-    def labels(self, dim: str, /) -> pa.Array | None:
-        """Return the labels of a dimension, position = index, or None."""
-
     def __sparrow_scan__(self) -> Scan:
         """Return the plan of reading it."""
 
@@ -54,10 +56,12 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
     """Run SQL over tensors and tables, and return a DuckDB relation.
 
     A tensor is a relation with an integer column for each dimension, counted from 0, and a column ``value`` (a
-    complex one has ``value`` and ``value_im``) with a row for each stored entry. Where a dimension ``d`` of ``A`` has
-    labels, the relation ``A_d`` has columns ``d`` and ``label``, to join names with. Names are DuckDB's: the case of
-    ASCII letters is ignored, and what is no plain word stands in double quotes. An expression such as ``A + B`` is
-    computed inside the query wherever SQL gives what NumPy gives: ``A.explain(engine="duckdb")`` says where.
+    complex one has ``value`` and ``value_im``) with a row for each stored entry. Where a dimension ``d`` has labels,
+    the column ``d`` is the label, a text, and a column ``d_code`` behind the value is the number, which groups and
+    joins faster. The relation ``A_d`` has all labels: ``d`` (and, the same, ``label``) and ``d_code``. Names are
+    DuckDB's: the case of ASCII letters is ignored, and what is no plain word stands in double quotes. An expression
+    such as ``A + B`` is computed inside the query wherever SQL gives what NumPy gives: ``A.explain(engine="duckdb")``
+    says where.
 
     The rows come in no particular order: say ``order by``.
 
@@ -73,7 +77,8 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
     -------
     duckdb.DuckDBPyRelation
         Computed when it is fetched: ``fetchall()``, ``to_arrow_table()``, ``pl()``, ``df()``, ``show()``. It stays
-        valid for as long as it is kept, whatever other queries call by the same names.
+        valid for as long as it is kept, whatever other queries call by the same names. Ctrl-C while it is fetched is a
+        ``KeyboardInterrupt``.
 
     Raises
     ------
@@ -93,6 +98,9 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
     >>> mutual = web + web.T.rename(src="dst", dst="src")
     >>> sp.sql("select count(*) from mutual where value > 1").fetchall()
     [(2,)]
+    >>> stars = sp.from_coords([[0, 1], [0, 0]], [4.5, 3.0], dims=("user", "film"), labels={"user": ["ann", "bob"]})
+    >>> sp.sql("from stars where user = 'bob'").fetchall()
+    [('bob', 0, 3.0, 1)]
     """
     frame = sys._getframe(1)
     for name, thing in tensors.items():
@@ -111,15 +119,30 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
             f"sql answers a query, and this is a statement of kind {kind}: change tensors by writing to them, and use "
             "a connection of your own for tables of DuckDB"
         )
+    # What is bound by running a part of it, as pivots are, has no use for stand-ins.
+    waits = kind == "SELECT" and re.search("pivot", query, re.IGNORECASE) is None
+    named: dict[str, _Named] = {}
+
+    def define(name: str, thing: Any) -> None:
+        made = _define(con, name, thing, len(named), waits)
+        if made is not None:
+            named[name] = made
+
     for name, thing in tensors.items():
         _one_spelling(name, tensors)
-        _define(con, name, thing)
+        define(name, thing)
     import duckdb
 
     defined: set[str] = set()
     while True:
         try:
-            return con.sql(query)
+            with database.interrupts():
+                found = con.sql(query)
+                if named and waits and _name_what_is_used(con, query, named.values()):
+                    found = con.sql(query)
+            if found is not None:  # what is no query has no relation
+                found = database.answer(found, con)
+            return found
         except duckdb.CatalogException as error:
             missing = re.match(r"Catalog Error: Table with name (.*) does not exist!", str(error), re.DOTALL)
             if missing is None or missing[1] in defined:
@@ -132,7 +155,7 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
                 f"sql(query, {name if name.isidentifier() else 'name'}=A); tensors in scope: {_known(tensors, frame)}"
             ) from problem
         defined.add(name)
-        _define(con, name, thing)
+        define(name, thing)
 
 
 def _lookup(name: str, given: Mapping[str, Any], frame: FrameType) -> Any:
@@ -151,9 +174,9 @@ def _lookup(name: str, given: Mapping[str, Any], frame: FrameType) -> Any:
         for known, thing in scope.items():
             if not _is_tensor(thing):
                 continue
-            for dim in thing.dims:
-                if _lower(f"{known}_{dim}") == _lower(name) and (labels := thing.labels(dim)) is not None:
-                    return pa.table({dim: np.arange(len(labels)), "label": labels})
+            for axis, names in names_along(thing.__sparrow_scan__()).items():
+                if _lower(f"{known}_{thing.dims[axis]}") == _lower(name):
+                    return _vocabulary(thing.dims, axis, names)
     return None
 
 
@@ -220,13 +243,97 @@ def _kind(thing: Any) -> str:
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
-def _define(con: duckdb.DuckDBPyConnection, name: str, thing: Any) -> None:
-    """Make a name of a connection stand for a tensor or a table."""
+def _define(con: duckdb.DuckDBPyConnection, name: str, thing: Any, number: int, waits: bool) -> _Named | None:
+    """Make a name of a connection stand for a tensor or a table; of a labelled tensor return how to name it."""
     import duckdb
 
     if _is_tensor(thing):
-        con.execute(f"CREATE TEMP VIEW {quote_name(name)} AS {select(thing.__sparrow_scan__(), con)}")
-        return
+        scan = thing.__sparrow_scan__()
+        entries, labels = select(scan, con), names_along(scan)
+        if not labels:
+            con.execute(f"CREATE TEMP VIEW {quote_name(name)} AS {entries}")
+            return None
+        made = _Named(name, scan, entries, labels, number)
+        made.show(con, () if waits else labels)
+        return made
     if isinstance(thing, duckdb.DuckDBPyRelation):
         thing = thing.to_arrow_table()
     con.register(name, thing if isinstance(thing, pa.Table) else pa.table(thing))
+    return None
+
+
+# -- labels ----------------------------------------------------------------------------------------
+
+
+def codes_of(dims: Sequence[str], labelled: Collection[int]) -> dict[int, str]:
+    """Return the names of the columns of numbers of labelled dimensions: ``user_code``, or what is free.
+
+    Examples
+    --------
+    >>> codes_of(("user", "user_code"), [0])
+    {0: 'user_code_'}
+    """
+    taken = {_lower(name) for name in (*dims, "value", "value_im", "label")}
+    found = {}
+    for axis in labelled:
+        name = f"{dims[axis]}_code"
+        while _lower(name) in taken:
+            name += "_"
+        taken.add(_lower(name))
+        found[axis] = name
+    return found
+
+
+def _vocabulary(dims: Sequence[str], axis: int, names: Names) -> pa.Table:
+    """Return all labels of a dimension with their numbers."""
+    labels = names.array()
+    return pa.table({dims[axis]: labels, "label": labels, codes_of(dims, [axis])[axis]: np.arange(len(labels))})
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A view of a connection whose columns of labelled dimensions are the labels."""
+
+    name: str
+    scan: Scan
+    entries: str
+    """The SELECT of the entries, by number."""
+    labels: Mapping[int, Names]
+    number: int
+
+    def mark(self, axis: int) -> str:
+        """Return a text that stands in the plan of a query which uses the labels of an axis."""
+        return f"sparrow:labels:{self.number}:{axis}:"
+
+    def show(self, con: duckdb.DuckDBPyConnection, used: Collection[int]) -> None:
+        """Define the view, with the labels of some axes and stand-ins for others."""
+        schema = self.scan.schema
+        codes = codes_of(schema.dims, self.labels)
+        relation, shown = f"({self.entries}) AS e", []
+        for axis, dim in enumerate(schema.dims):
+            number = f"e.{quote_name(dim)}"
+            if axis not in self.labels:
+                shown.append(number)
+            elif axis in used:
+                table = f"{self.name}:{axis}"
+                labels = self.labels[axis].array()
+                places = np.arange(len(labels), dtype=schema.coordinate_dtype(axis))
+                con.register(table, pa.table({"at": places, "label": labels}))
+                relation += f" JOIN {quote_name(table)} AS l{axis} ON l{axis}.at = {number}"
+                shown.append(f"l{axis}.label AS {quote_name(dim)}")
+            else:
+                shown.append(f"nullif(format('{self.mark(axis)}{{}}', {number}), '') AS {quote_name(dim)}")
+        parts = ("value", "value_im") if schema.dtype.kind == "c" else ("value",)
+        shown += [f"e.{part}" for part in parts]
+        shown += [f"e.{quote_name(schema.dims[axis])} AS {quote_name(code)}" for axis, code in codes.items()]
+        con.execute(f"CREATE OR REPLACE TEMP VIEW {quote_name(self.name)} AS SELECT {', '.join(shown)} FROM {relation}")
+
+
+def _name_what_is_used(con: duckdb.DuckDBPyConnection, query: str, views: Collection[_Named]) -> bool:
+    """Give views the labels that the plan of a query has stand-ins for, and return whether there are any."""
+    plan = str(con.sql(f"EXPLAIN (FORMAT json) {query}").fetchall())
+    found = {view.name: [axis for axis in view.labels if view.mark(axis) in plan] for view in views}
+    for view in views:
+        if found[view.name]:
+            view.show(con, found[view.name])
+    return any(found.values())

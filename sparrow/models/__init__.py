@@ -9,3 +9,7 @@ from sparrow.models.linear import LinearRegression, LogisticRegression
 from sparrow.models.saving import load
 
 __all__ = ["ALS", "FactorizationMachine", "LinearRegression", "LogisticRegression", "evaluation", "load"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

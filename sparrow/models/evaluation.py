@@ -35,20 +35,28 @@ from sparrow.models.recommending import Recommender
 from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import Schema
 from sparrow.tensor import Tensor
+from sparrow.tensor.base import labelled
 
 __all__ = [
     "HeldOut",
+    "HeldOutEntries",
     "Model",
     "Popularity",
     "Recommending",
     "Split",
+    "beaten",
     "evaluate",
     "hold_out",
+    "hold_out_entries",
     "metrics",
     "min_links",
     "search",
     "split",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 class Recommending(Protocol):
@@ -150,6 +158,24 @@ class HeldOut:
     """Shape (m, items): the links to fold in."""
     truth: Tensor
     """Shape (m, items): the links to find."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutEntries:
+    """The entries of a tensor, for training and to test with.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> parts = sp.models.evaluation.hold_out_entries(np.ones((4, 5)))
+    >>> parts.train.nnz, parts.test.nnz
+    (18, 2)
+    """
+
+    train: Tensor
+    """The entries to fit to, in the shape and with the labels of the tensor."""
+    test: Tensor
+    """The others, to be predicted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +314,60 @@ def hold_out(rows: Any, seed: int | Sequence[int] = 0) -> HeldOut:
     return HeldOut(kept, part(there & ~hidden), part(hidden))
 
 
+def hold_out_entries(A: Any, share: float = 0.1, seed: int = 0) -> HeldOutEntries:
+    """Return entries to train with and entries to test with, drawn at random: for ratings, whose values are predicted.
+
+    Rows and columns stay as they are, so that the model knows all of them; :func:`split` leaves out whole rows.
+
+    Parameters
+    ----------
+    A
+        The ratings (rows, items), fill 0: a tensor, or what :func:`sparrow.asarray` takes.
+    share
+        The share of the entries to test with.
+    seed
+        Of the entries that are drawn.
+
+    Returns
+    -------
+    HeldOutEntries
+
+    Raises
+    ------
+    InvalidValueError
+        If the share is not between 0 and 1, or leaves nothing to train or to test with.
+    ShapeError, UnsupportedError
+        If this is no matrix of real numbers and fill 0.
+    TooLargeError
+        If the entries would pass the memory limit.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> A = sp.asarray(np.arange(1.0, 13).reshape(3, 4))
+    >>> parts = sp.models.evaluation.hold_out_entries(A, share=0.25)
+    >>> parts.train.nnz, parts.test.nnz, np.array_equal((parts.train + parts.test).to_numpy(), A.to_numpy())
+    (9, 3, True)
+    """
+    A = asarray(A)
+    scan = A.__sparrow_scan__()
+    check_matrix(scan)
+    block = engines.entries(scan)
+    count = round(share * block.count) if 0 < share < 1 else 0
+    if not 0 < count < block.count:
+        raise InvalidValueError(f"share={share!r} of {block.count} entries leaves nothing to train or to test with")
+    tested = np.zeros(block.count, bool)
+    tested[np.random.default_rng(seed).permutation(block.count)[:count]] = True
+    names = labelled(scan)
+
+    def part(mask: NDArray[np.bool_]) -> Tensor:
+        at = np.flatnonzero(mask)
+        taken = Block(tuple(column[at] for column in block.coords), block.values[at])
+        return Tensor(MemoryHandle(MemoryRelation(scan.schema, taken, names)))
+
+    return HeldOutEntries(part(~tested), part(tested))
+
+
 def metrics(
     ids: NDArray[np.int64], truth: Tensor, recall: Sequence[int] = (20, 50), ndcg: Sequence[int] = (100,)
 ) -> dict[str, float]:
@@ -359,9 +439,15 @@ def _hits(ids: NDArray[np.int64], wanted: Pattern, items: int) -> NDArray[np.boo
 
 
 def evaluate(
-    model: Recommending, held_out: HeldOut, recall: Sequence[int] = (20, 50), ndcg: Sequence[int] = (100,)
+    model: Recommending,
+    held_out: HeldOut,
+    recall: Sequence[int] = (20, 50),
+    ndcg: Sequence[int] = (100,),
+    baseline: bool = True,
 ) -> dict[str, float]:
     """Return mean Recall@K and NDCG@K of a fitted model on rows that it did not see.
+
+    What popularity alone gets is written beside, to standard error, and where it wins that is said.
 
     Parameters
     ----------
@@ -371,11 +457,13 @@ def evaluate(
         What :func:`split` or :func:`hold_out` returns.
     recall, ndcg
         The numbers K of items to look at.
+    baseline
+        Evaluate :class:`Popularity` too, fitted to what the model was, where the model kept that.
 
     Returns
     -------
     dict
-        As of :func:`metrics`.
+        As of :func:`metrics`, of the model.
 
     Raises
     ------
@@ -393,7 +481,36 @@ def evaluate(
     {'recall@20': 0.06, 'recall@50': 0.19, 'ndcg@100': 0.17}
     """
     ids, _ = model.recommend(held_out.history, _deepest(recall, ndcg))
-    return metrics(ids, held_out.truth, recall, ndcg)
+    found = metrics(ids, held_out.truth, recall, ndcg)
+    training = getattr(model, "_training", None)
+    if baseline and training is not None and not isinstance(model, Popularity):
+        popular = evaluate(Popularity().fit(training), held_out, recall, ndcg)
+        told = [f"{name} {value:.3f} (popularity alone {popular[name]:.3f})" for name, value in found.items()]
+        progress.note(", ".join(told) + beaten(found, popular))
+    return found
+
+
+def beaten(found: Mapping[str, float], popular: Mapping[str, float]) -> str:
+    """Return what to say where popularity is better than a model by some figure, and nothing elsewhere.
+
+    Parameters
+    ----------
+    found, popular
+        The figures of the model and of :class:`Popularity`.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from sparrow.models.evaluation import beaten
+    >>> beaten({"recall@20": 0.2}, {"recall@20": 0.1}), beaten({"recall@20": 0.2}, {"recall@20": 0.22})[:17]
+    ('', '; popularity wins')
+    """
+    if all(value >= popular[name] for name, value in found.items()):
+        return ""
+    return "; popularity wins: let absent links weigh more, unobserved_weight=1, or search() (docs/choosing-als.md)"
 
 
 class Popularity(Recommender):
@@ -528,7 +645,7 @@ def search(
     with progress.bar("searching", len(settings), "fits") as advance:
         for setting in settings:
             fitted = type(model)(**{**params, **setting}).fit(parts.train)
-            found.append({**setting, **evaluate(fitted, parts.validation)})
+            found.append({**setting, **evaluate(fitted, parts.validation, baseline=False)})
             advance(1)
     return sorted(found, key=lambda each: -each[by])
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Recommender", "with_items_of"]
 
+_PAIRS = 1 << 16
+"""Pairs that are scored together."""
 _ROW_GROUP = 1 << 20
 """Rows of a row group of recommendations."""
 
@@ -131,6 +133,53 @@ class Recommender:
         nothing = ~factors.any(axis=1)
         ids[nothing], scores[nothing] = -1, -np.inf
         return _named(ids, labels, _by_label(rows), self._named_by), scores
+
+    def predict(self, rows: Any, items: Any) -> NDArray[np.float32]:
+        """Return the scores of pairs of rows and items: the inner products of their factors.
+
+        For a model of explicit ratings (``unobserved_weight=0``) these are the ratings that it expects.
+
+        Parameters
+        ----------
+        rows, items
+            Numbers or labels, as :meth:`recommend` takes rows, shape (m,) each: pair by pair. One of them may be a
+            single one, for all of the other.
+
+        Returns
+        -------
+        ndarray of float32, shape (m,)
+
+        Raises
+        ------
+        IndexingError
+            If a number is out of range.
+        LabelError
+            If nothing has a label.
+        ShapeError
+            If there are not as many rows as items.
+
+        Examples
+        --------
+        >>> import numpy as np, sparrow as sp
+        >>> A = sp.asarray(np.outer([1.0, 2, 3, 4], [5.0, 4, 3, 2, 1]))
+        >>> model = sp.models.ALS(factors=1, unobserved_weight=0, regularization=1e-4).fit(A)
+        >>> model.predict([0, 3], [0, 4]).round(1)
+        array([5., 4.], dtype=float32)
+        >>> model.predict(0, [0, 1]).round(1)
+        array([5., 4.], dtype=float32)
+        """
+        users, table = self._factors()
+        given = [[one] if isinstance(one, str | bytes) or np.ndim(one) == 0 else one for one in (rows, items)]
+        left = _positions(given[0], users.shape[0], "row", self._named_by)
+        right = _positions(given[1], table.shape[0], "item", self._named_by)
+        if len(left) != len(right) and 1 not in (len(left), len(right)):
+            raise ShapeError(f"{len(left)} rows and {len(right)} items are no pairs: give as many of both, or one")
+        left, right = np.broadcast_arrays(left, right)
+        out = np.empty(len(left), np.float32)
+        for start in range(0, len(left), _PAIRS):
+            part = slice(start, start + _PAIRS)
+            np.einsum("md,md->m", users[left[part]], table[right[part]], out=out[part], dtype=np.float32)
+        return out
 
     def recommend_all(
         self,

@@ -19,6 +19,7 @@ from sparrow import settings
 from sparrow.errors import LabelError
 from sparrow.index import View
 from sparrow.kernels.entries import concatenate
+from sparrow.labels import first_places
 from sparrow.plan.labels import Labels, Names, alike, names_along
 from sparrow.plan.nodes import Concat, Scan
 from sparrow.relation import MemoryRelation
@@ -219,10 +220,8 @@ def on_labels(scan: Scan, axis: int, places: NDArray[Any]) -> Scan:
 
 def places_of(labels: pa.Array, among: pa.Array) -> NDArray[Any]:
     """Return where each label is among others, -1 for none."""
-    import pyarrow.compute as pc
-
     labels, among = alike([labels, among], "both sides")
-    found = pc.index_in(labels, value_set=among).fill_null(-1)
+    found = first_places(labels, among).fill_null(-1)
     return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
 
 

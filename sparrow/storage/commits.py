@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sparrow.errors import NotFoundError, ShapeError
 from sparrow.index import Box
-from sparrow.relation import Edit, Growth
+from sparrow.relation import Edit, Growth, with_labels
 from sparrow.schema import Schema
 from sparrow.storage.filesystem import of
 from sparrow.storage.labels import write_labels
@@ -133,7 +133,9 @@ def appended(snapshot: Snapshot, edits: Iterable[Edit], sizes: Sizes) -> Work:
 def grown(snapshot: Snapshot, growth: Growth, sizes: Sizes) -> Work:
     """Write the labels and the files of an append that makes dimensions longer."""
     schema = replace(snapshot.schema, shape=growth.shape)
-    labels = {**snapshot.metadata.labels, **write_labels(snapshot.path, schema, growth.labels)}
+    given = {dim: names for dim, names in growth.labels.items() if names is not None}
+    files = dict.fromkeys(growth.labels) | write_labels(snapshot.path, schema, given)
+    labels = with_labels(snapshot.metadata.labels, files)
     low: list[int] = []
     high: list[int] = []
 

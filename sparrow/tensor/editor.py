@@ -253,7 +253,8 @@ def resizing(base: Schema, labelled: Callable[[int], bool], shape: Any) -> Edit:
     for dim, (old, new) in enumerate(zip(base.shape, wanted, strict=True)):
         if new > old and labelled(dim):
             raise UnsupportedError(
-                f"dimension {base.dims[dim]!r} has a label for each of its {old} cells, so it cannot grow to {new}"
+                f"dimension {base.dims[dim]!r} has a label for each of its {old} cells, so it cannot grow to {new}: "
+                f"append() what has new labels, or take them away first with set_labels({base.dims[dim]!r}, None)"
             )
         if new < old:
             ranges = [range(n) for n in base.shape]

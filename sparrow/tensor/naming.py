@@ -154,7 +154,7 @@ class Naming(Writing):
         return self._of(replace(map_cells(Cast(old.dtype), [scan]), schema=schema).named(names_along(scan)))
 
     def set_labels(self, dim: str | int | Sequence[str | int], labels: Any) -> None:
-        """Give a dimension labels in one atomic commit, in place of those that it has.
+        """Give a dimension labels in one atomic commit, in place of those that it has; None takes them away.
 
         Parameters
         ----------
@@ -162,6 +162,7 @@ class Naming(Writing):
             The dimension, by name or number; several for one vocabulary that they share, and that grows for all.
         labels
             A label for each cell along it, all different: texts, integers or dates; a list, an Arrow or NumPy array.
+            None for no labels.
 
         Raises
         ------
@@ -183,17 +184,20 @@ class Naming(Writing):
         >>> A.set_labels(["src", "dst"], ["ann", "bob"])
         >>> A.sel(src="bob", dst="ann")
         np.int64(3)
+        >>> A.set_labels("dst", None)
+        >>> A.labels("dst") is None
+        True
         """
         handle = self._writable()
         if not self._view.is_identity:
             raise UnsupportedError("a view cannot be given labels: give them to the tensor that it was taken from")
         several = [dim] if isinstance(dim, str | int) else list(dim)
         axes = [self._axis(one) for one in several]
-        found = check_labels(labels, self.dims[axes[0]]) if axes else pa.array([])
+        found = check_labels(labels, self.dims[axes[0]]) if axes and labels is not None else None
 
         def growth(relation: Relation) -> Growth:
             schema = relation.schema
-            for axis in axes:
+            for axis in axes if found is not None else ():
                 check_labels(found, schema.dims[axis], schema.shape[axis])
             return Growth(dict.fromkeys(axes, found), schema.shape, lambda: iter(()))
 

@@ -212,6 +212,7 @@ class Tensor(Computing, Operators, Actions, Exports, Stored):
         Returns
         -------
         matplotlib.axes.Axes
+            New ones are a picture where a notebook shows them.
 
         Raises
         ------

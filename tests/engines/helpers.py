@@ -111,15 +111,12 @@ class Unreadable(_Around):
 class Labelled:
     """Enough of a tensor for ``sp.sql``."""
 
-    def __init__(self, scan: Scan, labels: dict[str, Any] | None = None) -> None:
-        self._scan, self._labels = scan, labels or {}
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
 
     @property
     def dims(self) -> tuple[str, ...]:
         return self._scan.schema.dims
-
-    def labels(self, dim: str, /) -> Any:
-        return self._labels.get(dim)
 
     def __sparrow_scan__(self) -> Scan:
         return self._scan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta, timezone
 from typing import Any
 
 import numpy as np
@@ -238,3 +239,31 @@ def test_copies() -> None:
         sp.asarray([1], copy=False)
     with pytest.raises(InvalidValueError, match="copy=False"):
         sp.asarray(A, dtype="int8", copy=False)
+
+
+def test_a_version_is_opened_by_its_time(tmp_path: Any) -> None:
+    A = sp.eye(3).save(tmp_path / "a")
+    A[0, 1] = 5
+    A[0, 2] = 6
+    times = [record["timestamp"] for record in reversed(A.history())]
+    for version, at in enumerate(times):
+        for when in (at, at.isoformat(), at.astimezone(timezone(timedelta(hours=-5)))):
+            assert sp.open(tmp_path / "a", version=when).version == max(k for k, t in enumerate(times) if t <= at)
+        assert sp.open(tmp_path / "a", int(version)).version == version
+    for day in (times[-1].date(), f"{times[-1]:%Y-%m-%d}"):
+        assert sp.open(tmp_path / "a", day).nnz == 5, "the version at the end of that day"
+    with pytest.raises(NotFoundError, match=r"had no version at 1999-12-31: the first that is known, 0, is of 20"):
+        sp.open(tmp_path / "a", "1999-12-31")
+    with pytest.raises(InvalidValueError, match=r"version='last week' is neither a number nor a time such as"):
+        sp.open(tmp_path / "a", "last week")
+
+
+def test_what_a_foreign_delta_table_is_opened_with(tmp_path: Any) -> None:
+    path = str(tmp_path / "t")
+    pl.DataFrame({"user": ["a", "b"], "item": [1, 2], "stars": [1.0, 2.0]}).write_delta(path)
+    with pytest.raises(NotFoundError, match="did not write") as told:
+        sp.open(path)
+    call = f"sp.from_relation(polars.scan_delta({path!r}), coords=[...], value=...)"
+    assert call in str(told.value)
+    found = sp.from_relation(pl.scan_delta(path), coords=["user", "item"], value="stars")
+    assert found.sel(user="b").to_numpy().tolist() == [0, 0, 2.0]

@@ -5,13 +5,25 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import sparrow as sp
-from sparrow.models.evaluation import Popularity, evaluate, hold_out, metrics, min_links, search, split
+from sparrow.errors import InvalidValueError
+from sparrow.models.evaluation import (
+    Popularity,
+    beaten,
+    evaluate,
+    hold_out,
+    hold_out_entries,
+    metrics,
+    min_links,
+    search,
+    split,
+)
 
 
 def links(seed: int, height: int = 60, width: int = 40, density: float = 0.2) -> NDArray[Any]:
@@ -278,3 +290,46 @@ def test_the_small_web_graph_is_the_one_of_the_published_figures(tmp_path: Path)
     found = evaluate(model, parts.test)
     assert found["recall@20"] >= 0.944
     assert found["recall@50"] >= 0.966
+
+
+def test_entries_are_held_out_of_rows_that_stay() -> None:
+    labels = {"user": list("abcdef"), "item": list("vwxyz")}
+    rng = np.random.default_rng(3)
+    A = sp.asarray(rng.integers(0, 6, (6, 5)).astype(float), dims=["user", "item"], labels=labels)
+    parts = hold_out_entries(A, share=0.3, seed=1)
+    assert parts.test.nnz == round(0.3 * A.nnz)
+    assert np.array_equal((parts.train + parts.test).to_numpy(), A.to_numpy())
+    assert (parts.train * parts.test).nnz == 0
+    assert parts.train.labels("item") == pa.array(labels["item"])
+    again, other = hold_out_entries(A, 0.3, 1), hold_out_entries(A, 0.3, 2)
+    assert np.array_equal(again.test.to_numpy(), parts.test.to_numpy())
+    assert not np.array_equal(other.test.to_numpy(), parts.test.to_numpy())
+    for share in (0, 1, 0.001, -0.2):
+        with pytest.raises(InvalidValueError, match="nothing to train or to test"):
+            hold_out_entries(A, share)
+
+
+def test_popularity_is_told_beside_and_where_it_wins(capsys: pytest.CaptureFixture[str]) -> None:
+    dense = np.random.default_rng(0).random((60, 40)) < np.linspace(0, 0.9, 40)
+    parts = split(sp.asarray(dense))
+    popular = evaluate(Popularity().fit(parts.train), parts.test, (5,), (10,))
+    assert capsys.readouterr().err == ""
+
+    class Rarest:
+        """Recommends what has fewest links."""
+
+        _training = parts.train
+
+        def recommend(self, rows: sp.Tensor, k: int, /) -> Any:
+            return np.tile(np.arange(k), (rows.shape[0], 1)), None
+
+    model = Rarest()
+    found = evaluate(model, parts.test, (5,), (10,))
+    told = capsys.readouterr().err
+    for name in ("recall@5", "ndcg@10"):
+        assert f"{name} {found[name]:.3f} (popularity alone {popular[name]:.3f})" in told
+    assert found["recall@5"] < popular["recall@5"]
+    assert "popularity wins: let absent links weigh more, unobserved_weight=1" in told
+    assert evaluate(model, parts.test, (5,), (10,), baseline=False) == found
+    assert capsys.readouterr().err == ""
+    assert beaten({"recall@5": 0.3}, {"recall@5": 0.3}) == ""

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sparrow as sp
-from sparrow.errors import IndexingError, LabelError
+from sparrow.errors import IndexingError, LabelError, ShapeError
 
 USERS = ["ann", "bob", "dan", "eve", "zoe"]
 FILMS = ["Alien", "Brazil", "Casablanca", "Dune"]
@@ -78,3 +78,17 @@ def test_without_labels() -> None:
         model.recommend(["ann"])
     with pytest.raises(LabelError, match="no labels"):
         model.recommend([0], labels=True)
+
+
+def test_predict(model: Any) -> None:
+    expected = np.einsum("md,md->m", model.user_factors[[2, 0, 4]], model.item_factors[[1, 3, 0]])
+    np.testing.assert_allclose(model.predict([2, 0, -1], [1, 3, 0]), expected, rtol=1e-6)
+    np.testing.assert_array_equal(model.predict(["dan", "ann"], ["Brazil", "Dune"]), model.predict([2, 0], [1, 3]))
+    np.testing.assert_array_equal(model.predict("dan", FILMS), model.predict([2], np.arange(4)))
+    np.testing.assert_array_equal(model.predict(np.arange(5), 2), model.predict(USERS, "Casablanca"))
+    with pytest.raises(ShapeError, match="2 rows and 3 items"):
+        model.predict([0, 1], [0, 1, 2])
+    with pytest.raises(LabelError, match=r"no item .*'Solaris'"):
+        model.predict("dan", "Solaris")
+    with pytest.raises(IndexingError, match="item 4 is out of range"):
+        model.predict(0, 4)

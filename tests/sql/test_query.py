@@ -23,8 +23,8 @@ LINKS = np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]])
 web = Labelled(scan_of(memory(LINKS, dims=("src", "dst"))))
 
 
-def tensor(dense: Any, *key: Any, dims: tuple[str, ...] = (), labels: dict[str, Any] | None = None) -> Labelled:
-    return Labelled(at(memory(np.asarray(dense), dims=dims), *key), labels)
+def tensor(dense: Any, *key: Any, dims: tuple[str, ...] = ()) -> Labelled:
+    return Labelled(at(memory(np.asarray(dense), dims=dims), *key))
 
 
 def test_a_tensor_is_a_relation() -> None:
@@ -106,10 +106,14 @@ def test_any_dimension_name(name: str) -> None:
 
 def test_labels_are_a_relation_of_their_own() -> None:
     names = pa.array(["a'; drop", 'b"', "ç"])
-    web = tensor(LINKS, dims=("src", "dst"), labels={"src": names, "dst": names})
+    src, dst = LINKS.nonzero()
+    labels = {"src": names, "dst": names}
+    web = sp.from_coords([src, dst], 1, shape=LINKS.shape, dims=("src", "dst"), labels=labels)
     found = sql("select s.label, d.label from web join web_src s using (src) join WEB_DST d using (dst) order by all")
     assert found.fetchall() == [("a'; drop", 'b"'), ("a'; drop", "ç"), ("ç", "a'; drop")]
-    assert sql("from t_src order by src", t=web).fetchall() == list(enumerate(names.to_pylist()))
+    found = sql("from t_src order by src_code", t=web)
+    assert found.columns == ["src", "label", "src_code"]
+    assert found.fetchall() == [(name, name, code) for code, name in enumerate(names.to_pylist())]
     with pytest.raises(InvalidValueError, match="'web_nope'"):
         sql("from web_nope")
 

@@ -55,10 +55,10 @@ def test_its_labels_and_order() -> None:
     np.testing.assert_array_equal(block.values, second().T[second().T != 0])
 
 
-@pytest.mark.parametrize("where", ["", "where item between 4 and 9", "where value < 0"])
+@pytest.mark.parametrize("where", ["", "where item_code between 4 and 9", "where value < 0"])
 def test_it_answers_queries(where: str) -> None:
     matrix = sp.open(STORED / "matrix")
-    found = sp.sql(f"select user, item, value from matrix {where} order by user, item", matrix=matrix).fetchall()
+    found = sp.sql(f"select user_code, item_code, value from matrix {where} order by all", matrix=matrix).fetchall()
     cells = [(int(i), int(j), second()[i, j]) for i, j in np.argwhere(second())]
     if "item" in where:
         cells = [cell for cell in cells if 4 <= cell[1] <= 9]

@@ -236,7 +236,7 @@ def test_rename() -> None:
     assert names(b, "who") == ["ann", "bob"]
     assert names(b[1:], "who") == ["bob"]
     assert a.rename(user="user") is a
-    assert sp.sql("select who, item, value from b order by who").fetchall() == [(0, 0, 1), (1, 1, 2)]
+    assert sp.sql("select who, item, value from b order by who").fetchall() == [("ann", 0, 1), ("bob", 1, 2)]
     with pytest.raises(LabelError, match="no dimension 'who'"):
         a.rename(who="user")
     with pytest.raises(InvalidValueError):
@@ -586,6 +586,23 @@ def test_set_labels(ann_bob: sp.Tensor) -> None:
         again = sp.open(ann_bob.path)
         assert cells_of(again) == cells_of(ann_bob)
         assert len(again.sel(user="c").labels("item")) == 3
+
+
+def test_labels_are_taken_away(ann_bob: sp.Tensor) -> None:
+    before = ann_bob.to_numpy().tolist()
+    ann_bob.set_labels("user", None)
+    assert (ann_bob.labels("user"), names(ann_bob, "item")) == (None, ["x", "y"])
+    with pytest.raises(UnsupportedError, match=r"'item' has a label .* append\(\) .*set_labels\('item', None\)"):
+        ann_bob.resize(2, 3)
+    ann_bob.set_labels(["user", "item"], None)
+    ann_bob.resize(2, 3)
+    assert ann_bob.to_numpy()[:, :2].tolist() == before
+    if ann_bob.path is not None:
+        assert sp.open(ann_bob.path).labels("item") is None
+        assert names(sp.open(ann_bob.path, version=0), "user") == ["ann", "bob"]
+        ann_bob.restore(0)
+        assert names(ann_bob, "user") == ["ann", "bob"]
+        assert ann_bob.verify() == []
 
 
 # -- files ---------------------------------------------------------------------------------------

@@ -1,0 +1,91 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # A web graph larger than the memory limit
+#
+# 3.2 million links between 325,557 pages (cnr-2000, of the Laboratory for Web Algorithmics), which comes with sparrow.
+# In memory they take 50 MB as pairs of numbers with a value; sparrow gets 40 MB for everything here.
+
+# %%
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import sparrow as sp
+
+home = Path(tempfile.mkdtemp())
+sp.config(memory_limit="40MB")
+sp.config()
+
+# %%
+web = sp.ingest.edges(sp.datasets.path("cnr-2000"), home / "web.sparrow", if_exists="open")
+web
+
+# %%
+web.spy()
+
+# %% [markdown]
+# Most links stay near: pages of one site have numbers that are close to each other.
+#
+# ## What is read
+#
+# An index is a view, which reads nothing. `explain` says what it will read.
+
+# %%
+print(web[200_000:200_100].explain())
+
+# %% [markdown]
+# The whole as an array would take 848 GB, which is refused before anything is read.
+
+# %%
+try:
+    web.to_numpy()
+except sp.errors.TooLargeError as error:
+    print(error)
+
+# %% [markdown]
+# ## Products
+#
+# Rows of the file are streamed through a product, whatever the limit. PageRank is twenty of them.
+
+# %%
+out = web.count(axis="dst").to_numpy()
+ends = np.flatnonzero(out == 0)
+rank = np.full(len(out), 1 / len(out))
+for _ in range(20):
+    share = np.divide(rank, out, out=np.zeros_like(rank), where=out > 0)
+    rank = 0.85 * (web.T @ share + rank[ends].sum() / len(rank)) + 0.15 / len(rank)
+first = np.argsort(-rank)[:5]
+[(int(page), float(rank[page].round(5))) for page in first]
+
+# %% [markdown]
+# ## Questions
+#
+# The tensor is a table, and so is the rank, as a tensor.
+
+# %%
+ranks = sp.asarray(rank, dims=["page"])
+sp.sql("""
+    select dst as page, count(*) as links, any_value(r.value) as rank
+    from web join ranks r on dst = page where src <> dst
+    group by dst order by rank desc limit 5
+""")
+
+# %% [markdown]
+# Two directions: the pages whose links are returned, by a product cell by cell with the links turned around.
+
+# %%
+mutual = web * web.T.rename(src="dst", dst="src")
+returned = mutual.nnz
+returned, round(returned / web.nnz, 3)

@@ -1,0 +1,62 @@
+"""Errors in the words of the command line: ``--overwrite`` where a function says ``overwrite=True``."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+from sparrow.errors import IngestError, SparrowError
+
+__all__ = ["Program"]
+
+
+class _Command(TyperCommand):
+    """A command whose errors spell its own options."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it."""
+        flags = {
+            option.name: (option.opts[0], option.secondary_opts[0] if option.secondary_opts else None)
+            for option in self.params
+            if option.name and option.opts[0].startswith("--")
+        }
+        try:
+            return super().invoke(ctx)
+        except IngestError as error:
+            error.problem = _respelled(error.problem, flags)
+            raise
+        except SparrowError as error:
+            if error.args and isinstance(error.args[0], str):
+                error.args = (_respelled(error.args[0], flags), *error.args[1:])
+            raise
+
+
+class Program(typer.Typer):
+    """A program, or a part of one, of commands that spell errors as they spell their options."""
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[..., Any]:
+        """Return what makes a command of a function."""
+        return super().command(name, cls=_Command, **options)
+
+
+def _respelled(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
+    """Return a text with options as the command line spells them: on, and off where there is a word for it."""
+
+    def spelled(found: re.Match[str]) -> str:
+        if found["name"] not in flags:
+            return found[0]
+        on, off = flags[found["name"]]
+        value = found["value"]
+        if value in ("True", ""):
+            return on
+        if value == "False":
+            return off or found[0]
+        return f"{on} {shlex.quote(value.strip(chr(39)))}"
+
+    text = re.sub(r"sp\.config\((?P<name>\w+)=\.\.\.\)", lambda found: f"--{found['name'].replace('_', '-')}", text)
+    return re.sub(r"\b(?P<name>[a-z_]+)=(?P<value>'[^']*'|\w+|(?=[\s,:;)]|$))", spelled, text)

@@ -1,0 +1,43 @@
+"""Ctrl-C while the answer of ``sp.sql`` is fetched."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import Any
+
+import duckdb
+import pytest
+
+import sparrow as sp
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize("fetch", ["fetchall", "to_arrow_table", "pl"])
+def test_an_interrupt_is_a_keyboard_interrupt(fetch: str) -> None:
+    endless = sp.sql("select sum(a.range * b.range) as s from range(1000000000) a, range(1000000) b")
+    derived = endless.filter("s > 0")
+    for relation in (endless, derived):
+        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            getattr(relation, fetch)()
+        timer.join()
+    assert sp.sql("select 1").fetchall() == [(1,)]
+
+
+def test_an_answer_is_a_relation_of_duckdb_in_every_way() -> None:
+    A = sp.asarray([[0, 1], [2, 3]])
+    found: Any = sp.sql("select d0, sum(value) as s from A group by d0 order by d0", A=A)
+    assert isinstance(found, duckdb.DuckDBPyRelation)
+    assert type(found).__name__ == "DuckDBPyRelation"
+    assert found.project("s + 1 as s").fetchall() == [(2,), (6,)]
+    assert type(found.limit(1)) is type(found)
+    assert sp.from_relation(found, coords=["d0"], value="s").to_numpy().tolist() == [1, 5]
+    assert sp.sql("select count(*) from found").fetchall() == [(2,)]
+
+
+def test_other_errors_of_a_fetch_are_duckdbs() -> None:
+    with pytest.raises(duckdb.ConversionException):
+        sp.sql("select cast(s as int) from (values ('x')) t(s)").fetchall()

@@ -1,0 +1,73 @@
+"""The notebooks of docs/notebooks run from beginning to end, in a kernel, and show what they say."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.py"))
+
+SHOWN = {
+    "census": ["sex: Male", "[1., 0.]", "education: Prof-school  │    576 │  0.734", "capital-loss: none"],
+    "ratings": ["u005", "(user: 600, film: 160)", "recall@10", "space opera 04", "'append', 'ingest columns'"],
+    "web": ["40,000,000 bytes", "(src: 325557, dst: 325557)", "848 GB", "1 of 13 read", "866924"],
+}
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A kernel that runs one notebook after the other, each without the names of those before."""
+    for name, why in (("jupytext", "keeps notebooks as text"), ("nbclient", "runs them"), ("ipykernel", "runs them")):
+        pytest.importorskip(name, reason=why)
+    pytest.importorskip("matplotlib", reason="notebooks have pictures")
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the libraries that run notebooks
+        from jupyter_client.manager import KernelManager
+
+        folder = tmp_path_factory.mktemp("notebooks")
+        patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setenv("TMPDIR", str(folder))
+        patch.setenv("JUPYTER_PLATFORM_DIRS", "1")
+        manager: Any = KernelManager(client_class="jupyter_client.asynchronous.AsyncKernelClient")
+        manager.start_kernel(cwd=str(folder))
+        try:
+            yield manager
+        finally:
+            manager.shutdown_kernel(now=True)
+
+
+def executed(path: Path, kernel: Any) -> Any:
+    """Return the notebook with what its cells show."""
+    jupytext, nbclient, nbformat = map(importlib.import_module, ("jupytext", "nbclient", "nbformat"))
+
+    notebook = jupytext.read(path)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
+    client: Any = nbclient.NotebookClient(notebook, km=kernel, timeout=300)
+    try:
+        client.execute()
+    finally:
+        client.kc.stop_channels()
+        client.kc.context.destroy(linger=0)
+    return notebook
+
+
+@pytest.mark.filterwarnings("ignore")  # of the libraries that run notebooks
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_runs_and_shows_what_it_says(path: Path, kernel: Any) -> None:
+    outputs = [out for cell in executed(path, kernel).cells for out in cell.get("outputs", ())]
+    text = "".join(out.get("text", "") + out.get("data", {}).get("text/plain", "") for out in outputs)
+    assert [told for told in SHOWN[path.stem] if told not in text] == []
+    pictures = [out["data"]["image/png"] for out in outputs if "image/png" in out.get("data", {})]
+    assert len(pictures) == 1, "A.spy() is a picture by itself"
+    assert len(base64.b64decode(pictures[0])) > 5000
+
+
+def test_every_notebook_says_what_it_shows() -> None:
+    assert set(SHOWN) == {path.stem for path in NOTEBOOKS}
