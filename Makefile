@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 MINUTES ?= 5
 
-.PHONY: help demo test trial lint types bench clean
+.PHONY: help demo test trial lint types site bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo 'make trial   kill, race, fill the disk, flip bytes and feed rubbish for MINUTES=5 (docs/reliability.md)'
 	@echo 'make lint    check style, formatting and that lower layers import no upper ones'
 	@echo 'make types   check types'
+	@echo 'make site    write the documentation to site/, its links checked'
 	@echo 'make bench   time sparrow beside SciPy, DuckDB, scikit-learn, implicit and pydata/sparse, print ratios'
 	@echo 'make clean   remove what these targets made, $(VENV) included'
 
@@ -55,6 +56,14 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	@echo 'Installing sparrow and what makes its site into $(VENV)'
+	@$(PIP) install --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
+site: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 $(VENV)/.bench: $(VENV)/.dev
 	@echo 'Installing what the bench compares with into $(VENV)'
 	@$(PIP) install --constraint constraints.txt --editable '.[dev,bench]'
@@ -64,5 +73,5 @@ bench: $(VENV)/.bench
 	$(BIN)/python bench/run.py
 
 clean:
-	rm -rf $(VENV) $(DEMO) bench/data bench/results dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(DEMO) site bench/data bench/results dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

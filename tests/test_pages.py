@@ -1,4 +1,4 @@
-"""What README.md shows is what happens: its examples run, and their output is compared."""
+"""What README.md and the pages of docs/ show is what happens: their examples run, and their output is compared."""
 
 from __future__ import annotations
 
@@ -18,15 +18,20 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-@pytest.fixture(scope="module")
-def readme(repository: Path) -> str:
-    return (repository / "README.md").read_text()
+REPOSITORY = Path(__file__).resolve().parent.parent
+PAGES = ["README.md", *sorted(str(page.relative_to(REPOSITORY)) for page in (REPOSITORY / "docs").rglob("*.md"))]
 
 
-@pytest.fixture(scope="module")
-def folder(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as README's reader is in: the root of a checkout."""
-    made = tmp_path_factory.mktemp("readme")
+def pages(language: str, mark: str) -> list[str]:
+    """Return the pages with sessions in a language, told by what stands before what is typed."""
+    return [page for page in PAGES if any(mark in block for block in blocks((REPOSITORY / page).read_text(), language))]
+
+
+@pytest.fixture
+def folder(repository: Path, tmp_path: Path) -> Path:
+    """A folder as the reader is in: the root of a checkout."""
+    made = tmp_path / "checkout"
+    made.mkdir()
     for name in ("datasets", "sql"):
         shutil.copytree(repository / name, made / name)
     return made
@@ -44,35 +49,44 @@ def compare(happened: str, shown: str, typed: str) -> None:
         assert found == pytest.approx(told, rel=0.1), typed
 
 
-def test_the_session_in_python(readme: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", pages("python", ">>> "))
+def test_sessions_in_python(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    session = "\n".join(blocks(readme, "python"))
-    test = doctest.DocTestParser().get_doctest(session, {}, "README.md", "README.md", 0)
-    assert len(test.examples) >= 10
+    session = "\n".join(blocks((REPOSITORY / page).read_text(), "python"))
+    test = doctest.DocTestParser().get_doctest(session, {}, page, page, 0)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     told: list[str] = []
     runner.run(test, out=told.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(told)
 
 
-def test_the_session_in_the_shell(readme: str, folder: Path, repository: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", pages("console", "$ "))
+def test_sessions_in_the_shell(page: str, folder: Path, repository: Path, tmp_path: Path) -> None:
     command = tmp_path / "sparrow"
     command.write_text(f'#!/bin/sh\nPYTHONPATH="{repository}" exec {sys.executable} -m sparrow "$@"\n')
     command.chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    shown = [block for block in blocks(readme, "console") if "make " not in block]
-    parts = re.split(r"^\$ ", "".join(shown), flags=re.MULTILINE)[1:]
-    assert len(parts) >= 4
-    for part in parts:
+    shown = [block for block in blocks((REPOSITORY / page).read_text(), "console") if "make " not in block]
+    for part in re.split(r"^\$ ", "".join(shown), flags=re.MULTILINE)[1:]:
         lines = part.split("\n")
-        count = next(k for k in range(1, len(lines)) if "\n".join(lines[:k]).count('"') % 2 == 0)
+        count = next(k for k in range(1, len(lines)) if not _is_open("\n".join(lines[:k])))
         typed, output = "\n".join(lines[:count]), "\n".join(lines[count:])
         run = subprocess.run(typed, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
         assert run.returncode == 0, run.stderr
         compare(run.stdout, output, typed)
 
 
-@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "datasets/README.md"])
+def _is_open(typed: str) -> bool:
+    """Say whether the shell waits for more: of a text in quotes, or after a backslash."""
+    return typed.count('"') % 2 == 1 or typed.endswith("\\")
+
+
+def test_there_are_pages_to_run() -> None:
+    assert {"README.md", "docs/tutorial.md"} <= set(pages("python", ">>> "))
+    assert "README.md" in pages("console", "$ ")
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CHANGELOG.md", "datasets/README.md", *PAGES])
 def test_links_to_files_lead_somewhere(repository: Path, name: str) -> None:
     page = repository / name
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
