@@ -22,10 +22,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
 def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
     """Return the diagonals of the matrices in the last two axes, lazily.
 
