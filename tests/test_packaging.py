@@ -91,7 +91,7 @@ def test_what_is_imported_is_declared_and_the_other_way_round(repository: Path, 
     declared = _names(project["project"]["dependencies"])
     extras = project["project"]["optional-dependencies"]
     optional = set().union(
-        *(_names(extras[name]) for name in ("notebook", "gpu", "torch", "sparse", "pandas", "sklearn", "cloud"))
+        *(_names(extras[name]) for name in ("notebook", "gpu", "torch", "sparse", "pandas", "sklearn", "cloud", "hdf5"))
     )
     optional |= {"sklearn"} if "scikit-learn" in optional else set()
     optional |= {"cupy", "cupyx"} if "cupy-cuda12x" in optional else set()  # one wheel, named after what it needs
