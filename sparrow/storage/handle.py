@@ -22,11 +22,11 @@ from sparrow.relation import Edit, Growth, Relation
 from sparrow.schema import Schema
 from sparrow.storage.bundle import is_bundle, is_tensor, open_bundle
 from sparrow.storage.commits import Work, appended, compacted, edited, grown, restored
+from sparrow.storage.connections import using
 from sparrow.storage.creation import create, creating
 from sparrow.storage.filesystem import absolute, of
 from sparrow.storage.layout import Sizes, check_profile
 from sparrow.storage.log import Log, LostRace
-from sparrow.storage.objects import using
 from sparrow.storage.orders import build_order
 from sparrow.storage.rewrites import Claim, prepare
 from sparrow.storage.snapshot import FileRecord, Snapshot

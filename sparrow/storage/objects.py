@@ -3,15 +3,11 @@
 Nothing is renamed: files appear under their own names, which carry the hash of what is in them, and a new tensor is
 visible by version 0 of its log, put last and only where none is. A marker beside what is being made tells whose it is,
 so that what killed processes left is cleared. Readers say what they will read next, and it is fetched meanwhile.
-
-Options are kept in this process by the place that they were given for, and nowhere else: no error, no ``repr`` and no
-pickle holds them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import re
 import socket
@@ -33,11 +29,11 @@ from sparrow import settings
 from sparrow.errors import (
     ExistsError,
     InvalidValueError,
-    MissingDependencyError,
     NotFoundError,
     StorageError,
     UnsupportedError,
 )
+from sparrow.storage.connections import SCHEMES, check_process, client, options_for, short, variables
 from sparrow.storage.filesystem import (
     Folder,
     NewFile,
@@ -47,44 +43,15 @@ from sparrow.storage.filesystem import (
     disk_full,
     without_secrets,
 )
+from sparrow.storage.remote import WINDOW, RemoteFile
 
-__all__ = ["ObjectStore", "store_of", "using"]
+__all__ = ["ObjectStore", "store_of"]
 
 T = TypeVar("T")
-
-_SCHEMES = {
-    "s3": ("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "aws_"),
-    "s3a": ("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "aws_"),
-    "gs": ("GOOGLE_APPLICATION_CREDENTIALS", "google_"),
-    "az": ("AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY", "azure_"),
-    "abfs": ("AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY", "azure_"),
-    "http": ("", ""),
-    "https": ("", ""),
-}
-"""Kinds of URL: the variables that hold credentials, and what names of options begin with."""
-
-_VARIABLES = ("AWS_", "GOOGLE_", "AZURE_")
-"""What variables of the environment begin with that a store is made from."""
-
-_CLIENT = frozenset(
-    """allow_http allow_invalid_certificates connect_timeout default_content_type default_headers http1_only http2_only
-    http2_keep_alive_interval http2_keep_alive_timeout http2_keep_alive_while_idle pool_idle_timeout
-    pool_max_idle_per_host proxy_url proxy_ca_certificate proxy_excludes randomize_addresses read_timeout timeout
-    user_agent""".split()  # noqa: SIM905 - thirty lines otherwise
-)
-"""Options of the connection, which ``obstore`` takes apart from those of the store."""
-
-_OF_LOGS = frozenset(("s3_locking_provider", "s3_allow_unsafe_rename", "allow_unsafe_rename"))
-"""Options that only the log has a use for."""
-
-_PATIENCE = {"timeout": "600s", "read_timeout": "30s", "connect_timeout": "10s"}
-"""How long a request may take as a whole, without a byte, and to get through; then it is tried again."""
 
 _CONNECTIONS = 16
 _AHEAD_BYTES = 128 << 20
 """Bytes that may wait for those who said that they would read them."""
-_WINDOW = 4 << 20
-"""Bytes fetched at a time where a file is read from its begin to its end."""
 _UPLOAD = 8 << 20
 _IN_MEMORY = 1 << 20
 _MARKER = re.compile(r"_creating-(?P<host>.{0,40})-(?P<pid>[0-9]+)-[0-9a-f]{12}")
@@ -95,48 +62,8 @@ _ABANDONED = 7 * 86400
 # -- which store, and with which options -----------------------------------------------------------
 
 _lock = threading.Lock()
-_given: dict[str, dict[str, str]] = {}
-"""Options by the URL that they were given for, which hold for all that lies below it."""
 _stores: OrderedDict[tuple[str, frozenset[tuple[str, str]], tuple[str, ...]], ObjectStore] = OrderedDict()
 _KEPT = 32
-_began: int | None = None
-"""The process in which obstore began its threads."""
-
-
-@contextmanager
-def using(path: str | os.PathLike[str], options: Mapping[str, str] | None) -> Iterator[None]:
-    """Keep options for a URL and what lies below it; where the block fails, those that were in force before.
-
-    Without any, those of the settings are kept, if none were given for the URL before.
-
-    Raises
-    ------
-    UnsupportedError
-        If the path is no URL.
-    InvalidValueError
-        If options are not texts by name.
-    """
-    where = without_secrets(os.fspath(path)).rstrip("/")
-    if not options and "://" in where and where not in _given:
-        options = settings.current().storage_options
-    if not options:
-        yield
-        return
-    if "://" not in where:
-        raise UnsupportedError(f"storage_options are for object stores, and {where!r} is a folder of this machine")
-    if not all(isinstance(each, str) for pair in options.items() for each in pair):
-        raise InvalidValueError("storage_options are texts by name, such as {'AWS_REGION': 'eu-west-1'}")
-    with _lock:
-        before = _given.get(where)
-        _given[where] = dict(options)
-    try:
-        yield
-    except BaseException:
-        with _lock:
-            _given.pop(where, None)
-            if before is not None:
-                _given[where] = before
-        raise
 
 
 def store_of(path: str) -> ObjectStore:
@@ -153,69 +80,19 @@ def store_of(path: str) -> ObjectStore:
     """
     scheme, _, rest = path.partition("://")
     bucket = rest.split("/", 1)[0]
-    if scheme not in _SCHEMES:
+    if scheme not in SCHEMES:
         raise UnsupportedError(f"{path!r} is a URL of a kind that is not read: use s3://, gs://, az:// or https://")
     if not bucket:
         raise InvalidValueError(f"{path!r} names no bucket: give it as {scheme}://BUCKET/NAME")
+    options = options_for(path)
     with _lock:
-        options = settings.current().storage_options
-        if _given:
-            above = path.rstrip("/")
-            while above != f"{scheme}:/" and above:
-                if above in _given:
-                    options = _given[above]
-                    break
-                above = above.rpartition("/")[0]
-        known = tuple(f"{name}={value}" for name, value in os.environ.items() if name.startswith(_VARIABLES))
-        key = f"{scheme}://{bucket}", frozenset(options.items()), known
+        key = f"{scheme}://{bucket}", frozenset(options.items()), variables()
         found = _stores.get(key)
         if found is None:
             found = _stores[key] = (WebSite if scheme.startswith("http") else ObjectStore)(key[0], options)
             if len(_stores) > _KEPT:
                 _stores.popitem(last=False)
         return found
-
-
-def _client(root: str, options: Mapping[str, str]) -> Any:
-    """Return what talks to a store."""
-    try:
-        from obstore import exceptions, store
-    except ImportError:
-        raise MissingDependencyError(
-            f"{root} is on an object store, which needs obstore: pip install 'sparrow-tensor[cloud]'"
-        ) from None
-    global _began
-    _began = os.getpid() if _began is None else _began
-    own = {name.lower(): value for name, value in options.items()}
-    scheme = root.partition("://")[0]
-    prefix = _SCHEMES[scheme][1]
-    config: dict[str, Any] = {}
-    client: dict[str, Any] = dict(_PATIENCE)
-    if scheme == "http":
-        client["allow_http"] = True
-    known = {name: os.environ.get(f"{prefix}{name}".upper()) for name in _CLIENT if prefix}
-    client |= {name: value for name, value in known.items() if value is not None}
-    retries: dict[str, Any] = {}
-    for name, value in own.items():
-        plain = name.removeprefix(prefix) if prefix else name
-        if plain in _CLIENT:
-            client[plain] = value
-        elif plain == "max_retries":
-            retries[plain] = int(value)
-        elif plain not in _OF_LOGS:
-            config[name] = value
-    kwargs: dict[str, Any] = {"client_options": client}
-    if retries:
-        kwargs["retry_config"] = retries
-    try:
-        if config and prefix:
-            kwargs["config"] = config
-        return store.from_url(root, **kwargs)
-    except exceptions.UnknownConfigurationKeyError as error:
-        name = (re.search(r"'([^']*)' is not valid", str(error)) or ["", "one"])[1]
-        raise InvalidValueError(f"storage_options for {root}: {name!r} is no option of this kind of store") from None
-    except (exceptions.BaseError, ValueError) as error:
-        raise StorageError(f"{root} cannot be reached: {_short(error)}") from None
 
 
 # -- a store ---------------------------------------------------------------------------------------
@@ -230,7 +107,7 @@ class ObjectStore:
         self._root = root
         self._scheme = root.partition("://")[0]
         self._options = dict(options)
-        self._store = _client(root, options)
+        self._store = client(root, options)
         self._fetched: OrderedDict[Piece, Future[Any]] = OrderedDict()
         self._guard = threading.Lock()
 
@@ -245,11 +122,7 @@ class ObjectStore:
 
     def _ask(self, what: str, path: str, work: Callable[..., T], *args: Any, **more: Any) -> T:
         """Return the answer to a request, or raise an error of ours; failures that pass are tried again by obstore."""
-        if os.getpid() != _began:
-            raise StorageError(
-                "this process was forked from one that had used object stores: start it by "
-                "multiprocessing.get_context('spawn') or 'forkserver'"
-            )
+        check_process()
         with self._telling(what, path):
             return work(self._store, *args, **more)
 
@@ -282,7 +155,7 @@ class ObjectStore:
         text = str(error)
         if "NoSuchBucket" in text or "ContainerNotFound" in text:
             return self._no_bucket()
-        variables = _SCHEMES[self._scheme][0]
+        variables = SCHEMES[self._scheme][0]
         way = f"set {variables}, or give storage_options= to sp.open or save" if variables else "it asks for a password"
         if "169.254.169.254" in text or "metadata.google" in text:
             return StorageError(f"{path!r} cannot be {what}: there are no credentials for {self._root}: {way}")
@@ -291,7 +164,7 @@ class ObjectStore:
             code = re.search(r"<Code>(\w+)</Code>", text)
             told = f" ({code[1]})" if code else ""
             return StorageError(f"{path!r} cannot be {what}: access to {self._root} is denied{told}: {way}")
-        return StorageError(f"{path!r} cannot be {what}: {_short(error)}")
+        return StorageError(f"{path!r} cannot be {what}: {short(error)}")
 
     # -- reading
 
@@ -401,7 +274,7 @@ class ObjectStore:
 
     def open(self, path: str, through: bool = False, size: int | None = None) -> pa.NativeFile:
         """Open a file; asks nothing yet."""
-        return pa.PythonFile(_RemoteFile(self, path, _WINDOW if through else 0, size), mode="r")
+        return pa.PythonFile(RemoteFile(self, path, WINDOW if through else 0, size), mode="r")
 
     @contextmanager
     def near(self, path: str) -> Iterator[str]:
@@ -409,7 +282,7 @@ class ObjectStore:
         suffix = os.path.splitext(path)[1]
         with tempfile.NamedTemporaryFile(dir=settings.current().temp_directory, suffix=suffix) as local:
             with self.open(path, through=True) as file:
-                while data := file.read(_WINDOW):
+                while data := file.read(WINDOW):
                     local.write(data)
             local.flush()
             yield local.name
@@ -514,7 +387,7 @@ class ObjectStore:
     def touch(self, path: str) -> None:
         """Put a file again, since a store copies none onto itself."""
         with _spooled() as file, self.open(path, through=True) as old:
-            while data := old.read(_WINDOW):
+            while data := old.read(WINDOW):
                 file.write(data)
             self.upload(path, file)
 
@@ -620,7 +493,7 @@ class WebSite(ObjectStore):
             file = _spooled()
 
             def fetch(store: Any) -> None:
-                for data in obstore.get(store, key).stream(_WINDOW):
+                for data in obstore.get(store, key).stream(WINDOW):
                     file.write(data)
                     count_request(len(data))
 
@@ -727,66 +600,6 @@ class _Url(os.PathLike[str]):
         return _Url(f"{self._path}/{name}")
 
 
-class _RemoteFile(io.RawIOBase):
-    """A file of a store, for pyarrow: what is read in one go is fetched in one, and kept until the next.
-
-    With a window at least so much is fetched, and what comes after it meanwhile: for files that are read through.
-    """
-
-    def __init__(self, store: ObjectStore, path: str, window: int, size: int | None) -> None:
-        super().__init__()
-        self._store, self._path, self._window = store, path, window
-        self._at = self._start = 0
-        self._held = memoryview(b"")
-        self._size = size
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = offset + (0 if whence == 0 else self._at if whence == 1 else self._length())
-        return self._at
-
-    def _length(self) -> int:
-        if self._size is None:
-            self._size = self._store.size(self._path)
-        return self._size
-
-    def read(self, size: int = -1) -> bytes:
-        """Return the next bytes."""
-        if size < 0:
-            size = self._length() - self._at
-        parts = []
-        while size > 0:
-            first = self._at - self._start
-            if not 0 <= first < len(self._held):
-                self._fetch(size)
-                first = 0
-            part = self._held[first : first + size]
-            if not part:
-                break
-            parts.append(part)
-            self._at += len(part)
-            size -= len(part)
-        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
-
-    def _fetch(self, size: int) -> None:
-        """Fetch what stands at the place that is to be read."""
-        self._start, length = self._at, size
-        if self._window:
-            whole = self._length()
-            length = max(min(self._window, whole - self._at), 0)
-            starts = range(self._at + self._window, min(whole, self._at + 5 * self._window), self._window)
-            self._store.pieces_ahead([(self._path, at, min(self._window, whole - at)) for at in starts])
-        self._held = memoryview(self._store.fetch((self._path, self._at, length)) if length else b"")
-
-
 # -- threads ---------------------------------------------------------------------------------------
 
 _threads: ThreadPoolExecutor | None = None
@@ -814,12 +627,3 @@ def _matches(path: str, pattern: str) -> bool:
         return fnmatchcase(path, pattern.replace("**/", "*").replace("**", "*"))
     own, wanted = path.split("/"), pattern.split("/")
     return len(own) == len(wanted) and all(map(fnmatchcase, own, wanted))
-
-
-def _short(error: BaseException) -> str:
-    """Return what an error says first, without what a URL carries after its path."""
-    text = str(error).split("\n\nDebug source")[0]
-    message = re.search(r"<Message>([^<]*)</Message>", text)
-    line = " ".join(text.split("<?xml")[0].split())
-    line = re.sub(r"\?[^\s)]*", "", line)
-    return f"{line[:300]} {message[1]}" if message else line[:300]

@@ -26,7 +26,7 @@ from tests.storage.helpers import assert_same, entries, random_entries, read_all
 SCHEMA = Schema((20, 10))
 OLD, NEW, LATER = (random_entries(SCHEMA, 60, seed) for seed in range(3))
 
-STRINGS = {"fspath", "urandom", "getpid", "PathLike"}
+STRINGS = {"fspath", "urandom", "getpid", "PathLike", "environ", "register_at_fork"}
 PATHS = {"join", "basename", "dirname"}
 
 

@@ -1,0 +1,78 @@
+"""A file of an object store as pyarrow reads it."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sparrow.storage.objects import ObjectStore
+
+__all__ = ["WINDOW", "RemoteFile"]
+
+WINDOW = 4 << 20
+"""Bytes fetched at a time where a file is read from its begin to its end."""
+
+
+class RemoteFile(io.RawIOBase):
+    """A file of a store, for pyarrow: what is read in one go is fetched in one, and kept until the next.
+
+    With a window at least so much is fetched, and what comes after it meanwhile: for files that are read through.
+    """
+
+    def __init__(self, store: ObjectStore, path: str, window: int, size: int | None) -> None:
+        super().__init__()
+        self._store, self._path, self._window = store, path, window
+        self._at = self._start = 0
+        self._held = memoryview(b"")
+        self._size = size
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the place of the next byte."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Go to a place and return it."""
+        self._at = offset + (0 if whence == 0 else self._at if whence == 1 else self._length())
+        return self._at
+
+    def _length(self) -> int:
+        if self._size is None:
+            self._size = self._store.size(self._path)
+        return self._size
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes."""
+        if size < 0:
+            size = self._length() - self._at
+        parts = []
+        while size > 0:
+            first = self._at - self._start
+            if not 0 <= first < len(self._held):
+                self._fetch(size)
+                first = 0
+            part = self._held[first : first + size]
+            if not part:
+                break
+            parts.append(part)
+            self._at += len(part)
+            size -= len(part)
+        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+
+    def _fetch(self, size: int) -> None:
+        """Fetch what stands at the place that is to be read."""
+        self._start, length = self._at, size
+        if self._window:
+            whole = self._length()
+            length = max(min(self._window, whole - self._at), 0)
+            starts = range(self._at + self._window, min(whole, self._at + 5 * self._window), self._window)
+            self._store.pieces_ahead([(self._path, at, min(self._window, whole - at)) for at in starts])
+        self._held = memoryview(self._store.fetch((self._path, self._at, length)) if length else b"")
