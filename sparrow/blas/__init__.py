@@ -31,3 +31,7 @@ __all__ = [
     "asum", "axpy", "copy", "dot", "dotc", "gather", "gather_zero", "gemm", "gemv", "ger", "gerc", "hemv", "iamax",
     "iamin", "nrm2", "rot", "scal", "scatter", "swap", "symm", "symv", "syrk", "trsm", "trsv",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -54,6 +54,9 @@ class Text(Reader):
         How the text is written where that is not UTF-8, such as ``"latin-1"``.
     overwrite
         Replace what is at ``dst``.
+    if_exists
+        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
+        ``"replace"``, which is ``overwrite=True``.
     profile
         ``"fast"`` or ``"small"``.
 

@@ -23,3 +23,7 @@ __all__ = [
     "induced_subgraph", "kcore", "label_propagation", "largest_component", "pagerank", "random_walks",
     "shortest_paths", "strongly_connected_components", "symmetrize", "triangles",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

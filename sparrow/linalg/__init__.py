@@ -46,3 +46,7 @@ __all__ = [
     "lsqr", "matmul", "matrix_norm", "matrix_transpose", "minres", "norm", "outer", "pagerank", "power_iteration",
     "spilu", "splu", "spsolve", "spsolve_triangular", "svds", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
