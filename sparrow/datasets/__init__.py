@@ -12,3 +12,7 @@ from sparrow.datasets.published import tabulated as list  # noqa: A004 - sp.data
 from sparrow.datasets.shipped import names, path
 
 __all__ = ["describe", "list", "load", "names", "path", "powerlaw_libsvm", "powerlaw_tns", "rmat"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -26,4 +26,4 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted(__all__)

@@ -8,3 +8,7 @@ from sparrow.optim.schedules import Cosine, InverseScaling, Schedule, Steps
 from sparrow.optim.sgd import SGD
 
 __all__ = ["FTRL", "SGD", "AdaGrad", "Adam", "Cosine", "InverseScaling", "Optimizer", "Schedule", "State", "Steps"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -10,3 +10,7 @@ from sparrow.training.store import ParameterStore
 __all__ = [
     "Batch", "Batches", "ParameterStore", "batches", "hashed", "idf", "one_hot", "scales", "train_test_split",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
