@@ -27,13 +27,11 @@ def has(page: str, language: str, mark: str) -> bool:
     return any(mark in block for block in blocks((REPOSITORY / page).read_text(), language))
 
 
-@pytest.fixture
-def folder(repository: Path, tmp_path: Path) -> Path:
-    """A folder as the reader is in: the root of a checkout."""
-    made = tmp_path / "checkout"
+def checkout(made: Path) -> Path:
+    """Return a folder as the reader is in: the root of a checkout."""
     made.mkdir()
     for name in ("datasets", "sql"):
-        shutil.copytree(repository / name, made / name)
+        shutil.copytree(REPOSITORY / name, made / name)
     return made
 
 
@@ -50,14 +48,15 @@ def compare(happened: str, shown: str, typed: str) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if has(page, "python", ">>> ") or has(page, "console", "$ ")])
-def test_sessions(page: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
+def test_sessions(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(checkout(tmp_path / "python"))
     text = (REPOSITORY / page).read_text()
     test = doctest.DocTestParser().get_doctest("\n".join(blocks(text, "python")), {}, page, page, 0)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     told: list[str] = []
     runner.run(test, out=told.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(told)
+    folder = checkout(tmp_path / "shell")
     command = tmp_path / "sparrow"
     command.write_text(f'#!/bin/sh\nPYTHONPATH="{REPOSITORY}" exec {sys.executable} -m sparrow "$@"\n')
     command.chmod(0o755)

@@ -111,7 +111,7 @@ class Alx(Reader):
     >>> import sparrow as sp
     >>> web = sp.Bundle({"train": sp.from_coords([[0, 1], [1, 0]], [1, 1], shape=(3, 3))})
     >>> sp.export(web, "shards", format="alx", shards=2)
-    2
+    4
     >>> sp.ingest.alx("shards", "web.sparrow")["train"].nnz
     2
     """

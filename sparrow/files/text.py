@@ -86,7 +86,7 @@ class Text(Reader):
     >>> counts = sp.ingest.text("sayings.txt", "sayings.sparrow")
     >>> counts.labels("term").to_pylist()
     ['fire', 'gain', 'no', 'pain', 'smoke', 'without']
-    >>> counts.sel(document=0, term="no")
+    >>> counts[0].sel(term="no")
     np.int64(2)
 
     Weights by how rare a term is are an expression:

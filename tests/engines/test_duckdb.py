@@ -213,7 +213,7 @@ def test_sql_of_steps(make: Any, text: str) -> None:
 def test_every_kernel_has_a_header() -> None:
     folder = Path(__file__).parent.parent.parent / "sql" / "duckdb"
     names = sorted(path.stem for path in folder.glob("*.sql"))
-    assert names == ["macros", "modulo64", "spmm", "spmv"]
+    assert names == ["contract", "macros", "modulo64", "spmm", "spmv"]
     for name in names:
         text = sql_text("duckdb", name)
         header = text[: next(at.start() for at in re.finditer(r"^(?!--)", text, re.MULTILINE))]

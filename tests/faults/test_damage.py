@@ -71,7 +71,7 @@ OF_A_TENSOR: dict[str, Callable[[Path], Any]] = {
     "transposed": lambda path: (sp.open(path).T @ np.arange(50.0)).tolist(),
     "joined": lambda path: sp.matmul(sp.open(path), np.arange(40.0), engine="duckdb").round(6).tolist(),
     "sql": lambda path: _sql("select row, col, value from t order by row, col", sp.open(path)),
-    "sql of a column": lambda path: _sql("select row, value from t where col = 7 order by row", sp.open(path)),
+    "sql of a column": lambda path: _sql("select row, value from t where col_code = 7 order by row", sp.open(path)),
     "sums": lambda path: _sql("select count(*), sum(value) from t where value > 3", sp.open(path)),
     "labels": lambda path: [str(sp.open(path).labels(dim)) for dim in ("row", "col")],
     "version": lambda path: cells(sp.open(path, version=2)),
