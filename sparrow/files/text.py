@@ -93,7 +93,7 @@ class Text(Reader):
 
     >>> rare = np.log(counts.shape[0] / (counts != 0).sum(axis=0).to_numpy()) + 1
     >>> weighted = counts * rare
-    >>> round(float(weighted.sel(document=0, term="gain")), 3)
+    >>> round(float(weighted[0].sel(term="gain")), 3)
     1.693
     """
 

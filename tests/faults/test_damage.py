@@ -59,6 +59,11 @@ def _sql(query: str, tensor: Any) -> list[Any]:
     return sp.sql(query, t=tensor).fetchall()
 
 
+def _column(tensor: Any) -> list[Any]:
+    number = "col" if tensor.labels("col") is None else "col_code"
+    return _sql(f"select row, value from t where {number} = 7 order by row", tensor)
+
+
 def _history(tensor: Any) -> list[Any]:
     return [{key: value for key, value in commit.items() if key != "timestamp"} for commit in tensor.history()]
 
@@ -71,7 +76,7 @@ OF_A_TENSOR: dict[str, Callable[[Path], Any]] = {
     "transposed": lambda path: (sp.open(path).T @ np.arange(50.0)).tolist(),
     "joined": lambda path: sp.matmul(sp.open(path), np.arange(40.0), engine="duckdb").round(6).tolist(),
     "sql": lambda path: _sql("select row, col, value from t order by row, col", sp.open(path)),
-    "sql of a column": lambda path: _sql("select row, value from t where col_code = 7 order by row", sp.open(path)),
+    "sql of a column": lambda path: _column(sp.open(path)),
     "sums": lambda path: _sql("select count(*), sum(value) from t where value > 3", sp.open(path)),
     "labels": lambda path: [str(sp.open(path).labels(dim)) for dim in ("row", "col")],
     "version": lambda path: cells(sp.open(path, version=2)),
