@@ -133,3 +133,13 @@ def test_importing_takes_no_heavy_library_along() -> None:
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"
+
+
+def test_commands_that_compile_nothing_take_no_compiler_along() -> None:
+    script = (
+        "import sys; from sparrow.cli import main\n"
+        "try: main(['ingest', '--list'])\n"
+        "finally: print('numba' in sys.modules, file=sys.stderr)"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stderr == "False\n"

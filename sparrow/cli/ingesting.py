@@ -18,7 +18,6 @@ from sparrow.cli.formats import command, given, list_option, parameter
 from sparrow.cli.spelling import Program
 from sparrow.errors import NotFoundError
 from sparrow.files.registry import Format, formats, options_of, prose_of
-from sparrow.files.sniffing import sniffed
 from sparrow.resources import data_folder
 
 __all__ = ["add_to"]
@@ -46,6 +45,8 @@ class _Formats(TyperGroup):
         """Put the format of a file before its name where no format is named."""
         if self.get_command(ctx, args[0]) is None and (args[0] == "-" or not args[0].startswith("-")):
             try:
+                from sparrow.files.sniffing import sniffed
+
                 found = sniffed(args[0])
             except NotFoundError:
                 ctx.fail(f"there is no format and no file {args[0]!r}: sparrow ingest --list tells the formats")
@@ -56,6 +57,8 @@ class _Formats(TyperGroup):
 
 def _sniff(file: str | None) -> None:
     if file is not None:
+        from sparrow.files.sniffing import sniffed
+
         found = sniffed(file)
         typer.echo(f"{found.format}: {found.why}")
         raise typer.Exit

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +24,13 @@ from sparrow.errors import StorageError
 from sparrow.kernels.entries import Block, Duplicates
 from sparrow.progress import bar
 from sparrow.schema import is_fill
-from sparrow.sorting import Rows, Run, Segment, Sorter, Spool, memory_budget
+from sparrow.sorting import Rows, Run, Segment, Spool, memory_budget
 from sparrow.storage.filesystem import of
 from sparrow.storage.footers import footer, forget, read_group
 from sparrow.workers import abandoned, ordered_map
+
+if TYPE_CHECKING:
+    from sparrow.sorting import Sorter
 
 __all__ = [
     "Ids",
@@ -229,6 +232,8 @@ def write_entries(
     ndim = len(dims)
     anew = [None] * ndim if ids is None else list(ids)
     summed = np.dtype(np.complex128) if mean else dtype
+    from sparrow.sorting import Sorter
+
     sorter = Sorter(ndim, summed, weighted=weighted, duplicates=duplicates, describe=describe)
 
     def prepare(item: T) -> Run | Rows:

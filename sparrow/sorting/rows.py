@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.keys import Keys, Layout, unpack
 from sparrow.sorting.spool import Segment
+
+if TYPE_CHECKING:
+    from sparrow.kernels.keys import Keys, Layout
 
 __all__ = ["Column", "Rows", "Run", "cell"]
 
@@ -71,9 +73,13 @@ class Run:
         """Return the rows of a run in memory."""
         assert isinstance(self.keys, np.ndarray)
         assert not isinstance(self.values, Segment)
+        from sparrow.kernels.keys import unpack
+
         return Rows(unpack(self.keys, self.layout), self.values)
 
 
 def cell(key: Any, layout: Layout) -> tuple[int, ...]:
     """Return the coordinates of a key."""
+    from sparrow.kernels.keys import unpack
+
     return tuple(int(column[0]) for column in unpack(np.array([key], np.int64), layout))
