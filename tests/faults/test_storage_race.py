@@ -20,7 +20,7 @@ from tests.faults import writers
 from tests.faults.writers import SIZES, read_all
 
 WRITERS = 3
-COUNT = 20
+COUNT = 12
 
 
 @pytest.fixture(scope="module")

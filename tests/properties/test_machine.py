@@ -238,8 +238,8 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_in_memory() -> None:
-    run(Machine, 80, 30)
+    run(Machine, 50, 25)
 
 
 def test_stored() -> None:
-    run(StoredMachine, 20, 25)
+    run(StoredMachine, 12, 25)
