@@ -44,7 +44,8 @@ class Columns(Reader):
         Files: a path, a glob pattern, ``"-"`` for standard input, or a list of these. CSV (gzip,
         zstd and bz2 are told from the content), Parquet or Arrow. Or a table: anything with
         ``__arrow_c_stream__`` (Arrow, Polars, pandas), a Polars LazyFrame, a DuckDB relation;
-        streams and queries are read as they come, larger than memory too.
+        streams and queries are read as they come, larger than memory too. Folders called ``name=value`` on the paths
+        of files, as in ``"log/year=*/month=*/*.parquet"``, are columns: of integers, dates or texts.
     dst
         The folder to create.
     coords

@@ -779,3 +779,60 @@ def test_a_first_record_that_is_no_header(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("user,fi" + 140_000 * " " + "lm,stars\nada,7,1\n")
     with pytest.raises(IngestError, match=r"t\.csv.*names no columns"):
         columns(tmp_path / "t.csv", tmp_path / "t", coords=["user"], value="stars")
+
+
+# -- folders that are columns --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "arrow", "json"])
+def test_folders_are_columns(tmp_path: Path, kind: str) -> None:
+    expected: dict[tuple[Any, ...], float] = {}
+    for k, (year, month, city) in enumerate([(2025, "12", "S%C3%A3o Paulo"), (2026, "01", "Ulm"), (2026, "02", "Ulm")]):
+        folder = tmp_path / f"year={year}" / f"month={month}" / f"city={city}"
+        folder.mkdir(parents=True)
+        frame = pl.DataFrame({"user": [k, 7], "stars": [k + 0.5, k + 1.5]})
+        if kind == "csv":
+            frame.write_csv(folder / "a.csv")
+        elif kind == "parquet":
+            frame.write_parquet(folder / "a.parquet")
+        elif kind == "arrow":
+            frame.write_ipc(folder / "a.arrow")
+        else:
+            frame.write_ndjson(folder / "a.json")
+        name = "São Paulo" if "%" in city else city
+        expected |= {(year, int(month), name, user): k + n + 0.5 for n, user in enumerate((k, 7))}
+    found = columns(
+        str(tmp_path / "year=*" / "**" / f"*.{kind}"), tmp_path / "t",
+        coords=["year", "month", "city", "user"], value="stars",
+    )  # fmt: skip
+    assert cells(found) == expected
+    assert stored(found).schema.shape == (2027, 13, 2, 8)
+
+
+def test_folders_of_days_and_of_texts(tmp_path: Path) -> None:
+    for day, zone in (("2026-11-21", "007"), ("2026-11-22", "12")):
+        folder = tmp_path / f"day={day}" / f"zone={zone}"
+        folder.mkdir(parents=True)
+        (folder / "a.csv").write_text("user,zoned\n3,1\n")
+    found = columns(
+        str(tmp_path / "*" / "*" / "*.csv"), tmp_path / "t", coords=["day", "zone", "user"], ids={"zone": "str"},
+    )  # fmt: skip
+    relation = stored(found)
+    assert relation.labels(1).to_pylist() == ["007", "12"]
+    assert relation.labels(0).cast(pa.string()).to_pylist() == ["2026-11-21", "2026-11-22"]
+    assert relation.schema.shape == (2, 2, 4)
+
+
+def test_folders_that_do_not_tell(tmp_path: Path) -> None:
+    for name in ("year=2026", f"year={'__HIVE_DEFAULT_PARTITION__'}", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.csv").write_text("user,stars\n3,4.5\n")
+    files = [tmp_path / "year=2026" / "a.csv", tmp_path / "year=__HIVE_DEFAULT_PARTITION__" / "a.csv"]
+    with pytest.raises(IngestError, match=r"row 1: column 'year' is a null"):
+        columns(files, tmp_path / "t", coords=["year", "user"], value="stars")
+    found = columns(files, tmp_path / "t", coords=["year", "user"], value="stars", nulls="drop")
+    assert cells(found) == {(2026, 3): 4.5}
+    with pytest.raises(IngestError, match="no column 'year'"):
+        columns([files[0], tmp_path / "other" / "a.csv"], tmp_path / "u", coords=["year", "user"], value="stars")
+    with pytest.raises(IngestError, match="folders tell all columns"):
+        columns(files[0], tmp_path / "u", coords=["year"])
