@@ -24,9 +24,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import sparrow as sp
 from sparrow import storage
 from sparrow.errors import (
     DuplicateError,
@@ -836,3 +837,73 @@ def test_folders_that_do_not_tell(tmp_path: Path) -> None:
         columns([files[0], tmp_path / "other" / "a.csv"], tmp_path / "u", coords=["year", "user"], value="stars")
     with pytest.raises(IngestError, match="folders tell all columns"):
         columns(files[0], tmp_path / "u", coords=["year"])
+
+
+# -- several columns of values -------------------------------------------------------------------
+
+
+@settings(max_examples=20)
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.sampled_from(["ann", "bob", "eve"]),
+            st.integers(0, 9),
+            st.one_of(st.none(), st.integers(1, 9)),
+            st.one_of(st.none(), st.floats(1, 2)),
+        ),
+        max_size=12,
+    ),
+    relabel=st.booleans(),
+    rule=st.sampled_from(["sum", "last", "max", "mean"]),
+)
+def test_several_values_are_a_bundle(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Any], relabel: bool, rule: str
+) -> None:
+    path = tmp_path_factory.mktemp("several")
+    names = ["user", "item", "stars", "price"]
+    kinds = [pa.string(), pa.int64(), pa.int16(), pa.float64()]
+    table = pa.table([pa.array([row[k] for row in rows], kind) for k, kind in enumerate(kinds)], names=names)
+    options: dict[str, Any] = {"coords": ["user", "item"], "duplicates": rule, "nulls": "drop"}
+    options["relabel"] = ["item"] if relabel else False
+    found = Path(columns(table, path / "both", value=["stars", "price"], **options))
+    members = storage.open_bundle(found)
+    assert list(members) == ["stars", "price"]
+    for name, member in members.items():
+        alone = columns(table.drop_columns([n for n in names[2:] if n != name]), path / name, value=name, **options)
+        assert cells(member) == cells(alone)
+        assert stored(member).schema.dtype == stored(alone).schema.dtype
+        labels = stored(member).labels(0)
+        assert ([] if labels is None else labels.to_pylist()) == sorted({row[0] for row in rows})
+        assert stored(member).schema.shape == stored(members["stars"]).schema.shape
+        assert storage.open(member).verify() == []
+
+
+def test_several_values_of_text_at_once(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("user,item,stars,price\nann,3,4,1.5\nbob,1,,2.5\nann,1,5,0.5\n")
+    with pytest.raises(IngestError, match=r"row 2: column 'stars' is a null"):
+        columns(tmp_path / "a.csv", tmp_path / "t", coords=["user", "item"], value=["price", "stars"])
+    assert not (tmp_path / "t").exists()
+    bundle = sp.ingest.columns(
+        tmp_path / "a.csv", tmp_path / "t", coords=["user", "item"], value=["price", "stars"], nulls="drop"
+    )
+    assert cells(bundle["price"].path) == {("ann", 3): 1.5, ("bob", 1): 2.5, ("ann", 1): 0.5}
+    assert cells(bundle["stars"].path) == {("ann", 3): 4, ("ann", 1): 5}
+    assert bundle["stars"].labels("user").to_pylist() == bundle["price"].labels("user").to_pylist() == ["ann", "bob"]
+    reader = pa.table({"i": [0, 1], "a": [1, 2], "b": [3.0, 4.0]}).to_reader()  # a stream is read once
+    bundle = sp.ingest.columns(reader, tmp_path / "s", coords=["i"], value=["a", "b"], fill_value=3)
+    assert (bundle["a"].to_numpy().tolist(), bundle["b"].to_numpy().tolist(), bundle["b"].nnz) == ([1, 2], [3, 4], 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"value": []}, "at least one"),
+        ({"value": ["a", "A"]}, "one tensor only"),
+        ({"value": ["a", "_b"]}, "cannot name a tensor"),
+        ({"value": ["a", "b"], "duplicates": "count"}, "looks at no values"),
+        ({"value": ["a", "b"], "duplicates": "mean", "dtype": "int64"}, "gives floats"),
+    ],
+)
+def test_values_that_make_no_bundle(tmp_path: Path, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InvalidValueError, match=problem):
+        columns(pa.table({"i": [0]}), tmp_path / "t", coords=["i"], **options)
