@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -197,6 +197,8 @@ class Growth:
     shape: tuple[int, ...]
     edits: Callable[[], Iterable[Edit]]
     """Begins the entries, at coordinates of the new shape; no edit clears."""
+    kept: Mapping[int, int] = field(default_factory=dict)
+    """How many of the labels a dimension has already, where the others come after them."""
 
 
 T = TypeVar("T")

@@ -144,6 +144,19 @@ def test_ingest_columns(cli: Any, tmp_path: Path) -> None:
     assert (A.shape, A.dims, A[10, 7], A[12, 7], A.nnz) == ((20, 10), ("u", "i"), 4.5, 3.0, 2)
 
 
+def test_ingest_columns_of_several_values(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("user,stars,price\n3,4,1.5\n1,5,2.5\n")
+    done = cli(
+        "ingest", "columns", tmp_path / "a.csv", tmp_path / "a.sparrow", "--coords", "user", "--value", "stars,price"
+    )
+    assert done.code == 0, done.err
+    bundle = sp.open(tmp_path / "a.sparrow")
+    assert {name: tensor.to_numpy().tolist() for name, tensor in bundle.items()} == {
+        "stars": [0, 5, 0, 4],
+        "price": [0, 2.5, 0, 1.5],
+    }
+
+
 def test_ingest_from_standard_input(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sparrow", "ingest", "edges", "-", str(tmp_path / "out.sparrow"), "--json"]
     run = subprocess.run(command, input=EDGES.encode(), capture_output=True, check=True)

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
-from itertools import chain
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from sparrow import progress, storage
-from sparrow.errors import IngestError, InvalidValueError, ShapeError
+from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.files.delimited import Form, LateText
-from sparrow.files.registry import DType, Format, Option, Reader, ids_of, names_of, number_of, sizes_of
-from sparrow.files.rows import Ids, Names, Shelf, Written, cast_values, check_space, write_entries
+from sparrow.files.registry import DType, Format, Option, Reader, ids_of, names_of, number_of, sizes_of, values_of
+from sparrow.files.rows import check_space
 from sparrow.files.source import open_sources
-from sparrow.files.tables import Batch, Query, open_table
-from sparrow.kernels.entries import Duplicates
+from sparrow.files.tables import Query, open_table
+from sparrow.files.tabular import TableIngest, is_text
 from sparrow.progress import bar
-from sparrow.schema import LARGEST_DIMENSION, Schema, check_dims, check_dtype
-from sparrow.sorting import Rows
+from sparrow.schema import LARGEST_DIMENSION, check_dims, check_dtype
 from sparrow.tensor import Tensor
 
 __all__ = ["FORMATS", "Columns"]
@@ -44,13 +39,15 @@ class Columns(Reader):
         Files: a path, a glob pattern, ``"-"`` for standard input, or a list of these. CSV (gzip,
         zstd and bz2 are told from the content), Parquet or Arrow. Or a table: anything with
         ``__arrow_c_stream__`` (Arrow, Polars, pandas), a Polars LazyFrame, a DuckDB relation;
-        streams and queries are read as they come, larger than memory too.
+        streams and queries are read as they come, larger than memory too. Folders called ``name=value`` on the paths
+        of files, as in ``"log/year=*/month=*/*.parquet"``, are columns: of integers, dates or texts.
     dst
         The folder to create.
     coords
         The columns that hold the coordinates, in the order of the dimensions.
     value
-        The column of values; None where each row says that its cell is there, which counts 1.
+        The column of values; None where each row says that its cell is there, which counts 1. Of several columns
+        each becomes a tensor of a bundle, by its name; they are read at once and have the same labels and shape.
     shape
         Sizes of the dimensions; None, or None for one of them, is what fits.
     dims
@@ -86,7 +83,8 @@ class Columns(Reader):
     index_base
         What numbers count from.
     nulls
-        ``"error"``, or ``"drop"`` for rows without a coordinate or a value.
+        ``"error"``, or ``"drop"`` for rows without a coordinate or a value; of several values, those that are there
+        are kept.
     comment
         What begins lines of CSV that say nothing.
     encoding
@@ -103,8 +101,9 @@ class Columns(Reader):
 
     Returns
     -------
-    Tensor
-        What ``sp.open(dst)`` does: a stored tensor with a dimension for each column of ``coords``.
+    Tensor or Bundle
+        What ``sp.open(dst)`` does: a stored tensor with a dimension for each column of ``coords``; a bundle of such
+        where ``value`` is a list.
 
     Raises
     ------
@@ -140,7 +139,14 @@ class Columns(Reader):
     coords: Annotated[
         Sequence[str], Option("The columns that hold the coordinates.", metavar="A,B,...", parse=names_of)
     ]
-    value: Annotated[str | None, Option("The column that holds the values. [default: all are 1]")] = None
+    value: Annotated[
+        str | Sequence[str] | None,
+        Option(
+            "The column that holds the values; several make a bundle. [default: all are 1]",
+            metavar="A,B,...",
+            parse=values_of,
+        ),
+    ] = None
     shape: Annotated[
         Sequence[int | None] | None,
         Option("Sizes, ? for what fits. [default: ?,?,...]", metavar="M,N,...", parse=sizes_of),
@@ -201,7 +207,10 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
             if name not in self.coords or kind not in ("str", "int"):
                 raise InvalidValueError(f"ids={{{name!r}: {kind!r}}}: a column of coords is str or int")
         self.given = None if self.dtype is None else check_dtype(self.dtype)
-        self.counted = self.value if self.duplicates != "count" else None
+        self.members = None if self.value is None or isinstance(self.value, str) else tuple(self.value)
+        values = ((self.value,) if isinstance(self.value, str) else ()) if self.members is None else self.members
+        self._check_values(values)
+        self.counted = values if self.duplicates != "count" else ()
         self.mean = self.duplicates == "mean"
         if self.mean and (self.value is None or (self.given is not None and self.given.kind != "f")):
             raise InvalidValueError("duplicates='mean' takes a column of values, and gives floats")
@@ -209,6 +218,18 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         self.sizes = self._sizes()
         self.anew = self._anew()
         self.others = self._others()
+
+    def _check_values(self, values: Sequence[str]) -> None:
+        """Raise ``InvalidValueError`` where several columns of values cannot make a bundle."""
+        if self.members is None:
+            return
+        if not values:
+            raise InvalidValueError("value=[]: name at least one column of values, or None")
+        if len({name.casefold() for name in values}) < len(values):
+            raise InvalidValueError(f"value={list(values)}: a column can be one tensor only")
+        if self.duplicates == "count":
+            raise InvalidValueError("duplicates='count' looks at no values: name one column, or none")
+        storage.check_members(values)
 
     def _check_form(self) -> None:
         """Raise ``InvalidValueError`` for text that cannot be parted, or read."""
@@ -271,7 +292,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
     @property
     def query(self) -> Query:
         """What to read."""
-        values = () if self.counted is None else (self.counted,)
+        values = self.counted
         floats = values if self.given is not None and self.given.kind in "fc" else ()
         names = list(dict.fromkeys((*self.coords, *values)))
         ids = self.ids or {}
@@ -280,7 +301,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         texts += tuple(
             name
             for name, labels in zip(self.coords, self.others, strict=True)
-            if labels is not None and _is_text(labels.type)
+            if labels is not None and is_text(labels.type)
         )
         numbers = tuple(name for name, kind in ids.items() if kind == "int")
         form = Form(
@@ -317,277 +338,10 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         with storage.creating(self.dst, self.overwrite) as folder:
             check_space(folder, table.least, 0)
             with bar("reading the table", table.size) as advance, closing(table.batches(advance)) as batches:
-                rows = _Ingest(folder, self, table.name).run(batches)
+                rows = TableIngest(folder, self, table.name).run(batches)
         if not rows and isinstance(self.src, str | os.PathLike | list | tuple):
             warnings.warn(f"{table.name}: there is no row", stacklevel=2)
         return os.fspath(self.dst)
-
-
-@dataclass
-class _Ingest:
-    folder: storage.Folder
-    options: Columns
-    name: str
-
-    def run(self, batches: Iterator[Batch]) -> int:
-        """Store the rows, and return how many there are."""
-        self._count = 0
-        batches = map(self._chosen, batches)
-        first = next(batches, None)
-        fields = [] if first is None else [first.data.schema.field(name) for name in self.options.coords]
-        self._texts = [_is_text(field.type) for field in fields] or [False] * len(self.options.coords)
-        self._dtype = self._value_dtype(first)
-        items = batches if first is None else chain([first], batches)
-        self._labels: list[pa.Array | None] = list(self.options.others)
-        known = [
-            Ids() if anew and not text else None for anew, text in zip(self.options.anew, self._texts, strict=True)
-        ]
-        if any(self._texts):
-            written = self._named(items, known)
-        else:
-            written = self._write(items, lambda batch: self._rows(batch, known), known)
-        for dim, found in enumerate(written.ids):
-            if found is not None:
-                self._labels[dim] = pa.array(found)
-        shape = tuple(map(self._size, range(len(self._labels)), written.maxima))
-        storage.create(
-            self.folder,
-            Schema(shape, self.options.names, self._dtype, self.options.fill_value),
-            written.files,
-            labels={dim: labels for dim, labels in enumerate(self._labels) if labels is not None},
-            profile=self.options.profile,
-            operation="ingest columns",
-            extra={"sources": [self.name], "coords": list(self.options.coords), "value": self.options.value},
-        )
-        return self._count
-
-    def _chosen(self, batch: Batch) -> Batch:
-        """Return a batch without the rows that are dropped for nulls, and coordinates of the kinds asked for."""
-        rows, data = batch.data.num_rows, batch.data
-        self._count = max(self._count, batch.row - 1 + rows)
-        if self.options.nulls == "drop" and any(column.null_count for column in data.columns):
-            whole = np.logical_and.reduce([np.asarray(column.is_valid()) for column in data.columns])
-            batch = batch._replace(data=data.filter(pa.array(whole)), kept=np.flatnonzero(whole))
-        wanted = dict(self.options.ids or {})
-        for name, labels in zip(self.options.coords, self.options.others, strict=True):
-            if labels is not None:
-                wanted[name] = "str" if _is_text(labels.type) else "int"
-        for name, kind in wanted.items():
-            column = batch.data.column(name)
-            if _is_text(column.type) == (kind == "str") or pa.types.is_null(column.type):
-                continue
-            try:
-                column = _as_text(column).cast(pa.string() if kind == "str" else pa.int64())
-            except pa.ArrowException:
-                plain = _as_text(column).cast(pa.string())
-                wrong = pc.invert(pc.match_substring_regex(plain, r"^[-+]?\d{1,18}$"))
-                raise self._wrong(batch, name, plain, wrong, "no integer") from None
-            place = batch.data.schema.get_field_index(name)
-            batch = batch._replace(data=batch.data.set_column(place, name, column))
-        return batch
-
-    def _size(self, dim: int, largest: int) -> int:
-        given, labels = self.options.sizes[dim], self._labels[dim]
-        if labels is None:
-            return largest + 1 if given is None else given
-        if given is not None and given != len(labels):
-            raise ShapeError(
-                f"column {self.options.coords[dim]!r} has {len(labels)} labels, shape says {given}: "
-                "give None for the size of a dimension with labels"
-            )
-        return len(labels)
-
-    def _value_dtype(self, first: Batch | None) -> np.dtype[Any]:
-        if self.options.given is not None:
-            return self.options.given
-        if self.options.counted is None:
-            return np.dtype(np.int64)
-        if first is None or self.options.mean:
-            return np.dtype(np.float64)
-        kind = first.data.schema.field(self.options.counted).type
-        if pa.types.is_dictionary(kind):
-            kind = kind.value_type
-        if pa.types.is_decimal(kind) or pa.types.is_null(kind):
-            return np.dtype(np.float64)
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-            raise IngestError(
-                f"the column {self.options.counted!r} holds {kind}, and values are numbers: name another, "
-                "or none to say which cells there are",
-                first.source,
-                self._first_text(first, self.options.counted),
-            )
-        return check_dtype(kind.to_pandas_dtype())
-
-    def _first_text(self, batch: Batch, name: str) -> int | None:
-        """Return the line of the first value that is no number, where there are lines."""
-        column = batch.data.column(name)
-        if batch.line_of is None or not pa.types.is_string(column.type):
-            return None
-        wrong = pc.invert(pc.match_substring_regex(column, r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"))
-        return batch.line_of(max(pc.index(wrong, True).as_py(), 0))
-
-    def _write(self, items: Iterator[Any] | Shelf, rows_of: Callable[[Any], Rows], known: list[Ids | None]) -> Written:
-        given = self.options.duplicates
-        rule: Duplicates = "sum" if given == "mean" or given == "count" else given
-        return write_entries(
-            self.folder,
-            items,
-            rows_of,
-            dims=self.options.names,
-            dtype=self._dtype,
-            weighted=self.options.counted is not None,
-            duplicates=rule,
-            mean=self.options.mean,
-            fill_value=Schema((), (), self._dtype, self.options.fill_value).fill_value,
-            profile=self.options.profile,
-            ids=known,
-            describe=self._describe,
-        )
-
-    def _describe(self, cell: tuple[int, ...]) -> str:
-        return str(tuple(c if names is None else names[c].as_py() for c, names in zip(cell, self._labels, strict=True)))
-
-    def _named(self, items: Iterator[Batch], known: list[Ids | None]) -> Written:
-        """Give texts numbers as they come, put rows aside, and take them again with the places of sorted texts."""
-        names = [Names() if text else None for text in self._texts]
-        for each, labels in zip(names, self._labels, strict=True):
-            if each is not None and labels is not None:
-                each.codes(labels)  # so that the number of a label is its place
-        with closing(Shelf()) as shelf:
-            for batch in items:
-                rows = self._rows(batch, known, names)
-                if rows.size:
-                    shelf.add(rows)
-            ranks: list[NDArray[np.int32] | None] = [None] * len(names)
-            for dim, each in enumerate(names):
-                if each is not None and self._labels[dim] is None:
-                    self._labels[dim], ranks[dim] = each.finish()
-
-            def rows_of(rows: Rows) -> Rows:
-                coords = (c if rank is None else rank[c] for c, rank in zip(rows.coords, ranks, strict=True))
-                return Rows(tuple(coords), rows.values)
-
-            return self._write(shelf, rows_of, known)
-
-    def _rows(self, batch: Batch, known: list[Ids | None], names: Sequence[Names | None] = ()) -> Rows:
-        """Return the rows of a batch, texts as numbers."""
-        coords: list[NDArray[np.int64]] = []
-        for dim, name in enumerate(self.options.coords):
-            array = batch.data.column(name)
-            if _is_text(array.type) != self._texts[dim] and not pa.types.is_null(array.type):
-                raise IngestError(
-                    f"the column {name!r} holds {array.type} from row {batch.row} on, and "
-                    f"{'texts' if self._texts[dim] else 'numbers'} before: give it one type",
-                    batch.source,
-                )
-            self._check_nulls(batch, name, array)
-            if self._texts[dim]:
-                codes = cast("Names", names[dim]).codes(_as_text(array))
-                labels = self._labels[dim]
-                if labels is not None and len(codes) and int(codes.max()) >= len(labels):
-                    raise self._wrong(
-                        batch, name, array, pa.array(codes >= len(labels)), "none of the labels there are"
-                    )
-                coords.append(codes)
-                continue
-            if (labels := self._labels[dim]) is not None:
-                places = pc.index_in(array.cast(labels.type), labels)
-                if places.null_count:
-                    raise self._wrong(batch, name, array, places.is_null(), "none of the labels there are")
-                coords.append(places.to_numpy().astype(np.int64))
-                continue
-            column = self._integers(batch, name, array, dim)
-            found = known[dim]
-            if found is not None:
-                found.add(column)
-            coords.append(column)
-        return Rows(tuple(coords), self._values(batch))
-
-    def _check_nulls(self, batch: Batch, name: str, array: pa.Array) -> None:
-        if array.null_count:
-            raise self._wrong(batch, name, array, array.is_null(), "a null: say nulls='drop' to do without such rows")
-
-    def _integers(self, batch: Batch, name: str, array: pa.Array, dim: int) -> NDArray[np.int64]:
-        """Return a column of coordinates as int64."""
-        kind = array.type
-        if pa.types.is_dictionary(kind):
-            array = array.dictionary_decode()
-            kind = array.type
-        if pa.types.is_null(kind):
-            return np.zeros(0, np.int64)
-        if pa.types.is_decimal(kind):
-            try:
-                array = array.cast(pa.int64())
-            except pa.ArrowInvalid:
-                whole = np.array([value == int(value) and abs(value) < 2**63 for value in array.to_pylist()], bool)
-                raise self._wrong(batch, name, array, pa.array(~whole), "no whole number in int64") from None
-        elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-            raise IngestError(
-                f"the column {name!r} holds {kind}, and coordinates are integers, texts or dates", batch.source
-            )
-        given: NDArray[Any] = array.to_numpy(zero_copy_only=False)
-        if given.dtype.kind == "f":
-            wrong = ~((given == np.floor(given)) & (np.abs(given) < 2**53))
-            if wrong.any():
-                raise self._wrong(batch, name, array, pa.array(wrong), "no whole number below 2^53")
-        size = self.options.sizes[dim] if self.options.bounded(dim) else None
-        base = 0 if self.options.anew[dim] else self.options.index_base
-        limit = LARGEST_DIMENSION if size is None else size + base
-        if len(given):
-            if int(given.min()) < base:
-                what = "negative: coordinates count from 0" if not base else "below 1: say index_base=0"
-                raise self._wrong(batch, name, array, pa.array(given < base), what)
-            if int(given.max()) >= limit:
-                problem = "beyond 2^63 - 2" if size is None else f"out of range for the size {size} that shape gives"
-                raise self._wrong(batch, name, array, pa.array(given >= limit), problem)
-        whole = given.astype(np.int64, copy=False)
-        return whole - base if base else whole
-
-    def _values(self, batch: Batch) -> NDArray[Any] | None:
-        name = self.options.counted
-        if name is None:
-            return None
-        array = batch.data.column(name)
-        self._check_nulls(batch, name, array)
-        if pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
-        if pa.types.is_decimal(array.type):
-            array = array.cast(pa.float64())
-        given = array.to_numpy(zero_copy_only=False)
-        if not len(given):
-            return np.zeros(0, self._dtype)
-        if given.dtype.kind not in "biuf":
-            raise IngestError(f"the column {name!r} holds {array.type}, and values are numbers", batch.source)
-        values, unfit = cast_values(given, self._dtype)
-        if unfit is not None:
-            mask = pa.array(np.arange(len(given)) == unfit)
-            raise self._wrong(batch, name, array, mask, f"beyond what {self._dtype} holds: say dtype='float64'")
-        return values + 1j if self.options.mean else values
-
-    def _wrong(self, batch: Batch, name: str, array: pa.Array, where: pa.Array, problem: str) -> IngestError:
-        """Return the error about the first element that ``where`` marks."""
-        at = pc.index(where, True).as_py()
-        found = array[at].as_py()
-        token = None if found is None else str(found)
-        row, line = batch.where(at)
-        return IngestError(f"row {row}: column {name!r} is {problem}", batch.source, line, token)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
-        or pa.types.is_temporal(kind)
-    )
-
-
-def _as_text(array: pa.Array) -> pa.Array:
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    return array.cast(pa.string()) if pa.types.is_temporal(array.type) else array
 
 
 FORMATS = (Format("columns", "Tables: CSV, JSON lines, Parquet, Arrow.", reader=Columns),)

@@ -282,6 +282,12 @@ def names_of(text: str) -> list[str]:
     return names
 
 
+def values_of(text: str) -> str | list[str]:
+    """Return the name, or the names in ``A,B,...``."""
+    names = names_of(text)
+    return names if len(names) > 1 else text
+
+
 def sizes_of(text: str) -> tuple[int | None, ...]:
     """Return the sizes in ``M,N,...``, None for each question mark."""
     try:

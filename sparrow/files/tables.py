@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -25,6 +25,7 @@ from sparrow.database import failures, quote_name
 from sparrow.errors import IngestError, SparrowError, UnsupportedError
 from sparrow.files import delimited
 from sparrow.files.delimited import Form
+from sparrow.files.partitions import partitions
 from sparrow.files.registry import Format, Option, Writer
 from sparrow.files.source import Source, open_sources, total_size
 from sparrow.progress import bar
@@ -46,6 +47,13 @@ class Query:
     form: Form | None = None
     """How CSV is read."""
     format: str | None = None
+
+    def without(self, names: Collection[str]) -> Query:
+        """Return what is left to read where some columns are known."""
+        if not names:
+            return self
+        columns = [name for name in self.columns if name not in names]
+        return replace(self, columns=columns, form=None if self.form is None else replace(self.form, columns=columns))
 
 
 class Batch(NamedTuple):
@@ -174,24 +182,36 @@ def _checked(batches: Any, query: Query, file: str | None) -> Iterator[pa.Record
 
 def _files(sources: Sequence[Source], query: Query, advance: Advance) -> Generator[Batch]:
     types: dict[str, pa.DataType] = {}
-    for source in sources:
-        kind = query.format or _format(source)
-        if kind == "csv":
-            yield from _csv(source, query, types, advance)
-            continue
-        if kind == "json":
-            yield from _json(source, query, types, advance)
-            continue
-        if kind == "arrow":
-            batches = _arrow(source, query, advance)
-        elif source.path is not None and source.size is not None:
-            batches = _parquet(source.path, source.size, query, advance)
-        else:
-            raise IngestError("parquet cannot be read from a pipe: give a file", source.name)
-        row = 1
-        for batch in _checked(batches, query, source.name):
-            yield Batch(batch, source.name, row)
-            row += batch.num_rows
+    told = partitions(sources, query.columns, () if query.form is None else query.form.texts)
+    for source, constants in zip(sources, told, strict=True):
+        with closing(_file(source, query.without(constants), types, advance)) as batches:
+            for batch in batches:
+                data = batch.data
+                for name, value in constants.items():
+                    data = data.append_column(name, pa.repeat(value, data.num_rows))
+                yield batch._replace(data=data)
+
+
+def _file(source: Source, query: Query, types: dict[str, pa.DataType], advance: Advance) -> Generator[Batch]:
+    if not query.columns:
+        raise IngestError("folders tell all columns that are asked for: name one that is in the file", source.name)
+    kind = query.format or _format(source)
+    if kind == "csv":
+        yield from _csv(source, query, types, advance)
+        return
+    if kind == "json":
+        yield from _json(source, query, types, advance)
+        return
+    if kind == "arrow":
+        batches = _arrow(source, query, advance)
+    elif source.path is not None and source.size is not None:
+        batches = _parquet(source.path, source.size, query, advance)
+    else:
+        raise IngestError("parquet cannot be read from a pipe: give a file", source.name)
+    row = 1
+    for batch in _checked(batches, query, source.name):
+        yield Batch(batch, source.name, row)
+        row += batch.num_rows
 
 
 def _csv(source: Source, query: Query, types: dict[str, pa.DataType], advance: Advance) -> Generator[Batch]:

@@ -31,8 +31,14 @@ def open(  # noqa: A001 - what people type is sp.open
     path: str | os.PathLike[str],
     version: int | str | datetime.date | None = None,
     storage_options: Mapping[str, str] | None = None,
+    *,
+    coords: Sequence[str] | None = None,
+    value: str | None = None,
+    duplicates: str = "error",
 ) -> Any:
     """Open a stored tensor, or a bundle of them as a mapping. Reads the log, no data.
+
+    A Delta table of another tool is read into memory where ``coords`` says which of its columns make a tensor.
 
     Parameters
     ----------
@@ -46,6 +52,9 @@ def open(  # noqa: A001 - what people type is sp.open
         Options of an object store by the names that delta-rs gives them, such as ``{"AWS_ENDPOINT_URL": ...}``; what is
         not said is taken from the environment. They hold in this process for what lies at ``path``, and are neither
         shown nor pickled.
+    coords, value, duplicates
+        Of a Delta table of another tool, as in :func:`from_relation`. What is returned is a copy in memory; one that
+        is too large goes from ``polars.scan_delta(path)`` through :func:`sparrow.ingest.columns`.
 
     Returns
     -------
@@ -58,7 +67,12 @@ def open(  # noqa: A001 - what people type is sp.open
     UnsupportedError
         If there are options and the path is no URL, or it is a URL of another kind than ``s3://``, ``gs://``, ``az://``.
     InvalidValueError
-        If a version of a bundle is asked for, as its tensors have versions of their own, or a text is no time.
+        If a version of a bundle is asked for, as its tensors have versions of their own, or a text is no time; or there
+        is a value without coords.
+    LabelError
+        If a table has no such column.
+    TooLargeError
+        If a table would pass the memory limit.
 
     Examples
     --------
@@ -68,6 +82,13 @@ def open(  # noqa: A001 - what people type is sp.open
     <Tensor A.sparrow (d0: 2, d1: 2) int64 nnz=2 coo v0>
     """
     with storage.using(path, storage_options):
+        if coords is not None:
+            if version is not None and not isinstance(version, SupportsIndex):
+                raise InvalidValueError(f"version={version!r}: a table of another tool is opened by number")
+            table = storage.delta_table(path, None if version is None else operator.index(version))
+            return from_relation(table, coords, value, duplicates=duplicates)
+        if value is not None:
+            raise InvalidValueError(f"value={value!r} without coords: name the columns of coordinates too")
         if storage.is_bundle(path):
             if version is not None:
                 raise InvalidValueError(f"{path} is a bundle: open one of its tensors at a version")

@@ -167,7 +167,7 @@ def fitted(scan: Scan, target: Scan) -> tuple[Scan, dict[int, pa.Array]]:
         for labels in (old, *new):
             _check_unique(labels, dim)
         found = pc.unique(pa.concat_arrays(new))
-        unknown = found.filter(pc.invert(pc.is_in(found, value_set=old)))
+        unknown = found.filter(first_places(found, old).is_null())
         for axis, labels in zip(axes, new, strict=True):
             if len(unknown):
                 more[axis] = unknown.cast(theirs[axis].array().type)

@@ -11,6 +11,7 @@ from sparrow.storage.bundle import bundle_info, check_members, is_bundle, is_ten
 from sparrow.storage.connections import using
 from sparrow.storage.creation import create, creating
 from sparrow.storage.filesystem import Folder, Traffic, counting
+from sparrow.storage.foreign import delta_table
 from sparrow.storage.handle import StoredHandle, open, save  # noqa: A004
 from sparrow.storage.layout import Profile, Sizes
 from sparrow.storage.snapshot import FileRecord, Snapshot
@@ -33,6 +34,7 @@ __all__ = [
     "counting",
     "create",
     "creating",
+    "delta_table",
     "is_bundle",
     "is_tensor",
     "open",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from sparrow.index import Box
 from sparrow.relation import Edit, Growth, with_labels
 from sparrow.schema import Schema
 from sparrow.storage.filesystem import of
-from sparrow.storage.labels import write_labels
+from sparrow.storage.labels import is_part, write_labels, write_more
 from sparrow.storage.layout import METADATA_KEY, Metadata, Profile, Sizes, arrow_schema
 from sparrow.storage.log import Active
 from sparrow.storage.rewrites import Claim, Piece, Rewrite, discard, plan, prepare, write
@@ -36,6 +36,8 @@ class Work:
     """The new shape, if it changes."""
     labels: Mapping[int, str] | None = None
     """The files of labels by dimension, if they change."""
+    label_parts: Collection[str] = ()
+    """Further files that these labels are in, where they are not those of the version before."""
     claim: Claim | None = None
     """The cells that are written, where the job did not know them."""
     written: bool = True
@@ -133,8 +135,17 @@ def appended(snapshot: Snapshot, edits: Iterable[Edit], sizes: Sizes) -> Work:
 def grown(snapshot: Snapshot, growth: Growth, sizes: Sizes) -> Work:
     """Write the labels and the files of an append that makes dimensions longer."""
     schema = replace(snapshot.schema, shape=growth.shape)
-    given = {dim: names for dim, names in growth.labels.items() if names is not None}
-    files = dict.fromkeys(growth.labels) | write_labels(snapshot.path, schema, given)
+    whole: dict[int, pa.Array] = {}
+    more: dict[int, str] = {}
+    written: dict[int, str] = {}  # the very same array once
+    for dim, names in growth.labels.items():
+        stored = snapshot.vocabulary(dim) if dim in growth.kept else None
+        if names is not None and stored is not None and len(stored.array) == growth.kept[dim]:
+            more[dim] = written.get(id(names)) or write_more(snapshot.path, names, stored)
+            written[id(names)] = more[dim]
+        elif names is not None:
+            whole[dim] = names
+    files = dict.fromkeys(growth.labels) | write_labels(snapshot.path, schema, whole) | more
     labels = with_labels(snapshot.metadata.labels, files)
     low: list[int] = []
     high: list[int] = []
@@ -199,11 +210,15 @@ def restored(snapshot: Snapshot, old: Snapshot) -> Work:
         columns = _columns(snapshot, old.schema.shape, old.base.coordinate_dtypes, snapshot.metadata.profile)
     added = [_data_file(old.base, at) for at in coming]
     labels = None if old.metadata.labels == snapshot.metadata.labels else old.metadata.labels
-    return Work(added, _removed(snapshot, leaving), columns, shape, labels, written=False)
+    parts = () if labels is None else old.label_files(strict=False)
+    return Work(added, _removed(snapshot, leaving), columns, shape, labels, parts, written=False)
 
 
 def compacted(snapshot: Snapshot, profile: Profile, sizes: Sizes) -> Work:
-    """Write neighbouring files that are less than half full as full ones; all files where the profile changes."""
+    """Write neighbouring files that are less than half full as full ones; all files where the profile changes.
+
+    Labels that are in several files come into one.
+    """
     table, wanted = snapshot.base, profile
     everything = wanted != snapshot.metadata.profile
     runs: list[Rewrite] = []
@@ -220,7 +235,25 @@ def compacted(snapshot: Snapshot, profile: Profile, sizes: Sizes) -> Work:
     columns = None
     if everything:
         columns = _columns(snapshot, snapshot.schema.shape, table.coordinate_dtypes, wanted)
-    return Work(added, _removed(snapshot, [at for run in runs for at in run.places]), columns)
+    try:
+        labels = _whole_labels(snapshot)
+    except BaseException:
+        discard(snapshot.path, added)
+        raise
+    return Work(added, _removed(snapshot, [at for run in runs for at in run.places]), columns, labels=labels)
+
+
+def _whole_labels(snapshot: Snapshot) -> dict[int, str] | None:
+    """Write labels that are in several files as one, and return the files of all dimensions; None where none are."""
+    arrays: dict[str, pa.Array] = {}
+    several: dict[int, pa.Array] = {}
+    for dim, name in snapshot.metadata.labels.items():
+        found = snapshot.vocabulary(dim) if is_part(name) else None
+        if found is not None and len(found.parts) > 1:
+            several[dim] = arrays.setdefault(name, found.array[: snapshot.schema.shape[dim]])
+    if not several:
+        return None
+    return {**snapshot.metadata.labels, **write_labels(snapshot.path, snapshot.schema, several)}
 
 
 def _columns(

@@ -127,7 +127,7 @@ class StoredHandle:
                 self._check_there()
                 self._log.reload()
                 if self._log.version != self._snapshot.version:
-                    self._snapshot = Snapshot(self._log)
+                    self._snapshot = Snapshot(self._log, self._snapshot)
                 else:
                     self._snapshot.forget_orders()
         return self._snapshot
@@ -292,7 +292,7 @@ class StoredHandle:
                 self._check_there()
                 if attempt or of(self.path).exists(log.next_commit):
                     log = Log.open(self.path)
-                    latest = Snapshot(log)
+                    latest = Snapshot(log, snapshot)
                     self._check_apart(latest, job)
                     if work is not None and not work.fits(snapshot, latest):
                         work.undo(self.path)
@@ -315,7 +315,9 @@ class StoredHandle:
                     "claim": (work.claim or job.claim).to_json(),
                 }
                 if work.labels is not None:
-                    notes["labels"] = sorted({*snapshot.metadata.labels.values(), *work.labels.values()})
+                    notes["labels"] = sorted(
+                        {*snapshot.label_files(strict=False), *work.labels.values(), *work.label_parts}
+                    )
                 self._check_there()  # writing the files may have taken a while
                 try:
                     log.commit(work.added, work.removed, notes, work.shape, work.schema, work.labels)
@@ -323,7 +325,7 @@ class StoredHandle:
                     time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.002 * 2**attempt)))
                     continue
                 work = None
-                snapshot = Snapshot(log)
+                snapshot = Snapshot(log, snapshot)
                 break
             else:
                 raise ConflictError(f"lost {_ATTEMPTS} races to commit to {self.path!r}: try again when it is quieter")

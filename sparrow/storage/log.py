@@ -213,8 +213,8 @@ class Log:
             if field.name == "value" and METADATA_KEY in field.metadata:
                 return str(field.metadata[METADATA_KEY])
         raise NotFoundError(
-            f"{self.path!r} is a Delta table that sparrow did not write: make a tensor of it with "
-            f"sp.from_relation(polars.scan_delta({self.path!r}), coords=[...], value=...), and save() that"
+            f"{self.path!r} is a Delta table that sparrow did not write: say which of its columns make a tensor, "
+            f"sp.open({self.path!r}, coords=[...], value=...)"
         )
 
     def shape(self, created: Sequence[int]) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -25,7 +25,7 @@ from sparrow.schema import Schema, is_fill
 from sparrow.storage.filesystem import of
 from sparrow.storage.footers import read_group
 from sparrow.storage.layout import Profile, Sizes
-from sparrow.storage.snapshot import Snapshot, covered
+from sparrow.storage.snapshot import FileTable, Snapshot, covered
 from sparrow.storage.writer import DataFile, TensorWriter
 from sparrow.workers import ordered_map
 
@@ -35,6 +35,8 @@ Key: TypeAlias = tuple[int, ...]
 
 _CLAIMED = 256
 _WORTH_A_THREAD = 1 << 18
+_WORTH_A_FILE = 16
+"""A file of fewer entries than this part of a row group is always written with those beside it."""
 
 
 def prepare(edit: Edit, schema: Schema) -> Edit:
@@ -246,13 +248,13 @@ def plan(snapshot: Snapshot, edit: Edit, sizes: Sizes, schema: Schema, widening:
         added = int(new[pieces[k].stop] - new[pieces[k].start])
         if not added or not sizes.small(added * width, added):
             continue
-        neighbours = [m for m in (k - 1, k + 1) if 0 <= m < len(pieces)]
-        if any(changing[m] for m in neighbours):
+        if any(changing[m] for m in (k - 1, k + 1) if 0 <= m < len(pieces)):
             continue
-        for m in neighbours:
-            at = m // 2
-            if sizes.small(int(table.nbytes[at]), int(table.rows[at])):
-                changing[m] = True
+        for step in (-1, 1):
+            taken = _taken_along(table, sizes, added, (m // 2 for m in _unchanged(changing, k, step)))
+            for at in taken:
+                changing[2 * at + 1] = True
+            if taken:
                 break
     runs: list[Rewrite] = []
     run = Rewrite()
@@ -265,6 +267,31 @@ def plan(snapshot: Snapshot, edit: Edit, sizes: Sizes, schema: Schema, widening:
     if run.pieces:
         runs.append(run)
     return runs
+
+
+def _unchanged(changing: Sequence[bool], gap: int, step: int) -> Iterator[int]:
+    """Yield the pieces that are files, from a gap to either side, as far as none changes."""
+    at = gap + step
+    while 0 <= at < len(changing) and not changing[at]:
+        yield at
+        at += 2 * step
+
+
+def _taken_along(table: FileTable, sizes: Sizes, added: int, neighbours: Iterable[int]) -> list[int]:
+    """Return the files that had better be written anew with entries beside them than stand beside them.
+
+    A file is taken while it is small and holds no more than all that it is written with: so many appends at one end
+    write an entry about as often as the number of entries has digits, and leave as few files.
+    """
+    out: list[int] = []
+    rows = added
+    for at in neighbours:
+        count = int(table.rows[at])
+        if count > max(rows, sizes.group_rows // _WORTH_A_FILE) or not sizes.small(int(table.nbytes[at]), count):
+            break
+        out.append(at)
+        rows += count
+    return out
 
 
 def _width(snapshot: Snapshot) -> int:

@@ -22,7 +22,7 @@ from sparrow.relation import ArrowSource, Chunk, ParquetSource, ScanStats
 from sparrow.schema import Schema
 from sparrow.storage.filesystem import Piece, of
 from sparrow.storage.footers import Footer, check_groups, ends_ahead, footer, read_group
-from sparrow.storage.labels import LABELS, label_files, read_labels
+from sparrow.storage.labels import LABELS, Vocabulary, is_part, label_files, read_labels
 from sparrow.storage.layout import Metadata, stored_columns
 from sparrow.storage.log import Active, Log
 from sparrow.workers import ordered_map
@@ -224,10 +224,11 @@ def file_table(log: Log, metadata: Metadata, order: Sequence[int]) -> FileTable:
 class Snapshot:
     """One version of a stored tensor: implements :class:`sparrow.relation.Relation`.
 
-    Built from the log alone; footers of data files are read where a scan needs their row groups.
+    Built from the log alone; footers of data files are read where a scan needs their row groups. Labels that an
+    earlier version has read are taken from there.
     """
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, before: Snapshot | None = None) -> None:
         with log.blaming():
             found = Metadata.from_json(log.metadata(), repr(log.path))
             ndim = found.schema.ndim
@@ -244,7 +245,10 @@ class Snapshot:
         self._digest: str | None = None
         self._orders: dict[tuple[int, ...], FileTable] | None = None
         self._damaged: dict[tuple[int, ...], DamagedOrder] = {}
-        self._labels: dict[str, pa.Array] = {}
+        self._labels: dict[str, Vocabulary] = {}
+        self._known: dict[str, Vocabulary] = {}
+        if before is not None and before.identity == self.identity:
+            self._known = dict(before._labels or before._known)
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -368,15 +372,44 @@ class Snapshot:
         return {dim: os.path.basename(name).split("-")[-1] for dim, name in self.metadata.labels.items()}
 
     def labels(self, dim: int) -> pa.Array | None:
-        """Return the labels of a dimension, position = coordinate, or None. Reads a file, once."""
+        """Return the labels of a dimension, position = coordinate, or None. Reads their files, once."""
+        found = self.vocabulary(dim)
+        return None if found is None else found.array
+
+    def vocabulary(self, dim: int) -> Vocabulary | None:
+        """Return the labels of a dimension and the files that they are in, or None."""
         name = self.metadata.labels.get(dim)
         if name is None:
             return None
         with self._lock:
             if name not in self._labels:
                 follow(os.path.join(self.path, LABELS))
-                self._labels[name] = read_labels(self.path, name)
+                found = self._known.get(name) or read_labels(self.path, name, self._known.values())
+                self._labels[name] = found
+                if self._labels.keys() >= set(self.metadata.labels.values()):
+                    self._known = {}
             return self._labels[name]
+
+    def label_files(self, strict: bool = True) -> set[str]:
+        """Return all files that hold labels of this version, relative to the folder.
+
+        Parameters
+        ----------
+        strict
+            Whether it is an error where the last file, which names those before it, cannot be read.
+        """
+        out = set(self.metadata.labels.values())
+        for dim, name in self.metadata.labels.items():
+            if is_part(name):
+                try:
+                    found = self.vocabulary(dim)
+                except StorageError:
+                    if strict:
+                        raise
+                    continue
+                assert found is not None
+                out.update(part for part, _ in found.parts)
+        return out
 
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
         """Return the row groups that may hold entries of the box, in order.

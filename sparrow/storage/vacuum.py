@@ -73,7 +73,7 @@ def vacuum(path: str, older_than: str | timedelta = "7 days", dry_run: bool = Fa
     for order in derived_orders(path, snapshot.schema.ndim):
         doomed += _vacuum_order(path, order, snapshot, horizon)
     doomed += _leftovers(path, horizon)
-    labels = {os.path.basename(name) for name in snapshot.metadata.labels.values()}
+    labels = set(map(os.path.basename, snapshot.label_files()))
     for commit in Log.open(path).commits_back(snapshot.version):
         if commit.timestamp.timestamp() < horizon:
             break

@@ -18,7 +18,7 @@ from sparrow.kernels.entries import Block
 from sparrow.schema import Schema, is_fill
 from sparrow.storage.filesystem import of
 from sparrow.storage.footers import DATA_FILE, Footer, footer, forget, sha256, to_block
-from sparrow.storage.labels import read_labels
+from sparrow.storage.labels import label_hash, read_part
 from sparrow.storage.log import log_entry, read_commit
 from sparrow.storage.snapshot import FileTable, Snapshot, order_folder
 from sparrow.workers import ordered_map
@@ -277,17 +277,21 @@ def _content(block: Block) -> int:
 
 
 def _verify_labels(snapshot: Snapshot, dim: int, name: str) -> list[Finding]:
-    path = os.path.join(snapshot.path, name)
-    if not of(path).exists(path):
-        return [Finding(name, "the file is missing")]
     out: list[Finding] = []
-    changed = _changed(path, os.path.basename(name).removesuffix(".parquet").split("-")[-1])
-    if changed is not None:
-        out.append(Finding(name, changed))
-    try:
-        count = len(read_labels(snapshot.path, name, check=False))
-    except (CorruptionError, NotFoundError) as error:
-        return [*out, Finding(name, str(error))]
+    count, names = 0, [name]
+    for at, part in enumerate(names):  # the last file names those before it
+        path = os.path.join(snapshot.path, part)
+        if not of(path).exists(path):
+            return [*out, Finding(part, "the file is missing")]
+        changed = _changed(path, label_hash(part))
+        if changed is not None:
+            out.append(Finding(part, changed))
+        try:
+            array, before = read_part(snapshot.path, part, check=False)
+        except (CorruptionError, NotFoundError) as error:
+            return [*out, Finding(part, str(error))]
+        count += len(array)
+        names += before if not at else []
     if count < snapshot.schema.shape[dim]:  # shrinking keeps the labels of what went
         size = snapshot.schema.shape[dim]
         out.append(Finding(name, f"it has {count} labels for dimension {snapshot.schema.dims[dim]!r} of size {size}"))
@@ -295,12 +299,12 @@ def _verify_labels(snapshot: Snapshot, dim: int, name: str) -> list[Finding]:
 
 
 def _changed(path: str, sha: str) -> str | None:
-    """Return what is wrong with the bytes of a file, whose hash is in its name, or None."""
+    """Return what is wrong with the bytes of a file, whose hash or the start of it is in its name, or None."""
     try:
         found = sha256(path)
     except OSError as error:
         return f"the file cannot be read: {error}"
-    return None if found == sha else "the content does not match the hash in the name: bytes were changed"
+    return None if found.startswith(sha) else "the content does not match the hash in the name: bytes were changed"
 
 
 def _name(snapshot: Snapshot, table: FileTable, at: int) -> str:

@@ -194,6 +194,7 @@ def grow(handle: Handle, scan: Scan, existing: Duplicates) -> None:
             {axis: labels[keys[axis]] for axis in more},
             schema.shape,
             lambda: _pieces(schema, View.identity(schema.shape), engines.sorted_blocks(found), existing),
+            {axis: old.shape[axis] for axis in more},
         )
 
     handle.grow(growth)

@@ -24,9 +24,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import sparrow as sp
 from sparrow import storage
 from sparrow.errors import (
     DuplicateError,
@@ -779,3 +780,130 @@ def test_a_first_record_that_is_no_header(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("user,fi" + 140_000 * " " + "lm,stars\nada,7,1\n")
     with pytest.raises(IngestError, match=r"t\.csv.*names no columns"):
         columns(tmp_path / "t.csv", tmp_path / "t", coords=["user"], value="stars")
+
+
+# -- folders that are columns --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "arrow", "json"])
+def test_folders_are_columns(tmp_path: Path, kind: str) -> None:
+    expected: dict[tuple[Any, ...], float] = {}
+    for k, (year, month, city) in enumerate([(2025, "12", "S%C3%A3o Paulo"), (2026, "01", "Ulm"), (2026, "02", "Ulm")]):
+        folder = tmp_path / f"year={year}" / f"month={month}" / f"city={city}"
+        folder.mkdir(parents=True)
+        frame = pl.DataFrame({"user": [k, 7], "stars": [k + 0.5, k + 1.5]})
+        if kind == "csv":
+            frame.write_csv(folder / "a.csv")
+        elif kind == "parquet":
+            frame.write_parquet(folder / "a.parquet")
+        elif kind == "arrow":
+            frame.write_ipc(folder / "a.arrow")
+        else:
+            frame.write_ndjson(folder / "a.json")
+        name = "São Paulo" if "%" in city else city
+        expected |= {(year, int(month), name, user): k + n + 0.5 for n, user in enumerate((k, 7))}
+    found = columns(
+        str(tmp_path / "year=*" / "**" / f"*.{kind}"), tmp_path / "t",
+        coords=["year", "month", "city", "user"], value="stars",
+    )  # fmt: skip
+    assert cells(found) == expected
+    assert stored(found).schema.shape == (2027, 13, 2, 8)
+
+
+def test_folders_of_days_and_of_texts(tmp_path: Path) -> None:
+    for day, zone in (("2026-11-21", "007"), ("2026-11-22", "12")):
+        folder = tmp_path / f"day={day}" / f"zone={zone}"
+        folder.mkdir(parents=True)
+        (folder / "a.csv").write_text("user,zoned\n3,1\n")
+    found = columns(
+        str(tmp_path / "*" / "*" / "*.csv"), tmp_path / "t", coords=["day", "zone", "user"], ids={"zone": "str"},
+    )  # fmt: skip
+    relation = stored(found)
+    assert relation.labels(1).to_pylist() == ["007", "12"]
+    assert relation.labels(0).cast(pa.string()).to_pylist() == ["2026-11-21", "2026-11-22"]
+    assert relation.schema.shape == (2, 2, 4)
+
+
+def test_folders_that_do_not_tell(tmp_path: Path) -> None:
+    for name in ("year=2026", f"year={'__HIVE_DEFAULT_PARTITION__'}", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.csv").write_text("user,stars\n3,4.5\n")
+    files = [tmp_path / "year=2026" / "a.csv", tmp_path / "year=__HIVE_DEFAULT_PARTITION__" / "a.csv"]
+    with pytest.raises(IngestError, match=r"row 1: column 'year' is a null"):
+        columns(files, tmp_path / "t", coords=["year", "user"], value="stars")
+    found = columns(files, tmp_path / "t", coords=["year", "user"], value="stars", nulls="drop")
+    assert cells(found) == {(2026, 3): 4.5}
+    with pytest.raises(IngestError, match="no column 'year'"):
+        columns([files[0], tmp_path / "other" / "a.csv"], tmp_path / "u", coords=["year", "user"], value="stars")
+    with pytest.raises(IngestError, match="folders tell all columns"):
+        columns(files[0], tmp_path / "u", coords=["year"])
+
+
+# -- several columns of values -------------------------------------------------------------------
+
+
+@settings(max_examples=20)
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.sampled_from(["ann", "bob", "eve"]),
+            st.integers(0, 9),
+            st.one_of(st.none(), st.integers(1, 9)),
+            st.one_of(st.none(), st.floats(1, 2)),
+        ),
+        max_size=12,
+    ),
+    relabel=st.booleans(),
+    rule=st.sampled_from(["sum", "last", "max", "mean"]),
+)
+def test_several_values_are_a_bundle(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Any], relabel: bool, rule: str
+) -> None:
+    path = tmp_path_factory.mktemp("several")
+    names = ["user", "item", "stars", "price"]
+    kinds = [pa.string(), pa.int64(), pa.int16(), pa.float64()]
+    table = pa.table([pa.array([row[k] for row in rows], kind) for k, kind in enumerate(kinds)], names=names)
+    options: dict[str, Any] = {"coords": ["user", "item"], "duplicates": rule, "nulls": "drop"}
+    options["relabel"] = ["item"] if relabel else False
+    found = Path(columns(table, path / "both", value=["stars", "price"], **options))
+    members = storage.open_bundle(found)
+    assert list(members) == ["stars", "price"]
+    for name, member in members.items():
+        alone = columns(table.drop_columns([n for n in names[2:] if n != name]), path / name, value=name, **options)
+        assert cells(member) == cells(alone)
+        assert stored(member).schema.dtype == stored(alone).schema.dtype
+        labels = stored(member).labels(0)
+        assert ([] if labels is None else labels.to_pylist()) == sorted({row[0] for row in rows})
+        assert stored(member).schema.shape == stored(members["stars"]).schema.shape
+        assert storage.open(member).verify() == []
+
+
+def test_several_values_of_text_at_once(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("user,item,stars,price\nann,3,4,1.5\nbob,1,,2.5\nann,1,5,0.5\n")
+    with pytest.raises(IngestError, match=r"row 2: column 'stars' is a null"):
+        columns(tmp_path / "a.csv", tmp_path / "t", coords=["user", "item"], value=["price", "stars"])
+    assert not (tmp_path / "t").exists()
+    bundle = sp.ingest.columns(
+        tmp_path / "a.csv", tmp_path / "t", coords=["user", "item"], value=["price", "stars"], nulls="drop"
+    )
+    assert cells(bundle["price"].path) == {("ann", 3): 1.5, ("bob", 1): 2.5, ("ann", 1): 0.5}
+    assert cells(bundle["stars"].path) == {("ann", 3): 4, ("ann", 1): 5}
+    assert bundle["stars"].labels("user").to_pylist() == bundle["price"].labels("user").to_pylist() == ["ann", "bob"]
+    reader = pa.table({"i": [0, 1], "a": [1, 2], "b": [3.0, 4.0]}).to_reader()  # a stream is read once
+    bundle = sp.ingest.columns(reader, tmp_path / "s", coords=["i"], value=["a", "b"], fill_value=3)
+    assert (bundle["a"].to_numpy().tolist(), bundle["b"].to_numpy().tolist(), bundle["b"].nnz) == ([1, 2], [3, 4], 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"value": []}, "at least one"),
+        ({"value": ["a", "A"]}, "one tensor only"),
+        ({"value": ["a", "_b"]}, "cannot name a tensor"),
+        ({"value": ["a", "b"], "duplicates": "count"}, "looks at no values"),
+        ({"value": ["a", "b"], "duplicates": "mean", "dtype": "int64"}, "gives floats"),
+    ],
+)
+def test_values_that_make_no_bundle(tmp_path: Path, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InvalidValueError, match=problem):
+        columns(pa.table({"i": [0]}), tmp_path / "t", coords=["i"], **options)

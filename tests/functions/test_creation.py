@@ -263,7 +263,22 @@ def test_what_a_foreign_delta_table_is_opened_with(tmp_path: Any) -> None:
     pl.DataFrame({"user": ["a", "b"], "item": [1, 2], "stars": [1.0, 2.0]}).write_delta(path)
     with pytest.raises(NotFoundError, match="did not write") as told:
         sp.open(path)
-    call = f"sp.from_relation(polars.scan_delta({path!r}), coords=[...], value=...)"
-    assert call in str(told.value)
-    found = sp.from_relation(pl.scan_delta(path), coords=["user", "item"], value="stars")
+    assert f"sp.open({path!r}, coords=[...], value=...)" in str(told.value)
+    found = sp.open(path, coords=["user", "item"], value="stars")
     assert found.sel(user="b").to_numpy().tolist() == [0, 0, 2.0]
+    assert found.dims == ("user", "item")
+    pl.DataFrame({"user": ["a"], "item": [1], "stars": [5.0]}).write_delta(path, mode="append")
+    with pytest.raises(DuplicateError):
+        sp.open(path, coords=["user", "item"], value="stars")
+    assert sp.open(path, coords=["user", "item"], value="stars", duplicates="sum")[0, 1] == 6
+    assert sp.open(path, 0, coords=["user", "item"]).to_numpy().tolist() == [[0, 1, 0], [0, 0, 1]]
+    with pytest.raises(LabelError, match="'film'"):
+        sp.open(path, coords=["user", "film"])
+    with pytest.raises(NotFoundError, match="no version 7"):
+        sp.open(path, 7, coords=["user"])
+    with pytest.raises(NotFoundError, match="nothing is there"):
+        sp.open(tmp_path / "u", coords=["user"])
+    with pytest.raises(InvalidValueError, match="by number"):
+        sp.open(path, "2026-11-22", coords=["user"])
+    with pytest.raises(InvalidValueError, match="without coords"):
+        sp.open(path, value="stars")
