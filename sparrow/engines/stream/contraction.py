@@ -49,9 +49,11 @@ _PRODUCTS = 1 << 20
 _SHARE = 4
 """Of the free memory, one part for the operand of rows: beyond, it is read twice, piece by piece."""
 _LARGE = 3
-"""Of the memory limit, one part for the operand that is held by rows: beyond, it is multiplied in panels."""
+"""Of the memory to work in, one part for the operand that is held by rows: beyond, it is multiplied in panels."""
 _SMALLEST = 1 << 12
 """Of the memory limit in bytes, one part is the number of products that a thread computes at a time of a panel."""
+_LEAST = 1 << 14
+"""The fewest of them."""
 _SMALLER = 16
 """How many times fewer entries the operand of rows has where only those that match it are read of the other."""
 _FEWER = 16
@@ -236,7 +238,7 @@ class Multiplication:
         scan = self.right.scan
         held = isinstance(scan.relation, MemoryRelation) and scan.view.is_identity
         nbytes = self.right.rows * memory.entry_bytes(scan.schema, wide=True)
-        if held or nbytes <= memory.limit() // _LARGE:
+        if held or nbytes <= memory.working() // _LARGE:
             return False
         from sparrow.engines.stream.panels import adds_up
 
@@ -261,7 +263,7 @@ class Multiplication:
             cells = None if self._mask is None else self._mask_rows(own, mask, *own.bounds(length))
             return self._worker(cells)(own, cells, 0, last - first)[0]
 
-        return self._spans(rows, min(_PRODUCTS, max(memory.limit() // _SMALLEST, _CACHED))), multiplied
+        return self._spans(rows, min(_PRODUCTS, max(memory.limit() // _SMALLEST, _LEAST))), multiplied
 
     def _lay_out(self, block: Block) -> None:
         """Keep the operand that is held by rows."""
