@@ -349,3 +349,32 @@ def test_masks_against_scipy(cells: int, monkeypatch: pytest.MonkeyPatch) -> Non
     high = sp.from_coords(np.stack([sp.nonzero(B)[0], sp.nonzero(B)[1] * 2**30]), b.data, shape=(60, 2**41))
     found = sp.matmul(A, high, mask=wide).compute()
     assert found.to_arrow()["value"].to_pylist() == inside[inside != 0].tolist()
+
+
+@pytest.mark.parametrize("place", ["memory", "disk"])
+def test_a_mask_of_few_rows_is_cut_by_the_work_in_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setattr(contraction, "_PRODUCTS", 500)
+    A = sp.random((400, 300), nnz=8000, seed=1)
+    B = sp.random((300, 400), nnz=8000, seed=2)
+    a, b = A.to_scipy("csr"), B.to_scipy("csr")
+    if place == "disk":
+        A, B = A.save(tmp_path / "a"), B.save(tmp_path / "b")
+    pieces: list[tuple[int, int]] = []
+    inner = contraction.Multiplication.computed
+
+    def counted(self: Any, start: int, stop: int, sources: Any) -> Any:
+        pieces.append((start, stop))
+        return inner(self, start, stop, sources)
+
+    monkeypatch.setattr(contraction.Multiplication, "computed", counted)
+    M = sp.from_coords([[7, 7, 200, 399], [1, 350, 9, 0]], np.ones(4), shape=(400, 400))
+    m = M.to_scipy("csr")
+    agree(sp.matmul(A, B, mask=M).compute(), (a @ b).multiply(m).toarray())
+    assert len(pieces) <= 8
+    agree(sp.matmul(A, B, mask=M > 0).compute(), (a @ b).multiply(m).toarray())
+    assert len(pieces) <= 16
+    agree(sp.matmul(A, B, mask=M, complement=True), (a @ b).toarray() * (m.toarray() == 0))
+    agree(sp.matmul(B.T, A.T, mask=M.T), (a @ b).multiply(m).toarray().T)
+    agree(sp.matmul(A, B, mask=sp.zeros((400, 400))), np.zeros((400, 400)))

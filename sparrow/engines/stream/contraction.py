@@ -27,7 +27,7 @@ from sparrow import memory, settings
 from sparrow.engines.orders import sorted_order
 from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of, range_of
-from sparrow.engines.stream.joining import Numbering, distinct
+from sparrow.engines.stream.joining import Numbering, distinct, members
 from sparrow.index import Range
 from sparrow.kernels.compiling import readonly
 from sparrow.kernels.elementwise import align
@@ -56,6 +56,8 @@ _LEAST = 1 << 14
 """The fewest of them."""
 _SMALLER = 16
 """How many times fewer entries the operand of rows has where only those that match it are read of the other."""
+_SPARSE = 4
+"""How many times fewer entries a mask has than the operand of rows where it is looked at which rows it wants."""
 _FEWER = 16
 """Products of a row that are gathered, at most, where a dense row is quick to add to."""
 _CACHED = 1 << 16
@@ -194,6 +196,7 @@ class Multiplication:
         self._idle: deque[Any] = deque()
         self._held: _Rows | None = None
         self._spilled: Spilled | None = None
+        self._wanted: NDArray[Any] | None = None
         self._partial = False
         self._ready = False
 
@@ -209,8 +212,9 @@ class Multiplication:
             nbytes = self.left.rows * memory.entry_bytes(self.left.scan.schema, wide=True)
             found = used = None
             large = self._is_large()
+            self._wanted = self._rows_of_mask()
             if not same and ((not self.roles.rows and not large) or nbytes <= memory.share(_SHARE)):
-                found = self.left.entries(self._room)
+                found = self.left.entries(self._room, self._wanted)
                 if len(self.roles.matched) == 1 and found.count <= self.right.rows // _SMALLER:
                     used = distinct(self.left.columns(found, self.roles.matched)[0])
             if large and used is None:
@@ -226,6 +230,16 @@ class Multiplication:
                 found = block
             self._held = None if found is None else self._laid_in_rows(found)
             self._ready = True
+
+    def _rows_of_mask(self) -> NDArray[Any] | None:
+        """Return the coordinates along the leading letter at which a mask has cells, if they may be few of all."""
+        if self._mask is None or self.node.complement or not self.roles.rows or not _quick(self._mask.scan.relation):
+            return None
+        rows = self._mask.rows
+        if _SPARSE * rows > self.left.rows or rows * self.schema.coordinate_dtype(0).itemsize > memory.share(_SHARE):
+            return None
+        found = list(reading.mapped(self._mask.scan, lambda block: distinct(block.coords[0]), axes=(0,)))
+        return distinct(np.concatenate(found)) if found else np.empty(0, self.schema.coordinate_dtype(0))
 
     def _reserved(self) -> memory.Reservation:
         """Return room for the operand that is held."""
@@ -288,7 +302,9 @@ class Multiplication:
         )
 
     def _laid_in_rows(self, block: Block) -> _Rows:
-        """Return entries of the operand of rows, which are sorted by rows, row by row."""
+        """Return entries of the operand of rows, which are sorted by rows, row by row, but for rows nobody wants."""
+        if self._wanted is not None and block.count:
+            block = pick(block, members(block.coords[0], self._wanted))
         coords = self.left.columns(block, self.roles.rows)
         places = self._matched.of(self.left.columns(block, self.roles.matched), block.count)
         starts = group_starts(coords, block.count) if coords else np.zeros(min(block.count, 1), np.int64)
@@ -592,9 +608,7 @@ class Operand:
             return first < len(walked) and walked[first] <= chunk.high[axis.dim]
 
         def member(block: Block) -> Block:
-            column = block.coords[0]
-            at = np.minimum(np.searchsorted(used, column), len(used) - 1)
-            return pick(block, used[at] == column)
+            return pick(block, members(block.coords[0], used))
 
         chunks = scan.relation.chunks(scan.view.box(), order) if len(used) else []
         parts = []
@@ -614,6 +628,13 @@ class Operand:
     def columns(self, block: Block, letters: tuple[int, ...]) -> list[NDArray[Any]]:
         """Return the coordinates of entries along letters."""
         return [block.coords[self.letters.index(letter)] for letter in letters]
+
+
+def _quick(relation: Any) -> bool:
+    """Return whether a relation can as well be read twice: it is no product, and made of none."""
+    if isinstance(relation, Computed):
+        return not isinstance(relation.token, Product) and all(_quick(scan.relation) for scan in relation.inputs)
+    return bool(relation.exact)
 
 
 def _working(semiring: Semiring, dtype: np.dtype[Any]) -> np.dtype[Any]:
