@@ -161,7 +161,7 @@ class Masked(Computed):
     """The entries of a product at the cells of a mask."""
 
     def __init__(self, node: Product, scans: Sequence[Scan], work: Multiplication) -> None:
-        super().__init__(node, scans, work.cuts, work.between, begin=work.begin, most=work.most)
+        super().__init__(node, scans, work.cuts, work.between, begin=work.begin, most=work.most, total=work.total)
         self._work = work
 
     def is_masked_by(self, scan: Scan) -> bool:
@@ -172,6 +172,10 @@ class Masked(Computed):
     def cuts(self) -> list[int]:
         """Return bounds along the leading dimension between which there is work for a thread."""
         return self._work.cuts()
+
+    def weighted(self) -> Any:
+        """Return the sum of the entries, each times the mask's value at it; None where the loop does not give it."""
+        return self._work.total(weighted=True)
 
     def beside(self, first: int, last: int) -> Callable[[int, int], tuple[Block, NDArray[Any]]]:
         """Return what gives the entries between two bounds, and the mask's values at them, for pieces between two."""
@@ -398,11 +402,7 @@ class Multiplication:
                 return block, None
             _, (_, weights) = align([block, mask(start, stop)], [0, 0], self.schema.shape, (True, True))
             return block, weights
-        if left is None:
-            assert self._held is not None
-            rows = self._held.between(start, stop)
-        else:
-            rows = self._laid_in_rows(self.left.cleaned(left(start, stop)))
+        rows = self._rows_between(start, stop, left)
         cells = None if self._mask is None else self._mask_rows(rows, mask, start, stop)
         parts = list(self._parts(rows, cells))
         block = concatenate([found for found, _ in parts], self.schema.ndim, self.schema.dtype)
@@ -414,6 +414,47 @@ class Multiplication:
             return block, weights
         at = range_of(block.coords[0], start, stop)  # the one row gives all of them
         return block.take(at), weights[at]
+
+    def total(self, weighted: bool = False) -> Any:
+        """Return the sum of all entries at the cells of a mask, added by the loop, as ``dtype``; None where it cannot.
+
+        Parameters
+        ----------
+        weighted
+            Whether each is multiplied by the mask's value at it.
+        """
+        plain = self.node.semiring.add == "plus" and self.dtype == self.schema.dtype and self.dtype.kind in "if"
+        if not plain or not self.roles.rows:
+            return None
+        bounds = self.cuts()
+        if self._spilled is not None:
+            return None
+        sources = self.sources(0, bounds[-1]) if len(bounds) > 1 else (None, None)
+
+        def added(span: tuple[int, int]) -> Any:
+            rows = self._rows_between(*span, sources[0])
+            mask = self._mask_rows(rows, sources[1], *span)
+            count = len(rows.pointers) - 1
+            out = np.empty(count, self.dtype)
+            values = mask.block.values if weighted else np.broadcast_to(np.ones(1, self.dtype), mask.block.count)
+            with self._space() as space:
+                self._kernels().added(
+                    *self._arguments(rows, 0, count), readonly(mask.begins), readonly(mask.ends),
+                    readonly(mask.columns), readonly(np.ascontiguousarray(values, self.dtype)),
+                    np.uint64(0), np.uint64(count), space.weights, space.state, out,
+                )  # fmt: skip
+            return np.add.reduce(out)
+
+        with np.errstate(all="ignore"):
+            spans = itertools.pairwise(bounds)
+            return sum(ordered_map(added, spans, settings.current().threads), self.dtype.type(0))
+
+    def _rows_between(self, start: int, stop: int, read: Evaluate | None) -> _Rows:
+        """Return the rows between two bounds along the leading letter: of what is held, or read."""
+        if read is not None:
+            return self._laid_in_rows(self.left.cleaned(read(start, stop)))
+        assert self._held is not None
+        return self._held.between(start, stop)
 
     def _parts(self, rows: _Rows, mask: _Mask | None) -> Iterator[tuple[Block, NDArray[Any] | None]]:
         """Yield the products of rows, some rows at a time, in order, and the mask's values at them."""
