@@ -9,7 +9,9 @@ Room depends on what else runs. What decides the order of a float sum, and so it
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -21,7 +23,15 @@ from sparrow.progress import quantity
 if TYPE_CHECKING:
     from sparrow.schema import Schema
 
-__all__ = ["Reservation", "check", "entry_bytes", "left", "limit", "reserve", "share", "too_large"]
+__all__ = ["Reservation", "check", "entry_bytes", "left", "limit", "reserve", "share", "too_large", "trim", "working"]
+
+_malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+"""That of glibc; others have none."""
+_LIBRARIES = 120_000_000
+"""What libraries take of the limit, beyond 200 MB."""
+_LEAST_WORKING = 30_000_000
+_AMPLE = 1 << 30
+"""A limit beside which it does not matter what allocators keep."""
 
 
 def entry_bytes(schema: Schema, wide: bool = False) -> int:
@@ -43,6 +53,11 @@ def limit() -> int:
     return settings.current().memory_limit
 
 
+def working() -> int:
+    """Return the bytes to work in where the process stays within the limit and 200 MB: libraries take 300 MB of it."""
+    return max(limit() - _LIBRARIES, min(limit(), _LEAST_WORKING))
+
+
 def left() -> int:
     """Return the bytes of the limit that nothing has reserved."""
     return max(limit() - _ledger.reserved, 0)
@@ -59,6 +74,20 @@ def share(parts: float, least: int = 0, beside: int = 0) -> int:
         Bytes that are in use though nobody reserved them.
     """
     return max(int((left() - beside) / parts), least)
+
+
+def trim() -> None:
+    """Give what is free within the process back to the system, where the limit is small and allocators keep it.
+
+    For the ends of the stages of long work, so that what one leaves is not added to what the next one takes.
+    """
+    if limit() > _AMPLE:
+        return
+    pyarrow = sys.modules.get("pyarrow")
+    if pyarrow is not None:
+        pyarrow.default_memory_pool().release_unused()
+    if _malloc_trim is not None:
+        _malloc_trim(0)
 
 
 def check(nbytes: int, what: str, remedy: str = "take a smaller view") -> None:

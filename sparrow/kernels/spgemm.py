@@ -129,6 +129,8 @@ class Kernels(NamedTuple):
     """All products of some rows."""
     masked: Callable[..., int]
     """Those at the columns that a mask has in each row."""
+    added: Callable[..., None]
+    """The sums of those, each times a weight of the mask's cell, where what is added is ``plus``."""
 
 
 class Workspace:
@@ -152,6 +154,7 @@ class Workspace:
         self.counts = np.zeros(257, np.uint32)
         self._width = width
         self._state: NDArray[np.uint8] | None = None
+        self._weights: NDArray[Any] | None = None
 
     @property
     def state(self) -> NDArray[np.uint8]:
@@ -159,6 +162,13 @@ class Workspace:
         if self._state is None:
             self._state = np.zeros(self._width, np.uint8)
         return self._state
+
+    @property
+    def weights(self) -> NDArray[Any]:
+        """A number for each column, 0."""
+        if self._weights is None:
+            self._weights = np.zeros(max(self._width, 1), self.total.dtype)
+        return self._weights
 
 
 def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = False) -> Kernels:
@@ -210,7 +220,7 @@ def _built(add: Any, multiply: Any, swapped: bool) -> Kernels:
         def other(a, b):  # type: ignore[no-untyped-def]
             return in_order(b, a)
 
-    return Kernels(_rows(one, other, named), _masked(one, other, named))
+    return Kernels(_rows(one, other, named), _masked(one, other, named), _added(other, named))
 
 
 @functools.cache
@@ -469,6 +479,87 @@ def _masked(add: Any, multiply: Any, cache: bool) -> Any:
         return n
 
     return masked
+
+
+def _added(multiply: Any, cache: bool) -> Any:
+    @njit(cache=cache, nogil=True)
+    def added(  # type: ignore[no-untyped-def]
+        pointers, places, left, starts, columns, right, begins, ends, wanted, weights, first, last, total, state, out
+    ):  # fmt: skip
+        """Write for each row the sum of its products at the cells of a mask, each times the weight of its cell.
+
+        Products elsewhere are added times 0, which spares a branch; a row where that gave no finite number is added
+        once more with it.
+
+        Parameters
+        ----------
+        pointers, places, left, starts, columns, right, begins, ends, wanted, first, last
+            As of a kernel ``masked``.
+        weights
+            A number for each cell of the mask, (n,).
+        total
+            A number for each column, 0 before and after.
+        state
+            A byte for each column (uint8), 0 before and after.
+        out
+            Room for a number for each row.
+        """
+        entries = np.uint64(len(places))
+        for i in range(first, last):
+            begin, end = begins[i], ends[i]
+            found = total[0] * 0
+            if begin == end:
+                out[i] = found
+                continue
+            count = end - begin
+            for m in range(begin, end):
+                total[wanted[m]] = weights[m]
+            for q in range(pointers[i], pointers[i + _ONE]):
+                if q + _POINTERS < entries:
+                    _prefetch(starts, np.uint64(places[q + _POINTERS]))
+                if q + _ROWS < entries:
+                    ahead = starts[np.uint64(places[q + _ROWS])]
+                    _prefetch(columns, ahead)
+                    _prefetch(right, ahead)
+                x = left[q]
+                k = np.uint64(places[q])
+                low, high = starts[k], starts[k + _ONE]
+                if high - low > _SEARCHED * count:
+                    for m in range(begin, end):
+                        c = wanted[m]
+                        top = high
+                        while low < top:
+                            middle = (low + top) >> _ONE
+                            if columns[middle] < c:
+                                low = middle + _ONE
+                            else:
+                                top = middle
+                        while low < high and columns[low] == c:
+                            found += multiply(x, right[low]) * total[c]
+                            low += _ONE
+                    continue
+                for p in range(low, high):
+                    found += multiply(x, right[p]) * total[columns[p]]
+            for m in range(begin, end):
+                total[wanted[m]] = 0
+            if found - found != 0:
+                found = total[0] * 0
+                for m in range(begin, end):
+                    state[wanted[m]] = 1
+                for q in range(pointers[i], pointers[i + _ONE]):
+                    k = np.uint64(places[q])
+                    for p in range(starts[k], starts[k + _ONE]):
+                        if state[columns[p]]:
+                            total[columns[p]] += multiply(left[q], right[p])
+                for m in range(begin, end):
+                    c = wanted[m]
+                    if total[c] != 0:
+                        found += total[c] * weights[m]
+                    total[c] = 0
+                    state[c] = 0
+            out[i] = found
+
+    return added
 
 
 @njit(cache=True, nogil=True)

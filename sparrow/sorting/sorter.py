@@ -25,7 +25,7 @@ __all__ = ["Sorter"]
 _SAMPLE = 1024
 """One key in so many is kept in memory to find where a range begins in a run."""
 _CHUNK = 1 << 18
-_RANGE = (1 << 16, 1 << 20)
+_RANGE = (1 << 15, 1 << 20)
 """The fewest and the most rows of a range that a thread sorts at once."""
 _PART = 1 << 24
 """Rows of a part; how an input is cut into parts must not depend on the threads."""

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike
 
+from sparrow import memory
 from sparrow.errors import DuplicateError, InvalidValueError, ShapeError, StorageError
 from sparrow.kernels.entries import Block, concatenate, is_sorted
 from sparrow.schema import check_dtype
@@ -29,7 +30,9 @@ __all__ = ["DataFile", "HashingFile", "TensorWriter", "widen"]
 
 _NARROW = 2**31
 _BEHIND = 16 << 20
-"""Bytes of a file that may wait to be hashed and written."""
+"""Bytes of a file that may wait to be hashed and written, at most."""
+_BEHIND_PARTS = 64
+"""Of the memory limit, one part for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class HashingFile:
         self._pool = beside("sparrow-file")
         self._behind: deque[tuple[Future[None], int]] = deque()
         self._behind_bytes = 0
+        self._most_behind = min(memory.limit() // _BEHIND_PARTS, _BEHIND)
         self.nbytes = 0
         self.closed = False
         self._ended = self._ending = False
@@ -87,7 +91,7 @@ class HashingFile:
             return size
         self._behind.append((self._pool.submit(self._put, data), size))
         self._behind_bytes += size
-        self._catch_up(_BEHIND)
+        self._catch_up(self._most_behind)
         return size
 
     def _put(self, data: Any) -> None:
@@ -371,6 +375,7 @@ class TensorWriter:
         table = pa.Table.from_arrays([pa.array(column) for column in (*coords, *values)], schema=file.schema)
         file.parquet.write_table(table, row_group_size=block.count)
         file.sink.cut()
+        memory.trim()
         file.last = tuple(int(column[-1]) for column in block.coords)
         file.low = list(map(min, file.low, low))
         file.high = list(map(max, file.high, high))

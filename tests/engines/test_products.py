@@ -349,3 +349,91 @@ def test_masks_against_scipy(cells: int, monkeypatch: pytest.MonkeyPatch) -> Non
     high = sp.from_coords(np.stack([sp.nonzero(B)[0], sp.nonzero(B)[1] * 2**30]), b.data, shape=(60, 2**41))
     found = sp.matmul(A, high, mask=wide).compute()
     assert found.to_arrow()["value"].to_pylist() == inside[inside != 0].tolist()
+
+
+@pytest.mark.parametrize("place", ["memory", "disk"])
+def test_a_mask_of_few_rows_is_cut_by_the_work_in_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setattr(contraction, "_PRODUCTS", 500)
+    A = sp.random((400, 300), nnz=8000, seed=1)
+    B = sp.random((300, 400), nnz=8000, seed=2)
+    a, b = A.to_scipy("csr"), B.to_scipy("csr")
+    if place == "disk":
+        A, B = A.save(tmp_path / "a"), B.save(tmp_path / "b")
+    pieces: list[tuple[int, int]] = []
+    inner = contraction.Multiplication.computed
+
+    def counted(self: Any, start: int, stop: int, sources: Any) -> Any:
+        pieces.append((start, stop))
+        return inner(self, start, stop, sources)
+
+    monkeypatch.setattr(contraction.Multiplication, "computed", counted)
+    M = sp.from_coords([[7, 7, 200, 399], [1, 350, 9, 0]], np.ones(4), shape=(400, 400))
+    m = M.to_scipy("csr")
+    agree(sp.matmul(A, B, mask=M).compute(), (a @ b).multiply(m).toarray())
+    assert len(pieces) <= 8
+    agree(sp.matmul(A, B, mask=M > 0).compute(), (a @ b).multiply(m).toarray())
+    assert len(pieces) <= 16
+    agree(sp.matmul(A, B, mask=M, complement=True), (a @ b).toarray() * (m.toarray() == 0))
+    agree(sp.matmul(B.T, A.T, mask=M.T), (a @ b).multiply(m).toarray().T)
+    agree(sp.matmul(A, B, mask=sp.zeros((400, 400))), np.zeros((400, 400)))
+
+
+@pytest.mark.parametrize("place", ["memory", "disk"])
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_sums_at_a_mask_are_added_by_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, dtype: str
+) -> None:
+    monkeypatch.setattr(contraction, "_PRODUCTS", 900)
+    if place == "disk":
+        monkeypatch.setattr(contraction, "_SHARE", 10**9)  # the operand of rows is read piece by piece
+    a, b, m = some((60, 50), 21, dtype), some((50, 700), 22, dtype), some((60, 700), 23, dtype, 0.004)
+    A, B, M = (sp.asarray(each) for each in (a, b, m))
+    if place == "disk":
+        A, B, M = (each.save(tmp_path / str(k)) for k, each in enumerate((A, B, M)))
+    calls: list[bool] = []
+    inner = contraction.Multiplication.total
+
+    def counted(self: Any, weighted: bool = False) -> Any:
+        found = inner(self, weighted)
+        calls.append(found is not None)
+        return found
+
+    monkeypatch.setattr(contraction.Multiplication, "total", counted)
+    inside = (a @ b) * (m != 0)
+    for found, wanted in [
+        (sp.matmul(A, B, mask=M).sum(), inside.sum()),
+        ((A @ B * M).sum(), (inside * m).sum()),
+        ((M * (A @ B)).sum(), (inside * m).sum()),
+        (sp.matmul(A, B, mask=sp.zeros(m.shape)).sum(), 0),
+    ]:
+        assert (found, found.dtype) == (wanted, dtype)
+        assert calls.pop()
+    small = [each.astype("int8") for each in (A, B, M)]
+    assert sp.matmul(A, B, mask=M, complement=True).sum() == (a @ b).sum() - inside.sum()
+    assert (small[0] @ small[1] * small[2]).sum() == (inside * m).astype("int8").sum()
+    assert not any(calls)
+
+
+def test_sums_at_a_mask_know_nothing_of_other_cells() -> None:
+    a = np.array([[1.0, 2.0], [1.0, -1.0], [3.0, 0.0]])
+    b = np.array([[1.0, np.inf, 2.0], [4.0, np.nan, 2.0]])
+    A, B = sp.asarray(a), sp.asarray(b)
+    m = np.array([[1.0, 0, 2.0], [5.0, 0, np.inf], [0, 0, 1.0]])  # where 1 * 2 - 1 * 2 is no entry
+    M = sp.asarray(m)
+    assert sp.matmul(A, B, mask=M).sum() == 9 + 6 - 3 + 0 + 6
+    assert (A @ B * M).sum() == 9 + 12 - 15 + 6
+    assert np.isnan((A @ B * sp.asarray(np.ones((3, 3)))).sum())
+
+
+def test_sums_at_a_mask_have_the_same_bits_on_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contraction, "_PRODUCTS", 2000)
+    A = sp.random((400, 400), nnz=6000, seed=1, distribution="powerlaw")
+    found = []
+    for threads in (1, 3):
+        with sp.config(threads=threads):
+            found.append(float((A @ A * A).sum()))
+    assert found[0] == found[1]
+    a = A.to_scipy("csr")
+    assert np.isclose(found[0], (a @ a).multiply(a).sum())

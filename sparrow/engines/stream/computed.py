@@ -81,6 +81,8 @@ class Computed:
         Returns an ``evaluate`` for the pieces between two bounds, where what they share is worth keeping meanwhile.
     most
         Returns about how many entries lie between two bounds, where the inputs do not tell. It may read them.
+    total
+        Returns the sum of all entries in their type where it is had without them, else None.
     """
 
     exact = False
@@ -97,10 +99,12 @@ class Computed:
         axes: Sequence[int] | None = None,
         begin: Callable[[int, int], Evaluate] | None = None,
         most: Callable[[int, int], int] | None = None,
+        total: Callable[[], Any] | None = None,
     ) -> None:
         self._step = step
         self._begin = begin
         self._most = most
+        self._total = total
         self._each = each
         self._axes = axes
         self._schema = step.schema
@@ -138,6 +142,10 @@ class Computed:
             everything = Scan(self, View.identity(self._schema.shape), self._schema)
             self._count = sum(reading.mapped(everything, lambda block: block.count, axes=(), doing="counting"))
         return self._count
+
+    def total(self) -> Any:
+        """Return the sum of all entries in their type, None where it is not had without them."""
+        return None if self._total is None else self._total()
 
     @property
     def nbytes(self) -> int:

@@ -27,7 +27,7 @@ from sparrow import memory, settings
 from sparrow.engines.orders import sorted_order
 from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of, range_of
-from sparrow.engines.stream.joining import Numbering, distinct
+from sparrow.engines.stream.joining import Numbering, distinct, members
 from sparrow.index import Range
 from sparrow.kernels.compiling import readonly
 from sparrow.kernels.elementwise import align
@@ -49,11 +49,15 @@ _PRODUCTS = 1 << 20
 _SHARE = 4
 """Of the free memory, one part for the operand of rows: beyond, it is read twice, piece by piece."""
 _LARGE = 3
-"""Of the memory limit, one part for the operand that is held by rows: beyond, it is multiplied in panels."""
+"""Of the memory to work in, one part for the operand that is held by rows: beyond, it is multiplied in panels."""
 _SMALLEST = 1 << 12
 """Of the memory limit in bytes, one part is the number of products that a thread computes at a time of a panel."""
+_LEAST = 1 << 14
+"""The fewest of them."""
 _SMALLER = 16
 """How many times fewer entries the operand of rows has where only those that match it are read of the other."""
+_SPARSE = 4
+"""How many times fewer entries a mask has than the operand of rows where it is looked at which rows it wants."""
 _FEWER = 16
 """Products of a row that are gathered, at most, where a dense row is quick to add to."""
 _CACHED = 1 << 16
@@ -157,7 +161,7 @@ class Masked(Computed):
     """The entries of a product at the cells of a mask."""
 
     def __init__(self, node: Product, scans: Sequence[Scan], work: Multiplication) -> None:
-        super().__init__(node, scans, work.cuts, work.between, begin=work.begin, most=work.most)
+        super().__init__(node, scans, work.cuts, work.between, begin=work.begin, most=work.most, total=work.total)
         self._work = work
 
     def is_masked_by(self, scan: Scan) -> bool:
@@ -168,6 +172,10 @@ class Masked(Computed):
     def cuts(self) -> list[int]:
         """Return bounds along the leading dimension between which there is work for a thread."""
         return self._work.cuts()
+
+    def weighted(self) -> Any:
+        """Return the sum of the entries, each times the mask's value at it; None where the loop does not give it."""
+        return self._work.total(weighted=True)
 
     def beside(self, first: int, last: int) -> Callable[[int, int], tuple[Block, NDArray[Any]]]:
         """Return what gives the entries between two bounds, and the mask's values at them, for pieces between two."""
@@ -192,6 +200,7 @@ class Multiplication:
         self._idle: deque[Any] = deque()
         self._held: _Rows | None = None
         self._spilled: Spilled | None = None
+        self._wanted: NDArray[Any] | None = None
         self._partial = False
         self._ready = False
 
@@ -207,8 +216,9 @@ class Multiplication:
             nbytes = self.left.rows * memory.entry_bytes(self.left.scan.schema, wide=True)
             found = used = None
             large = self._is_large()
+            self._wanted = self._rows_of_mask()
             if not same and ((not self.roles.rows and not large) or nbytes <= memory.share(_SHARE)):
-                found = self.left.entries(self._room)
+                found = self.left.entries(self._room, self._wanted)
                 if len(self.roles.matched) == 1 and found.count <= self.right.rows // _SMALLER:
                     used = distinct(self.left.columns(found, self.roles.matched)[0])
             if large and used is None:
@@ -225,6 +235,16 @@ class Multiplication:
             self._held = None if found is None else self._laid_in_rows(found)
             self._ready = True
 
+    def _rows_of_mask(self) -> NDArray[Any] | None:
+        """Return the coordinates along the leading letter at which a mask has cells, if they may be few of all."""
+        if self._mask is None or self.node.complement or not self.roles.rows or not _quick(self._mask.scan.relation):
+            return None
+        rows = self._mask.rows
+        if _SPARSE * rows > self.left.rows or rows * self.schema.coordinate_dtype(0).itemsize > memory.share(_SHARE):
+            return None
+        found = list(reading.mapped(self._mask.scan, lambda block: distinct(block.coords[0]), axes=(0,)))
+        return distinct(np.concatenate(found)) if found else np.empty(0, self.schema.coordinate_dtype(0))
+
     def _reserved(self) -> memory.Reservation:
         """Return room for the operand that is held."""
         which, shape = "left" if self.roles.swapped else "right", self.right.scan.schema.shape
@@ -236,7 +256,7 @@ class Multiplication:
         scan = self.right.scan
         held = isinstance(scan.relation, MemoryRelation) and scan.view.is_identity
         nbytes = self.right.rows * memory.entry_bytes(scan.schema, wide=True)
-        if held or nbytes <= memory.limit() // _LARGE:
+        if held or nbytes <= memory.working() // _LARGE:
             return False
         from sparrow.engines.stream.panels import adds_up
 
@@ -261,7 +281,7 @@ class Multiplication:
             cells = None if self._mask is None else self._mask_rows(own, mask, *own.bounds(length))
             return self._worker(cells)(own, cells, 0, last - first)[0]
 
-        return self._spans(rows, min(_PRODUCTS, max(memory.limit() // _SMALLEST, _CACHED))), multiplied
+        return self._spans(rows, min(_PRODUCTS, max(memory.limit() // _SMALLEST, _LEAST))), multiplied
 
     def _lay_out(self, block: Block) -> None:
         """Keep the operand that is held by rows."""
@@ -286,7 +306,9 @@ class Multiplication:
         )
 
     def _laid_in_rows(self, block: Block) -> _Rows:
-        """Return entries of the operand of rows, which are sorted by rows, row by row."""
+        """Return entries of the operand of rows, which are sorted by rows, row by row, but for rows nobody wants."""
+        if self._wanted is not None and block.count:
+            block = pick(block, members(block.coords[0], self._wanted))
         coords = self.left.columns(block, self.roles.rows)
         places = self._matched.of(self.left.columns(block, self.roles.matched), block.count)
         starts = group_starts(coords, block.count) if coords else np.zeros(min(block.count, 1), np.int64)
@@ -380,11 +402,7 @@ class Multiplication:
                 return block, None
             _, (_, weights) = align([block, mask(start, stop)], [0, 0], self.schema.shape, (True, True))
             return block, weights
-        if left is None:
-            assert self._held is not None
-            rows = self._held.between(start, stop)
-        else:
-            rows = self._laid_in_rows(self.left.cleaned(left(start, stop)))
+        rows = self._rows_between(start, stop, left)
         cells = None if self._mask is None else self._mask_rows(rows, mask, start, stop)
         parts = list(self._parts(rows, cells))
         block = concatenate([found for found, _ in parts], self.schema.ndim, self.schema.dtype)
@@ -396,6 +414,47 @@ class Multiplication:
             return block, weights
         at = range_of(block.coords[0], start, stop)  # the one row gives all of them
         return block.take(at), weights[at]
+
+    def total(self, weighted: bool = False) -> Any:
+        """Return the sum of all entries at the cells of a mask, added by the loop, as ``dtype``; None where it cannot.
+
+        Parameters
+        ----------
+        weighted
+            Whether each is multiplied by the mask's value at it.
+        """
+        plain = self.node.semiring.add == "plus" and self.dtype == self.schema.dtype and self.dtype.kind in "if"
+        if not plain or not self.roles.rows:
+            return None
+        bounds = self.cuts()
+        if self._spilled is not None:
+            return None
+        sources = self.sources(0, bounds[-1]) if len(bounds) > 1 else (None, None)
+
+        def added(span: tuple[int, int]) -> Any:
+            rows = self._rows_between(*span, sources[0])
+            mask = self._mask_rows(rows, sources[1], *span)
+            count = len(rows.pointers) - 1
+            out = np.empty(count, self.dtype)
+            values = mask.block.values if weighted else np.broadcast_to(np.ones(1, self.dtype), mask.block.count)
+            with self._space() as space:
+                self._kernels().added(
+                    *self._arguments(rows, 0, count), readonly(mask.begins), readonly(mask.ends),
+                    readonly(mask.columns), readonly(np.ascontiguousarray(values, self.dtype)),
+                    np.uint64(0), np.uint64(count), space.weights, space.state, out,
+                )  # fmt: skip
+            return np.add.reduce(out)
+
+        with np.errstate(all="ignore"):
+            spans = itertools.pairwise(bounds)
+            return sum(ordered_map(added, spans, settings.current().threads), self.dtype.type(0))
+
+    def _rows_between(self, start: int, stop: int, read: Evaluate | None) -> _Rows:
+        """Return the rows between two bounds along the leading letter: of what is held, or read."""
+        if read is not None:
+            return self._laid_in_rows(self.left.cleaned(read(start, stop)))
+        assert self._held is not None
+        return self._held.between(start, stop)
 
     def _parts(self, rows: _Rows, mask: _Mask | None) -> Iterator[tuple[Block, NDArray[Any] | None]]:
         """Yield the products of rows, some rows at a time, in order, and the mask's values at them."""
@@ -590,9 +649,7 @@ class Operand:
             return first < len(walked) and walked[first] <= chunk.high[axis.dim]
 
         def member(block: Block) -> Block:
-            column = block.coords[0]
-            at = np.minimum(np.searchsorted(used, column), len(used) - 1)
-            return pick(block, used[at] == column)
+            return pick(block, members(block.coords[0], used))
 
         chunks = scan.relation.chunks(scan.view.box(), order) if len(used) else []
         parts = []
@@ -612,6 +669,13 @@ class Operand:
     def columns(self, block: Block, letters: tuple[int, ...]) -> list[NDArray[Any]]:
         """Return the coordinates of entries along letters."""
         return [block.coords[self.letters.index(letter)] for letter in letters]
+
+
+def _quick(relation: Any) -> bool:
+    """Return whether a relation can as well be read twice: it is no product, and made of none."""
+    if isinstance(relation, Computed):
+        return not isinstance(relation.token, Product) and all(_quick(scan.relation) for scan in relation.inputs)
+    return bool(relation.exact)
 
 
 def _working(semiring: Semiring, dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -107,7 +107,12 @@ def _at_mask(program: Program, scans: list[Scan], number: int) -> Computed:
 
         return evaluate
 
-    return Computed(program.node, scans, product.cuts, lambda a, b: begin(a, b)(a, b), begin=begin)
+    times = program.is_one("multiply") and all(
+        np.can_cast(scan.schema.dtype, program.node.schema.dtype) for scan in scans
+    )
+    alike = times and program.node.schema.dtype == product.schema.dtype
+    total = product.weighted if alike else None
+    return Computed(program.node, scans, product.cuts, lambda a, b: begin(a, b)(a, b), begin=begin, total=total)
 
 
 def _check_repeats(program: Program, scans: list[Scan]) -> None:

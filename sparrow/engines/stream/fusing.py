@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.index import View
-from sparrow.plan import Dense, Map, Scan, Step, called
+from sparrow.plan import Dense, Map, Scan, Step, called, function_name
 
 __all__ = ["Program", "fused"]
 
@@ -110,6 +110,10 @@ class Program:
             _Call(node, tuple(arguments), self._guarding(node, guards), tuple(gone))
             for (node, arguments, guards), gone in zip(plain, drops, strict=True)
         ]
+
+    def is_one(self, name: str) -> bool:
+        """Return whether it is one call of a function, of two scans."""
+        return len(self._calls) == 1 and len(self.scans) == 2 and function_name(self.node.function) == name
 
     def _guarding(self, node: Map, slots: Sequence[_Leaf | _Found]) -> tuple[_Leaf | _Found, ...]:
         """Return the arguments that can be 0 at the cells looked at, of a product that is not 0 there by itself."""

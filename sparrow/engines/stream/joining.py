@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Numbering", "distinct"]
+__all__ = ["Numbering", "distinct", "members"]
 
 _Columns: TypeAlias = "Sequence[NDArray[Any]]"
 
@@ -25,6 +25,15 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     fresh = np.ones(len(ordered), bool)
     fresh[1:] = ordered[1:] != ordered[:-1]
     return ordered[fresh]
+
+
+def members(column: NDArray[Any], known: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which values are among ascending ones."""
+    if not len(known):
+        return np.zeros(len(column), bool)
+    at = np.searchsorted(known, column.astype(known.dtype, copy=False))
+    found: NDArray[np.bool_] = known[np.minimum(at, len(known) - 1)] == column
+    return found
 
 
 class Numbering:

@@ -32,17 +32,22 @@ __all__ = ["Spilled", "adds_up"]
 _RULES: dict[Any, Duplicates] = {"plus": "sum", "min": "min", "max": "max", "or": "max", "any": "first"}
 """What the sorter does with several sums of a cell."""
 _ENTRY_BYTES = 64
-"""About what an entry of a panel takes while it is held by rows."""
+"""About what an entry takes while it is multiplied."""
 _HELD = 4
-"""Of the memory limit, one part for a panel."""
+"""Of the memory to work in, one part for a panel; half of one for what is multiplied with it at a time."""
 _LEAST = 1 << 14
 _BATCH = 1 << 18
-"""Entries that are multiplied with a panel at a time."""
+"""Entries that are multiplied with a panel at a time, at most."""
 
 
 def adds_up(semiring: Semiring) -> bool:
     """Return whether sums of panels can be added up."""
     return semiring.add in _RULES
+
+
+def _panel_size() -> int:
+    """Return how many entries a panel has: that depends on the limit alone, and so do the bits."""
+    return max(memory.working() // (_HELD * _ENTRY_BYTES), _LEAST)
 
 
 @dataclass(slots=True)
@@ -115,6 +120,7 @@ class Spilled:
     def between(self, start: int, stop: int) -> Block:
         """Return the entries between two bounds along the leading dimension."""
         found = []
+        memory.trim()
         for at in self._between(start, stop):
             block = self._result.read(at)
             found.append(block.take(range_of(block.coords[0], start, stop)) if block.coords else block)
@@ -128,7 +134,7 @@ class Spilled:
 
     def _panels(self, right: Operand, spool: Spool) -> tuple[list[_Stored], list[tuple[int, int]]]:
         """Write the operand that is multiplied by rows, panel by panel; return the first and the last row of each."""
-        size = max(memory.limit() // (_HELD * _ENTRY_BYTES), _LEAST)
+        size = _panel_size()
         panels: list[_Stored] = []
         held = size
         for block in _stream(right, "reading"):
@@ -141,6 +147,7 @@ class Spilled:
                 panels[-1].append(part)
                 held += part.count
                 start += part.count
+        memory.trim()
         return panels, [(panel.low[0], panel.high[-1]) for panel in panels]
 
     def _shares(
@@ -160,17 +167,18 @@ class Spilled:
                 part = block.take((column >= low) & (column <= high))
                 if part.count:
                     share.append(part)
+        memory.trim()
         return shares
 
     def _gather(self, work: Multiplication, panels: Sequence[_Stored], shares: Sequence[_Stored]) -> None:
         """Multiply panel by panel, and add up."""
         schema = self._schema
         sorter = Sorter(max(schema.ndim, 1), work.dtype, weighted=True, duplicates=_RULES[work.node.semiring.add])
-        threads = settings.current().threads
+        threads, size = settings.current().threads, min(_BATCH, max(_panel_size() // 2, _LEAST))
 
         def multiplied(panel: _Stored, share: _Stored, advance: Any) -> Iterator[Any]:
             part = work.panel(next(panel.batches(2**62)))
-            for batch in share.batches(_BATCH):
+            for batch in share.batches(size):
                 spans, multiply = part.spans(batch)
 
                 def sums(span: tuple[int, int], multiply: Any = multiply) -> Any:
@@ -179,6 +187,8 @@ class Spilled:
 
                 yield from ordered_map(sums, spans, threads)
                 advance(batch.count)
+            del part
+            memory.trim()
 
         try:
             total = sum(sum(share.counts()) for share in shares)
@@ -194,6 +204,7 @@ class Spilled:
                     advance(block.count)
         finally:
             sorter.close()
+            memory.trim()
 
 
 def _stream(operand: Operand, doing: str) -> Iterator[Block]:
