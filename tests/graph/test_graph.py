@@ -107,7 +107,7 @@ def compared(a: Any, A: sp.Tensor) -> None:
 @given(a=matrices())
 def test_strong_components_that_do_not_fit(a: Any, folder: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(components, "_REST_BYTES", 1 << 60)  # nothing fits: colours to the end
+        patch.setattr(components, "_SHARE", 1 << 60)  # four links fit
         strong = set(map(frozenset, nx.strongly_connected_components(directed(a))))
         assert partition(graph.strongly_connected_components(sp.asarray(a))) == strong
         with out_of_core():
