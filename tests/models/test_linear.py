@@ -493,6 +493,7 @@ def test_settings_that_are_refused(model: Any, words: str) -> None:
         (lambda m: m.fit(np.eye(3), [1, 2]), ShapeError, "y has 2 labels and X has 3 rows"),
         (lambda m: m.fit(np.eye(3), [1, 1, 1]), InvalidValueError, r"y holds one class, \[1\]"),
         (lambda m: m.fit(np.eye(3), [1, 2, 0.5]), InvalidValueError, "y holds 0.5"),
+        (lambda m: m.fit(np.eye(2), np.array([None, "b"], object)), InvalidValueError, "labels that do not sort"),
         (lambda m: m.fit(np.eye(3)), InvalidValueError, "requires y to be passed"),
         (lambda m: m.fit(np.ones(3), [1, 2, 3]), ShapeError, "Reshape your data"),
         (lambda m: m.fit(np.diag([1, np.nan]), [0, 1]), InvalidValueError, "NaN .*: row 1, column 1"),
