@@ -75,7 +75,8 @@ def train_test_split(
     if y is not None:
         y = y if isinstance(y, Tensor) else np.asarray(y)
         _check_length("y", y, height)
-    if not isinstance(test_size, int | float | np.integer | np.floating) or not np.isfinite(test_size):
+    number: Any = test_size
+    if not isinstance(number, int | float | np.integer | np.floating) or not np.isfinite(number):
         raise InvalidValueError(f"test_size={test_size!r}: give a share of the rows, or how many")
     if seed < 0:
         raise InvalidValueError(f"seed={seed} must be at least 0")
@@ -255,7 +256,8 @@ def hashed(X: Any, columns: int, signed: bool = True, seed: int = 0) -> Tensor:
     <Tensor (d0: 1000, d1: 16) float64 nnz=? coo lazy>
     """
     X = _matrix(X)
-    if not isinstance(columns, int | np.integer) or columns < 1:
+    number: Any = columns
+    if not isinstance(number, int | np.integer) or number < 1:
         raise InvalidValueError(f"columns={columns} must be an integer of at least 1")
     width = X.shape[1]
     memory.check(40 * width, f"hashing {width} columns", "index the columns that matter first")

@@ -485,7 +485,7 @@ def test_files_that_are_no_model(tmp_path: Path) -> None:
         (LinearRegression(validation=np.float32(0.999)), "holds out 2 of 2 rows"),
         (LinearRegression(init=lambda shape, rng: np.ones(7)), r"init gives weights of shape \(7,\), they .* \(2, 1\)"),
         (LinearRegression(init=lambda shape, rng: np.full(shape, np.nan)), "init gives weights that are not finite"),
-        (LinearRegression(lr=lambda step: "fast"), "gives the learning rate 'fast' after 0 updates"),  # type: ignore[arg-type,return-value]
+        (LinearRegression(lr=lambda step: "fast"), "gives the learning rate 'fast' after 0 updates"),  # type: ignore[arg-type]
         (LogisticRegression(loss="log"), "loss='log': use one of 'logistic', 'hinge'"),  # type: ignore[arg-type]
         (LogisticRegression(class_weight="even"), "class_weight='even'"),  # type: ignore[arg-type]
         (LogisticRegression(class_weight={7: 1.0}), r"class_weight has 7, the classes are \[0, 1\]"),

@@ -125,7 +125,7 @@ def test_magnitudes_that_a_narrow_type_lacks() -> None:
 
 def test_matrices_without_rows() -> None:
     for by in ("std", "max", "l1", "l2"):
-        np.testing.assert_array_equal(scales(np.zeros((0, 3)), by), np.ones(3))  # type: ignore[arg-type]
+        np.testing.assert_array_equal(scales(np.zeros((0, 3)), by), np.ones(3))
     for smooth in (True, False):
         np.testing.assert_array_equal(idf(np.zeros((0, 3)), smooth), np.ones(3))
 
@@ -173,7 +173,7 @@ def test_one_hot_of_streams_and_nulls() -> None:
 def test_bad_input(X: Any) -> None:
     for size in ("a", np.nan, np.inf):
         with pytest.raises(InvalidValueError, match=f"test_size='?{size}'?: give a share"):
-            train_test_split(X, test_size=size)
+            train_test_split(X, test_size=size)  # type: ignore[arg-type]
     with pytest.raises(InvalidValueError, match="seed=-1"):
         train_test_split(X, seed=-1)
     for call in (scales, idf, lambda row: hashed(row, 2)):
