@@ -1,7 +1,7 @@
 """Print the table of ``bench/RESULTS.md``: sparrow side by side with its peers, as ratios.
 
 ``python bench/run.py`` takes about half an hour and 12 GB of disk; ``--small`` a minute, on data too small to judge by;
-``--write`` puts the table into ``bench/RESULTS.md``.
+``--write`` puts the table into ``bench/RESULTS.md``, and draws the figure of ``docs/training.md``.
 """
 
 from __future__ import annotations
@@ -78,6 +78,8 @@ def main() -> None:
         import training
 
         rows += training.run(options.small)
+        if options.write:
+            training.draw(FOLDER.parent / "docs" / "training")
     if "stores" in parts:
         import stores
 

@@ -175,3 +175,43 @@ def _lazy_and_standard(rounds: int) -> list[Row]:
         ratio, bound = took["standard"] / took["lazy"], 1.0
         out.append(Row(f"standard updates, momentum, {width:,} columns", "lazy updates", ratio, bound, detail, True))
     return out
+
+
+def draw(folder: Path) -> None:
+    """Write ``lazy.svg``: microseconds of an update by a batch with entries in 640 columns, as columns are added."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams.update({"svg.hashsalt": "training", "svg.fonttype": "none", "font.size": 9})
+    import matplotlib.pyplot as plt
+
+    found = _updates([1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000])
+    figure, axes = plt.subplots(figsize=(5.2, 3.4), layout="constrained")
+    for name, points in found.items():
+        style = "-o" if "lazy" in name else "--o"
+        axes.loglog([width for width, _ in points], [1e6 * took for _, took in points], style, ms=3, label=name)
+    axes.set(xlabel="columns", ylabel="microseconds of an update")
+    axes.legend(frameon=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / "lazy.svg", metadata={"Date": None})
+    plt.close(figure)
+
+
+def _updates(widths: list[int]) -> dict[str, list[tuple[int, float]]]:
+    """Return widths and seconds of an update, lazy and standard, by optimiser."""
+    rng = np.random.default_rng(0)
+    found: dict[str, list[tuple[int, float]]] = {}
+    for width in widths:
+        columns = np.sort(rng.choice(width, 640, replace=False))
+        gradient = sp.formats.RowSparse(rng.normal(size=(640, 1)), columns, shape=(width, 1))
+        cases: dict[str, Callable[[], Any]] = {}
+        for lazy, kind in ((True, "lazy"), (False, "standard")):
+            for optimizer in (sp.optim.SGD(0.1, momentum=0.9, lazy=lazy), sp.optim.Adam(0.001, lazy=lazy)):
+                w = np.zeros((width, 1))
+                state = optimizer.create_state(w)
+                name = f"{'momentum' if isinstance(optimizer, sp.optim.SGD) else 'Adam'}, {kind}"
+                given = w, gradient, state
+                cases[name] = lambda o=optimizer, given=given: [o.update(*given) for _ in range(10)]
+        for name, took in alternate(cases, rounds=7).items():
+            found.setdefault(name, []).append((width, took / 10))
+    return found

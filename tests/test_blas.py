@@ -131,6 +131,22 @@ def symmetric(s: Any, lower: bool) -> Any:
     return part + part.T - np.diag(np.diag(s))
 
 
+@pytest.mark.parametrize("kind", [sp.asarray, np.asarray])
+def test_magnitudes_at_the_ends_of_types(kind: Any) -> None:
+    x = kind(np.array([100, -128, 0], np.int8))
+    assert sp.blas.asum(x) == 228
+    assert sp.blas.iamax(x) == 1
+    for scale in (1e200, 1e-200, 1e-300):
+        np.testing.assert_allclose(sp.blas.nrm2(kind(np.array([3.0, 0, 4.0]) * scale)), 5 * scale)
+    assert sp.blas.nrm2(kind(np.array([1.0, np.inf]))) == np.inf
+    assert np.isnan(sp.blas.nrm2(kind(np.array([1.0, np.nan]))))
+    assert sp.blas.nrm2(kind(np.zeros(3))) == sp.blas.nrm2(kind(np.zeros(0))) == 0
+    for single in (1e30, 1e-30):
+        found = sp.blas.nrm2(kind((np.array([3, 4]) * single).astype(np.float32)))
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, 5 * single, rtol=1e-6)
+
+
 def test_solves_that_do_not_fit_say_so() -> None:
     with pytest.raises(sp.errors.ShapeError, match="do not fit"):
         sp.blas.trsv(sp.eye(3), np.ones(2))

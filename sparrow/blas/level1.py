@@ -25,7 +25,9 @@ def _pair(x: Any, y: Any) -> tuple[Any, Any]:
 
 def _magnitudes(x: Any) -> Any:
     """Return what BLAS calls magnitudes: of complex numbers those of both parts added up."""
-    return np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)
+    if x.dtype.kind == "c":
+        return np.abs(x.real) + np.abs(x.imag)
+    return np.abs(x.astype(np.int64) if x.dtype.kind == "i" else x)  # of the least int8, -128, it is no int8
 
 
 def dot(x: Any, y: Any) -> Any:
@@ -106,7 +108,17 @@ def nrm2(x: Any) -> Any:
     np.float64(5.0)
     """
     found = vector(x, "x")
-    return found.norm(2) if isinstance(found, Tensor) else np.linalg.norm(found)
+    norm = _norm(found)
+    limits = np.finfo(norm.dtype)
+    if np.isfinite(norm) and norm > limits.tiny**0.5 / limits.eps:
+        return norm
+    most = np.abs(found).max(initial=0)  # squares may have been too large or small
+    return norm if most == 0 or not np.isfinite(most) else type(norm)(_norm(found / most) * most)
+
+
+def _norm(x: Any) -> Any:
+    with np.errstate(over="ignore", under="ignore"):
+        return x.norm(2) if isinstance(x, Tensor) else np.linalg.norm(x)
 
 
 def asum(x: Any) -> Any:

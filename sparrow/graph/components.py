@@ -16,10 +16,15 @@ from sparrow.tensor import Tensor
 
 __all__ = ["connected_components", "strongly_connected_components"]
 
-_MANY = 50
-"""Where more than one node in so many has no link in or out, a further pass may find more of them."""
-_REST_BYTES = 40
-"""Bytes that a link takes while SciPy finds components: its ends, and a matrix of them."""
+_SHARE = 4
+"""Links between parts may take one part in so many of what is free of the memory limit."""
+_LINK_BYTES = 64
+"""Bytes that a link takes while SciPy finds components: a key or two, its ends, and a matrix of them."""
+_LEAST = 4
+"""Links between parts that are held in any case."""
+_LITTLE = 0.8
+"""Where more than this share of the links is left after a pass, nodes colour what they lead to."""
+_LOW = 0xFFFFFFFF
 
 
 def connected_components(A: Tensor) -> Tensor:
@@ -65,8 +70,9 @@ def connected_components(A: Tensor) -> Tensor:
 def strongly_connected_components(A: Tensor) -> Tensor:
     """Return which part of the graph each node belongs to, where links lead from each of its nodes to each other.
 
-    Nodes without links in or out are parts of their own and go first. Where what is left does not fit in memory its
-    largest nodes colour what they lead to and find who leads to them, until it fits; SciPy does the rest.
+    Links are read pass after pass. Of as many as fit in memory the parts are found by SciPy and taken as one node from
+    then on; what nothing leads to, or from, is set aside. Where a pass brings little, the largest nodes colour what
+    they lead to and find who leads to them.
 
     Parameters
     ----------
@@ -92,44 +98,95 @@ def strongly_connected_components(A: Tensor) -> Tensor:
     """
     A = check_graph(A)
     n = A.shape[0]
+    room = max(memory.share(_SHARE) // _LINK_BYTES, _LEAST)
     with (
         room_for_nodes(A, 24, "strongly connected components"),
         ExitStack() as kept,
         Links(A) as links,
         progress.bar("strongly connected components", None, "links") as advance,
     ):
-        part = np.full(n, -1, np.int64)
+        part = np.arange(n)
         alive = np.ones(n, np.bool_)
-        count, gone = _trimmed(links, alive, part, advance)
         back: Links | None = None
-        while count * _REST_BYTES > memory.limit() // 4:
-            if gone * _MANY < np.count_nonzero(alive):
+        before, left = 0, _contracted(links, alive, part, room, advance)
+        while left:
+            if before and left > _LITTLE * before:
                 back = back or kept.enter_context(Links(A.T))
                 _coloured(links, back, alive, part, advance)
-            count, gone = _trimmed(links, alive, part, advance)
-        if alive.any():
-            _finished(links, alive, part, count)
-    first = np.full(n, n, np.int64)
-    np.minimum.at(first, part, np.arange(n))
-    return per_node(A, np.unique(first[part], return_inverse=True)[1].astype(np.int64), -1)
+            before, left = left, _contracted(links, alive, part, room, advance)
+        first = np.full(n, n)
+        np.minimum.at(first, part, np.arange(n))
+        first = first[part]
+        number = np.cumsum(first == np.arange(n)) - 1
+        return per_node(A, number[first], -1)
 
 
-def _trimmed(
-    links: Links, alive: NDArray[np.bool_], part: NDArray[np.int64], advance: Callable[[int], None]
-) -> tuple[int, int]:
-    """Make nodes that no link leads to or from parts of their own; return how many links there were, and such nodes."""
+def _contracted(
+    links: Links, alive: NDArray[np.bool_], part: NDArray[np.int64], room: int, advance: Callable[[int], None]
+) -> int:
+    """Join parts that lead to each other by links read in one pass, and set those aside that are whole.
+
+    Returns how many links between other parts there may be: 0 if all parts were found.
+    """
     from sparrow.kernels import graphs
 
-    count_ends: Any = graphs.count_ends
+    gather: Any = graphs.gather
     leads, led = np.zeros_like(alive), np.zeros_like(alive)
-    count = 0
+    keys = np.empty(room, np.int64)
+    filled = dropped = 0
     for lists in links.lists(alive):
-        count += count_ends(*lists.arrays, alive, leads, led)
+        arrays = lists.arrays
+        k, at, filled = gather(*arrays, alive, part, leads, led, 0, 0, keys, filled)
+        while k < len(lists.nodes):
+            seen, filled = filled, _joined(keys, filled, part)
+            if filled > room // 2:  # too few of them were joined: what is left comes again in the next pass
+                dropped, filled = dropped + seen, 0
+            k, at, filled = gather(*arrays, alive, part, leads, led, k, at, keys, filled)
         advance(lists.count)
-    gone = np.flatnonzero(alive & ~(leads & led))
-    part[gone] = gone
-    alive[gone] = False
-    return count, len(gone)
+    _joined(keys, filled, part)
+    if not dropped:
+        alive[:] = False
+        return 0
+    for ends in (leads, led):
+        marked = part[np.flatnonzero(ends)]
+        ends[:] = False
+        ends[marked] = True
+    alive &= (leads & led)[part]
+    return dropped + filled
+
+
+def _joined(keys: NDArray[np.int64], count: int, part: NDArray[np.int64]) -> int:
+    """Join parts by links between them; put the links that are left, each once, first and return how many they are."""
+    import scipy.sparse
+    from scipy.sparse import csgraph
+
+    with memory.reserve(count * _LINK_BYTES, "links between parts"):
+        found = _once(keys[:count])
+        linked = np.zeros(len(part), np.bool_)
+        linked[found >> 32] = linked[found & _LOW] = True
+        nodes = np.flatnonzero(linked)
+        place = np.zeros(len(part), np.int32)
+        place[nodes] = np.arange(len(nodes))
+        indptr = np.append(0, np.cumsum(np.bincount(place[found >> 32], minlength=len(nodes))))
+        cols = place[found & _LOW]
+        matrix = scipy.sparse.csr_array((np.ones(len(cols)), cols, indptr), shape=(len(nodes), len(nodes)))
+        labels = csgraph.connected_components(matrix, directed=True, connection="strong")[1]
+        first = np.zeros(labels.max(initial=-1) + 1, np.int64)
+        first[labels[::-1]] = nodes[::-1]
+        into = np.arange(len(part))
+        into[nodes] = first[labels]
+        part[:] = into[part]
+        rows, cols = into[found >> 32], into[found & _LOW]
+        left = _once(((rows << 32) | cols)[rows != cols])
+        keys[: len(left)] = left
+        return len(left)
+
+
+def _once(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return distinct keys, ascending; those given are sorted in place."""
+    keys.sort()  # np.unique would hash them, which takes ten times as long
+    new = np.append(True, keys[1:] != keys[:-1])[: len(keys)]
+    return keys if bool(new.all()) else keys[new]
 
 
 def _coloured(
@@ -147,39 +204,15 @@ def _coloured(
     colours = np.arange(len(alive))
     active = alive.copy()
     while active.any():
-        for lists in links.pending(active):
+        for lists in links.pending(active, others=True):
             colour(*lists.arrays, alive, colours, active)
             advance(lists.count)
         active &= alive
     found = alive & (colours == np.arange(len(alive)))
     active = found.copy()
     while active.any():
-        for lists in back.pending(active):
+        for lists in back.pending(active, others=True):
             reach(*lists.arrays, alive, colours, found, active)
             advance(lists.count)
     part[found] = colours[found]
     alive &= ~found
-
-
-def _finished(links: Links, alive: NDArray[np.bool_], part: NDArray[np.int64], count: int) -> None:
-    """Find the parts of what is left in memory."""
-    import scipy.sparse
-    from scipy.sparse import csgraph
-
-    nodes = np.flatnonzero(alive)
-    number = np.zeros(len(alive), np.int32)
-    number[nodes] = np.arange(len(nodes))
-    with memory.reserve(count * _REST_BYTES, "the links that are left"):
-        ends: list[tuple[NDArray[np.int32], ...]] = []
-        for lists in links.lists(alive):
-            lengths = lists.stops - lists.starts
-            at = np.arange(lengths.sum()) + np.repeat(lists.starts - (np.cumsum(lengths) - lengths), lengths)
-            rows, cols = np.repeat(lists.nodes, lengths), lists.cols[at]
-            kept = alive[cols]
-            ends.append((number[rows[kept]], number[cols[kept]]))
-        rows, cols = (np.concatenate(side) for side in zip(*ends, strict=True))
-        matrix = scipy.sparse.coo_array((np.ones(len(rows), np.int8), (rows, cols)), shape=(len(nodes), len(nodes)))
-        found = csgraph.connected_components(matrix, directed=True, connection="strong")[1]
-    first = np.zeros(found.max() + 1, np.int64)
-    first[found[::-1]] = nodes[::-1]
-    part[nodes] = first[found]

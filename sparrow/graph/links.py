@@ -121,19 +121,21 @@ class Links:
         block = Block((rows, cols), np.ones(len(cols), np.bool_))
         return Tensor(MemoryHandle(MemoryRelation(schema, block, labels)))
 
-    def pending(self, active: NDArray[np.bool_]) -> Iterator[Lists]:
+    def pending(self, active: NDArray[np.bool_], others: bool = False) -> Iterator[Lists]:
         """Yield the lists of active nodes, and of those that become active ahead in files; take out what has no list.
 
         Parameters
         ----------
         active
             Changed meanwhile: whoever looks at a list takes its node out.
+        others
+            Yield the lists of further nodes too where they are read anyway.
         """
-        if self._held is not None:
+        if self._held is not None and not others:
             yield from self.lists(active)
             return
         rest = active.copy()
-        for lists in self.lists(active):
+        for lists in self.lists(None if others and not self._picks(active) else active):
             rest[lists.nodes] = False
             yield lists
         active[rest] = False
@@ -151,8 +153,8 @@ class Links:
             nodes = np.flatnonzero(indptr[1:] > indptr[:-1] if active is None else active).astype(np.int32)
             yield Lists(nodes, indptr[nodes], indptr[nodes + 1], cols, weights)
             return
-        wanted = None if active is None else np.flatnonzero(active)
-        if wanted is not None and len(wanted) * _FEW <= self.size:
+        if active is not None and self._picks(active):
+            wanted = np.flatnonzero(active)
             yield from self._read(self._tensor[wanted], wanted)
             return
         for lists in self._read(self._tensor, None):
@@ -161,6 +163,10 @@ class Links:
             else:
                 kept = active[lists.nodes]
                 yield Lists(lists.nodes[kept], lists.starts[kept], lists.stops[kept], lists.cols, lists.weights)
+
+    def _picks(self, active: NDArray[np.bool_]) -> bool:
+        """Return whether the lists of active nodes are picked from the files."""
+        return self._held is None and bool(np.count_nonzero(active) * _FEW <= self.size)
 
     def _read(self, tensor: Tensor, wanted: NDArray[np.int64] | None) -> Iterator[Lists]:
         """Yield the lists of a tensor from files; ``wanted`` are the nodes of its rows."""

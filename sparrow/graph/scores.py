@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import linalg, progress
-from sparrow.errors import ConvergenceError, ShapeError
+from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError
 from sparrow.functions.creation import from_coords
 from sparrow.functions.elementwise import logical_and, logical_not, not_equal
 from sparrow.functions.generation import eye
@@ -118,6 +118,8 @@ def hits(A: Tensor, *, tol: float = 1e-8, max_iter: int = 1000) -> tuple[Tensor,
     ------
     ShapeError
         If the tensor is no square matrix.
+    InvalidValueError
+        If a link weighs NaN or infinity.
     ConvergenceError
         If ``max_iter`` rounds are not enough.
 
@@ -138,6 +140,8 @@ def hits(A: Tensor, *, tol: float = 1e-8, max_iter: int = 1000) -> tuple[Tensor,
             before = hubs
             authorities = _summing_to_one(operator.multiply_transposed(hubs))
             hubs = _summing_to_one(operator.matvec(authorities))
+            if not np.isfinite(hubs.sum()):
+                raise InvalidValueError("hits: links weigh NaN or infinity: weights must be finite")
             advance(1)
             if float(np.abs(hubs - before).sum()) <= tol:
                 return per_node(A, hubs), per_node(A, authorities)

@@ -12,8 +12,7 @@ import numpy as np
 from numba import njit
 
 __all__ = [
-    "both_ways", "colour", "count_ends", "count_triangles", "flatten", "h_index", "reach", "relax", "unite",
-    "vote",
+    "both_ways", "colour", "count_triangles", "flatten", "gather", "h_index", "reach", "relax", "unite", "vote",
 ]  # fmt: skip
 
 _MIXED, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
@@ -69,43 +68,67 @@ def flatten(parent):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def count_ends(nodes, starts, stops, cols, alive, leads, led):  # type: ignore[no-untyped-def]
-    """Mark the ends of links among nodes that are alive, from a node to another; return how many there are."""
-    count = 0
-    for k in range(len(nodes)):
-        if not alive[nodes[k]]:
-            continue
-        for at in range(starts[k], stops[k]):
-            if alive[cols[at]] and cols[at] != nodes[k]:
-                leads[nodes[k]] = led[cols[at]] = True
-                count += 1
-    return count
+def gather(nodes, starts, stops, cols, alive, part, leads, led, k, at, keys, filled):  # type: ignore[no-untyped-def]
+    """Append links from a part to another, among nodes alive, to ``keys`` until that is full: 2^32 row + column.
+
+    Returns the list and the link to go on with, and how many keys there are; ``leads`` and ``led`` mark the ends.
+    """
+    while k < len(nodes):
+        if alive[nodes[k]]:
+            row = part[nodes[k]]
+            at = max(at, starts[k])
+            while at < stops[k]:
+                col = part[cols[at]]
+                if col != row and alive[cols[at]]:
+                    if filled == len(keys):
+                        return k, at, filled
+                    keys[filled] = (row << 32) | col
+                    filled += 1
+                    leads[row] = led[col] = True
+                at += 1
+        k, at = k + 1, 0
+    return k, at, filled
 
 
 @njit(cache=True, nogil=True)
 def colour(nodes, starts, stops, cols, alive, colours, active):  # type: ignore[no-untyped-def]
-    """Hand the larger colour on along links among nodes that are alive."""
-    for k in range(len(nodes)):
-        active[nodes[k]] = False
-        if not alive[nodes[k]]:
-            continue
-        own = colours[nodes[k]]
-        for at in range(starts[k], stops[k]):
-            if alive[cols[at]] and colours[cols[at]] < own:
-                colours[cols[at]] = own
-                active[cols[at]] = True
+    """Hand the larger colour of active nodes on along links among nodes alive, as far as these lists lead."""
+    again = len(nodes) > 0
+    while again:
+        again = False
+        for k in range(len(nodes)):
+            node = nodes[k]
+            if not active[node]:
+                continue
+            active[node] = False
+            if not alive[node]:
+                continue
+            own = colours[node]
+            for at in range(starts[k], stops[k]):
+                other = cols[at]
+                if alive[other] and colours[other] < own:
+                    colours[other] = own
+                    active[other] = True
+                    again |= nodes[0] <= other <= node
 
 
 @njit(cache=True, nogil=True)
 def reach(nodes, starts, stops, cols, alive, colours, found, active):  # type: ignore[no-untyped-def]
-    """Find what lists of nodes that are found lead to, among nodes alive of the same colour."""
-    for k in range(len(nodes)):
-        active[nodes[k]] = False
-        own = colours[nodes[k]]
-        for at in range(starts[k], stops[k]):
-            other = cols[at]
-            if alive[other] and not found[other] and colours[other] == own:
-                found[other] = active[other] = True
+    """Find what active nodes lead to among nodes alive of the same colour, as far as these lists lead."""
+    again = len(nodes) > 0
+    while again:
+        again = False
+        for k in range(len(nodes)):
+            node = nodes[k]
+            if not active[node]:
+                continue
+            active[node] = False
+            own = colours[node]
+            for at in range(starts[k], stops[k]):
+                other = cols[at]
+                if alive[other] and not found[other] and colours[other] == own:
+                    found[other] = active[other] = True
+                    again |= nodes[0] <= other <= node
 
 
 @njit(cache=True, nogil=True)

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse.linalg as scipy_linalg
 
 from sparrow import progress
-from sparrow.errors import ShapeError
+from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.linalg.arrays import trace
 from sparrow.linalg.direct import in_memory
 from sparrow.linalg.operators import Operator
@@ -35,10 +35,24 @@ def _called(name: str, A: Any, given: tuple[Any, ...], options: dict[str, Any], 
     operator = _operator(A, name if square else "")
     options = {word: _operator(each) if isinstance(each, Tensor) else each for word, each in options.items()}
     given = tuple(each if each is None or isinstance(each, int) else np.asarray(each) for each in given)
+    _check_sizes(name, getattr(A, "shape", None), given)
     with progress.bar(name, None, "products") as advance:
         if isinstance(operator, Operator):
             operator.on_product = advance
         return solve(operator, *given, **options)
+
+
+def _check_sizes(name: str, shape: Any, given: tuple[Any, ...]) -> None:
+    """Check a right-hand side, or a number of values, against the shape of a matrix."""
+    if shape is None or len(shape) != 2:
+        return
+    if name in ("eigsh", "svds"):
+        most = min(shape) - 1
+        if isinstance(given[0], int) and not 1 <= given[0] <= most:
+            raise InvalidValueError(f"{name}: k={given[0]} of a matrix of shape {shape}: use 1 to {most}")
+    elif given[0].ndim == 0 or len(given[0]) != shape[0]:
+        names = {"lobpcg": "X", "expm_multiply": "B"}
+        raise ShapeError(f"{name}: {names.get(name, 'b')} has the shape {given[0].shape}, A has {shape[0]} rows")
 
 
 def cg(A: Any, b: Any, x0: Any = None, **options: Any) -> tuple[Any, int]:

@@ -31,10 +31,19 @@ def not_fitted(message: str) -> UnsupportedError:
 
 
 def distinct(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Return the distinct labels, ascending, and how many there are of each."""
+    """Return the distinct labels, ascending, and how many there are of each.
+
+    Raises
+    ------
+    InvalidValueError
+        If they are of kinds that cannot be compared, as None and texts are.
+    """
     counts: dict[Any, int] = {}
     for start in range(0, len(y), BLOCK):
-        found, counted = np.unique(y[start : start + BLOCK], return_counts=True)
+        try:
+            found, counted = np.unique(y[start : start + BLOCK], return_counts=True)
+        except TypeError as error:
+            raise InvalidValueError(f"y holds labels that do not sort, and classes are of one kind: {error}") from None
         for label, count in zip(found.tolist(), counted.tolist(), strict=True):
             counts[label] = counts.get(label, 0) + count
     labels = sorted(counts)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory
-from sparrow.errors import ConvergenceError
+from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError
 from sparrow.kernels import compiling, linear
 from sparrow.models.rows import Chunk
 from sparrow.optim import FTRL, SGD, AdaGrad, Adam, Optimizer, State
@@ -160,7 +160,15 @@ def _two(state: State, names: tuple[str, ...], dtype: Any) -> list[Any]:
 
 
 def initial(init: Any, shape: tuple[int, int], dtype: np.dtype[Any], seed: int) -> NDArray[Any]:
-    """Return weights to begin with: zeros, ones, drawn, of one value, or as a function of shape and generator says."""
+    """Return weights to begin with: zeros, ones, drawn, of one value, or as a function of shape and generator says.
+
+    Raises
+    ------
+    ShapeError
+        If the function gives others than were asked for.
+    InvalidValueError
+        If those are not finite.
+    """
     if init == "zeros":
         return np.zeros(shape, dtype)
     rng = np.random.default_rng(seed)
@@ -169,7 +177,14 @@ def initial(init: Any, shape: tuple[int, int], dtype: np.dtype[Any], seed: int) 
     if init == "uniform":
         return rng.uniform(-0.07, 0.07, shape).astype(dtype)
     if callable(init):
-        return np.ascontiguousarray(np.broadcast_to(np.asarray(init(shape, rng), dtype), shape)).copy()
+        made = np.asarray(init(shape, rng), dtype)
+        try:
+            weights = np.array(np.broadcast_to(made, shape), order="C")
+        except ValueError:
+            raise ShapeError(f"init gives weights of shape {made.shape}, they have the shape {shape}") from None
+        if not np.isfinite(weights).all():
+            raise InvalidValueError("init gives weights that are not finite")
+        return weights
     return np.full(shape, 1.0 if init == "ones" else init, dtype)
 
 

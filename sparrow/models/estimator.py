@@ -120,7 +120,7 @@ class Estimator(Parameters):
             check_integer("patience", self.patience, 1)
             if self.validation is None:
                 raise InvalidValueError(f"patience={self.patience} without validation=: there is nothing to stop by")
-        if isinstance(self.validation, int | float) and not 0 < self.validation < 1:
+        if _is_share(self.validation) and not 0 < self.validation < 1:
             raise InvalidValueError(f"validation={self.validation!r}: give a share between 0 and 1, or (X, y)")
 
     # -- fitting --------------------------------------------------------------------------------
@@ -165,6 +165,8 @@ class Estimator(Parameters):
         compiling.announce()
         self._check()
         rows, other = self._opened(X, y, sample_weight)
+        if _is_share(self.validation):
+            self._check_share(rows.height)
         descent = self._begin(rows, None)
         for each in (rows, other):
             if each is not None:
@@ -244,7 +246,7 @@ class Estimator(Parameters):
         shuffle = bool(self.shuffle) and not again
         rows = Rows(found, labels, weights, dtype, int(self.batch_size), shuffle, int(self.seed))
         other = None
-        if self.validation is not None and not isinstance(self.validation, int | float) and not again:
+        if self.validation is not None and not _is_share(self.validation) and not again:
             given = self.validation if isinstance(self.validation, tuple) else (self.validation, None)
             Xv, yv = given_labels(*given)
             if yv is None:
@@ -254,6 +256,19 @@ class Estimator(Parameters):
                 raise ShapeError(f"validation= has {of.shape[1]} columns, X has {width}: columns beyond the model's")
             other = Rows(of, label_array(yv, of.shape[0]), None, dtype)
         return rows, other
+
+    def _check_share(self, height: int) -> None:
+        """Raise ``InvalidValueError`` where a share of so many rows is none or all of them."""
+        count, seen = 0, 0
+        for start in range(0, height, BLOCK):
+            rows = np.arange(start, min(start + BLOCK, height))
+            count += int(held_out(rows, self.seed, float(self.validation)).sum())
+            seen += len(rows)
+            if 0 < count < seen:
+                return
+        raise InvalidValueError(
+            f"validation={self.validation} holds out {count} of {height} rows: training and validation need some each"
+        )
 
     def _begin(self, rows: Rows, classes: Any) -> Descent:
         """Return weights at their start; set what is known of features and classes."""
@@ -344,8 +359,8 @@ class Estimator(Parameters):
         weights = chunk.weights
         if self._is_classifier() and self._by_class is not None:
             weights = weights * self._by_class[chunk.targets.astype(np.intp)]
-        if aside is not None and isinstance(self.validation, float):
-            weights = np.where(held_out(chunk.rows, self.seed, self.validation) == aside, weights, 0.0)
+        if aside is not None and _is_share(self.validation):
+            weights = np.where(held_out(chunk.rows, self.seed, float(self.validation)) == aside, weights, 0.0)
         return chunk if weights is chunk.weights else replace(chunk, weights=compiling.readonly(weights))
 
     def _epochs(self, descent: Descent, rows: Rows, other: Rows | None) -> None:
@@ -583,6 +598,10 @@ class Estimator(Parameters):
     def _linear(self) -> NDArray[Any]:
         """Return the linear weights, shape (features, outputs)."""
         return self._weights.rows
+
+
+def _is_share(validation: Any) -> bool:
+    return isinstance(validation, int | float | np.integer | np.floating)
 
 
 def _mean(totals: NDArray[np.float64]) -> float:

@@ -134,9 +134,13 @@ class Optimizer:
         """
         if not callable(self.lr):
             return float(self.lr)
-        rate = float(self.lr(step))
+        given = self.lr(step)
+        try:
+            rate = float(given)
+        except (TypeError, ValueError):
+            rate = math.nan
         if not 0 <= rate < math.inf:
-            raise InvalidValueError(f"the schedule {self.lr!r} gives the learning rate {rate} after {step} updates")
+            raise InvalidValueError(f"the schedule {self.lr!r} gives the learning rate {given!r} after {step} updates")
         return rate
 
     def rates(self, step: int, count: int) -> NDArray[np.float64]:

@@ -36,7 +36,8 @@ def _norm(tensor: Any, ord: Any = None, axis: Axis = None, keepdims: bool = Fals
         )
     rows, columns = (resolved_axis(k, tensor.ndim) for k in pair)
     inner, outer = (rows, columns) if abs(ord) == 1 else (columns, rows)
-    sums = abs(tensor).sum(inner, keepdims=True)
+    numbers = tensor if tensor.dtype.kind in "fc" else tensor.astype(np.float64)
+    sums = abs(numbers).sum(inner, keepdims=True)
     both = (sums.max if ord > 0 else sums.min)(outer, keepdims=True)
     return both if keepdims else both[tuple(0 if k in (rows, columns) else slice(None) for k in range(tensor.ndim))]
 

@@ -7,7 +7,7 @@ which is computed batch by batch when it is read. So what was found in training 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from sparrow.errors import InvalidValueError, LabelError, ShapeError, Unsupporte
 from sparrow.functions.creation import from_coords
 from sparrow.functions.views import as_tensor
 from sparrow.tensor import Tensor
+from sparrow.training.inputs import with_labels
 
 __all__ = ["hashed", "idf", "one_hot", "scales", "train_test_split"]
 
@@ -35,7 +36,8 @@ def train_test_split(
     Parameters
     ----------
     X
-        A tensor, or what :func:`sparrow.asarray` takes: its first dimension is rows.
+        A tensor, its path, or what :func:`sparrow.asarray` takes: its first dimension is rows. Or a bundle, or its
+        path, with ``X`` and ``y``.
     y
         Labels, of as many rows; a tensor, or an array.
     test_size
@@ -53,9 +55,9 @@ def train_test_split(
     Raises
     ------
     InvalidValueError
-        If one of the parts would be empty.
+        If one of the parts would be empty, or ``seed`` is below 0.
     ShapeError
-        If ``y`` or ``stratify`` is for more rows or fewer.
+        If ``X`` has no rows, or ``y`` or ``stratify`` is for more rows or fewer.
 
     Examples
     --------
@@ -65,11 +67,19 @@ def train_test_split(
     >>> train.shape, test.shape, y_train.sum(), y_test.sum()
     ((6, 10), (4, 10), np.int64(3), np.int64(2))
     """
+    X, y = with_labels(X, y)
     X = as_tensor(X)
+    if not X.ndim:
+        raise ShapeError("X is one number: there are no rows to split")
     height = len(X)
     if y is not None:
         y = y if isinstance(y, Tensor) else np.asarray(y)
         _check_length("y", y, height)
+    number: Any = test_size
+    if not isinstance(number, int | float | np.integer | np.floating) or not np.isfinite(number):
+        raise InvalidValueError(f"test_size={test_size!r}: give a share of the rows, or how many")
+    if seed < 0:
+        raise InvalidValueError(f"seed={seed} must be at least 0")
     count = int(test_size) if isinstance(test_size, int | np.integer) else int(np.ceil(test_size * height))
     if not 0 < count < height:
         raise InvalidValueError(
@@ -116,7 +126,7 @@ def scales(X: Any, by: Scale = "std", axis: int = 0) -> NDArray[np.float64]:
     Parameters
     ----------
     X
-        A matrix: a tensor, or what :func:`sparrow.asarray` takes.
+        A matrix: a tensor, its path, or what :func:`sparrow.asarray` takes; or a bundle, of which it is ``X``.
     by
         The standard deviation, the largest absolute value ("max"), the sum of absolute values ("l1") or the root of
         the sum of squares ("l2").
@@ -132,6 +142,8 @@ def scales(X: Any, by: Scale = "std", axis: int = 0) -> NDArray[np.float64]:
     ------
     InvalidValueError
         If there is no such ``by`` or ``axis``.
+    ShapeError
+        If this is no matrix.
 
     Examples
     --------
@@ -141,22 +153,36 @@ def scales(X: Any, by: Scale = "std", axis: int = 0) -> NDArray[np.float64]:
     array([[1. , 0. , 0.5],
            [0. , 0. , 1. ]])
     """
-    X = as_tensor(X)
+    X = _matrix(X)
     if axis not in (0, 1):
         raise InvalidValueError(f"axis={axis!r}: use 0 for columns or 1 for rows")
-    if by == "std":
+    if by not in get_args(Scale):
+        raise InvalidValueError(f"by={by!r}: use 'std', 'max', 'l1' or 'l2'")
+    if not X.shape[axis]:  # no cells, of which there is no largest
+        found = X.sum(axis=axis)
+    elif by == "std":
         found = X.std(axis=axis)
     elif by == "max":
-        found = np.abs(X).max(axis=axis)
+        found = np.abs(_wide(X)).max(axis=axis)
     elif by == "l1":
-        found = np.abs(X).sum(axis=axis)
-    elif by == "l2":
-        found = np.sqrt(np.square(X.astype(np.float64)).sum(axis=axis))
+        found = np.abs(_wide(X)).sum(axis=axis)
     else:
-        raise InvalidValueError(f"by={by!r}: use 'std', 'max', 'l1' or 'l2'")
+        found = np.sqrt(np.square(np.abs(_wide(X))).sum(axis=axis))
     out: NDArray[np.float64] = found.to_numpy().astype(np.float64)
     out[out == 0] = 1
     return out if axis == 0 else out[:, None]
+
+
+def _matrix(X: Any) -> Tensor:
+    found = as_tensor(with_labels(X, None)[0])
+    if found.ndim != 2:
+        raise ShapeError(f"X has the shape {found.shape}: expected a matrix, whose rows are examples")
+    return found
+
+
+def _wide(X: Tensor) -> Tensor:
+    """Return a matrix whose values have a magnitude of their own type: of the least int8, -128, that is no int8."""
+    return X if X.dtype.kind == "c" else X.astype(np.float64)
 
 
 def idf(X: Any, smooth: bool = True) -> NDArray[np.float64]:
@@ -167,7 +193,7 @@ def idf(X: Any, smooth: bool = True) -> NDArray[np.float64]:
     Parameters
     ----------
     X
-        A matrix: a tensor, or what :func:`sparrow.asarray` takes.
+        A matrix: a tensor, its path, or what :func:`sparrow.asarray` takes; or a bundle, of which it is ``X``.
     smooth
         Whether to count one more document, with every term: log((1 + n) / (1 + df)) + 1. Without, log(n / df) + 1, and
         1 for terms in no document.
@@ -177,17 +203,22 @@ def idf(X: Any, smooth: bool = True) -> NDArray[np.float64]:
     numpy.ndarray
         Shape (columns,).
 
+    Raises
+    ------
+    ShapeError
+        If this is no matrix.
+
     Examples
     --------
     >>> import sparrow as sp
     >>> sp.training.idf([[1, 2], [0, 1], [0, 3]]).round(3)
     array([1.693, 1.   ])
     """
-    X = as_tensor(X)
+    X = _matrix(X)
     have = X.count(axis=0).to_numpy()
     if smooth:
         return np.asarray(np.log((1 + len(X)) / (1 + have)) + 1)
-    return np.asarray(np.log(len(X) / np.where(have, have, max(len(X), 1))) + 1)
+    return np.asarray(np.log(max(len(X), 1) / np.where(have, have, max(len(X), 1))) + 1)
 
 
 def hashed(X: Any, columns: int, signed: bool = True, seed: int = 0) -> Tensor:
@@ -196,7 +227,7 @@ def hashed(X: Any, columns: int, signed: bool = True, seed: int = 0) -> Tensor:
     Parameters
     ----------
     X
-        A matrix: a tensor, or what :func:`sparrow.asarray` takes.
+        A matrix: a tensor, its path, or what :func:`sparrow.asarray` takes; or a bundle, of which it is ``X``.
     columns
         How many columns there are to be.
     signed
@@ -212,7 +243,9 @@ def hashed(X: Any, columns: int, signed: bool = True, seed: int = 0) -> Tensor:
     Raises
     ------
     InvalidValueError
-        If ``columns`` is below 1.
+        If ``columns`` is no integer of at least 1.
+    ShapeError
+        If this is no matrix.
     TooLargeError
         If a number for each column of ``X`` would not fit in the memory limit.
 
@@ -222,9 +255,10 @@ def hashed(X: Any, columns: int, signed: bool = True, seed: int = 0) -> Tensor:
     >>> sp.training.hashed(sp.eye(1000), 16)
     <Tensor (d0: 1000, d1: 16) float64 nnz=? coo lazy>
     """
-    X = as_tensor(X)
-    if columns < 1:
-        raise InvalidValueError(f"columns={columns} must be at least 1")
+    X = _matrix(X)
+    number: Any = columns
+    if not isinstance(number, int | np.integer) or number < 1:
+        raise InvalidValueError(f"columns={columns} must be an integer of at least 1")
     width = X.shape[1]
     memory.check(40 * width, f"hashing {width} columns", "index the columns that matter first")
     hashes = np.arange(width, dtype=np.uint64) + np.uint64((seed + 1) * 0x9E3779B97F4A7C15 % 2**64)
@@ -258,9 +292,9 @@ def one_hot(table: Any, columns: Sequence[str]) -> Tensor:
     Raises
     ------
     LabelError
-        If there is no such column.
+        If there is no such column, or one is named twice.
     UnsupportedError
-        If this is no table, or no columns are named.
+        If this is no table, no columns are named, or one holds lists or other tables.
     TooLargeError
         If the codes would pass the memory limit.
 
@@ -283,6 +317,12 @@ def one_hot(table: Any, columns: Sequence[str]) -> Tensor:
     missing = [name for name in columns if name not in reader.schema.names]
     if missing:
         raise LabelError(f"no column {missing[0]!r}: there are {', '.join(map(repr, reader.schema.names))}")
+    if len(set(columns)) < len(columns):
+        raise LabelError(f"columns={list(columns)!r}: each can be named once")
+    for name in columns:
+        kind = reader.schema.field(name).type
+        if pa.types.is_nested(kind):
+            raise UnsupportedError(f"column {name!r} holds {kind}: one-hot columns are made of single values")
     known: list[dict[Any, int]] = [{} for _ in columns]
     parts: list[NDArray[np.int32]] = []
     with memory.reserve(0, "the codes of a table", "take fewer columns") as room:
@@ -307,6 +347,8 @@ def one_hot(table: Any, columns: Sequence[str]) -> Tensor:
 
 def _codes(column: pa.Array, seen: dict[Any, int]) -> NDArray[np.int32]:
     """Return for each value of a column the number that it has in ``seen``, where new ones get one; -1 for nulls."""
+    if pa.types.is_null(column.type):
+        return np.full(len(column), -1, np.int32)
     encoded = pc.dictionary_encode(column) if not pa.types.is_dictionary(column.type) else column
     numbers = [-1 if value is None else seen.setdefault(value, len(seen)) for value in encoded.dictionary.to_pylist()]
     indices = encoded.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)

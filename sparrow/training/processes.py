@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 import signal
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, TypeVar
 
-from sparrow.errors import InvalidValueError, WorkerError
+from sparrow.errors import InvalidValueError, UnsupportedError, WorkerError
 
 __all__ = ["run"]
 
@@ -34,6 +35,8 @@ def run(work: Callable[..., T], workers: int, args: Sequence[Any]) -> list[T]:
         If one raises an error or dies; the others are ended.
     InvalidValueError
         If ``workers`` is below 1.
+    UnsupportedError
+        If the function, or what it is given, does not pickle.
     """
     if workers < 1:
         raise InvalidValueError(f"workers={workers} must be at least 1")
@@ -46,7 +49,15 @@ def run(work: Callable[..., T], workers: int, args: Sequence[Any]) -> list[T]:
             process = context.Process(
                 target=_serve, args=(theirs, work, rank, workers, tuple(args)), name=f"worker {rank}", daemon=True
             )
-            process.start()
+            try:
+                process.start()
+            except (AttributeError, TypeError, pickle.PicklingError) as error:
+                ours.close()
+                theirs.close()
+                raise UnsupportedError(
+                    f"a new process cannot be told what to do: {error}. Give a function of a module, not one made "
+                    "inside another, and arguments that pickle"
+                ) from None
             theirs.close()  # so that the end of the process ends the pipe
             processes.append(process)
             ends.append(ours)

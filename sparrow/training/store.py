@@ -92,6 +92,8 @@ class ParameterStore:
     def __init__(self, optimizer: Optimizer | None = None, shards: int = 8) -> None:
         if shards < 1:
             raise InvalidValueError(f"shards={shards} must be at least 1")
+        if optimizer is not None and not hasattr(optimizer, "update"):
+            raise UnsupportedError(f"{optimizer!r} is no optimiser: give one of sp.optim")
         if getattr(optimizer, "lazy", None) is False:
             raise UnsupportedError("lazy=False updates all rows for every push: use lazy=True on a store")
         self._optimizer, self._shards = optimizer, shards
@@ -159,7 +161,7 @@ class ParameterStore:
         ExistsError
             If there is one of that name.
         InvalidValueError
-            If texts and integers are mixed.
+            If texts and integers are mixed, or a bundle that is saved could have no tensor of that name.
         ShapeError
             If the value has fewer than two dimensions.
         UnsupportedError
@@ -180,6 +182,8 @@ class ParameterStore:
         self._check_kind(key)
         if key in self._entries:
             raise ExistsError(f"there is a parameter {key!r} already")
+        if isinstance(key, str):
+            check_members([key])
         if array.ndim < 2:
             raise ShapeError(f"parameter {key!r} has the shape {array.shape}: give a column as w[:, None]")
         if array.dtype not in (np.float32, np.float64):
@@ -365,6 +369,10 @@ class ParameterStore:
         WorkerError
             If one raises an error or dies, naming it. The others are ended. The store stays whole: each of its rows
             is as before or after a push.
+        InvalidValueError
+            If ``workers`` is below 1.
+        UnsupportedError
+            If the function, or what it is given, does not pickle.
 
         Examples
         --------
@@ -478,6 +486,8 @@ class ParameterStore:
             If it lacks a parameter, or a state of the optimiser.
         ShapeError
             If one has another shape.
+        InvalidValueError
+            If this is no bundle.
 
         Examples
         --------
@@ -493,6 +503,8 @@ class ParameterStore:
                [0., 1.]])
         """
         bundle = opened(path)
+        if not isinstance(bundle, Bundle):
+            raise InvalidValueError(f"{os.fspath(path)!r} is no checkpoint of a store: it was not written by save")
         found: dict[int | str, tuple[list[NDArray[Any]], int]] = {}
         for key, entry in self._entries.items():
             names = [str(key), *(f"{key}.state{number}" for number in range(entry.states))]

@@ -107,7 +107,7 @@ def compared(a: Any, A: sp.Tensor) -> None:
 @given(a=matrices())
 def test_strong_components_that_do_not_fit(a: Any, folder: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(components, "_REST_BYTES", 1 << 60)  # nothing fits: colours to the end
+        patch.setattr(components, "_SHARE", 1 << 60)  # four links fit
         strong = set(map(frozenset, nx.strongly_connected_components(directed(a))))
         assert partition(graph.strongly_connected_components(sp.asarray(a))) == strong
         with out_of_core():
@@ -219,6 +219,8 @@ def test_what_is_no_graph_is_named(named: Any) -> None:
     with pytest.raises(errors.ShapeError, match="a graph is a square matrix"):
         graph.bfs(sp.zeros((2, 3)), 0)
     differing = {"src": ["a", "b"], "dst": ["b", "a"]}
+    with pytest.raises(errors.InvalidValueError, match="links weigh NaN"):
+        graph.hits(sp.asarray([[0, np.nan], [1, 0]]))
     with pytest.raises(errors.ShapeError, match="relabel=True"):
         graph.degrees(sp.zeros((2**40, 2**40)))
     with pytest.raises(errors.LabelError, match="'src' and 'dst' differ"):

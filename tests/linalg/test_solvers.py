@@ -174,6 +174,13 @@ def test_an_interrupt_leaves_nothing_behind(stored: sp.Tensor) -> None:
 def test_what_cannot_be_solved_is_named(stored: sp.Tensor) -> None:
     with pytest.raises(errors.ShapeError, match=r"cg takes a square matrix, not shape \(40, 3\)"):
         sp.linalg.cg(stored[:, :3], np.ones(40))
+    for solve in (sp.linalg.cg, sp.linalg.gmres, sp.linalg.lsqr, sp.linalg.lobpcg, sp.linalg.expm_multiply):
+        with pytest.raises(errors.ShapeError, match=r"has the shape \(39,\), A has 40 rows"):
+            solve(stored, np.ones(39))
+    with pytest.raises(errors.InvalidValueError, match=r"eigsh: k=40 of a matrix of shape \(40, 40\): use 1 to 39"):
+        sp.linalg.eigsh(stored, k=40)
+    with pytest.raises(errors.InvalidValueError, match=r"svds: k=3 .* use 1 to 2"):
+        sp.linalg.svds(stored[:, :3], k=3)
     with pytest.raises(errors.ShapeError, match="two dimensions"):
         sp.linalg.aslinearoperator(stored[0])
     with pytest.raises(errors.ShapeError, match="spsolve takes a square matrix"):
@@ -230,6 +237,9 @@ def test_norms_by_axes() -> None:
             found = sp.linalg.norm(A, order, axis, keepdims=keepdims)
             wanted = np.linalg.norm(cube, order, axis, keepdims)
             np.testing.assert_allclose(np.asarray(found), wanted)
+    narrow = np.array([[-128, 100], [-128, 1]], np.int8)
+    for order in (1, -1, np.inf, -np.inf, "fro"):
+        assert sp.linalg.norm(sp.asarray(narrow), order) == np.linalg.norm(narrow, order)
     with pytest.raises(errors.UnsupportedError, match="norm of matrices"):
         sp.linalg.norm(A[0, 0], "fro")
     with pytest.raises(errors.ShapeError, match="one or two axes"):

@@ -318,6 +318,12 @@ def test_early_stopping_keeps_the_best_weights() -> None:
     np.testing.assert_array_equal(model.coef_, short.coef_)
 
 
+def test_parts_of_a_fit_have_no_validation() -> None:
+    X, y = data(4)
+    found, wanted = (LinearRegression(validation=share).partial_fit(X, y) for share in (1e-9, None))
+    np.testing.assert_array_equal(found.coef_, wanted.coef_)
+
+
 def test_what_is_held_out_is_not_learnt_from() -> None:
     X, y = data(500, 10)
     aside = LinearRegression(validation=0.25).fit(X, y)
@@ -475,6 +481,11 @@ def test_files_that_are_no_model(tmp_path: Path) -> None:
         (LinearRegression(dtype="int8"), "dtype='int8'"),  # type: ignore[arg-type]
         (LinearRegression(patience=2), "patience=2 without validation="),
         (LinearRegression(validation=1.5), "validation=1.5: give a share between 0 and 1"),
+        (LinearRegression(validation=1e-9), "validation=1e-09 holds out 0 of 2 rows"),
+        (LinearRegression(validation=np.float32(0.999)), "holds out 2 of 2 rows"),
+        (LinearRegression(init=lambda shape, rng: np.ones(7)), r"init gives weights of shape \(7,\), they .* \(2, 1\)"),
+        (LinearRegression(init=lambda shape, rng: np.full(shape, np.nan)), "init gives weights that are not finite"),
+        (LinearRegression(lr=lambda step: "fast"), "gives the learning rate 'fast' after 0 updates"),  # type: ignore[arg-type]
         (LogisticRegression(loss="log"), "loss='log': use one of 'logistic', 'hinge'"),  # type: ignore[arg-type]
         (LogisticRegression(class_weight="even"), "class_weight='even'"),  # type: ignore[arg-type]
         (LogisticRegression(class_weight={7: 1.0}), r"class_weight has 7, the classes are \[0, 1\]"),
@@ -483,7 +494,7 @@ def test_files_that_are_no_model(tmp_path: Path) -> None:
     ],
 )
 def test_settings_that_are_refused(model: Any, words: str) -> None:
-    with pytest.raises(InvalidValueError, match=words):
+    with pytest.raises((InvalidValueError, ShapeError), match=words):
         model.fit(np.eye(2), [0, 1])
 
 
@@ -493,6 +504,7 @@ def test_settings_that_are_refused(model: Any, words: str) -> None:
         (lambda m: m.fit(np.eye(3), [1, 2]), ShapeError, "y has 2 labels and X has 3 rows"),
         (lambda m: m.fit(np.eye(3), [1, 1, 1]), InvalidValueError, r"y holds one class, \[1\]"),
         (lambda m: m.fit(np.eye(3), [1, 2, 0.5]), InvalidValueError, "y holds 0.5"),
+        (lambda m: m.fit(np.eye(2), np.array([None, "b"], object)), InvalidValueError, "labels that do not sort"),
         (lambda m: m.fit(np.eye(3)), InvalidValueError, "requires y to be passed"),
         (lambda m: m.fit(np.ones(3), [1, 2, 3]), ShapeError, "Reshape your data"),
         (lambda m: m.fit(np.diag([1, np.nan]), [0, 1]), InvalidValueError, "NaN .*: row 1, column 1"),

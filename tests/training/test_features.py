@@ -115,6 +115,31 @@ def test_hashing_adds_columns_up(X: Any) -> None:
     assert abs(np.mean(products) - a @ b) < 4 * np.std(products) / np.sqrt(40)
 
 
+def test_magnitudes_that_a_narrow_type_lacks() -> None:
+    cells = np.array([[-128, 127], [-128, 0]], np.int8)
+    np.testing.assert_array_equal(scales(cells, "max"), [128, 127])
+    np.testing.assert_array_equal(scales(cells, "l1"), [256, 127])
+    np.testing.assert_array_equal(scales(cells, "l2"), np.sqrt(np.square(cells.astype(float)).sum(axis=0)))
+    np.testing.assert_array_equal(scales(np.array([[3 + 4j, 0]]), "l2"), [5, 1])
+
+
+def test_matrices_without_rows() -> None:
+    for by in ("std", "max", "l1", "l2"):
+        np.testing.assert_array_equal(scales(np.zeros((0, 3)), by), np.ones(3))
+    for smooth in (True, False):
+        np.testing.assert_array_equal(idf(np.zeros((0, 3)), smooth), np.ones(3))
+
+
+def test_bundles_and_paths(tmp_path: Path) -> None:
+    X, y = sp.random((40, 6), density=0.3, seed=1), np.arange(40) % 2
+    bundle = sp.Bundle({"X": X, "y": y}).save(tmp_path / "data.sparrow")
+    for given in (bundle, tmp_path / "data.sparrow"):
+        parts = train_test_split(given, test_size=10, stratify=True)
+        assert [len(part) for part in parts] == [30, 10, 30, 10]
+        assert parts[3].sum() == 5
+        np.testing.assert_array_equal(scales(given, "l2"), scales(X, "l2"))
+
+
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
 def test_one_hot(kind: Any) -> None:
     rng = np.random.default_rng(5)
@@ -146,6 +171,16 @@ def test_one_hot_of_streams_and_nulls() -> None:
 
 
 def test_bad_input(X: Any) -> None:
+    for size in ("a", np.nan, np.inf):
+        with pytest.raises(InvalidValueError, match=f"test_size='?{size}'?: give a share"):
+            train_test_split(X, test_size=size)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValueError, match="seed=-1"):
+        train_test_split(X, seed=-1)
+    for call in (scales, idf, lambda row: hashed(row, 2)):
+        with pytest.raises(ShapeError, match=r"X has the shape \(4,\): expected a matrix"):
+            call(np.ones(4))
+    with pytest.raises(InvalidValueError, match=r"columns=1\.5"):
+        hashed(X, 1.5)  # type: ignore[arg-type]
     for size in (0, 60, 0.0, 1.0, -3):
         with pytest.raises(InvalidValueError, match=f"test_size={size} takes"):
             train_test_split(X, test_size=size)
@@ -163,5 +198,9 @@ def test_bad_input(X: Any) -> None:
         hashed(sp.zeros((2, 1000)), 4)
     with pytest.raises(LabelError, match="no column 'b': there are 'a'"):
         one_hot(pl.DataFrame({"a": [1]}), ["b"])
+    with pytest.raises(LabelError, match="each can be named once"):
+        one_hot(pl.DataFrame({"a": [1]}), ["a", "a"])
+    with pytest.raises(UnsupportedError, match="column 'a' holds"):
+        one_hot(pl.DataFrame({"a": [[1], [2]]}), ["a"])
     with pytest.raises(UnsupportedError, match="list is no table"):
         one_hot([1], ["a"])

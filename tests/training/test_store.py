@@ -241,8 +241,17 @@ def test_a_checkpoint_brings_everything_back(tmp_path: Path) -> None:
 # -- bad input -----------------------------------------------------------------------------------
 
 
-def test_bad_input(store: ParameterStore) -> None:
+def test_bad_input(store: ParameterStore, tmp_path: Path) -> None:
     store.init("w", np.ones((3, 2)))
+    with pytest.raises(InvalidValueError, match="'a/b' cannot name a tensor"):
+        store.init("a/b", np.ones((3, 2)))
+    with pytest.raises(UnsupportedError, match="3 is no optimiser"):
+        ParameterStore(3)  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match="a function of a module"):
+        store.run(lambda *given: 1, 2)
+    sp.eye(3).save(tmp_path / "eye.sparrow")
+    with pytest.raises(InvalidValueError, match="is no checkpoint of a store"):
+        store.load(tmp_path / "eye.sparrow")
     for key, kind in [("v", LabelError), (1, InvalidValueError), (2.5, InvalidValueError)]:
         with pytest.raises(kind):
             store.pull(key)  # type: ignore[arg-type]
