@@ -59,7 +59,8 @@ def read_labels(folder: str, name: str, check: bool = True) -> pa.Array:
     if check and hashlib.sha256(data).hexdigest() != named["sha"]:
         raise CorruptionError(f"the labels in {path!r} are damaged: restore the file, or ingest again")
     try:
-        column = pq.read_table(pa.BufferReader(data), use_threads=False).column(0)
+        with pq.ParquetFile(pa.BufferReader(data), pre_buffer=False) as file:  # threads of Arrow may abort an exit
+            column = file.read(use_threads=False).column(0)
     except (OSError, pa.ArrowException) as error:
         raise CorruptionError(f"the labels in {path!r} cannot be read: {error}") from None
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
