@@ -414,17 +414,33 @@ class _Ingest:
                 f"the column {self.options.counted!r} holds {kind}, and values are numbers: name another, "
                 "or none to say which cells there are",
                 first.source,
-                self._first_text(first, self.options.counted),
+                *self._first_text(first, self.options.counted),
             )
         return check_dtype(kind.to_pandas_dtype())
 
-    def _first_text(self, batch: Batch, name: str) -> int | None:
-        """Return the line of the first value that is no number, where there are lines."""
+    def _first_text(self, batch: Batch, name: str) -> tuple[int | None, str | None]:
+        """Return line and text of the first value that is no number, where there are lines."""
         column = batch.data.column(name)
         if batch.line_of is None or not pa.types.is_string(column.type):
-            return None
+            return None, None
         wrong = pc.invert(pc.match_substring_regex(column, r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"))
-        return batch.line_of(max(pc.index(wrong, True).as_py(), 0))
+        at = max(pc.index(wrong, True).as_py(), 0)
+        return batch.where(at)[1], column[at].as_py()
+
+    def _check_names(self, batch: Batch) -> None:
+        """Raise ``IngestError`` where the line of names comes again, as of files put one behind another."""
+        form = self.options.query.form
+        if batch.line_of is None or form is None or not form.header or not all(self._texts):
+            return
+        again = np.ones(batch.data.num_rows, bool)
+        for name in batch.data.schema.names:
+            column = batch.data.column(name)
+            if not _is_text(column.type):
+                return
+            again &= pc.equal(_as_text(column), name).fill_null(False).to_numpy(zero_copy_only=False)
+        if again.any():
+            what = "the name of its column: the line of names comes again; give the files one by one"
+            raise self._wrong(batch, name, batch.data.column(name), pa.array(again), what)
 
     def _write(self, items: Iterator[Any] | Shelf, rows_of: Callable[[Any], Rows], known: list[Ids | None]) -> Written:
         given = self.options.duplicates
@@ -471,6 +487,7 @@ class _Ingest:
 
     def _rows(self, batch: Batch, known: list[Ids | None], names: Sequence[Names | None] = ()) -> Rows:
         """Return the rows of a batch, texts as numbers."""
+        self._check_names(batch)
         coords: list[NDArray[np.int64]] = []
         for dim, name in enumerate(self.options.coords):
             array = batch.data.column(name)

@@ -151,7 +151,8 @@ def _read(block: TextBlock, layout: Layout, start: int) -> Any:
     number = int(token)
     if layout.dtype.kind == "u" and 0 <= number < 2**64:
         return np.uint64(number)
-    raise IngestError(f"the value does not fit {layout.dtype}", block.source.name, block.line_at(start), token)
+    problem = f"the value does not fit {layout.dtype}: say dtype='float64'"
+    raise IngestError(problem, block.source.name, block.line_at(start), token)
 
 
 def _error(block: TextBlock, layout: Layout, status: int, at: int) -> IngestError:
@@ -309,8 +310,8 @@ def check_coords(
     """Raise ``IngestError`` for the first entry below the index base, with a hint, or beyond the shape."""
     for k, (column, size) in enumerate(zip(coords, shape, strict=True)):
         most = 2**63 - 2 + base if size is None else size - 1 + base
-        wrong = (column < base) | (column > most)
-        if wrong.any():
+        if len(column) and (column.min() < base or column.max() > most):
+            wrong = (column < base) | (column > most)
             entry = int(np.argmax(wrong))
             number, text = line_of(block, entry)
             if column[entry] < base:
