@@ -368,6 +368,11 @@ class _Ingest:
         if self.options.nulls == "drop" and any(column.null_count for column in data.columns):
             whole = np.logical_and.reduce([np.asarray(column.is_valid()) for column in data.columns])
             batch = batch._replace(data=data.filter(pa.array(whole)), kept=np.flatnonzero(whole))
+        for name, column in zip(batch.data.schema.names, batch.data.columns, strict=True):
+            if batch.line_of is not None and pa.types.is_binary(column.type):
+                texts = [b"" if text is None else text for text in column.to_pylist()]
+                wrong = [text.decode(errors="replace").encode() != text for text in texts]
+                raise self._wrong(batch, name, column, pa.array(wrong), "no UTF-8: say encoding='latin-1' or another")
         wanted = dict(self.options.ids or {})
         for name, labels in zip(self.options.coords, self.options.others, strict=True):
             if labels is not None:

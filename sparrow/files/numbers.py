@@ -49,10 +49,9 @@ class Head(NamedTuple):
         tokens = self.text.split()
         if not all(token.isascii() and token.isdigit() for token in tokens) or len(tokens) != count:
             raise self.error(f"this is not {what}", name)
-        sizes = tuple(map(int, tokens))
-        if any(size >= 2**63 for size in sizes):
+        if any(len(token.lstrip("0")) > 19 or int(token[-19:]) >= 2**63 for token in tokens):
             raise self.error("the number is beyond 2^63 - 1", name)
-        return sizes
+        return tuple(int(token.lstrip("0") or "0") for token in tokens)
 
 
 class Lines:

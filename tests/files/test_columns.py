@@ -794,3 +794,17 @@ def test_a_second_line_of_names_is_refused_with_its_line(tmp_path: Path) -> None
             sp.ingest.columns(whole, tmp_path / "a.sparrow", **options)
     whole.write_text("user,film\nann,film\nuser,7\n")  # names that are labels
     assert sp.ingest.columns(whole, tmp_path / "a.sparrow", **options).nnz == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (b"user,film\nann,1\n\xe9,2\n", r"line 3: .*'user' is no UTF-8: say encoding='latin-1'.*xe9"),
+        (b"user;film\n1;2\n", r"no column 'user'.*; say delimiter=';'"),
+        (b'[{"user": 1, "film": 2}]\n', r"no object in each line: jq -c '\.\[\]'"),
+    ],
+)
+def test_the_way_out_is_told(tmp_path: Path, text: bytes, problem: str) -> None:
+    (tmp_path / "a.csv").write_bytes(text)
+    with pytest.raises(IngestError, match=problem):
+        sp.ingest.columns(tmp_path / "a.csv", tmp_path / "a.sparrow", coords=["user", "film"])
