@@ -100,13 +100,29 @@ def decisions() -> dict[str, str]:
     return {f"decisions/{path.name}": path.read_text().partition("\n")[0].lstrip("# ") for path in found}
 
 
-GENERATED = {page: text for page, (_, text) in reference().items()}
+def notebooks() -> dict[str, tuple[str, str]]:
+    """Return for each notebook its title and text, made of its cells."""
+    pages = {}
+    for path in sorted((ROOT / "docs" / "notebooks").glob("*.py")):
+        parts = []
+        for cell in re.split(r"^# %%", path.read_text(), flags=re.MULTILINE)[1:]:
+            kind, _, lines = cell.partition("\n")
+            text = lines.strip("\n")
+            prose = re.sub(r"^# ?", "", text, flags=re.MULTILINE)
+            parts.append(prose if "[markdown]" in kind else f"```python\n{text}\n```")
+        title = next(part for part in parts if part.startswith("# ")).partition("\n")[0].lstrip("# ")
+        pages[f"notebooks/{path.stem}.md"] = title, "\n\n".join(parts)
+    return pages
+
+
+GENERATED = {page: text for page, (_, text) in {**reference(), **notebooks()}.items()}
 
 
 def on_config(config: Any) -> Any:
     """Fill the menus whose pages are not named in mkdocs.yml."""
     listed = [{title: page} for page, (title, _) in sorted(reference().items(), key=lambda item: item[1][0])]
     menus = {
+        "Notebooks": [{title: page} for page, (title, _) in notebooks().items()],
         "Reference": [*listed, {"Command line": "reference/cli.md"}],
         "Explanations": [
             {"The way of a query": "architecture.md"},
@@ -140,6 +156,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         wanted = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
         if not (ROOT / wanted).exists():
             return found[0]  # the strict build says so
+        if posixpath.dirname(wanted) == "docs/notebooks":
+            wanted = wanted.removesuffix(".py") + ".md"
         site = TAKEN.get(wanted, wanted.removeprefix("docs/") if wanted.startswith("docs/") else None)
         if site is None or files.get_file_from_path(site) is None:
             return text

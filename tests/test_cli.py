@@ -339,6 +339,12 @@ def test_files_are_listed(cli: Any, stored: Path, tmp_path: Path) -> None:
     assert (one["rows"], one["first"], one["last"]) == (5, [0, 1], [4, 4])
     assert (other["first"], other["bytes"]) == ([2, 0], web.files(("dst", "src"))[0].bytes)
     assert cli("files", target).out.split("\n")[2].split()[1:] == ["5", str(one["bytes"]), "0,", "1", "4,", "4"]
+    for words, path in (([], one["path"]), (["--order", "dst,src"], other["path"])):
+        table = cli("files", target, *words).out
+        assert max(map(len, table.split("\n"))) <= 80
+        assert path.removeprefix(f"{target}/").startswith(
+            table.split("\n")[2].split()[0].rstrip("\N{HORIZONTAL ELLIPSIS}")
+        )
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a disk that is always full")
@@ -636,6 +642,10 @@ def test_append(cli: Any, tmp_path: Path) -> None:
     assert sp.open(target).to_numpy().tolist() == [[4, 0, 0], [0, 2, 0], [0, 0, 3]]
     cli("append", target, target, "--duplicates", "sum")
     assert sp.open(target)[0, 0] == 8
+    (tmp_path / "c.csv").write_text("user,item,stars,time\neve,x,5,99\n")
+    assert "--value" in cli("append", target, tmp_path / "c.csv").err
+    assert cli("append", target, tmp_path / "c.csv", "--value", "stars").code == 0
+    assert sp.open(target)[2, 0] == 5
 
 
 def test_orders_compact_and_restore(cli: Any, stored: Path, tmp_path: Path) -> None:

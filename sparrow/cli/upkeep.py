@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Annotated, Any, Literal
 
 import typer
@@ -36,22 +37,23 @@ def append(
         Literal["error", "sum", "last", "first", "min", "max"],
         typer.Option(help="What becomes of a cell that both have."),
     ] = "error",
+    value: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The column of the values. [default: value, or the one left]")
+    ] = None,
 ) -> None:
     """Add entries in one commit; columns go by the names of dimensions, and new labels make them longer.
 
     \b
     Examples:
-      sparrow append ratings.sparrow 2026-11-22.csv --duplicates last
+      sparrow append ratings.sparrow 2026-11-22.csv --value stars --duplicates last
       sparrow append ratings.sparrow more.sparrow
     """
-    import os
-
     from sparrow import storage
 
     tensor = open_one(path)
     before = tensor.nnz
     is_tensor = os.path.isdir(source) or storage.is_tensor(source)
-    tensor.append(open_one(source) if is_tensor else source, duplicates)
+    tensor.append(open_one(source) if is_tensor else source, duplicates, value)
     sizes = ", ".join(f"{name}: {size}" for name, size in zip(tensor.dims, tensor.shape, strict=True))
     print(f"{path}: {tensor.nnz - before:,} entries more, now {tensor.nnz:,} in ({sizes}), version {tensor.version}")
 
@@ -65,6 +67,8 @@ def files(
 ) -> None:
     """Write the data files in their order: rows, bytes, coordinates of the first and last entry.
 
+    A table has the beginnings of their names in the folder, as long as they differ; JSON has whole paths.
+
     \b
     Examples:
       sparrow files web.sparrow
@@ -75,11 +79,21 @@ def files(
     if as_json:
         write_json([dataclasses.asdict(file) for file in found])
         return
+    names = _short([os.path.relpath(file.path, tensor.path) for file in found])
     rows = [
-        (file.path, file.rows, file.bytes, ", ".join(map(str, file.first)), ", ".join(map(str, file.last)))
-        for file in found
+        (name, file.rows, file.bytes, ", ".join(map(str, file.first)), ", ".join(map(str, file.last)))
+        for name, file in zip(names, found, strict=True)
     ]
     write_table(rows, ("file", "rows", "bytes", "first", "last"))
+
+
+def _short(names: list[str]) -> list[str]:
+    """Return the beginnings of the names of files that are hashes, long enough to differ."""
+    for length in range(12, max(map(len, names), default=0), 4):
+        cut = [name[: name.rfind("/") + 1 + length] for name in names]
+        if len(set(cut)) == len(names):
+            return [f"{short}\N{HORIZONTAL ELLIPSIS}" for short in cut]
+    return names
 
 
 def orders(

@@ -40,6 +40,22 @@ _CONTAINERS = {
     b"\xfe\xff": ("text in UTF-16", "iconv -f utf-16 -t utf-8 {file} | sparrow ingest FORMAT - DST"),
 }
 
+_GRAPHS = (
+    (
+        "a DIMACS graph",
+        r"(c\b.*\n)*p\s+(sp|edge|col|max|min)\s+\d+\s+\d+$",
+        "grep '^[ae] ' {file} | cut -d ' ' -f 2- | sparrow ingest edges - DST",
+    ),
+    ("a Pajek graph", r"\*(vertices|network)\b", "write it with networkx.write_edgelist(networkx.read_pajek(...))"),
+    ("GML", r"(graph\s*\[|creator\s+\")", "write it with networkx.write_edgelist(networkx.read_gml(...))"),
+    (
+        "N-Triples",
+        r"(<[^>\s]+>|_:\S+)\s+<[^>\s]+>\s+.*\.$",
+        "sed 's/ *\\.$//; s/ /\\t/; s/ /\\t/' {file} | sparrow ingest triples - DST",
+    ),
+)
+"""Graphs in text that is not read: how it begins."""
+
 
 def refuse_container(start: bytes, name: str) -> None:
     """Raise ``IngestError`` for the first bytes of a file that is no text, or packed as is not read.
@@ -83,12 +99,15 @@ def refuse_no_edges(text: str, name: str) -> None:
         return
     file = "FILE" if name == "standard input" else shlex.quote(name)
     suffixes = Path(name).suffixes
-    if lines[0].lower().startswith("%%matrixmarket"):
+    if lines[0].lower().startswith(("%%matrixmarket", "%matrixmarket")):
         raise IngestError(f"this is a Matrix Market file, whose ids count from 1: sparrow ingest mtx {file} DST", name)
     data = [line.split("#", 1)[0] for line in lines if line[0] not in "#%"]
     cells = [line.replace(",", " ").split() for line in data]
     if not cells or not cells[0]:
         return
+    for kind, pattern, way in _GRAPHS:
+        if re.match(pattern, "\n".join(lines), re.IGNORECASE | re.MULTILINE):
+            raise IngestError(f"this is {kind}, no edge list: {way.format(file=file)}", name, token=lines[0][:80])
     if lines[0][0] in "{[<":
         kind = "HTML or XML" if lines[0][0] == "<" else "JSON"
         raise IngestError(f"this is {kind}, no edge list: write two columns, an edge a line", name, token=lines[0][:80])

@@ -6,7 +6,7 @@ R. F. Boisvert, R. Pozo and K. A. Remington, The Matrix Market Exchange Formats:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from sparrow.sorting import Rows
 
 __all__ = ["FORMATS", "MatrixMarket", "MatrixMarketWriter"]
 
-_BANNER = "%%matrixmarket"
+_BANNERS = ("%%matrixmarket", "%matrixmarket")
 _TYPES = {"real": "f8", "double": "f8", "complex": "c16", "integer": "i8", "unsigned-integer": "u8", "pattern": "i8"}
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 
@@ -100,6 +100,8 @@ class MatrixMarket(NumbersReader):
         dtype = matrix.layout.dtype if self.dtype is None else check_dtype(self.dtype)
         if matrix.layout.dtype.kind == "c" and dtype.kind != "c":
             raise InvalidValueError(f"dtype={dtype}: the values are complex; leave dtype out, or give complex64")
+        if matrix.layout.values == 1 and dtype.kind in "fc":  # integers beyond int64 are read as floats
+            matrix = replace(matrix, layout=replace(matrix.layout, dtype=np.dtype(np.float64)))
         return _Entries(matrix, dtype, name), dims, {"symmetry": matrix.symmetry}
 
 
@@ -122,7 +124,7 @@ class _Matrix:
 def _header(lines: Lines, name: str) -> _Matrix:
     banner = lines.peek()
     words = [] if banner is None else banner.text.lower().split()
-    if banner is None or not words or words[0] != _BANNER:
+    if banner is None or not words or words[0] not in _BANNERS:
         token = None if banner is None else banner.text[:80]
         raise IngestError("a Matrix Market file begins with %%MatrixMarket matrix coordinate ...", name, 1, token)
     lines.skip()

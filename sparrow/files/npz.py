@@ -122,7 +122,8 @@ def _array(name: str, dims: Sequence[str] | None) -> tuple[Schema, Block]:
     except Exception as error:
         if isinstance(error, SparrowError) and not isinstance(error, InvalidValueError | IndexingError):
             raise
-        reason = " ".join(str(error).split()) or type(error).__name__
+        cause = error.__cause__ if isinstance(error, InvalidValueError) and error.__cause__ is not None else error
+        reason = " ".join(str(cause).split()) or type(cause).__name__
         raise IngestError(f"this is no sparse array of SciPy or pydata/sparse: {reason}", name) from error
 
 

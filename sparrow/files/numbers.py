@@ -49,10 +49,9 @@ class Head(NamedTuple):
         tokens = self.text.split()
         if not all(token.isascii() and token.isdigit() for token in tokens) or len(tokens) != count:
             raise self.error(f"this is not {what}", name)
-        sizes = tuple(map(int, tokens))
-        if any(size >= 2**63 for size in sizes):
+        if any(len(token.lstrip("0")) > 19 or int(token[-19:]) >= 2**63 for token in tokens):
             raise self.error("the number is beyond 2^63 - 1", name)
-        return sizes
+        return tuple(int(token.lstrip("0") or "0") for token in tokens)
 
 
 class Lines:
@@ -151,7 +150,8 @@ def _read(block: TextBlock, layout: Layout, start: int) -> Any:
     number = int(token)
     if layout.dtype.kind == "u" and 0 <= number < 2**64:
         return np.uint64(number)
-    raise IngestError(f"the value does not fit {layout.dtype}", block.source.name, block.line_at(start), token)
+    problem = f"the value does not fit {layout.dtype}: say dtype='float64'"
+    raise IngestError(problem, block.source.name, block.line_at(start), token)
 
 
 def _error(block: TextBlock, layout: Layout, status: int, at: int) -> IngestError:
@@ -309,8 +309,8 @@ def check_coords(
     """Raise ``IngestError`` for the first entry below the index base, with a hint, or beyond the shape."""
     for k, (column, size) in enumerate(zip(coords, shape, strict=True)):
         most = 2**63 - 2 + base if size is None else size - 1 + base
-        wrong = (column < base) | (column > most)
-        if wrong.any():
+        if len(column) and (column.min() < base or column.max() > most):
+            wrong = (column < base) | (column > most)
             entry = int(np.argmax(wrong))
             number, text = line_of(block, entry)
             if column[entry] < base:

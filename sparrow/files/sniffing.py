@@ -113,7 +113,7 @@ def _of_hdf5(name: str) -> tuple[str, str]:
 def _of_text(text: str, name: str) -> Kind:
     lines = [line.strip() for line in re.split(r"[\r\n]+", text) if line.strip()]
     data = [line for line in lines if line[0] not in "#%"]
-    if lines and lines[0].lower().startswith("%%matrixmarket"):
+    if lines and lines[0].lower().startswith(("%%matrixmarket", "%matrixmarket")):
         return Kind("mtx", "the first line is a banner %%MatrixMarket")
     if not data:
         raise IngestError("there are comments alone in the beginning of the file: name its format", name)
@@ -125,8 +125,9 @@ def _of_text(text: str, name: str) -> Kind:
     pairs = [token for row in rows for token in row[1:]]
     if pairs and all(_TRIPLE.fullmatch(token) for token in pairs):
         return Kind("libffm", "lines are a label and field:index:value triples")
-    if pairs and all(_PAIR.fullmatch(token) for token in pairs):
-        return Kind("libsvm", "lines are a label and index:value pairs")
+    found = sum(_PAIR.fullmatch(token) is not None for token in pairs)
+    if pairs and (found == len(pairs) or (2 * found >= len(pairs) and _is_number(rows[0][0]))):
+        return Kind("libsvm", "lines are a label and index:value pairs")  # its reader finds the odd one
     if data[0].startswith("{"):
         raise _json(data[0], name)
     if all(line.count("::") == data[0].count("::") > 0 for line in data):
@@ -141,15 +142,16 @@ def _of_text(text: str, name: str) -> Kind:
         return Kind(*lists)
     _refuse_table(data, name)
     refuse_no_edges(text, name)
-    cells = [line.replace(",", " ").split() for line in data]
+    cells = [row for line in data if (row := line.split("#")[0].replace(",", " ").split())]
     counts = {len(row) for row in cells}
     if min(counts) < 2:
-        raise IngestError("a line of one column is no entry of any format that is read", name, token=data[0][:80])
+        raise _one_column(data, name)
     if min(counts) > 3 and all(_is_number(token) for row in cells for token in row):
         raise _several(min(counts), name)
     if min(counts) >= 3 and not any(_is_number(row[2]) or row[2][0] == "{" for row in cells):
         coords = ",".join(f"c{k}" for k in range(min(counts)))
-        told = f": sparrow ingest triples {shlex.quote(name)} DST; else" if counts == {3} else ""
+        triples = counts == {3} and not any("," in line for line in data)
+        told = f": sparrow ingest triples {shlex.quote(name)} DST; else" if triples else ""
         parted = "" if all("\t" in line or "," in line for line in data) else " --delimiter ' '"
         raise IngestError(
             f"lines of {min(counts)} names are no edges with a weight, perhaps triples{told}: sparrow ingest columns "
@@ -179,6 +181,17 @@ def _refuse_table(lines: list[str], name: str) -> None:
         if numbers and not any(_is_number(token) for token in first) and all(len(row) >= len(first) for row in below):
             names = [token.strip().strip('"') for token in first]
             raise _table("this is a table", name, names)
+
+
+def _one_column(lines: list[str], name: str) -> IngestError:
+    """Return the error about lines of which one has one column."""
+    for delimiter in ";|":
+        count = lines[0].count(delimiter)
+        if 0 < count < 3 and all(line.count(delimiter) == count for line in lines):
+            way = f"sparrow ingest edges {shlex.quote(name)} DST --delimiter '{delimiter}'"
+            return IngestError(f"columns are parted by {delimiter!r}: {way}", name)
+    at = next(line for line in lines if len(line.split("#")[0].replace(",", " ").split()) < 2)
+    return IngestError("a line of one column is no entry of any format that is read", name, token=at[:80])
 
 
 def _table(what: str, name: str, columns: list[str] | None = None) -> IngestError:

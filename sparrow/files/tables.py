@@ -7,6 +7,7 @@ tensors of these. What writes them gives a column for each dimension and one for
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -146,7 +147,10 @@ def _check_columns(names: Sequence[str], query: Query, file: str | None) -> None
         times = list(names).count(name)
         if times != 1:
             what = "there is no column" if not times else f"there are {times} columns"
-            raise IngestError(f"{what} {name!r}: the columns are {', '.join(map(repr, names))}", file)
+            other = next((mark for mark in ";|\t" if len(names) == 1 and mark in names[0]), None)
+            way = "" if other is None else f"; say delimiter={other!r}"
+            shown = ", ".join(repr(name[:80]) for name in names[:50])
+            raise IngestError(f"{what} {name!r}: the columns are {shown}{way}", file)
 
 
 def _stream(batches: Any, query: Query) -> Generator[Batch]:
@@ -251,6 +255,9 @@ def _format(source: Source) -> str:
         start = file.read(6)
     if start.lstrip()[:1] == b"{" or {".json", ".jsonl", ".ndjson"} & set(Path(source.name).suffixes):
         return "json"
+    if start.lstrip()[:1] == b"[" and b"{" in start:
+        way = f"jq -c '.[]' {shlex.quote(source.name)} | sparrow ingest columns - DST --format json ..."
+        raise IngestError(f"this is JSON, but no object in each line: {way}", source.name)
     arrow = start == _ARROW_FILE or start.startswith(_ARROW_STREAM)
     return "parquet" if start[:4] == b"PAR1" else "arrow" if arrow else "csv"
 

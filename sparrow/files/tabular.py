@@ -145,6 +145,11 @@ class TableIngest:
         if self.options.nulls == "drop":
             several = self.options.members is not None  # a row without one of them may have others
             batch = self._without_nulls(batch, self.options.coords if several else batch.data.schema.names)
+        for name, column in zip(batch.data.schema.names, batch.data.columns, strict=True):
+            if batch.line_of is not None and pa.types.is_binary(column.type):
+                texts = [b"" if text is None else text for text in column.to_pylist()]
+                wrong = [text.decode(errors="replace").encode() != text for text in texts]
+                raise self._wrong(batch, name, column, pa.array(wrong), "no UTF-8: say encoding='latin-1' or another")
         wanted = dict(self.options.ids or {})
         for name, labels in zip(self.options.coords, self.options.others, strict=True):
             if labels is not None:
@@ -202,17 +207,33 @@ class TableIngest:
                 f"the column {name!r} holds {kind}, and values are numbers: name another, "
                 "or none to say which cells there are",
                 first.source,
-                self._first_text(first, name),
+                *self._first_text(first, name),
             )
         return check_dtype(kind.to_pandas_dtype())
 
-    def _first_text(self, batch: Batch, name: str) -> int | None:
-        """Return the line of the first value that is no number, where there are lines."""
+    def _first_text(self, batch: Batch, name: str) -> tuple[int | None, str | None]:
+        """Return line and text of the first value that is no number, where there are lines."""
         column = batch.data.column(name)
         if batch.line_of is None or not pa.types.is_string(column.type):
-            return None
+            return None, None
         wrong = pc.invert(pc.match_substring_regex(column, r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"))
-        return batch.line_of(max(pc.index(wrong, True).as_py(), 0))
+        at = max(pc.index(wrong, True).as_py(), 0)
+        return batch.where(at)[1], column[at].as_py()
+
+    def _check_names(self, batch: Batch) -> None:
+        """Raise ``IngestError`` where the line of names comes again, as of files put one behind another."""
+        form = self.options.query.form
+        if batch.line_of is None or form is None or not form.header or not all(self._texts):
+            return
+        again = np.ones(batch.data.num_rows, bool)
+        for name in batch.data.schema.names:
+            column = batch.data.column(name)
+            if not is_text(column.type):
+                return
+            again &= pc.equal(_as_text(column), name).fill_null(False).to_numpy(zero_copy_only=False)
+        if again.any():
+            what = "the name of its column: the line of names comes again; give the files one by one"
+            raise self._wrong(batch, name, batch.data.column(name), pa.array(again), what)
 
     def _write(
         self,
@@ -282,6 +303,7 @@ class TableIngest:
     def _coords(
         self, batch: Batch, known: list[Ids | None], names: Sequence[Names | None]
     ) -> tuple[NDArray[np.int64], ...]:
+        self._check_names(batch)
         coords: list[NDArray[np.int64]] = []
         for dim, name in enumerate(self.options.coords):
             array = batch.data.column(name)

@@ -309,10 +309,14 @@ def from_table(
     return *from_coordinates(columns, values, shape, picked if dims is None else dims, duplicates), labels
 
 
-def from_frame(source: Any, target: Schema, kinds: Mapping[int, pa.DataType], duplicates: str = "error") -> Found:
+def from_frame(
+    source: Any,
+    target: Schema,
+    kinds: Mapping[int, pa.DataType],
+    duplicates: str = "error",
+    value: str | None = None,
+) -> Found:
     """Return schema, entries and labels of a table that is to be appended, its columns by the names of dimensions.
-
-    The values are in the column ``value``, or in the one that is left.
 
     Parameters
     ----------
@@ -324,6 +328,8 @@ def from_frame(source: Any, target: Schema, kinds: Mapping[int, pa.DataType], du
         The types of the labels of the target's dimensions that have some: columns of such a type hold labels.
     duplicates
         What becomes of a cell that comes twice.
+    value
+        The column of the values; by default the one called value, or the one that is left.
 
     Raises
     ------
@@ -335,18 +341,24 @@ def from_frame(source: Any, target: Schema, kinds: Mapping[int, pa.DataType], du
     table = _gathered(source, None, None)
     names = table.column_names
     by_name = any(dim in names or given_name(dim) for dim in target.dims)
-    picked = list(target.dims) if by_name else [name for name in names if name not in ("value", "value_im")]
-    for name in picked:
+    apart = {"value", "value_im", value}
+    picked = list(target.dims) if by_name else [name for name in names if name not in apart]
+    for name in [*picked, *([] if value is None else [value])]:
         if name not in names:
-            raise LabelError(f"append: no column {name!r} for the dimension: there are {', '.join(map(repr, names))}")
+            what = "the values" if name == value else "the dimension"
+            raise LabelError(f"append: no column {name!r} for {what}: there are {', '.join(map(repr, names))}")
     if len(picked) != target.ndim:
         raise ShapeError(f"append: columns {', '.join(map(repr, picked))} for {target.ndim} dimensions")
     rest = [name for name in names if name not in picked and name != "value_im"]
-    if len(rest) > 1 and "value" not in rest:
-        raise InvalidValueError(
-            f"append: columns {', '.join(map(repr, rest))} are no dimensions of the tensor: leave the one of the values"
-        )
-    value = "value" if "value" in rest else next(iter(rest), None)
+    if value is None:
+        if len(rest) > 1 and "value" not in rest:
+            raise InvalidValueError(
+                f"append: columns {', '.join(map(repr, rest))} are no dimensions of the tensor: say value= which one "
+                "has the values"
+            )
+        value = "value" if "value" in rest else next(iter(rest), None)
+    elif value in picked:
+        raise InvalidValueError(f"append: value={value!r} is a dimension of the tensor: name the column of the values")
     labelled, sizes = [], list(target.shape)
     for dim, name in enumerate(picked):
         whole = pa.types.is_integer(table[name].type)

@@ -270,7 +270,10 @@ def from_npz(path: str | os.PathLike[str]) -> Any:
             with np.load(near, allow_pickle=False) as arrays:
                 if "fill_value" in arrays:
                     return _from_nodes(arrays)
-            return scipy.sparse.load_npz(near)
+            found = scipy.sparse.load_npz(near)
+        if hasattr(found, "indptr"):
+            found.check_format(full_check=True)
+        return found
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         reason = error if zipfile.is_zipfile(name) else "what it holds is not what .npz files hold"
         raise InvalidValueError(f"{name} is no sparse array of SciPy or pydata/sparse: {reason}") from error

@@ -126,7 +126,8 @@ def read_part(folder: str, name: str, check: bool = True) -> tuple[pa.Array, lis
     if check and not hashlib.sha256(data).hexdigest().startswith(label_hash(name)):
         raise CorruptionError(f"the labels in {path!r} are damaged: restore the file, or ingest again")
     try:
-        table = pq.read_table(pa.BufferReader(data), use_threads=False)
+        with pq.ParquetFile(pa.BufferReader(data), pre_buffer=False) as file:  # threads of Arrow may abort an exit
+            table = file.read(use_threads=False)
         column = table.column(0)
         before = json.loads((table.schema.metadata or {}).get(_BEFORE, b"[]"))
     except (OSError, ValueError, pa.ArrowException) as error:

@@ -104,7 +104,7 @@ class Writing(Base):
         """
         return editor.Editor(self._writable(), self._view, self._schema, counted_masks)
 
-    def append(self, other: Any, duplicates: str = "error") -> None:
+    def append(self, other: Any, duplicates: str = "error", value: str | None = None) -> None:
         """Add the entries of ``other`` in one atomic commit: by label where both have some, else by position.
 
         Labels that a dimension does not have yet make it longer, in the same commit; a label has one coordinate
@@ -121,6 +121,8 @@ class Writing(Base):
         duplicates
             What becomes of a cell that both have, or a table twice: "error", "sum", "last" (the new), "first" (the
             old), "min", "max".
+        value
+            The column of a table that has the values, and others than it and the dimensions are passed over.
 
         Raises
         ------
@@ -151,7 +153,7 @@ class Writing(Base):
         """
         rule = check_duplicates(duplicates)
         handle = self._writable()
-        scan = self._given(other, rule)
+        scan = self._given(other, rule, value)
         found, more = fitted(scan, self.__sparrow_scan__())
         if not more:
             editor.check_appended(found.schema, self._schema, {})
@@ -165,7 +167,7 @@ class Writing(Base):
             )
         editor.grow(handle, scan, rule)
 
-    def _given(self, other: Any, duplicates: Duplicates) -> Scan:
+    def _given(self, other: Any, duplicates: Duplicates, value: str | None) -> Scan:
         """Return what is to be appended as a scan; columns of a table are taken by the names of the dimensions."""
         if isinstance(other, Base):
             return other.__sparrow_scan__()
@@ -174,7 +176,7 @@ class Writing(Base):
             other = frame_of(other, {self.dims[axis]: kind for axis, kind in kinds.items()})
         is_table = hasattr(other, "__arrow_c_stream__") or hasattr(other, "collect_batches")
         if is_table and not hasattr(other, "__sparrow_entries__"):
-            relation = MemoryRelation(*from_frame(other, self._schema, kinds, duplicates))
+            relation = MemoryRelation(*from_frame(other, self._schema, kinds, duplicates, value))
         else:
             relation = MemoryRelation(*from_object(other))
         return Scan(relation, View.identity(relation.schema.shape), relation.schema)

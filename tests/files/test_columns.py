@@ -401,7 +401,7 @@ def test_an_empty_table(ingest: Any, schema: Any) -> None:
         ("i,j,v\n1,2,3\n1,3.5,4\n", "3.5", "row 2: column 'j' is no whole number"),
         ("i,j,v\n1,2,3\n1,99999999999999999999,4\n", "1e+20", "row 2: column 'j' is no whole number below 2^53"),
         ("i,j,v\n1,2,3\n9223372036854775807,2,4\n", "9223372036854775807", "row 2: column 'i' is beyond 2^63 - 2"),
-        ("i,j,v\n1,2,x\n", None, "the column 'v' holds string, and values are numbers"),
+        ("i,j,v\n1,2,x\n", "x", "the column 'v' holds string, and values are numbers"),
         ("i,j,v\n1,true,3\n", None, "the column 'j' holds bool, and coordinates are integers, texts or dates"),
         ("i,j,w\n1,2,3\n", None, "there is no column 'v': the columns are 'i', 'j', 'w'"),
         ("i,j,v,j\n1,2,3,4\n", None, "there are 2 columns 'j'"),
@@ -907,3 +907,31 @@ def test_several_values_of_text_at_once(tmp_path: Path) -> None:
 def test_values_that_make_no_bundle(tmp_path: Path, options: dict[str, Any], problem: str) -> None:
     with pytest.raises(InvalidValueError, match=problem):
         columns(pa.table({"i": [0]}), tmp_path / "t", coords=["i"], **options)
+
+
+def test_a_second_line_of_names_is_refused_with_its_line(tmp_path: Path) -> None:
+    whole = tmp_path / "both.csv"
+    options: dict[str, Any] = {"coords": ["user", "film"]}
+    whole.write_text("user,film,stars\n1,7,4\nuser,film,stars\n2,8,3\n")
+    with pytest.raises(IngestError, match=r"both.csv, line 3: the column 'stars' holds string.*\(at 'stars'\)"):
+        sp.ingest.columns(whole, tmp_path / "a.sparrow", value="stars", **options)
+    for text in ("user,film\nann,7\nuser,film\nbob,8\n", "user,film\n1,7\nuser,film\n2,8\n"):
+        whole.write_text(text)
+        with pytest.raises(IngestError, match=r"both.csv, line 3: .*the line of names comes again"):
+            sp.ingest.columns(whole, tmp_path / "a.sparrow", **options)
+    whole.write_text("user,film\nann,film\nuser,7\n")  # names that are labels
+    assert sp.ingest.columns(whole, tmp_path / "a.sparrow", **options).nnz == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (b"user,film\nann,1\n\xe9,2\n", r"line 3: .*'user' is no UTF-8: say encoding='latin-1'.*xe9"),
+        (b"user;film\n1;2\n", r"no column 'user'.*; say delimiter=';'"),
+        (b'[{"user": 1, "film": 2}]\n', r"no object in each line: jq -c '\.\[\]'"),
+    ],
+)
+def test_the_way_out_is_told(tmp_path: Path, text: bytes, problem: str) -> None:
+    (tmp_path / "a.csv").write_bytes(text)
+    with pytest.raises(IngestError, match=problem):
+        sp.ingest.columns(tmp_path / "a.csv", tmp_path / "a.sparrow", coords=["user", "film"])

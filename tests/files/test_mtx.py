@@ -205,3 +205,14 @@ def test_types(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="no fill but 0"):
         sp.export(sp.asarray(np.ones((1, 1))) + 1, tmp_path / "C.mtx")
     assert not (tmp_path / "C.mtx").exists()
+
+
+def test_integers_beyond_int64_are_read_as_floats_where_told(tmp_path: Path) -> None:
+    file = tmp_path / "a.mtx"
+    file.write_text("%MatrixMarket matrix coordinate integer general\n1 2 2\n1 1 18446744073709551615\n1 2 3\n")
+    with pytest.raises(
+        IngestError, match=r"line 3: .*does not fit int64: say dtype='float64' \(at '18446744073709551615'"
+    ):
+        sp.ingest.mtx(file, tmp_path / "a.sparrow")
+    read = sp.ingest.mtx(file, tmp_path / "a.sparrow", dtype="float64")
+    assert np.array_equal(read.to_numpy(), [[2.0**64, 3.0]])

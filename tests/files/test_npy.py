@@ -78,3 +78,16 @@ def test_damage(tmp_path_factory: pytest.TempPathFactory, seed: int, how: str) -
         assert not (folder / "A.sparrow").exists()
     else:
         assert how == "flip"
+
+
+def test_a_scipy_file_whose_pointers_descend_is_refused(tmp_path: Path) -> None:
+    arrays: dict[str, Any] = {
+        "indices": np.array([0, 1]),
+        "indptr": np.array([0, 5, 2]),
+        "data": np.ones(2),
+        "shape": np.array([2, 3]),
+    }
+    np.savez(tmp_path / "a.npz", format=np.array(b"csr"), **arrays)
+    with pytest.raises(IngestError, match=r"indptr|index pointer") as caught:
+        sp.ingest.npz(tmp_path / "a.npz", tmp_path / "a.sparrow")
+    assert str(caught.value).count("no sparse array of SciPy") == 1

@@ -121,3 +121,11 @@ def test_options(tmp_path: Path) -> None:
         sp.ingest.tns(tmp_path / "A.tns", tmp_path / "B.sparrow", dtype="complex64")
     with pytest.raises(UnsupportedError, match="values are complex128"):
         sp.export(sp.asarray([1j]), tmp_path / "C.tns")
+
+
+@pytest.mark.parametrize("format", ["tns", "webgraph", "mtx"])
+def test_sizes_of_thousands_of_digits(tmp_path: Path, format: str) -> None:
+    head = "%%MatrixMarket matrix array real general\n1 " if format == "mtx" else ""
+    (tmp_path / "a.txt").write_text(head + "9" * 5000 + "\n")
+    with pytest.raises(IngestError, match=r"beyond 2\^63 - 1"):
+        getattr(sp.ingest, format)(tmp_path / "a.txt", tmp_path / "a.sparrow")

@@ -7,6 +7,8 @@ import io
 import json
 import os
 import shutil
+import subprocess
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -376,3 +378,21 @@ def test_a_log_on_a_disk_that_fails(path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("sparrow.storage.filesystem.open", fail, raising=False)
     with pytest.raises(errors.StorageError, match=entry(path, 0).name):
         sp.open(path)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="tells threads by /proc")
+def test_labels_are_read_without_threads_of_arrow_which_abort_an_exit(tmp_path: Path) -> None:
+    sp.from_coords([[0, 1]], [1, 2], dims=["user"], labels={"user": ["ann", "bob"]}).save(tmp_path / "a.sparrow")
+    script = """
+import os, sys
+from sparrow.storage.labels import read_labels
+threads = len(os.listdir("/proc/self/task"))
+name = "_labels/" + os.listdir(sys.argv[1] + "/_labels")[0]
+for _ in range(3):
+    assert read_labels(sys.argv[1], name).to_pylist() == ["ann", "bob"]
+names = [open(f"/proc/self/task/{task}/comm").read() for task in os.listdir("/proc/self/task")]
+print(len([name for name in names if not name.startswith("jemalloc")]) - threads)
+"""
+    run = subprocess.run([sys.executable, "-c", script, tmp_path / "a.sparrow"], capture_output=True, text=True)
+    assert (run.stderr, run.returncode) == ("", 0)
+    assert int(run.stdout) <= 0

@@ -510,6 +510,13 @@ def test_tables_are_appended_by_the_names_of_their_columns(ann_bob: sp.Tensor) -
         ann_bob.append(pl.DataFrame({"film": ["x"], "user": ["zoe"], "value": [5]}))
     with pytest.raises(InvalidValueError, match="'a', 'b' are no dimensions"):
         ann_bob.append(pl.DataFrame({"item": ["x"], "user": ["zoe"], "a": [5], "b": [5]}))
+    more = pl.DataFrame({"item": ["q"], "user": ["zoe"], "at": [99], "stars": [3], "value": [8]})
+    ann_bob.append(more, value="stars")  # and not the column called value, nor the time
+    assert ann_bob.sel(user="zoe", item="q") == 3
+    with pytest.raises(LabelError, match="no column 'points' for the values"):
+        ann_bob.append(more, value="points")
+    with pytest.raises(InvalidValueError, match="value='item' is a dimension"):
+        ann_bob.append(more, value="item")
 
 
 def test_files_of_tables_are_appended(ann_bob: sp.Tensor, tmp_path: Path) -> None:
