@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sparrow.datasets.generators import powerlaw_libsvm, powerlaw_tns, rmat
 from sparrow.datasets.published import describe, load
 from sparrow.datasets.published import tabulated as list  # noqa: A004 - sp.datasets.list() says what it does
@@ -14,5 +16,5 @@ from sparrow.datasets.shipped import names, path
 __all__ = ["describe", "list", "load", "names", "path", "powerlaw_libsvm", "powerlaw_tns", "rmat"]
 
 
-def __dir__() -> list[str]:
+def __dir__() -> Iterable[str]:
     return sorted(__all__)
