@@ -167,6 +167,7 @@ def test_memory_stays_within_the_limit(tmp_path: Path) -> None:
         at = np.unique(rng.integers(0, n * n, nnz))
         held.append(sp.from_coords([at // n, at % n], np.ones(len(at)), shape=(n, n)))
         held[-1].save(tmp_path / name)
+    assert (held[0][:100] @ held[1]).nnz  # loops are compiled here, where it takes nothing from the limit
     code = """
 import re, sys
 import sparrow as sp

@@ -389,7 +389,7 @@ from sparrow.storage.labels import read_labels
 threads = len(os.listdir("/proc/self/task"))
 name = "_labels/" + os.listdir(sys.argv[1] + "/_labels")[0]
 for _ in range(3):
-    assert read_labels(sys.argv[1], name).to_pylist() == ["ann", "bob"]
+    assert read_labels(sys.argv[1], name).array.to_pylist() == ["ann", "bob"]
 names = [open(f"/proc/self/task/{task}/comm").read() for task in os.listdir("/proc/self/task")]
 print(len([name for name in names if not name.startswith("jemalloc")]) - threads)
 """
