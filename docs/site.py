@@ -28,7 +28,7 @@ TAKEN = {
     "datasets/README.md": "datasets.md",
 }
 
-# Modules of sparrow/functions by what people look for; what is made elsewhere is named one by one.
+# What people look for, by the module that a function is made in.
 SUBJECTS = {
     "creation": "Making tensors",
     "generation": "Made from nothing",
@@ -50,6 +50,8 @@ SUBJECTS = {
     "sql": "Questions and plans",
     "watching": "Questions and plans",
     "computing": "Questions and plans",
+    "einsum_sql": "Products",
+    "batches": "Training",
     "exporting": "Making tensors",
     "semirings": "Products",
 }
@@ -68,7 +70,7 @@ def reference() -> dict[str, tuple[str, str]]:
         elif name in {"Tensor", "Bundle"}:
             pages[f"reference/{name.lower()}.md"] = f"sp.{name}", f"# sp.{name}\n\n::: sparrow.{name}\n"
         elif (getattr(thing, "__module__", None) or "").startswith("sparrow."):
-            subjects[SUBJECTS.get(thing.__module__.rpartition(".")[2], "Products")].append(name)
+            subjects[SUBJECTS[thing.__module__.rpartition(".")[2]]].append(name)
     for title, names in sorted(subjects.items()):
         path = f"reference/{title.lower().replace(' ', '-')}.md"
         pages[path] = title, "\n\n".join([f"# {title}", *(f"::: sparrow.{name}" for name in names)])
@@ -115,14 +117,14 @@ def notebooks() -> dict[str, tuple[str, str]]:
     return pages
 
 
-GENERATED = {page: text for page, (_, text) in {**reference(), **notebooks()}.items()}
+REFERENCE, NOTEBOOKS = reference(), notebooks()
 
 
 def on_config(config: Any) -> Any:
     """Fill the menus whose pages are not named in mkdocs.yml."""
-    listed = [{title: page} for page, (title, _) in sorted(reference().items(), key=lambda item: item[1][0])]
+    listed = [{title: page} for page, (title, _) in sorted(REFERENCE.items(), key=lambda item: item[1][0])]
     menus = {
-        "Notebooks": [{title: page} for page, (title, _) in notebooks().items()],
+        "Notebooks": [{title: page} for page, (title, _) in NOTEBOOKS.items()],
         "Reference": [*listed, {"Command line": "reference/cli.md"}],
         "Explanations": [
             {"The way of a query": "architecture.md"},
@@ -140,7 +142,7 @@ def on_files(files: Any, config: Any) -> Any:
     """Add the pages that lie elsewhere, and those that are made."""
     for source, page in TAKEN.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text()))
-    for page, text in GENERATED.items():
+    for page, (_, text) in {**REFERENCE, **NOTEBOOKS}.items():
         files.append(File.generated(config, page, content=text))
     files.append(File.generated(config, "reference/cli.md", content=command_line()))
     return files
