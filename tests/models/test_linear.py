@@ -324,6 +324,8 @@ def test_parts_of_a_fit_have_no_validation() -> None:
     X, y = data(4)
     found, wanted = (LinearRegression(validation=share).partial_fit(X, y) for share in (1e-9, None))
     np.testing.assert_array_equal(found.coef_, wanted.coef_)
+    unread = LinearRegression(validation="nowhere.sparrow").partial_fit(X, y)
+    np.testing.assert_array_equal(unread.coef_, wanted.coef_)
 
 
 def test_what_is_held_out_is_not_learnt_from() -> None:
