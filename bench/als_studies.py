@@ -170,7 +170,7 @@ def recall(quick: bool) -> Found:
     ]
     for name, given in cases:
         runs = [als(d, **{"epochs": epochs, "seed": seed, **given}).fit(task.train) for seed in seeds]
-        out.append({"model": name, **_mean([evaluation.evaluate(run, task.test) for run in runs])})
+        out.append({"model": name, **_mean([evaluation.evaluate(run, task.test, baseline=False) for run in runs])})
     if peer():
         csr = task.csr()
         for name, cg in [(f"{peer()}, CG", True), (f"{peer()}, Cholesky", False)]:
@@ -194,7 +194,7 @@ def density(quick: bool) -> Found:
         tried = evaluation.search(A, als(d, epochs=epochs), grid, test=share, validation=share)
         best = {name: tried[0][name] for name in grid}
         parts = evaluation.split(A, test=share)
-        found = evaluation.evaluate(als(d, epochs=epochs, **best).fit(parts.train), parts.test)
+        found = evaluation.evaluate(als(d, epochs=epochs, **best).fit(parts.train), parts.test, baseline=False)
         popular = evaluation.evaluate(evaluation.Popularity().fit(parts.train), parts.test)
         out.append(
             {"least": least, "nodes": A.shape[0], "links": A.nnz, "tested": len(parts.test.rows), **best, **found,

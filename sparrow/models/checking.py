@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.training.features import scattered
 
 __all__ = [
-    "BLOCK", "as_numbers", "check_labels", "check_names", "check_numbers", "distinct", "held_out", "not_fitted",
-    "tell_names",
+    "as_numbers", "check_labels", "check_names", "check_numbers", "check_share", "class_numbers", "distinct",
+    "held_out", "not_fitted", "tell_names",
 ]  # fmt: skip
 
 BLOCK = 1 << 22
@@ -48,6 +49,30 @@ def distinct(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
             counts[label] = counts.get(label, 0) + count
     labels = sorted(counts)
     return np.array(labels, y.dtype), np.array([counts[label] for label in labels], np.float64)
+
+
+def class_numbers(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
+    """Return the number of the class of each label.
+
+    Raises
+    ------
+    InvalidValueError
+        If a label is of no known class.
+    """
+    count = len(classes)
+    codes = np.empty(len(y), np.min_scalar_type(count))
+    for start in range(0, len(y), BLOCK):
+        block = y[start : start + BLOCK]
+        at = np.minimum(np.searchsorted(classes, block), count - 1)
+        wrong = classes[at] != block
+        if wrong.any():
+            p = int(np.flatnonzero(wrong)[0])
+            raise InvalidValueError(
+                f"row {start + p} has the class {block[p].item()!r}, the model knows {classes.tolist()}: "
+                "give all classes to the first partial_fit, or fit anew"
+            )
+        codes[start : start + BLOCK] = at
+    return codes
 
 
 def as_numbers(y: NDArray[Any]) -> NDArray[Any]:
@@ -106,9 +131,19 @@ def tell_names(fitted: bool, name: str) -> None:
 
 def held_out(rows: NDArray[np.int64], seed: int, share: float) -> NDArray[np.bool]:
     """Return which rows are held out: by a hash of their numbers, the same in every epoch and order."""
-    with np.errstate(over="ignore"):
-        x = rows.astype(np.uint64) + np.uint64((seed * 0x9E3779B97F4A7C15 + 1) % 2**64)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        x ^= x >> np.uint64(31)
-    return (x % np.uint64(_SHARES)).astype(np.float64) < share * _SHARES
+    hashes = scattered(rows.astype(np.uint64) + np.uint64((seed * 0x9E3779B97F4A7C15 + 1) % 2**64))
+    return (hashes % np.uint64(_SHARES)).astype(np.float64) < share * _SHARES
+
+
+def check_share(height: int, seed: int, share: float) -> None:
+    """Raise ``InvalidValueError`` where a share of so many rows is none or all of them."""
+    count, seen = 0, 0
+    for start in range(0, height, BLOCK):
+        rows = np.arange(start, min(start + BLOCK, height))
+        count += int(held_out(rows, seed, share).sum())
+        seen += len(rows)
+        if 0 < count < seen:
+            return
+    raise InvalidValueError(
+        f"validation={share} holds out {count} of {height} rows: training and validation need some each"
+    )

@@ -6,23 +6,25 @@ import hashlib
 import math
 import os
 import zlib
+from abc import ABC, abstractmethod
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory, progress
 from sparrow.errors import InvalidValueError, ShapeError
-from sparrow.functions.creation import from_coords
+from sparrow.functions.creation import asarray
 from sparrow.kernels import compiling, linear
 from sparrow.models.checking import (
-    BLOCK,
     as_numbers,
     check_labels,
     check_names,
     check_numbers,
+    check_share,
+    class_numbers,
     distinct,
     held_out,
     not_fitted,
@@ -40,7 +42,7 @@ from sparrow.tensor import Tensor
 __all__ = ["Estimator"]
 
 
-class Estimator(Parameters):
+class Estimator(Parameters, ABC):
     """A model with scores that are linear in its weights, or nearly so.
 
     A derived class says how many outputs there are, which loss they have, and what is predicted from them.
@@ -61,7 +63,6 @@ class Estimator(Parameters):
     patience: int | None
     checkpoint: str | os.PathLike[str] | None
 
-    _classifies: ClassVar[bool] = False
     _weights: Weights
     _descent: Descent | None
     _by_class: NDArray[np.float64] | None
@@ -77,12 +78,12 @@ class Estimator(Parameters):
     def _factors(self) -> int:
         return 0
 
+    @abstractmethod
     def _loss(self, outputs: int) -> int:
         """Return a loss of :mod:`sparrow.kernels.linear`."""
-        raise NotImplementedError
 
     def _is_classifier(self) -> bool:
-        return self._classifies
+        return False
 
     def _gives_chances(self) -> bool:
         return False
@@ -164,9 +165,11 @@ class Estimator(Parameters):
         """
         compiling.announce()
         self._check()
-        rows, other = self._opened(X, y, sample_weight)
+        rows = self._opened(X, y, sample_weight)
+        other = self._validating(rows.found.shape[1])
+        rows.shuffle = bool(self.shuffle)
         if _is_share(self.validation):
-            self._check_share(rows.height)
+            check_share(rows.height, self.seed, self.validation)
         descent = self._begin(rows, None)
         for each in (rows, other):
             if each is not None:
@@ -210,8 +213,7 @@ class Estimator(Parameters):
         """
         self._check()
         begun = hasattr(self, "_weights")
-        rows, _ = self._opened(X, y, sample_weight, again=begun)
-        rows.shuffle = False
+        rows = self._opened(X, y, sample_weight, again=begun)
         if begun and classes is not None and self._is_classifier():
             given = np.unique(np.asarray(classes))
             if not np.array_equal(given, self.classes_):
@@ -223,8 +225,8 @@ class Estimator(Parameters):
         self.t_ = descent.state.step
         return self
 
-    def _opened(self, X: Any, y: Any, sample_weight: Any, again: bool = False) -> tuple[Rows, Rows | None]:
-        """Return the rows to train on, and those to validate with where they are others."""
+    def _opened(self, X: Any, y: Any, sample_weight: Any, again: bool = False) -> Rows:
+        """Return rows with labels, whose columns have to be those of the model if there is one (``again``)."""
         X, y = given_labels(X, y)
         if y is None:
             raise InvalidValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
@@ -243,32 +245,19 @@ class Estimator(Parameters):
             at = int(np.flatnonzero(~np.isfinite(labels))[0])
             raise InvalidValueError(f"Input y contains NaN or infinity: row {at} has the label {labels[at]}")
         weights, dtype = row_weights(sample_weight, height), np.dtype(self.dtype)
-        shuffle = bool(self.shuffle) and not again
-        rows = Rows(found, labels, weights, dtype, int(self.batch_size), shuffle, int(self.seed))
-        other = None
-        if self.validation is not None and not _is_share(self.validation) and not again:
-            given = self.validation if isinstance(self.validation, tuple) else (self.validation, None)
-            Xv, yv = given_labels(*given)
-            if yv is None:
-                raise InvalidValueError("validation= has no labels: give (X, y), or a bundle with both")
-            of = features(Xv)
-            if of.shape[1] > width:
-                raise ShapeError(f"validation= has {of.shape[1]} columns, X has {width}: columns beyond the model's")
-            other = Rows(of, label_array(yv, of.shape[0]), None, dtype)
-        return rows, other
+        return Rows(found, labels, weights, dtype, int(self.batch_size), seed=int(self.seed))
 
-    def _check_share(self, height: int) -> None:
-        """Raise ``InvalidValueError`` where a share of so many rows is none or all of them."""
-        count, seen = 0, 0
-        for start in range(0, height, BLOCK):
-            rows = np.arange(start, min(start + BLOCK, height))
-            count += int(held_out(rows, self.seed, float(self.validation)).sum())
-            seen += len(rows)
-            if 0 < count < seen:
-                return
-        raise InvalidValueError(
-            f"validation={self.validation} holds out {count} of {height} rows: training and validation need some each"
-        )
+    def _validating(self, width: int) -> Rows | None:
+        """Return the rows to validate with, where they are others than those of a training matrix of ``width``."""
+        if self.validation is None or _is_share(self.validation):
+            return None
+        X, y = given_labels(*(self.validation if isinstance(self.validation, tuple) else (self.validation, None)))
+        if y is None:
+            raise InvalidValueError("validation= has no labels: give (X, y), or a bundle with both")
+        found = features(X)
+        if found.shape[1] > width:
+            raise ShapeError(f"validation= has {found.shape[1]} columns, X has {width}: columns beyond the model's")
+        return Rows(found, label_array(y, found.shape[0]), None, np.dtype(self.dtype))
 
     def _begin(self, rows: Rows, classes: Any) -> Descent:
         """Return weights at their start; set what is known of features and classes."""
@@ -334,25 +323,11 @@ class Estimator(Parameters):
         InvalidValueError
             If a label is of no known class.
         """
-        y = rows.y
-        assert y is not None
-        if not self._is_classifier():
-            check_numbers(y)
-            return
-        count = len(self.classes_)
-        codes = np.empty(len(y), np.min_scalar_type(count))
-        for start in range(0, len(y), BLOCK):
-            block = y[start : start + BLOCK]
-            at = np.minimum(np.searchsorted(self.classes_, block), count - 1)
-            wrong = self.classes_[at] != block
-            if wrong.any():
-                p = int(np.flatnonzero(wrong)[0])
-                raise InvalidValueError(
-                    f"row {start + p} has the class {block[p].item()!r}, the model knows {self.classes_.tolist()}: "
-                    "give all classes to the first partial_fit, or fit anew"
-                )
-            codes[start : start + BLOCK] = at
-        rows.y = codes
+        assert rows.y is not None
+        if self._is_classifier():
+            rows.y = class_numbers(rows.y, self.classes_)
+        else:
+            check_numbers(rows.y)
 
     def _weighted(self, chunk: Chunk, aside: bool | None = None) -> Chunk:
         """Return a chunk with the weights of its rows in training (False), validation (True) or as they are (None)."""
@@ -527,7 +502,7 @@ class Estimator(Parameters):
         {'accuracy': 0.85, 'log_loss': 0.32, 'auc': 0.9}
         """
         self._check_fitted()
-        rows, _ = self._opened(X, y, sample_weight, again=True)
+        rows = self._opened(X, y, sample_weight, again=True)
         self._encode(rows)
         counts: Metrics = Classification(self._gives_chances()) if self._is_classifier() else Regression()
         for chunk in rows.chunks():
@@ -561,10 +536,10 @@ class Estimator(Parameters):
         names = getattr(self, "feature_names_in_", None)
         labels: dict[str, Any] = {} if names is None else {self._dim: list(names)}
         if rows.shape[1] == 1:
-            return _tensor(rows[:, 0], (self._dim,), labels)
+            return asarray(rows[:, 0], dims=(self._dim,), labels=labels)
         name = "class" if self._dim != "class" else "label"
         labels[name] = [str(each) for each in self.classes_]
-        return _tensor(rows, (self._dim, name), labels)
+        return asarray(rows, dims=(self._dim, name), labels=labels)
 
     def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Write the model as a bundle of tensors, in one atomic step; :func:`sparrow.models.load` opens it.
@@ -606,8 +581,3 @@ def _is_share(validation: Any) -> bool:
 
 def _mean(totals: NDArray[np.float64]) -> float:
     return float(totals[0] / totals[1]) if totals[1] else math.nan
-
-
-def _tensor(cells: NDArray[Any], dims: tuple[str, ...], labels: dict[str, Any]) -> Tensor:
-    coords = cells.nonzero()
-    return from_coords(coords, cells[coords], cells.shape, dims=dims, labels=labels or None)

@@ -219,8 +219,6 @@ class LogisticRegression(Estimator):
     0.85
     """
 
-    _classifies = True
-
     def __init__(
         self,
         optimizer: Literal["adagrad", "sgd", "adam", "ftrl"] | Optimizer = "adagrad",
@@ -268,6 +266,9 @@ class LogisticRegression(Estimator):
         if self.loss == "hinge":
             return linear.HINGE
         return linear.LOGISTIC if outputs == 1 else linear.SOFTMAX
+
+    def _is_classifier(self) -> bool:
+        return True
 
     def _gives_chances(self) -> bool:
         return self.loss == "logistic"

@@ -20,7 +20,7 @@ from sparrow.kernels import compiling
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 from sparrow.training.batches import Batches
-from sparrow.training.inputs import column
+from sparrow.training.inputs import column, with_labels
 
 __all__ = ["Chunk", "Features", "Rows", "features", "given_labels", "label_array", "row_weights"]
 
@@ -59,10 +59,7 @@ class Chunk:
 
 def given_labels(X: Any, y: Any) -> tuple[Any, Any]:
     """Return X and y, opened where they are paths, and taken from a bundle where X is one."""
-    if isinstance(X, str | os.PathLike):
-        X = opened(X)
-    if isinstance(X, Bundle):
-        X, y = X["X"], X["y"] if y is None and "y" in X else y
+    X, y = with_labels(X, y)
     if isinstance(y, str | os.PathLike):
         y = opened(y)
     if isinstance(y, Bundle):
@@ -82,7 +79,7 @@ def features(X: Any) -> Features:
     """
     names, dim = None, "feature"
     dense = False
-    if hasattr(X, "columns") and hasattr(X, "to_numpy") and not isinstance(X, Tensor):
+    if hasattr(X, "columns") and hasattr(X, "to_numpy"):
         titles = list(X.columns)
         texts = sum(isinstance(title, str) for title in titles)
         if texts and texts < len(titles):

@@ -9,7 +9,7 @@ import numpy as np
 
 from sparrow import storage
 from sparrow.errors import CorruptionError, InvalidValueError, UnsupportedError
-from sparrow.functions.creation import from_coords
+from sparrow.functions.creation import asarray
 from sparrow.functions.creation import open as opened
 from sparrow.models.descent import Weights
 from sparrow.optim import Optimizer
@@ -27,20 +27,14 @@ def save(model: Estimator, path: str | os.PathLike[str], overwrite: bool) -> Non
     """Write a fitted model as a bundle: weights, factors and bias, and what they are of."""
     weights, names = model._weights, getattr(model, "feature_names_in_", None)
     labels: dict[str, Any] = {} if names is None else {model._dim: list(names)}
-    members = {
-        "weights": (weights.rows, (model._dim, "number"), labels),
-        "bias": (weights.bias, ("one", "output"), {}),
-    }
     with storage.creating(path, overwrite) as folder:
-        for name, (cells, dims, named) in members.items():
-            coords = cells.nonzero()
-            tensor = from_coords(coords, cells[coords], cells.shape, dims=dims, labels=named or None)
-            tensor.save(folder / name)
+        asarray(weights.rows, dims=(model._dim, "number"), labels=labels).save(folder / "weights")
+        asarray(weights.bias, dims=("one", "output")).save(folder / "bias")
         model.coefficients().save(folder / "coefficients")
         about = {"class": type(model).__name__, "parameters": _plain(model.get_params()), "dim": model._dim}
         if hasattr(model, "classes_"):
             about["classes"] = {"dtype": model.classes_.dtype.str, "values": model.classes_.tolist()}
-        storage.write_bundle(folder, {**dict.fromkeys(members), "coefficients": None}, {_MODEL: about})
+        storage.write_bundle(folder, dict.fromkeys(("weights", "bias", "coefficients")), {_MODEL: about})
 
 
 def load(path: str | os.PathLike[str]) -> Any:

@@ -6,6 +6,7 @@ import functools
 import math
 import os
 import warnings
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from sparrow import memory
 from sparrow.errors import ConvergenceError, InvalidValueError, LazyUpdateWarning, ShapeError, UnsupportedError
 from sparrow.formats import RowSparse
+from sparrow.kernels import compiling, optim
 from sparrow.optim.schedules import Rate
 
 __all__ = ["Optimizer", "State", "check_number"]
@@ -48,7 +50,7 @@ class State:
 
 
 @dataclass
-class Optimizer:
+class Optimizer(ABC):
     """Settings that all optimisers have; a gradient is rescaled, then clipped.
 
     Parameters
@@ -100,9 +102,9 @@ class Optimizer:
     # -- what kernels are told ------------------------------------------------------------------
 
     @property
+    @abstractmethod
     def kind(self) -> int:
         """The number of the optimiser in :mod:`sparrow.kernels.optim`."""
-        raise NotImplementedError
 
     @property
     def is_local(self) -> bool:
@@ -272,8 +274,6 @@ class Optimizer:
                [0.96, 0.95],
                [1.  , 1.  ]])
         """
-        from sparrow.kernels import compiling, optim
-
         _check_weights(w)
         self._check_state(w, state)
         rows, cells = _gradient(w, grad)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -12,7 +13,7 @@ from sparrow.errors import InvalidValueError
 __all__ = ["Cosine", "InverseScaling", "Rate", "Schedule", "Steps"]
 
 
-class Schedule:
+class Schedule(ABC):
     """A learning rate by the number of updates that were made before.
 
     Any function of one integer does as well; a class that derives from this one is told from others by its fields
@@ -25,9 +26,9 @@ class Schedule:
     True
     """
 
+    @abstractmethod
     def __call__(self, step: int) -> float:
         """Return the learning rate of the update that comes after ``step`` others."""
-        raise NotImplementedError
 
 
 Rate: TypeAlias = float | Schedule | Callable[[int], float]

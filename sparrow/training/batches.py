@@ -6,7 +6,7 @@ import itertools
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,6 @@ from sparrow.workers import ordered_map
 __all__ = ["Batches", "LastBatch", "batches"]
 
 LastBatch = Literal["discard", "pad", "roll_over"]
-LAST_BATCH = ("discard", "pad", "roll_over")
 
 
 def batches(
@@ -136,8 +135,8 @@ class Batches:
         prefetch: int = 2,
     ) -> None:
         self.batch_size = _integer("batch_size", batch_size, 1)
-        if last_batch not in LAST_BATCH:
-            raise InvalidValueError(f"last_batch={last_batch!r}: use {', '.join(map(repr, LAST_BATCH))}")
+        if last_batch not in get_args(LastBatch):
+            raise InvalidValueError(f"last_batch={last_batch!r}: use {', '.join(map(repr, get_args(LastBatch)))}")
         self.last_batch = last_batch
         self.shuffle = bool(shuffle)
         self.seed = _integer("seed", seed, 0)

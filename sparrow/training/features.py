@@ -11,7 +11,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow import memory
@@ -21,7 +20,7 @@ from sparrow.functions.views import as_tensor
 from sparrow.tensor import Tensor
 from sparrow.training.inputs import with_labels
 
-__all__ = ["hashed", "idf", "one_hot", "scales", "train_test_split"]
+__all__ = ["hashed", "idf", "one_hot", "scales", "scattered", "train_test_split"]
 
 Scale = Literal["std", "max", "l1", "l2"]
 
@@ -261,14 +260,19 @@ def hashed(X: Any, columns: int, signed: bool = True, seed: int = 0) -> Tensor:
         raise InvalidValueError(f"columns={columns} must be an integer of at least 1")
     width = X.shape[1]
     memory.check(40 * width, f"hashing {width} columns", "index the columns that matter first")
-    hashes = np.arange(width, dtype=np.uint64) + np.uint64((seed + 1) * 0x9E3779B97F4A7C15 % 2**64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):  # the finish of SplitMix64
-        hashes = (hashes ^ (hashes >> np.uint64(shift))) * np.uint64(factor)
+    hashes = scattered(np.arange(width, dtype=np.uint64) + np.uint64((seed + 1) * 0x9E3779B97F4A7C15 % 2**64))
     signs = np.where(hashes >> np.uint64(63), -1, 1) if signed else np.ones(width, np.int64)
     kind = X.dtype if X.dtype.kind in "fc" or (X.dtype.kind == "i" and X.dtype.itemsize >= 4) else np.dtype(np.int64)
     coords = [np.arange(width), (hashes % np.uint64(columns)).astype(np.int64)]
     out: Tensor = X @ from_coords(coords, signs.astype(kind), (width, columns))
     return out
+
+
+def scattered(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return a hash of each number: the finish of SplitMix64."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        numbers = (numbers ^ (numbers >> np.uint64(shift))) * np.uint64(factor)
+    return numbers
 
 
 def one_hot(table: Any, columns: Sequence[str]) -> Tensor:
@@ -347,6 +351,8 @@ def one_hot(table: Any, columns: Sequence[str]) -> Tensor:
 
 def _codes(column: pa.Array, seen: dict[Any, int]) -> NDArray[np.int32]:
     """Return for each value of a column the number that it has in ``seen``, where new ones get one; -1 for nulls."""
+    import pyarrow.compute as pc
+
     if pa.types.is_null(column.type):
         return np.full(len(column), -1, np.int32)
     encoded = pc.dictionary_encode(column) if not pa.types.is_dictionary(column.type) else column

@@ -174,13 +174,15 @@ def test_adults_as_scikit_learn_does() -> None:
 
     train: Any = sp.datasets.load("a9a")
     test: Any = sp.datasets.load("a9a.t")
-    found = LogisticRegression(epochs=4).fit(train).evaluate(test)
+    model = LogisticRegression(epochs=4).fit(train)
+    found = model.evaluate(test)
     X, y = test["X"].to_scipy("csr"), test["y"].to_numpy()
     theirs = Theirs(max_iter=200, tol=1e-3).fit(train["X"].to_scipy("csr"), train["y"].to_numpy())
     chances = theirs.predict_proba(X)[:, 1]
     assert found["accuracy"] == pytest.approx(theirs.score(X, y), abs=0.003)
     assert found["log_loss"] == pytest.approx(metrics.log_loss(y, chances), abs=0.003)
     assert found["auc"] == pytest.approx(metrics.roc_auc_score(y, chances), abs=0.003)
+    assert found["auc"] == pytest.approx(metrics.roc_auc_score(y, model.decision_function(X)), abs=5e-5)
 
 
 def test_a_factorization_machine_finds_what_is_in_pairs() -> None:
@@ -322,6 +324,8 @@ def test_parts_of_a_fit_have_no_validation() -> None:
     X, y = data(4)
     found, wanted = (LinearRegression(validation=share).partial_fit(X, y) for share in (1e-9, None))
     np.testing.assert_array_equal(found.coef_, wanted.coef_)
+    unread = LinearRegression(validation="nowhere.sparrow").partial_fit(X, y)
+    np.testing.assert_array_equal(unread.coef_, wanted.coef_)
 
 
 def test_what_is_held_out_is_not_learnt_from() -> None:
