@@ -28,8 +28,9 @@ __all__ = ["Reservation", "check", "entry_bytes", "left", "limit", "reserve", "s
 _malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 """That of glibc; others have none."""
 _LIBRARIES = 120_000_000
-"""What libraries take of the limit, beyond 200 MB."""
+"""Of the limit, for libraries: they take 300 MB, of which 200 MB may lie beside the limit, and 20 MB stay free."""
 _LEAST_WORKING = 30_000_000
+"""Where the limit leaves less, so much is worked in all the same."""
 _AMPLE = 1 << 30
 """A limit beside which it does not matter what allocators keep."""
 
@@ -54,7 +55,7 @@ def limit() -> int:
 
 
 def working() -> int:
-    """Return the bytes to work in where the process stays within the limit and 200 MB: libraries take 300 MB of it."""
+    """Return the bytes to work in where the process is to stay within the limit and 200 MB, libraries included."""
     return max(limit() - _LIBRARIES, min(limit(), _LEAST_WORKING))
 
 

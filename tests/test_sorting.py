@@ -19,8 +19,9 @@ from sparrow import memory, settings
 from sparrow.errors import DuplicateError, InvalidValueError, StorageError
 from sparrow.kernels.entries import Duplicates
 from sparrow.kernels.keys import layout_for, pack, sort_stable, unpack
-from sparrow.sorting import Rows, Sorter, Spool, memory_budget
+from sparrow.sorting import Rows, Spool, memory_budget
 from sparrow.sorting import sorter as sorting
+from sparrow.sorting.sorter import Sorter
 
 RULES: list[Duplicates] = ["sum", "last", "first", "min", "max"]
 

@@ -30,7 +30,7 @@ from sparrow.storage.footers import footer, forget, read_group
 from sparrow.workers import abandoned, ordered_map
 
 if TYPE_CHECKING:
-    from sparrow.sorting import Sorter
+    from sparrow.sorting.sorter import Sorter
 
 __all__ = [
     "Ids",
@@ -232,7 +232,7 @@ def write_entries(
     ndim = len(dims)
     anew = [None] * ndim if ids is None else list(ids)
     summed = np.dtype(np.complex128) if mean else dtype
-    from sparrow.sorting import Sorter
+    from sparrow.sorting.sorter import Sorter
 
     sorter = Sorter(ndim, summed, weighted=weighted, duplicates=duplicates, describe=describe)
 

@@ -14,7 +14,8 @@ import scipy.sparse
 import sparrow as sp
 from sparrow import progress
 from sparrow.engines.stream import contraction, panels
-from sparrow.sorting import Sorter, Spool
+from sparrow.sorting import Spool
+from sparrow.sorting.sorter import Sorter
 
 
 @pytest.fixture

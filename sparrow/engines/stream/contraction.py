@@ -17,24 +17,22 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory, settings
-from sparrow.engines.orders import sorted_order
 from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of, range_of
 from sparrow.engines.stream.joining import Numbering, distinct, members
-from sparrow.index import Range
+from sparrow.engines.stream.operands import MaskRows, Operand, OperandRows, roles
 from sparrow.kernels.compiling import readonly
 from sparrow.kernels.elementwise import align
 from sparrow.kernels.entries import Block, canonical, concatenate, pick, row_pointers
 from sparrow.kernels.runs import group_starts
 from sparrow.plan import Product, Scan, Semiring
-from sparrow.relation import Chunk, MemoryRelation
+from sparrow.relation import MemoryRelation
 from sparrow.schema import is_fill
 from sparrow.workers import ordered_map
 
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
     from sparrow.engines.stream.panels import Spilled
     from sparrow.kernels.spgemm import Workspace
 
-__all__ = ["Masked", "Multiplication", "Operand", "multiplied", "roles"]
+__all__ = ["Masked", "Multiplication", "multiplied"]
 
 _PRODUCTS = 1 << 20
 """About how many products a thread computes at a time."""
@@ -66,36 +64,6 @@ _NEAR, _STRETCH = 64, 1 << 12
 """Columns that share a word of the marks of a dense row; entries that are looked at together, to see if they do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Roles:
-    """What the letters of a product are for."""
-
-    swapped: bool
-    """Whether the right operand is that of rows."""
-    rows: tuple[int, ...]
-    matched: tuple[int, ...]
-    columns: tuple[int, ...]
-
-
-def roles(node: Product) -> Roles:
-    """Return which operand is that of rows, and the letters that are rows, matched, and columns."""
-    left, right = map(set, node.letters)
-
-    def ordered(own: set[int]) -> bool:
-        within = [letter in own for letter in node.out]
-        return within == sorted(within, reverse=True)
-
-    leads = [not node.out or node.out[0] in own for own in (left, right)]
-    swapped = not leads[0] or (leads[1] and not ordered(left) and ordered(right))
-    if left.isdisjoint(node.out) and node.letters[1] and node.letters[1][0] in left:
-        swapped = False  # one row, and the right operand is read as it lies
-    own = right if swapped else left
-    rows = tuple(letter for letter in node.out if letter in own)
-    columns = tuple(letter for letter in node.out if letter not in own)
-    matched = tuple(dict.fromkeys(letter for letter in node.letters[not swapped] if letter in own))
-    return Roles(swapped, rows, matched, columns)
-
-
 def multiplied(node: Product, *scans: Scan) -> Computed:
     """Return the product of two scans, under a mask if there is a third.
 
@@ -108,53 +76,6 @@ def multiplied(node: Product, *scans: Scan) -> Computed:
     if node.mask is None or node.complement:
         return Computed(node, scans, work.cuts, work.between, begin=work.begin, most=work.most)
     return Masked(node, scans, work)
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Entries of the operand of rows, row by row."""
-
-    coords: tuple[NDArray[Any], ...]
-    """Of each row, along the letters of rows."""
-    pointers: NDArray[np.int64]
-    places: NDArray[Any]
-    """The row of the other operand that each entry multiplies, shape (n,)."""
-    values: NDArray[Any]
-    done: NDArray[np.int64]
-    """The products of all rows before each, shape (m + 1,)."""
-
-    def between(self, start: int, stop: int) -> _Rows:
-        """Return the rows whose leading coordinate lies between two bounds."""
-        if not self.coords:
-            return self
-        at = range_of(self.coords[0], start, stop)
-        return self.stretch(at.start, at.stop)
-
-    def stretch(self, first: int, last: int) -> _Rows:
-        """Return the rows between two positions."""
-        coords = tuple(column[first:last] for column in self.coords)
-        own = slice(first, last + 1)
-        return _Rows(coords, self.pointers[own], self.places, self.values, self.done[own])
-
-    def bounds(self, size: int) -> tuple[int, int]:
-        """Return the bounds along the leading dimension, of so many cells, between which the rows lie."""
-        if not self.coords:
-            return 0, size
-        leading = self.coords[0]
-        return (int(leading[0]), int(leading[-1]) + 1) if len(leading) else (0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Mask:
-    """The cells of a mask, row by row."""
-
-    block: Block
-    """Its entries, in the order of rows and columns."""
-    begins: NDArray[np.uint64]
-    """The first of them of each row, shape (m,)."""
-    ends: NDArray[np.uint64]
-    columns: NDArray[np.uint32]
-    """The column of each of them."""
 
 
 class Masked(Computed):
@@ -198,7 +119,7 @@ class Multiplication:
         self.dtype = _working(node.semiring, node.schema.dtype)
         self._lock = threading.Lock()
         self._idle: deque[Any] = deque()
-        self._held: _Rows | None = None
+        self._held: OperandRows | None = None
         self._spilled: Spilled | None = None
         self._wanted: NDArray[Any] | None = None
         self._partial = False
@@ -281,7 +202,7 @@ class Multiplication:
             cells = None if self._mask is None else self._mask_rows(own, mask, *own.bounds(length))
             return self._worker(cells)(own, cells, 0, last - first)[0]
 
-        return self._spans(rows, min(_PRODUCTS, max(memory.limit() // _SMALLEST, _LEAST))), multiplied
+        return rows.spans(min(_PRODUCTS, max(memory.limit() // _SMALLEST, _LEAST))), multiplied
 
     def _lay_out(self, block: Block) -> None:
         """Keep the operand that is held by rows."""
@@ -305,7 +226,7 @@ class Multiplication:
             readonly(self._numbers(block.values)),
         )
 
-    def _laid_in_rows(self, block: Block) -> _Rows:
+    def _laid_in_rows(self, block: Block) -> OperandRows:
         """Return entries of the operand of rows, which are sorted by rows, row by row, but for rows nobody wants."""
         if self._wanted is not None and block.count:
             block = pick(block, members(block.coords[0], self._wanted))
@@ -316,7 +237,9 @@ class Multiplication:
         np.cumsum(np.diff(self._starts)[places], out=work[1:])
         pointers = np.append(starts, block.count)
         rows = tuple(column[starts] for column in coords)
-        return _Rows(rows, pointers, places.astype(np.int32, copy=False), self._numbers(block.values), work[pointers])
+        return OperandRows(
+            rows, pointers, places.astype(np.int32, copy=False), self._numbers(block.values), work[pointers]
+        )
 
     def _numbers(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return values in the type in which products are added up."""
@@ -344,26 +267,17 @@ class Multiplication:
         if not size:
             return [0]
         if self._held is not None:
-            return [0, *self._cut(self._held, size), size]
+            return [0, *self._held.cut(size, _PRODUCTS), size]
         bounds = pieces([self.left.scan], size)
         bounds = [0, *dict.fromkeys(bound for bound in bounds[1:-1] if 0 < bound < size), size]
         each = pieces_of([self.left.scan], 0, size)[0]
 
         def refined(span: tuple[int, int]) -> list[int]:
-            return [*self._cut(self._laid_in_rows(self.left.cleaned(each(*span))), span[1]), span[1]]
+            rows = self._laid_in_rows(self.left.cleaned(each(*span)))
+            return [*rows.cut(span[1], _PRODUCTS), span[1]]
 
         found = ordered_map(refined, itertools.pairwise(bounds), settings.current().threads)
         return [0, *itertools.chain.from_iterable(found)]
-
-    def _cut(self, rows: _Rows, stop: int) -> list[int]:
-        """Return leading coordinates below a bound at which there is enough work before."""
-        total = int(rows.done[-1] - rows.done[0]) if len(rows.done) else 0
-        if not len(rows.done) > 1 or not rows.coords:
-            return []
-        targets = rows.done[0] + np.arange(_PRODUCTS, total, _PRODUCTS)
-        at = np.searchsorted(rows.done, targets)
-        found = np.unique(rows.coords[0][at[at < len(rows.coords[0])]])
-        return [int(bound) for bound in found if rows.coords[0][0] < bound < stop]
 
     def most(self, start: int, stop: int) -> int:
         """Return how many entries of the result there are at most between two bounds along its leading letter."""
@@ -449,39 +363,30 @@ class Multiplication:
             spans = itertools.pairwise(bounds)
             return sum(ordered_map(added, spans, settings.current().threads), self.dtype.type(0))
 
-    def _rows_between(self, start: int, stop: int, read: Evaluate | None) -> _Rows:
+    def _rows_between(self, start: int, stop: int, read: Evaluate | None) -> OperandRows:
         """Return the rows between two bounds along the leading letter: of what is held, or read."""
         if read is not None:
             return self._laid_in_rows(self.left.cleaned(read(start, stop)))
         assert self._held is not None
         return self._held.between(start, stop)
 
-    def _parts(self, rows: _Rows, mask: _Mask | None) -> Iterator[tuple[Block, NDArray[Any] | None]]:
+    def _parts(self, rows: OperandRows, mask: MaskRows | None) -> Iterator[tuple[Block, NDArray[Any] | None]]:
         """Yield the products of rows, some rows at a time, in order, and the mask's values at them."""
-        spans, work = self._spans(rows, _PRODUCTS), self._worker(mask)
+        spans, work = rows.spans(_PRODUCTS), self._worker(mask)
         threads = min(settings.current().threads, len(spans))
         yield from ordered_map(lambda span: work(rows, mask, *span), spans, threads)
 
-    def _spans(self, rows: _Rows, size: int) -> list[tuple[int, int]]:
-        """Return stretches of rows of about so many products."""
-        count = len(rows.pointers) - 1
-        if count <= 0 or rows.done[-1] == rows.done[0]:
-            return []
-        targets = rows.done[0] + np.arange(size, int(rows.done[-1] - rows.done[0]), size)
-        bounds = np.unique([0, *np.minimum(np.searchsorted(rows.done, targets), count), count])
-        return list(itertools.pairwise(bounds.tolist()))
-
-    def _worker(self, mask: _Mask | None) -> Callable[..., tuple[Block, Any]]:
+    def _worker(self, mask: MaskRows | None) -> Callable[..., tuple[Block, Any]]:
         return self._everywhere if mask is None or self.node.complement else self._inside
 
-    def _arguments(self, rows: _Rows, first: int, last: int) -> tuple[NDArray[Any], ...]:
+    def _arguments(self, rows: OperandRows, first: int, last: int) -> tuple[NDArray[Any], ...]:
         """Return some rows, and what is held, as a kernel takes them."""
         begin, end = int(rows.pointers[first]), int(rows.pointers[last])
         pointers = readonly((rows.pointers[first : last + 1] - begin).astype(np.uint64))
         places = readonly(rows.places[begin:end].view(np.uint32))
         return pointers, places, readonly(rows.values[begin:end]), *self._arrays
 
-    def _inside(self, rows: _Rows, mask: _Mask | None, first: int, last: int) -> tuple[Block, NDArray[Any]]:
+    def _inside(self, rows: OperandRows, mask: MaskRows | None, first: int, last: int) -> tuple[Block, NDArray[Any]]:
         """Return the products of some rows at the cells of a mask."""
         assert mask is not None
         begins, ends = mask.begins[first:last], mask.ends[first:last]
@@ -501,7 +406,7 @@ class Multiplication:
             coords[self.node.out.index(letter)] = column
         return self._finished(coords, out[:n], found.values)
 
-    def _everywhere(self, rows: _Rows, mask: _Mask | None, first: int, last: int) -> tuple[Block, None]:
+    def _everywhere(self, rows: OperandRows, mask: MaskRows | None, first: int, last: int) -> tuple[Block, None]:
         """Return the products of some rows, but for those at the cells of a mask, if there is one."""
         schema, count = self.schema, last - first
         most = min(int(rows.done[last] - rows.done[first]), count * max(self._across.size, 1))
@@ -556,7 +461,7 @@ class Multiplication:
             return block
         return canonical(block, self.schema.shape, None, keep_fill=True)
 
-    def _mask_rows(self, rows: _Rows, read: Evaluate | None, start: int, stop: int) -> _Mask:
+    def _mask_rows(self, rows: OperandRows, read: Evaluate | None, start: int, stop: int) -> MaskRows:
         """Return the cells that the mask has in each row."""
         assert self._mask is not None
         block = reading.entries(self._mask.scan) if read is None else read(start, stop)
@@ -579,7 +484,7 @@ class Multiplication:
         else:
             pointers = row_pointers(np.zeros(block.count, np.int64) if row is None else row, count)
             begins, ends = pointers[:-1], pointers[1:]
-        return _Mask(block, begins.view(np.uint64), ends.view(np.uint64), columns.astype(np.uint32))
+        return MaskRows(block, begins.view(np.uint64), ends.view(np.uint64), columns.astype(np.uint32))
 
     @property
     def _most_columns(self) -> int:
@@ -604,71 +509,6 @@ class Multiplication:
 
         semiring = self.node.semiring
         return kernels_of(semiring.add, semiring.multiply, self.dtype, self.roles.swapped)
-
-
-class Operand:
-    """An operand, its axes in the order in which a product wants them."""
-
-    def __init__(self, scan: Scan, letters: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-        order = [letters.index(letter) for letter in dict.fromkeys(wanted)]
-        order += [axis for axis in range(len(letters)) if axis not in order]
-        self.scan = scan if order == sorted(order) else scan.then(scan.view.permute(order))
-        self.letters = tuple(letters[axis] for axis in order)
-        self.sizes = dict(zip(letters, scan.schema.shape, strict=True))
-
-    def same_as(self, other: Operand) -> bool:
-        """Return whether both read the same entries in the same order."""
-        mine, theirs = self.scan, other.scan
-        alike = mine.source.token == theirs.source.token and mine.view == theirs.view
-        return alike and len(set(self.letters)) == len(self.letters) and len(set(other.letters)) == len(other.letters)
-
-    @property
-    def rows(self) -> int:
-        """About how many entries are read."""
-        return self.scan.relation.stats(self.scan.view.box(), sorted_order(self.scan)).rows
-
-    def entries(self, room: memory.Reservation, used: NDArray[Any] | None = None) -> Block:
-        """Return all entries, sorted; if not all are wanted, those at ascending coordinates along the first axis."""
-        relation = self.scan.relation
-        order = sorted_order(self.scan)
-        if used is not None and self.scan.view.keeps_order(order) and isinstance(self.scan.view.axes[0], Range):
-            return self.cleaned(self._some(room, used, order))
-        if isinstance(relation, MemoryRelation) and self.scan.view.is_identity:
-            return self.cleaned(relation.block)
-        return self.cleaned(reading.entries(self.scan, room))
-
-    def _some(self, room: memory.Reservation, used: NDArray[Any], order: tuple[int, ...]) -> Block:
-        """Return the entries at coordinates along the first axis, of the chunks that have some."""
-        scan, axis = self.scan, self.scan.view.axes[0]
-        assert isinstance(axis, Range)
-        walked = axis.start + axis.step * used.astype(np.int64)
-        leads = order[0] == axis.dim
-
-        def wanted(chunk: Chunk) -> bool:
-            first = int(np.searchsorted(walked, chunk.low[axis.dim]))
-            return first < len(walked) and walked[first] <= chunk.high[axis.dim]
-
-        def member(block: Block) -> Block:
-            return pick(block, members(block.coords[0], used))
-
-        chunks = scan.relation.chunks(scan.view.box(), order) if len(used) else []
-        parts = []
-        for part in reading.mapped(scan, member, order, [c for c in chunks if wanted(c)] if leads else chunks):
-            room.grow(part.nbytes)
-            parts.append(part)
-        return concatenate(parts, scan.schema.ndim, scan.schema.dtype)
-
-    def cleaned(self, block: Block) -> Block:
-        """Return the entries whose coordinates along equal letters are equal."""
-        for axis, letter in enumerate(self.letters):
-            first = self.letters.index(letter)
-            if first != axis:
-                block = block.take(block.coords[first] == block.coords[axis])
-        return block
-
-    def columns(self, block: Block, letters: tuple[int, ...]) -> list[NDArray[Any]]:
-        """Return the coordinates of entries along letters."""
-        return [block.coords[self.letters.index(letter)] for letter in letters]
 
 
 def _quick(relation: Any) -> bool:

@@ -85,10 +85,11 @@ def mapped_cells(program: Program, scans: list[Scan]) -> Computed:
 
 def _under_mask(scans: Sequence[Scan], required: Sequence[bool]) -> int | None:
     """Return which of two scans is a product under the mask of the other one, whose entries need no aligning then."""
-    for number, scan in enumerate(scans):
-        product = scan.relation
-        if len(scans) == 2 and all(required) and isinstance(product, Masked) and scan.view.is_identity:
-            return number if product.is_masked_by(scans[1 - number]) else None
+    if len(scans) != 2 or not all(required):
+        return None
+    for number, (scan, other) in enumerate([(scans[0], scans[1]), (scans[1], scans[0])]):
+        if isinstance(scan.relation, Masked) and scan.view.is_identity and scan.relation.is_masked_by(other):
+            return number
     return None
 
 

@@ -29,11 +29,7 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
 
 def members(column: NDArray[Any], known: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which values are among ascending ones."""
-    if not len(known):
-        return np.zeros(len(column), bool)
-    at = np.searchsorted(known, column.astype(known.dtype, copy=False))
-    found: NDArray[np.bool_] = known[np.minimum(at, len(known) - 1)] == column
-    return found
+    return ~_placed(known, column, None)[1]
 
 
 class Numbering:

@@ -3,7 +3,7 @@
 Both operands are read once and written to disk: the one that is multiplied by rows in panels of so many entries, in the
 order of the matched letters, and of the other one for each panel what matches it. The products of each panel are
 sums of their own, which a sort that spills brings together and adds up in the order of the panels. The result stays
-on disk and is read from there. All of it is linear in entries and results.
+on disk and is read from there.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import range_of
 from sparrow.kernels.entries import Block, Duplicates, concatenate
 from sparrow.plan import Semiring
-from sparrow.sorting import Rows, Segment, Sorter, Spool
+from sparrow.sorting import Rows, Segment, Spool
+from sparrow.sorting.sorter import Sorter
 from sparrow.workers import ordered_map
 
 if TYPE_CHECKING:
-    from sparrow.engines.stream.contraction import Multiplication, Operand
+    from sparrow.engines.stream.contraction import Multiplication
+    from sparrow.engines.stream.operands import Operand
 
 __all__ = ["Spilled", "adds_up"]
 
@@ -36,6 +38,7 @@ _ENTRY_BYTES = 64
 _HELD = 4
 """Of the memory to work in, one part for a panel; half of one for what is multiplied with it at a time."""
 _LEAST = 1 << 14
+"""The fewest entries of either."""
 _BATCH = 1 << 18
 """Entries that are multiplied with a panel at a time, at most."""
 
@@ -137,7 +140,7 @@ class Spilled:
         size = _panel_size()
         panels: list[_Stored] = []
         held = size
-        for block in _stream(right, "reading"):
+        for block in _stream(right):
             start = 0
             while start < block.count:
                 if held == size:
@@ -154,14 +157,14 @@ class Spilled:
         self, left: Operand, matched: Sequence[int], bounds: Sequence[tuple[int, int]], spool: Spool
     ) -> list[_Stored]:
         """Write what each panel is multiplied with."""
-        shares = [_Stored(spool) for _ in bounds]
         if not matched:
-            shares = [_Stored(spool)] * len(bounds)
-        for block in _stream(left, "reading"):
-            if not matched:
-                for share in shares[:1]:
-                    share.append(block)
-                continue
+            everything = _Stored(spool)
+            for block in _stream(left):
+                everything.append(block)
+            memory.trim()
+            return [everything] * len(bounds)
+        shares = [_Stored(spool) for _ in bounds]
+        for block in _stream(left):
             (column,) = left.columns(block, tuple(matched[:1]))
             for share, (low, high) in zip(shares, bounds, strict=True):
                 part = block.take((column >= low) & (column <= high))
@@ -207,9 +210,9 @@ class Spilled:
             memory.trim()
 
 
-def _stream(operand: Operand, doing: str) -> Iterator[Block]:
+def _stream(operand: Operand) -> Iterator[Block]:
     """Yield the entries of an operand, sorted."""
-    with progress.bar(f"{doing} an operand", operand.rows, "entries") as advance:
+    with progress.bar("reading an operand", operand.rows, "entries") as advance:
         for block in reading.sorted_blocks(operand.scan):
             advance(block.count)
             found = operand.cleaned(block)

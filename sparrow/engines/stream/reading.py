@@ -297,7 +297,8 @@ def sorted_blocks(scan: Scan) -> Iterator[Block]:
     if scan.view.keeps_order(order) or scan.view.ndim == 0:
         yield from blocks(scan, order)
         return
-    from sparrow.sorting import Rows, Sorter
+    from sparrow.sorting import Rows
+    from sparrow.sorting.sorter import Sorter
 
     dtypes = [scan.schema.coordinate_dtype(axis) for axis in range(scan.schema.ndim)]
     sorter = Sorter(scan.schema.ndim, scan.schema.dtype, weighted=True, duplicates="error")

@@ -1,0 +1,187 @@
+"""Operands of a product: which is that of rows, how they are read, and rows of one and of a mask as loops take them."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import memory
+from sparrow.engines.orders import sorted_order
+from sparrow.engines.stream import reading
+from sparrow.engines.stream.computed import range_of
+from sparrow.engines.stream.joining import members
+from sparrow.index import Range
+from sparrow.kernels.entries import Block, concatenate, pick
+from sparrow.plan import Product, Scan
+from sparrow.relation import Chunk, MemoryRelation
+
+__all__ = ["MaskRows", "Operand", "OperandRows", "roles"]
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """What the letters of a product are for."""
+
+    swapped: bool
+    """Whether the right operand is that of rows."""
+    rows: tuple[int, ...]
+    matched: tuple[int, ...]
+    columns: tuple[int, ...]
+
+
+def roles(node: Product) -> Roles:
+    """Return which operand is that of rows, and the letters that are rows, matched, and columns."""
+    left, right = map(set, node.letters)
+
+    def ordered(own: set[int]) -> bool:
+        within = [letter in own for letter in node.out]
+        return within == sorted(within, reverse=True)
+
+    leads = [not node.out or node.out[0] in own for own in (left, right)]
+    swapped = not leads[0] or (leads[1] and not ordered(left) and ordered(right))
+    if left.isdisjoint(node.out) and node.letters[1] and node.letters[1][0] in left:
+        swapped = False  # one row, and the right operand is read as it lies
+    own = right if swapped else left
+    rows = tuple(letter for letter in node.out if letter in own)
+    columns = tuple(letter for letter in node.out if letter not in own)
+    matched = tuple(dict.fromkeys(letter for letter in node.letters[not swapped] if letter in own))
+    return Roles(swapped, rows, matched, columns)
+
+
+class Operand:
+    """An operand, its axes in the order in which a product wants them."""
+
+    def __init__(self, scan: Scan, letters: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+        order = [letters.index(letter) for letter in dict.fromkeys(wanted)]
+        order += [axis for axis in range(len(letters)) if axis not in order]
+        self.scan = scan if order == sorted(order) else scan.then(scan.view.permute(order))
+        self.letters = tuple(letters[axis] for axis in order)
+        self.sizes = dict(zip(letters, scan.schema.shape, strict=True))
+
+    def same_as(self, other: Operand) -> bool:
+        """Return whether both read the same entries in the same order."""
+        mine, theirs = self.scan, other.scan
+        alike = mine.source.token == theirs.source.token and mine.view == theirs.view
+        return alike and len(set(self.letters)) == len(self.letters) and len(set(other.letters)) == len(other.letters)
+
+    @property
+    def rows(self) -> int:
+        """About how many entries are read."""
+        return self.scan.relation.stats(self.scan.view.box(), sorted_order(self.scan)).rows
+
+    def entries(self, room: memory.Reservation, used: NDArray[Any] | None = None) -> Block:
+        """Return all entries, sorted; if not all are wanted, those at ascending coordinates along the first axis."""
+        relation = self.scan.relation
+        order = sorted_order(self.scan)
+        if used is not None and self.scan.view.keeps_order(order) and isinstance(self.scan.view.axes[0], Range):
+            return self.cleaned(self._some(room, used, order))
+        if isinstance(relation, MemoryRelation) and self.scan.view.is_identity:
+            return self.cleaned(relation.block)
+        return self.cleaned(reading.entries(self.scan, room))
+
+    def _some(self, room: memory.Reservation, used: NDArray[Any], order: tuple[int, ...]) -> Block:
+        """Return the entries at coordinates along the first axis, of the chunks that have some."""
+        scan, axis = self.scan, self.scan.view.axes[0]
+        assert isinstance(axis, Range)
+        walked = axis.start + axis.step * used.astype(np.int64)
+        leads = order[0] == axis.dim
+
+        def wanted(chunk: Chunk) -> bool:
+            first = int(np.searchsorted(walked, chunk.low[axis.dim]))
+            return first < len(walked) and walked[first] <= chunk.high[axis.dim]
+
+        def member(block: Block) -> Block:
+            return pick(block, members(block.coords[0], used))
+
+        chunks = scan.relation.chunks(scan.view.box(), order) if len(used) else []
+        parts = []
+        for part in reading.mapped(scan, member, order, [c for c in chunks if wanted(c)] if leads else chunks):
+            room.grow(part.nbytes)
+            parts.append(part)
+        return concatenate(parts, scan.schema.ndim, scan.schema.dtype)
+
+    def cleaned(self, block: Block) -> Block:
+        """Return the entries whose coordinates along equal letters are equal."""
+        for axis, letter in enumerate(self.letters):
+            first = self.letters.index(letter)
+            if first != axis:
+                block = block.take(block.coords[first] == block.coords[axis])
+        return block
+
+    def columns(self, block: Block, letters: tuple[int, ...]) -> list[NDArray[Any]]:
+        """Return the coordinates of entries along letters."""
+        return [block.coords[self.letters.index(letter)] for letter in letters]
+
+
+@dataclass(frozen=True, slots=True)
+class OperandRows:
+    """Entries of the operand of rows, row by row."""
+
+    coords: tuple[NDArray[Any], ...]
+    """Of each row, along the letters of rows."""
+    pointers: NDArray[np.int64]
+    places: NDArray[Any]
+    """The row of the other operand that each entry multiplies, shape (n,)."""
+    values: NDArray[Any]
+    done: NDArray[np.int64]
+    """The products of all rows before each, shape (m + 1,)."""
+
+    def between(self, start: int, stop: int) -> OperandRows:
+        """Return the rows whose leading coordinate lies between two bounds."""
+        if not self.coords:
+            return self
+        at = range_of(self.coords[0], start, stop)
+        return self.stretch(at.start, at.stop)
+
+    def stretch(self, first: int, last: int) -> OperandRows:
+        """Return the rows between two positions."""
+        coords = tuple(column[first:last] for column in self.coords)
+        own = slice(first, last + 1)
+        return OperandRows(coords, self.pointers[own], self.places, self.values, self.done[own])
+
+    def bounds(self, size: int) -> tuple[int, int]:
+        """Return the bounds along the leading dimension, of so many cells, between which the rows lie."""
+        if not self.coords:
+            return 0, size
+        leading = self.coords[0]
+        return (int(leading[0]), int(leading[-1]) + 1) if len(leading) else (0, 0)
+
+    def cut(self, stop: int, size: int) -> list[int]:
+        """Return leading coordinates below a bound at which there are about so many products before."""
+        if len(self.done) <= 1 or not self.coords:
+            return []
+        leading = self.coords[0]
+        at = self._every(size)
+        found = np.unique(leading[at[at < len(leading)]])
+        return [int(bound) for bound in found if leading[0] < bound < stop]
+
+    def spans(self, size: int) -> list[tuple[int, int]]:
+        """Return stretches of rows of about so many products."""
+        count = len(self.pointers) - 1
+        if count <= 0 or self.done[-1] == self.done[0]:
+            return []
+        bounds = np.unique([0, *np.minimum(self._every(size), count), count])
+        return list(itertools.pairwise(bounds.tolist()))
+
+    def _every(self, size: int) -> NDArray[np.intp]:
+        """Return the rows before which there are one, two and more times so many products."""
+        targets = np.arange(size, int(self.done[-1] - self.done[0]), size)
+        found: NDArray[np.intp] = np.searchsorted(self.done, self.done[0] + targets)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class MaskRows:
+    """The cells of a mask, row by row."""
+
+    block: Block
+    """Its entries, in the order of rows and columns."""
+    begins: NDArray[np.uint64]
+    """The first of them of each row, shape (m,)."""
+    ends: NDArray[np.uint64]
+    columns: NDArray[np.uint32]
+    """The column of each of them."""
