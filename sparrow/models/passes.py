@@ -260,7 +260,7 @@ class Links:
 
     def _read(self, scan: Scan, transposed: Scan, factors: int, budget: int, buffers: int, digest: bool) -> None:
         kinds = [scan.schema.coordinate_dtype(axis) for axis in (0, 1)]
-        most = entries_at_most(scan, sorted_order(scan))
+        most = entries_at_most(scan, sorted_order(scan)) if scan.step is None else None
         needed = None if most is None else most * (kinds[0].itemsize + kinds[1].itemsize + 8)
         self.kept = needed is not None and needed <= budget
         self.nbytes = needed if self.kept and needed is not None else buffers
