@@ -147,6 +147,16 @@ def test_magnitudes_at_the_ends_of_types(kind: Any) -> None:
         np.testing.assert_allclose(found, 5 * single, rtol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [sp.asarray, np.asarray])
+def test_operands_that_do_not_fit_are_named(kind: Any) -> None:
+    for multiply in (sp.blas.gemv, sp.blas.symv, sp.blas.hemv):
+        with pytest.raises(sp.errors.ShapeError, match=r"op\(A\) of shape \(3, 3\) and x of 2 cells do not fit"):
+            multiply(1, kind(np.eye(3)), np.ones(2))
+    for product in (sp.blas.gemm, sp.blas.symm):
+        with pytest.raises(sp.errors.ShapeError, match=r"matrices of shapes \(3, 3\) and \(2, 2\) do not fit"):
+            product(1, kind(np.eye(3)), np.eye(2))
+
+
 def test_solves_that_do_not_fit_say_so() -> None:
     with pytest.raises(sp.errors.ShapeError, match="do not fit"):
         sp.blas.trsv(sp.eye(3), np.ones(2))

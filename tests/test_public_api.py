@@ -135,6 +135,12 @@ def test_importing_takes_no_heavy_library_along() -> None:
     assert run.stdout == "[]\n"
 
 
+def test_graphs_and_blas_take_solvers_along_where_they_need_them() -> None:
+    script = "import sys, sparrow as sp; sp.graph, sp.blas\nprint('scipy.sparse' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout == "False\n"
+
+
 def test_commands_that_compile_nothing_take_no_compiler_along() -> None:
     script = (
         "import sys; from sparrow.cli import main\n"

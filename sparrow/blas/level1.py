@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.blas.operands import scaled, vector
+from sparrow.blas.operands import conjugated, scaled, vector
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.tensor import Tensor
 
@@ -81,7 +81,7 @@ def dotc(x: Any, y: Any) -> Any:
     np.complex128(1+0j)
     """
     one, other = _pair(x, y)
-    return np.conj(one) @ other
+    return conjugated(one) @ other
 
 
 def nrm2(x: Any) -> Any:
@@ -118,7 +118,7 @@ def nrm2(x: Any) -> Any:
 
 def _norm(x: Any) -> Any:
     with np.errstate(over="ignore", under="ignore"):
-        return x.norm(2) if isinstance(x, Tensor) else np.linalg.norm(x)
+        return np.linalg.norm(x)
 
 
 def asum(x: Any) -> Any:

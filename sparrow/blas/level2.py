@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.blas.operands import added, matrix, scaled, square, triangle, turned, vector
+from sparrow.blas.operands import added, conjugated, matrix, multiplied, scaled, square, triangle, turned, vector
 from sparrow.errors import ShapeError
 from sparrow.functions.views import as_tensor
-from sparrow.linalg.direct import spsolve_triangular
-from sparrow.tensor import Tensor
 
 __all__ = ["gemv", "ger", "gerc", "hemv", "symv", "trsv"]
 
@@ -48,10 +46,8 @@ def gemv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, trans: int = 
     >>> sp.blas.gemv(2, A, [1, 2, 3], 3, np.ones(2)), sp.blas.gemv(1, A, [1, 2], trans=1)
     (array([11., 29.]), array([2, 2, 8]))
     """
-    left, right = turned(matrix(A, "A"), trans), vector(x, "x")
-    if left.shape[1] != right.shape[0]:
-        raise ShapeError(f"op(A) of shape {left.shape} and x of {right.shape[0]} cells do not fit")
-    return added(scaled(alpha, left @ right), beta, None if y is None else vector(y, "y"), "y")
+    product = multiplied(turned(matrix(A, "A"), trans), vector(x, "x"))
+    return added(scaled(alpha, product), beta, y, "y")
 
 
 def symv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool = False) -> Any:
@@ -87,8 +83,8 @@ def symv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool =
     array([21, 32])
     """
     whole, right = square(A, "A"), vector(x, "x")
-    product = triangle(whole, lower) @ right + triangle(whole, lower, 1).T @ right
-    return added(scaled(alpha, product), beta, None if y is None else vector(y, "y"), "y")
+    product = multiplied(triangle(whole, lower), right) + triangle(whole, lower, 1).T @ right
+    return added(scaled(alpha, product), beta, y, "y")
 
 
 def hemv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool = False) -> Any:
@@ -126,8 +122,8 @@ def hemv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool =
     whole, right = square(A, "A"), vector(x, "x")
     above = triangle(whole, lower, 1)
     diagonal = np.real(triangle(triangle(whole, lower), not lower))
-    product = above @ right + turned(above, 2) @ right + diagonal @ right
-    return added(scaled(alpha, product), beta, None if y is None else vector(y, "y"), "y")
+    product = multiplied(above, right) + turned(above, 2) @ right + diagonal @ right
+    return added(scaled(alpha, product), beta, y, "y")
 
 
 def ger(alpha: Any, x: Any, y: Any, A: Any = None) -> Any:
@@ -159,11 +155,8 @@ def ger(alpha: Any, x: Any, y: Any, A: Any = None) -> Any:
     array([[0, 0, 0],
            [2, 0, 6]])
     """
-    one, other = vector(x, "x"), vector(y, "y")
-    if isinstance(one, Tensor) or isinstance(other, Tensor):
-        one, other = as_tensor(one), as_tensor(other)
-    product = one[:, None] * other[None, :]
-    return added(scaled(alpha, product), 1, None if A is None else matrix(A, "A"), "A")
+    product = np.outer(vector(x, "x"), vector(y, "y"))
+    return added(scaled(alpha, product), 1, A, "A")
 
 
 def gerc(alpha: Any, x: Any, y: Any, A: Any = None) -> Any:
@@ -195,8 +188,7 @@ def gerc(alpha: Any, x: Any, y: Any, A: Any = None) -> Any:
     array([[0.+0.j, 0.+0.j],
            [0.-1.j, 0.+0.j]])
     """
-    other = vector(y, "y")
-    return ger(alpha, x, np.conj(other) if other.dtype.kind == "c" else other, A)
+    return ger(alpha, x, conjugated(vector(y, "y")), A)
 
 
 def trsv(A: Any, x: Any, lower: bool = False, trans: int = 0, diag: bool = False) -> Any:
@@ -232,8 +224,7 @@ def trsv(A: Any, x: Any, lower: bool = False, trans: int = 0, diag: bool = False
     >>> sp.blas.trsv(sp.asarray([[4.0, 1.0], [9.0, 3.0]]), [5.0, 3.0])
     array([1., 1.])
     """
-    right = vector(x, "x")
-    return solved(A, right, lower, trans, diag)
+    return solved(A, vector(x, "x"), lower, trans, diag)
 
 
 def solved(A: Any, right: Any, lower: bool, trans: int, diag: bool) -> Any:
@@ -241,9 +232,7 @@ def solved(A: Any, right: Any, lower: bool, trans: int, diag: bool) -> Any:
     whole = as_tensor(square(A, "A"))
     if whole.shape[0] != right.shape[0]:
         raise ShapeError(f"A of shape {whole.shape} and a right-hand side of {right.shape[0]} rows do not fit")
-    part = turned(triangle(whole, lower, int(diag)), trans)
-    if diag:
-        from sparrow.functions.generation import eye
+    from sparrow.linalg.direct import spsolve_triangular
 
-        part = part + eye(whole.shape[0], dtype=part.dtype)
+    part = turned(triangle(whole, lower), trans)
     return spsolve_triangular(part, np.asarray(right), lower=lower != bool(trans), unit_diagonal=diag)

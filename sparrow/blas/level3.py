@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from sparrow.blas.level2 import solved
-from sparrow.blas.operands import added, matrix, scaled, square, triangle, turned
-from sparrow.errors import ShapeError
+from sparrow.blas.operands import added, conjugated, matrix, multiplied, scaled, square, triangle, turned
 
 __all__ = ["gemm", "symm", "syrk", "trsm"]
 
@@ -46,14 +45,8 @@ def gemm(alpha: Any, A: Any, B: Any, beta: Any = 0, C: Any = None, trans_a: int 
             [0, 4]]), array([[60, 80],
             [10, 20]]))
     """
-    left, right = turned(matrix(A, "A"), trans_a), turned(matrix(B, "B"), trans_b)
-    return added(scaled(alpha, _product(left, right)), beta, None if C is None else matrix(C, "C"), "C")
-
-
-def _product(left: Any, right: Any) -> Any:
-    if left.shape[1] != right.shape[0]:
-        raise ShapeError(f"matrices of shapes {left.shape} and {right.shape} do not fit")
-    return left @ right
+    product = multiplied(turned(matrix(A, "A"), trans_a), turned(matrix(B, "B"), trans_b))
+    return added(scaled(alpha, product), beta, C, "C")
 
 
 def symm(alpha: Any, A: Any, B: Any, beta: Any = 0, C: Any = None, side: bool = False, lower: bool = False) -> Any:
@@ -93,8 +86,8 @@ def symm(alpha: Any, A: Any, B: Any, beta: Any = 0, C: Any = None, side: bool = 
     """
     whole, other = square(A, "A"), matrix(B, "B")
     parts = (triangle(whole, lower), triangle(whole, lower, 1).T)
-    one, two = (_product(other, part) if side else _product(part, other) for part in parts)
-    return added(scaled(alpha, one + two), beta, None if C is None else matrix(C, "C"), "C")
+    one, two = (multiplied(other, part) if side else multiplied(part, other) for part in parts)
+    return added(scaled(alpha, one + two), beta, C, "C")
 
 
 def syrk(alpha: Any, A: Any, beta: Any = 0, C: Any = None, trans: bool = False) -> Any:
@@ -181,7 +174,5 @@ def trsm(
     if not side:
         return solved(A, right, lower, trans_a, diag)
     # X @ op(A) = B is op(A).T @ X.T = B.T; of a conjugated one conj(A) @ X.T = B.T.
-    whole = square(A, "A")
-    if trans_a == 2:
-        whole = np.conj(whole) if whole.dtype.kind == "c" else whole
+    whole = conjugated(square(A, "A")) if trans_a == 2 else A
     return solved(whole, right.T, lower, int(not trans_a), diag).T

@@ -8,10 +8,8 @@ import numpy as np
 
 from sparrow.errors import ShapeError
 from sparrow.functions.elementwise import operand
-from sparrow.functions.manipulation import tril, triu
-from sparrow.tensor import Tensor
 
-__all__ = ["added", "matrix", "scaled", "square", "triangle", "turned", "vector"]
+__all__ = ["added", "conjugated", "matrix", "multiplied", "scaled", "square", "triangle", "turned", "vector"]
 
 
 def vector(x: Any, name: str) -> Any:
@@ -22,7 +20,7 @@ def vector(x: Any, name: str) -> Any:
     ShapeError
         If it has another shape.
     """
-    found: Any = operand(np.asarray(x) if np.isscalar(x) else x)
+    found = _operand(x)
     if found.ndim == 2 and 1 in found.shape:
         return found[0] if found.shape[0] == 1 else found[:, 0]
     if found.ndim != 1:
@@ -38,10 +36,14 @@ def matrix(A: Any, name: str) -> Any:
     ShapeError
         If it has not two dimensions.
     """
-    found: Any = operand(np.asarray(A) if np.isscalar(A) else A)
+    found = _operand(A)
     if found.ndim != 2:
         raise ShapeError(f"{name} is a matrix, not of shape {found.shape}: take a slice")
     return found
+
+
+def _operand(given: Any) -> Any:
+    return operand(np.asarray(given) if np.isscalar(given) else given)
 
 
 def square(A: Any, name: str) -> Any:
@@ -58,19 +60,22 @@ def square(A: Any, name: str) -> Any:
     return found
 
 
+def conjugated(x: Any) -> Any:
+    """Return complex cells conjugated, others as they are."""
+    return np.conj(x) if x.dtype.kind == "c" else x
+
+
 def turned(A: Any, trans: int) -> Any:
     """Return a matrix as it is (0), transposed (1), or transposed and conjugated (2)."""
     if trans not in (0, 1, 2):
         raise ShapeError(f"trans={trans!r} must be 0, 1 for the transpose or 2 for its conjugate")
     if not trans:
         return A
-    return A.T if trans == 1 or A.dtype.kind != "c" else np.conj(A).T
+    return A.T if trans == 1 else conjugated(A).T
 
 
 def triangle(A: Any, lower: bool, k: int = 0) -> Any:
     """Return a triangle of a matrix, beginning ``k`` diagonals off the main one."""
-    if isinstance(A, Tensor):
-        return tril(A, -k) if lower else triu(A, k)
     return np.tril(A, -k) if lower else np.triu(A, k)
 
 
@@ -79,11 +84,34 @@ def scaled(alpha: Any, product: Any) -> Any:
     return product if np.ndim(alpha) == 0 and alpha == 1 else alpha * product
 
 
+def multiplied(left: Any, right: Any) -> Any:
+    """Return the product of a matrix and a vector or a matrix.
+
+    Raises
+    ------
+    ShapeError
+        If they do not fit.
+    """
+    if left.shape[1] == right.shape[0]:
+        return left @ right
+    if right.ndim == 1:
+        raise ShapeError(f"op(A) of shape {left.shape} and x of {right.shape[0]} cells do not fit")
+    raise ShapeError(f"matrices of shapes {left.shape} and {right.shape} do not fit")
+
+
 def added(product: Any, beta: Any, y: Any, name: str) -> Any:
-    """Return a product plus ``beta * y``; without y, or where ``beta`` is 0, the product: y is not read then."""
-    if y is None or beta == 0:
+    """Return a product plus ``beta * y``; without y, or where ``beta`` is 0, the product: y is not read then.
+
+    Raises
+    ------
+    ShapeError
+        If y has another shape.
+    """
+    if y is None:
         return product
-    other: Any = operand(np.asarray(y) if np.isscalar(y) else y)
+    other = vector(y, name) if product.ndim == 1 else matrix(y, name)
+    if beta == 0:
+        return product
     if other.shape != product.shape:
         raise ShapeError(f"{name} has shape {other.shape}, the product {product.shape}")
     return product + scaled(beta, other)

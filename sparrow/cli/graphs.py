@@ -99,7 +99,7 @@ def bfs(
     from sparrow import graph
 
     links = open_one(path)
-    found = graph.bfs(links, _node(links, source), directed=not undirected, max_depth=max_depth)
+    found = graph.bfs(links, _nodes(links, [source]), directed=not undirected, max_depth=max_depth)
     _write(found, "links", out, head, as_json)
 
 
@@ -113,7 +113,7 @@ def paths(path: StoredPath, source: Source, out: Out = None, head: Head = 10, as
     from sparrow import graph
 
     links = open_one(path)
-    _write(graph.shortest_paths(links, _node(links, source)), "length", out, head, as_json)
+    _write(graph.shortest_paths(links, _nodes(links, [source])), "length", out, head, as_json)
 
 
 def components(
@@ -225,18 +225,25 @@ def pagerank(
     from sparrow import graph
 
     links = open_one(path)
-    jump = None if personalization is None else [_node(links, word) for word in personalization.split(",")]
+    jump = None if personalization is None else _nodes(links, personalization.split(","))
     _write(graph.pagerank(links, damping, personalization=jump, tol=tol), "rank", out, head, as_json)
 
 
-def _node(links: Tensor, text: str) -> Any:
-    """Return a node as its graph names it: a label, a number where labels are numbers or there are none."""
+def _nodes(links: Tensor, words: list[str]) -> list[Any]:
+    """Return nodes as their graph names them: labels, numbers where labels are numbers or there are none."""
     import pyarrow as pa
 
-    labels = links.labels(0) if links.ndim and links.labels(0) is not None else None
-    numbered = labels is None or pa.types.is_integer(labels.type)
+    from sparrow.graph.nodes import check_graph, labels_of
+
+    labels = labels_of(check_graph(links))
+    if labels is not None and not pa.types.is_integer(labels.type):
+        return list(words)
+    return [_number(text) for text in words]
+
+
+def _number(text: str) -> int:
     try:
-        return int(text) if numbered else text
+        return int(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is no node: nodes of this graph are numbers") from None
 
@@ -266,14 +273,9 @@ def _write(found: Tensor, name: str, out: str | None, head: int, as_json: bool) 
     known = found.to_arrow()
     at, values = (known.column(k).to_numpy() for k in (0, 1))
     first = np.argsort(-values, kind="stable")[: head or None]
-    labels = found.labels(0)
-    names = at[first].tolist() if labels is None else labels.take(at[first]).to_pylist()
-    rows = list(zip(names, values[first].tolist(), strict=True))
-    if as_json:
-        write_json([{found.dims[0]: node, name: value} for node, value in rows])
-        return
-    write_table(rows, (found.dims[0], name))
-    if len(rows) < found.shape[0]:
+    rows = list(zip(_names(found, at[first]), values[first].tolist(), strict=True))
+    _write_rows(rows, (found.dims[0], name), as_json)
+    if not as_json and len(rows) < found.shape[0]:
         typer.echo(f"{len(rows):,} of {found.shape[0]:,} nodes; --head 0 writes all, --out DST stores them", err=True)
 
 
@@ -286,12 +288,21 @@ def _write_groups(found: Tensor, name: str, out: str | None, head: int, as_json:
         return
     numbers, first, sizes = np.unique(found.to_numpy(), return_index=True, return_counts=True)
     order = np.argsort(-sizes, kind="stable")[: head or None]
-    labels = found.labels(0)
-    names = first[order].tolist() if labels is None else labels.take(first[order]).to_pylist()
-    rows = list(zip(numbers[order].tolist(), sizes[order].tolist(), names, strict=True))
-    if as_json:
-        write_json([{name: number, "nodes": size, "first": node} for number, size, node in rows])
-        return
-    write_table(rows, (name, "nodes", "first"))
-    if len(rows) < len(numbers):
+    rows = list(zip(numbers[order].tolist(), sizes[order].tolist(), _names(found, first[order]), strict=True))
+    _write_rows(rows, (name, "nodes", "first"), as_json)
+    if not as_json and len(rows) < len(numbers):
         typer.echo(f"the largest {len(rows):,} of {len(numbers):,}; --head 0 writes all", err=True)
+
+
+def _names(found: Tensor, at: Any) -> list[Any]:
+    """Return the labels of nodes at some positions, or where there are none the positions."""
+    labels = found.labels(0)
+    names: list[Any] = at.tolist() if labels is None else labels.take(at).to_pylist()
+    return names
+
+
+def _write_rows(rows: list[tuple[Any, ...]], headers: tuple[str, ...], as_json: bool) -> None:
+    if as_json:
+        write_json([dict(zip(headers, row, strict=True)) for row in rows])
+    else:
+        write_table(rows, headers)

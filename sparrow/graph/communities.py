@@ -8,7 +8,7 @@ import numpy as np
 
 from sparrow import progress
 from sparrow.graph.links import Links
-from sparrow.graph.nodes import check_graph, per_node, room_for_nodes
+from sparrow.graph.nodes import check_graph, per_group, per_node, room_for_nodes
 from sparrow.tensor import Tensor
 
 __all__ = ["kcore", "label_propagation"]
@@ -51,9 +51,7 @@ def kcore(A: Tensor) -> Tensor:
         Links(A, undirected=True) as links,
         progress.bar("core numbers", None, "links") as advance,
     ):
-        core = np.zeros(links.size, np.int64)
-        for lists in links.lists():
-            core[lists.nodes] = lists.stops - lists.starts
+        core = links.counts()
         tally = np.zeros(int(core.max(initial=0)) + 1, np.int64)
         active = core > 0
         while active.any():
@@ -106,15 +104,11 @@ def label_propagation(A: Tensor, *, max_iter: int = 100, seed: int = 0) -> Tenso
         progress.bar("label propagation", None, "links") as advance,
     ):
         labels, tally = np.arange(n), np.zeros(n, np.int64)
-        active = np.zeros(n, np.bool_)
-        for lists in links.lists():
-            active[lists.nodes] = True
+        active = links.counts() > 0
         for _ in range(max_iter):
             if not active.any():
                 break
             for lists in links.lists(active.copy()):  # the same nodes from files as from memory
                 vote(*lists.arrays, labels, active, tally, seed)
                 advance(lists.count)
-    first = np.full(n, n, np.int64)
-    np.minimum.at(first, labels, np.arange(n))
-    return per_node(A, np.unique(first[labels], return_inverse=True)[1].astype(np.int64), -1)
+    return per_group(A, labels)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sparrow import engines, memory, progress
 from sparrow.graph.links import Links, as_lists
-from sparrow.graph.nodes import check_graph, per_node, room_for_nodes
+from sparrow.graph.nodes import check_graph, per_group, per_node, room_for_nodes
 from sparrow.tensor import Tensor
 
 __all__ = ["connected_components", "strongly_connected_components"]
@@ -114,11 +114,7 @@ def strongly_connected_components(A: Tensor) -> Tensor:
                 back = back or kept.enter_context(Links(A.T))
                 _coloured(links, back, alive, part, advance)
             before, left = left, _contracted(links, alive, part, room, advance)
-        first = np.full(n, n)
-        np.minimum.at(first, part, np.arange(n))
-        first = first[part]
-        number = np.cumsum(first == np.arange(n)) - 1
-        return per_node(A, number[first], -1)
+        return per_group(A, part)
 
 
 def _contracted(

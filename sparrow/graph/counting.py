@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sparrow import memory, progress, settings
 from sparrow.functions.manipulation import tril
 from sparrow.graph.links import Links
-from sparrow.graph.nodes import check_graph, per_node, room_for_nodes
+from sparrow.graph.nodes import check_graph, per_node, room_for_nodes, turned
 from sparrow.tensor import Tensor
 from sparrow.tensor.products import matmul
 from sparrow.workers import ordered_map
@@ -85,9 +85,7 @@ def clustering(A: Tensor) -> Tensor:
 def _counted(A: Tensor) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the triangles and the neighbours of each node."""
     with room_for_nodes(A, 32 + 8 * settings.current().threads, "triangles"), Links(A, undirected=True) as links:
-        neighbours = np.zeros(links.size, np.int64)
-        for lists in links.lists():
-            neighbours[lists.nodes] = lists.stops - lists.starts
+        neighbours = links.counts()
         if 4 * int(neighbours.sum()) > memory.limit() // 4:
             return _by_products(links.tensor), neighbours
         return _closed(links, neighbours), neighbours
@@ -129,10 +127,8 @@ def _closed(links: Links, neighbours: NDArray[np.int64]) -> NDArray[np.int64]:
 def _by_products(both: Tensor) -> NDArray[np.int64]:
     """Count the triangles u > v > w of links both ways at u and w by one product under a mask, at v by another."""
     below = tril(both, -1)
-    names = dict(zip(below.dims, below.dims[::-1], strict=True))
-    turned = below.T.rename(names)
     ends = matmul(below, below, semiring="plus_pair", mask=below)
-    middle = matmul(turned, below, semiring="plus_pair", mask=below)
+    middle = matmul(turned(below), below, semiring="plus_pair", mask=below)
     sums = (ends.sum(axis=1), ends.sum(axis=0), middle.sum(axis=1))
     found: NDArray[np.int64] = np.sum([each.to_numpy() for each in sums], axis=0).astype(np.int64)
     return found

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from sparrow import engines, memory, settings
 from sparrow.errors import UnsupportedError
 from sparrow.functions.elementwise import logical_or, not_equal
+from sparrow.functions.generation import in_memory
+from sparrow.graph.nodes import turned
 from sparrow.kernels.compiling import readonly
 from sparrow.kernels.entries import Block
 from sparrow.plan import Scan
-from sparrow.relation import MemoryHandle, MemoryRelation
+from sparrow.plan.estimates import entries_at_most
 from sparrow.schema import Schema
 from sparrow.tensor import Tensor
 
@@ -119,7 +121,14 @@ class Links:
         schema = Schema(self._tensor.shape, self._tensor.dims, np.dtype(np.bool_))
         labels = {axis: names for axis in (0, 1) if (names := self._tensor.labels(axis)) is not None}
         block = Block((rows, cols), np.ones(len(cols), np.bool_))
-        return Tensor(MemoryHandle(MemoryRelation(schema, block, labels)))
+        return in_memory(schema, block, labels)
+
+    def counts(self) -> NDArray[np.int64]:
+        """Return how many links lead from each node."""
+        found = np.zeros(self.size, np.int64)
+        for lists in self.lists():
+            found[lists.nodes] = lists.stops - lists.starts
+        return found
 
     def pending(self, active: NDArray[np.bool_], others: bool = False) -> Iterator[Lists]:
         """Yield the lists of active nodes, and of those that become active ahead in files; take out what has no list.
@@ -220,10 +229,8 @@ class Links:
 def fits(A: Tensor, weighted: bool = False, undirected: bool = False) -> bool:
     """Return whether the links of a graph are kept in memory; of an expression they are counted."""
     scan = A.__sparrow_scan__()
-    if scan.step is not None or scan.view.repeats > 1 or scan.view.points:
-        most = engines.count(scan)
-    else:
-        most = scan.relation.stats(scan.view.box()).rows
+    most = entries_at_most(scan)
+    most = engines.count(scan) if most is None else most
     # While lists are made of links both ways they are there twice.
     width = 16 if undirected else 12 if weighted else 4
     return width * most + 8 * A.shape[0] <= memory.limit() // _SHARE
@@ -256,8 +263,7 @@ def mirrored(A: Tensor) -> Tensor:
     """Return where there is a link either way, lazily, but for those from a node to itself."""
     from sparrow.functions.manipulation import tril, triu
 
-    names = dict(zip(A.dims, A.dims[::-1], strict=True))
     links: Tensor = not_equal(A, A.fill_value)
-    either: Tensor = logical_or(links, links.T.rename(names))
+    either: Tensor = logical_or(links, turned(links))
     found: Tensor = logical_or(tril(either, -1), triu(either, 1))
     return found

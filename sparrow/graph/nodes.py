@@ -6,18 +6,19 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import memory
 from sparrow.errors import IndexingError, LabelError, ShapeError, UnsupportedError
+from sparrow.functions.generation import in_memory
 from sparrow.functions.views import as_tensor
 from sparrow.kernels.entries import Block
 from sparrow.labels import label_positions
-from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import Schema, is_fill
 from sparrow.tensor import Tensor
 
-__all__ = ["check_graph", "per_node", "positions", "room_for_nodes"]
+__all__ = ["check_graph", "labels_of", "per_group", "per_node", "positions", "room_for_nodes", "turned"]
 
 _MOST_NODES = 2**31 - 1
 
@@ -52,6 +53,12 @@ def check_graph(A: Any) -> Tensor:
     return tensor
 
 
+def labels_of(A: Tensor) -> pa.Array | None:
+    """Return the labels of nodes, which rows or columns have."""
+    labels = A.labels(0)
+    return A.labels(1) if labels is None else labels
+
+
 def positions(A: Tensor, nodes: Any) -> NDArray[np.int64]:
     """Return the positions of nodes: of labels where the graph has some, else they are positions.
 
@@ -62,7 +69,7 @@ def positions(A: Tensor, nodes: Any) -> NDArray[np.int64]:
     IndexingError
         If a position is out of range.
     """
-    labels = A.labels(0) if A.labels(0) is not None else A.labels(1)
+    labels = labels_of(A)
     several = isinstance(nodes, Iterable) and not isinstance(nodes, str | bytes) and getattr(nodes, "ndim", 1) > 0
     given = nodes if several else [nodes]
     if labels is not None:
@@ -82,9 +89,23 @@ def per_node(A: Tensor, values: NDArray[Any], fill_value: Any = 0) -> Tensor:
     """Return one number for each node as a tensor in memory, along the rows' dimension with the nodes' labels."""
     schema = Schema((A.shape[0],), (A.dims[0],), values.dtype, fill_value)
     kept = np.flatnonzero(~is_fill(values, schema.fill_value))
-    labels = A.labels(0) if A.labels(0) is not None else A.labels(1)
+    labels = labels_of(A)
     block = Block((kept.astype(schema.coordinate_dtype(0)),), values[kept])
-    return Tensor(MemoryHandle(MemoryRelation(schema, block, None if labels is None else {0: labels})))
+    return in_memory(schema, block, None if labels is None else {0: labels})
+
+
+def per_group(A: Tensor, groups: NDArray[np.int64]) -> Tensor:
+    """Return the group of each node as a tensor, groups numbered from 0 in the order of their first nodes."""
+    nodes = np.arange(len(groups))
+    first = np.empty_like(nodes)
+    first[groups[::-1]] = nodes[::-1]
+    number = np.cumsum(first[groups] == nodes) - 1
+    return per_node(A, number[first[groups]], -1)
+
+
+def turned(A: Tensor) -> Tensor:
+    """Return the links the other way, lazily, under the names that the dimensions have."""
+    return A.T.rename(dict(zip(A.dims, A.dims[::-1], strict=True)))
 
 
 def room_for_nodes(A: Tensor, each: int, what: str) -> memory.Reservation:

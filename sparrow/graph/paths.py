@@ -170,6 +170,7 @@ def random_walks(A: Tensor, sources: Any, length: int, *, weighted: bool = False
     walks[:, 0] = starts
     rng = np.random.default_rng(seed)
     with Links(A, weighted=weighted) as links, progress.bar("random walks", length * len(starts), "links") as advance:
+        weights, total = None, None
         for step in range(length):
             draws = rng.random(len(starts))
             here = walks[:, step]
@@ -179,25 +180,37 @@ def random_walks(A: Tensor, sources: Any, length: int, *, weighted: bool = False
                 at = np.searchsorted(lists.nodes, here)
                 at[at == len(lists.nodes)] = 0
                 on = np.flatnonzero(lists.nodes[at] == here) if len(lists.nodes) else np.empty(0, np.int64)
-                walks[on, step + 1] = _drawn(lists.starts[at[on]], lists.stops[at[on]], lists, draws[on])
+                if weighted and weights is not lists.weights:  # links in memory come with the same ones in each step
+                    weights, total = lists.weights, _running(lists.weights)
+                walks[on, step + 1] = _drawn(lists.starts[at[on]], lists.stops[at[on]], lists.cols, total, draws[on])
             advance(len(starts))
     return walks
 
 
-def _drawn(starts: NDArray[np.int64], stops: NDArray[np.int64], lists: Any, draws: NDArray[Any]) -> NDArray[Any]:
+def _running(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what the weights before each link, and all of them, add up to."""
+    if not (weights >= 0).all():
+        raise InvalidValueError("values to go by must not be negative: take their magnitude, or leave weighted out")
+    return np.concatenate([[0.0], np.cumsum(weights)])
+
+
+def _drawn(
+    starts: NDArray[np.int64],
+    stops: NDArray[np.int64],
+    cols: NDArray[np.int32],
+    total: NDArray[np.float64] | None,
+    draws: NDArray[np.float64],
+) -> NDArray[Any]:
     """Return the end of one link between each start and stop, -1 where there is none, for draws between 0 and 1."""
     some = stops > starts
-    if not len(lists.cols):
+    if not len(cols):
         return np.full(len(starts), -1)
-    if len(lists.weights):
-        if not (lists.weights >= 0).all():
-            raise InvalidValueError("values to go by must not be negative: take their magnitude, or leave weighted out")
-        total = np.concatenate([[0.0], np.cumsum(lists.weights)])
+    if total is None:
+        at = starts + (draws * (stops - starts)).astype(np.int64)
+    else:
         low, high = total[starts], total[stops]
         some &= high > low
         # A draw may round up to the next list, and must not hit a link of no weight before the first that has some.
         at = np.searchsorted(total, low + draws * (high - low), "right") - 1
         at = np.clip(at, starts, np.maximum(stops - 1, starts))
-    else:
-        at = starts + (draws * (stops - starts)).astype(np.int64)
-    return np.where(some, lists.cols[np.minimum(at, len(lists.cols) - 1)], -1)
+    return np.where(some, cols[np.minimum(at, len(cols) - 1)], -1)

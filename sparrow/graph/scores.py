@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import linalg, progress
+from sparrow import progress
 from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError
 from sparrow.functions.creation import from_coords
 from sparrow.functions.elementwise import logical_and, logical_not, not_equal
 from sparrow.functions.generation import eye
 from sparrow.graph.links import Links, fits, mirrored
 from sparrow.graph.nodes import check_graph, per_node, positions, room_for_nodes
-from sparrow.linalg.operators import Operator
 from sparrow.tensor import Tensor
 from sparrow.tensor.products import matmul
 
@@ -74,6 +73,8 @@ def pagerank(
     >>> ranks.labels("src")[ranks.argmax()].as_py(), round(float(ranks.sel(src="eve")), 3)
     ('eve', 0.541)
     """
+    from sparrow import linalg
+
     A = check_graph(A)
     with room_for_nodes(A, 48, "pagerank"):
         ranks = linalg.pagerank(
@@ -131,6 +132,8 @@ def hits(A: Tensor, *, tol: float = 1e-8, max_iter: int = 1000) -> tuple[Tensor,
     >>> hubs.to_numpy().round(3), authorities.to_numpy().round(3)
     (array([0.618, 0.382, 0.   ]), array([0.   , 0.382, 0.618]))
     """
+    from sparrow.linalg.operators import Operator
+
     A = check_graph(A)
     n = A.shape[0]
     operator = Operator(A, persist=True)

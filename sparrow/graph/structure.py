@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sparrow.errors import InvalidValueError
 from sparrow.functions.elementwise import add, maximum, minimum
 from sparrow.graph.components import connected_components, strongly_connected_components
-from sparrow.graph.nodes import check_graph, per_node, positions
+from sparrow.graph.nodes import check_graph, per_node, positions, turned
 from sparrow.tensor import Tensor
 
 __all__ = ["degrees", "induced_subgraph", "largest_component", "symmetrize"]
@@ -91,8 +91,7 @@ def symmetrize(A: Tensor, combine: Literal["max", "min", "sum"] = "max") -> Tens
     A = check_graph(A)
     if combine not in _COMBINE:
         raise InvalidValueError(f"combine={combine!r} must be one of {', '.join(map(repr, _COMBINE))}")
-    turned = A.T.rename(dict(zip(A.dims, A.dims[::-1], strict=True)))
-    found: Tensor = _COMBINE[combine](A, turned)
+    found: Tensor = _COMBINE[combine](A, turned(A))
     return found
 
 

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from scipy.sparse import linalg
+
 from sparrow import memory
-from sparrow.errors import ShapeError
+from sparrow.errors import InvalidValueError
+from sparrow.linalg.operators import check_square
 from sparrow.tensor import Tensor
 
-__all__ = ["in_memory", "spilu", "splu", "spsolve", "spsolve_triangular"]
+__all__ = ["handed_over", "spilu", "splu", "spsolve", "spsolve_triangular"]
 
 _FACTORS = 4
 """Factors are taken to be so many times as large as the matrix: how large they become shows only when they are made."""
 _WAY_OUT = "solve it with sp.linalg.cg, gmres or lsqr, which leave the matrix on disk"
 
 
-def in_memory(A: Tensor, what: str, remedy: str = _WAY_OUT) -> Any:
+def handed_over(A: Any, what: str, remedy: str = _WAY_OUT) -> Any:
     """Return a square tensor as SciPy's CSC array of floats, if it and its factors are likely to fit the memory limit.
 
     Parameters
     ----------
     A
-        The tensor.
+        The tensor; anything else is returned as it is.
     what, remedy
         What it is for, and the way out if it does not fit.
 
@@ -32,8 +36,9 @@ def in_memory(A: Tensor, what: str, remedy: str = _WAY_OUT) -> Any:
     TooLargeError
         If four times the matrix would pass what is free of the limit.
     """
-    if A.ndim != 2 or A.shape[0] != A.shape[1]:
-        raise ShapeError(f"{what} takes a square matrix, not shape {A.shape}")
+    if not isinstance(A, Tensor):
+        return A
+    check_square(A, what)
     nbytes = A.nnz * (A.dtype.itemsize + 4) + 4 * A.shape[0]
     memory.check(_FACTORS * nbytes, f"{what} of {A.nnz} entries and its factors", remedy)
     found = A.to_scipy("csc")
@@ -70,10 +75,7 @@ def spsolve(A: Any, b: Any, **options: Any) -> Any:
     >>> sp.linalg.spsolve(sp.asarray([[4.0, 1.0], [0.0, 3.0]]), [5.0, 3.0])
     array([1., 1.])
     """
-    from scipy.sparse import linalg
-
-    matrix = in_memory(A, "spsolve") if isinstance(A, Tensor) else A
-    return linalg.spsolve(matrix, b.to_numpy() if isinstance(b, Tensor) else b, **options)
+    return linalg.spsolve(handed_over(A, "spsolve"), b.to_numpy() if isinstance(b, Tensor) else b, **options)
 
 
 def splu(A: Any, **options: Any) -> Any:
@@ -105,9 +107,7 @@ def splu(A: Any, **options: Any) -> Any:
     >>> factors.solve(np.array([5.0, 3.0]))
     array([1., 1.])
     """
-    from scipy.sparse import linalg
-
-    return linalg.splu(in_memory(A, "splu") if isinstance(A, Tensor) else A, **options)
+    return linalg.splu(handed_over(A, "splu"), **options)
 
 
 def spilu(A: Any, **options: Any) -> Any:
@@ -137,9 +137,7 @@ def spilu(A: Any, **options: Any) -> Any:
     >>> sp.linalg.spilu(sp.asarray([[4.0, 1.0], [0.0, 3.0]])).solve(np.array([5.0, 3.0]))
     array([1., 1.])
     """
-    from scipy.sparse import linalg
-
-    return linalg.spilu(in_memory(A, "spilu") if isinstance(A, Tensor) else A, **options)
+    return linalg.spilu(handed_over(A, "spilu"), **options)
 
 
 def spsolve_triangular(A: Any, b: Any, lower: bool = True, **options: Any) -> Any:
@@ -148,7 +146,7 @@ def spsolve_triangular(A: Any, b: Any, lower: bool = True, **options: Any) -> An
     Parameters
     ----------
     A
-        A square tensor, or what SciPy takes; entries on the other side of the diagonal are an error.
+        A square tensor, or what SciPy takes.
     b
         The right-hand side, a vector or matrix, array or tensor.
     lower
@@ -164,6 +162,8 @@ def spsolve_triangular(A: Any, b: Any, lower: bool = True, **options: Any) -> An
     ------
     ShapeError
         If A is not square.
+    InvalidValueError
+        If a tensor has entries on the other side of the diagonal.
     TooLargeError
         If the matrix does not fit the memory limit.
 
@@ -173,7 +173,10 @@ def spsolve_triangular(A: Any, b: Any, lower: bool = True, **options: Any) -> An
     >>> sp.linalg.spsolve_triangular(sp.asarray([[4.0, 0.0], [1.0, 3.0]]), [4.0, 4.0])
     array([1., 1.])
     """
-    from scipy.sparse import linalg
-
-    matrix = in_memory(A, "spsolve_triangular").tocsr() if isinstance(A, Tensor) else A
+    matrix = handed_over(A, "spsolve_triangular")
+    if isinstance(A, Tensor):
+        columns = np.repeat(np.arange(A.shape[1]), np.diff(matrix.indptr))
+        if (matrix.indices < columns if lower else matrix.indices > columns).any():
+            side, part = ("above", "tril") if lower else ("below", "triu")
+            raise InvalidValueError(f"spsolve_triangular: entries {side} the diagonal: take sp.{part}(A)")
     return linalg.spsolve_triangular(matrix, b.to_numpy() if isinstance(b, Tensor) else b, lower, **options)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparrow import progress
 from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, UnsupportedError
-from sparrow.linalg.operators import Operator
+from sparrow.linalg.operators import Operator, check_square
 from sparrow.tensor import Tensor
 
 __all__ = ["pagerank", "power_iteration"]
@@ -70,7 +70,8 @@ def pagerank(
         raise UnsupportedError("pagerank: links of complex values are not followed in proportion; take their magnitude")
     if not 0 <= damping < 1:
         raise InvalidValueError(f"damping={damping!r} must be at least 0 and less than 1")
-    operator = _square(A, "pagerank")
+    check_square(A, "pagerank")
+    operator = Operator(A, persist=True)
     n = operator.shape[0]
     if not n:
         return np.empty(0)
@@ -80,15 +81,15 @@ def pagerank(
     if not np.isfinite(leaving).all() or (leaving < 0).any():
         at = int(np.argmin(np.isfinite(leaving) & (leaving >= 0)))
         raise InvalidValueError(f"the links of node {at} weigh {leaving[at]}: weights must be finite and not negative")
-    ends = leaving == 0
-    with np.errstate(divide="ignore"):
-        share = np.where(ends, 0.0, 1.0 / leaving)
+    ends = np.flatnonzero(leaving == 0)
+    share = np.divide(1.0, leaving, out=np.zeros(n), where=leaving > 0)
+    jumps = (1 - damping) * jump
     ranks: NDArray[np.float64] = jump.copy()
     with progress.bar("pagerank", None, "rounds") as advance:
         for _ in range(max_iter):
             before = ranks
             ranks = damping * operator.multiply_transposed(before * share)
-            ranks += damping * float(before[ends].sum()) * lost + (1 - damping) * jump
+            ranks += damping * float(before[ends].sum()) * lost + jumps
             advance(1)
             if float(np.abs(ranks - before).sum()) < tol:
                 ranks /= ranks.sum()
@@ -136,7 +137,8 @@ def power_iteration(
     >>> round(float(value), 9), vector.round(6)
     (3.0, array([0.707107, 0.707107]))
     """
-    operator = _square(A, "power_iteration")
+    check_square(A, "power_iteration")
+    operator = Operator(A, persist=True)
     n = operator.shape[0]
     start = np.random.default_rng(seed).standard_normal(n) if v0 is None else np.asarray(v0)
     if start.shape != (n,):
@@ -158,13 +160,6 @@ def power_iteration(
         f"power_iteration: {max_iter} rounds do not reach tol={tol}: give a larger max_iter, or tol; if several "
         "eigenvalues are of one magnitude sp.linalg.eigsh finds them of a symmetric matrix"
     )
-
-
-def _square(A: Tensor, what: str) -> Operator:
-    operator = Operator(A, persist=True)
-    if operator.shape[0] != operator.shape[1]:
-        raise ShapeError(f"{what} takes a square matrix, not shape {operator.shape}")
-    return operator
 
 
 def _weights(given: ArrayLike | Mapping[int, float] | None, n: int, name: str) -> NDArray[np.float64]:

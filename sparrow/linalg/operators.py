@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,17 +16,28 @@ from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
 from sparrow.functions.views import as_tensor
 from sparrow.kernels.compiling import readonly
 from sparrow.plan import Contract, Dense
+from sparrow.plan.estimates import entries_at_most
 from sparrow.progress import quantity
 from sparrow.tensor import Tensor
 from sparrow.workers import ordered_map
 
-__all__ = ["Operator", "aslinearoperator"]
+__all__ = ["Operator", "aslinearoperator", "check_square"]
 
-_PIECE = 1 << 16
-"""The fewest entries that a thread takes at once."""
 _SHARE = 4
 """A tensor kept for products may take one part in so many of the limit: of that, not of what is free just now, since
 sums of rows in memory run in another order than those of files."""
+
+
+def check_square(A: Any, what: str) -> None:
+    """Check that a matrix is square.
+
+    Raises
+    ------
+    ShapeError
+        If it is not.
+    """
+    if len(A.shape) != 2 or A.shape[0] != A.shape[1]:
+        raise ShapeError(f"{what} takes a square matrix, not shape {A.shape}")
 
 
 def aslinearoperator(A: Any, persist: bool | None = None) -> Operator:
@@ -134,9 +144,6 @@ class Operator(LinearOperator):  # type: ignore[misc]
         turned: NDArray[Any] = np.conj(self._product(np.conj(x), turned=True))
         return turned
 
-    def _transpose(self) -> LinearOperator:
-        return _Transposed(self)
-
     def multiply_transposed(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return ``A.T @ x``, not conjugated.
 
@@ -185,14 +192,13 @@ class Operator(LinearOperator):  # type: ignore[misc]
         y = np.empty(scan.schema.shape[0], x.dtype)
         given = readonly(x)
         threads = settings.current().threads
-        size = max(len(rows.indices) // (4 * threads), _PIECE)
-        cuts = np.unique([0, *np.searchsorted(rows.indptr, np.arange(size, len(rows.indices), size)), len(y)])
+        pieces = rows.pieces(threads)
 
         def summed(piece: tuple[int, int]) -> None:
             part = rows.between(*piece)
             patterns.sum_rows(readonly(part.indptr), readonly(part.indices), given, y[slice(*piece)])
 
-        for _ in ordered_map(summed, itertools.pairwise(cuts.tolist()), min(threads, len(cuts) - 1)):
+        for _ in ordered_map(summed, pieces, min(threads, len(pieces))):
             pass
         if self._value != 1:
             y *= self._value
@@ -205,7 +211,7 @@ class Operator(LinearOperator):  # type: ignore[misc]
         self._room = memory.Reservation("a tensor kept for products", "")
         scan = self._tensor.__sparrow_scan__()
         stays = self._left.partition(":")[0]
-        most = _most_entries(self._tensor)
+        most = entries_at_most(scan)
         width = memory.entry_bytes(scan.schema) - scan.schema.dtype.itemsize + self.dtype.itemsize
         room = memory.limit() // _SHARE
         if most is not None and most * width > room:
@@ -225,37 +231,6 @@ class Operator(LinearOperator):  # type: ignore[misc]
         if block.count and kept.fill_value == 0 and (block.values == block.values[0]).all():
             self._value = block.values[0]
         self._left = f"persisted after {self._calls}, {_bytes(kept.nbytes)}"
-
-
-class _Transposed(LinearOperator):  # type: ignore[misc]
-    """The transpose of an operator."""
-
-    def __init__(self, operator: Operator) -> None:
-        super().__init__(operator.dtype, operator.shape[::-1])
-        self._operator = operator
-
-    def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self._operator.multiply_transposed(x.reshape(-1))
-
-    def _matmat(self, X: NDArray[Any]) -> NDArray[Any]:
-        return self._operator.multiply_transposed(X)
-
-    def _rmatvec(self, x: NDArray[Any]) -> Any:
-        return np.conj(self._operator.matvec(np.conj(x.reshape(-1))))
-
-    def _rmatmat(self, X: NDArray[Any]) -> Any:
-        return np.conj(self._operator.matmat(np.conj(X)))
-
-    def _transpose(self) -> LinearOperator:
-        return self._operator
-
-
-def _most_entries(tensor: Tensor) -> int | None:
-    """Return the most entries that a tensor may have, as the log tells; None of an expression."""
-    scan = tensor.__sparrow_scan__()
-    if scan.step is not None or scan.view.repeats > 1 or scan.view.points:
-        return None
-    return scan.relation.stats(scan.view.box()).rows
 
 
 def _bytes(n: int) -> str:

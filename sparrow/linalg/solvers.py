@@ -12,17 +12,15 @@ import scipy.sparse.linalg as scipy_linalg
 from sparrow import progress
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.linalg.arrays import trace
-from sparrow.linalg.direct import in_memory
-from sparrow.linalg.operators import Operator
+from sparrow.linalg.direct import handed_over
+from sparrow.linalg.operators import Operator, check_square
 from sparrow.tensor import Tensor
 
 __all__ = ["bicgstab", "cg", "eigsh", "expm_multiply", "gmres", "lobpcg", "lsmr", "lsqr", "minres", "svds"]
 
 
-def _operator(A: Any, square: str = "") -> Any:
+def _operator(A: Any) -> Any:
     """Return what SciPy is handed for an operand: a tensor becomes an operator that keeps to memory if it fits."""
-    if square and getattr(A, "ndim", 2) == 2 and A.shape[0] != A.shape[1]:
-        raise ShapeError(f"{square} takes a square matrix, not shape {A.shape}")
     return Operator(A, persist=True) if isinstance(A, Tensor) else A
 
 
@@ -32,8 +30,10 @@ def _called(name: str, A: Any, given: tuple[Any, ...], options: dict[str, Any], 
     unknown = options.keys() - inspect.signature(solve).parameters.keys()
     if unknown:
         raise TypeError(f"{name}() has no argument {', '.join(map(repr, sorted(unknown)))}")
-    operator = _operator(A, name if square else "")
-    options = {word: _operator(each) if isinstance(each, Tensor) else each for word, each in options.items()}
+    if square and hasattr(A, "shape"):
+        check_square(A, name)
+    operator = _operator(A)
+    options = {word: _operator(each) for word, each in options.items()}
     given = tuple(each if each is None or isinstance(each, int) else np.asarray(each) for each in given)
     _check_sizes(name, getattr(A, "shape", None), given)
     with progress.bar(name, None, "products") as advance:
@@ -295,8 +295,8 @@ def eigsh(A: Any, k: int = 6, **options: Any) -> Any:
     >>> sp.linalg.eigsh(A, 2)[0].round(6)
     array([3., 5.])
     """
-    if isinstance(A, Tensor) and options.get("sigma") is not None and options.get("OPinv") is None:
-        A = in_memory(A, "eigsh with sigma", "leave sigma out")
+    if options.get("sigma") is not None and options.get("OPinv") is None:
+        A = handed_over(A, "eigsh with sigma", "leave sigma out")
     return _called("eigsh", A, (k,), options)
 
 
@@ -389,6 +389,7 @@ def expm_multiply(A: Any, B: Any, **options: Any) -> Any:
     >>> np.round(sp.linalg.expm_multiply(sp.asarray([[0.0, 1.0], [0.0, 0.0]]), [1.0, 2.0]), 6)
     array([3., 2.])
     """
-    if isinstance(A, Tensor) and A.ndim == 2 and A.shape[0] == A.shape[1] and options.get("traceA") is None:
+    if isinstance(A, Tensor) and options.get("traceA") is None:
+        check_square(A, "expm_multiply")
         options["traceA"] = trace(A).item()
     return _called("expm_multiply", A, (B,), options)

@@ -22,6 +22,7 @@ from sparrow.engines.orders import sorted_order
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.kernels.entries import Block
 from sparrow.plan import Scan
+from sparrow.plan.estimates import entries_at_most
 from sparrow.sorting.spool import Segment, Spool
 from sparrow.workers import ordered_map
 
@@ -259,7 +260,7 @@ class Links:
 
     def _read(self, scan: Scan, transposed: Scan, factors: int, budget: int, buffers: int, digest: bool) -> None:
         kinds = [scan.schema.coordinate_dtype(axis) for axis in (0, 1)]
-        most = _most(scan)
+        most = entries_at_most(scan, sorted_order(scan)) if scan.step is None else None
         needed = None if most is None else most * (kinds[0].itemsize + kinds[1].itemsize + 8)
         self.kept = needed is not None and needed <= budget
         self.nbytes = needed if self.kept and needed is not None else buffers
@@ -296,13 +297,6 @@ class Links:
         turned.spill(self.weighted)
         turned.run(digest=False)
         return turned.source()
-
-
-def _most(scan: Scan) -> int | None:
-    """Return the most links that a scan may have, None where that shows only when it is computed."""
-    if scan.step is not None or scan.view.repeats > 1 or scan.view.points:
-        return None
-    return scan.relation.stats(scan.view.box(), sorted_order(scan)).rows
 
 
 def _rereads(scan: Scan) -> bool:

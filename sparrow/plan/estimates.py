@@ -9,7 +9,7 @@ from typing import Any
 
 from sparrow.plan.nodes import Product, Scan
 
-__all__ = ["Estimate", "entries_expected", "products_expected"]
+__all__ = ["Estimate", "entries_at_most", "entries_expected", "products_expected"]
 
 _DEEPEST = 6
 """Steps that an estimate looks through; below, a step may have all of its cells."""
@@ -49,6 +49,13 @@ def products_expected(node: Product, depth: int = _DEEPEST) -> tuple[float, floa
         sides.append(Estimate.of(letters, entries_expected(scan, depth - 1), scan.schema.shape))
     products, found = sides[0].times(sides[1], node.out, sizes)
     return products, found.nnz
+
+
+def entries_at_most(scan: Scan, order: tuple[int, ...] | None = None) -> int | None:
+    """Return the most entries that a scan may have in an order; None where that shows only when it is computed."""
+    if scan.step is not None or scan.view.repeats > 1 or scan.view.points:
+        return None
+    return scan.relation.stats(scan.view.box(), order).rows
 
 
 def entries_expected(scan: Scan, depth: int = _DEEPEST) -> float:

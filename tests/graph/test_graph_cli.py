@@ -56,6 +56,13 @@ def test_labels_are_written_and_read(cli: Any, named: Path) -> None:
     assert cli("graph", "hits", named, "--hubs", "--json", "--head", 1).json[0]["src"] == "dan"
 
 
+def test_labels_of_columns_name_nodes_too(cli: Any, web: Path, tmp_path: Path) -> None:
+    made: Any = sp.open(web)
+    made.save(tmp_path / "web.sparrow").set_labels("dst", ["ann", "bob", "eve", "dan", "tom"])
+    found = cli("graph", "bfs", tmp_path / "web.sparrow", "dan", "--json", "--head", 1)
+    assert found.json == [{"src": "bob", "links": 2}]
+
+
 def test_results_are_stored(cli: Any, web: Path, tmp_path: Path) -> None:
     done = cli("graph", "components", web, "--out", tmp_path / "parts.sparrow", "--json")
     assert done.json == {"path": str(tmp_path / "parts.sparrow"), "shape": [5], "nnz": 5}

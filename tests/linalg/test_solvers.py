@@ -94,6 +94,9 @@ def test_direct_solves_are_handed_over_if_they_fit(stored: sp.Tensor) -> None:
         sp.linalg.spsolve_triangular(lower, b),
         scipy_linalg.spsolve_triangular(scipy.sparse.tril(matrix(40)).tocsr(), b),
     )
+    for below in (True, False):
+        with pytest.raises(errors.InvalidValueError, match="the diagonal: take sp"):
+            sp.linalg.spsolve_triangular(stored, b, below)
     many = sp.eye(1_000_000)
     with sp.config(memory_limit="20MB"), pytest.raises(errors.TooLargeError, match=r"sp\.linalg\.cg, gmres or lsqr"):
         sp.linalg.spsolve(many, b)

@@ -7,6 +7,7 @@ would not pay or not fit; the product is then that of any tensor in memory.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,13 @@ class Rows:
         """Return some of the rows; their pointers still count from the first row of all."""
         first, last = int(self.indptr[start]), int(self.indptr[stop])
         return Rows(self.indptr[start : stop + 1], self.indices[first:last], self.values[first:last])
+
+    def pieces(self, threads: int) -> list[tuple[int, int]]:
+        """Return stretches of rows of about as many entries each, which are dealt out to so many threads."""
+        base, count = self.indptr[0], len(self.indices)
+        size = min(max(count // (4 * threads), _PIECES[0]), _PIECES[1])
+        cuts = np.searchsorted(self.indptr, base + np.arange(size, count, size))
+        return list(itertools.pairwise(np.unique([0, *cuts, len(self.indptr) - 1]).tolist()))
 
 
 class Persisted(MemoryRelation):
@@ -120,10 +128,7 @@ def accumulate(rows: Rows, fill: Any, x: NDArray[Any], out: NDArray[Any]) -> Non
     multiply: Any = matvec.rows_vector if x.ndim == 1 else matvec.rows_matrix
     base, count = rows.indptr[0], len(rows.indices)
     threads = settings.current().threads
-    size = min(max(count // (4 * threads), _PIECES[0]), _PIECES[1])
-    targets = base + np.arange(size, count, size)
-    cuts = np.unique([0, *np.searchsorted(rows.indptr, targets), len(out)])
-    pieces = list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
+    pieces = rows.pieces(threads)
 
     def multiplied(piece: tuple[int, int]) -> int:
         start, stop = piece
