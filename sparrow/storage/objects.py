@@ -34,15 +34,8 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.storage.connections import SCHEMES, check_process, client, options_for, short, variables
-from sparrow.storage.filesystem import (
-    Folder,
-    NewFile,
-    Piece,
-    alive,
-    count_request,
-    disk_full,
-    without_secrets,
-)
+from sparrow.storage.filesystem import Folder, NewFile, Piece, count_request, without_secrets
+from sparrow.storage.local import alive, disk_full
 from sparrow.storage.remote import WINDOW, RemoteFile
 
 __all__ = ["ObjectStore", "store_of"]
