@@ -36,7 +36,7 @@ def run(count: int, rounds: int) -> list[Row]:
     with _served():
         web = made.save("s3://bucket/store.sparrow")
         client: Any = from_url("s3://bucket")
-        pieces = [piece for chunk in web._handle.current.chunks(_everything(web)) for piece in [_piece(chunk)]]
+        pieces = [_piece(chunk) for chunk in web._handle.current.chunks(_everything(web))]
         with ThreadPoolExecutor(16) as threads:
 
             def bare() -> int:

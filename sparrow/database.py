@@ -14,9 +14,8 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from contextlib import contextmanager
-from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -24,6 +23,7 @@ import pyarrow as pa
 
 from sparrow import memory, settings
 from sparrow.errors import StorageError
+from sparrow.workers import apart
 
 if TYPE_CHECKING:
     import duckdb
@@ -236,27 +236,16 @@ def _answer_class() -> type[duckdb.DuckDBPyRelation]:
 
         return call
 
-    methods = {
-        name: listening(method) for name, method in vars(plain).items() if callable(method) and not name.startswith("_")
-    }
-    return type(
-        plain.__name__, (plain,), {"__slots__": (), **{name: listening(method) for name, method in methods.items()}}
-    )
+    public = {name: method for name, method in vars(plain).items() if callable(method) and not name.startswith("_")}
+    methods = {name: listening(method) for name, method in public.items()}
+    return type(plain.__name__, (plain,), {"__slots__": (), **methods})
 
 
 def _on_a_thread(work: Callable[[], Any], con: duckdb.DuckDBPyConnection) -> Any:
     """Return what ``work`` returns; Ctrl-C ends the query that it runs."""
     if threading.current_thread() is not threading.main_thread():
         return work()
-    outcome: Future[Any] = Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
-            outcome.set_exception(error)
-
-    threading.Thread(target=copy_context().run, args=(run,), name="sparrow-answer", daemon=True).start()
+    outcome = apart(work, "sparrow-answer")
     try:
         while not outcome.done():
             wait([outcome], 0.1)  # Polars has a signal handler under which Python would not wake for Ctrl-C

@@ -10,19 +10,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from sparrow.progress import quantity
+
 __all__ = ["html", "human_bytes", "human_count", "one_line", "table"]
-
-_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
-
-
-def _scaled(n: float) -> tuple[str, str]:
-    """Return a non-negative number in three digits and its prefix."""
-    step = 0
-    while n >= 999.5 and step < len(_PREFIXES) - 1:
-        n, step = n / 1000, step + 1
-    if step == 0:
-        return f"{n:.0f}", ""
-    return (f"{n:.2f}" if n < 9.995 else f"{n:.1f}" if n < 99.95 else f"{n:.0f}"), _PREFIXES[step]
 
 
 def human_bytes(n: int) -> str:
@@ -33,8 +23,7 @@ def human_bytes(n: int) -> str:
     >>> human_bytes(0), human_bytes(999), human_bytes(3_186_244), human_bytes(700_000_000)
     ('0 bytes', '999 bytes', '3.19 MB', '700 MB')
     """
-    number, prefix = _scaled(n)
-    return f"{number} {prefix}B" if prefix else f"{number} bytes"
+    return quantity(n, "bytes")
 
 
 def human_count(n: int) -> str:

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
@@ -280,11 +280,9 @@ class _Change(AbstractContextManager[Settings]):
         assert self._token is not None
         scope = _scope.get()
         if scope is not None and scope.change is self:
-            try:
+            with suppress(ValueError):  # a generator that began in one context and ends in another
                 _scope.reset(self._token)
                 return
-            except ValueError:
-                pass  # a generator that began in one context and ends in another
         self.over = True
 
 

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from sparrow import settings
 
-__all__ = ["Beside", "abandoned", "beside", "local", "ordered_map"]
+__all__ = ["Beside", "abandoned", "apart", "beside", "local", "ordered_map"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -97,6 +97,20 @@ class Beside(ThreadPoolExecutor):
     def submit(self, work: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
         """Return the future result of ``work``."""
         return super().submit(copy_context().run, work, *args, **kwargs)
+
+
+def apart(work: Callable[[], R], name: str) -> Future[R]:
+    """Return the future result of ``work`` on a thread of its own, which the end of the process does not wait for."""
+    outcome: Future[R] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+            outcome.set_exception(error)
+
+    threading.Thread(target=copy_context().run, args=(run,), name=name, daemon=True).start()
+    return outcome
 
 
 def beside(name: str) -> Beside | None:

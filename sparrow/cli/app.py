@@ -162,7 +162,7 @@ def _warned(
 def _told(error: Exception) -> str:
     """Return an error in one line."""
     from sparrow.errors import SparrowError
-    from sparrow.storage.filesystem import DISK_FULL
+    from sparrow.storage.local import DISK_FULL
 
     if isinstance(error, OSError) and not isinstance(error, SparrowError) and error.strerror:
         if error.filename is not None:

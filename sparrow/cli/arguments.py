@@ -8,10 +8,7 @@ import json
 import math
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
-from contextvars import copy_context
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
@@ -129,16 +126,9 @@ def open_all(path: str) -> dict[str, Tensor]:
 
 def interruptible(work: Callable[[], T]) -> T:
     """Return what ``work`` returns, run on a thread: Ctrl-C comes through while DuckDB is too busy to notice."""
-    outcome: Future[T] = Future()
+    from sparrow.workers import apart
 
-    def run() -> None:
-        try:
-            outcome.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
-            outcome.set_exception(error)
-
-    threading.Thread(target=copy_context().run, args=(run,), name=QUERY_THREAD, daemon=True).start()
-    return outcome.result()
+    return apart(work, QUERY_THREAD).result()
 
 
 def write_json(value: Any) -> None:

@@ -31,12 +31,13 @@ from sparrow.plan import (
     steps_below,
 )
 from sparrow.plan.estimates import products_expected
+from sparrow.progress import quantity
 from sparrow.schema import Schema
 
 if TYPE_CHECKING:
     from sparrow.engines.registry import Engine
 
-__all__ = ["bytes_for_people", "shape_for_people", "told"]
+__all__ = ["shape_for_people", "told"]
 
 _INDENTED = 30
 """Levels that are indented; deeper ones stand below one another."""
@@ -187,7 +188,7 @@ def _scan(scan: Scan, engine: str, order: tuple[int, ...], sort: str) -> list[st
     if stats.files:
         lines.append(f"  files       {_of(stats.files_read, stats.files)}")
         lines.append(f"  row groups  {_of(stats.row_groups_read, stats.row_groups)}")
-    lines.append(f"  rows        {_of(stats.rows, relation.nnz)}, {bytes_for_people(stats.nbytes)}")
+    lines.append(f"  rows        {_of(stats.rows, relation.nnz)}, {quantity(stats.nbytes, 'bytes')}")
     return lines
 
 
@@ -204,15 +205,6 @@ def _predicate(scan: Scan, base: Schema) -> str:
 
 def _of(read: int, total: int) -> str:
     return f"{read} of {total} read, {total - read} skipped"
-
-
-def bytes_for_people(size: float) -> str:
-    """Return a number of bytes in a unit that suits it."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000 or unit == "GB":
-            break
-        size /= 1000
-    return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
 
 
 def shape_for_people(schema: Schema) -> str:

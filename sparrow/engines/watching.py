@@ -9,9 +9,10 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sparrow.engines.telling import bytes_for_people, shape_for_people, told
+from sparrow.engines.telling import shape_for_people, told
 from sparrow.kernels.entries import Block
 from sparrow.plan import Contract, Node, Scan, Step, scans_of, steps_below
+from sparrow.progress import quantity
 from sparrow.relation import Chunk, Relation
 from sparrow.storage import Traffic, counting
 
@@ -115,7 +116,7 @@ class _Watch(_Unwatched):
             seconds = time.perf_counter() - self._start
             result = f"{self._count or 0} entries" if self._count is not None else self._result or "0 entries"
             counts = self._counts
-            decoded = f"{counts.rows} rows, {bytes_for_people(counts.nbytes)} decoded in {counts.chunks} chunks"
+            decoded = f"{counts.rows} rows, {quantity(counts.nbytes, 'bytes')} decoded in {counts.chunks} chunks"
             plain = all(scan.step is None for scan in scans_of(self._node) or (self._node,) if isinstance(scan, Scan))
             if not counts.watched:
                 lines.append(f"analyzed: {result}, {1000 * seconds:.1f} ms")
@@ -124,7 +125,7 @@ class _Watch(_Unwatched):
             else:
                 lines.append(f"analyzed: {result}, {1000 * seconds:.1f} ms, from {decoded}")
             if self._fetched.requests:
-                fetched = bytes_for_people(self._fetched.nbytes)
+                fetched = quantity(self._fetched.nbytes, "bytes")
                 lines.append(f"fetched: {fetched} in {self._fetched.requests} requests, the log aside")
         self._plans.append("\n".join(lines))
 

@@ -95,10 +95,10 @@ def open(  # noqa: A001 - what people type is sp.open
             return Bundle._stored(str(path), storage.open_bundle(path))
         if version is None or isinstance(version, SupportsIndex):
             return Tensor(storage.open(path, None if version is None else operator.index(version)))
-        return Tensor(storage.open(path, _version_at(storage.open(path), version)))
+        return Tensor(storage.open(path, _version_at(path, version)))
 
 
-def _version_at(handle: storage.StoredHandle, when: str | datetime.date) -> int:
+def _version_at(path: str | os.PathLike[str], when: str | datetime.date) -> int:
     """Return the version in force at a time."""
     try:
         at = datetime.datetime.fromisoformat(str(when))
@@ -109,14 +109,12 @@ def _version_at(handle: storage.StoredHandle, when: str | datetime.date) -> int:
     if len(str(when)) <= len("2026-11-22"):
         at += datetime.timedelta(days=1, microseconds=-1)
     at = at.replace(tzinfo=datetime.UTC) if at.tzinfo is None else at
-    known = handle.history()
-    for record in known:
-        if record["timestamp"] <= at:
-            version: int = record["version"]
-            return version
+    for commit in storage.commits_back(path):
+        if commit.timestamp <= at:
+            return commit.version
     raise NotFoundError(
-        f"{handle.path!r} had no version at {when}: the first that is known, {known[-1]['version']}, is of "
-        f"{known[-1]['timestamp']:%Y-%m-%d %H:%M:%S} UTC"
+        f"{str(path)!r} had no version at {when}: the first that is known, {commit.version}, is of "
+        f"{commit.timestamp:%Y-%m-%d %H:%M:%S} UTC"
     )
 
 

@@ -15,7 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.errors import ExistsError, InvalidValueError, ShapeError, StorageError, UnsupportedError
-from sparrow.storage.filesystem import disk_full, fsync_folder, of
+from sparrow.storage.filesystem import of
+from sparrow.storage.local import disk_full, fsync_folder
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

@@ -15,10 +15,11 @@ from sparrow.errors import CorruptionError, ExistsError, NotFoundError, ShapeErr
 from sparrow.schema import Schema
 from sparrow.storage.bundle import is_bundle, is_tensor
 from sparrow.storage.connections import using
-from sparrow.storage.filesystem import DISK_FULL, absolute, disk_full, of
+from sparrow.storage.filesystem import absolute, of
 from sparrow.storage.footers import DATA_FILE
 from sparrow.storage.labels import write_labels
 from sparrow.storage.layout import METADATA_KEY, Metadata, arrow_schema, check_profile
+from sparrow.storage.local import DISK_FULL, disk_full
 from sparrow.storage.log import Log, read_commit
 from sparrow.storage.writer import DataFile, widen
 

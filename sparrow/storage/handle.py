@@ -7,7 +7,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -26,7 +26,7 @@ from sparrow.storage.connections import using
 from sparrow.storage.creation import create, creating
 from sparrow.storage.filesystem import absolute, of
 from sparrow.storage.layout import Sizes, check_profile
-from sparrow.storage.log import Log, LostRace
+from sparrow.storage.log import Commit, Log, LostRace
 from sparrow.storage.orders import build_order
 from sparrow.storage.rewrites import Claim, prepare
 from sparrow.storage.snapshot import FileRecord, Snapshot
@@ -452,6 +452,18 @@ def open(  # noqa: A001
                 raise NotFoundError(f"{final!r} is a bundle, not a tensor: open one of its members {names}") from None
             raise
         return StoredHandle(log, version is not None, sizes)
+
+
+def commits_back(path: str | os.PathLike[str]) -> Iterator[Commit]:
+    """Return the commits of a tensor, newest first, each read when it is asked for.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no tensor.
+    """
+    log = Log.open(absolute(path))
+    return log.commits_back(log.version)
 
 
 def save(

@@ -20,9 +20,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.errors import CorruptionError, ExistsError, NotFoundError, SparrowError, StorageError
-from sparrow.storage.filesystem import DISK_FULL, disk_full, of
+from sparrow.storage.filesystem import of
 from sparrow.storage.labels import label_number
 from sparrow.storage.layout import METADATA_KEY
+from sparrow.storage.local import DISK_FULL, disk_full
 from sparrow.storage.seals import BEFORE, SEAL, STATE, seal, state
 from sparrow.storage.writer import DataFile
 

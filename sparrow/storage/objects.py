@@ -34,15 +34,8 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.storage.connections import SCHEMES, check_process, client, options_for, short, variables
-from sparrow.storage.filesystem import (
-    Folder,
-    NewFile,
-    Piece,
-    alive,
-    count_request,
-    disk_full,
-    without_secrets,
-)
+from sparrow.storage.filesystem import Folder, NewFile, Piece, count_request, without_secrets
+from sparrow.storage.local import alive, disk_full
 from sparrow.storage.remote import WINDOW, RemoteFile
 
 __all__ = ["ObjectStore", "store_of"]
@@ -172,11 +165,16 @@ class ObjectStore:
         """Return whether a file is there."""
         return self._head(path) is not None
 
-    def _head(self, path: str) -> Any:
+    def _known(self, path: str) -> Any:
+        """Return what is known of a file."""
         import obstore
 
+        return self._counted("read", path, obstore.head, self._key(path))
+
+    def _head(self, path: str) -> Any:
+        """Return what is known of a file, None where it is not there."""
         try:
-            return self._counted("read", path, obstore.head, self._key(path))
+            return self._known(path)
         except NotFoundError:
             return None
 
@@ -221,12 +219,6 @@ class ObjectStore:
     def size(self, path: str) -> int:
         """Return the bytes of a file."""
         return int(self._known(path)["size"])
-
-    def _known(self, path: str) -> Any:
-        found = self._head(path)
-        if found is None:
-            raise NotFoundError(f"{path!r} cannot be read: there is no such file")
-        return found
 
     def modified(self, path: str) -> float:
         """Return when a file was put there, of a folder the youngest file below it."""
@@ -397,12 +389,7 @@ class ObjectStore:
 
     def delete(self, path: str) -> None:
         """Delete a file, or all that is below it."""
-        import obstore
-
-        below = [found["path"] for found in self._below(path)]
-        keys = below or [self._key(path)]
-        with contextlib.suppress(NotFoundError):
-            self._counted("deleted", path, obstore.delete, keys)
+        self._delete_files([f"{self._root}/{found['path']}" for found in self._below(path)] or [path])
 
     def _delete_files(self, paths: Sequence[str]) -> None:
         import obstore
@@ -416,7 +403,7 @@ class ObjectStore:
     def occupied(self, path: str) -> bool:
         """Return whether a tensor, a bundle or anything of others is there; what is being made does not count."""
         names = self.names(path)
-        if "_delta_log" in names or "bundle.json" in names:
+        if _visible(names):
             return True
         if any(map(_MARKER.fullmatch, names)):
             return False
@@ -432,7 +419,7 @@ class ObjectStore:
     def stage(self, path: str) -> str:
         """Put a marker into the folder itself, and clear what processes left that are gone."""
         names = self.names(path)
-        if "_delta_log" in names or "bundle.json" in names:
+        if _visible(names):
             raise UnsupportedError(
                 f"{path!r} exists, and on an object store nothing takes the place of another in one step: "
                 "choose another name, or delete it first"
@@ -546,6 +533,11 @@ def _note(path: str) -> None:
         if path.startswith(f"{each.path}/"):
             with each.guard:
                 each.written.add(path)
+
+
+def _visible(names: Sequence[str]) -> bool:
+    """Return whether the names in a folder are those of a tensor or bundle."""
+    return "_delta_log" in names or "bundle.json" in names
 
 
 def _visible_last(path: str) -> tuple[bool, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -47,7 +48,7 @@ def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
         of(folder).delete(folder)
     metadata = Metadata(schema, snapshot.metadata.profile, wanted, {}, snapshot.digest)
     if not of(folder).occupied(folder):
-        try:
+        with contextlib.suppress(ExistsError):  # another process built it meanwhile: ours goes on top
             with creating(folder) as made:
                 files = _write(os.fspath(made), snapshot, wanted, sizes)
                 create(
@@ -60,8 +61,6 @@ def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
                     built_from=snapshot.digest,
                 )
             return
-        except ExistsError:
-            pass  # another process built it meanwhile: put ours on top
     log = Log.open(folder)
     before, nonce = log.version, os.urandom(8).hex()
     files = _write(folder, snapshot, wanted, sizes)

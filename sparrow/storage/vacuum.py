@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from sparrow.errors import InvalidValueError, NotFoundError
-from sparrow.storage.filesystem import TEMPORARY, of
+from sparrow.storage.filesystem import of
 from sparrow.storage.footers import DATA_FILE, forget
 from sparrow.storage.labels import LABEL_FILE, LABELS
 from sparrow.storage.layout import Metadata
+from sparrow.storage.local import TEMPORARY
 from sparrow.storage.log import Log
 from sparrow.storage.snapshot import ORDERS, Snapshot, derived_orders, follow, order_folder
 

@@ -21,9 +21,10 @@ from sparrow import memory
 from sparrow.errors import DuplicateError, InvalidValueError, ShapeError, StorageError
 from sparrow.kernels.entries import Block, concatenate, is_sorted
 from sparrow.schema import check_dtype
-from sparrow.storage.filesystem import disk_full, of
+from sparrow.storage.filesystem import of
 from sparrow.storage.footers import FIRST, GROUPS, LAST, footer, footer_checksum, read_group
 from sparrow.storage.layout import Profile, Sizes, arrow_schema, check_profile, encode, parquet_options
+from sparrow.storage.local import disk_full
 from sparrow.workers import Beside, beside
 
 __all__ = ["DataFile", "HashingFile", "TensorWriter", "widen"]

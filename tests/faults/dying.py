@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from sparrow.storage import filesystem
+from sparrow.storage import local
 
 EVENTS = {"link", "makedirs", "mkdir", "rename", "replace", "rmdir", "unlink", "utime", "fsync"}
 """Calls of ``os`` that change something or make it last; ``open`` of a new file counts too."""
@@ -19,7 +19,7 @@ class Killed(BaseException):
 
 
 class Events:
-    """Counts what ``sparrow.storage.filesystem`` does and calls ``reached`` from the n-th event on."""
+    """Counts what ``sparrow.storage.local`` does and calls ``reached`` from the n-th event on."""
 
     def __init__(self, last: int, reached: Callable[[], None]) -> None:
         self.count = 0
@@ -33,9 +33,9 @@ class Events:
 
     def install(self, put: Callable[[Any, str, Any], None] = setattr) -> None:
         """Begin to count."""
-        put(filesystem, "os", _Counted(os, EVENTS, self))
-        put(filesystem, "shutil", _Tree(self))
-        put(filesystem, "open", self._open)
+        put(local, "os", _Counted(os, EVENTS, self))
+        put(local, "shutil", _Tree(self))
+        put(local, "open", self._open)
 
     def _open(self, path: str, mode: str, **more: Any) -> Any:
         if "x" in mode:

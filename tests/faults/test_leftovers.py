@@ -16,7 +16,7 @@ import sparrow as sp
 from sparrow import errors, storage
 from sparrow.kernels.entries import Block
 from sparrow.relation import Edit
-from sparrow.storage import filesystem
+from sparrow.storage import local
 from tests.faults.dying import Events, FullDisk, Killed, die
 from tests.faults.test_storage_kill import orphans, same
 from tests.faults.writers import SCHEMA, SIZES, edit, read_all, start
@@ -59,7 +59,7 @@ def test_an_export_that_was_killed_is_swept_by_the_next(
         littered += len(os.listdir(path.parent)) - 1
         whole = path.read_bytes() != b"before"
         (path.parent / f".{name}.mine.partial").write_bytes(b"of somebody else")
-        monkeypatch.setattr(filesystem, "alive", lambda pid: False)
+        monkeypatch.setattr(local, "alive", lambda pid: False)
         write(source, path)
         assert sorted(os.listdir(path.parent)) == sorted([name, f".{name}.mine.partial"])
         assert not whole or last > 2

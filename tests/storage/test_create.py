@@ -12,7 +12,7 @@ import pytest
 
 from sparrow import errors, storage
 from sparrow.schema import Schema
-from sparrow.storage.filesystem import LocalFileSystem
+from sparrow.storage.local import LocalFileSystem
 from tests.storage.helpers import entries, random_entries, read_all
 
 SCHEMA = Schema((10, 10))

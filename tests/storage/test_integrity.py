@@ -25,8 +25,8 @@ from sparrow import errors, storage
 from sparrow.relation import Edit
 from sparrow.schema import Schema
 from sparrow.storage import footers
-from sparrow.storage.filesystem import LocalFileSystem
 from sparrow.storage.footers import DATA_FILE
+from sparrow.storage.local import LocalFileSystem
 from sparrow.storage.vacuum import vacuum
 from tests.storage.helpers import TINY, assert_same, entries, random_entries, read_all
 
