@@ -58,7 +58,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ScanStats:
-    """What a scan of a box touches. ``rows`` and ``nbytes`` are those of the row groups read."""
+    """What a scan of a box touches. ``rows`` and ``nbytes`` are those of the row groups read.
+
+    ``row_groups`` is an estimate as to files that are passed over: nobody reads their footers for it.
+    """
 
     files: int
     files_read: int

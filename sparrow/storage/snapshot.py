@@ -456,8 +456,12 @@ class Snapshot:
         skipped = np.ones(len(table), dtype=bool)
         skipped[files] = False
         if skipped.any():
-            # Groups are of one size but for the last of a file, so the largest file tells that of all.
-            size = int(table.footer(int(table.rows.argmax())).rows.max())
+            # An estimate: groups are of almost one size but for the last of a file, so a large file tells that of all.
+            known = int(files[table.rows[files].argmax()]) if files.size else -1
+            if known < 0 or len(table.footer(known).rows) < 2:
+                known = int(table.rows.argmax())
+            sizes = table.footer(known).rows
+            size = max(round(float(sizes[:-1].mean() if len(sizes) > 1 else sizes[0])), 1)
             groups += int((-(-table.rows[skipped] // size)).sum())
         return ScanStats(len(table), files_read, groups, read, rows, nbytes)
 

@@ -34,6 +34,8 @@ _BEHIND = 16 << 20
 """Bytes of a file that may wait to be hashed and written, at most."""
 _BEHIND_PARTS = 64
 """Of the memory limit, one part for them."""
+_SLACK = 8
+"""A row group is at most one part of so many smaller than it may be, to end where a row does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,17 +276,29 @@ class TensorWriter:
             return
         self._waiting.append(block)
         self._waiting_rows += block.count
-        if self._waiting_rows < self._sizes.group_rows:
+        if self._waiting_rows <= self._sizes.group_rows:
             return
         if self._pool is None:
             self._pool = beside("sparrow-write")  # what fits one row group needs no thread
         whole = concatenate(self._waiting, self._ndim, self._dtype)
-        size = self._sizes.group_rows
-        full = whole.count // size * size
-        for start in range(0, full, size):
-            self._submit(self._write_group, whole.take(slice(start, start + size)))
-        rest = whole.take(slice(full, None))
-        self._waiting, self._waiting_rows = ([rest], rest.count) if rest.count else ([], 0)
+        start = 0
+        while whole.count - start > self._sizes.group_rows:
+            stop = self._end_of_group(whole, start)
+            self._submit(self._write_group, whole.take(slice(start, stop)))
+            start = stop
+        rest = whole.take(slice(start, None))
+        self._waiting, self._waiting_rows = [rest], rest.count
+
+    def _end_of_group(self, whole: Block, start: int) -> int:
+        """Return where a row group ends: between two rows, if the row at its end is not too long for that.
+
+        Then stretches of rows are whole row groups, which nobody has to decode twice, nor to join.
+        """
+        stop = start + self._sizes.group_rows
+        near = whole.coords[self._order[0]][stop - self._sizes.group_rows // _SLACK : stop + 1] if self._ndim else ()
+        if len(near) < 2 or near[0] == near[-1]:
+            return stop
+        return stop - (len(near) - 1) + int(np.searchsorted(near, near[-1]))
 
     def roll(self) -> None:
         """End the current file: what comes next goes to another one."""

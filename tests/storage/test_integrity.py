@@ -375,7 +375,7 @@ def test_a_log_on_a_disk_that_fails(path: Path, monkeypatch: pytest.MonkeyPatch)
     def fail(file: Any, *args: Any) -> Any:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("sparrow.storage.filesystem.open", fail, raising=False)
+    monkeypatch.setattr("sparrow.storage.local.open", fail, raising=False)
     with pytest.raises(errors.StorageError, match=entry(path, 0).name):
         sp.open(path)
 

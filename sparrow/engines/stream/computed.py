@@ -376,8 +376,16 @@ class _Whole:
         """Return the entries between two bounds."""
         first, last = bisect.bisect_left(self._high, start), bisect.bisect_left(self._low, stop)
         self._room = max(self._room, self._ahead * (last - first))
-        found = [_between(self._read(at), self._chunks[at], start, stop) for at in range(first, last)]
-        return concatenate(found, self._scan.schema.ndim, self._scan.schema.dtype)
+        # The last one first: the first is mostly on its way for the piece before, and waiting for it can wait.
+        found = [self._between(at, start, stop) for at in reversed(range(first, last))]
+        return concatenate(found[::-1], self._scan.schema.ndim, self._scan.schema.dtype)
+
+    def _between(self, at: int, start: int, stop: int) -> Block:
+        """Return the entries of a chunk that lie between two bounds; it is kept if others have a part in it."""
+        chunk = self._chunks[at]
+        if start <= chunk.low[0] and chunk.high[0] < stop:
+            return self._scan.relation.read(chunk)
+        return _between(self._read(at), chunk, start, stop)
 
     def _read(self, at: int) -> Block:
         with self._lock:
