@@ -107,8 +107,10 @@ class Batch:
         rows = self._input(name)
         if rows.dtype == np.float16:
             check_scipy(rows._schema())  # says so
+        out = scipy.sparse.csr_array(rows.shape, dtype=rows.dtype)
+        # Given to the constructor, columns and values would be copied where they are a small part of an array.
         indptr = alike(rows._indptr, rows._indices)
-        out = scipy.sparse.csr_array((rows._data, rows._indices, indptr), shape=rows.shape)
+        out.data, out.indices, out.indptr = rows._data, rows._indices.astype(indptr.dtype, copy=False), indptr
         out.has_sorted_indices = out.has_canonical_format = True
         return out
 

@@ -172,12 +172,17 @@ class Source:
                 found = mixed(parts, order)
             else:
                 found = parts[0] if len(parts) == 1 else joined(parts)
-                if not own or not (found.cols.flags.writeable and found.values.flags.writeable):
+                if not own or not (_of_its_own(found.cols) and _of_its_own(found.values)):
                     found = found.copied()
             inputs[name] = found
         room.hold(sum(found.nbytes for found in inputs.values()))
         numbers = window.rows()
         return Slab(numbers if order is None else numbers[order], inputs, room)
+
+
+def _of_its_own(array: NDArray[Any]) -> bool:
+    """Return whether an array may be written to, and is no part of another one."""
+    return array.flags.writeable and not isinstance(array.base, np.ndarray)
 
 
 def _column_type(scan: Scan) -> np.dtype[Any]:

@@ -34,6 +34,8 @@ __all__ = ["Computed", "Evaluate", "fit_one_piece", "piece_of", "pieces", "piece
 Evaluate: TypeAlias = Callable[[int, int], Block]
 
 _PIECE_ROWS = 1 << 18
+_LEAST = _PIECE_ROWS - _PIECE_ROWS // 8
+"""Entries that make a piece: a row group may be an eighth smaller than others, to end where a row does."""
 _PASS = 4
 """How much larger pieces are of a scan that is read whole for each of them."""
 _ENTRY_BYTES = 32
@@ -287,7 +289,7 @@ def pieces(scans: Sequence[Scan], size: int) -> list[int]:
     bounds, gathered = [0], 0
     for at, count in sorted(steps):
         gathered += count
-        if gathered >= _PIECE_ROWS and bounds[-1] < at < size:
+        if gathered >= _LEAST and bounds[-1] < at < size:
             bounds.append(at)
             gathered = 0
     return [*bounds, size] if size else [0]
