@@ -58,8 +58,8 @@ def batches(
         the next epoch.
     shuffle
         Whether rows come in a random order, another one in every epoch. Stretches of about 262,144 entries, whole row
-        groups of files, are drawn at random and mixed row by row, eight at a time: a row group is decoded once or, for
-        the row that goes on in the next one, twice. What fits in eight stretches is mixed perfectly. Of more, a batch
+        groups of files, are drawn at random and mixed row by row, eight at a time: a row group is decoded once or,
+        where a row goes on in the next one, twice. What fits in eight stretches is mixed perfectly. Of more, a batch
         holds rows of eight stretches from anywhere in the matrix: where labels are sorted in the file, the share of a
         label in a batch is off by about sqrt(share * (1 - share) / 8), beside what drawing rows one by one gives.
     seed

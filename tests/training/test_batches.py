@@ -18,6 +18,7 @@ from sparrow.engines.stream import computed
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.interop.conversion import from_object
 from sparrow.relation import MemoryRelation
+from sparrow.storage import snapshot
 
 MODES = ["discard", "pad", "roll_over"]
 NINE = """1 0:1 2:2
@@ -38,10 +39,12 @@ def small_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(computed, "_PIECE_ROWS", 40)
 
 
-def stored(path: Path, tensor: Any) -> sp.Tensor:
-    """Return a stored tensor of files with a few row groups of 40 entries."""
+def stored(path: Path, tensor: Any, entries: int = 40) -> sp.Tensor:
+    """Return a stored tensor of files with a few row groups of so many entries."""
     relation = MemoryRelation(*from_object(tensor))
-    storage.save(path, relation.schema, iter([relation.block]), sizes=storage.Sizes(file_rows=400, group_rows=40))
+    storage.save(
+        path, relation.schema, iter([relation.block]), sizes=storage.Sizes(file_rows=10 * entries, group_rows=entries)
+    )
     found = sp.open(path)
     assert isinstance(found, sp.Tensor)
     return found
@@ -322,6 +325,26 @@ def test_batches_pickle(tmp_path: Path) -> None:
     same = pickle.loads(pickle.dumps(batch))
     assert same.X == batch.X
     assert same.rows.tolist() == batch.rows.tolist()
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize(("entries", "times"), [(40, 1), (7, 2)], ids=["ends where rows do", "rows go on"])
+def test_row_groups_are_decoded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shuffle: bool, entries: int, times: int
+) -> None:
+    monkeypatch.setattr(computed, "_PIECE_ROWS", entries)
+    X = stored(tmp_path / "x.sparrow", sp.random((300, 20), density=0.1, seed=1), entries)
+    decoded: list[tuple[str, int]] = []
+    read = snapshot.read_group
+
+    def counted(path: str, group: int, *args: Any) -> Any:
+        decoded.append((path, group))
+        return read(path, group, *args)
+
+    monkeypatch.setattr(snapshot, "read_group", counted)
+    assert sum(len(batch) for batch in sp.batches(X, batch_size=7, shuffle=shuffle)) == 300 // 7 * 7
+    assert len(set(decoded)) > 10
+    assert max(map(decoded.count, decoded)) == (times if shuffle else 1)
 
 
 def test_the_version_of_the_beginning_is_read(tmp_path: Path) -> None:

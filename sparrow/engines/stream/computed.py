@@ -34,8 +34,6 @@ __all__ = ["Computed", "Evaluate", "fit_one_piece", "piece_of", "pieces", "piece
 Evaluate: TypeAlias = Callable[[int, int], Block]
 
 _PIECE_ROWS = 1 << 18
-_LEAST = _PIECE_ROWS - _PIECE_ROWS // 8
-"""Entries that make a piece: a row group may be an eighth smaller than others, to end where a row does."""
 _PASS = 4
 """How much larger pieces are of a scan that is read whole for each of them."""
 _ENTRY_BYTES = 32
@@ -287,9 +285,10 @@ def pieces(scans: Sequence[Scan], size: int) -> list[int]:
             count = -(-total // rows_each)
             steps.extend((size * (k + 1) // count, rows_each) for k in range(count))
     bounds, gathered = [0], 0
+    least = _PIECE_ROWS - _PIECE_ROWS // 8  # a row group may be so much smaller, to end where a row does
     for at, count in sorted(steps):
         gathered += count
-        if gathered >= _LEAST and bounds[-1] < at < size:
+        if gathered >= least and bounds[-1] < at < size:
             bounds.append(at)
             gathered = 0
     return [*bounds, size] if size else [0]
