@@ -135,6 +135,17 @@ def test_importing_takes_no_heavy_library_along() -> None:
     assert run.stdout == "[]\n"
 
 
+def test_a_first_product_waits_for_no_loops() -> None:
+    script = (
+        "import sys, numpy as np, sparrow as sp\n"
+        "A = sp.eye(100_000)\n"
+        "y = A @ np.arange(100_000)\n"
+        "print('numba' in sys.modules, y.sum())"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout == "False 4999950000.0\n"
+
+
 def test_graphs_and_blas_take_solvers_along_where_they_need_them() -> None:
     script = "import sys, sparrow as sp; sp.graph, sp.blas\nprint('scipy.sparse' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -22,6 +22,7 @@ from sparrow.workers import ordered_map
 __all__ = [
     "Block",
     "Duplicates",
+    "accumulator",
     "canonical",
     "check_duplicates",
     "concatenate",
@@ -92,6 +93,17 @@ def concatenate(blocks: Sequence[Block], ndim: int, dtype: np.dtype[Any]) -> Blo
         return Block(tuple(np.zeros(0, np.int32) for _ in range(ndim)), np.zeros(0, dtype))
     coords = tuple(np.concatenate([b.coords[k] for b in blocks]) for k in range(ndim))
     return Block(coords, np.concatenate([b.values for b in blocks]))
+
+
+def accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type in which products of this result type are summed.
+
+    Integers of any width sum in int64 modulo 2^64, of which every narrower or unsigned result is the
+    low bits; booleans count in int64; float16 sums in float32.
+    """
+    if dtype.kind in "biu":
+        return np.dtype(np.int64)
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
 def flat_positions(coords: Sequence[NDArray[Any]], shape: Sequence[int], count: int) -> NDArray[np.int64]:

@@ -23,7 +23,7 @@ caches: each kernel asks for those it needs some entries ahead.
 
 Numba compiles a kernel for each combination of argument types. Callers pass read-only arrays
 (:func:`~sparrow.kernels.compiling.readonly`), coordinates of one width and values, ``x`` and ``y`` of one of the types
-of :func:`accumulator`, so that few combinations exist.
+of :func:`~sparrow.kernels.entries.accumulator`, so that few combinations exist.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 __all__ = [
-    "accumulator",
     "counting_order",
     "rows_matrix",
     "rows_vector",
@@ -50,17 +49,6 @@ __all__ = [
 _AHEAD = 64
 """Entries between asking for memory and using it."""
 _ONE, _TWO, _THREE, _FOUR, _FAR = (np.uint64(k) for k in (1, 2, 3, 4, _AHEAD))
-
-
-def accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type in which products of this result type are summed.
-
-    Integers of any width sum in int64 modulo 2^64, of which every narrower or unsigned result is the
-    low bits; booleans count in int64; float16 sums in float32.
-    """
-    if dtype.kind in "biu":
-        return np.dtype(np.int64)
-    return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
 def _prefetch_call(context: Any, array: Any, index: Any) -> Any:

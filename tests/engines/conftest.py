@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 
 import pytest
 
 from sparrow.engines import register, unregister
+from sparrow.engines.stream import products
 from tests.engines.toy import Toy
 
 ENGINES = ("stream", "duckdb", "toy")
@@ -22,3 +24,11 @@ def toy() -> Iterator[None]:
 @pytest.fixture(scope="module", params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every other test add up products by the compiled loops, which what is small does not reach."""
+    few = zlib.crc32(request.node.nodeid.encode()) % 2 << 20
+    monkeypatch.setattr(products, "_FEW", few)
+    monkeypatch.setattr(products, "_FEW_AT_FIRST", few)

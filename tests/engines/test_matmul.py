@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 import scipy.sparse
 from numpy.typing import NDArray
 
-from sparrow import engines
+from sparrow import engines, storage
+from sparrow.engines.stream import products
 from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
 from sparrow.index import View
 from sparrow.kernels.entries import Block
@@ -271,3 +273,27 @@ def test_a_damaged_file_does_not_write_outside() -> None:
         assert product(relation, x).reshape(2, -1)[:, 0].tolist() == [1.0, 0.0]
         flipped = scan_of(relation, View.identity((2, 3)).permute((1, 0)))
         assert engines.array(Contract(flipped, Dense(x[:2]))).reshape(3, -1)[:, 0].tolist() == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int32", "float16", "float32", "float64", "complex128"])
+@pytest.mark.parametrize("view", [(), (slice(7, 60), slice(3, 30)), (slice(None, None, -2),), (5,)], ids=str)
+def test_few_products_have_the_bits_of_the_loops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, view: tuple[Any, ...]
+) -> None:
+    dense = random_array((70, 40), seed=3)
+    dense = (dense / 7 if np.dtype(dtype).kind in "fc" else dense).astype(dtype)
+    relation = stored(tmp_path / "t", dense, sizes=storage.Sizes(file_rows=200, group_rows=50))
+    rng = np.random.default_rng(0)
+    shown = View.identity(dense.shape).then(view)
+    part = dense[view]
+    turns = [(shown, part), (shown.permute((1, 0)), part.T)] if part.ndim == 2 else [(shown, part)]
+    for seen, cells in turns:
+        for columns in ((), (3,)):
+            x = rng.normal(size=(cells.shape[-1], *columns))
+            found = []
+            for few in (0, 1 << 20):
+                monkeypatch.setattr(products, "_FEW", few)
+                monkeypatch.setattr(products, "_FEW_AT_FIRST", few)
+                found.append(engines.array(Contract(scan_of(relation, seen), Dense(x)), "stream"))
+            assert np.asarray(found[0]).tobytes() == np.asarray(found[1]).tobytes()
+            np.testing.assert_allclose(found[0], cells @ x, rtol=1e-3, atol=1e-3)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sparrow.kernels.compiling import readonly
+from sparrow.kernels.entries import accumulator
 from sparrow.kernels.matvec import (
-    accumulator,
     scatter_matrix,
     scatter_vector,
     sum_runs_matrix,

@@ -29,7 +29,7 @@ from sparrow.engines.stream.joining import Numbering, distinct, members
 from sparrow.engines.stream.operands import MaskRows, Operand, OperandRows, roles
 from sparrow.kernels.compiling import readonly
 from sparrow.kernels.elementwise import align
-from sparrow.kernels.entries import Block, canonical, concatenate, pick, row_pointers
+from sparrow.kernels.entries import Block, accumulator, canonical, concatenate, pick, row_pointers
 from sparrow.kernels.runs import group_starts
 from sparrow.plan import Product, Scan, Semiring
 from sparrow.relation import MemoryRelation
@@ -520,8 +520,6 @@ def _quick(relation: Any) -> bool:
 
 def _working(semiring: Semiring, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type in which products are added up."""
-    from sparrow.kernels.matvec import accumulator
-
     modular = semiring.plain or (semiring.add == "plus" and semiring.multiply in ("first", "second", "pair"))
     return np.dtype(np.uint64) if dtype == np.uint64 and not modular else accumulator(dtype)
 

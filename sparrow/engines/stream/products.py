@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +17,16 @@ from sparrow.engines.stream.reading import trimmed
 from sparrow.errors import UnsupportedError
 from sparrow.index import Range
 from sparrow.kernels.compiling import readonly
+from sparrow.kernels.entries import accumulator
 from sparrow.plan import Contract, Scan
 from sparrow.relation import Chunk
 from sparrow.workers import ordered_map
 
 __all__ = ["matmul"]
+
+_FEW, _FEW_AT_FIRST = 1 << 12, 1 << 20
+"""Products up to which NumPy adds them as fast as the loops, and as fast as they are loaded: that takes a second."""
+_LOOPS = "sparrow.kernels.matvec"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +97,9 @@ def matmul(contract: Contract) -> Any:
     UnsupportedError
         If the fill is not 0 and it or the dense array is not finite.
     """
-    from sparrow.kernels import matvec
-
     scan, operand = contract.operands
     result = contract.schema.dtype
-    dtype = matvec.accumulator(result)
+    dtype = accumulator(result)
     height = 1 if scan.view.ndim == 1 else scan.view.shape[0]
     shape = (height, *operand.shape[1:])
     further = 0 if operand.dtype == dtype else operand.size * dtype.itemsize
@@ -122,8 +126,6 @@ def matmul(contract: Contract) -> Any:
 
 def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
     """Add ``scan @ x`` to ``out``, which is 0; both have shape (n,) or (n, k)."""
-    from sparrow.kernels import matvec
-
     laid_out = persisted.rows_of(scan)
     if laid_out is not None:
         persisted.accumulate(laid_out, scan.schema.fill_value, x, out)
@@ -132,8 +134,18 @@ def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
     order = product_order(scan)
     loader = _Loader(scan, order, out.dtype)
     chunks = relation.chunks(scan.view.box(), order)
-    threads = min(settings.current().threads, len(chunks))
     rows = sum(chunk.rows for chunk in chunks)
+    if rows * out[0].size <= (_FEW if _LOOPS in sys.modules else _FEW_AT_FIRST):
+        apart = len(chunks) > 1 and groups_output(scan.view, order)
+        for chunk in chunks:
+            part = np.zeros_like(out) if apart else out
+            _add(*loader.load(chunk), x, part)
+            if apart:
+                out += part
+        return
+    from sparrow.kernels import matvec
+
+    threads = min(settings.current().threads, len(chunks))
     if not groups_output(scan.view, order):
         scatter = matvec.scatter_vector if x.ndim == 1 else matvec.scatter_matrix
         with progress.bar("multiplying", rows, "entries") as advance:
@@ -156,6 +168,18 @@ def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
             if last < height:
                 out[last] += edges[1]
             advance(chunk.rows)
+
+
+def _add(
+    rows: NDArray[Any], cols: NDArray[Any], values: NDArray[Any], row0: int, col0: int, x: Any, out: NDArray[Any]
+) -> None:
+    """Add a few entries by NumPy, one after the other as the loops do: to the same bits."""
+    rows, cols = rows - row0, cols - col0
+    inside = (rows >= 0) & (rows < len(out)) & (cols >= 0) & (cols < len(x))
+    if not inside.all():
+        rows, cols, values = rows[inside], cols[inside], values[inside]
+    with np.errstate(all="ignore"):
+        np.add.at(out, rows, (values if x.ndim == 1 else values[:, None]) * x[cols])
 
 
 def _finished(out: NDArray[Any], contract: Contract) -> Any:
