@@ -139,7 +139,7 @@ def _contracted(
                 dropped, filled = dropped + seen, 0
             k, at, filled = gather(*arrays, alive, part, leads, led, k, at, keys, filled)
         advance(lists.count)
-    _joined(keys, filled, part)
+    filled = _joined(keys, filled, part, last=not dropped)
     if not dropped:
         alive[:] = False
         return 0
@@ -151,28 +151,34 @@ def _contracted(
     return dropped + filled
 
 
-def _joined(keys: NDArray[np.int64], count: int, part: NDArray[np.int64]) -> int:
-    """Join parts by links between them; put the links that are left, each once, first and return how many they are."""
+def _joined(keys: NDArray[np.int64], count: int, part: NDArray[np.int64], last: bool = False) -> int:
+    """Join parts by links between them; put the links that are left, each once, first and return how many they are.
+
+    After the last links nothing is put anywhere.
+    """
     import scipy.sparse
     from scipy.sparse import csgraph
 
     with memory.reserve(count * _LINK_BYTES, "links between parts"):
         found = _once(keys[:count])
+        rows, cols = found >> 32, found & _LOW
         linked = np.zeros(len(part), np.bool_)
-        linked[found >> 32] = linked[found & _LOW] = True
+        linked[rows] = linked[cols] = True
         nodes = np.flatnonzero(linked)
         place = np.zeros(len(part), np.int32)
         place[nodes] = np.arange(len(nodes))
-        indptr = np.append(0, np.cumsum(np.bincount(place[found >> 32], minlength=len(nodes))))
-        cols = place[found & _LOW]
-        matrix = scipy.sparse.csr_array((np.ones(len(cols)), cols, indptr), shape=(len(nodes), len(nodes)))
+        indptr = np.append(0, np.cumsum(np.bincount(rows, minlength=len(part))[nodes]))
+        arrays = np.ones(len(cols)), place[cols], indptr
+        matrix = scipy.sparse.csr_array(arrays, shape=(len(nodes), len(nodes)))
         labels = csgraph.connected_components(matrix, directed=True, connection="strong")[1]
         first = np.zeros(labels.max(initial=-1) + 1, np.int64)
         first[labels[::-1]] = nodes[::-1]
         into = np.arange(len(part))
         into[nodes] = first[labels]
         part[:] = into[part]
-        rows, cols = into[found >> 32], into[found & _LOW]
+        if last:
+            return 0
+        rows, cols = into[rows], into[cols]
         left = _once(((rows << 32) | cols)[rows != cols])
         keys[: len(left)] = left
         return len(left)
@@ -180,9 +186,10 @@ def _joined(keys: NDArray[np.int64], count: int, part: NDArray[np.int64]) -> int
 
 def _once(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return distinct keys, ascending; those given are sorted in place."""
+    if bool((keys[1:] > keys[:-1]).all()):  # as they come of a graph that no part was found in
+        return keys
     keys.sort()  # np.unique would hash them, which takes ten times as long
-    new = np.append(True, keys[1:] != keys[:-1])[: len(keys)]
-    return keys if bool(new.all()) else keys[new]
+    return keys[np.append(True, keys[1:] != keys[:-1])]
 
 
 def _coloured(
