@@ -264,19 +264,19 @@ class Log:
                     if dims:
                         columns = table[name].combine_chunks()
                         for dim, label in enumerate(dims):
-                            bounds[:, dim] = columns.field(label).cast(pa.int64()).to_numpy()
-                rows = table["num_records"].to_numpy()
+                            bounds[:, dim] = _integers(columns.field(label))
+                rows, sizes = _integers(table["num_records"]), _integers(table["size_bytes"])
             except (KeyError, ValueError, TypeError, pa.ArrowException) as error:
                 raise CorruptionError(
                     f"the log of {self.path!r} lacks the ranges of some file ({error}): another tool wrote to it"
                 ) from None
         else:
-            rows = np.zeros(0, np.int64)
+            rows = sizes = np.zeros(0, np.int64)
         paths = table["path"].to_pylist()
         outside = next((path for path in paths if "/" in path or "\\" in path or path in {"", ".", ".."}), None)
         if outside is not None:
             raise CorruptionError(f"the log of {self.path!r} names the file {outside!r}, which is not in its folder")
-        return Active(paths, table["size_bytes"].to_numpy().astype(np.int64), rows.astype(np.int64), low, high)
+        return Active(paths, sizes, rows, low, high)
 
     def check(self, shape: Sequence[int]) -> None:
         """Check that the version is as it was committed.
@@ -568,6 +568,14 @@ def _suspects(path: str, version: int) -> str:
     if checkpoints:
         return f"the checkpoint {checkpoints[-1]!r}, '_last_checkpoint' or an entry after it"
     return f"an entry from {entries[0]!r} to {entries[-1]!r}" if entries else "all of it"
+
+
+def _integers(column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
+    """Return numbers of files, all of which there must be."""
+    if column.null_count:
+        raise ValueError(f"{column.null_count} of {len(column)} numbers are missing")
+    found: NDArray[np.int64] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return found
 
 
 def _active(files: Sequence[DataFile], ndim: int) -> Active:

@@ -190,6 +190,8 @@ def commit(path: Path, value: float) -> None:
     [
         lambda text: text.replace("[50, 40]", "[51, 40]"),
         lambda text: text.replace('\\"numRecords\\": 2', '\\"numRecords\\": 3'),
+        lambda text: text.replace('\\"numRecords\\"', '\\"numRecordz\\"'),
+        lambda text: text.replace('\\"maxValues\\": {\\"d0\\"', '\\"maxValues\\": {\\"d9\\"'),
         lambda text: text.replace('{"add":', '{"adx":'),
         lambda text: text.replace('\\"maxValues\\": {\\"d0\\": 49', '\\"maxValues\\": {\\"d0\\": 48'),
         lambda text: "\n".join(line for line in text.splitlines() if '"add"' not in line),
