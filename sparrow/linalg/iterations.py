@@ -82,16 +82,21 @@ def pagerank(
         at = int(np.argmin(np.isfinite(leaving) & (leaving >= 0)))
         raise InvalidValueError(f"the links of node {at} weigh {leaving[at]}: weights must be finite and not negative")
     ends = np.flatnonzero(leaving == 0)
-    share = np.divide(1.0, leaving, out=np.zeros(n), where=leaving > 0)
-    jumps = (1 - damping) * jump
-    ranks: NDArray[np.float64] = jump.copy()
+    share = np.divide(damping, leaving, out=np.zeros(n), where=leaving > 0)
+    ranks: NDArray[np.float64] = np.full(n, jump) if jump.ndim == 0 else jump.copy()
+    own = np.empty(n)  # vectors of a round are written here: a new one each time costs more than its numbers
     with progress.bar("pagerank", None, "rounds") as advance:
         for _ in range(max_iter):
             before = ranks
-            ranks = damping * operator.multiply_transposed(before * share)
-            ranks += damping * float(before[ends].sum()) * lost + jumps
+            ranks = operator.multiply_transposed(np.multiply(before, share, out=own))
+            stray = damping * float(before[ends].sum())
+            if lost is jump:
+                ranks += (1 - damping + stray) * jump
+            else:
+                ranks += (1 - damping) * jump
+                ranks += stray * lost
             advance(1)
-            if float(np.abs(ranks - before).sum()) < tol:
+            if float(np.abs(np.subtract(ranks, before, out=own), out=own).sum()) < tol:
                 ranks /= ranks.sum()
                 return ranks
     raise ConvergenceError(f"pagerank: {max_iter} rounds do not reach tol={tol}: give a larger max_iter, or tol")
@@ -163,9 +168,9 @@ def power_iteration(
 
 
 def _weights(given: ArrayLike | Mapping[int, float] | None, n: int, name: str) -> NDArray[np.float64]:
-    """Return weights of all nodes that sum to 1."""
+    """Return weights of all nodes that sum to 1; one number where they are alike."""
     if given is None:
-        return np.full(n, 1 / n)
+        return np.array(1 / n)
     if isinstance(given, Mapping):
         weights = np.zeros(n)
         for node, weight in given.items():

@@ -91,11 +91,12 @@ class Persisted(MemoryRelation):
         if height > _SPARE * self.nnz + _PIECES[0] or 8 * (height + 1) + copy > memory.left():
             return None
         from sparrow.kernels import matvec
+        from sparrow.kernels.rows import pointers
 
         coords, values = self.block.coords, self.block.values
-        indptr = row_pointers(coords[dim], height)
         if dim == 0:
-            return Rows(indptr, coords[1], values)
+            return Rows(pointers(coords[0], 0, height), coords[1], values)
+        indptr = row_pointers(coords[1], height)
         order = matvec.counting_order(readonly(coords[1]), readonly(indptr))
         return Rows(indptr, coords[0][order], values[order])
 
