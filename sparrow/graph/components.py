@@ -189,7 +189,8 @@ def _once(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     if bool((keys[1:] > keys[:-1]).all()):  # as they come of a graph that no part was found in
         return keys
     keys.sort()  # np.unique would hash them, which takes ten times as long
-    return keys[np.append(True, keys[1:] != keys[:-1])]
+    new: NDArray[np.bool_] = np.append(True, keys[1:] != keys[:-1])
+    return keys[new]
 
 
 def _coloured(

@@ -295,8 +295,8 @@ class TensorWriter:
         Then stretches of rows are whole row groups, which nobody has to decode twice, nor to join.
         """
         stop = start + self._sizes.group_rows
-        near = whole.coords[self._order[0]][stop - self._sizes.group_rows // _SLACK : stop + 1] if self._ndim else ()
-        if len(near) < 2 or near[0] == near[-1]:
+        near = whole.coords[self._order[0]][stop - self._sizes.group_rows // _SLACK : stop + 1]
+        if near[0] == near[-1]:
             return stop
         return stop - (len(near) - 1) + int(np.searchsorted(near, near[-1]))
 

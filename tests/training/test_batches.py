@@ -18,7 +18,7 @@ from sparrow.engines.stream import computed
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.interop.conversion import from_object
 from sparrow.relation import MemoryRelation
-from sparrow.storage import snapshot
+from sparrow.storage import footers
 
 MODES = ["discard", "pad", "roll_over"]
 NINE = """1 0:1 2:2
@@ -335,13 +335,13 @@ def test_row_groups_are_decoded_once(
     monkeypatch.setattr(computed, "_PIECE_ROWS", entries)
     X = stored(tmp_path / "x.sparrow", sp.random((300, 20), density=0.1, seed=1), entries)
     decoded: list[tuple[str, int]] = []
-    read = snapshot.read_group
+    read = footers.read_group
 
     def counted(path: str, group: int, *args: Any) -> Any:
         decoded.append((path, group))
         return read(path, group, *args)
 
-    monkeypatch.setattr(snapshot, "read_group", counted)
+    monkeypatch.setattr("sparrow.storage.snapshot.read_group", counted)
     assert sum(len(batch) for batch in sp.batches(X, batch_size=7, shuffle=shuffle)) == 300 // 7 * 7
     assert len(set(decoded)) > 10
     assert max(map(decoded.count, decoded)) == (times if shuffle else 1)
