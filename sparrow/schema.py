@@ -187,8 +187,7 @@ class Schema:
         object.__setattr__(self, "shape", shape)
         object.__setattr__(self, "dtype", dtype)
         object.__setattr__(self, "dims", check_dims(self.dims or None, len(shape)))
-        with np.errstate(all="ignore"):
-            object.__setattr__(self, "fill_value", np.asarray(self.fill_value).astype(dtype)[()])
+        object.__setattr__(self, "fill_value", _fill(self.fill_value, dtype))
 
     @property
     def ndim(self) -> int:
@@ -235,3 +234,14 @@ class Schema:
             taken.add(name.casefold())
             names.append(name)
         return Schema(view.shape, tuple(names), self.dtype, self.fill_value, stype)
+
+
+def _fill(given: Any, dtype: np.dtype[Any]) -> Any:
+    try:
+        with np.errstate(all="ignore"):
+            fill = np.asarray(given).astype(dtype)
+    except (TypeError, ValueError):
+        raise InvalidValueError(f"fill_value={given!r} is no number of type {dtype}") from None
+    if fill.ndim:
+        raise InvalidValueError(f"fill_value={given!r}: give one number, which all absent cells have")
+    return fill[()]

@@ -15,12 +15,26 @@ import inspect
 import os
 import re
 from abc import ABC, abstractmethod
+from collections import abc
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import KW_ONLY, MISSING, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args, get_type_hints
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)  # fmt: skip
 
 import numpy as np
 import pyarrow as pa
@@ -100,6 +114,26 @@ def options_of(kind: type[Reader | Writer]) -> tuple[Declared, ...]:
     return tuple(found)
 
 
+def _fits(value: Any, hint: Any) -> bool:
+    """Return whether a value is of a type; of types that are not known here all are."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(_fits(value, part) for part in parts)
+    if origin is tuple or origin is abc.Sequence:
+        wanted = parts[0]
+        return isinstance(value, abc.Sequence | np.ndarray) and all(_fits(each, wanted) for each in value)
+    if origin is abc.Mapping:
+        return isinstance(value, abc.Mapping) and all(_fits(each, parts[0]) for each in value)
+    if hint in (int, float):
+        known = (int, np.integer) if hint is int else (int, float, np.integer, np.floating)
+        return isinstance(value, known) and not isinstance(value, bool)
+    if hint is bool:
+        return isinstance(value, bool | np.bool_)
+    if origin is os.PathLike:
+        return isinstance(value, os.PathLike)
+    return isinstance(value, hint) if hint in (str, NoneType) else True
+
+
 def _choices(hint: Any) -> tuple[Any, ...]:
     """Return the values of a ``Literal``, or of those in a union."""
     parts = get_args(hint)
@@ -109,12 +143,19 @@ def _choices(hint: Any) -> tuple[Any, ...]:
 
 
 class _Declaring:
-    """A dataclass whose fields are options; those with choices are checked."""
+    """A dataclass whose fields are options: they are checked, of the types that Python has itself."""
 
     def __post_init__(self) -> None:
         for each in options_of(type(self)):  # type: ignore[arg-type]
             value = getattr(self, each.name)
-            if not each.choices or (value is None and each.default is None):
+            if value is None and each.default is None:
+                continue
+            if not each.choices:
+                if not _fits(value, each.type):
+                    wanted = next(field.type for field in dataclasses.fields(self) if field.name == each.name)  # type: ignore[arg-type]
+                    raise InvalidValueError(f"{each.name}={value!r}: give {_shown(wanted)}")
+                if each.option.least is not None and value < each.option.least:
+                    raise InvalidValueError(f"{each.name}={value!r}: give at least {each.option.least}")
                 continue
             known = [choice for choice in each.choices if choice is value or str(choice) == str(value)]
             if not known:
