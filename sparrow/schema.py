@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -28,6 +28,7 @@ __all__ = [
     "check_integers",
     "check_shape",
     "default_dims",
+    "given_dims",
     "given_name",
     "is_fill",
 ]
@@ -125,6 +126,13 @@ def given_name(name: str) -> bool:
     return re.fullmatch(r"d\d+(_\d+)?", name) is None
 
 
+def given_dims(dims: Sequence[str] | None) -> tuple[str, ...]:
+    """Return names as they were given, none for ``None``; ``InvalidValueError`` where there is no sequence of them."""
+    if dims is not None and not isinstance(dims, Iterable):
+        raise InvalidValueError(f"dims={dims!r}: give a sequence of names")
+    return tuple(str(name) for name in dims or ())
+
+
 def check_dims(dims: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
     """Return the dimension names, or the default ones for ``None``.
 
@@ -137,7 +145,7 @@ def check_dims(dims: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
     """
     if dims is None:
         return default_dims(ndim)
-    names = tuple(str(name) for name in dims)
+    names = given_dims(dims)
     if len(names) != ndim:
         raise ShapeError(f"{len(names)} dimension names {names} for {ndim} dimensions")
     seen: set[str] = set()

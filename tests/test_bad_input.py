@@ -6,13 +6,14 @@ What each function refuses in detail is with its own tests; here all of them mee
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import sparrow as sp
-from sparrow.errors import SparrowError
+from sparrow.errors import InvalidValueError, SparrowError
 
 REDUCTIONS = [
     "sum", "prod", "mean", "var", "std", "min", "max", "any", "all", "norm", "count", "argmin", "argmax", "nansum",
@@ -122,3 +123,23 @@ def test_axes(call: str) -> None:
 @pytest.mark.parametrize(("call", "thing"), list(itertools.product(NO_TENSOR, [None, "text", {}, object()])))
 def test_what_is_no_tensor(call: str, thing: Any) -> None:
     assert isinstance(refused(call, x=thing), TypeError | ValueError)
+
+
+@pytest.mark.parametrize("dims", [5, 3.5, object(), True])
+def test_dims_that_are_no_names(dims: Any) -> None:
+    makes: list[Callable[[], Any]] = [
+        lambda: sp.zeros((2,), dims=dims),
+        lambda: sp.full((2,), 1, dims=dims),
+        lambda: sp.asarray([1], dims=dims),
+    ]
+    for make in makes:
+        with pytest.raises(InvalidValueError, match=r"dims=.*: give a sequence of names"):
+            make()
+
+
+def test_labels_that_are_no_dictionary() -> None:
+    for labels in (5, "x", [["a", "b"]], np.arange(2)):
+        with pytest.raises(InvalidValueError, match=r"labels=.*: give a dictionary"):
+            sp.from_coords([[0, 1]], [1, 2], dims=("a",), labels=labels)  # type: ignore[arg-type]
+    empty = sp.asarray(np.empty((0,)), dims=("a",), labels={"a": []})
+    assert empty.labels("a").to_pylist() == []

@@ -178,13 +178,21 @@ def from_coords(
 
 def _sized(shape: Any, dims: Sequence[str] | None, labels: Mapping[str, Any] | None) -> Any:
     """Return a shape; where none is given, and all dimensions have labels, as many cells as these."""
-    if shape is not None or not labels or dims is None or any(dim not in labels for dim in dims):
+    if (
+        shape is not None
+        or not isinstance(labels, Mapping)
+        or not labels
+        or dims is None
+        or any(dim not in labels for dim in dims)
+    ):
         return shape
     return tuple(len(labels[dim]) for dim in dims)
 
 
 def _labelled(schema: Schema, labels: Mapping[str, Any] | None) -> dict[int, pa.Array]:
     """Return labels by the number of their dimension."""
+    if labels is not None and not isinstance(labels, Mapping):
+        raise InvalidValueError(f"labels={labels!r}: give a dictionary of the names by dimension")
     made: dict[int, pa.Array] = {}
     out: dict[int, pa.Array] = {}
     for dim, given in (labels or {}).items():

@@ -17,7 +17,7 @@ from sparrow.functions.views import as_tensor, broadcast_to, moveaxis
 from sparrow.interop.conversion import check_fill
 from sparrow.kernels.entries import Block, concatenate
 from sparrow.relation import MemoryHandle, MemoryRelation
-from sparrow.schema import Schema, check_array, check_dtype, check_integer, check_shape
+from sparrow.schema import Schema, check_array, check_dtype, check_integer, check_shape, given_dims
 from sparrow.stypes import COMPRESSED, check_stype
 from sparrow.tensor import Tensor
 
@@ -69,7 +69,7 @@ def zeros(
     """
     check_device(device)
     sizes = check_shape(shape)
-    schema = Schema(sizes, tuple(dims or ()), _or_float(dtype), stype=check_stype(stype, len(sizes)))
+    schema = Schema(sizes, given_dims(dims), _or_float(dtype), stype=check_stype(stype, len(sizes)))
     return in_memory(schema, concatenate([], schema.ndim, schema.dtype))
 
 
@@ -187,7 +187,7 @@ def full(
     if given.ndim or given.dtype.kind not in "biufc":
         raise InvalidValueError(f"fill_value={fill_value!r} is no number")
     kind = check_dtype(given.dtype if dtype is None else dtype)
-    schema = Schema(check_shape(shape), tuple(dims or ()), kind, check_fill(fill_value, kind))
+    schema = Schema(check_shape(shape), given_dims(dims), kind, check_fill(fill_value, kind))
     return in_memory(schema, concatenate([], schema.ndim, kind))
 
 

@@ -14,7 +14,7 @@ from sparrow import memory
 from sparrow.errors import InvalidValueError
 from sparrow.functions.generation import in_memory
 from sparrow.kernels.entries import Block, canonical, concatenate
-from sparrow.schema import Schema, check_dtype, check_integer, check_shape
+from sparrow.schema import Schema, check_dtype, check_integer, check_shape, given_dims
 from sparrow.tensor import Tensor
 
 __all__ = ["random"]
@@ -80,7 +80,7 @@ def random(
         raise InvalidValueError(
             f"distribution={distribution!r}: use one of {', '.join(map(repr, get_args(Distribution)))}"
         )
-    schema = Schema(check_shape(shape), tuple(dims or ()), check_dtype(dtype))
+    schema = Schema(check_shape(shape), given_dims(dims), check_dtype(dtype))
     count = _number(schema, nnz, density)
     memory.check(4 * count * memory.entry_bytes(schema), f"{count} random entries")
     try:

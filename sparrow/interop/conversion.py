@@ -22,7 +22,16 @@ from sparrow.interop.binsparse import from_binsparse
 from sparrow.interop.interchange import Coordinates, from_cupy, from_npz, from_torch
 from sparrow.kernels.entries import Block, canonical, check_duplicates
 from sparrow.labels import is_text
-from sparrow.schema import LARGEST_DIMENSION, Schema, check_array, check_dtype, check_shape, given_name, is_fill
+from sparrow.schema import (
+    LARGEST_DIMENSION,
+    Schema,
+    check_array,
+    check_dtype,
+    check_shape,
+    given_dims,
+    given_name,
+    is_fill,
+)
 
 __all__ = [
     "check_fill",
@@ -83,7 +92,7 @@ def from_coordinates(
             if extreme >= size:
                 raise IndexingError(f"coordinate {extreme} is out of range for dimension {dim} of size {size}")
     dtype = check_dtype(data.dtype)
-    schema = Schema(sizes, tuple(dims or ()), dtype, check_fill(fill_value, dtype))
+    schema = Schema(sizes, given_dims(dims), dtype, check_fill(fill_value, dtype))
     block = Block(tuple(column.astype(schema.coordinate_dtype(d)) for d, column in enumerate(columns)), data)
     return schema, canonical(block, sizes, schema.fill_value, rule)
 
@@ -110,6 +119,8 @@ def check_labels(labels: Any, dim: str, size: int | None = None) -> pa.Array:
         raise UnsupportedError(f"labels of dimension {dim!r} are no texts, integers or dates: {error}") from None
     if pa.types.is_dictionary(found.type):
         found = found.dictionary_decode()
+    if not len(found) and pa.types.is_null(found.type):
+        found = found.cast(pa.string())
     if len(found) and not _is_label(found.type):
         raise UnsupportedError(f"labels of dimension {dim!r} are {found.type}: use texts, integers or dates")
     if size is not None and len(found) != size:
@@ -184,7 +195,7 @@ def from_object(
             raise InvalidValueError(f"{name}= is for tables, and {type(obj).__name__} is none")
     if hasattr(obj, "__sparrow_entries__"):
         schema, block = obj.__sparrow_entries__()
-        return replace(schema, dims=tuple(dims or ())), block, {}
+        return replace(schema, dims=given_dims(dims)), block, {}
     if is_table and not hasattr(obj, "__binsparse_descriptor__") and not hasattr(obj, "coords"):
         return from_table(obj, coords, value, shape, dims, duplicates or "error")
     return *_entries(obj, dims), {}
