@@ -1,4 +1,4 @@
-"""Every engine, the plain twin among them, for whoever asks for ``engine``."""
+"""Every engine, the plain twin among them, for whoever asks for ``engine``; that for GPUs on a device of NumPy."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ from collections.abc import Iterator
 import pytest
 
 from sparrow.engines import register, unregister
+from sparrow.engines.cupy import CuPy
 from sparrow.engines.stream import products
+from tests.engines.standin import StandIn
 from tests.engines.toy import Toy
 
-ENGINES = ("stream", "duckdb", "toy")
+ENGINES = ("stream", "duckdb", "cupy", "toy")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def toy() -> Iterator[None]:
+def every() -> Iterator[None]:
+    unregister("cupy")
+    register(CuPy(StandIn))
     register(Toy())
     yield
     unregister("toy")
+    unregister("cupy")
+    register(CuPy())
 
 
 @pytest.fixture(scope="module", params=ENGINES)
