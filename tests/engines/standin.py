@@ -33,8 +33,7 @@ ATTRIBUTES = [
 MATRIX = [
     "data", "indices", "indptr"
 ]  # fmt: skip
-ALONE = ("asarray", "asnumpy", "get_default_memory_pool")
-"""Names of the namespace that only moves and memory take."""
+"""What is looked at of CuPy: its functions of cells, other functions, attributes of arrays and of sparse matrices."""
 
 _ADDED = ("float32", "float64", "int32", "uint32", "uint64")
 _SPARSE = ("bool", "float32", "float64", "complex64", "complex128")

@@ -98,7 +98,7 @@ class Groups:
         self.pointers = xp.concatenate([self._starts, xp.full(1, numbers.size, np.int64)])
         """Where each begins among the ordered entries, and their number at the end: shape (groups + 1,)."""
         self._stops = self.pointers[1:]
-        self._at = xp.cumsum(fresh) - 1
+        self._at = xp.cumsum(fresh.astype(np.int64)) - 1
         self.numbers = numbers[self._starts]
         """The number of each group, ascending: shape (groups,)."""
         self.counts = self._stops - self._starts
@@ -122,7 +122,8 @@ class Groups:
         xp = self._xp
         if values.dtype.kind in "biu":
             unsigned = values.dtype.kind == "u"
-            whole = xp.cumsum(values.astype(np.uint64 if unsigned else np.int64).view(np.uint64), axis=0)
+            wide = values.astype(np.uint64 if unsigned else np.int64).view(np.uint64)
+            whole = xp.cumsum(wide, axis=0 if values.ndim > 1 else None)
             before = xp.concatenate([xp.zeros((1, *values.shape[1:]), np.uint64), whole[self._stops[:-1] - 1]])
             return (whole[self._stops - 1] - before).view(np.uint64 if unsigned else np.int64)
         if values.dtype.kind == "c":

@@ -152,13 +152,18 @@ def _found(device: Device, nodes: Sequence[Reduce], entries: Entries) -> _Found:
     node = nodes[0]
     shape = node.operand.schema.shape
     if not entries.count:
-        empty = tuple(fold.empty(0) for one in nodes for fold in _folds(one))
-        return _Found(np.zeros(0, np.int64), np.zeros(0, np.int64), empty)
+        return _nothing_of(nodes)
     groups = Groups(device, regrouped(entries.keys, shape, node.kept))
     values = groups.ordered(entries.values)
     states = [state for one in nodes for state in _STATES[one.name](device, one, groups, values)]
     moved = tuple(tuple(device.get(array) for array in state) for state in states)
     return _Found(device.get(groups.numbers), device.get(groups.counts), moved)
+
+
+def _nothing_of(nodes: Sequence[Reduce]) -> _Found:
+    """Return no groups."""
+    states = tuple(fold.empty(0) for node in nodes for fold in _folds(node))
+    return _Found(np.zeros(0, np.int64), np.zeros(0, np.int64), states)
 
 
 def _merged(folds: Sequence[Fold], earlier: _Found, later: _Found) -> _Found:
@@ -193,14 +198,16 @@ def _gathered(device: Device, nodes: Sequence[Reduce], scan: Scan) -> _Found:
         If they would pass the memory limit.
     """
     folds = [fold for node in nodes for fold in _folds(node)]
-    out = _found(device, nodes, Entries(device.xp.zeros(0, np.int64), None))
+    out: _Found | None = None
     what = f"the groups of a reduction of shape {scan.schema.shape}"
     with memory.reserve(0, what, "reduce a part of the tensor") as room:
         for found in tiles_of(device, scan, lambda entries: _found(device, nodes, entries), what):
-            out = _merged(folds, out, found) if len(out.numbers) else found
+            if not len(found.numbers):
+                continue
+            out = found if out is None else _merged(folds, out, found)
             room.hold(0)
             room.grow(3 * out.nbytes)
-    return out
+    return _nothing_of(nodes) if out is None else out
 
 
 def _results(nodes: Sequence[Reduce], found: _Found) -> list[NDArray[Any]]:
