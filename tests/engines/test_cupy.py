@@ -107,7 +107,7 @@ def test_what_the_memory_of_a_gpu_has_free(monkeypatch: pytest.MonkeyPatch) -> N
     cupy.cuda = SimpleNamespace(Device=Device, runtime=SimpleNamespace(memGetInfo=lambda: (100, 400)))
     cupy.get_default_memory_pool = lambda: pool
     sys.modules["cupyx"].scipy = SimpleNamespace(sparse="sparse")  # type: ignore[attr-defined]
-    gpu = engines.cupy.device.current_gpu()  # type: ignore[attr-defined]
+    gpu = engines.cupy.device.current_gpu()
     assert (gpu.room(), gpu.sparse) == (130, "sparse")
     limit[0] = 75
     assert gpu.room() == 50
@@ -131,7 +131,7 @@ def test_names_are_cupys() -> None:
 
 def test_the_stand_in_lets_nothing_be_mixed() -> None:
     device = StandIn(most=1000)
-    array = device.put(np.arange(3.0))
+    array: Any = device.put(np.arange(3.0))
     mixed: list[Callable[[], Any]] = [
         lambda: np.asarray(array),
         lambda: array + np.ones(3),
@@ -150,7 +150,7 @@ def test_the_stand_in_lets_nothing_be_mixed() -> None:
             getattr(device.xp, name)
     with pytest.raises(AttributeError, match="not among the attributes"):
         array.tolist()
-    integers = tuple(map(device.put, (np.arange(3), np.arange(3, dtype=np.int32), np.array([0, 3], np.int32))))
+    integers = tuple(device.put(np.array(given, np.int32)) for given in ([1, 2, 3], [0, 1, 2], [0, 3]))
     with pytest.raises(ValueError, match="Only bool"):
         device.sparse.csr_matrix(integers, shape=(1, 3))
     with pytest.raises(MemoryError):

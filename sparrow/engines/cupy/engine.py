@@ -95,7 +95,7 @@ class CuPy:
 
     def entries(self, scan: Scan) -> Block:
         """Return all entries of a scan, canonical, in memory."""
-        return reading.entries(*self._lowered([scan]))
+        return reading.entries(self._lowered([scan])[0])
 
     def blocks(self, scan: Scan) -> Iterator[Block]:
         """Yield all entries of a scan in canonical blocks, sorted by its axes, within the memory limit."""

@@ -100,7 +100,7 @@ class Tiled(Computed):
     ) -> None:
         self.device, self.compute = device, compute
         below = [(_tiled(scan), scan) for scan in scans]
-        self.weight = max([weight, *(inner.weight for inner, _ in below if inner is not None)])
+        self.weight: float = max([weight, *(inner.weight for inner, _ in below if inner is not None)])
         found = (inner.inputs if inner is not None else (scan,) for inner, scan in below)
         read = {(scan.source.token, scan.view): scan for scan in itertools.chain.from_iterable(found)}
         super().__init__(step, tuple(read.values()), self._cut, self._alone, begin=self._begin)
