@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sparrow import memory, settings
 from sparrow.errors import MissingDependencyError
 
-__all__ = ["Device", "current_gpu", "tile_rows"]
+__all__ = ["Device", "current_gpu", "tile_rows", "unordered"]
 
 _ENTRY_BYTES = 256
 """About what an entry takes on the device while it is computed with: keys and values, sorted, and what they make."""
@@ -110,3 +110,10 @@ def tile_rows(device: Device) -> int:
     """Return how many entries a tile may have: as many threads may hold one each."""
     most = min(device.room() // _ENTRY_BYTES, memory.limit() // _HOST_BYTES) // settings.current().threads
     return max(min(most, _TILE_ROWS), 1)
+
+
+def unordered(dtype: np.dtype[Any]) -> str | None:
+    """Return why sums in a type are not done on a device, where the settings ask for the same bits every time."""
+    if settings.current().deterministic and dtype.kind in "fc":
+        return "floats are added in no fixed order there, and deterministic=True asks for one"
+    return None

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sparrow import settings
 from sparrow.engines.cupy.cells import located
-from sparrow.engines.cupy.device import Device, tile_rows
+from sparrow.engines.cupy.device import Device, tile_rows, unordered
 from sparrow.engines.cupy.entries import Entries, Groups, without_fill
 from sparrow.engines.cupy.tiles import Tile, Tiled, halved, is_tiled, joined, tiles_of
 from sparrow.engines.orders import product_order
@@ -38,12 +38,6 @@ _HELD_BYTES = 64
 """About what an entry of the operand that is held takes there."""
 
 
-def _ordered_sums(dtype: np.dtype[Any]) -> str | None:
-    if settings.current().deterministic and dtype.kind in "fc":
-        return "floats are added in no fixed order there, and deterministic=True asks for one"
-    return None
-
-
 # -- tensors and dense arrays --------------------------------------------------------------------
 
 
@@ -51,7 +45,7 @@ def contract_declines(node: Contract) -> str | None:
     """Return why a product with a dense array is not computed on a device, None where it is."""
     if max(node.left.schema.shape + node.right.schema.shape) > _MOST:
         return f"cuSPARSE counts to {_MOST}"
-    return _ordered_sums(node.schema.dtype)
+    return unordered(node.schema.dtype)
 
 
 def accumulate(device: Device, scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
@@ -94,13 +88,16 @@ def _columns(device: Device, scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> 
         matrix = _matrix(device, values, columns, groups.pointers, width)
         return groups.numbers, matrix @ moved
 
-    for rows, part in _parts(device, scan, multiplied):
+    each = 1 if dtype.kind in "fc" else out.shape[1]  # integers are multiplied column by column before they are added
+    for rows, part in _parts(device, scan, max(tile_rows(device) // each, 1), multiplied):
         found[rows] += part
     return found
 
 
-def _parts(device: Device, scan: Scan, work: Callable[[Any, Any, Any], tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-    """Yield what becomes of rows, columns and values, tile by tile, in any order."""
+def _parts(
+    device: Device, scan: Scan, most: int, work: Callable[[Any, Any, Any], tuple[Any, Any]]
+) -> Iterator[tuple[Any, Any]]:
+    """Yield what becomes of rows, columns and values, in any order, in tiles of about ``most`` if they are read."""
     what, width = f"a product of shape {scan.schema.shape}", scan.schema.shape[-1]
     if is_tiled(scan):
 
@@ -109,7 +106,7 @@ def _parts(device: Device, scan: Scan, work: Callable[[Any, Any, Any], tuple[Any
 
         yield from filter(None, tiles_of(device, scan, computed, what))
         return
-    for block in _gathered(scan, tile_rows(device)):
+    for block in _gathered(scan, most):
 
         def moved(start: int, stop: int, block: Block = block) -> tuple[Any, Any]:
             part = block.take(slice(start, stop))
@@ -151,7 +148,7 @@ def product_declines(node: Product) -> str | None:
         return "it is no product of two matrices"
     if node.schema.dtype == np.float16:
         return "a product in float16"
-    return _ordered_sums(node.schema.dtype)
+    return unordered(node.schema.dtype)
 
 
 def _sides(node: Product) -> tuple[tuple[int, tuple[int, int]], tuple[int, tuple[int, int]]] | None:

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory, settings
-from sparrow.engines.cupy.device import Device
+from sparrow import memory
+from sparrow.engines.cupy.device import Device, unordered
 from sparrow.engines.cupy.entries import Entries, Groups, regrouped, without_fill
 from sparrow.engines.cupy.tiles import Tile, Tiled, tiles_of
 from sparrow.engines.stream.computed import Computed, range_of
@@ -124,9 +124,7 @@ def declines(node: Reduce) -> str | None:
     if name == "norm" and node.options.get("ord", 2) not in (0, 1, 2, math.inf, -math.inf):
         return f"the norm of order {node.options['ord']}"
     adds = name in ("sum", "nansum", "mean", "nanmean", "var", "std", "nanvar", "nanstd", "norm")
-    if settings.current().deterministic and adds and node.schema.dtype.kind in "fc":
-        return "floats are added in no fixed order there, and deterministic=True asks for one"
-    return None
+    return unordered(node.schema.dtype) if adds else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
