@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 import sparrow as sp
 from sparrow import engines
 from sparrow.engines.cupy import CuPy
+from sparrow.engines.cupy.device import current_gpu
 from sparrow.engines.handing import declined
 from sparrow.errors import MissingDependencyError, TooLargeError, UnsupportedError
 from sparrow.plan import Contract, Dense, Scan, map_cells, rewritten, steps_below
@@ -107,7 +108,7 @@ def test_what_the_memory_of_a_gpu_has_free(monkeypatch: pytest.MonkeyPatch) -> N
     cupy.cuda = SimpleNamespace(Device=Device, runtime=SimpleNamespace(memGetInfo=lambda: (100, 400)))
     cupy.get_default_memory_pool = lambda: pool
     sys.modules["cupyx"].scipy = SimpleNamespace(sparse="sparse")  # type: ignore[attr-defined]
-    gpu = engines.cupy.device.current_gpu()
+    gpu = current_gpu()
     assert (gpu.room(), gpu.sparse) == (130, "sparse")
     limit[0] = 75
     assert gpu.room() == 50
