@@ -23,11 +23,11 @@ def main() -> None:
         "--only",
         default="",
         help="parts, with commas: size, products, spgemm, solvers, cells, labels, batches, text, files, memory, als, "
-        "training, stores",
+        "training, stores, gpu",
     )
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
-    every = "size,products,spgemm,solvers,cells,labels,batches,text,files,memory,als,training,stores"
+    every = "size,products,spgemm,solvers,cells,labels,batches,text,files,memory,als,training,stores,gpu"
     parts = (options.only or every).split(",")
     rows: list[Row] = []
     if "size" in parts:
@@ -84,6 +84,10 @@ def main() -> None:
         import stores
 
         rows += stores.run(1_000_000 if options.small else 24_000_000, rounds=3 if options.small else 5)
+    if "gpu" in parts:
+        import gpu
+
+        rows += gpu.run(options.small, rounds=3 if options.small else 5)
     found = table(rows)
     print(found)
     if options.write:

@@ -144,7 +144,7 @@ def config(
     progress
         Draw progress bars; the default is to draw them in terminals and notebooks.
     deterministic
-        Run float sums in SQL on one thread, so that the same input gives the same bits.
+        Run float sums in SQL on one thread and none on a GPU, so that the same input gives the same bits.
     engine
         The engine of every operation that is not told another by ``engine=``; the default, ``"auto"``, chooses
         for each operation.

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from sparrow import settings
+from sparrow.engines.cupy import CuPy
 from sparrow.engines.duckdb import DuckDB
 from sparrow.engines.stream import Stream
 from sparrow.errors import InvalidValueError, UnsupportedError
@@ -31,6 +32,9 @@ class Engine(Protocol):
     """What ``engine=`` calls it."""
     deepest: int | None
     """How many steps may stand on one another; deeper ones are handed over. None for any number."""
+
+    def check(self) -> None:
+        """Raise ``MissingDependencyError`` where what it computes with is not there."""
 
     def declines(self, node: Node) -> str | None:
         """Return why it does not run a node, whatever stands below; None where it does."""
@@ -73,10 +77,7 @@ class Engine(Protocol):
         """Return how it runs a node, in a few words for ``explain``; nothing where there is nothing to say."""
 
 
-_LATER = {
-    "spark": "the engine for clusters is not part of this version",
-    "cupy": "the engine for GPUs is not part of this version",
-}
+_LATER = {"spark": "the engine for clusters is not part of this version"}
 
 STREAM = Stream()
 """The engine that takes every node."""
@@ -109,6 +110,7 @@ def names() -> tuple[str, ...]:
 
 register(STREAM)
 register(DuckDB())
+register(CuPy())
 
 ENGINES = names()
 """The engines that come with sparrow, and "auto"."""
@@ -126,6 +128,8 @@ def engine_for(name: str) -> Engine:
         If there is no such engine.
     UnsupportedError
         If it is one of a later version.
+    MissingDependencyError
+        If what it computes with is not there.
     """
     if name == "auto":
         name = settings.current().engine
@@ -133,6 +137,7 @@ def engine_for(name: str) -> Engine:
         return STREAM
     given: object = name
     if isinstance(given, str) and given in _engines:
+        _engines[given].check()
         return _engines[given]
     if isinstance(given, str) and given in _LATER:
         raise UnsupportedError(f"engine={name!r}: {_LATER[given]}; use {', '.join(map(repr, names()))}")

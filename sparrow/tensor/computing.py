@@ -24,7 +24,7 @@ class Computing(Base):
         Parameters
         ----------
         engine
-            "stream", "duckdb", or "auto" for that of the settings.
+            "stream", "duckdb", "cupy" on a GPU, or "auto" for that of the settings.
 
         Returns
         -------
@@ -36,6 +36,8 @@ class Computing(Base):
             If its entries would pass the memory limit.
         InvalidValueError
             If there is no such engine.
+        MissingDependencyError
+            If the engine is "cupy" and there is no CuPy, or no GPU.
 
         Examples
         --------

@@ -19,7 +19,7 @@ from sparrow.tensor.base import Base
 
 __all__ = ["Engine", "contracted", "matmul"]
 
-Engine = Literal["auto", "duckdb", "stream"]
+Engine = Literal["auto", "cupy", "duckdb", "stream"]
 
 
 def matmul(
@@ -56,8 +56,8 @@ def matmul(
     engine
         "stream" runs row groups through kernels on several threads without loading the tensor and gives
         the same bits on any number of threads; "duckdb" runs a join in SQL where that gives what NumPy
-        does, and streams what it does not; "auto" is the engine of the settings, "stream" by default. A product of two
-        tensors is computed at once by an engine that is named.
+        does, and streams what it does not; "cupy" multiplies on a GPU; "auto" is the engine of the settings, "stream"
+        by default. A product of two tensors is computed at once by an engine that is named.
 
     Returns
     -------
@@ -72,6 +72,8 @@ def matmul(
         If neither is a tensor, or the fill of one of two tensors is not 0 under "plus_times".
     InvalidValueError
         If there is no such semiring, engine or storage type, or a complement of no mask.
+    MissingDependencyError
+        If the engine is "cupy" and there is no CuPy, or no GPU.
 
     Examples
     --------

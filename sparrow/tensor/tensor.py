@@ -491,7 +491,7 @@ class Tensor(Computing, Operators, Actions, Exports, Stored):
         analyze
             Run it, and count rows, bytes and time.
         engine
-            The engine that would be asked for. Of "duckdb" each step says whether SQL runs it.
+            The engine that would be asked for. Of "duckdb" and "cupy" each step says whether it runs there.
 
         Returns
         -------

@@ -1,24 +1,44 @@
-"""Every engine, the plain twin among them, for whoever asks for ``engine``."""
+"""Every engine, the plain twin among them, for whoever asks for ``engine``.
+
+That for GPUs computes on one where there is one, and else on a device of NumPy and SciPy.
+"""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from sparrow.engines import register, unregister
+from sparrow.engines.cupy import CuPy
+from sparrow.engines.cupy.device import Device, current_gpu
 from sparrow.engines.stream import products
+from sparrow.errors import MissingDependencyError
+from tests.engines.standin import StandIn
 from tests.engines.toy import Toy
 
-ENGINES = ("stream", "duckdb", "toy")
+ENGINES = ("stream", "duckdb", "cupy", "toy")
+
+
+def device() -> Callable[[], Device]:
+    """Return what makes the device that the suite computes on."""
+    try:
+        current_gpu()
+    except MissingDependencyError:
+        return StandIn
+    return current_gpu
 
 
 @pytest.fixture(scope="module", autouse=True)
-def toy() -> Iterator[None]:
+def every() -> Iterator[None]:
+    unregister("cupy")
+    register(CuPy(device()))
     register(Toy())
     yield
     unregister("toy")
+    unregister("cupy")
+    register(CuPy())
 
 
 @pytest.fixture(scope="module", params=ENGINES)

@@ -267,10 +267,10 @@ def test_reductions(
         dense[engine][block.coords] = block.values
     if found.dtype.kind == "f":
         eps = 1e-5 if found.dtype == np.float32 else 1e-9
-        for engine in ("duckdb", "toy"):
+        for engine in ("duckdb", "cupy", "toy"):
             np.testing.assert_allclose(dense[engine], dense["stream"], rtol=eps, atol=eps, err_msg=engine)
     else:
-        for engine in ("duckdb", "toy"):
+        for engine in ("duckdb", "cupy", "toy"):
             np.testing.assert_array_equal(dense[engine], dense["stream"], err_msg=engine)
 
 

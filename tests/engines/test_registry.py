@@ -45,10 +45,10 @@ class Unheard(Step):
 
 
 def test_every_pair_of_node_and_engine_has_a_mark_and_the_docs_say_so() -> None:
-    rows = ["| node | duckdb | stream |", "|---|---|---|"]
+    rows = ["| node | cupy | duckdb | stream |", "|---|---|---|---|"]
     for kind in KINDS:
         cells = []
-        for name in ("duckdb", "stream"):
+        for name in ("cupy", "duckdb", "stream"):
             mark, reason = engines.engine_for(name).support(kind)
             assert mark in MARKS
             assert mark == "yes" or reason
@@ -67,10 +67,10 @@ def test_a_node_that_nobody_knows_is_an_error_with_its_name(engine: str) -> None
 
 
 def test_engines_are_registered_by_name() -> None:
-    assert names() == ("auto", "duckdb", "stream", "toy")
+    assert names() == ("auto", "cupy", "duckdb", "stream", "toy")
     with pytest.raises(InvalidValueError, match="registered already"):
         engines.register(Toy())
-    with pytest.raises(InvalidValueError, match="use one of 'auto', 'duckdb', 'stream', 'toy'"):
+    with pytest.raises(InvalidValueError, match="use one of 'auto', 'cupy', 'duckdb', 'stream', 'toy'"):
         engines.engine_for("gpu")
 
 

@@ -278,7 +278,7 @@ def test_broadcast_views(tmp_path: Path) -> None:
         for key, shape in [((2,), (3, 7)), ((slice(None), 2, None), (6, 4)), ((slice(2, 3),), (5, 7)), ((), (2, 6, 7))]:
             scan = scan_of(relation, View.identity((6, 7)).then(key).broadcast_to(shape))
             expected = np.broadcast_to(dense[key], shape)
-            for engine in ("stream", "duckdb"):
+            for engine in ("stream", "duckdb", "cupy"):
                 np.testing.assert_array_equal(to_dense(engines.entries(scan, engine), scan.schema), expected)
                 assert engines.run.count(scan, engine) == np.count_nonzero(expected)
                 if expected.ndim == 2:
@@ -289,7 +289,7 @@ def test_broadcast_views(tmp_path: Path) -> None:
 
 def test_engine_names() -> None:
     scan = scan_of(memory(np.ones((2, 2))))
-    with pytest.raises(ValueError, match="'auto', 'duckdb', 'stream'"):
+    with pytest.raises(ValueError, match="'auto', 'cupy', 'duckdb', 'stream'"):
         engines.entries(scan, "gpu")
     with pytest.raises(TypeError, match="not part of this version"):
         engines.entries(scan, "spark")

@@ -41,6 +41,9 @@ class DuckDB:
     name = "duckdb"
     deepest: int | None = 40
 
+    def check(self) -> None:
+        """Do nothing: DuckDB is always there."""
+
     def declines(self, node: Node) -> str | None:
         """Return why SQL does not give what NumPy does, whatever stands below; None where it does."""
         if isinstance(node, Contract):

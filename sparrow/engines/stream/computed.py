@@ -257,13 +257,19 @@ class Computed:
         return ArrowSource(arrow_table(self._schema, concatenate(blocks, self._schema.ndim, self._schema.dtype)))
 
 
-def pieces(scans: Sequence[Scan], size: int) -> list[int]:
+def pieces(scans: Sequence[Scan], size: int, rows: int | None = None) -> list[int]:
     """Return bounds along the leading axis, of ``size`` cells, between which the scans have entries for one piece.
 
     Bounds come from the chunks of scans whose leading axis walks the leading dimension of an order; where there is
     none such the axis is cut evenly. Reads footers, no data pages.
+
+    Parameters
+    ----------
+    rows
+        About how many entries a piece has.
     """
-    if fit_one_piece(scans):
+    rows = _PIECE_ROWS if rows is None else rows
+    if fit_one_piece(scans, rows):
         return [0, size] if size else [0]
     steps: list[tuple[int, int]] = []
     for scan in scans:
@@ -276,16 +282,16 @@ def pieces(scans: Sequence[Scan], size: int) -> list[int]:
             for chunk in chunks:
                 low, high = ((end[axis.dim] - axis.start) // axis.step for end in (chunk.low, chunk.high))
                 low, high = min(max(min(low, high), 0), size), min(max(low, high) + 1, size)
-                count = -(-repeats * chunk.rows // _PIECE_ROWS) if repeats > 1 else 1
+                count = -(-repeats * chunk.rows // rows) if repeats > 1 else 1
                 steps.extend(
                     (low + (high - low) * (k + 1) // count, repeats * chunk.rows // count) for k in range(count)
                 )
         else:
-            rows_each = _PASS * _PIECE_ROWS
+            rows_each = _PASS * rows
             count = -(-total // rows_each)
             steps.extend((size * (k + 1) // count, rows_each) for k in range(count))
     bounds, gathered = [0], 0
-    least = _PIECE_ROWS - _PIECE_ROWS // 8  # a row group may be so much smaller, to end where a row does
+    least = rows - rows // 8  # a row group may be so much smaller, to end where a row does
     for at, count in sorted(steps):
         gathered += count
         if gathered >= least and bounds[-1] < at < size:
@@ -294,11 +300,12 @@ def pieces(scans: Sequence[Scan], size: int) -> list[int]:
     return [*bounds, size] if size else [0]
 
 
-def fit_one_piece(scans: Sequence[Scan]) -> bool:
+def fit_one_piece(scans: Sequence[Scan], rows: int | None = None) -> bool:
     """Return whether scans are known to have no more entries than one piece may: looks at counts, at no footers."""
+    rows = _PIECE_ROWS if rows is None else rows
     return (
         all(scan.relation.exact for scan in scans)
-        and sum(max(scan.view.repeats, 1) * scan.relation.nnz for scan in scans) < _PIECE_ROWS
+        and sum(max(scan.view.repeats, 1) * scan.relation.nnz for scan in scans) < rows
     )
 
 

@@ -21,7 +21,7 @@ from sparrow.kernels.entries import Block, pick
 from sparrow.plan import Dense, Map, Scan, called, function_name
 from sparrow.progress import quantity
 
-__all__ = ["dense_cells", "mapped_cells"]
+__all__ = ["check_repeats", "dense_cells", "mapped_cells"]
 
 _MOST_REPEATED = 1 << 31
 """Cells that repeated entries may fill, whatever the memory limit."""
@@ -66,7 +66,7 @@ def mapped_cells(program: Program, scans: list[Scan]) -> Computed:
     def cuts() -> list[int]:
         read = scans if looked_up() is None else [scans[walked[0]]]
         if not any(required):
-            _check_repeats(program, scans)
+            check_repeats(program.node, scans)
         return pieces(read, shape[0] if shape else 1)
 
     def each(block: Block) -> Block:
@@ -116,9 +116,15 @@ def _at_mask(program: Program, scans: list[Scan], number: int) -> Computed:
     return Computed(program.node, scans, product.cuts, lambda a, b: begin(a, b)(a, b), begin=begin, total=total)
 
 
-def _check_repeats(program: Program, scans: list[Scan]) -> None:
-    """Refuse at once what would go on for hours: broadcasting that makes billions of entries, beyond the limit."""
-    schema = program.node.schema
+def check_repeats(node: Map, scans: Sequence[Scan]) -> None:
+    """Refuse at once what would go on for hours: broadcasting that makes billions of entries, beyond the limit.
+
+    Raises
+    ------
+    TooLargeError
+        If it does; ``scans`` are what a function of cells, at the end of others, reads of relations.
+    """
+    schema = node.schema
     for scan in scans:
         repeats = scan.view.repeats
         if repeats <= 1:
@@ -126,7 +132,7 @@ def _check_repeats(program: Program, scans: list[Scan]) -> None:
         rows = scan.relation.stats(scan.view.box(), scan_order(scan)).rows
         cells = min(rows * repeats, schema.size)
         if cells > _MOST_REPEATED and cells * memory.entry_bytes(schema) > memory.limit():
-            what = f"{function_name(program.node.function)} of shape {schema.shape}, which repeats {rows} entries in "
+            what = f"{function_name(node.function)} of shape {schema.shape}, which repeats {rows} entries in "
             raise memory.too_large(
                 f"{what}up to {quantity(cells, 'cells')},",
                 cells * memory.entry_bytes(schema),

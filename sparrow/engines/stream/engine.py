@@ -34,6 +34,9 @@ class Stream:
     name = "stream"
     deepest: int | None = None
 
+    def check(self) -> None:
+        """Do nothing: all that it computes with is there."""
+
     def declines(self, node: Node) -> str | None:
         """Return None: it takes every node that there is, and names one that there is not."""
         if isinstance(node, Scan | Dense) or self.support(type(node))[0] == "yes":

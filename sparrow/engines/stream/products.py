@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,8 @@ from sparrow.relation import Chunk
 from sparrow.workers import ordered_map
 
 __all__ = ["matmul"]
+
+Accumulating: TypeAlias = Callable[[Scan, NDArray[Any], NDArray[Any]], None]
 
 _FEW, _FEW_AT_FIRST = 1 << 12, 1 << 20
 """Products up to which NumPy adds them as fast as the loops, and as fast as they are loaded: that takes a second."""
@@ -81,7 +84,7 @@ class _Loader:
         return True
 
 
-def matmul(contract: Contract) -> Any:
+def matmul(contract: Contract, accumulate: Accumulating | None = None) -> Any:
     """Return the product of a tensor and a dense array, reading the tensor once, chunk by chunk.
 
     Where output coordinates stand together in the scan, threads sum their chunks side by side and only the rows on
@@ -89,6 +92,11 @@ def matmul(contract: Contract) -> Any:
 
     An absent cell of fill 0 annihilates, against NaN and infinity too. Another fill f counts as f: the
     product is then ``(A - f) @ x + f * sum(x)``, stored entries alone taking part in the first.
+
+    Parameters
+    ----------
+    accumulate
+        What adds the product with the stored entries, less the fill, to an array of 0; by default loops on threads.
 
     Raises
     ------
@@ -117,7 +125,7 @@ def matmul(contract: Contract) -> Any:
     if out.size and scan.view.size:
         single = x.ndim == 2 and x.shape[1] == 1
         flat, target = (x[:, 0], out[:, 0]) if single else (x, out)
-        _accumulate(scan, readonly(flat), target)
+        (accumulate or _accumulate)(scan, readonly(flat), target)
     if fill != 0:
         with np.errstate(all="ignore"):
             out += fill.astype(dtype) * x.sum(axis=0, dtype=dtype)

@@ -1,0 +1,289 @@
+"""Products on a device: with dense arrays by cuSPARSE, of two matrices by cuSPARSE or, of integers, by expansion.
+
+cupyx.scipy.sparse holds no integers and counts in 32 bits, so matrices are handed over in tiles, with rows and columns
+that have nothing left out: what they take goes by entries, whatever the shape.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import settings
+from sparrow.engines.cupy.cells import located
+from sparrow.engines.cupy.device import Device, tile_rows, unordered
+from sparrow.engines.cupy.entries import Entries, Groups, without_fill
+from sparrow.engines.cupy.tiles import Tile, Tiled, halved, is_tiled, joined, tiles_of
+from sparrow.engines.orders import product_order
+from sparrow.engines.stream import reading
+from sparrow.engines.stream.computed import pieces
+from sparrow.errors import TooLargeError
+from sparrow.kernels.entries import Block, concatenate
+from sparrow.plan import Contract, Product, Scan
+from sparrow.plan.estimates import entries_expected, products_expected
+
+__all__ = ["accumulate", "contract_declines", "multiplied", "product_declines"]
+
+_MOST = 2**31 - 1
+"""What 32 bits count."""
+_PRODUCT_BYTES = 64
+"""About what a product takes on the device until it is added up."""
+_HELD_BYTES = 64
+"""About what an entry of the operand that is held takes there."""
+
+
+# -- tensors and dense arrays --------------------------------------------------------------------
+
+
+def contract_declines(node: Contract) -> str | None:
+    """Return why a product with a dense array is not computed on a device, None where it is."""
+    if max(node.left.schema.shape + node.right.schema.shape) > _MOST:
+        return f"cuSPARSE counts to {_MOST}"
+    return unordered(node.schema.dtype)
+
+
+def accumulate(device: Device, scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
+    """Add ``scan @ x`` to ``out``, which is 0; both have shape (n,) or (n, k).
+
+    Raises
+    ------
+    TooLargeError
+        If the device has no room for one column of both.
+    """
+    columns, target = (x[:, None], out[:, None]) if x.ndim == 1 else (x, out)
+    per = (len(columns) + len(target)) * out.itemsize
+    most = device.room() // (4 * per)
+    if not most:
+        raise TooLargeError(
+            f"one column of an array of shape {x.shape} and of the result takes {per} bytes, and the device has "
+            f"{device.room()} bytes of memory free: use engine='stream'"
+        )
+    for start in range(0, columns.shape[1], most):
+        part = slice(start, start + most)
+        with device.here():
+            target[:, part] = device.get(_columns(device, scan, columns[:, part], target[:, part]))
+
+
+def _columns(device: Device, scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> Any:
+    """Return some columns of the product, on the device."""
+    dtype, fill = out.dtype, scan.schema.fill_value
+    moved = device.put(np.ascontiguousarray(x))
+    found = device.xp.zeros(out.shape, dtype)
+    width = scan.schema.shape[-1]
+
+    def multiplied(rows: Any, columns: Any, values: Any) -> tuple[Any, Any]:
+        values = values.astype(dtype, copy=False)
+        if fill != 0:
+            values = values - fill.astype(dtype)
+        groups = Groups(device, rows)
+        values, columns = groups.ordered(values), groups.ordered(columns)
+        if dtype.kind not in "fc":
+            return groups.numbers, groups.sums(values[:, None] * moved[columns])
+        matrix = _matrix(device, values, columns, groups.pointers, width)
+        return groups.numbers, matrix @ moved
+
+    each = 1 if dtype.kind in "fc" else out.shape[1]  # integers are multiplied column by column before they are added
+    for rows, part in _parts(device, scan, max(tile_rows(device) // each, 1), multiplied):
+        found[rows] += part
+    return found
+
+
+def _parts(
+    device: Device, scan: Scan, most: int, work: Callable[[Any, Any, Any], tuple[Any, Any]]
+) -> Iterator[tuple[Any, Any]]:
+    """Yield what becomes of rows, columns and values, in any order, in tiles of about ``most`` if they are read."""
+    what, width = f"a product of shape {scan.schema.shape}", scan.schema.shape[-1]
+    if is_tiled(scan):
+
+        def computed(entries: Entries) -> tuple[Any, Any] | None:
+            return work(entries.keys // width, entries.keys % width, entries.values) if entries.count else None
+
+        yield from filter(None, tiles_of(device, scan, computed, what))
+        return
+    for block in _gathered(scan, most):
+
+        def moved(start: int, stop: int, block: Block = block) -> tuple[Any, Any]:
+            part = block.take(slice(start, stop))
+            *rows, columns = map(device.put, part.coords)
+            own = rows[0].astype(np.int64, copy=False) if rows else device.xp.zeros(part.count, np.int64)
+            return work(own, columns, device.put(part.values))
+
+        yield from halved(device, moved, 0, block.count, what)
+
+
+def _gathered(scan: Scan, rows: int) -> Iterator[Block]:
+    """Yield the entries of a scan, decoded on threads, in blocks of at least so many."""
+    waiting: list[Block] = []
+    for block in reading.mapped(scan, lambda block: block, product_order(scan), doing="multiplying"):
+        waiting.append(block)
+        if sum(one.count for one in waiting) >= rows:
+            yield concatenate(waiting, scan.schema.ndim, scan.schema.dtype)
+            waiting = []
+    if waiting:
+        yield concatenate(waiting, scan.schema.ndim, scan.schema.dtype)
+
+
+def _matrix(device: Device, values: Any, columns: Any, pointers: Any, width: int) -> Any:
+    """Return a matrix of compressed rows."""
+    parts = values, columns.astype(np.int32, copy=False), pointers.astype(np.int32, copy=False)
+    return device.sparse.csr_matrix(parts, shape=(pointers.size - 1, width))
+
+
+# -- two tensors ---------------------------------------------------------------------------------
+
+
+def product_declines(node: Product) -> str | None:
+    """Return why a product of tensors is not computed on a device, None where it is."""
+    if not node.semiring.plain:
+        return f"{node.semiring}: cuSPARSE adds and multiplies"
+    if node.mask is not None:
+        return "a mask is looked at while products are made, which cuSPARSE does not do"
+    if _sides(node) is None:
+        return "it is no product of two matrices"
+    if node.schema.dtype == np.float16:
+        return "a product in float16"
+    return unordered(node.schema.dtype)
+
+
+def _sides(node: Product) -> tuple[tuple[int, tuple[int, int]], tuple[int, tuple[int, int]]] | None:
+    """Return which scan gives the rows of the result and which its columns, each with the order of its axes.
+
+    The first, its axes in that order, times the second is the product. None where the letters are not those of two
+    matrices.
+    """
+    own, other = node.letters
+    if (len(own), len(other), len(node.out)) != (2, 2, 2) or len({*own, *other}) != 3 or len(set(own)) != 2:
+        return None
+    (matched,) = set(own) & set(other)
+    if matched in node.out:
+        return None
+    first = 0 if node.out[0] in own else 1
+    rows, columns = node.letters[first], node.letters[1 - first]
+    return (
+        (first, (rows.index(node.out[0]), rows.index(matched))),
+        (1 - first, (columns.index(matched), columns.index(node.out[1]))),
+    )
+
+
+class _Rows:
+    """Entries of a matrix, row by row; rows without entries are left out."""
+
+    def __init__(self, device: Device, entries: Entries, width: int) -> None:
+        self.device = device
+        self.rows, self.columns, self.values = entries.keys // width, entries.keys % width, entries.values
+        groups = Groups(device, self.rows)
+        self.numbers, self.pointers = groups.numbers, groups.pointers
+
+    @cached_property
+    def across(self) -> tuple[Any, Any]:
+        """Return the columns that have entries, ascending, and for each entry the place of its own among them."""
+        found: tuple[Any, Any] = self.device.xp.unique(self.columns, return_inverse=True)
+        return found
+
+
+def multiplied(device: Device, node: Product, scans: list[Scan]) -> Tiled:
+    """Return what computes a product: tiles of the rows of one operand, times the other one.
+
+    The other one is held on the device; where it takes more than a quarter of what is free, it is read in panels for
+    each tile.
+    """
+    sides = _sides(node)
+    assert sides is not None
+    left, right = (_turned(scans[number], order) for number, order in sides)
+    inner, width = right.schema.shape
+    dtype, fill = node.schema.dtype, node.schema.fill_value
+    lock = threading.Lock()
+    held: list[_Rows | None] = []
+
+    def panels() -> Iterator[_Rows | None]:
+        bounds = pieces([right], inner, max(min(device.room() // (4 * _HELD_BYTES), _MOST), 1))
+        if len(bounds) > 2:
+            for first, last in itertools.pairwise(bounds):
+                yield _panel(device, right, first, last)
+            return
+        with lock:
+            if not held:
+                held.append(_panel(device, right, 0, inner))
+        yield held[0]
+
+    def compute(tile: Tile) -> Entries:
+        xp = device.xp
+        entries = tile.entries(left)
+        several = tile.stop - tile.start > 1
+        found = [_product(device, entries, panel, (inner, width), dtype, several) for panel in panels() if panel]
+        found = [part for part in found if part.count]
+        if not found:
+            return Entries(xp.zeros(0, np.int64), xp.zeros(0, dtype))
+        out = found[0]
+        if len(found) > 1:
+            groups = Groups(device, xp.concatenate([part.keys for part in found]))
+            sums = groups.sums(groups.ordered(xp.concatenate([part.values for part in found])))
+            out = Entries(groups.numbers, sums)
+        values = out.values != 0 if dtype.kind == "b" else out.values.astype(dtype, copy=False)
+        return without_fill(device, Entries(out.keys, values), fill)
+
+    products, read = products_expected(node.on(scans))[0], entries_expected(left)
+    return Tiled(device, node, [left], compute, max(products / read, 1.0) if read else 1.0)
+
+
+def _turned(scan: Scan, order: tuple[int, int]) -> Scan:
+    return scan if order == (0, 1) else scan.then(scan.view.permute(order))
+
+
+def _panel(device: Device, scan: Scan, first: int, last: int) -> _Rows | None:
+    """Return rows of an operand, on the device; None where they have no entries."""
+    height, width = scan.schema.shape
+    part = scan if (first, last) == (0, height) else scan.then(scan.view.then((slice(first, last),)))
+    found = joined(device, part, f"an operand of a product, of shape {scan.schema.shape}")
+    return _Rows(device, Entries(found.keys + first * width, found.values), width) if found.count else None
+
+
+def _product(
+    device: Device, entries: Entries, right: _Rows, shape: tuple[int, int], dtype: np.dtype[Any], several: bool
+) -> Entries:
+    """Return entries of rows times a panel: integers in 64 bits.
+
+    Raises
+    ------
+    MemoryError
+        If there may be too many products and the rows are ``several``.
+    """
+    xp, (inner, width) = device.xp, shape
+    places, there = located(device, right.numbers, entries.keys % inner)
+    entries, places = entries.take(there), places[there]
+    if not entries.count:
+        return entries
+    left = _Rows(device, entries, inner)
+    lengths = right.pointers[places + 1] - right.pointers[places]
+    count = int(lengths.sum())
+    most = min(device.room() // (_PRODUCT_BYTES * settings.current().threads), _MOST)
+    if several and count > most:
+        raise MemoryError(f"{count} products")
+    if dtype.kind not in "fc":
+        return _expanded(device, left, right, places, lengths, count, width)
+    across, own = right.across
+    one = _matrix(device, left.values.astype(dtype, copy=False), places, left.pointers, right.numbers.size)
+    two = _matrix(device, right.values.astype(dtype, copy=False), own, right.pointers, across.size)
+    out = one @ two
+    rows = xp.searchsorted(out.indptr, xp.arange(out.indices.size, dtype=out.indptr.dtype), side="right") - 1
+    keys = left.numbers[rows] * width + across[out.indices]
+    order = xp.argsort(keys)
+    return Entries(keys[order], out.data[order])
+
+
+def _expanded(device: Device, left: _Rows, right: _Rows, places: Any, lengths: Any, count: int, width: int) -> Entries:
+    """Return sums of products of integers, modulo 2^64: all products are written down, sorted and added up."""
+    xp = device.xp
+    ends = xp.cumsum(lengths)
+    each = xp.arange(count, dtype=np.int64)
+    which = xp.searchsorted(ends, each, side="right")
+    other = right.pointers[places[which]] + each - (ends - lengths)[which]
+    groups = Groups(device, left.rows[which] * width + right.columns[other])
+    products = left.values.astype(np.int64)[which] * right.values.astype(np.int64)[other]
+    return Entries(groups.numbers, groups.sums(groups.ordered(products)))

@@ -1,0 +1,237 @@
+"""From a plan to relations that a device computes when they are read, tile by tile.
+
+A tile is a range of the leading dimension. Steps that stand on one another keep it on the device in between; what they
+read of files, of memory and of steps in another order is decoded where the stream engine decodes it and moved in. What
+does not fit the device is tried again in two halves.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from sparrow import memory, settings
+from sparrow.engines.cupy.device import Device, tile_rows
+from sparrow.engines.cupy.entries import Entries, moved_in, moved_out
+from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of
+from sparrow.engines.stream.sharing import Cache, Shared
+from sparrow.errors import TooLargeError
+from sparrow.kernels.entries import Block, concatenate
+from sparrow.plan import Scan, Step
+from sparrow.relation import Relation
+from sparrow.workers import ordered_map
+
+__all__ = ["Builder", "Tile", "Tiled", "halved", "is_tiled", "joined", "lowered", "tiles_of"]
+
+T = TypeVar("T")
+
+Builder: TypeAlias = "Callable[[Device, Any, list[Scan]], Computed]"
+"""Makes what computes a step, of the device, the step and its scans of relations."""
+
+
+class _Readers:
+    """What reads scans in pieces between two bounds, each made when it is first wanted."""
+
+    def __init__(self, first: int, last: int) -> None:
+        self._bounds = first, last
+        self._made: dict[Hashable, Evaluate] = {}
+        self._lock = threading.Lock()
+
+    def read(self, scan: Scan, start: int, stop: int) -> Block:
+        """Return the entries of a scan between two bounds of a piece."""
+        key = scan.source.token, scan.view
+        with self._lock:
+            if key not in self._made:
+                (self._made[key],) = pieces_of([scan], *self._bounds)
+            reader = self._made[key]
+        return reader(start, stop)
+
+
+class Tile:
+    """The entries between two bounds along the leading dimension, of all steps that stand on one another."""
+
+    def __init__(self, device: Device, readers: _Readers, start: int, stop: int) -> None:
+        self.device, self.start, self.stop = device, start, stop
+        self._readers = readers
+        self._found: dict[Hashable, Entries] = {}
+
+    def entries(self, scan: Scan) -> Entries:
+        """Return the entries of a scan, computed or read once."""
+        key = scan.source.token, scan.view
+        if key not in self._found:
+            inner = _tiled(scan)
+            if inner is None:
+                block = self._readers.read(scan, self.start, self.stop)
+                self._found[key] = moved_in(self.device, block, scan.schema.shape)
+            else:
+                self._found[key] = inner.compute(self)
+        return self._found[key]
+
+
+class Tiled(Computed):
+    """The entries of a step whose tiles come of the same tiles of what it reads.
+
+    Parameters
+    ----------
+    device
+        What computes.
+    step
+        What is computed.
+    scans
+        What it reads tile by tile, of relations.
+    compute
+        Returns the entries of a tile, on the device.
+    weight
+        How much more an entry that is read makes of work and memory.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        step: Step,
+        scans: Sequence[Scan],
+        compute: Callable[[Tile], Entries],
+        weight: float = 1.0,
+    ) -> None:
+        self.device, self.compute = device, compute
+        below = [(_tiled(scan), scan) for scan in scans]
+        self.weight: float = max([weight, *(inner.weight for inner, _ in below if inner is not None)])
+        found = (inner.inputs if inner is not None else (scan,) for inner, scan in below)
+        read = {(scan.source.token, scan.view): scan for scan in itertools.chain.from_iterable(found)}
+        super().__init__(step, tuple(read.values()), self._cut, self._alone, begin=self._begin)
+
+    def _cut(self) -> list[int]:
+        shape = self.schema.shape
+        return _bounds(self.device, self.inputs, shape[0] if shape else 1, self.weight)
+
+    def _alone(self, start: int, stop: int) -> Block:
+        return self._begin(start, stop)(start, stop)
+
+    def _begin(self, first: int, last: int) -> Evaluate:
+        readers = _Readers(first, last)
+
+        def one(start: int, stop: int) -> Block:
+            found = self.compute(Tile(self.device, readers, start, stop))
+            return moved_out(self.device, found, self.schema)
+
+        def evaluate(start: int, stop: int) -> Block:
+            what = f"a result of shape {self.schema.shape}"
+            return concatenate(halved(self.device, one, start, stop, what), self.schema.ndim, self.schema.dtype)
+
+        return evaluate
+
+
+def _tiled(scan: Scan) -> Tiled | None:
+    """Return what computes the tiles of a scan on a device, None where they are read."""
+    return scan.source if isinstance(scan.source, Tiled) and scan.view.is_identity else None
+
+
+def is_tiled(scan: Scan) -> bool:
+    """Return whether the tiles of a scan are computed on the device, and are the scan's."""
+    return _tiled(scan) is not None
+
+
+def _bounds(device: Device, scans: Sequence[Scan], size: int, weight: float = 1.0) -> list[int]:
+    """Return ascending bounds along the leading dimension, of ``size``, between which what scans show is a tile."""
+    if any(not scan.schema.ndim for scan in scans):
+        return [0, size] if size else [0]
+    return pieces(scans, size, max(int(tile_rows(device) / weight), 1))
+
+
+def tiles_of(device: Device, scan: Scan, work: Callable[[Entries], T], what: str) -> Iterator[T]:
+    """Yield what becomes of the entries of a scan, tile by tile, in order; tiles are read and computed on threads.
+
+    Parameters
+    ----------
+    work
+        Given the entries of a tile on the device, on one of the threads.
+    what
+        What is computed, for errors.
+
+    Raises
+    ------
+    TooLargeError
+        If the device has no memory for one coordinate along the leading axis.
+    """
+    if scan.view.size == 0:
+        return
+    size = scan.schema.shape[0] if scan.schema.ndim else 1
+    inner = _tiled(scan)
+    bounds = _bounds(device, *((inner.inputs, size, inner.weight) if inner is not None else ([scan], size)))
+    readers = _Readers(0, size)
+
+    def one(start: int, stop: int) -> T:
+        return work(Tile(device, readers, start, stop).entries(scan))
+
+    def in_halves(pair: tuple[int, int]) -> list[T]:
+        return halved(device, one, *pair, what)
+
+    for found in ordered_map(in_halves, itertools.pairwise(bounds), settings.current().threads):
+        yield from found
+
+
+def joined(device: Device, scan: Scan, what: str) -> Entries:
+    """Return all entries of a scan on the device; ``what`` they are, for errors."""
+    parts = [entries for entries in tiles_of(device, scan, lambda entries: entries, what) if entries.count]
+    if not parts:
+        return Entries(device.xp.zeros(0, np.int64), device.xp.zeros(0, scan.schema.dtype))
+    keys = device.xp.concatenate([entries.keys for entries in parts])
+    return Entries(keys, device.xp.concatenate([entries.values for entries in parts]))
+
+
+def halved(device: Device, work: Callable[[int, int], T], start: int, stop: int, what: str) -> list[T]:
+    """Return what becomes of a range, in smaller ones, in order, where the memory of the device ends."""
+    found: list[T] = []
+    waiting = [(start, stop)]
+    while waiting:
+        first, last = waiting.pop()
+        try:
+            with device.here():
+                found.append(work(first, last))
+        except TooLargeError:
+            raise
+        except MemoryError as error:
+            device.release()
+            if last - first < 2:
+                raise TooLargeError(
+                    f"{what}: the device has {device.room()} bytes of memory free, too few for one coordinate along "
+                    "the leading dimension: use engine='stream', or free memory of the device"
+                ) from error
+            middle = (first + last) // 2
+            waiting += [(middle, last), (first, middle)]
+    return found
+
+
+def lowered(device: Device, builders: dict[type[Any], Builder], scans: Sequence[Scan], steps: list[Step]) -> list[Scan]:
+    """Return scans of relations that hold the entries of a plan, computed on the device when they are read.
+
+    Parameters
+    ----------
+    builders
+        What computes each kind of step.
+    scans
+        What is wanted.
+    steps
+        All steps below, those taken in before those that take them in.
+    """
+    uses = Counter(scan.source for step in steps for scan in step.scans if isinstance(scan.source, Step))
+    cache = Cache(memory.share(8))
+    made: dict[Step, Computed] = {}
+    shared: dict[Step, Relation] = {}
+
+    def moved(scan: Scan) -> Scan:
+        source: Any = scan.source
+        if not isinstance(source, Step):
+            return scan
+        found = made[source] if scan.view.is_identity and isinstance(made[source], Tiled) else shared[source]
+        return Scan(found, scan.view, scan.schema)
+
+    for step in steps:
+        computed = made[step] = builders[type(step)](device, step, [moved(scan) for scan in step.scans])
+        shared[step] = Shared(computed, cache) if uses[step] > 1 else computed
+    return [moved(scan) for scan in scans]
