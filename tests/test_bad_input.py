@@ -142,6 +142,6 @@ def test_labels_that_are_no_dictionary() -> None:
         with pytest.raises(InvalidValueError, match=r"labels=.*: give a dictionary"):
             sp.from_coords([[0, 1]], [1, 2], dims=("a",), labels=labels)  # type: ignore[arg-type]
     empty = sp.asarray(np.empty((0,)), dims=("a",), labels={"a": []})
-    labels = empty.labels("a")
-    assert labels is not None
-    assert len(labels) == 0
+    found = empty.labels("a")
+    assert found is not None
+    assert len(found) == 0
