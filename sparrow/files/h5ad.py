@@ -198,7 +198,7 @@ class H5adWriter(Writer):
         with (
             self.sink() as sink,
             memory.reserve(2 * 8 * (height + 1), "where the rows begin"),
-            h5py.File(sink.name, "w") as file,
+            h5py.File(sink.name if isinstance(sink.name, str) else sink, "w") as file,
             bar("exporting", tensor.nnz, "entries") as advance,
         ):
             file.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow import storage
@@ -17,9 +16,11 @@ from sparrow.errors import IngestError, InvalidValueError, MissingDependencyErro
 from sparrow.files.rows import cast_values, check_labels, write_entries
 from sparrow.files.source import open_sources
 from sparrow.kernels.entries import Duplicates
+from sparrow.labels import repeated_label
 from sparrow.progress import bar
 from sparrow.schema import Schema, check_dtype
 from sparrow.sorting import Rows
+from sparrow.storage.filesystem import of
 
 __all__ = ["Matrix", "compressed", "dense", "group_of", "opened", "store", "texts", "unique"]
 
@@ -51,11 +52,12 @@ def opened(src: Any) -> Iterator[tuple[str, Any]]:
     if len(sources) > 1 or sources[0].path is None or sources[0].size is None:
         raise InvalidValueError(f"src={src!r}: give the name of one HDF5 file")
     name = sources[0].name
-    with open(name, "rb") as file:
-        if file.read(8) != MAGIC:
+    files = of(name)
+    with files.open(name, size=sources[0].size) as start:
+        if start.read(len(MAGIC)) != MAGIC:
             raise IngestError("this is no HDF5 file", name)
     try:
-        with h5py.File(name, "r") as file:
+        with files.near(name) as near, h5py.File(near, "r") as file:
             yield name, file
     except SparrowError:
         raise
@@ -100,9 +102,7 @@ def compressed(group: Any, shape: tuple[int, int], by_rows: bool, name: str) -> 
     if len(indptr) != outer + 1 or any(array.dtype.kind not in "iu" for array in (indices, indptr)):
         raise IngestError(f"indptr of {group.name!r} has {len(indptr)} integers, and {outer + 1} are due", name)
     for array in (data, indices, indptr):
-        size = len(array) * array.dtype.itemsize
-        if size > _BOMB_LEAST and size > _BOMB_RATIO * max(array.id.get_storage_size(), 1):
-            raise IngestError(f"{array.name!r} unpacks to {_BOMB_RATIO} times its size and more", name)
+        _unpacked(array, name)
 
     def pieces() -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]]:
         done = 0
@@ -130,9 +130,7 @@ def dense(array: Any, name: str) -> Matrix:
     """Return a matrix that is in a dataset cell by cell."""
     if array.ndim != 2:
         raise IngestError(f"{array.name!r} has {array.ndim} dimensions, and a matrix two", name)
-    size = array.size * array.dtype.itemsize
-    if size > _BOMB_LEAST and size > _BOMB_RATIO * max(array.id.get_storage_size(), 1):
-        raise IngestError(f"{array.name!r} unpacks to {_BOMB_RATIO} times its size and more", name)
+    size = _unpacked(array, name)
 
     def pieces() -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]]:
         height, width = array.shape
@@ -145,6 +143,14 @@ def dense(array: Any, name: str) -> Matrix:
                 yield rows + first, cols + left, cells[rows, cols]
 
     return Matrix(tuple(array.shape), _dtype(array, name), size, pieces())
+
+
+def _unpacked(array: Any, name: str) -> int:
+    """Return the bytes of a dataset, or raise ``IngestError`` where they are far more than are stored."""
+    size = int(array.size * array.dtype.itemsize)
+    if size > _BOMB_LEAST and size > _BOMB_RATIO * max(array.id.get_storage_size(), 1):
+        raise IngestError(f"{array.name!r} unpacks to {_BOMB_RATIO} times its size and more", name)
+    return size
 
 
 def _dtype(array: Any, name: str) -> np.dtype[Any]:
@@ -181,9 +187,7 @@ def unique(labels: pa.Array, size: int, what: str, way: str, name: str) -> pa.Ar
     """
     if len(labels) != size:
         raise IngestError(f"there are {len(labels)} {what}, and the dimension has the size {size}", name)
-    if pc.count_distinct(labels, mode="all").as_py() < len(labels):
-        counts = pc.value_counts(labels)
-        twice = counts.field("values")[pc.index(pc.greater(counts.field("counts"), 1), True)].as_py()
+    if (twice := repeated_label(labels)) is not None:
         raise IngestError(f"two {what} are called the same: {way}", name, token=str(twice))
     return labels
 

@@ -126,11 +126,6 @@ def refuse_no_edges(text: str, name: str) -> None:
     _refuse_ragged(data, cells, file, name)
 
 
-def _is_sample(row: Sequence[str]) -> bool:
-    """Return whether a line could be one of libsvm: a number, then pairs."""
-    return bool(re.fullmatch(r"[-+.\d]\S*", row[0])) and all(re.fullmatch(r"\d+:\S+", token) for token in row[1:])
-
-
 def lists_of(text: str, name: str) -> tuple[str, str] | None:
     """Return the format of a graph whose lines are lists of neighbours, and what tells it; None for other text.
 

@@ -489,6 +489,10 @@ class WebSite(ObjectStore):
             return pa.PythonFile(file, mode="r")
         return super().open(path, through, size)
 
+    def is_folder(self, path: str) -> bool:
+        """Return False: servers list no files, so what lies below an address is not known."""
+        return False
+
     def matching(self, pattern: str) -> list[str]:
         """Refuse a pattern: servers list no files."""
         raise UnsupportedError(f"{pattern!r} is a pattern, and web servers list no files: give the files one by one")

@@ -188,6 +188,59 @@ def test_files_in_and_out(home: str) -> None:
     assert keys(f"{home}/no") == []
 
 
+def _uploaded(folder: Path, home: str) -> None:
+    """Put the files of a folder on the store."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            assert objects.store_of(home).put(f"{home}/{path.relative_to(folder)}", path.read_bytes())
+
+
+def test_every_format_in_and_out(home: str, tmp_path: Path) -> None:
+    from sparrow.files.sniffing import sniffed
+
+    links = sp.from_coords([[0, 0, 1, 3], [1, 2, 3, 0]], np.ones(4, np.int64), shape=(4, 4), dims=("src", "dst"))
+    for name in ("a.mtx", "a.tns", "a.npy", "a.graph-txt", "a.h5ad"):
+        sp.export(links, f"{home}/raw/{name}")
+        read = getattr(sp.ingest, (found := sniffed(f"{home}/raw/{name}")).format)
+        assert found.format in ("mtx", "tns", "npy", "webgraph", "h5ad")
+        back = read(f"{home}/raw/{name}", f"{home}/{found.format}")
+        assert np.argwhere(back.to_numpy()).tolist() == np.argwhere(links.to_numpy()).tolist()
+    with pytest.raises(errors.UnsupportedError, match="written on this machine"):
+        sp.export(links, f"{home}/shards", format="alx")
+    sp.export(links, tmp_path / "shards", format="alx", shards=2)
+    for name, text in {
+        "g.metis": "3 2 10\n1 2\n1 1 3\n1 2\n",
+        "c.ffm": "1 0:3:1 1:5:0.5\n0 0:2:1\n",
+        "kg/train.txt": "ann\tknows\tbob\n",
+        "kg/test.txt": "bob\tknows\tann\n",
+        "docs/one.txt": "no pain no gain\n",
+        "docs/more/two.txt": "no smoke\n",
+        "tenx/matrix.mtx": "%%MatrixMarket matrix coordinate integer general\n2 1 1\n2 1 7\n",
+        "tenx/barcodes.tsv": "AAAC-1\n",
+        "tenx/genes.tsv": "ENSG1\tDSCAM\nENSG2\tAPP\n",
+        "bv.properties": "graphclass=it.unimi.dsi.webgraph.BVGraph\nversion=0\nnodes=2\narcs=0\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "bv.graph").write_bytes(b"\xc0")  # two lists of length 0
+    _uploaded(tmp_path, f"{home}/raw")
+    for name, kind in (("shards", "alx"), ("kg", "triples"), ("tenx", "tenx"), ("bv.graph", "webgraph")):
+        assert sniffed(f"{home}/raw/{name}").format == kind
+    web = sp.ingest.alx(f"{home}/raw/shards", f"{home}/alx")
+    assert np.argwhere(web["train"].to_numpy()).tolist() == np.argwhere(links.to_numpy()).tolist()
+    graph = sp.ingest.metis(f"{home}/raw/g.metis", f"{home}/metis")
+    assert (graph["graph"].nnz, graph["vertices"].nnz) == (4, 3)
+    clicks = sp.ingest.libffm(f"{home}/raw/c.ffm", f"{home}/ffm")
+    assert (clicks["X"].shape, clicks["y"].nnz) == ((2, 2, 6), 1)
+    splits = sp.ingest.triples(f"{home}/raw/kg", f"{home}/kg")
+    assert {name: tensor.nnz for name, tensor in splits.items()} == {"train": 1, "test": 1}
+    assert sp.ingest.triples(f"{home}/raw/kg/train.txt", f"{home}/kg1").nnz == 1
+    counts = sp.ingest.text(f"{home}/raw/docs", f"{home}/text")
+    assert (counts.shape, counts.nnz) == ((2, 4), 5)
+    assert sp.ingest.tenx(f"{home}/raw/tenx", f"{home}/tenx").sel(feature="ENSG2", barcode="AAAC-1") == 7
+    assert sp.ingest.webgraph(f"{home}/raw/bv.graph", f"{home}/bv").shape == (2, 2)
+
+
 class _Ranges(SimpleHTTPRequestHandler):
     """Sends parts of files where that is asked for, which the one of the library does not."""
 
