@@ -195,9 +195,10 @@ def repeated_label(labels: pa.Array) -> Any:
     """Return a label that comes twice, None where all differ; nulls are no labels."""
     import pyarrow.compute as pc
 
-    if pc.count_distinct(labels, mode="only_valid").as_py() == len(labels) - labels.null_count:
+    labels = labels.drop_null()
+    if len(labels.unique()) == len(labels):
         return None
-    counts = pc.value_counts(labels.drop_null())
+    counts = pc.value_counts(labels)
     return counts.field("values")[pc.index(pc.greater(counts.field("counts"), 1), True)].as_py()
 
 

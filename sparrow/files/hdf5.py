@@ -112,7 +112,8 @@ def compressed(group: Any, shape: tuple[int, int], by_rows: bool, name: str) -> 
                 raise IngestError(f"indptr of {group.name!r} does not ascend from 0 to {len(data)}", name)
             for start in range(done, int(bounds[-1]), _ENTRIES):
                 stop = min(start + _ENTRIES, int(bounds[-1]))
-                own = np.searchsorted(bounds, np.arange(start, stop), "right") - 1 + first
+                lengths = np.diff(np.clip(bounds, start, stop))
+                own = np.repeat(np.arange(first, first + len(lengths)), lengths)
                 other = indices[start:stop].astype(np.int64)
                 if (wrong := (other < 0) | (other >= inner)).any():
                     at = int(np.argmax(wrong))
@@ -169,10 +170,10 @@ def texts(array: Any, name: str) -> pa.Array:
     check_labels(len(array), 8 * len(array))
     if array.dtype.kind in "iu":
         return pa.array(array[:].astype(np.int64))
-    found = array[:] if array.dtype.kind == "S" else array.asstr()[:]
-    if array.dtype.kind == "S":
-        found = np.char.decode(found, "utf-8")
-    labels = pa.array(found.tolist(), pa.string())
+    try:
+        labels = pa.array(array[:].tolist(), pa.binary()).cast(pa.string())
+    except pa.ArrowException:
+        raise IngestError(f"the names in {array.name!r} are no UTF-8", name) from None
     check_labels(len(labels), labels.nbytes)
     return labels
 

@@ -381,8 +381,9 @@ def _lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlo
             carry = bytes(memoryview(buffer)[start:used])
             continue
         now = stream.tell()
-        lines = buffer.count(b"\n", start, end)
-        yield TextBlock(source, np.frombuffer(buffer, np.uint8)[start:end], line, lines, now - told)
+        data = np.frombuffer(buffer, np.uint8)[start:end]
+        lines = int(np.count_nonzero(data == 10))
+        yield TextBlock(source, data, line, lines, now - told)
         told, yielded = now, True
         if at_end:
             return
