@@ -111,6 +111,12 @@ def refuse_no_edges(text: str, name: str) -> None:
     if lines[0][0] in "{[<":
         kind = "HTML or XML" if lines[0][0] == "<" else "JSON"
         raise IngestError(f"this is {kind}, no edge list: write two columns, an edge a line", name, token=lines[0][:80])
+    if all(token[0] == token[-1] == '"' and len(token) > 2 for row in cells for token in row[:2]):
+        raise IngestError(
+            "these are names in quotes, no edge list; sparrow ingest columns reads them where they hold blanks or "
+            f"commas, else: tr -d '\"' < {file} | sparrow ingest edges - DST",
+            name,
+        )
     if ".tns" in suffixes:
         count = len(cells[0]) - 1
         raise IngestError(

@@ -353,7 +353,8 @@ class TableIngest:
                 raise self._wrong(batch, name, array, pa.array(~whole), "no whole number in int64") from None
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise IngestError(
-                f"the column {name!r} holds {kind}, and coordinates are integers, texts or dates", batch.source
+                f"the column {name!r} holds {str(kind)[:80]}, and coordinates are integers, texts or dates",
+                batch.source,
             )
         given: NDArray[Any] = array.to_numpy(zero_copy_only=False)
         if given.dtype.kind == "f":
