@@ -60,7 +60,7 @@ __all__ = [
 
 _MODULES = (
     "tables", "columns", "edges", "libsvm", "libffm", "mtx", "npz", "npy", "tns", "webgraph", "alx", "metis", "triples",
-    "tenx", "h5ad", "text",
+    "tenx", "h5ad", "binsparse", "text",
 )  # fmt: skip
 
 COMPRESSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from sparrow.errors import IngestError, InvalidValueError
 from sparrow.files.alx import split_of
+from sparrow.files.binsparse import described
 from sparrow.files.hdf5 import MAGIC, opened
 from sparrow.files.kinds import lists_of, refuse_no_edges
 from sparrow.files.source import blocks, folder_of, open_sources
@@ -97,14 +98,16 @@ def sniffed(src: str) -> Kind:
 
 def _of_hdf5(name: str) -> tuple[str, str]:
     with opened(name) as (_, file):
+        if described(file):
+            return "binsparse", "HDF5 with an attribute binsparse, which describes its arrays"
         if "X" in file or "obs" in file:
             return "h5ad", "HDF5 that holds obs or X, as AnnData's does"
         if "matrix" in file or any(hasattr(file[key], "keys") and "indptr" in file[key] for key in file):
             return "tenx", "HDF5 that holds a matrix by columns, as 10x Genomics writes it"
         there = ", ".join(map(repr, file)) or "nothing"
         raise IngestError(
-            f"this is HDF5 of {there}, neither of AnnData nor of 10x Genomics: read its arrays with h5py and give them "
-            "to sp.from_coords",
+            f"this is HDF5 of {there}, neither of AnnData, 10x Genomics nor binsparse: read its arrays with h5py and "
+            "give them to sp.from_coords",
             name,
         )
 
