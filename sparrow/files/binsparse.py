@@ -153,14 +153,15 @@ def _tensor(group: Any, name: str) -> tuple[hdf5.Matrix, Any]:
     if not version.startswith("0."):
         raise IngestError(f"this is binsparse {version}, and 0.1 is read", name)
     values = _Values(hdf5.group_of(group.file, group.name, name, "values")["values"], kind, found, group, name)
-    if told in _COMPRESSED and len(shape) == 2:
-        by_rows, doubly = _COMPRESSED[told]
+    known = told if isinstance(told, str) else "custom"
+    if known in _COMPRESSED and len(shape) == 2:
+        by_rows, doubly = _COMPRESSED[known]
         members = ("values", "indices_1", "pointers_to_1")
         hdf5.group_of(group.file, group.name, name, *members, *["indices_0"] * doubly)
         lines = group["indices_0"] if doubly else None
         tensor = hdf5.compressed(group, shape, by_rows, name, members, values, lines)
-    elif told in _DENSE and len(shape) == len(_DENSE[told]):
-        tensor = _dense(values, shape, _DENSE[told], name)
+    elif known in _DENSE and len(shape) == len(_DENSE[known]):
+        tensor = _dense(values, shape, _DENSE[known], name)
     else:
         order = _order(told, found, len(shape))
         if order is None:

@@ -149,7 +149,10 @@ def compressed(
     if min(shape) < 0 or any(array.ndim != 1 for array in (data, indices, indptr)) or len(data) != len(indices):
         raise IngestError(f"{group.name!r} holds no compressed matrix: data and indices are not two lists", name)
     count = outer if lines is None else len(lines)
-    if len(indptr) != count + 1 or any(array.dtype.kind not in "iu" for array in (indices, indptr)):
+    for array in (indices, indptr):
+        if array.dtype.kind not in "iu":
+            raise IngestError(f"{array.name!r} holds {array.dtype}, and integers are due", name)
+    if len(indptr) != count + 1:
         raise IngestError(f"{members[2]} of {group.name!r} has {len(indptr)} integers, and {count + 1} are due", name)
     for array in (group[member] for member in members):
         unpacked(array, name)

@@ -249,8 +249,26 @@ def packed(file: Any, name: str | os.PathLike[str]) -> AbstractContextManager[An
         return nullcontext(file)
     if compression == "gzip":
         return gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0)
-    compressed: AbstractContextManager[Any] = pa.CompressedOutputStream(file, compression)
-    return compressed
+    return _compressing(file, compression)
+
+
+@contextmanager
+def _compressing(file: Any, compression: str) -> Iterator[Any]:
+    """Compress for a file that stays open, which pyarrow's stream would close."""
+    with pa.PythonFile(_Open(file), mode="w") as below, pa.CompressedOutputStream(below, compression) as sink:
+        yield sink
+
+
+class _Open:
+    """A file to write to that is closed by somebody else."""
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self.write, self.flush = file.write, file.flush
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,8 +168,12 @@ def check_encoding(encoding: str) -> None:
 
 def _source(path: str) -> Source:
     if os.path.isdir(path):
-        raise IngestError(f"this is a folder: give its files, e.g. {os.path.join(path, '*')!r}", file=path)
+        raise _is_folder(path)
     return Source(path, path, os.path.getsize(path) if os.path.isfile(path) else None)
+
+
+def _is_folder(path: str) -> IngestError:
+    return IngestError(f"this is a folder: give its files, e.g. {os.path.join(path, '*')!r}", file=path)
 
 
 def _remote(name: str) -> list[Source]:
@@ -178,7 +182,12 @@ def _remote(name: str) -> list[Source]:
     names = files.matching(name) if glob.has_magic(name) else [name]
     if not names:
         raise NotFoundError(f"no file matches {name!r}")
-    return [Source(each, each, files.size(each)) for each in names]
+    try:
+        return [Source(each, each, files.size(each)) for each in names]
+    except NotFoundError:
+        if files.is_folder(name):
+            raise _is_folder(name) from None
+        raise
 
 
 def total_size(sources: Sequence[Source]) -> int | None:

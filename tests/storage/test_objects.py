@@ -199,12 +199,14 @@ def test_every_format_in_and_out(home: str, tmp_path: Path) -> None:
     from sparrow.files.sniffing import sniffed
 
     links = sp.from_coords([[0, 0, 1, 3], [1, 2, 3, 0]], np.ones(4, np.int64), shape=(4, 4), dims=("src", "dst"))
-    for name in ("a.mtx", "a.tns", "a.npy", "a.graph-txt", "a.h5ad"):
+    for name in ("a.mtx", "a.tns.bz2", "a.npy", "a.graph-txt.zst", "a.h5ad", "a.h5"):
         sp.export(links, f"{home}/raw/{name}")
         read = getattr(sp.ingest, (found := sniffed(f"{home}/raw/{name}")).format)
-        assert found.format in ("mtx", "tns", "npy", "webgraph", "h5ad")
+        assert found.format in ("mtx", "tns", "npy", "webgraph", "h5ad", "binsparse")
         back = read(f"{home}/raw/{name}", f"{home}/{found.format}")
         assert np.argwhere(back.to_numpy()).tolist() == np.argwhere(links.to_numpy()).tolist()
+    with pytest.raises(errors.IngestError, match="this is a folder: give its files"):
+        sp.ingest.edges(f"{home}/raw", f"{home}/no")
     with pytest.raises(errors.UnsupportedError, match="written on this machine"):
         sp.export(links, f"{home}/shards", format="alx")
     sp.export(links, tmp_path / "shards", format="alx", shards=2)
