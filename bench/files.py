@@ -168,7 +168,7 @@ def run(count: int, rounds: int) -> list[Row]:
             peer = (large / "edges.txt", small / "edges.txt", target)
         reader = READERS.get(name, name)
         ours = (OURS, (reader, small / file, large / file, target, repr(options)))
-        in_process(*(OURS, *ours[1:][0]))
+        in_process(OURS, *ours[1])
         took = processes_in_turn({"sparrow": ours, "peer": (code, peer)}, rounds)
         (mine, memory), (theirs, more) = took["sparrow"], took["peer"]
         detail = f"{mine:.2f} s : {theirs:.2f} s, peak {memory / 1e6:.0f} MB : {more / 1e6:.0f} MB"

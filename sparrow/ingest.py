@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import ParamSpec
 
     from sparrow.files.alx import Alx
+    from sparrow.files.binsparse import Binsparse
     from sparrow.files.columns import Columns
     from sparrow.files.edges import Edges
     from sparrow.files.h5ad import H5ad
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     mtx, npz, tns = _typed(MatrixMarket), _typed(Npz), _typed(Tns)
     alx, metis, webgraph = _typed(Alx), _typed(Metis), _typed(WebGraph)
     h5ad, libffm, npy, tenx = _typed(H5ad), _typed(Libffm), _typed(Npy), _typed(Tenx)
-    text, triples = _typed(Text), _typed(Triples)
+    binsparse, text, triples = _typed(Binsparse), _typed(Text), _typed(Triples)
 
 __all__: list[str]
 

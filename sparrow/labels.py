@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sparrow.errors import LabelError
 
-__all__ = ["first_places", "is_text", "label_position", "label_positions", "label_range"]
+__all__ = ["first_places", "is_text", "label_position", "label_positions", "label_range", "repeated_label"]
 
 _NAMED = 5
 """How many missing labels an error names."""
@@ -189,6 +189,17 @@ def _instants(labels: pa.Array, wanted: pa.Array) -> tuple[pa.Array, pa.Array]:
         except pa.ArrowInvalid:
             continue
     return labels, wanted.cast(labels.type)
+
+
+def repeated_label(labels: pa.Array) -> Any:
+    """Return a label that comes twice, None where all differ; nulls are no labels."""
+    import pyarrow.compute as pc
+
+    labels = labels.drop_null()
+    if len(labels.unique()) == len(labels):
+        return None
+    counts = pc.value_counts(labels)
+    return counts.field("values")[pc.index(pc.greater(counts.field("counts"), 1), True)].as_py()
 
 
 def is_text(kind: pa.DataType) -> bool:

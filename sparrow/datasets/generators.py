@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +12,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow.errors import ExistsError, InvalidValueError
-from sparrow.files.registry import COMPRESSION
+from sparrow.files.registry import packed
 from sparrow.progress import bar
 from sparrow.schema import check_integer
-from sparrow.storage.filesystem import replacing
+from sparrow.storage.filesystem import of, replacing
 
 __all__ = ["powerlaw_libsvm", "powerlaw_tns", "rmat"]
 
@@ -249,17 +246,10 @@ def _lines(blocks: Iterable[list[NDArray[Any]]], delimiter: str) -> Iterator[tup
 
 def _write(dst: str | os.PathLike[str], texts: Iterable[tuple[int, bytes]], count: int, overwrite: bool) -> int:
     """Write a file, whole or not at all."""
-    if os.path.lexists(dst) and not overwrite:
+    if of(dst).occupied(os.fspath(dst)) and not overwrite:
         raise ExistsError(f"{os.fspath(dst)!r} exists: choose another name, or pass overwrite=True to replace it")
-    compression = COMPRESSION.get(Path(dst).suffix)
-    with replacing(dst) as file, bar("generating", count, "rows") as advance:
-        packed: AbstractContextManager[Any] = nullcontext(file)
-        if compression == "gzip":
-            packed = gzip.GzipFile("", "wb", 1, file, mtime=0)
-        elif compression is not None:
-            packed = pa.CompressedOutputStream(file, compression)
-        with packed as sink:
-            for n, text in texts:
-                sink.write(text)
-                advance(n)
+    with replacing(dst) as file, bar("generating", count, "rows") as advance, packed(file, dst) as sink:
+        for n, text in texts:
+            sink.write(text)
+            advance(n)
     return count

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field
-from itertools import pairwise
-from pathlib import Path
+from heapq import merge
+from itertools import groupby, pairwise, repeat
 from typing import Annotated, Any, BinaryIO, ClassVar, NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from sparrow import memory, storage
 from sparrow.errors import ExistsError, IngestError, InvalidValueError, NotFoundError, UnsupportedError
 from sparrow.files.registry import Duplicates, Format, Option, Reader, Writer
 from sparrow.files.rows import Written, write_entries
-from sparrow.files.source import SourceLike, open_sources
+from sparrow.files.source import SourceLike, compression_of, folder_of, open_sources
 from sparrow.progress import bar
 from sparrow.schema import Schema
 from sparrow.sorting import Rows
@@ -128,9 +128,9 @@ class Alx(Reader):
         for split in ("train", "train_t", "test"):
             self._check(split, [shard for shard in shards if shard.split == split])
         sources = sorted(shard.path for shard in shards)
-        total = sum(os.path.getsize(shard.path) * (1 + (shard.split == "test")) for shard in shards)
+        total = sum(of(shard.path).size(shard.path) * (1 + (shard.split == "test")) for shard in shards)
         with storage.creating(self.dst, self.overwrite) as folder, bar("reading shards", total) as advance:
-            reading = _Reading(Path(folder), self, advance)
+            reading = _Reading(folder, self, advance)
             members: dict[str, Written] = {}
             for member, split, which in (("train", "train", 1), ("test", "test", 1), ("truth", "test", 2)):
                 own = [shard.path for shard in shards if shard.split == split]
@@ -142,7 +142,7 @@ class Alx(Reader):
             n = reading.largest + 1
             for member, written in members.items():
                 storage.create(
-                    Path(folder) / member,
+                    folder / member,
                     Schema((n, n), _DIMS, _VALUES, 0),
                     written.files,
                     profile=self.profile,
@@ -174,11 +174,10 @@ def _found(src: SourceLike) -> list[_Shard]:
     wanted = [src] if isinstance(src, str | os.PathLike) else list(src)
     paths: list[str] = []
     for each in wanted:
-        if os.path.isdir(each):
-            inside = [os.path.join(each, name) for name in sorted(os.listdir(each))]
-            shards = [path for path in inside if split_of(path)]
+        if (folder := folder_of(each)) is not None:
+            shards = [os.path.join(folder, name) for name in of(folder).names(folder) if split_of(name)]
             if not shards:
-                raise NotFoundError(f"the folder {os.fspath(each)!r} holds no shard, such as train.tfr-00000-of-00010")
+                raise NotFoundError(f"the folder {folder!r} holds no shard, such as train.tfr-00000-of-00010")
             paths += shards
         else:
             paths += [source.path for source in open_sources(each) if source.path is not None]
@@ -210,7 +209,7 @@ class _Frames(NamedTuple):
 class _Reading:
     """Reads shards, and keeps what is to be known of all."""
 
-    folder: Path
+    folder: storage.Folder
     options: Alx
     advance: Any
     largest: int = -1
@@ -222,7 +221,6 @@ class _Reading:
     def write(self, member: str, paths: Sequence[str], which: int) -> Written:
         """Write the links of one list of all messages."""
         folder = self.folder / member
-        folder.mkdir()
 
         def rows_of(frames: _Frames) -> Rows:
             src, dst = self._links(frames, which)
@@ -301,15 +299,12 @@ def _opened(path: str, stack: ExitStack) -> tuple[Any, Any]:
     """Return the file, and what is read of it where it is packed: a shard begins with its first length."""
     from sparrow.kernels import tfrecords as kernels
 
-    raw = stack.enter_context(pa.OSFile(path, "rb"))
-    start = np.frombuffer(raw.read(12), np.uint8).copy()
+    raw = stack.enter_context(of(path).open(path, through=True))
+    start = raw.read(12)
     raw.seek(0)
-    if kernels.cut(start)[2] == kernels.GOOD:
+    if kernels.cut(np.frombuffer(start, np.uint8).copy())[2] == kernels.GOOD or not (packed := compression_of(start)):
         return raw, raw
-    for magic, name in ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"BZh", "bz2")):
-        if bytes(start).startswith(magic):
-            return raw, stack.enter_context(pa.CompressedInputStream(raw, name))
-    return raw, raw
+    return raw, stack.enter_context(pa.CompressedInputStream(raw, packed))
 
 
 def _cut(path: str, file: Any) -> Iterator[_Frames]:
@@ -368,28 +363,28 @@ class AlxWriter(Writer):
                 raise UnsupportedError(f"{name} is no square matrix of the shape of train, but {tensor.shape}")
             if tensor.fill_value != 0:
                 raise UnsupportedError(f"links have no fill but 0, and {name} has {tensor.fill_value}")
+        files = of(self.dst)
+        if files.fetches:
+            raise UnsupportedError(f"{self.dst!r}: shards are a folder, which is written on this machine: copy it then")
         target = os.path.abspath(self.dst)
-        files = of(target)
         if os.path.isdir(target) and not all(map(split_of, os.listdir(target))):
             raise ExistsError(f"{self.dst!r} holds other files than shards: choose another name")
         staged = files.stage(target)
         try:
             train = members["train"]
-            count = self._split(staged, "train", _rows(train))
-            count += self._split(staged, "train.transpose", _rows(train.T))
+            size = train.shape[0]
+            count = self._split(staged, "train", size, _rows(train))
+            count += self._split(staged, "train.transpose", size, _rows(train.T))
             if "test" in members or "truth" in members:
-                nothing = np.empty(0, np.int64)
-                known = dict(_rows(members["truth"])) if "truth" in members else {}
-                count += self._split(staged, "test", _both(members.get("test"), known, nothing), True)
+                count += self._split(staged, "test", size, _both(members.get("test"), members.get("truth")), True)
             files.publish(staged, target, replace=True)
         finally:
             files.drop(staged)
         return count
 
-    def _split(self, folder: str, name: str, rows: Any, truth: bool = False) -> int:
+    def _split(self, folder: str, name: str, size: int, rows: Any, truth: bool = False) -> int:
         from sparrow.kernels import tfrecords as kernels
 
-        size = (dict(self.source) if isinstance(self.source, Bundle) else {"train": self.source})["train"].shape[0]
         count, nothing = 0, np.empty(0, np.int64)
         with ExitStack() as stack:
             files: list[BinaryIO] = [
@@ -424,13 +419,18 @@ def _rows(tensor: Tensor) -> Iterator[tuple[int, NDArray[np.int64]]]:
         yield row, np.concatenate(held)
 
 
-def _both(test: Tensor | None, truth: dict[int, NDArray[np.int64]], nothing: NDArray[np.int64]) -> Iterator[Any]:
-    """Yield the rows of test and truth together."""
-    if test is not None:
-        for row, ids in _rows(test):
-            yield row, (ids, truth.pop(row, nothing))
-    for row, ids in truth.items():
-        yield row, (nothing, ids)
+def _both(test: Tensor | None, truth: Tensor | None) -> Iterator[Any]:
+    """Yield the rows of test and truth together, ascending."""
+    sides = [zip(repeat(at), _rows(each)) for at, each in enumerate((test, truth)) if each is not None]
+
+    def row_of(item: tuple[int, tuple[int, NDArray[np.int64]]]) -> int:
+        return item[1][0]
+
+    for row, found in groupby(merge(*sides, key=row_of), row_of):
+        lists = [np.empty(0, np.int64)] * 2
+        for at, (_, ids) in found:
+            lists[at] = ids
+        yield row, tuple(lists)
 
 
 FORMATS = (Format("alx", "Web graphs of ALX: shards of TFRecord files.", reader=Alx, writer=AlxWriter),)

@@ -5,7 +5,6 @@ The offsets that Java reads beside the graph are not needed to read it from end 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from sparrow import memory
 from sparrow.errors import IngestError, NotFoundError
+from sparrow.storage.filesystem import of
 
 __all__ = ["Piece", "Properties", "pieces", "properties"]
 
@@ -57,10 +57,10 @@ def properties(base: str) -> Properties:
         If it is not that of a BVGraph, or of one that is coded in a way not known.
     """
     name = base + ".properties"
-    if not os.path.isfile(name):
+    if not of(name).exists(name):
         raise NotFoundError(f"there is no file {name!r}, without which the bits of {base}.graph say nothing")
-    with open(name, encoding="latin-1") as file:
-        text = file.read(1 << 20)
+    with of(name).open(name, through=True) as file:
+        text = file.read(1 << 20).decode("latin-1")
     told: dict[str, tuple[int, str]] = {}
     for number, text_line in enumerate(text.splitlines(), 1):
         if text_line.strip() and text_line.strip()[0] not in "#!":
@@ -160,14 +160,15 @@ def pieces(told: Properties) -> Iterator[Piece]:
     """
     from sparrow.kernels import bvgraph as kernels
 
-    size = os.path.getsize(told.graph)
+    files = of(told.graph)
+    size = files.size(told.graph)
     if told.nodes > 8 * size:
         raise IngestError(f"{size} bytes hold no {told.nodes} lists: the file is cut off, or .properties belong to "
                           "another graph", told.graph)  # fmt: skip
     sizes, codes = np.array([told.window, told.shortest, told.k], np.int64), np.array(told.codes, np.int64)
     node = arcs = advance = 0
     room, degrees, history = _LINKS, np.empty(0, np.int64), np.empty(0, np.int64)
-    with open(told.graph, "rb", buffering=0) as file:
+    with files.open(told.graph, through=True, size=size) as file:
         bits = _Bits(file)
         while node < told.nodes:
             known = len(degrees)

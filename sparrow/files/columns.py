@@ -16,9 +16,9 @@ from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.files.delimited import Form, LateText
 from sparrow.files.registry import DType, Format, Option, Reader, ids_of, names_of, number_of, sizes_of, values_of
 from sparrow.files.rows import check_space
-from sparrow.files.source import open_sources
+from sparrow.files.source import check_encoding, open_sources
 from sparrow.files.tables import Query, open_table
-from sparrow.files.tabular import TableIngest, is_text
+from sparrow.files.tabular import TableIngest, gives_labels
 from sparrow.progress import bar
 from sparrow.schema import LARGEST_DIMENSION, check_dims, check_dtype
 from sparrow.tensor import Tensor
@@ -241,14 +241,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         if self.comment is not None and (not self.comment.strip() or "\n" in self.comment):
             raise InvalidValueError(f"comment={self.comment!r}: say what such lines begin with, as '#'")
         if self.encoding is not None:
-            try:
-                plain = bytes(range(128)).decode(self.encoding) == bytes(range(128)).decode("ascii")
-            except (LookupError, UnicodeDecodeError):
-                plain = False
-            if not plain:
-                raise InvalidValueError(
-                    f"encoding={self.encoding!r} is none that ASCII is a part of, as latin-1: use iconv"
-                )
+            check_encoding(self.encoding)
 
     def _others(self) -> list[pa.Array | None]:
         """Return the labels that ``labels_of`` has for each dimension, and take its sizes for the others."""
@@ -301,7 +294,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         texts += tuple(
             name
             for name, labels in zip(self.coords, self.others, strict=True)
-            if labels is not None and is_text(labels.type)
+            if labels is not None and gives_labels(labels.type)
         )
         numbers = tuple(name for name, kind in ids.items() if kind == "int")
         form = Form(

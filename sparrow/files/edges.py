@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from sparrow import progress, settings, storage
 from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
 from sparrow.files.kinds import refuse_no_edges
+from sparrow.files.numbers import line_of
 from sparrow.files.registry import DType, Duplicates, Format, Option, Reader, sizes_of
 from sparrow.files.rows import Ids, Names, Shelf, Written, cast_values, check_space, write_entries
 from sparrow.files.source import Source, SourceLike, TextBlock, blocks, open_sources, total_size
@@ -415,7 +416,7 @@ class _Ingest:
             return None
         values, unfit = cast_values(parsed.values, self._dtype)
         if unfit is not None:
-            line, text = _edge_line(parsed.block, unfit)
+            line, text = line_of(parsed.block, unfit)
             token = text.replace(",", " ").split()[2]
             raise IngestError(f"the weight does not fit the type {self._dtype}", parsed.block.source.name, line, token)
         return values
@@ -464,7 +465,7 @@ class _Ingest:
                     raise self._beyond(parsed, (src >= limit) | (dst >= limit), limit)
                 if shape is not None and (outside := (src >= shape[0]) | (dst >= shape[1])).any():
                     i = int(np.argmax(outside))
-                    at, _ = _edge_line(parsed.block, i)
+                    at, _ = line_of(parsed.block, i)
                     token = str(src[i] if src[i] >= shape[0] else dst[i])
                     raise IngestError(f"the id is beyond shape={tuple(shape)}", parsed.block.source.name, at, token)
                 if gaps is not None and (absent := gaps[src] | gaps[dst]).any():
@@ -480,7 +481,7 @@ class _Ingest:
     def _beyond(self, parsed: _Parsed, wrong: NDArray[np.bool_], limit: int) -> IngestError:
         """Return the error about the first edge that ``wrong`` marks: an id of it cannot be."""
         i = int(np.argmax(wrong))
-        line, _ = _edge_line(parsed.block, i)
+        line, _ = line_of(parsed.block, i)
         ends = int(parsed.src[i]), int(parsed.dst[i])
         beyond = [end for end in ends if end >= limit]
         if beyond and self.labels is None:
@@ -561,17 +562,6 @@ def _without(block: TextBlock, start: int, end: int) -> TextBlock:
 
 def _line(block: TextBlock, start: int) -> str:
     return block.text(start, start + 200).split("\n", 1)[0].strip()
-
-
-def _edge_line(block: TextBlock, edge: int) -> tuple[int, str]:
-    """Return the number and the text of the line of an edge, counted from 0 in the block."""
-    for number, line in enumerate(bytes(block.data).split(b"\n"), block.first_line):
-        text = line.strip()
-        if text and text[0] not in b"#%":
-            if edge == 0:
-                return number, text.decode(errors="backslashreplace")
-            edge -= 1
-    raise AssertionError("there are fewer edges in the block")
 
 
 @dataclass

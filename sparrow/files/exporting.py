@@ -39,7 +39,8 @@ def export(
         By default what the name ends in says: ``.parquet``, ``.arrow`` (``.ipc``, ``.feather``), ``.csv``, ``.tsv``,
         ``.edges`` or ``.txt`` (an edge list: a line ``# src dst value``, then columns parted by tabs, True as 1),
         ``.mtx`` (Matrix Market), ``.tns`` (FROSTT), ``.npz``, ``.npy``, ``.libsvm`` or ``.svm``, ``.ffm`` (libffm),
-        ``.graph-txt`` (ASCIIGraph), ``.h5ad`` (AnnData). ``"alx"`` is a folder of shards, which is to be said.
+        ``.graph-txt`` (ASCIIGraph), ``.h5ad`` (AnnData), ``.h5`` (binsparse). ``"alx"`` is a folder of shards, which
+        is to be said.
     overwrite
         Replace a file that is there.
     **options

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparrow import memory
-from sparrow.errors import IngestError, MissingDependencyError, UnsupportedError
+from sparrow.errors import IngestError, UnsupportedError
 from sparrow.files import hdf5
 from sparrow.files.registry import DType, Duplicates, Format, Option, Reader, Writer, names_of
 from sparrow.progress import bar
@@ -121,7 +121,7 @@ class H5ad(Reader):
             return hdf5.store(
                 self.dst,
                 matrix,
-                dims=check_dims(usual if self.dims is None else self.dims, 2),  # type: ignore[arg-type]
+                dims=check_dims(usual if self.dims is None else self.dims, 2),
                 labels=labels,
                 dtype=dtype,
                 duplicates=self.duplicates,
@@ -180,10 +180,6 @@ class H5adWriter(Writer):
 
     def write(self) -> int:
         """Write the file and return the number of entries."""
-        try:
-            import h5py
-        except ModuleNotFoundError as error:
-            raise MissingDependencyError("HDF5 is written with h5py: pip install 'sparrow-tensor[hdf5]'") from error
         tensor = self.tensor
         if self.dst == "-":
             raise UnsupportedError("an .h5ad file is not written to standard output: give a name")
@@ -198,24 +194,21 @@ class H5adWriter(Writer):
         with (
             self.sink() as sink,
             memory.reserve(2 * 8 * (height + 1), "where the rows begin"),
-            h5py.File(sink.name, "w") as file,
+            hdf5.created(sink) as file,
             bar("exporting", tensor.nnz, "entries") as advance,
         ):
             file.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
             group = file.create_group("X")
             group.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": tensor.shape})
             arrays = {
-                name: group.create_dataset(name, (0,), kind, maxshape=(None,), chunks=(_CHUNK,), compression="gzip",
-                                           compression_opts=1, shuffle=True)
-                for name, kind in (("data", tensor.dtype), ("indices", wide))
-            }  # fmt: skip
+                name: hdf5.growing(group, name, kind) for name, kind in (("data", tensor.dtype), ("indices", wide))
+            }
             lengths = np.zeros(height + 1, np.int64)
             count = 0
             for batch in tensor.to_batches():
                 rows, cols, values = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
                 for name, part in (("data", values), ("indices", cols)):
-                    arrays[name].resize((count + len(part),))
-                    arrays[name][count:] = part
+                    hdf5.appended(arrays[name], part)
                 first = int(rows[0])
                 found = np.bincount(rows - first)
                 lengths[first + 1 : first + 1 + len(found)] += found

@@ -1,15 +1,14 @@
-"""Matrices in HDF5 files by their compressed rows or columns, read piece by piece: what 10x and AnnData share."""
+"""Matrices in HDF5 files, read and written piece by piece: what 10x, AnnData and binsparse share."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow import storage
@@ -17,27 +16,36 @@ from sparrow.errors import IngestError, InvalidValueError, MissingDependencyErro
 from sparrow.files.rows import cast_values, check_labels, write_entries
 from sparrow.files.source import open_sources
 from sparrow.kernels.entries import Duplicates
+from sparrow.labels import repeated_label
 from sparrow.progress import bar
 from sparrow.schema import Schema, check_dtype
 from sparrow.sorting import Rows
+from sparrow.storage.filesystem import of
 
-__all__ = ["Matrix", "compressed", "dense", "group_of", "opened", "store", "texts", "unique"]
+__all__ = [
+    "ENTRIES", "Matrix", "Pieces", "appended", "compressed", "created", "dense", "group_of", "growing", "in_range",
+    "opened", "store", "texts", "unique", "unpacked",
+]  # fmt: skip
 
-_ROWS, _ENTRIES = 1 << 18, 1 << 19
+_ROWS, ENTRIES = 1 << 18, 1 << 19
+_CHUNK = 1 << 16
 _BOMB_RATIO, _BOMB_LEAST = 2000, 10**9
 """Entries in bytes that are more than this, and so many times as many as are stored, are taken for an attack."""
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 
 
-class Matrix(NamedTuple):
-    """A matrix in a file."""
+Pieces: TypeAlias = Iterator[tuple[NDArray[Any], ...]]
+"""Entries, piece by piece: coordinates by dimension, then values."""
 
-    shape: tuple[int, int]
+
+class Matrix(NamedTuple):
+    """A matrix in a file, or a tensor of any number of dimensions."""
+
+    shape: tuple[int, ...]
     dtype: np.dtype[Any]
     nbytes: int
-    pieces: Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]]
-    """Rows, columns and values."""
+    pieces: Pieces
 
 
 @contextmanager
@@ -51,11 +59,12 @@ def opened(src: Any) -> Iterator[tuple[str, Any]]:
     if len(sources) > 1 or sources[0].path is None or sources[0].size is None:
         raise InvalidValueError(f"src={src!r}: give the name of one HDF5 file")
     name = sources[0].name
-    with open(name, "rb") as file:
-        if file.read(8) != MAGIC:
+    files = of(name)
+    with files.open(name, size=sources[0].size) as start:
+        if start.read(len(MAGIC)) != MAGIC:
             raise IngestError("this is no HDF5 file", name)
     try:
-        with h5py.File(name, "r") as file:
+        with files.near(name) as near, h5py.File(near, "r") as file:
             yield name, file
     except SparrowError:
         raise
@@ -65,6 +74,28 @@ def opened(src: Any) -> Iterator[tuple[str, Any]]:
             raise
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise IngestError(f"the HDF5 file cannot be read: {reason}", name) from error
+
+
+def created(sink: Any) -> Any:
+    """Return the HDF5 file that is written to a sink."""
+    try:
+        import h5py
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError("HDF5 is written with h5py: pip install 'sparrow-tensor[hdf5]'") from error
+    return h5py.File(sink.name if isinstance(sink.name, str) else sink, "w")
+
+
+def growing(group: Any, name: str, dtype: Any) -> Any:
+    """Return a new dataset that :func:`appended` makes longer."""
+    return group.create_dataset(
+        name, (0,), dtype, maxshape=(None,), chunks=(_CHUNK,), compression="gzip", compression_opts=1, shuffle=True
+    )
+
+
+def appended(array: Any, part: NDArray[Any]) -> None:
+    """Write what comes next in a dataset."""
+    array.resize((len(array) + len(part),))
+    array[len(array) - len(part) :] = part
 
 
 def group_of(file: Any, path: str, name: str, *members: str) -> Any:
@@ -85,59 +116,87 @@ def group_of(file: Any, path: str, name: str, *members: str) -> Any:
     return found
 
 
-def compressed(group: Any, shape: tuple[int, int], by_rows: bool, name: str) -> Matrix:
+def compressed(
+    group: Any,
+    shape: tuple[int, int],
+    by_rows: bool,
+    name: str,
+    members: tuple[str, str, str] = ("data", "indices", "indptr"),
+    values: Any = None,
+    lines: Any = None,
+) -> Matrix:
     """Return a matrix that is in a group as ``data``, ``indices`` and ``indptr``.
+
+    Parameters
+    ----------
+    group, shape, by_rows, name
+        Where, how large, whether ``indptr`` is of rows, and what the file is called.
+    members
+        What the three are called.
+    values
+        What gives the values instead of the dataset.
+    lines
+        The dataset of the rows (or columns) that there are, where ``indptr`` is of these alone.
 
     Raises
     ------
     IngestError
         If the arrays do not go together.
     """
-    data, indices, indptr = (group[member] for member in ("data", "indices", "indptr"))
+    data, indices, indptr = (group[member] for member in members)
+    data = data if values is None else values
     outer, inner = shape if by_rows else shape[::-1]
     if min(shape) < 0 or any(array.ndim != 1 for array in (data, indices, indptr)) or len(data) != len(indices):
         raise IngestError(f"{group.name!r} holds no compressed matrix: data and indices are not two lists", name)
-    if len(indptr) != outer + 1 or any(array.dtype.kind not in "iu" for array in (indices, indptr)):
-        raise IngestError(f"indptr of {group.name!r} has {len(indptr)} integers, and {outer + 1} are due", name)
-    for array in (data, indices, indptr):
-        size = len(array) * array.dtype.itemsize
-        if size > _BOMB_LEAST and size > _BOMB_RATIO * max(array.id.get_storage_size(), 1):
-            raise IngestError(f"{array.name!r} unpacks to {_BOMB_RATIO} times its size and more", name)
+    count = outer if lines is None else len(lines)
+    for array in (indices, indptr):
+        if array.dtype.kind not in "iu":
+            raise IngestError(f"{array.name!r} holds {array.dtype}, and integers are due", name)
+    if len(indptr) != count + 1:
+        raise IngestError(f"{members[2]} of {group.name!r} has {len(indptr)} integers, and {count + 1} are due", name)
+    for array in (group[member] for member in members):
+        unpacked(array, name)
 
-    def pieces() -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]]:
+    def pieces() -> Pieces:
         done = 0
-        for first in range(0, outer, _ROWS):
+        for first in range(0, count, _ROWS):
             bounds = indptr[first : first + _ROWS + 1].astype(np.int64)
             if bounds[0] != done or (np.diff(bounds) < 0).any() or bounds[-1] > len(data):
-                raise IngestError(f"indptr of {group.name!r} does not ascend from 0 to {len(data)}", name)
-            for start in range(done, int(bounds[-1]), _ENTRIES):
-                stop = min(start + _ENTRIES, int(bounds[-1]))
-                own = np.searchsorted(bounds, np.arange(start, stop), "right") - 1 + first
-                other = indices[start:stop].astype(np.int64)
-                if (wrong := (other < 0) | (other >= inner)).any():
-                    at = int(np.argmax(wrong))
-                    problem = f"index {at + start} of {group.name!r} is none of {inner}"
-                    raise IngestError(problem, name, token=str(other[at]))
-                yield (own, other, data[start:stop]) if by_rows else (other, own, data[start:stop])
+                raise IngestError(f"{members[2]} of {group.name!r} does not ascend from 0 to {len(data)}", name)
+            own = np.arange(first, first + len(bounds) - 1)
+            if lines is not None:
+                own = in_range(lines, first, first + len(own), outer, name)
+            for start in range(done, int(bounds[-1]), ENTRIES):
+                stop = min(start + ENTRIES, int(bounds[-1]))
+                outermost = np.repeat(own, np.diff(np.clip(bounds, start, stop)))
+                other = in_range(indices, start, stop, inner, name)
+                yield (outermost, other, data[start:stop]) if by_rows else (other, outermost, data[start:stop])
             done = int(bounds[-1])
         if done != len(data):
-            raise IngestError(f"indptr of {group.name!r} does not ascend from 0 to {len(data)}", name)
+            raise IngestError(f"{members[2]} of {group.name!r} does not ascend from 0 to {len(data)}", name)
 
     return Matrix(shape, _dtype(data, name), len(data) * (data.dtype.itemsize + indices.dtype.itemsize), pieces())
+
+
+def in_range(array: Any, start: int, stop: int, size: int, name: str) -> NDArray[np.int64]:
+    """Return a stretch of a dataset of coordinates, or raise ``IngestError`` where one is none of the dimension."""
+    found: NDArray[np.int64] = array[start:stop].astype(np.int64)
+    if (wrong := (found < 0) | (found >= size)).any():
+        at = int(np.argmax(wrong))
+        raise IngestError(f"index {at + start} of {array.parent.name!r} is none of {size}", name, token=str(found[at]))
+    return found
 
 
 def dense(array: Any, name: str) -> Matrix:
     """Return a matrix that is in a dataset cell by cell."""
     if array.ndim != 2:
         raise IngestError(f"{array.name!r} has {array.ndim} dimensions, and a matrix two", name)
-    size = array.size * array.dtype.itemsize
-    if size > _BOMB_LEAST and size > _BOMB_RATIO * max(array.id.get_storage_size(), 1):
-        raise IngestError(f"{array.name!r} unpacks to {_BOMB_RATIO} times its size and more", name)
+    size = unpacked(array, name)
 
-    def pieces() -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]]:
+    def pieces() -> Pieces:
         height, width = array.shape
-        wide = min(width, 4 * _ENTRIES) or 1
-        step = max(4 * _ENTRIES // wide, 1)
+        wide = min(width, 4 * ENTRIES) or 1
+        step = max(4 * ENTRIES // wide, 1)
         for first in range(0, height, step):
             for left in range(0, width, wide):
                 cells = array[first : first + step, left : left + wide]
@@ -145,6 +204,14 @@ def dense(array: Any, name: str) -> Matrix:
                 yield rows + first, cols + left, cells[rows, cols]
 
     return Matrix(tuple(array.shape), _dtype(array, name), size, pieces())
+
+
+def unpacked(array: Any, name: str) -> int:
+    """Return the bytes of a dataset, or raise ``IngestError`` where they are far more than are stored."""
+    size = int(array.size * array.dtype.itemsize)
+    if size > _BOMB_LEAST and size > _BOMB_RATIO * max(array.id.get_storage_size(), 1):
+        raise IngestError(f"{array.name!r} unpacks to {_BOMB_RATIO} times its size and more", name)
+    return size
 
 
 def _dtype(array: Any, name: str) -> np.dtype[Any]:
@@ -163,10 +230,10 @@ def texts(array: Any, name: str) -> pa.Array:
     check_labels(len(array), 8 * len(array))
     if array.dtype.kind in "iu":
         return pa.array(array[:].astype(np.int64))
-    found = array[:] if array.dtype.kind == "S" else array.asstr()[:]
-    if array.dtype.kind == "S":
-        found = np.char.decode(found, "utf-8")
-    labels = pa.array(found.tolist(), pa.string())
+    try:
+        labels = pa.array(array[:].tolist(), pa.binary()).cast(pa.string())
+    except pa.ArrowException:
+        raise IngestError(f"the names in {array.name!r} are no UTF-8", name) from None
     check_labels(len(labels), labels.nbytes)
     return labels
 
@@ -181,9 +248,7 @@ def unique(labels: pa.Array, size: int, what: str, way: str, name: str) -> pa.Ar
     """
     if len(labels) != size:
         raise IngestError(f"there are {len(labels)} {what}, and the dimension has the size {size}", name)
-    if pc.count_distinct(labels, mode="all").as_py() < len(labels):
-        counts = pc.value_counts(labels)
-        twice = counts.field("values")[pc.index(pc.greater(counts.field("counts"), 1), True)].as_py()
+    if (twice := repeated_label(labels)) is not None:
         raise IngestError(f"two {what} are called the same: {way}", name, token=str(twice))
     return labels
 
@@ -192,7 +257,7 @@ def store(
     dst: str | os.PathLike[str],
     matrix: Matrix,
     *,
-    dims: tuple[str, str],
+    dims: tuple[str, ...],
     labels: Mapping[int, pa.Array],
     dtype: np.dtype[Any] | None,
     duplicates: Duplicates,
@@ -200,24 +265,25 @@ def store(
     profile: str,
     operation: str,
     name: str,
+    fill_value: Any = 0,
 ) -> str:
     """Store a matrix, and return its folder."""
     kind = matrix.dtype if dtype is None else dtype
 
-    def rows_of(piece: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]) -> Rows:
-        rows, cols, given = piece
+    def rows_of(piece: tuple[NDArray[Any], ...]) -> Rows:
+        *coords, given = piece
         values, unfit = cast_values(given, kind)
         if unfit is not None:
-            cell = int(rows[unfit]), int(cols[unfit])
+            cell = tuple(int(column[unfit]) for column in coords)
             raise IngestError(f"the value at {cell} does not fit the type {kind}", name, token=str(given[unfit]))
-        return Rows((rows, cols), values)
+        return Rows(tuple(coords), values)
 
     with storage.creating(dst, overwrite) as folder, bar("reading the matrix", matrix.nbytes) as advance:
 
         def items() -> Iterator[Any]:
             for piece in matrix.pieces:
                 yield piece
-                advance(piece[2].nbytes)
+                advance(piece[-1].nbytes)
 
         written = write_entries(
             folder,
@@ -227,12 +293,12 @@ def store(
             dtype=kind,
             weighted=True,
             duplicates=duplicates,
-            fill_value=0,
+            fill_value=fill_value,
             profile=profile,
         )
         storage.create(
             folder,
-            Schema(matrix.shape, dims, kind, 0),
+            Schema(matrix.shape, dims, kind, fill_value),
             written.files,
             labels=labels,
             profile=profile,

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sparrow import settings
 from sparrow.errors import IngestError
@@ -17,6 +18,9 @@ from sparrow.files.source import Source, TextBlock, blocks
 from sparrow.workers import ordered_map
 
 __all__ = ["batches"]
+
+_DEEPEST = 200
+"""How deeply pyarrow is let go into a line."""
 
 
 def batches(source: Source, form: Form, types: dict[str, pa.DataType], advance: Any) -> Generator[Lines]:
@@ -66,6 +70,8 @@ def _read(block: TextBlock, form: Form, types: dict[str, pa.DataType]) -> Lines:
     unknown = "infer" if len(known) < len(form.columns) else "ignore"
     if not len(numbers):
         return Lines(pa.RecordBatch.from_pylist([], known), lambda row: block.first_line)
+    if _deep(block.data, len(numbers)):  # pyarrow would overflow its stack
+        return _slowly(block, lines, form, types)
     try:
         table = arrow_json.read_json(
             pa.BufferReader(pa.py_buffer(data)),
@@ -83,6 +89,15 @@ def _read(block: TextBlock, form: Form, types: dict[str, pa.DataType]) -> Lines:
         else:
             columns.append(pa.nulls(table.num_rows, types.get(name, pa.null())))
     return Lines(pa.RecordBatch.from_arrays(columns, form.columns), lambda row: block.first_line + int(numbers[row]))
+
+
+def _deep(data: NDArray[np.uint8], count: int) -> bool:
+    """Return whether lines, so many that are not blank, may nest deeply; brackets in texts count as others do."""
+    opening = (data | 0x20) == ord("{")  # and [
+    if int(np.count_nonzero(opening)) - count <= _DEEPEST:
+        return False
+    steps = opening.astype(np.int8) - ((data | 0x20) == ord("}"))
+    return bool(np.cumsum(steps, dtype=np.int64).max() > _DEEPEST)
 
 
 def _slowly(block: TextBlock, lines: list[bytes], form: Form, types: dict[str, pa.DataType]) -> Lines:

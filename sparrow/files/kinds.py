@@ -111,6 +111,12 @@ def refuse_no_edges(text: str, name: str) -> None:
     if lines[0][0] in "{[<":
         kind = "HTML or XML" if lines[0][0] == "<" else "JSON"
         raise IngestError(f"this is {kind}, no edge list: write two columns, an edge a line", name, token=lines[0][:80])
+    if all(token[0] == token[-1] == '"' and len(token) > 2 for row in cells for token in row[:2]):
+        raise IngestError(
+            "these are names in quotes, no edge list; sparrow ingest columns reads them where they hold blanks or "
+            f"commas, else: tr -d '\"' < {file} | sparrow ingest edges - DST",
+            name,
+        )
     if ".tns" in suffixes:
         count = len(cells[0]) - 1
         raise IngestError(
@@ -124,11 +130,6 @@ def refuse_no_edges(text: str, name: str) -> None:
         kind = "libffm" if all(token.count(":") == 2 for row in cells for token in row[1:]) else "libsvm"
         raise IngestError(f"this is {kind} text, no edge list: sparrow ingest {kind} {file} DST", name)
     _refuse_ragged(data, cells, file, name)
-
-
-def _is_sample(row: Sequence[str]) -> bool:
-    """Return whether a line could be one of libsvm: a number, then pairs."""
-    return bool(re.fullmatch(r"[-+.\d]\S*", row[0])) and all(re.fullmatch(r"\d+:\S+", token) for token in row[1:])
 
 
 def lists_of(text: str, name: str) -> tuple[str, str] | None:

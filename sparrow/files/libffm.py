@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -101,8 +100,6 @@ class Libffm(Reader):
         with storage.creating(self.dst, self.overwrite) as folder, closing(blocks(sources)) as text:
             samples = _Samples(np.dtype(np.float64) if self.dtype is None else check_dtype(self.dtype))
             about: dict[str, Any] = {"profile": self.profile, "operation": "ingest libffm", "extra": {"sources": names}}
-            for name in ("X", "y"):
-                (Path(folder) / name).mkdir()
             with bar("reading libffm text", total_size(sources)) as advance:
 
                 def items() -> Iterator[tuple[TextBlock, int]]:
@@ -111,7 +108,7 @@ class Libffm(Reader):
                         advance(item[0].advance)
 
                 written = write_entries(
-                    Path(folder) / "X",
+                    folder / "X",
                     items(),
                     samples.rows,
                     dims=_DIMS,
@@ -122,9 +119,9 @@ class Libffm(Reader):
                     profile=self.profile,
                 )
             shape = (samples.count, *(top + 1 for top in samples.largest))
-            storage.create(Path(folder) / "X", Schema(shape, _DIMS, samples.dtype, 0), written.files, **about)
+            storage.create(folder / "X", Schema(shape, _DIMS, samples.dtype, 0), written.files, **about)
             labels = write_entries(
-                Path(folder) / "y",
+                folder / "y",
                 [samples.labels[first] for first in sorted(samples.labels)],
                 lambda rows: rows,
                 dims=("row",),
@@ -135,7 +132,7 @@ class Libffm(Reader):
                 profile=self.profile,
             )
             y = Schema((samples.count,), ("row",), np.dtype(np.float64), 0)
-            storage.create(Path(folder) / "y", y, labels.files, **about)
+            storage.create(folder / "y", y, labels.files, **about)
             storage.write_bundle(folder, {"X": None, "y": None}, {"format": "libffm"})
         return os.fspath(self.dst)
 

@@ -159,6 +159,12 @@ zcat a9a.gz | sparrow ingest libsvm - a9a.sparrow"""
             ingest = _Ingest(folder, self, stack)
             for piece in stack.enter_context(closing(_pieces(sources, self))):
                 ingest.take(piece, total_size(sources))
+            if ingest.labels_alone and self.n_features is None:
+                raise IngestError(
+                    "lines are numbers parted by commas, and none has a feature index:value: sparrow ingest columns "
+                    "reads CSV; say n_features= for rows of several labels alone",
+                    sources[0].name,
+                )
             ingest.finish()
         if not ingest.rows:
             warnings.warn(f"{', '.join(source.name for source in sources)}: there is no row", stacklevel=2)
@@ -411,6 +417,11 @@ class _Ingest:
                 f"at {disk!r}: free some space, or store it elsewhere"
             )
         progress.line(f"libsvm: about {need:,} bytes on disk, {free:,} are free")
+
+    @property
+    def labels_alone(self) -> bool:
+        """Whether rows have several labels, and none a feature."""
+        return self._several and self._largest < 0
 
     def finish(self) -> None:
         """Write what is left, and the bundle last."""

@@ -10,19 +10,18 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.errors import IngestError, InvalidValueError
+from sparrow.errors import IngestError
 from sparrow.files.adjacency import neighbours
 from sparrow.files.numbers import Head, Lines
 from sparrow.files.registry import DType, Duplicates, Format, Reader
 from sparrow.files.rows import cast_values, write_entries
-from sparrow.files.source import TextBlock, blocks, open_sources, total_size
+from sparrow.files.source import TextBlock, blocks, open_source
 from sparrow.progress import bar
 from sparrow.schema import Schema, check_dtype
 from sparrow.sorting import Rows
@@ -98,12 +97,10 @@ class Metis(Reader):
 
     def read(self) -> str:
         """Store the graph and return its folder."""
-        sources = open_sources(self.src)
-        if len(sources) > 1:
-            raise InvalidValueError(f"src={self.src!r} names {len(sources)} files: give one")
-        name = sources[0].name
+        source = open_source(self.src)
+        name = source.name
         dtype = np.dtype(np.int64) if self.dtype is None else check_dtype(self.dtype)
-        with storage.creating(self.dst, self.overwrite) as folder, closing(blocks(sources)) as text:
+        with storage.creating(self.dst, self.overwrite) as folder, closing(blocks(source)) as text:
             lines = Lines(text)
             line = lines.peek()
             while line is not None and (not line.text or line.text[0] == _COMMENT):
@@ -114,9 +111,8 @@ class Metis(Reader):
             head = _head(line, name)
             lines.skip()
             lists = _Lists(head, dtype)
-            graph = Path(folder) / "graph" if head.first else Path(folder)
-            graph.mkdir(exist_ok=True)
-            with bar("reading lists", total_size(sources)) as advance:
+            graph = folder / "graph" if head.first else folder
+            with bar("reading lists", source.size) as advance:
 
                 def items() -> Iterator[tuple[TextBlock, int]]:
                     for item in lists.items(lines.rest()):
@@ -138,12 +134,11 @@ class Metis(Reader):
             about: dict[str, Any] = {"profile": self.profile, "operation": "ingest metis", "extra": {"sources": [name]}}
             storage.create(graph, Schema((head.vertices,) * 2, _DIMS, dtype, 0), written.files, **about)
             if head.first:
-                self._vertices(Path(folder) / "vertices", head, lists, about)
+                self._vertices(folder / "vertices", head, lists, about)
                 storage.write_bundle(folder, {"graph": None, "vertices": None}, {"sources": [name]})
         return os.fspath(self.dst)
 
-    def _vertices(self, folder: Path, head: _Head, lists: _Lists, about: dict[str, Any]) -> None:
-        folder.mkdir()
+    def _vertices(self, folder: storage.Folder, head: _Head, lists: _Lists, about: dict[str, Any]) -> None:
         dims = ("vertex", "weight")
         written = write_entries(
             folder,

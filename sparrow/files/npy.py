@@ -21,6 +21,7 @@ from sparrow.kernels.entries import Block
 from sparrow.progress import bar
 from sparrow.schema import Schema, check_dims, check_dtype, is_fill
 from sparrow.sorting import Rows
+from sparrow.storage.filesystem import of
 
 __all__ = ["FORMATS", "Npy", "NpyWriter"]
 
@@ -158,7 +159,7 @@ class _Head(NamedTuple):
 
 def _header(name: str, size: int) -> _Head:
     try:
-        with open(name, "rb") as file:
+        with of(name).open(name, through=True, size=size) as file:
             version = np.lib.format.read_magic(file)
             reading = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
             if version == (3, 0):  # as 2, in UTF-8: names of fields, which no array here has
@@ -188,7 +189,7 @@ def _header(name: str, size: int) -> _Head:
 def _blocks(name: str, head: _Head) -> Iterator[tuple[int, NDArray[Any]]]:
     """Yield values in the order of the file, each time with the number of those before them."""
     count, done = math.prod(head.shape), 0
-    with open(name, "rb") as file:
+    with of(name).open(name, through=True) as file:
         file.seek(head.start)
         while done < count:
             values = np.empty(min(_BLOCK // head.dtype.itemsize, count - done), head.dtype)
@@ -209,8 +210,9 @@ class NpyWriter(Writer):
         tensor = self.tensor
         shape, dtype, fill = tensor.shape, tensor.dtype, tensor.fill_value
         count = math.prod(shape)
-        if self.dst != "-":
-            free = shutil.disk_usage(os.path.dirname(os.path.abspath(self.dst))).free
+        disk = None if self.dst == "-" else of(self.dst).disk(self.dst)
+        if disk is not None:
+            free = shutil.disk_usage(disk).free
             if count * dtype.itemsize > free:
                 raise StorageError(
                     f"a dense array of {shape} {dtype} takes {count * dtype.itemsize} bytes, and {free} are free: "

@@ -17,15 +17,26 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
+from sparrow.errors import IngestError, UnsupportedError
 from sparrow.files.registry import DType, Duplicates, Reader, Writer
 from sparrow.files.rows import cast_values, write_entries
-from sparrow.files.source import TextBlock, blocks, open_sources, total_size
+from sparrow.files.source import TextBlock, blocks, open_source
 from sparrow.progress import bar
 from sparrow.schema import Schema
 from sparrow.sorting import Rows
 
-__all__ = ["Entries", "Head", "Layout", "Lines", "NumbersReader", "NumbersWriter", "check_coords", "fitted", "parse"]
+__all__ = [
+    "Entries",
+    "Head",
+    "Layout",
+    "Lines",
+    "NumbersReader",
+    "NumbersWriter",
+    "check_coords",
+    "fitted",
+    "line_of",
+    "parse",
+]
 
 
 class Head(NamedTuple):
@@ -264,14 +275,12 @@ class NumbersReader(Reader):
 
     def read(self) -> str:
         """Store the file and return its folder."""
-        sources = open_sources(self.src)
-        if len(sources) > 1:
-            raise InvalidValueError(f"src={self.src!r} names {len(sources)} files: give one")
-        name = sources[0].name
-        with storage.creating(self.dst, self.overwrite) as folder, closing(blocks(sources)) as text:
+        source = open_source(self.src)
+        name = source.name
+        with storage.creating(self.dst, self.overwrite) as folder, closing(blocks(source)) as text:
             lines = Lines(text)
             entries, dims, extra = self.begin(lines, name)
-            with bar("reading entries", total_size(sources)) as advance:
+            with bar("reading entries", source.size) as advance:
 
                 def items() -> Iterator[tuple[TextBlock, Any]]:
                     for item in entries.items(lines.rest()):

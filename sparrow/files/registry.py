@@ -54,13 +54,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPRESSION", "Declared", "Format", "Option", "Reader", "Writer",
-    "dtype_of", "formats", "ids_of", "names_of", "number_of", "options_of", "prose_of", "register",
+    "dtype_of", "formats", "ids_of", "names_of", "number_of", "options_of", "packed", "prose_of", "register",
     "signature_of", "sizes_of",
 ]  # fmt: skip
 
 _MODULES = (
     "tables", "columns", "edges", "libsvm", "libffm", "mtx", "npz", "npy", "tns", "webgraph", "alx", "metis", "triples",
-    "tenx", "h5ad", "text",
+    "tenx", "h5ad", "binsparse", "text",
 )  # fmt: skip
 
 COMPRESSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
@@ -238,15 +238,37 @@ class Writer(_Declaring, ABC):
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
             return
-        compression = COMPRESSION.get(Path(self.dst).suffix) if self.text else None
-        with replacing(self.dst) as file:
-            packed: AbstractContextManager[Any] = nullcontext(file)
-            if compression == "gzip":
-                packed = gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0)
-            elif compression is not None:
-                packed = pa.CompressedOutputStream(file, compression)
-            with packed as sink:
-                yield sink
+        with replacing(self.dst) as file, packed(file, self.dst) if self.text else nullcontext(file) as sink:
+            yield sink
+
+
+def packed(file: Any, name: str | os.PathLike[str]) -> AbstractContextManager[Any]:
+    """Return what writes to a file, compressed where the name ends in ``.gz``, ``.zst`` or ``.bz2``."""
+    compression = COMPRESSION.get(Path(name).suffix)
+    if compression is None:
+        return nullcontext(file)
+    if compression == "gzip":
+        return gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0)
+    return _compressing(file, compression)
+
+
+@contextmanager
+def _compressing(file: Any, compression: str) -> Iterator[Any]:
+    """Compress for a file that stays open, which pyarrow's stream would close."""
+    with pa.PythonFile(_Open(file), mode="w") as below, pa.CompressedOutputStream(below, compression) as sink:
+        yield sink
+
+
+class _Open:
+    """A file to write to that is closed by somebody else."""
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self.write, self.flush = file.write, file.flush
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,6 +229,7 @@ def write_entries(
     StorageError
         If the disk is full.
     """
+    of(folder).make_folder(os.fspath(folder))
     ndim = len(dims)
     anew = [None] * ndim if ids is None else list(ids)
     summed = np.dtype(np.complex128) if mean else dtype

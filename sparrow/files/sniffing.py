@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 from contextlib import closing
@@ -11,9 +10,10 @@ from typing import NamedTuple
 
 from sparrow.errors import IngestError, InvalidValueError
 from sparrow.files.alx import split_of
+from sparrow.files.binsparse import described
 from sparrow.files.hdf5 import MAGIC, opened
 from sparrow.files.kinds import lists_of, refuse_no_edges
-from sparrow.files.source import blocks, open_sources
+from sparrow.files.source import blocks, folder_of, open_sources
 from sparrow.files.tenx import matrix_in
 from sparrow.files.triples import splits_in
 from sparrow.files.webgraph import bv_base
@@ -64,8 +64,8 @@ def sniffed(src: str) -> Kind:
     """
     if bv_base(src) is not None:
         return Kind("webgraph", "there are .properties of a compressed graph beside it")
-    folder = os.path.isdir(src)
-    if any(map(split_of, os.listdir(src) if folder else [src])):
+    folder = folder_of(src) is not None
+    if any(map(split_of, of(src).names(src) if folder else [src])):
         return Kind("alx", "it is called as the shards of ALX's web graphs are")
     if folder and splits_in(src):
         return Kind("triples", "there are train, valid and test in the folder")
@@ -76,7 +76,7 @@ def sniffed(src: str) -> Kind:
         raise InvalidValueError("standard input cannot be looked at beforehand: name its format")
     name = source.name
     if source.size is not None:
-        with of(source.path).open(source.path) as file:
+        with of(source.path).open(source.path, size=source.size) as file:
             start = file.read(262)
         if start.startswith(b"PK\x03\x04") and (name.endswith(".npz") or b".npy" in start[:80]):
             return Kind("npz", "a zip archive of .npy arrays")
@@ -87,7 +87,7 @@ def sniffed(src: str) -> Kind:
         for magic, kind in _TABLES.items():
             if start.startswith(magic):
                 raise _table(f"this is {kind}", name)
-    with closing(blocks([source])) as text:
+    with closing(blocks(source, _SAMPLE)) as text:
         block = next(text, None)
     if block is None:
         raise IngestError("the file is empty", name)
@@ -98,14 +98,16 @@ def sniffed(src: str) -> Kind:
 
 def _of_hdf5(name: str) -> tuple[str, str]:
     with opened(name) as (_, file):
+        if described(file):
+            return "binsparse", "HDF5 with an attribute binsparse, which describes its arrays"
         if "X" in file or "obs" in file:
             return "h5ad", "HDF5 that holds obs or X, as AnnData's does"
         if "matrix" in file or any(hasattr(file[key], "keys") and "indptr" in file[key] for key in file):
             return "tenx", "HDF5 that holds a matrix by columns, as 10x Genomics writes it"
         there = ", ".join(map(repr, file)) or "nothing"
         raise IngestError(
-            f"this is HDF5 of {there}, neither of AnnData nor of 10x Genomics: read its arrays with h5py and give them "
-            "to sp.from_coords",
+            f"this is HDF5 of {there}, neither of AnnData, 10x Genomics nor binsparse: read its arrays with h5py and "
+            "give them to sp.from_coords",
             name,
         )
 

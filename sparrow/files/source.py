@@ -27,7 +27,10 @@ from sparrow.errors import IngestError, InvalidValueError, NotFoundError
 from sparrow.files.kinds import refuse_container
 from sparrow.storage.filesystem import of
 
-__all__ = ["BLOCK_SIZE", "LONGEST_LINE", "Source", "SourceLike", "TextBlock", "blocks", "open_sources", "total_size"]
+__all__ = [
+    "BLOCK_SIZE", "LONGEST_LINE", "Source", "SourceLike", "TextBlock", "blocks", "check_encoding", "compression_of",
+    "folder_of", "open_source", "open_sources", "total_size",
+]  # fmt: skip
 
 SourceLike: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A path, a glob pattern, ``"-"`` for standard input, or a list of these."""
@@ -39,8 +42,8 @@ LONGEST_LINE = 1 << 30
 """Bytes beyond which a line is taken for something that is no text; a quarter of the memory limit if less."""
 
 _READ_AHEAD = 2
-_START, _START_OF_PIPE = 262, 16
-"""Bytes that tell what a file is; of a pipe, which may be slow, only what compression takes."""
+_START, _START_OF_PACKED = 262, 16
+"""Bytes that tell what a file is, and how it is compressed: a pipe, which may be slow, is asked for no more."""
 
 _BOMB_RATIO, _BOMB_LEAST = 500, 10**9
 """Text that is longer than this, and so many times as long as its file, is taken for an attack."""
@@ -137,10 +140,40 @@ def open_sources(src: SourceLike) -> list[Source]:
     return found
 
 
+def open_source(src: SourceLike) -> Source:
+    """Return the one source that ``src`` names; as :func:`open_sources`, and ``InvalidValueError`` for several."""
+    sources = open_sources(src)
+    if len(sources) > 1:
+        raise InvalidValueError(f"src={src!r} names {len(sources)} files: give one")
+    return sources[0]
+
+
+def folder_of(src: SourceLike) -> str | None:
+    """Return the path of the folder that ``src`` is, None where it is anything else."""
+    if not isinstance(src, str | os.PathLike):
+        return None
+    name = os.fspath(src)
+    return name if of(name).is_folder(name) else None
+
+
+def check_encoding(encoding: str) -> None:
+    """Raise ``InvalidValueError`` for an encoding that is not known, or in which ASCII is written otherwise."""
+    try:
+        plain = bytes(range(128)).decode(encoding) == bytes(range(128)).decode("ascii")
+    except (LookupError, UnicodeDecodeError):
+        plain = False
+    if not plain:
+        raise InvalidValueError(f"encoding={encoding!r} is none that ASCII is a part of, as latin-1: use iconv")
+
+
 def _source(path: str) -> Source:
     if os.path.isdir(path):
-        raise IngestError(f"this is a folder: give its files, e.g. {os.path.join(path, '*')!r}", file=path)
+        raise _is_folder(path)
     return Source(path, path, os.path.getsize(path) if os.path.isfile(path) else None)
+
+
+def _is_folder(path: str) -> IngestError:
+    return IngestError(f"this is a folder: give its files, e.g. {os.path.join(path, '*')!r}", file=path)
 
 
 def _remote(name: str) -> list[Source]:
@@ -149,7 +182,12 @@ def _remote(name: str) -> list[Source]:
     names = files.matching(name) if glob.has_magic(name) else [name]
     if not names:
         raise NotFoundError(f"no file matches {name!r}")
-    return [Source(each, each, files.size(each)) for each in names]
+    try:
+        return [Source(each, each, files.size(each)) for each in names]
+    except NotFoundError:
+        if files.is_folder(name):
+            raise _is_folder(name) from None
+        raise
 
 
 def total_size(sources: Sequence[Source]) -> int | None:
@@ -158,7 +196,7 @@ def total_size(sources: Sequence[Source]) -> int | None:
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
-def _compression(start: bytes, name: str) -> str | None:
+def compression_of(start: bytes) -> str | None:
     """Return the compression that the first bytes of a file tell."""
     if start.startswith(b"\x1f\x8b"):
         return "gzip"
@@ -166,7 +204,6 @@ def _compression(start: bytes, name: str) -> str | None:
         return "zstd"
     if start.startswith(b"BZh") and start[4:10] in (b"1AY&SY", b"\x17rE8P\x90"):
         return "bz2"
-    refuse_container(start, name)
     return None
 
 
@@ -215,11 +252,11 @@ class _Stream:
         if source.size is not None:
             assert source.path is not None
             self._raw = of(source.path).open(source.path, through=True)
-            compression = _compression(self._raw.read(_START), source.name)
+            compression = compression_of(self._raw.read(_START_OF_PACKED))
             self._raw.seek(0)
         else:
             self._raw = _open_pipe(source)
-            compression = _compression(self._raw.peek(_START_OF_PIPE), source.name)
+            compression = compression_of(self._raw.peek(_START_OF_PACKED))
         self._text: pa.NativeFile | _Pipe = self._raw
         if compression is not None:
             below = pa.PythonFile(self._raw, mode="r") if isinstance(self._raw, _Pipe) else self._raw
@@ -353,8 +390,9 @@ def _lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlo
             carry = bytes(memoryview(buffer)[start:used])
             continue
         now = stream.tell()
-        lines = buffer.count(b"\n", start, end)
-        yield TextBlock(source, np.frombuffer(buffer, np.uint8)[start:end], line, lines, now - told)
+        data = np.frombuffer(buffer, np.uint8)[start:end]
+        lines = int(np.count_nonzero(data == 10))
+        yield TextBlock(source, data, line, lines, now - told)
         told, yielded = now, True
         if at_end:
             return

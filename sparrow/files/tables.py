@@ -29,6 +29,7 @@ from sparrow.files.delimited import Form
 from sparrow.files.partitions import partitions
 from sparrow.files.registry import Format, Option, Writer
 from sparrow.files.source import Source, open_sources, total_size
+from sparrow.labels import is_text
 from sparrow.progress import bar
 from sparrow.storage.filesystem import of
 
@@ -251,7 +252,7 @@ def _json(source: Source, query: Query, types: dict[str, pa.DataType], advance: 
 def _format(source: Source) -> str:
     if source.path is None or source.size is None:
         return "csv"
-    with of(source.path).open(source.path) as file:
+    with of(source.path).open(source.path, size=source.size) as file:
         start = file.read(6)
     if start.lstrip()[:1] == b"{" or {".json", ".jsonl", ".ndjson"} & set(Path(source.name).suffixes):
         return "json"
@@ -332,8 +333,7 @@ class TableWriter(Writer):
     def check(self) -> None:
         """Raise ``UnsupportedError`` for a tensor that the format cannot hold."""
         for axis, found in self.named.items() if self.structure else ():
-            texts = pa.types.is_string(found.type) or pa.types.is_large_string(found.type)
-            if texts and pc.any(pc.match_substring_regex(found, self.structure)).as_py():
+            if is_text(found.type) and pc.any(pc.match_substring_regex(found, self.structure)).as_py():
                 raise UnsupportedError(
                     f"labels of {self.tensor.dims[axis]!r} hold blanks, commas or quotes, which part the columns of "
                     f"{self.called}: write numbers with labels=False, or csv"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,14 +19,14 @@ from sparrow.errors import IngestError, ShapeError
 from sparrow.files.rows import Ids, Names, Shelf, Written, cast_values, write_entries
 from sparrow.files.tables import Batch
 from sparrow.kernels.entries import Duplicates
+from sparrow.labels import is_text
 from sparrow.schema import LARGEST_DIMENSION, Schema, check_dtype
 from sparrow.sorting import Rows
-from sparrow.storage.filesystem import of
 
 if TYPE_CHECKING:
     from sparrow.files.columns import Columns
 
-__all__ = ["TableIngest", "is_text"]
+__all__ = ["TableIngest", "gives_labels"]
 
 
 @dataclass
@@ -44,7 +43,7 @@ class TableIngest:
         batches = map(self._chosen, batches)
         first = next(batches, None)
         fields = [] if first is None else [first.data.schema.field(name) for name in self.options.coords]
-        self._texts = [is_text(field.type) for field in fields] or [False] * len(self.options.coords)
+        self._texts = [gives_labels(field.type) for field in fields] or [False] * len(self.options.coords)
         self._dtypes = [self._value_dtype(first, name) for name in self.options.counted or (None,)]
         items = batches if first is None else chain([first], batches)
         self._labels: list[pa.Array | None] = list(self.options.others)
@@ -88,8 +87,6 @@ class TableIngest:
                 return found if there.all() else found.take(there)
 
             unnumbered: list[Ids | None] = [None] * len(names)
-            for name in members:
-                of(self.folder / name).make_folder(os.fspath(self.folder / name))
             written = [
                 self._write(self.folder / name, shelf, partial(rows_of, at=at), dtype, unnumbered)
                 for at, (name, dtype) in enumerate(zip(members, self._dtypes, strict=True))
@@ -153,10 +150,10 @@ class TableIngest:
         wanted = dict(self.options.ids or {})
         for name, labels in zip(self.options.coords, self.options.others, strict=True):
             if labels is not None:
-                wanted[name] = "str" if is_text(labels.type) else "int"
+                wanted[name] = "str" if gives_labels(labels.type) else "int"
         for name, kind in wanted.items():
             column = batch.data.column(name)
-            if is_text(column.type) == (kind == "str") or pa.types.is_null(column.type):
+            if gives_labels(column.type) == (kind == "str") or pa.types.is_null(column.type):
                 continue
             try:
                 column = _as_text(column).cast(pa.string() if kind == "str" else pa.int64())
@@ -228,7 +225,7 @@ class TableIngest:
         again = np.ones(batch.data.num_rows, bool)
         for name in batch.data.schema.names:
             column = batch.data.column(name)
-            if not is_text(column.type):
+            if not gives_labels(column.type):
                 return
             again &= pc.equal(_as_text(column), name).fill_null(False).to_numpy(zero_copy_only=False)
         if again.any():
@@ -307,7 +304,7 @@ class TableIngest:
         coords: list[NDArray[np.int64]] = []
         for dim, name in enumerate(self.options.coords):
             array = batch.data.column(name)
-            if is_text(array.type) != self._texts[dim] and not pa.types.is_null(array.type):
+            if gives_labels(array.type) != self._texts[dim] and not pa.types.is_null(array.type):
                 raise IngestError(
                     f"the column {name!r} holds {array.type} from row {batch.row} on, and "
                     f"{'texts' if self._texts[dim] else 'numbers'} before: give it one type",
@@ -356,7 +353,8 @@ class TableIngest:
                 raise self._wrong(batch, name, array, pa.array(~whole), "no whole number in int64") from None
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise IngestError(
-                f"the column {name!r} holds {kind}, and coordinates are integers, texts or dates", batch.source
+                f"the column {name!r} holds {str(kind)[:80]}, and coordinates are integers, texts or dates",
+                batch.source,
             )
         given: NDArray[Any] = array.to_numpy(zero_copy_only=False)
         if given.dtype.kind == "f":
@@ -403,16 +401,11 @@ class TableIngest:
         return IngestError(f"row {row}: column {name!r} is {problem}", batch.source, line, token)
 
 
-def is_text(kind: pa.DataType) -> bool:
+def gives_labels(kind: pa.DataType) -> bool:
     """Return whether a column of such a type gives labels: texts, dates and times."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return bool(
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
-        or pa.types.is_temporal(kind)
-    )
+    return is_text(kind) or bool(pa.types.is_temporal(kind))
 
 
 def _as_text(array: pa.Array) -> pa.Array:

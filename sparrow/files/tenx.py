@@ -15,8 +15,9 @@ from sparrow.files import hdf5
 from sparrow.files.mtx import MatrixMarket
 from sparrow.files.registry import DType, Format, Option, Reader
 from sparrow.files.rows import check_labels
-from sparrow.files.source import blocks, open_sources
+from sparrow.files.source import blocks, folder_of, open_sources
 from sparrow.schema import check_dtype
+from sparrow.storage.filesystem import of
 
 __all__ = ["FORMATS", "Tenx", "matrix_in"]
 
@@ -98,8 +99,8 @@ class Tenx(Reader):
 
     def read(self) -> str:
         """Store the counts and return their folder."""
-        if isinstance(self.src, str | os.PathLike) and os.path.isdir(self.src):
-            return self._folder(os.fspath(self.src))
+        if (folder := folder_of(self.src)) is not None:
+            return self._folder(folder)
         with hdf5.opened(self.src) as (name, file):
             group = _group(file, self.genome, name)
             shape = group["shape"][:].tolist()
@@ -173,14 +174,14 @@ class _Counts(MatrixMarket):
 
 def matrix_in(folder: str) -> str | None:
     """Return the one matrix in a folder; None where there is none, or several."""
-    found = [name for name in sorted(os.listdir(folder)) if _MATRIX.fullmatch(name)]
+    found = [name for name in of(folder).names(folder) if _MATRIX.fullmatch(name)]
     return os.path.join(folder, found[0]) if len(found) == 1 else None
 
 
 def _beside(beginning: str, *names: str) -> str:
     for name in names:
         for packed in _PACKED:
-            if os.path.isfile(beginning + name + packed):
+            if of(beginning).exists(beginning + name + packed):
                 return beginning + name + packed
     raise NotFoundError(f"there is no file {beginning + names[0]!r}, packed or not, which names the matrix")
 

@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sparrow import storage
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
 from sparrow.files.registry import Format, Option, Reader
 from sparrow.files.rows import Names, Shelf, write_entries
-from sparrow.files.source import Source, SourceLike, TextBlock, blocks, open_sources, total_size
+from sparrow.files.source import (
+    Source,
+    SourceLike,
+    TextBlock,
+    blocks,
+    check_encoding,
+    folder_of,
+    open_sources,
+    total_size,
+)
 from sparrow.files.vocabulary import vocabulary
 from sparrow.progress import bar
 from sparrow.schema import Schema
 from sparrow.sorting import Rows
+from sparrow.storage.filesystem import of
 
 __all__ = ["FORMATS", "Text"]
 
@@ -112,12 +123,7 @@ class Text(Reader):
             self._terms = re.compile(self.pattern)
         except re.error as error:
             raise InvalidValueError(f"pattern={self.pattern!r} is no regular expression: {error}") from None
-        try:
-            plain = bytes(range(128)).decode(self.encoding) == bytes(range(128)).decode("ascii")
-        except (LookupError, UnicodeDecodeError):
-            plain = False
-        if not plain:
-            raise InvalidValueError(f"encoding={self.encoding!r} is none that ASCII is a part of: use iconv")
+        check_encoding(self.encoding)
 
     def read(self) -> str:
         """Store the counts and return their folder."""
@@ -135,13 +141,13 @@ class Text(Reader):
                         while count < len(sources) and sources[count] is not block.source:
                             count += 1  # those that hold nothing
                     before = block.source
-                    for found, lines in self._found(block):
-                        codes = names.codes(pa.array(found, pa.string()))
-                        rows = np.full(len(codes), count) if not by_line else lines + count
-                        if known is not None:
-                            kept = codes < len(known)
-                            rows, codes = rows[kept], codes[kept]
-                        shelf.add(Rows((rows, codes.astype(np.int32)), None))
+                    found, lines = self._found(block)
+                    codes = names.codes(pa.array(found, pa.string()))
+                    rows = np.full(len(codes), count) if not by_line else lines + count
+                    if known is not None:
+                        kept = codes < len(known)
+                        rows, codes = rows[kept], codes[kept]
+                    shelf.add(Rows((rows, codes.astype(np.int32)), None))
                     if by_line:
                         count += block.lines
                     advance(block.advance)
@@ -178,14 +184,9 @@ class Text(Reader):
 
     def _sources(self) -> tuple[list[Source], list[str] | None]:
         """Return the files, and what they are called where there are several or a folder."""
-        if isinstance(self.src, str | os.PathLike) and os.path.isdir(self.src):
-            root = os.fspath(self.src)
-            paths = sorted(
-                os.path.join(folder, name)
-                for folder, _, files in os.walk(root)
-                for name in files
-                if not name.startswith(".")
-            )
+        root = folder_of(self.src)
+        if root is not None:
+            paths = sorted(path for path in _below(root) if not os.path.basename(path).startswith("."))
             if not paths:
                 raise NotFoundError(f"there is no file in the folder {root!r}")
             return open_sources(paths), [os.path.relpath(path, root) for path in paths]
@@ -194,8 +195,8 @@ class Text(Reader):
         called = [source.name for source in sources]
         return sources, called if several and len(set(called)) == len(called) else None
 
-    def _found(self, block: TextBlock) -> Iterator[tuple[list[str], np.ndarray[tuple[int], np.dtype[np.int64]]]]:
-        """Yield the terms of a block, and the line of each, counted from 0."""
+    def _found(self, block: TextBlock) -> tuple[list[str], NDArray[np.int64]]:
+        """Return the terms of a block, and the line of each, counted from 0."""
         data = bytes(block.data)
         try:
             text = data.decode(self.encoding)
@@ -210,7 +211,15 @@ class Text(Reader):
             found = self._terms.findall(each) if whole else [match[1] or "" for match in self._terms.finditer(each)]
             terms += found
             lengths.append(len(found))
-        yield terms, np.repeat(np.arange(len(lengths)), lengths)
+        return terms, np.repeat(np.arange(len(lengths)), lengths)
+
+
+def _below(root: str) -> Iterable[str]:
+    """Return the files in a folder and in those below it."""
+    files = of(root)
+    if files.fetches:
+        return files.matching(f"{root}/**")
+    return (os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names)
 
 
 FORMATS = (Format("text", "Documents, to counts of their terms.", reader=Text),)

@@ -19,11 +19,12 @@ from sparrow import settings, storage
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
 from sparrow.files.registry import Duplicates, Format, Option, Reader, names_of
 from sparrow.files.rows import Names, Shelf, Written, write_entries
-from sparrow.files.source import Source, SourceLike, TextBlock, blocks, open_sources, total_size
+from sparrow.files.source import Source, SourceLike, TextBlock, blocks, folder_of, open_sources, total_size
 from sparrow.files.vocabulary import vocabulary
 from sparrow.progress import bar
 from sparrow.schema import LARGEST_DIMENSION, Schema, check_dims
 from sparrow.sorting import Rows
+from sparrow.storage.filesystem import of
 from sparrow.workers import ordered_map
 
 __all__ = ["FORMATS", "Triples", "splits_in"]
@@ -139,11 +140,8 @@ sparrow ingest triples train.txt graph.sparrow --entities entity2id.txt"""
                 shelves = {name: reading.shelf(source, advance) for name, source in sources.items()}
             labels = reading.finish()
             alone = list(sources) == [""]
-            members = {name: folder if alone else Path(folder) / name for name in sources}
-            written: dict[str, Written] = {}
-            for name, member in members.items():
-                member.mkdir(exist_ok=True)
-                written[name] = reading.write(member, shelves[name])
+            members = {name: folder if alone else folder / name for name in sources}
+            written = {name: reading.write(member, shelves[name]) for name, member in members.items()}
             shape = reading.shape()
             for name, member in members.items():
                 storage.create(
@@ -161,13 +159,13 @@ sparrow ingest triples train.txt graph.sparrow --entities entity2id.txt"""
 
     def _sources(self) -> dict[str, Source]:
         """Return the files by the names of their tensors; ``""`` where there is one alone."""
-        if isinstance(self.src, str | os.PathLike) and os.path.isdir(self.src):
-            folder = os.fspath(self.src)
+        folder = folder_of(self.src)
+        if folder is not None:
             found = splits_in(folder)
             if not found:
                 raise NotFoundError(f"the folder {folder!r} holds no train.txt, valid.txt or test.txt: name the files")
             for name, called in _VOCABULARIES.items():
-                there = [path for each in called if os.path.isfile(path := os.path.join(folder, each))]
+                there = [path for each in called if of(folder).exists(path := os.path.join(folder, each))]
                 if getattr(self, name) is None and there:
                     setattr(self, name, there[0])
             return {name: open_sources(path)[0] for name, path in found.items()}
@@ -188,8 +186,9 @@ def _called(path: str) -> str | None:
 
 def splits_in(folder: str) -> dict[str, str]:
     """Return the files of train, valid and test in a folder; none where train is missing, or two are called alike."""
-    named = [(_called(name), os.path.join(folder, name)) for name in sorted(os.listdir(folder))]
-    found = [(name, path) for name, path in named if name is not None and os.path.isfile(path)]
+    files = of(folder)
+    named = [(_called(name), os.path.join(folder, name)) for name in files.names(folder)]
+    found = [(name, path) for name, path in named if name is not None and not files.is_folder(path)]
     names = [name for name, _ in found]
     if "train" not in names or len(set(names)) < len(names):
         return {}
@@ -329,7 +328,7 @@ class _Reading:
         )
         return entities, relations, entities
 
-    def write(self, folder: Path, shelf: Iterable[Rows]) -> Written:
+    def write(self, folder: storage.Folder, shelf: Iterable[Rows]) -> Written:
         """Write the triples of a file."""
 
         def rows_of(rows: Rows) -> Rows:

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow import settings
 from sparrow.errors import IngestError
 from sparrow.files.rows import check_labels
 from sparrow.files.source import Source, TextBlock, blocks, total_size
+from sparrow.labels import repeated_label
 from sparrow.progress import bar
 from sparrow.workers import ordered_map
 
@@ -66,11 +66,8 @@ def names_of_vertices(sources: list[Source]) -> pa.Array:
         labels = pa.concat_arrays(labels.chunks) if labels.num_chunks else pa.array([], labels.type)
     if not np.array_equal(numbers, np.arange(len(numbers))):
         labels = _placed(numbers, labels, sources[0].name)
-    repeated = len(labels) - labels.null_count - pc.count_distinct(labels, mode="only_valid").as_py()
-    if repeated:
-        counts = pc.value_counts(labels.drop_null())
-        name = counts.field("values")[pc.index(pc.greater(counts.field("counts"), 1), True)].as_py()
-        raise IngestError("two vertices have one name", sources[0].name, token=name)
+    if (twice := repeated_label(labels)) is not None:
+        raise IngestError("two vertices have one name", sources[0].name, token=twice)
     return labels
 
 

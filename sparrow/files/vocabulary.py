@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import closing
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sparrow.errors import IngestError
 from sparrow.files.rows import check_labels
 from sparrow.files.source import Source, blocks
+from sparrow.labels import repeated_label
 
 __all__ = ["vocabulary"]
 
@@ -55,9 +55,7 @@ def vocabulary(source: Source) -> pa.Array:
     else:
         names = [row[0] for row in rows]
     labels = pa.array(names, pa.string())
-    if pc.count_distinct(labels).as_py() < len(labels):
-        counts = pc.value_counts(labels)
-        twice = counts.field("values")[pc.index(pc.greater(counts.field("counts"), 1), True)].as_py()
+    if (twice := repeated_label(labels)) is not None:
         raise IngestError("two numbers have one name", source.name, token=twice)
     return labels
 

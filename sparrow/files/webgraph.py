@@ -13,16 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparrow import storage
-from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
+from sparrow.errors import IngestError, UnsupportedError
 from sparrow.files import bvgraph
 from sparrow.files.adjacency import neighbours
 from sparrow.files.numbers import Lines
 from sparrow.files.registry import Duplicates, Format, Reader, Writer
 from sparrow.files.rows import write_entries
-from sparrow.files.source import Source, TextBlock, blocks, open_sources, total_size
+from sparrow.files.source import Source, TextBlock, blocks, open_source
 from sparrow.progress import bar
 from sparrow.schema import Schema
 from sparrow.sorting import Rows
+from sparrow.storage.filesystem import of
 
 __all__ = ["FORMATS", "AsciiGraphWriter", "WebGraph", "bv_base"]
 
@@ -34,9 +35,14 @@ _GAP = 1 << 20
 def bv_base(name: str) -> str | None:
     """Return the common part of the names of a BVGraph's files, of which ``name`` is one or that part; None if none."""
     for suffix in (".graph", ".properties", ".offsets"):
-        if name.endswith(suffix) and os.path.isfile(name.removesuffix(suffix) + ".properties"):
+        if name.endswith(suffix) and _is_file(name.removesuffix(suffix) + ".properties"):
             return name.removesuffix(suffix)
-    return name if not os.path.isfile(name) and os.path.isfile(name + ".properties") else None
+    return name if not _is_file(name) and _is_file(name + ".properties") else None
+
+
+def _is_file(name: str) -> bool:
+    files = of(name)
+    return files.exists(name) and not files.is_folder(name)
 
 
 @dataclass
@@ -109,13 +115,10 @@ sparrow ingest webgraph cnr-2000.graph-txt.gz web.sparrow"""
         base = bv_base(os.fspath(self.src)) if isinstance(self.src, str | os.PathLike) else None
         if base is not None:
             told = bvgraph.properties(base)
-            source = open_sources(told.graph)[0]
+            source = open_source(told.graph)
             self._write(told.nodes, source, bvgraph.pieces(told), _linked)
         else:
-            sources = open_sources(self.src)
-            if len(sources) > 1:
-                raise InvalidValueError(f"src={self.src!r} names {len(sources)} files: give one")
-            self._text(sources[0])
+            self._text(open_source(self.src))
         return os.fspath(self.dst)
 
     def _text(self, source: Source) -> None:
@@ -155,7 +158,7 @@ sparrow ingest webgraph cnr-2000.graph-txt.gz web.sparrow"""
     ) -> None:
         with (
             storage.creating(self.dst, self.overwrite) as folder,
-            bar("reading lists", total_size([source])) as advance,
+            bar("reading lists", source.size) as advance,
         ):
 
             def told() -> Iterator[Any]:

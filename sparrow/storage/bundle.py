@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sparrow.errors import CorruptionError, ExistsError, InvalidValueError, NotFoundError
+from sparrow.errors import CorruptionError, ExistsError, InvalidValueError, NotFoundError, UnsupportedError
 from sparrow.storage.connections import using
 from sparrow.storage.filesystem import of
 
@@ -57,8 +57,15 @@ def write_bundle(
         If a member is not there.
     ExistsError
         If the folder is a bundle already.
+    UnsupportedError
+        If it is on an object store and was to take the place of a tensor.
     """
     check_members(members)
+    if of(folder).replaces(os.fspath(folder)):
+        raise UnsupportedError(
+            f"{os.fspath(folder)!r} is a tensor, and on an object store no bundle takes its place in one step: "
+            "choose another name, or delete it first"
+        )
     for name in members:
         if not is_tensor(os.path.join(folder, name)):
             raise NotFoundError(f"the bundle {os.fspath(folder)!r} has no tensor {name!r}")

@@ -15,7 +15,7 @@ from sparrow.relation import Edit, Growth, with_labels
 from sparrow.schema import Schema
 from sparrow.storage.filesystem import of
 from sparrow.storage.labels import is_part, write_labels, write_more
-from sparrow.storage.layout import METADATA_KEY, Metadata, Profile, Sizes, arrow_schema
+from sparrow.storage.layout import METADATA_KEY, Profile, Sizes, arrow_schema
 from sparrow.storage.log import Active
 from sparrow.storage.rewrites import Claim, Piece, Rewrite, discard, plan, prepare, write
 from sparrow.storage.snapshot import FileTable, Snapshot
@@ -260,9 +260,9 @@ def _columns(
     snapshot: Snapshot, shape: tuple[int, ...], kinds: Iterable[np.dtype[np.generic]], profile: Profile
 ) -> pa.Schema:
     """Return the columns of the files with the metadata of a snapshot, as the log keeps them."""
-    old, found = snapshot.schema, snapshot.metadata
+    old = snapshot.schema
     schema = Schema(shape, old.dims, old.dtype, old.fill_value, old.stype)
-    metadata = Metadata(schema, profile, found.order, found.labels, found.built_from, found.extra)
+    metadata = replace(snapshot.metadata, schema=schema, profile=profile)
     return arrow_schema(old.dims, old.dtype, list(kinds), {METADATA_KEY: metadata.to_json()})
 
 

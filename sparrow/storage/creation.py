@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from sparrow.errors import CorruptionError, ExistsError, NotFoundError, ShapeError, StorageError
+from sparrow.errors import (
+    ConflictError,
+    CorruptionError,
+    ExistsError,
+    NotFoundError,
+    ShapeError,
+    StorageError,
+    UnsupportedError,
+)
 from sparrow.schema import Schema
 from sparrow.storage.bundle import is_bundle, is_tensor
 from sparrow.storage.connections import using
@@ -20,13 +28,16 @@ from sparrow.storage.footers import DATA_FILE
 from sparrow.storage.labels import write_labels
 from sparrow.storage.layout import METADATA_KEY, Metadata, arrow_schema, check_profile
 from sparrow.storage.local import DISK_FULL, disk_full
-from sparrow.storage.log import Log, read_commit
+from sparrow.storage.log import Log, LostRace, read_commit
+from sparrow.storage.snapshot import Snapshot
 from sparrow.storage.writer import DataFile, widen
 
 __all__ = ["create", "creating"]
 
+_ATTEMPTS = 200
 
-@contextmanager
+
+@contextlib.contextmanager
 def creating(
     path: str | os.PathLike[str], overwrite: bool = False, storage_options: Mapping[str, str] | None = None
 ) -> Iterator[Any]:
@@ -56,7 +67,7 @@ def creating(
         files = of(final)
         files.recover(final)
         _refuse(final, overwrite)
-        staged = files.stage(final)
+        staged = files.stage(final, overwrite)
         try:
             try:
                 yield files.folder(staged)
@@ -109,7 +120,8 @@ def create(
     """Commit version 0 of a tensor whose files are in the folder already; one of several processes can.
 
     Data files that others left there are then deleted: none of them came to a commit. Those of a process that comes
-    too late are deleted too.
+    too late are deleted too. Where a tensor stands that is to be replaced, on an object store, the commit is the next
+    one of its log, and what it had stays for those who read it.
 
     Parameters
     ----------
@@ -159,7 +171,8 @@ def create(
                 "the parts that several writers take must be apart"
             )
     names = write_labels(final, schema, labels or {})
-    metadata = Metadata(schema, check_profile(profile), tuple(order), names, built_from, extra or {})
+    replaced = os.urandom(8).hex() if of(final).replaces(final) else None
+    metadata = Metadata(schema, check_profile(profile), tuple(order), names, built_from, extra or {}, replaced)
     kinds = [files[0].coordinate_dtypes[dim] if files else schema.coordinate_dtype(dim).name for dim in range(ndim)]
     columns = arrow_schema(schema.dims, schema.dtype, list(map(np.dtype, kinds)), {METADATA_KEY: metadata.to_json()})
     notes = {
@@ -168,6 +181,9 @@ def create(
         "nnz": sum(file.rows for file in files),
         "shape": list(schema.shape),
     }
+    if replaced is not None:
+        _replace(final, columns, files, notes, names)
+        return
     own = {file.name for file in files}
     others = {name for name in of(final).names(final) if DATA_FILE.fullmatch(name)} - own
     try:
@@ -177,6 +193,25 @@ def create(
         _delete(final, own.difference(there.added if there else own))
         raise
     _delete(final, others)
+
+
+def _replace(
+    path: str, columns: pa.Schema, files: Sequence[DataFile], notes: Mapping[str, Any], labels: Mapping[int, str]
+) -> None:
+    """Commit a tensor in the place of whatever the log of another says by then."""
+    for _ in range(_ATTEMPTS):
+        log = Log.open(path)
+        if not log.keeps_bounds(len(notes["shape"])):
+            raise UnsupportedError(
+                f"the log of {path!r}, by an older sparrow, holds no tensor of {len(notes['shape'])} dimensions: "
+                "choose another name, or delete it first"
+            )
+        kept = {*Snapshot(log).label_files(strict=False), *labels.values()}
+        told = {**notes, "labels": sorted(kept)} if kept else notes
+        with contextlib.suppress(LostRace):
+            log.commit(files, (), told, notes["shape"], columns, labels)
+            return
+    raise ConflictError(f"lost {_ATTEMPTS} races to replace {path!r}: try again when it is quieter")
 
 
 def _delete(path: str, names: Iterable[str]) -> None:

@@ -156,12 +156,15 @@ class FileSystem(Protocol):
     def folder(self, path: str) -> Folder:
         """Return a folder in a form that names in it are joined to."""
 
-    def stage(self, path: str) -> str:
+    def stage(self, path: str, replace: bool = False) -> str:
         """Return the folder to write a new tensor in that :meth:`publish` makes visible at a path.
 
         That may be the path itself, where a tensor is visible by its log and a bundle by its listing, both put last.
         What killed processes left of earlier ones is cleared.
         """
+
+    def replaces(self, staged: str) -> bool:
+        """Return whether a tensor stands where a new one is staged, which takes its place by a commit to its log."""
 
     def publish(self, staged: str, path: str, replace: bool) -> None:
         """Let a staged folder appear at its path, whole; only where nothing is, unless it is to be replaced."""

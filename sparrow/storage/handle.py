@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from sparrow.errors import ConflictError, NotFoundError, ReadOnlyError, ShapeError
+from sparrow.errors import ConflictError, NotFoundError, ReadOnlyError, ShapeError, UnsupportedError
 from sparrow.index import Box
 from sparrow.kernels.entries import Block
 from sparrow.relation import Edit, Growth, Relation
@@ -109,10 +109,13 @@ class StoredHandle:
     def _check_there(self) -> None:
         """Check that the folder still holds the table that was opened: one saved over it has versions of its own."""
         if self._log.replaced():
-            raise ConflictError(
-                f"the tensor at {self.path!r} was removed, or another one was saved over it, since it was opened: "
-                "open it again with sp.open()"
-            )
+            raise self._gone()
+
+    def _gone(self) -> ConflictError:
+        return ConflictError(
+            f"the tensor at {self.path!r} was removed, or another one was saved over it, since it was opened: "
+            "open it again with sp.open()"
+        )
 
     def refresh(self) -> Snapshot:
         """Take in commits of other processes.
@@ -127,7 +130,11 @@ class StoredHandle:
                 self._check_there()
                 self._log.reload()
                 if self._log.version != self._snapshot.version:
-                    self._snapshot = Snapshot(self._log, self._snapshot)
+                    latest = Snapshot(self._log, self._snapshot)
+                    if latest.identity != self._snapshot.identity:
+                        self._log = Log.open(self.path, self._snapshot.version)
+                        raise self._gone()
+                    self._snapshot = latest
                 else:
                     self._snapshot.forget_orders()
         return self._snapshot
@@ -224,6 +231,8 @@ class StoredHandle:
         ------
         NotFoundError
             If there is no such version, or its files were vacuumed away.
+        UnsupportedError
+            If that was another tensor, which this one was saved over.
         ConflictError
             If another process wrote since the current version.
         ReadOnlyError
@@ -233,6 +242,11 @@ class StoredHandle:
         with self._turn.lock:
             self._check_there()
             old = Snapshot(Log.open(self.path, operator.index(version)))
+            if old.identity != self._snapshot.identity:
+                raise UnsupportedError(
+                    f"version {version} of {self.path!r} is another tensor, which this one was saved over: "
+                    f"sp.open({self.path!r}, version={version}).save(..., overwrite=True) brings it back"
+                )
             shape = tuple(map(max, old.schema.shape, self._snapshot.schema.shape))
 
             def check(schema: Schema) -> None:
@@ -293,6 +307,8 @@ class StoredHandle:
                 if attempt or of(self.path).exists(log.next_commit):
                     log = Log.open(self.path)
                     latest = Snapshot(log, snapshot)
+                    if latest.identity != snapshot.identity:
+                        raise self._gone()
                     self._check_apart(latest, job)
                     if work is not None and not work.fits(snapshot, latest):
                         work.undo(self.path)

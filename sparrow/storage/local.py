@@ -224,7 +224,11 @@ class LocalFileSystem:
                 with contextlib.suppress(OSError), _locked(os.path.dirname(path)):
                     _put_back(path)
 
-    def stage(self, path: str) -> str:
+    def replaces(self, staged: str) -> bool:
+        """Return False: what is staged is a folder of its own."""
+        return False
+
+    def stage(self, path: str, replace: bool = False) -> str:
         """Make a hidden folder beside a path. Its name tells the process, so that others see when that is gone."""
         parent, name = os.path.split(path)
         staged = _partial(parent, name)

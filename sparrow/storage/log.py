@@ -37,6 +37,7 @@ _LOG = "_delta_log"
 _SHAPE = "sparrow.shape."
 _LABELS = "sparrow.labels."
 _NOTES = "sparrow"
+_INDEXED = "delta.dataSkippingNumIndexedCols"
 
 
 class LostRace(Exception):
@@ -142,15 +143,15 @@ class Log:
         from deltalake.transaction import create_table_with_add_actions
 
         _refuse_fork()
-        ndim = schema.get_field_index("value")
         configuration = {
-            "delta.dataSkippingNumIndexedCols": str(ndim),
+            _INDEXED: "-1",  # another tensor, of more dimensions, may take the place of this one
             "delta.enableExpiredLogCleanup": "false",
             "delta.checkpointInterval": "20",
         }
         adds = _adds(files, schema)
         columns = Schema.from_arrow(schema)
-        notes = _sealed(notes, _active(files, ndim), schema, adds, (), {}, columns.to_json())
+        active = _active(files, schema.get_field_index("value"))
+        notes = _sealed(notes, active, schema, adds, (), {}, columns.to_json())
         try:
             create_table_with_add_actions(
                 path,
@@ -197,6 +198,11 @@ class Log:
                 if b'"metaData"' in line and "metaData" in (action := json.loads(line)):
                     return str(action["metaData"]["id"]) != self.identity
         return False
+
+    def keeps_bounds(self, ndim: int) -> bool:
+        """Return whether bounds of so many dimensions are read back from the log: what wrote it may have said less."""
+        most = int(self._table.metadata().configuration.get(_INDEXED, "32"))
+        return most < 0 or ndim <= most
 
     def schema(self) -> pa.Schema:
         """Return the schema of the files."""
@@ -368,14 +374,15 @@ class Log:
         adds = _adds(added, stored)
         transactions = {} if shape is None else {f"{_SHAPE}{dim}": int(n) for dim, n in enumerate(shape)}
         ndim = stored.get_field_index("value")
-        numbers = self.labels(ndim)
+        numbers = self.labels(ndim) if labels is None else ()
         if labels is not None:
             numbers = tuple(label_number(labels[dim]) if dim in labels else 0 for dim in range(ndim))
             transactions |= {f"{_LABELS}{dim}": n for dim, n in enumerate(numbers)}
-        files = self.active(stored.names[:ndim])
+        old = stored if schema is None else self.schema()
+        files = self.active(old.names[: old.get_field_index("value")])
         gone = {path for path, _ in removed} if schema is None else set(files.paths)
         columns = None if schema is None else Schema.from_arrow(schema)
-        after = files.without(gone).plus(_active(added, ndim))
+        after = files.without(gone).plus(_active(added, ndim)) if schema is None else _active(added, ndim)
         text = None if columns is None else columns.to_json()
         if text == self._table.schema().to_json():
             text = None  # deltalake writes no columns that stay as they are

@@ -47,6 +47,7 @@ _AHEAD_BYTES = 128 << 20
 """Bytes that may wait for those who said that they would read them."""
 _UPLOAD = 8 << 20
 _IN_MEMORY = 1 << 20
+_LOG, _LISTING, _LABELS = "_delta_log", "bundle.json", "_labels"
 _MARKER = re.compile(r"_creating-(?P<host>.{0,40})-(?P<pid>[0-9]+)-[0-9a-f]{12}")
 _ABANDONED = 7 * 86400
 """Seconds after which what another machine began is taken for abandoned."""
@@ -386,6 +387,9 @@ class ObjectStore:
     def settle(self, path: str) -> None:
         """Do nothing but take note: what a store has said yes to, it keeps."""
         _note(path)
+        for each in _staging.get():
+            if each.replaces and path.startswith(f"{each.path}/{_LOG}/"):
+                each.published = True
 
     def delete(self, path: str) -> None:
         """Delete a file, or all that is below it."""
@@ -416,14 +420,22 @@ class ObjectStore:
     def recover(self, path: str) -> None:
         """Do nothing: nothing is ever put aside."""
 
-    def stage(self, path: str) -> str:
-        """Put a marker into the folder itself, and clear what processes left that are gone."""
+    def stage(self, path: str, replace: bool = False) -> str:
+        """Put a marker into the folder itself, and clear what processes left that are gone.
+
+        A tensor that is to be replaced is left as it is: what was written and not committed is what ``vacuum`` deletes.
+        """
         names = self.names(path)
-        if _visible(names):
+        if _LISTING in names:
             raise UnsupportedError(
-                f"{path!r} exists, and on an object store nothing takes the place of another in one step: "
+                f"{path!r} is a bundle, and on an object store nothing takes the place of several tensors in one step: "
                 "choose another name, or delete it first"
             )
+        if _LOG in names:
+            if not replace:
+                raise ExistsError(f"{path!r} exists: another process created it meanwhile")
+            _staging.set((*_staging.get(), _Staging(path, None)))
+            return path
         markers = [name for name in names if _MARKER.fullmatch(name)]
         gone = [name for name in markers if self._abandoned(path, name)]
         if gone and len(gone) == len(markers):
@@ -432,7 +444,7 @@ class ObjectStore:
             self._delete_files([f"{path}/{name}" for name in gone])
         name = f"_creating-{socket.gethostname()[:40]}-{os.getpid()}-{os.urandom(6).hex()}"
         staging = _Staging(path, f"{path}/{name}")
-        self.put(staging.marker, b"")
+        self.put(f"{path}/{name}", b"")
         _staging.set((*_staging.get(), staging))
         return path
 
@@ -447,6 +459,10 @@ class ObjectStore:
         except NotFoundError:
             return True
 
+    def replaces(self, staged: str) -> bool:
+        """Return whether there is a tensor already, which stays until the log says otherwise."""
+        return any(each.replaces and each.path == staged for each in _staging.get())
+
     def publish(self, staged: str, path: str, replace: bool) -> None:
         """Take note that what was staged is to stay: its log, or its listing, made it visible."""
         _staging.get()[-1].published = True
@@ -458,7 +474,9 @@ class ObjectStore:
         with contextlib.suppress(StorageError):  # what cannot be deleted now is cleared by who comes next
             with own.guard:
                 written = [] if own.published else sorted(own.written, key=_visible_last)
-            self._delete_files([*written, own.marker])
+            if own.replaces:  # labels are called by their content alone: they may be those of the tensor that stays
+                written = [path for path in written if f"/{_LABELS}/" not in path]
+            self._delete_files(written if own.marker is None else [*written, own.marker])
 
 
 class WebSite(ObjectStore):
@@ -489,6 +507,10 @@ class WebSite(ObjectStore):
             return pa.PythonFile(file, mode="r")
         return super().open(path, through, size)
 
+    def is_folder(self, path: str) -> bool:
+        """Return False: servers list no files, so what lies below an address is not known."""
+        return False
+
     def matching(self, pattern: str) -> list[str]:
         """Refuse a pattern: servers list no files."""
         raise UnsupportedError(f"{pattern!r} is a pattern, and web servers list no files: give the files one by one")
@@ -517,8 +539,9 @@ class WebSite(ObjectStore):
 class _Staging:
     """What a process puts below a path that is not published yet."""
 
-    def __init__(self, path: str, marker: str) -> None:
+    def __init__(self, path: str, marker: str | None) -> None:
         self.path, self.marker = path, marker
+        self.replaces = marker is None
         self.written: set[str] = set()
         self.published = False
         self.guard = threading.Lock()
@@ -537,12 +560,12 @@ def _note(path: str) -> None:
 
 def _visible(names: Sequence[str]) -> bool:
     """Return whether the names in a folder are those of a tensor or bundle."""
-    return "_delta_log" in names or "bundle.json" in names
+    return _LOG in names or _LISTING in names
 
 
 def _visible_last(path: str) -> tuple[bool, str]:
     """Sort logs and listings first: what is deleted becomes invisible before it becomes incomplete."""
-    return "/_delta_log/" not in path and not path.endswith("/bundle.json"), path
+    return f"/{_LOG}/" not in path and not path.endswith(f"/{_LISTING}"), path
 
 
 class _Upload:

@@ -75,4 +75,6 @@ class RemoteFile(io.RawIOBase):
             length = max(min(self._window, whole - self._at), 0)
             starts = range(self._at + self._window, min(whole, self._at + 5 * self._window), self._window)
             self._store.pieces_ahead([(self._path, at, min(self._window, whole - at)) for at in starts])
+        elif self._size is not None:  # what begins behind the end is refused
+            length = max(min(size, self._size - self._at), 0)
         self._held = memoryview(self._store.fetch((self._path, self._at, length)) if length else b"")

@@ -235,11 +235,11 @@ class Snapshot:
             shape = log.shape(found.schema.shape)
             schema = Schema(shape, found.schema.dims, found.schema.dtype, found.schema.fill_value, found.schema.stype)
             labels = label_files(log.path, found.labels, log.labels(ndim))
-            metadata = Metadata(schema, found.profile, found.order, labels, found.built_from, found.extra)
+            metadata = replace(found, schema=schema, labels=labels)
             self.base = file_table(log, metadata, found.order or tuple(range(ndim)))
         self.path = log.path
         self.metadata = metadata
-        self.identity = log.identity
+        self.identity = log.identity, found.replaced
         self._version = log.version
         self._kinds = tuple(schema.coordinate_dtype(dim) for dim in range(ndim))
         self._digest: str | None = None

@@ -706,6 +706,16 @@ def test_json_lines(ingest: Any, monkeypatch: pytest.MonkeyPatch, block: int) ->
         assert caught.value.line == text.count("\n") + 2
 
 
+def test_json_lines_that_nest_deeply(ingest: Any) -> None:
+    for depth in (300, 100_000):
+        with pytest.raises(IngestError) as caught:
+            ingest('{"i": 0}\n{"i": ' + "[" * depth + "]" * depth + "}\n", coords=["i"])
+        assert caught.value.line == 2
+        assert len(str(caught.value)) < 400
+    beside = '{"x": ' + '{"y": [' * 150 + "]}" * 150 + ', "i": 7}\n{"x": "' + "[" * 300 + '", "i": 8}\n'
+    assert ingest(beside, coords=["i"]) == {(7,): 1, (8,): 1}
+
+
 def test_a_row_longer_than_a_block(ingest: Any) -> None:
     long = "x" * 10_000_000
     assert ingest(f"i,s\n1,{long}\n2,y\n", coords=["i", "s"]) == {(1, long): 1, (2, "y"): 1}

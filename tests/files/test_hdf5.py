@@ -56,7 +56,7 @@ def test_any_annotated_matrix(
         else:
             file.create_group("obs").attrs["_index"] = "names"
             file["obs"].create_dataset("names", (height,), h5py.string_dtype())[...] = names
-    sizes: dict[str, Any] = {"_ROWS": 2, "_ENTRIES": 3} if small else {"_ROWS": 1000}
+    sizes: dict[str, Any] = {"_ROWS": 2, "ENTRIES": 3} if small else {"_ROWS": 1000}
     with patch.multiple(hdf5, **sizes):
         A = sp.ingest.h5ad(folder / "a.h5ad", folder / "A.sparrow", matrix="layers/counts")
     assert (A.dims, A.dtype) == (("obs", "var"), dense.dtype)

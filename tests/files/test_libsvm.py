@@ -348,6 +348,12 @@ def test_without_entries(tmp_path: Path, text: str, n_features: int | None, widt
     assert bundle["X"].extra == {"index_base": 1}
 
 
+def test_numbers_parted_by_commas_are_no_rows_of_labels(tmp_path: Path) -> None:
+    with pytest.raises(IngestError, match="sparrow ingest columns"):
+        ingest(tmp_path, "1,2,3\n4,5,6\n")
+    assert ingest(tmp_path, "1,2,3\n4,5,6\n", n_features=2)["y"].shape == (2, 6)
+
+
 def test_a_glob_takes_files_in_order(tmp_path: Path) -> None:
     for k in (2, 1, 3):
         (tmp_path / f"part{k}.svm").write_text(f"{k} {k}:1\n")

@@ -239,7 +239,7 @@ class InPlace(LocalFileSystem):
     def recover(self, path: str) -> None:
         pass
 
-    def stage(self, path: str) -> str:
+    def stage(self, path: str, replace: bool = False) -> str:
         os.makedirs(path, exist_ok=True)
         return path
 

@@ -188,6 +188,61 @@ def test_files_in_and_out(home: str) -> None:
     assert keys(f"{home}/no") == []
 
 
+def _uploaded(folder: Path, home: str) -> None:
+    """Put the files of a folder on the store."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            assert objects.store_of(home).put(f"{home}/{path.relative_to(folder)}", path.read_bytes())
+
+
+def test_every_format_in_and_out(home: str, tmp_path: Path) -> None:
+    from sparrow.files.sniffing import sniffed
+
+    links = sp.from_coords([[0, 0, 1, 3], [1, 2, 3, 0]], np.ones(4, np.int64), shape=(4, 4), dims=("src", "dst"))
+    for name in ("a.mtx", "a.tns.bz2", "a.npy", "a.graph-txt.zst", "a.h5ad", "a.h5"):
+        sp.export(links, f"{home}/raw/{name}")
+        read = getattr(sp.ingest, (found := sniffed(f"{home}/raw/{name}")).format)
+        assert found.format in ("mtx", "tns", "npy", "webgraph", "h5ad", "binsparse")
+        back = read(f"{home}/raw/{name}", f"{home}/{found.format}")
+        assert np.argwhere(back.to_numpy()).tolist() == np.argwhere(links.to_numpy()).tolist()
+    with pytest.raises(errors.IngestError, match="this is a folder: give its files"):
+        sp.ingest.edges(f"{home}/raw", f"{home}/no")
+    with pytest.raises(errors.UnsupportedError, match="written on this machine"):
+        sp.export(links, f"{home}/shards", format="alx")
+    sp.export(links, tmp_path / "shards", format="alx", shards=2)
+    for name, text in {
+        "g.metis": "3 2 10\n1 2\n1 1 3\n1 2\n",
+        "c.ffm": "1 0:3:1 1:5:0.5\n0 0:2:1\n",
+        "kg/train.txt": "ann\tknows\tbob\n",
+        "kg/test.txt": "bob\tknows\tann\n",
+        "docs/one.txt": "no pain no gain\n",
+        "docs/more/two.txt": "no smoke\n",
+        "tenx/matrix.mtx": "%%MatrixMarket matrix coordinate integer general\n2 1 1\n2 1 7\n",
+        "tenx/barcodes.tsv": "AAAC-1\n",
+        "tenx/genes.tsv": "ENSG1\tDSCAM\nENSG2\tAPP\n",
+        "bv.properties": "graphclass=it.unimi.dsi.webgraph.BVGraph\nversion=0\nnodes=2\narcs=0\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "bv.graph").write_bytes(b"\xc0")  # two lists of length 0
+    _uploaded(tmp_path, f"{home}/raw")
+    for name, kind in (("shards", "alx"), ("kg", "triples"), ("tenx", "tenx"), ("bv.graph", "webgraph")):
+        assert sniffed(f"{home}/raw/{name}").format == kind
+    web = sp.ingest.alx(f"{home}/raw/shards", f"{home}/alx")
+    assert np.argwhere(web["train"].to_numpy()).tolist() == np.argwhere(links.to_numpy()).tolist()
+    graph = sp.ingest.metis(f"{home}/raw/g.metis", f"{home}/metis")
+    assert (graph["graph"].nnz, graph["vertices"].nnz) == (4, 3)
+    clicks = sp.ingest.libffm(f"{home}/raw/c.ffm", f"{home}/ffm")
+    assert (clicks["X"].shape, clicks["y"].nnz) == ((2, 2, 6), 1)
+    splits = sp.ingest.triples(f"{home}/raw/kg", f"{home}/kg")
+    assert {name: tensor.nnz for name, tensor in splits.items()} == {"train": 1, "test": 1}
+    assert sp.ingest.triples(f"{home}/raw/kg/train.txt", f"{home}/kg1").nnz == 1
+    counts = sp.ingest.text(f"{home}/raw/docs", f"{home}/text")
+    assert (counts.shape, counts.nnz) == ((2, 4), 5)
+    assert sp.ingest.tenx(f"{home}/raw/tenx", f"{home}/tenx").sel(feature="ENSG2", barcode="AAAC-1") == 7
+    assert sp.ingest.webgraph(f"{home}/raw/bv.graph", f"{home}/bv").shape == (2, 2)
+
+
 class _Ranges(SimpleHTTPRequestHandler):
     """Sends parts of files where that is asked for, which the one of the library does not."""
 
@@ -356,6 +411,84 @@ def test_an_answer_that_is_lost_is_no_race(home: str, proxy: Proxy) -> None:
     handle.commit(Edit("put", upsert=entries([(0, 0)], [5])))
     assert lost
     assert storage.open(f"{home}/t").current.version == 1
+
+
+# -- one in the place of another ----------------------------------------------------------------------
+
+
+def test_a_tensor_takes_the_place_of_another(home: str) -> None:
+    path = f"{home}/t"
+    old = sp.from_coords([[0, 2], [0, 0]], [1, 2], shape=(3, 1), labels={"d0": ["a", "b", "c"]}).save(path)
+    old.resize((3, 2))
+    lazy = old + 0
+    new = sp.from_coords(
+        [[0, 1], [1, 0], [5, 2]], [0.5, 1.5], shape=(2, 2, 6), dims=("x", "y", "z"), labels={"y": ["u", "v"]}
+    )
+    there = new.save(path, overwrite=True, orders=[(2, 0, 1)])
+    assert (there.version, there.dims) == (2, ("x", "y", "z"))
+    assert there.dtype == np.float64
+    assert there.to_numpy().tolist() == new.to_numpy().tolist()
+    assert there.sel(y="v").nnz == 1
+    assert there.verify() == []
+    assert [(one["nnz"], one["shape"]) for one in there.history()] == [(2, (2, 2, 6)), (2, (3, 2)), (2, (3, 1))]
+    assert lazy.to_numpy().tolist() == [[1, 0], [0, 0], [2, 0]]
+    before = sp.open(path, version=0)
+    assert (before.shape, before.sel(d0="c").sum()) == ((3, 1), 2)
+    for work in (old.refresh, lambda: old.put([[0], [0]], [3])):
+        with pytest.raises(errors.ConflictError, match="another one was saved over it"):
+            work()
+    with pytest.raises(errors.UnsupportedError, match="which this one was saved over"):
+        there.restore(1)
+    there[0, 0, 0] = 4
+    flat = sp.from_coords([[7], [1]], [True], shape=(9, 4), dims=("z", "b")).save(path, overwrite=True)
+    assert (flat.version, flat.labels(0), flat[7, 1]) == (4, None, True)
+    assert flat.vacuum("0 seconds")
+    assert flat.verify() == []
+    with pytest.raises(errors.NotFoundError, match="vacuum"):
+        sp.open(path, version=2).to_numpy()
+
+
+def test_a_replacement_that_fails_leaves_what_was_there(home: str, proxy: Proxy, tmp_path: Path) -> None:
+    path, labels = f"{home}/t", ["a", "b", "c"]
+    sp.from_coords([[0], [2]], [1], shape=(3, 3), labels={"d0": labels, "d1": labels}).save(path)
+    before = keys(path)
+    proxy.before = lambda request: 403 if request.method == "PUT" and "_delta_log" in request.key else None
+    with pytest.raises(errors.StorageError):
+        sp.from_coords([[0], [1]], [5], shape=(3, 3), labels={"d0": labels, "d1": labels}).save(path, overwrite=True)
+    proxy.reset()
+    assert keys(path) == before
+    assert sp.open(path).sel(d0="a", d1="c") == 1
+    with pytest.raises(errors.UnsupportedError, match="no bundle takes its place"):
+        sp.Bundle({"y": [1, 2]}).save(path, overwrite=True)
+    assert keys(path) == before
+    (tmp_path / "e.txt").write_text("0 1\n4 2\n")
+    edges = sp.ingest.edges(tmp_path / "e.txt", path, if_exists="replace")
+    assert edges.version == 1
+    assert np.argwhere(edges.to_numpy()).tolist() == [[0, 1], [4, 2]]
+
+
+def test_who_replaces_and_who_writes_at_once(home: str, proxy: Proxy) -> None:
+    path = f"{home}/t"
+    storage.save(path, SCHEMA, [OLD])
+    first = True
+
+    def between(request: Request) -> int | None:
+        nonlocal first
+        if first and request.method == "PUT" and request.key.endswith("01.json"):
+            first = False
+            storage.open(path).commit(Edit("put", upsert=entries([(0, 0)], [5])))
+        return None
+
+    proxy.before = between
+    handle = storage.save(path, SCHEMA, [NEW], overwrite=True)
+    assert handle.current.version == 2
+    assert_same(read_all(handle.current), NEW)
+    assert handle.verify() == []
+    late = storage.open(f"s3a://{home.partition('://')[2]}/t")
+    storage.save(path, SCHEMA, [LATER], overwrite=True)
+    with pytest.raises(errors.ConflictError, match="another one was saved over it"):
+        late.commit(Edit("put", upsert=entries([(0, 0)], [5])))
+    assert_same(read_all(storage.open(path).current), LATER)
 
 
 # -- several writers, and some that die ----------------------------------------------------------------
@@ -576,8 +709,9 @@ def test_errors_say_the_way_out(home: str, proxy: Proxy, monkeypatch: pytest.Mon
     sp.eye(2).save(f"{home}/t")
     with pytest.raises(errors.ExistsError, match="exists"):
         sp.eye(2).save(f"{home}/t")
-    with pytest.raises(errors.UnsupportedError, match="nothing takes the place of another in one step"):
-        sp.eye(2).save(f"{home}/t", overwrite=True)
+    sp.Bundle({"y": [1, 2]}).save(f"{home}/b")
+    with pytest.raises(errors.UnsupportedError, match="nothing takes the place of several tensors in one step"):
+        sp.eye(2).save(f"{home}/b", overwrite=True)
     assert objects.store_of(home).put(f"{home}/foreign/x", b"x")
     with pytest.raises(errors.ExistsError, match="exists"):
         sp.eye(2).save(f"{home}/foreign")
