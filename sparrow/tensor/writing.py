@@ -110,7 +110,8 @@ class Writing(Base):
         Labels that a dimension does not have yet make it longer, in the same commit; a label has one coordinate
         whoever else is appending. A tensor that is appended to a stored one is streamed and may be larger than memory.
         Many small appends write what is new and little more where it comes after all there is in the first dimension,
-        such as days; else every file that has cells in between is written anew.
+        such as days; else every file that has cells in between is written anew, and an append costs more the more is
+        stored: where a hundred wrote a hundred times what they brought, a ``PerformanceWarning`` says so.
 
         Parameters
         ----------
