@@ -157,21 +157,78 @@ def test_pandas_finds_the_same(a: sp.Tensor, b: sp.Tensor) -> None:
     )
 
 
-@settings(max_examples=15)
-@given(matrices(), matrices(), st.sampled_from(["outer", "inner", "left"]))
-def test_xarray_finds_the_same(a: sp.Tensor, b: sp.Tensor, join: str) -> None:
-    xr = pytest.importorskip("xarray")
+def xarrays() -> tuple[Any, Any]:
+    """Return xarray, and what makes one of its arrays of a tensor."""
+    xr = pytest.importorskip("xarray", reason="labels are compared with xarray's, of the extra dev")
 
     def array(tensor: sp.Tensor) -> Any:
         coords = {dim: names(tensor, dim) for dim in tensor.dims}
         return xr.DataArray(tensor.to_numpy(), coords=coords, dims=tensor.dims)
 
+    return xr, array
+
+
+def same_as(found: sp.Tensor, wanted: Any) -> None:
+    """Compare a tensor with an array of xarray: dimensions, labels in their order, cells."""
+    assert found.dims == wanted.dims
+    assert [names(found, dim) for dim in found.dims] == [wanted[dim].values.tolist() for dim in found.dims]
+    np.testing.assert_array_equal(found.to_numpy(), wanted.values)
+
+
+@settings(max_examples=15)
+@given(matrices(), matrices(), st.sampled_from(["outer", "inner", "left"]))
+def test_xarray_finds_the_same(a: sp.Tensor, b: sp.Tensor, join: str) -> None:
+    xr, array = xarrays()
     one, other = xr.align(array(a), array(b), join=join, fill_value=0.0)
     for mine, theirs in zip(sp.align(a, b, join=join), (one, other), strict=True):  # type: ignore[arg-type]
         assert mine.dims == theirs.dims
         assert all(names(mine, dim) == theirs[dim].values.tolist() for dim in mine.dims)
         np.testing.assert_array_equal(mine.to_numpy(), theirs.values)
     np.testing.assert_array_equal((a * b).to_numpy(), (array(a) * array(b)).values)
+
+
+@settings(max_examples=15)
+@given(matrices(), matrices(), st.booleans())
+def test_exact_is_what_xarray_takes_for_exact(a: sp.Tensor, b: sp.Tensor, turned: bool) -> None:
+    xr, array = xarrays()
+    b = a[::-1] + 1 if turned and a.dims == b.dims else b
+    try:
+        wanted = xr.align(array(a), array(b), join="exact")[1]
+    except (ValueError, xr.AlignmentError):
+        with pytest.raises(LabelError, match="exact"):
+            sp.align(a, b, join="exact")
+        with pytest.raises(LabelError, match="exact"), sp.config(join="exact"):
+            a + b
+        return
+    same_as(sp.align(a, b, join="exact")[1], wanted)
+    with sp.config(join="exact"):
+        same_as((a + b).compute(), array(a) + array(b))
+
+
+@settings(max_examples=15)
+@given(matrices(), matrices(), st.data())
+def test_products_selections_and_sums_are_those_of_xarray(a: sp.Tensor, b: sp.Tensor, data: st.DataObject) -> None:
+    xr, array = xarrays()
+    a, b = (each if each.dims == ("user", "item") else each.T for each in (a, b))
+    other = b.T.rename(user="other")
+    wanted = xr.dot(array(a), array(other), dim="item").transpose("user", "other")
+    same_as((a @ other).compute(), wanted)
+    labels = names(b, "item")
+    weights = sp.from_coords([np.arange(len(labels))], 1.0 + np.arange(len(labels)), dims=["item"],
+                             labels={"item": labels})  # fmt: skip
+    same_as((a * weights).compute(), (array(a) * array(weights)).transpose("user", "item"))
+    users = data.draw(st.lists(st.sampled_from(names(a, "user")), unique=True, min_size=1))
+    item = data.draw(st.sampled_from(names(a, "item")))
+    same_as(a.sel(user=users), array(a).sel(user=users))
+    same_as(a.sel(item=item), array(a).sel(item=item, drop=True))
+    for dim in ("user", "item"):
+        same_as(a.sum(axis=dim).compute(), array(a).sum(dim))
+        same_as((a - a.max(axis=dim)).compute(), array(a) - array(a).max(dim))
+    fewer = a.sel(user=users)
+    left, right = xr.align(array(fewer), array(b), join="outer", exclude="user", fill_value=0.0)
+    joined = xr.concat([left, right.assign_coords(user=[f"{user} too" for user in names(b, "user")])], "user")
+    b.set_labels("user", [f"{user} too" for user in names(b, "user")])
+    same_as(sp.concat([fewer, b], axis="user").compute(), joined)
 
 
 # -- dimensions ----------------------------------------------------------------------------------
