@@ -369,6 +369,46 @@ def test_axes_by_name() -> None:
             call()
 
 
+def test_differences_along_labels() -> None:
+    a = labelled([[1, 0, 4], [0, 2, 0], [7, 0, 0]], user=["ann", "bob", "dan"], item=["x", "y", "z"])
+    for axis, dim in enumerate(a.dims):
+        for found in (sp.diff(a, axis=dim), np.diff(a, axis=axis)):
+            assert names(found, dim) == names(a, dim)[1:]
+            assert names(found, 1 - axis) == names(a, 1 - axis)
+            np.testing.assert_array_equal(found.to_numpy(), np.diff(a.to_numpy(), axis=axis))
+    found = sp.diff(a, axis="user", n=2)
+    assert names(found, "user") == ["dan"]
+    np.testing.assert_array_equal(found.to_numpy(), np.diff(a.to_numpy(), axis=0, n=2))
+    one = labelled([1, 0, 3], user=["ann", "bob", "dan"])
+    assert sp.diff(one).to_numpy().tolist() == [-1, 3]
+    assert names(sp.diff(one != 0), "user") == ["bob", "dan"]
+
+
+@pytest.mark.parametrize("function", [np.multiply, np.add, np.maximum])
+def test_outer_functions_join_nothing_by_name(function: np.ufunc) -> None:
+    a = labelled([[1, 0], [0, 2]], user=["ann", "bob"], item=["x", "y"])
+    b = labelled([[3, 0, 1], [0, 4, 0]], user=["bob", "eve"], item=["y", "z", "w"])
+    tag = labelled([5, 0], tag=["p", "q"])
+    vectors = [
+        (a[0], a[1]),
+        (a[0], b[0]),
+        (b[0], a[:, 1]),
+        (a[0], tag),
+        (a, b),
+        (a, a),
+        (tag, a),
+        (a, b[:, 0]),
+        (a, a.T),
+    ]
+    for one, other in vectors:
+        found = function.outer(one, other)
+        np.testing.assert_array_equal(found.to_numpy(), function.outer(one.to_numpy(), other.to_numpy()))
+        assert [names(found, axis) for axis in range(found.ndim)] == [
+            names(each, axis) for each in (one, other) for axis in range(each.ndim)
+        ]
+        assert found.dims[: one.ndim] == one.dims
+
+
 def test_selecting() -> None:
     days = [date(2026, 1, day) for day in (1, 2, 5, 9)]
     a = labelled(np.arange(1, 13).reshape(3, 4), user=["bob", "ann", "eve"], day=days)
