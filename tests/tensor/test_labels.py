@@ -616,6 +616,26 @@ def test_tables_are_appended_by_the_names_of_their_columns(ann_bob: sp.Tensor) -
         ann_bob.append(more, value="item")
 
 
+@pytest.mark.parametrize("stored", [False, True])
+def test_duplicates_are_told_by_label(tmp_path: Path, stored: bool) -> None:
+    a = labelled([[1, 0], [2, 3]], user=["ann", "bob"], item=["x", "y"])
+    a = a.save(tmp_path / "a") if stored else a
+    there = pl.DataFrame({"user": ["bob"], "item": ["x"], "value": [5]})
+    with pytest.raises(DuplicateError, match=r"the cell \('bob', 'x'\) .*say duplicates='sum'"):
+        a.append(there)
+    with pytest.raises(DuplicateError, match=r"the cell \('bob', 'x'\)"):  # and with labels that are new
+        a.append(pl.concat([there, pl.DataFrame({"user": ["zoe"], "item": ["new"], "value": [5]})]))
+    twice = pl.DataFrame({"user": ["zoe", "ann", "zoe"], "item": ["x", "x", "x"], "value": [1, 2, 3]})
+    with pytest.raises(DuplicateError, match=r"^the cell \('zoe', 'x'\) is given twice: say duplicates='sum'"):
+        a.append(twice)
+    with pytest.raises(DuplicateError, match=r"^the cell \('zoe', 'x'\) is given twice \(and 1 more times"):
+        sp.from_relation(pl.concat([twice, twice[:1]]), coords=["user", "item"])
+    a.sel(user="bob").append(labelled([0, 0], item=["x", "y"]))
+    with pytest.raises(DuplicateError, match=r"the cell \('bob', 'y'\)"):
+        a.sel(user="bob").append(labelled([0, 4], item=["x", "y"]))
+    assert a.nnz == 3
+
+
 def test_files_of_tables_are_appended(ann_bob: sp.Tensor, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("item,user,stars\n007,zoe,5\nx,7,6\n")
     ann_bob.append(tmp_path / "a.csv")
