@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import pickle
 import threading
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -420,6 +420,11 @@ def test_selecting() -> None:
     assert a.sel(day=slice("2026-01-03", None)).to_numpy().tolist() == dense[:, 2:].tolist()
     assert a.sel(day=slice(None, "2025-01-01")).shape == (3, 0)
     assert names(a.sel(day=slice("2026-01-03", "2026-01-08")), "day") == days[2:3]
+    texts = labelled(dense, user=names(a, "user"), day=[str(day) for day in days])
+    for start in (date(2026, 1, 3), np.datetime64("2026-01-03"), datetime(2026, 1, 2, 12)):
+        for one in (a, texts) if not isinstance(start, datetime) else (texts,):
+            assert names(one.sel(day=slice(start, date(2026, 1, 8))), "day") == names(one, "day")[2:3]
+            assert one.sel(day=slice(None, start)).shape == (3, 2)
     assert a[[1, 0, 2]].sel(user=slice("ann", "c")).to_numpy().tolist() == dense[[1, 0]].tolist()
     with pytest.raises(LabelError, match="not in ascending order"):
         a.sel(user=slice("ann", "bob"))
