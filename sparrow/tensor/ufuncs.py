@@ -145,7 +145,8 @@ def _crossed(tensor: Any, left: Any, right: Any) -> tuple[Any, Any]:
     if isinstance(one, Base) and isinstance(other, Base):
         used = {*one.dims, *other.dims}
         fresh = (name for k in itertools.count() if (name := f"d{k}") not in used)
-        other = other.rename({dim: next(fresh) for dim in other.dims if dim in one.dims})
+        named: Any = other
+        other = named.rename({dim: next(fresh) for dim in other.dims if dim in one.dims})
     return (one[(..., *(None,) * np.ndim(other))] if np.ndim(one) else one), other
 
 

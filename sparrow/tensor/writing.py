@@ -161,7 +161,7 @@ class Writing(Base):
             try:
                 editor.append(handle, self._view, lambda: engines.sorted_blocks(found), rule)
             except DuplicateError as error:
-                raise error.by_label(self._told()) from None
+                raise error.by_label(_told(handle)) from None
             return
         if not self._view.is_identity:
             dim, labels = next((self.dims[axis], labels) for axis, labels in more.items())
@@ -172,12 +172,7 @@ class Writing(Base):
         try:
             editor.grow(handle, scan, rule)
         except DuplicateError as error:  # a cell that is there has labels that were
-            raise error.by_label(self._told()) from None
-
-    def _told(self) -> list[Any]:
-        """Return the labels of all dimensions of the base, None of those without, as an error tells them."""
-        found = [self._base.labels(dim) for dim in range(self._base.schema.ndim)]
-        return [None if names is None else names.to_pylist() for names in found]
+            raise error.by_label(_told(handle)) from None
 
     def _given(self, other: Any, duplicates: Duplicates, value: str | None) -> Scan:
         """Return what is to be appended as a scan; columns of a table are taken by the names of the dimensions."""
@@ -238,3 +233,10 @@ class Writing(Base):
                 "compute() first"
             )
         return self._handle
+
+
+def _told(handle: Handle) -> list[Any]:
+    """Return the labels of all dimensions, None of those without, as an error tells them."""
+    current = handle.current
+    found = [current.labels(dim) for dim in range(current.schema.ndim)]
+    return [None if names is None else names.to_pylist() for names in found]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from sparrow.errors import ConflictError, DuplicateError, SparrowError
 
 USERS = [f"u{k}" for k in range(9)]
 ITEMS = ["x", "y", "z", "w"]
-RULES = {
+RULES: dict[str, Callable[[int, int], int]] = {
     "error": lambda old, new: new,
     "sum": lambda old, new: old + new,
     "first": lambda old, new: old,

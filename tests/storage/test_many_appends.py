@@ -115,7 +115,7 @@ def test_appends_that_write_everything_anew_are_warned_of(
     stored = storage.save(
         tmp_path / "a",
         Schema(shape, tuple(dims)),
-        [entries(np.stack([at // 20, at] if front else [at, at // 20], axis=1), np.ones(2_000))],
+        [entries(np.stack([at // 20, at] if front else [at, at // 20], axis=1).tolist(), np.ones(2_000))],
         labels={dims.index(dim): pa.array(names) for dim, names in labels.items()},
         sizes=storage.Sizes(group_rows=64),
     )
