@@ -188,7 +188,7 @@ class ALS(Parameters, Recommender):
         if self.biases and self.unobserved_weight != 0:
             raise InvalidValueError(
                 f"biases=True is for explicit ratings: unobserved_weight={self.unobserved_weight:g} has absent cells "
-                "count as 0. Set unobserved_weight=0, or biases=False"
+                "count as 0. Set unobserved_weight=0, or do without biases"
             )
         if self.regularization == 0 and self.unobserved_weight == 0:
             raise InvalidValueError(
