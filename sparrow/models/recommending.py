@@ -428,6 +428,8 @@ def _positions(numbers: Any, size: int, what: str, training: Tensor | None) -> N
     LabelError
         If nothing has a label.
     """
+    if isinstance(numbers, str | bytes):
+        raise IndexingError(f"{what}s come as a list: say [{numbers!r}]")
     if training is not None and _by_label(numbers) and len(numbers):
         names = training.labels(0 if what == "row" else 1)
         if names is not None:

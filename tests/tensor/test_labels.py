@@ -497,7 +497,7 @@ def test_exact_labels() -> None:
 
 def test_labels_that_do_not_compare() -> None:
     a = labelled([1, 2], user=["ann", "bob"])
-    with pytest.raises(LabelError, match=r"int64 and string"):
+    with pytest.raises(LabelError, match=r"dimension 'user' are int64 and string"):
         a + labelled([1, 2], user=[1, 2])
     with pytest.raises(LabelError, match="'ann' repeats"):
         a[[0, 0]] + a
