@@ -56,7 +56,7 @@ def _respelled(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
     """Return a text with options, on and off, and verbs as the command line spells them."""
 
     def spelled(found: re.Match[str]) -> str:
-        name = found["name"] if found["name"] in flags else _OTHERS.get(found["name"])
+        name = found["name"] if found["name"] in flags else _OTHERS.get(found["name"], "")
         if name not in flags:
             return found[0]
         on, off = flags[name]
