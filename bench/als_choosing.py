@@ -1,7 +1,8 @@
-"""How much an absent link weighs, on data of three kinds: the table of docs/choosing-als.md.
+"""How much an absent link weighs, on data of three kinds, and what biases do for ratings: docs/choosing-als.md.
 
 ``python bench/als_choosing.py FOLDER``, where FOLDER has ``ml-latest-small/ratings.csv.gz`` (MovieLens, grouplens.org)
-and ``wiki-Vote/wiki-Vote.txt.gz`` (SNAP); cnr-2000 comes with sparrow.
+and ``wiki-Vote/wiki-Vote.txt.gz`` (SNAP); cnr-2000 comes with sparrow. ``python bench/als_choosing.py FOLDER ratings``
+is the second table, of explicit ratings.
 """
 
 from __future__ import annotations
@@ -15,18 +16,37 @@ import sparrow as sp
 from sparrow.models import evaluation
 
 WEIGHTS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+STRENGTHS = (0.02, 0.05, 0.1, 0.2)
+
+
+def movielens(folder: Path, home: Path) -> sp.Tensor:
+    ratings = folder / "ml-latest-small" / "ratings.csv.gz"
+    return sp.ingest.columns(ratings, home / "ml", coords=["userId", "movieId"], value="rating", relabel=True)
 
 
 def data(folder: Path, home: Path) -> Iterator[tuple[str, sp.Tensor]]:
-    ratings = folder / "ml-latest-small" / "ratings.csv.gz"
-    yield (
-        "ratings: MovieLens small",
-        sp.ingest.columns(ratings, home / "ml", coords=["userId", "movieId"], value="rating", relabel=True),
-    )
+    yield "ratings: MovieLens small", movielens(folder, home)
     votes = sp.ingest.edges(folder / "wiki-Vote" / "wiki-Vote.txt.gz", home / "votes", relabel=True)
     yield "votes: wiki-Vote, 4 links each way", evaluation.min_links(votes, 4)[0]
     web = sp.ingest.edges(sp.datasets.path("cnr-2000"), home / "web")
     yield "web: cnr-2000, 10 links each way", evaluation.min_links(web, 10)[0]
+
+
+def explicit(folder: str) -> None:
+    """Print the error of ratings that were held out, without and with biases."""
+    print("| factors | biases | " + " | ".join(f"{strength:g}" for strength in STRENGTHS) + " |")
+    print("| ---: | --- |" + " ---: |" * len(STRENGTHS))
+    with tempfile.TemporaryDirectory() as home:
+        parts = evaluation.hold_out_entries(movielens(Path(folder), Path(home)), 0.1, seed=0)
+        for factors in (8, 64):
+            for biases in (False, True):
+                how = {"unobserved_weight": 0, "frequency_scaling": 1, "init": "normal", "biases": biases}
+                errors = [
+                    evaluation.rmse(sp.models.ALS(factors, strength, **how).fit(parts.train), parts.test)
+                    for strength in STRENGTHS
+                ]
+                shown = " | ".join(f"{error:.3f}" for error in errors)
+                print(f"| {factors} | {'yes' if biases else 'no'} | {shown} |", flush=True)
 
 
 def main(folder: str) -> None:
@@ -50,4 +70,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    (explicit if sys.argv[2:] == ["ratings"] else main)(sys.argv[1])

@@ -34,6 +34,9 @@ what was wrong, where, and the way out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 __all__ = [
@@ -126,7 +129,48 @@ class AxisError(ShapeError, IndexingError, np.exceptions.AxisError):
 
 
 class DuplicateError(SparrowError, ValueError):
-    """Two entries for one cell where ``duplicates="error"``."""
+    """Two entries for one cell where ``duplicates="error"``.
+
+    Parameters
+    ----------
+    problem
+        What is wrong, and the way out.
+    cell
+        Which cell, where that is in the problem as a tuple.
+
+    Examples
+    --------
+    >>> from sparrow.errors import DuplicateError
+    >>> str(DuplicateError("the cell (0, 1) is given twice", (0, 1)).by_label([["ann", "bob"], None]))
+    "the cell ('ann', 1) is given twice"
+    """
+
+    def __init__(self, problem: str, cell: tuple[int, ...] | None = None) -> None:
+        super().__init__(problem)
+        self.cell = cell
+
+    def by_label(self, labels: Sequence[Sequence[Any] | None]) -> DuplicateError:
+        """Return the error with the cell told by labels.
+
+        Parameters
+        ----------
+        labels
+            Those of each dimension, position = coordinate, or None.
+
+        Returns
+        -------
+        DuplicateError
+
+        Examples
+        --------
+        >>> from sparrow.errors import DuplicateError
+        >>> DuplicateError("no cell").by_label([])
+        DuplicateError('no cell')
+        """
+        if self.cell is None:
+            return self
+        told = tuple(at if names is None else names[at] for names, at in zip(labels, self.cell, strict=True))
+        return DuplicateError(str(self).replace(repr(self.cell), repr(told), 1))
 
 
 class InvalidValueError(SparrowError, ValueError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Sized
 from collections.abc import Set as AbstractSet
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -101,22 +102,27 @@ def label_range(labels: pa.Array | None, wanted: slice, dim: str) -> slice:
         raise LabelError(f"a slice of labels of dimension {dim!r} has no step: take one of its positions")
     if not pc.all(pc.less(labels[:-1], labels[1:])).as_py():
         raise LabelError(f"labels of dimension {dim!r} are not in ascending order: a slice of them means nothing")
-    ends = []
-    for end in (wanted.start, wanted.stop):
+    places = [0, len(labels)]
+    for k, (end, before) in enumerate(((wanted.start, pc.less), (wanted.stop, pc.less_equal))):
+        if end is None:
+            continue
         try:
-            ends.append(None if end is None else _end(end, labels.type))
+            places[k] = pc.sum(before(*_end(labels, end))).as_py() or 0
         except (pa.ArrowException, TypeError):
             raise LabelError(f"labels of dimension {dim!r} are of type {labels.type}, and {end!r} is not") from None
-    first, last = ends
-    start = 0 if first is None else pc.sum(pc.less(labels, first)).as_py()
-    stop = len(labels) if last is None else pc.sum(pc.less_equal(labels, last)).as_py()
-    return slice(start or 0, stop or 0)
+    return slice(*places)
 
 
-def _end(end: Any, kind: pa.DataType) -> pa.Scalar:
+def _end(labels: pa.Array, end: Any) -> tuple[pa.Array, pa.Scalar]:
+    """Return labels and an end of a slice of them as both of one kind."""
+    kind = labels.type
     if isinstance(end, str) and pa.types.is_temporal(kind):
-        return _as_dates(pa.array([end]), kind)[0]
-    return pa.scalar(end, kind)
+        return labels, _as_dates(pa.array([end]), kind)[0]
+    if not isinstance(end, date | np.datetime64):
+        return labels, pa.scalar(end, kind)
+    ends = pa.array(np.array([end]) if isinstance(end, np.datetime64) else [end])
+    labels, ends = _instants(labels, ends) if is_text(kind) else (labels, ends.cast(kind))
+    return labels, ends[0]
 
 
 def _as_dates(texts: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -147,12 +153,15 @@ def _arrow(wanted: Any) -> pa.Array | None:
             found = pa.chunked_array(wanted).combine_chunks()
         else:
             days = isinstance(wanted, Sequence) and len(wanted) > 0 and isinstance(wanted[0], np.datetime64)
-            found = pa.array(np.array(wanted) if days else wanted)
+            try:
+                found = pa.array(np.array(wanted) if days else wanted)
+            except OverflowError:  # beyond int64
+                found = pa.array(wanted, pa.uint64())
         if pa.types.is_dictionary(found.type):
             names = found.dictionary
             names = names.cast(pa.large_string()) if pa.types.is_string_view(names.type) else names
             return names.take(found.indices)
-    except (pa.ArrowException, TypeError, ValueError):
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None
     return found
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -611,6 +612,27 @@ def test_hints_are_spelled_as_options(cli: Any, tmp_path: Path, words: list[str]
     assert done.code == 1
     assert told in done.err
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["ingest", "columns", "in.txt", "t", "--coords", "i,j"], "say --duplicates sum, last, first, min or max"),
+        (["show", "web.sparrow", "--at", "77"], "versions go from 0 to 0, see 'sparrow history'"),
+        (["show", "web.sparrow", "--at", "soon"], "--at soon is neither a number nor a time"),
+        (["show", "in.txt"], "what is there is no tensor; sparrow ingest reads files into one"),
+        (["export", "web.sparrow", "x.libsvm"], "such as sparrow ingest libsvm makes"),
+    ],
+)
+def test_hints_name_verbs_of_the_command_line(
+    cli: Any, stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], told: str
+) -> None:
+    (tmp_path / "in.txt").write_text("i,j\n1,2\n1,2\n")
+    shutil.copytree(stored / "web.sparrow", tmp_path / "web.sparrow")
+    monkeypatch.chdir(tmp_path)
+    done = cli(*words)
+    assert done.code == 1
+    assert told in done.err
 
 
 def test_a_hint_to_overwrite_is_spelled_as_an_option(cli: Any, stored: Path, tmp_path: Path) -> None:

@@ -44,6 +44,9 @@ def als(
         Literal["float32", "float16", "bfloat16"], typer.Option(help="What the factors are kept in.")
     ] = "float32",
     seed: Annotated[int, typer.Option(min=0, help="Of the start and of the rows drawn.")] = 0,
+    biases: Annotated[
+        bool, typer.Option("--biases", help="Of ratings, with --unobserved-weight 0: a mean, and biases.")
+    ] = False,
     min_links: Annotated[
         int | None, typer.Option(min=1, metavar="K", help="Of a graph: nodes with K links to and from them only.")
     ] = None,
@@ -102,6 +105,7 @@ def als(
         "solver": solver,
         "dtype": dtype,
         "seed": seed,
+        "biases": biases,
         **{name: values[0] if values else default[name] for name, values in weights.items()},
     }
     report: dict[str, Any] = {"path": path, "shape": list(links.shape), "nnz": links.nnz}

@@ -44,19 +44,34 @@ class Program(typer.Typer):
         return super().command(name, cls=_Command, **options)
 
 
+_OTHERS = {"version": "at"}
+"""Options that are called otherwise than the arguments that they give."""
+_VERBS = {"add_order": "orders"} | {
+    name: name for name in ("append", "compact", "history", "restore", "vacuum", "verify")
+}
+_LIST = r"'[^']*'(?:(?:, | or )'[^']*')*"
+
+
 def _respelled(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
-    """Return a text with options as the command line spells them: on, and off where there is a word for it."""
+    """Return a text with options, on and off, and verbs as the command line spells them."""
 
     def spelled(found: re.Match[str]) -> str:
-        if found["name"] not in flags:
+        name = found["name"] if found["name"] in flags else _OTHERS.get(found["name"], "")
+        if name not in flags:
             return found[0]
-        on, off = flags[found["name"]]
+        on, off = flags[name]
         value = found["value"]
         if value in ("True", ""):
             return on
         if value == "False":
             return off or found[0]
+        if value.count("'") > 2:
+            return f"{on} {value.replace(chr(39), '')}"
         return f"{on} {shlex.quote(value.strip(chr(39)))}"
 
     text = re.sub(r"sp\.config\((?P<name>\w+)=\.\.\.\)", lambda found: f"--{found['name'].replace('_', '-')}", text)
-    return re.sub(r"\b(?P<name>[a-z_]+)=(?P<value>'[^']*'|\w+|(?=[\s,:;)]|$))", spelled, text)
+    text = re.sub(rf"\b(?:A\.)?({'|'.join(_VERBS)})\(\)", lambda found: f"'sparrow {_VERBS[found[1]]}'", text)
+    text = re.sub(
+        r"\bsp\.(ingest|export)(?:\.(\w+))?\b", lambda found: " ".join(("sparrow", *filter(None, found.groups()))), text
+    )
+    return re.sub(rf"\b(?P<name>[a-z_]+)=(?P<value>{_LIST}|\w+|(?=[\s,:;)]|$))", spelled, text)

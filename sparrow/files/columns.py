@@ -18,7 +18,7 @@ from sparrow.files.registry import DType, Format, Option, Reader, ids_of, names_
 from sparrow.files.rows import check_space
 from sparrow.files.source import check_encoding, open_sources
 from sparrow.files.tables import Query, open_table
-from sparrow.files.tabular import TableIngest, gives_labels
+from sparrow.files.tabular import TableIngest, WideIds, gives_labels
 from sparrow.progress import bar
 from sparrow.schema import LARGEST_DIMENSION, check_dims, check_dtype
 from sparrow.tensor import Tensor
@@ -40,7 +40,8 @@ class Columns(Reader):
         zstd and bz2 are told from the content), Parquet or Arrow. Or a table: anything with
         ``__arrow_c_stream__`` (Arrow, Polars, pandas), a Polars LazyFrame, a DuckDB relation;
         streams and queries are read as they come, larger than memory too. Folders called ``name=value`` on the paths
-        of files, as in ``"log/year=*/month=*/*.parquet"``, are columns: of integers, dates or texts.
+        of files, as in ``"log/year=*/month=*/*.parquet"``, are columns: of integers, dates or texts. The folder of such
+        folders, ``"log"``, stands for all files in it.
     dst
         The folder to create.
     coords
@@ -54,7 +55,8 @@ class Columns(Reader):
         Names of the dimensions; the default are those of the columns.
     relabel
         True, or the columns for which it holds: number the integers that occur from 0 in ascending
-        order, and keep them as labels.
+        order, and keep them as labels. They may be negative and have 64 bits, as hashes do, in files and tables, which
+        are then read once more.
     duplicates
         What becomes of a cell that comes twice: ``"error"``, ``"sum"`` (without values: their
         number), ``"last"``, ``"first"``, ``"min"``, ``"max"``, ``"mean"`` or ``"count"``, which is how often it comes,
@@ -218,6 +220,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         self.sizes = self._sizes()
         self.anew = self._anew()
         self.others = self._others()
+        self.wide: set[str] = set()  # columns of integers that are no coordinates, found when they are read
 
     def _check_values(self, values: Sequence[str]) -> None:
         """Raise ``InvalidValueError`` where several columns of values cannot make a bundle."""
@@ -312,18 +315,25 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         while True:
             try:
                 return self._read()
+            except WideIds as error:
+                if not self._again():
+                    raise
+                self.wide = {*self.wide, error.column}
+                self.ids = {**(self.ids or {}), error.column: "str"}
             except LateText as error:
                 if (self.ids or {}).get(error.column) == "int" or not self._again():
                     raise
+                if any(new and name == error.column for name, new in zip(self.coords, self.anew, strict=True)):
+                    self.wide = {*self.wide, error.column}  # perhaps integers that come late and are beyond int64
                 self.text = (*((self.text,) if isinstance(self.text, str) else self.text), error.column)
                 progress.note(
                     f"{error.file}, line {error.line}: column {error.column!r} holds texts, and is read again as such"
                 )
 
     def _again(self) -> bool:
-        """Return whether the source can be read again: whether it is files."""
+        """Return whether the source can be read again: whether it is files, a table or a query."""
         if not isinstance(self.src, str | os.PathLike | list | tuple):
-            return False
+            return hasattr(self.src, "__len__") or hasattr(self.src, "collect_batches")
         return all(source.size is not None for source in open_sources(self.src))
 
     def _read(self) -> str:

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow import progress, settings, storage
-from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
+from sparrow.errors import DuplicateError, IngestError, InvalidValueError, UnsupportedError
 from sparrow.files.kinds import refuse_no_edges
 from sparrow.files.numbers import line_of
 from sparrow.files.registry import DType, Duplicates, Format, Option, Reader, sizes_of
@@ -47,6 +47,9 @@ _SAMPLE = 1 << 16
 _NODES = re.compile(rb"(?m)^[#%][^\n]*\bNodes:[ \t]*(\d{1,18})\b")
 _DISGUISES = ((b" ", b"\x1c"), (b",", b"\x1d"), (b"\t", b"\x1e"), (b"#", b"\x1f"))
 """Control characters that stand for what parts columns, in ids that may hold it."""
+
+_YEAR_2000, _YEAR_2100 = 946_684_800, 4_102_444_800
+"""In seconds since 1970."""
 
 _ENTRY_BYTES, _WEIGHT_BYTES = 2.5, 6.0
 """Bytes on disk of an edge and of its weight, roughly: what is said beforehand, not what is refused."""
@@ -85,7 +88,8 @@ class Edges(Reader):
         False stores each edge in both directions, a loop once.
     duplicates
         What becomes of an edge that comes twice, after mirroring: ``"error"``, ``"sum"``,
-        ``"last"``, ``"first"``, ``"min"`` or ``"max"``.
+        ``"last"``, ``"first"``, ``"min"`` or ``"max"``. Weights that look like times, in seconds or milliseconds
+        since 1970, are not summed: such an edge is an error, unless ``dtype`` says that they are numbers.
     dtype
         Type of the values; float64 with weights and int64 without by default.
     header
@@ -117,7 +121,7 @@ class Edges(Reader):
         no integer where integers were expected or beyond the vertices, or a weight does not fit
         ``dtype``: with file, line and token.
     DuplicateError
-        If an edge comes twice and ``duplicates`` is ``"error"``.
+        If an edge comes twice and ``duplicates`` is ``"error"``, or times would be summed.
     NotFoundError
         If a file is missing or a pattern matches none.
     ExistsError
@@ -184,12 +188,24 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
         with storage.creating(self.dst, self.overwrite) as folder, ExitStack() as stack:
             labels = None if named is None else names_of_vertices(named)
             ingest = _Ingest(folder, self, sources, labels, stack)
-            ingest.run()
+            try:
+                ingest.run()
+            except DuplicateError as error:
+                raise ingest.summed(error) from None
         if not ingest.lines:
             warnings.warn(f"{', '.join(source.name for source in sources)}: there is no edge", stacklevel=2)
         if ingest.passed_over:
             progress.note(f"{sources[0].name}: the columns after the third (timestamps?) were passed over")
         return os.fspath(self.dst)
+
+
+def _are_times(values: NDArray[Any] | None) -> bool:
+    """Return whether weights are all whole numbers that are times between 2000 and 2100, in (milli)seconds."""
+    if values is None or not len(values):
+        return False
+    low, high = float(values.min()), float(values.max())
+    within = any(_YEAR_2000 * unit <= low and high < _YEAR_2100 * unit for unit in (1, 1000))
+    return within and bool((values == np.floor(values)).all())
 
 
 class _Parsed(NamedTuple):
@@ -220,6 +236,8 @@ class _Ingest:
     """Of the first block that has any."""
     _as_text: bool = False
     _weighted: int = -1
+    _times: bool = False
+    """Whether the weights look like times, which are not summed."""
     _largest: int = -1
     _nodes: int = 0
     """What a line above the edges says that there are."""
@@ -261,6 +279,15 @@ class _Ingest:
             },
         )
 
+    def summed(self, error: DuplicateError) -> DuplicateError:
+        """Return what to say of an edge that comes twice: of times that they are not summed."""
+        if not self._times:
+            return error
+        return DuplicateError(
+            f"{self.sources[0].name}: {str(error).partition(':')[0]}, and the third column looks like times, which "
+            "nobody adds up: say duplicates='last', 'first', 'min' or 'max', or dtype='float64' if they are weights"
+        )
+
     @property
     def _dtype(self) -> np.dtype[Any]:
         given = self.options.given
@@ -274,7 +301,7 @@ class _Ingest:
             dims=_DIMS,
             dtype=self._dtype,
             weighted=self._weighted == 1,
-            duplicates=self.options.duplicates,
+            duplicates="error" if self._times else self.options.duplicates,
             fill_value=0,
             profile=self.options.profile,
             ids=ids,
@@ -350,6 +377,8 @@ class _Ingest:
             if not len(parsed.src):
                 raise self._error(parsed)
             self._weighted = parsed.weighted
+            given = self.options
+            self._times = given.duplicates == "sum" and given.given is None and _are_times(parsed.values)
             self._check_space(block, len(parsed.src), parsed)
             break
         return taken

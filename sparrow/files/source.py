@@ -102,14 +102,15 @@ def open_sources(src: SourceLike) -> list[Source]:
     Parameters
     ----------
     src
-        A path, a glob pattern, ``"-"`` for standard input, or a list of these.
+        A path, a glob pattern, ``"-"`` for standard input, or a list of these. Of a folder whose folders are called
+        ``name=value`` all files.
 
     Raises
     ------
     NotFoundError
         If a file is missing or a pattern matches none.
     IngestError
-        If a path is a folder.
+        If a path is another folder.
     UnsupportedError
         If it is a URL of a kind that is not read.
     InvalidValueError
@@ -126,6 +127,8 @@ def open_sources(src: SourceLike) -> list[Source]:
             found.append(Source("standard input", None, None))
         elif files.fetches:
             found.extend(_remote(name))
+        elif os.path.isdir(name) and (inside := _partitioned(name)):
+            found.extend(map(_source, inside))
         elif os.path.exists(name):
             found.append(_source(name))
         elif glob.has_magic(name):
@@ -164,6 +167,17 @@ def check_encoding(encoding: str) -> None:
         plain = False
     if not plain:
         raise InvalidValueError(f"encoding={encoding!r} is none that ASCII is a part of, as latin-1: use iconv")
+
+
+def _partitioned(folder: str) -> list[str]:
+    """Return the files of a folder of folders called ``name=value``, in order; none of any other folder."""
+    if not any("=" in name and os.path.isdir(os.path.join(folder, name)) for name in os.listdir(folder)):
+        return []
+    out = []
+    for root, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        out += [os.path.join(root, name) for name in files if not name.startswith((".", "_"))]
+    return sorted(out)
 
 
 def _source(path: str) -> Source:

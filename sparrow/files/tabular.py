@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from sparrow import storage
 from sparrow.errors import IngestError, ShapeError
+from sparrow.files.delimited import LateText
 from sparrow.files.rows import Ids, Names, Shelf, Written, cast_values, write_entries
 from sparrow.files.tables import Batch
 from sparrow.kernels.entries import Duplicates
@@ -26,7 +27,11 @@ from sparrow.sorting import Rows
 if TYPE_CHECKING:
     from sparrow.files.columns import Columns
 
-__all__ = ["TableIngest", "gives_labels"]
+__all__ = ["TableIngest", "WideIds", "gives_labels"]
+
+
+class WideIds(LateText):
+    """Integers to be numbered anew that are no coordinates, such as hashes: they are read again as texts."""
 
 
 @dataclass
@@ -289,7 +294,9 @@ class TableIngest:
         ranks: list[NDArray[np.int32] | None] = [None] * len(names)
         for dim, each in enumerate(names):
             if each is not None and self._labels[dim] is None:
-                self._labels[dim], ranks[dim] = each.finish()
+                labels, rank = each.finish()
+                found = _as_integers(labels) if self.options.coords[dim] in self.options.wide else None
+                self._labels[dim], ranks[dim] = (labels, rank) if found is None else (found[0], found[1][rank])
         return ranks
 
     def _rows(self, batch: Batch, known: list[Ids | None], names: Sequence[Names | None] = ()) -> Rows:
@@ -357,6 +364,10 @@ class TableIngest:
                 batch.source,
             )
         given: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+        if self.options.anew[dim] and len(given) and (given.min() < 0 or given.max() >= LARGEST_DIMENSION):
+            problem = "negative, or beyond 2^63 - 2, and the source cannot be read again: give a file or a table"
+            wrong = pa.array((given < 0) | (given >= LARGEST_DIMENSION))
+            raise WideIds(name, *self._wrong(batch, name, array, wrong, problem).args)
         if given.dtype.kind == "f":
             wrong = ~((given == np.floor(given)) & (np.abs(given) < 2**53))
             if wrong.any():
@@ -399,6 +410,23 @@ class TableIngest:
         token = None if found is None else str(found)
         row, line = batch.where(at)
         return IngestError(f"row {row}: column {name!r} is {problem}", batch.source, line, token)
+
+
+def _as_integers(texts: pa.Array) -> tuple[pa.Array, NDArray[np.int32]] | None:
+    """Return texts as integers, ascending, and the place of each text among them; None where they are not all some."""
+    for kind in (pa.int64(), pa.uint64()):
+        try:
+            found = texts.cast(kind).to_numpy()
+        except pa.ArrowInvalid:
+            continue
+        order = np.argsort(found)
+        found = found[order]
+        if (found[1:] == found[:-1]).any():
+            return None
+        places = np.empty(len(order), np.int32)
+        places[order] = np.arange(len(order))
+        return pa.array(found), places
+    return None
 
 
 def gives_labels(kind: pa.DataType) -> bool:

@@ -11,7 +11,7 @@ from sparrow import engines
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.manipulation import concat
 from sparrow.functions.views import as_tensor, flip, moveaxis
-from sparrow.plan import accumulated, resolved_axis, sorted_lines
+from sparrow.plan import Cast, accumulated, map_cells, names_along, resolved_axis, sorted_lines
 from sparrow.schema import check_dtype, check_integer
 from sparrow.tensor import Tensor
 
@@ -194,7 +194,7 @@ def diff(
     tensor
         Of at least one dimension.
     axis
-        Along which; the result is shorter by ``n``.
+        Along which; the result is shorter by ``n``. Labels along it are those of the later cells.
     n
         How many times differences are taken, of differences from the second time on; 0 gives the tensor as it is.
     prepend, append
@@ -228,9 +228,21 @@ def diff(
     found: Any = concat(parts, axis) if len(parts) > 1 else tensor
     before = (slice(None),) * axis
     for _ in range(times):
-        later, earlier = found[(*before, slice(1, None), ...)], found[(*before, slice(None, -1), ...)]
+        later, earlier = (
+            found[(*before, slice(1, None), ...)],
+            _by_position(found[(*before, slice(None, -1), ...)], axis),
+        )
         found = later != earlier if found.dtype == bool else later - earlier
     return as_tensor(found)
+
+
+def _by_position(tensor: Tensor, axis: int) -> Tensor:
+    """Return a tensor without labels along an axis, so that it meets others by position."""
+    scan = tensor.__sparrow_scan__()
+    names = dict(names_along(scan))
+    if names.pop(axis, None) is None:
+        return tensor
+    return Tensor(map_cells(Cast(scan.schema.dtype), [scan]).named(names))
 
 
 def _totals(

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sparrow import memory
 from sparrow.errors import (
+    DuplicateError,
     IndexingError,
     InvalidValueError,
     LabelError,
@@ -317,7 +318,11 @@ def from_table(
             whole = np.empty(len(values), np.result_type(values.dtype, np.complex64))
             whole.real, whole.imag = values, _values(table, imaginary)
             values = whole
-    return *from_coordinates(columns, values, shape, picked if dims is None else dims, duplicates), labels
+    try:
+        return *from_coordinates(columns, values, shape, picked if dims is None else dims, duplicates), labels
+    except DuplicateError as error:
+        told = [labels[dim].to_pylist() if dim in labels else None for dim in range(len(picked))]
+        raise error.by_label(told) from None
 
 
 def from_frame(

@@ -186,9 +186,10 @@ def canonical(
         if duplicates == "error":
             at = int(np.flatnonzero(~fresh)[0])
             where = tuple(int(column[at]) for column in block.coords)
+            more = n - len(starts) - 1
+            others = f" (and {more} more times a cell repeats)" if more else ""
             raise DuplicateError(
-                f"the cell {where} is given twice (and {n - len(starts) - 1} more times a cell repeats): "
-                "say duplicates='sum', 'last', 'first', 'min' or 'max'"
+                f"the cell {where} is given twice{others}: say duplicates='sum', 'last', 'first', 'min' or 'max'", where
             )
         block = Block(tuple(c[starts] for c in block.coords), reduce_runs(block.values, starts, duplicates))
     if not keep_fill:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from sparrow import memory, progress, settings
 from sparrow.errors import ConvergenceError, InvalidValueError, UnsupportedError
 from sparrow.interop.conversion import from_object
+from sparrow.models.biases import Biases
 from sparrow.models.checkpoints import Checkpoints
 from sparrow.models.parameters import Parameters, check_choice, check_integer, check_number
 from sparrow.models.passes import Links, check_matrix, whole_side
@@ -48,6 +50,11 @@ class ALS(Parameters, Recommender):
     ``orders=[(1, 0)]`` gives them; a matrix that lacks an order is sorted once, on disk where it is large. Links
     that do not fit in memory are streamed, with the same result to the bit.
 
+    With ``biases`` ratings are :math:`\mu + b_u + b_i + w_u \cdot h_i`: :math:`\mu` is the mean of all entries, and the
+    biases of users and items are solved for with the factors, under the same regularisation (Koren, Bell and Volinsky
+    2009). Everything that the model offers knows them: they are columns of the factors, whose inner products
+    are the ratings.
+
     Rows and columns without links get zeros. Factors are determined up to a rotation common to both tables, and the
     fit makes use of that: it leaves them in the basis that suits its solvers.
 
@@ -79,6 +86,8 @@ class ALS(Parameters, Recommender):
         Steps of ``"cg"``.
     block
         Coordinates that ``"subspace"`` solves for at once.
+    biases
+        Whether there are a mean and biases: for explicit ratings, ``unobserved_weight=0``.
     init
         The start: ``"uniform"`` in [0, 0.01), or ``"normal"`` with a standard deviation of 0.1 / sqrt(d). On graphs
         the positive one was better by 0.03 in recall.
@@ -97,7 +106,10 @@ class ALS(Parameters, Recommender):
     ----------
     user_factors, item_factors
         W and H, shapes (users, d) and (items, d): float32, or float16 if ``dtype`` says so. bfloat16 tables are
-        copied to float32 each time.
+        copied to float32 each time. With ``biases`` they are copies in float32 of two columns more, of users
+        :math:`\mu + b_u` and 1, of items 1 and :math:`b_i`, so that ``user_factors @ item_factors.T`` are the ratings.
+    mean_, user_biases_, item_biases_
+        :math:`\mu`, and the biases, shapes (users,) and (items,), 0 where nothing was rated; with ``biases`` only.
     loss_
         The objective after each half step, shape (2 * epochs,). With exact solves it never rises, but for rounding.
 
@@ -126,6 +138,7 @@ class ALS(Parameters, Recommender):
         *,
         cg_steps: int = 3,
         block: int = 64,
+        biases: bool = False,
         init: Literal["uniform", "normal"] = "uniform",
         memory_map: str | os.PathLike[str] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
@@ -142,6 +155,7 @@ class ALS(Parameters, Recommender):
         self.seed = seed
         self.cg_steps = cg_steps
         self.block = block
+        self.biases = biases
         self.init = init
         self.memory_map = memory_map
         self.checkpoint = checkpoint
@@ -169,6 +183,13 @@ class ALS(Parameters, Recommender):
         for name in ("memory_map", "checkpoint"):
             if not isinstance(getattr(self, name), str | os.PathLike | None):
                 raise InvalidValueError(f"{name}={getattr(self, name)!r}: name a folder, or None")
+        if not isinstance(self.biases, bool | np.bool_):
+            raise InvalidValueError(f"biases={self.biases!r}: say True or False")
+        if self.biases and self.unobserved_weight != 0:
+            raise InvalidValueError(
+                f"biases=True is for explicit ratings: unobserved_weight={self.unobserved_weight:g} has absent cells "
+                "count as 0. Set unobserved_weight=0, or do without biases"
+            )
         if self.regularization == 0 and self.unobserved_weight == 0:
             raise InvalidValueError(
                 "regularization=0 with unobserved_weight=0: rows with few links have no unique solution, raise one"
@@ -236,13 +257,15 @@ class ALS(Parameters, Recommender):
                 streamed = _STREAMED if self.buffer is None else budget
                 pinned = Tensor(scan.source, scan.view)
                 digest = self.checkpoint is not None
-                links = Links(scan, pinned.T.__sparrow_scan__(), self.factors, budget, streamed, digest)
+                links = Links(scan, pinned.T.__sparrow_scan__(), users.shape[1], budget, streamed, digest)
                 room.hold(tables + links.nbytes)
                 try:
-                    losses = self._epochs(links, users, items, equations)
+                    biases = Biases(links.rows, users, items) if self.biases else None
+                    losses = self._epochs(links, users, items, equations, biases)
                 finally:
                     links.close()
         self._users, self._items = users, items
+        self._biases = biases
         self._training = pinned
         self._surveyed: NDArray[np.float64] | None = None
         self.loss_ = np.array(losses)
@@ -251,18 +274,23 @@ class ALS(Parameters, Recommender):
 
     def _tables(self, shape: tuple[int, ...]) -> tuple[FactorTable, FactorTable]:
         names = ("user_factors.npy", "item_factors.npy")
-        nbytes = sum(shape) * self.factors * (4 if self.dtype == "float32" else 2)
+        width = self.factors + bool(self.biases)
+        nbytes = sum(shape) * width * (4 if self.dtype == "float32" else 2)
         if self.memory_map is None:
             remedy = "name a folder with memory_map=, take fewer factors or dtype='bfloat16'"
             memory.check(nbytes, f"tables of {sum(shape)} rows and {self.factors} factors", remedy)
         paths = [None if self.memory_map is None else Path(self.memory_map) / name for name in names]
-        users, items = (FactorTable(n, self.factors, self.dtype, path) for n, path in zip(shape, paths, strict=True))
+        users, items = (FactorTable(n, width, self.dtype, path) for n, path in zip(shape, paths, strict=True))
         return users, items
 
-    def _epochs(self, links: Links, users: FactorTable, items: FactorTable, equations: Equations) -> list[float]:
+    def _epochs(
+        self, links: Links, users: FactorTable, items: FactorTable, equations: Equations, biases: Biases | None
+    ) -> list[float]:
         """Fill the tables; return the loss after each half step."""
         losses: list[float] = []
-        tables = {"0": users.stored, "1": items.stored}
+        tables: dict[str, NDArray[Any]] = {"0": users.stored, "1": items.stored}
+        if biases is not None:
+            tables |= {"2": biases.biases[0], "3": biases.biases[1]}
         saved = None
         if self.checkpoint is not None:
             saved = Checkpoints(self.checkpoint, self._identity(links))
@@ -275,6 +303,8 @@ class ALS(Parameters, Recommender):
         if not losses:
             users.start((self.seed, 0), self.init, np.diff(links.rows.indptr) > 0)
             items.start((self.seed, 1), self.init, np.diff(links.cols.indptr) > 0)
+            if biases is not None:
+                biases.begin()
         sides = ((links.rows, users, items, links.cols), (links.cols, items, users, links.rows))
         survey: Survey | None = None
 
@@ -283,14 +313,20 @@ class ALS(Parameters, Recommender):
             return f"{now}, loss {losses[-1]:.6g}" if losses else now
 
         with progress.bar(text, (2 * self.epochs - len(losses)) * links.count, "links") as advance:
+
+            def solve(which: int, survey: Survey, shift: NDArray[np.float32] | None = None) -> tuple[float, Survey]:
+                side, solved, fixed, _ = sides[which]
+                how = self.solver, self.cg_steps, self.block
+                return half_step(side, fixed, survey, solved, equations, *how, advance, shift)
+
             for step in range(len(losses), 2 * self.epochs):
-                side, solved, fixed, other = sides[step % 2]
+                _, solved, fixed, other = sides[step % 2]
                 if survey is None:
                     counts = np.diff(other.indptr)
-                    survey = fixed.survey(lambda a, b: equations.ridge(counts[a:b], solved.shape[0]))  # noqa: B023
-                loss, survey = half_step(
-                    side, fixed, survey, solved, equations, self.solver, self.cg_steps, self.block, advance
-                )
+                    look = fixed.survey if biases is None else partial(biases.survey, 1 - step % 2)
+                    survey = look(lambda a, b: equations.ridge(counts[a:b], solved.shape[0]))  # noqa: B023
+                half = partial(solve, step % 2)
+                loss, survey = half(survey) if biases is None else biases.solve(step % 2, survey, half)
                 if not math.isfinite(loss):
                     raise ConvergenceError(self._diverged(step))
                 losses.append(loss)
@@ -304,6 +340,8 @@ class ALS(Parameters, Recommender):
         ]  # fmt: skip
         names += {"cg": ["cg_steps"], "subspace": ["block"], "exact": []}[self.solver]
         given = {name: getattr(self, name) for name in names}
+        if self.biases:
+            given["biases"] = True
         plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
         return {**plain, "data": [links.rows.rows, links.cols.rows, links.count, links.digest]}
 
@@ -333,19 +371,51 @@ class ALS(Parameters, Recommender):
 
     def _factors(self) -> tuple[Factors, Factors]:
         self._check_fitted()
-        return self._users, self._items
+        if self._biases is None:
+            return self._users, self._items
+        return self._biases.factors()
+
+    def _candidates(self) -> Factors:
+        return self._factors()[1] if self._biases is None else self._biases.candidates()
+
+    @property
+    def _directions(self) -> slice:  # type: ignore[override]
+        return slice(None) if self._biases is None else slice(-2)
 
     @property
     def user_factors(self) -> NDArray[Any]:
-        """W, shape (users, d)."""
+        """W, shape (users, d), and two columns of biases where there are some."""
         self._check_fitted()
-        return self._users.to_numpy()
+        return self._users.to_numpy() if self._biases is None else self._factors()[0][:]
 
     @property
     def item_factors(self) -> NDArray[Any]:
-        """H, shape (items, d)."""
+        """H, shape (items, d), and two columns of biases where there are some."""
         self._check_fitted()
-        return self._items.to_numpy()
+        return self._items.to_numpy() if self._biases is None else self._factors()[1][:]
+
+    def _fitted_biases(self) -> Biases:
+        self._check_fitted()
+        if self._biases is None:
+            raise AttributeError(
+                "the model was fitted without a mean and biases: ALS(unobserved_weight=0, biases=True)"
+            )
+        return self._biases
+
+    @property
+    def mean_(self) -> float:
+        """The mean of the entries, of a model with biases."""
+        return self._fitted_biases().mean
+
+    @property
+    def user_biases_(self) -> NDArray[np.float32]:
+        """The biases of users, shape (users,), of a model with biases."""
+        return self._fitted_biases().biases[0]
+
+    @property
+    def item_biases_(self) -> NDArray[np.float32]:
+        """The biases of items, shape (items,), of a model with biases."""
+        return self._fitted_biases().biases[1]
 
     def fold_in(self, rows: Any) -> NDArray[np.float32]:
         """Return factors for rows that were not fitted: one exact solution each, in float64.
@@ -359,7 +429,8 @@ class ALS(Parameters, Recommender):
         Returns
         -------
         numpy.ndarray
-            Shape (m, d), float32. A row without links gets zeros.
+            Shape (m, d), float32. A row without links gets zeros. With ``biases`` rows are like those of
+            ``user_factors``.
 
         Raises
         ------
@@ -388,7 +459,10 @@ class ALS(Parameters, Recommender):
         with _one_blas_thread():
             if self._surveyed is None:
                 self._surveyed = self._items.survey(lambda a, b: np.zeros(b - a), precise=True).gramian
-            return solve_rows(whole_side(scan, self._items.shape[1]), self._items, self._surveyed, equations)
+            side = whole_side(scan, self._items.shape[1])
+            shift = None if self._biases is None else self._biases.shift(0)
+            found = solve_rows(side, self._items, self._surveyed, equations, shift)
+        return found if self._biases is None else self._biases.folded(found)
 
 
 def _tensor(obj: Any) -> Tensor:

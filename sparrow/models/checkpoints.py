@@ -66,7 +66,8 @@ class Checkpoints:
 
     def _read(self, step: Path, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
         state = json.loads((step / _STATE).read_text(encoding="utf-8"))
-        differs = [name for name, value in self._identity.items() if state["identity"].get(name) != value]
+        theirs = state["identity"]
+        differs = [name for name in {**self._identity, **theirs} if theirs.get(name) != self._identity.get(name)]
         if differs:
             raise InvalidValueError(
                 f"the checkpoint in {os.fspath(self._folder)!r} is of a fit with other {', '.join(differs)}: name "

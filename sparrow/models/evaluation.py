@@ -24,10 +24,11 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import progress
+from sparrow import engines, progress
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.creation import asarray
 from sparrow.models.parts import HeldOut, HeldOutEntries, Split, hold_out, hold_out_entries, min_links, split
+from sparrow.models.passes import check_matrix
 from sparrow.models.ranking import Pattern, pattern_of
 from sparrow.models.recommending import Recommender
 from sparrow.tensor import Tensor
@@ -45,6 +46,7 @@ __all__ = [
     "hold_out_entries",
     "metrics",
     "min_links",
+    "rmse",
     "search",
     "split",
 ]
@@ -278,6 +280,49 @@ def beaten(found: Mapping[str, float], popular: Mapping[str, float]) -> str:
     if all(value >= popular[name] for name, value in found.items()):
         return ""
     return "; popularity wins: let absent links weigh more, unobserved_weight=1, or search() (docs/choosing-als.md)"
+
+
+def rmse(model: Recommender, test: Any) -> float:
+    """Return the root of the mean squared error of what a model predicts for entries: for explicit ratings.
+
+    Parameters
+    ----------
+    model
+        A model fitted to other entries of the same rows and items.
+    test
+        The entries (rows, items), such as :func:`hold_out_entries` returns: a tensor, or what
+        :func:`sparrow.asarray` takes.
+
+    Returns
+    -------
+    float
+        NaN where there are no entries.
+
+    Raises
+    ------
+    IndexingError
+        If the model knows fewer rows or items.
+    ShapeError, UnsupportedError
+        If this is no matrix of real numbers and fill 0.
+    TooLargeError
+        If the entries would pass the memory limit.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> from sparrow.models.evaluation import hold_out_entries, rmse
+    >>> parts = hold_out_entries(np.add.outer(np.linspace(1, 2, 30), np.linspace(0, 3, 40)))
+    >>> model = sp.models.ALS(1, 0.1, unobserved_weight=0, biases=True).fit(parts.train)
+    >>> rmse(model, parts.test) < 0.1
+    True
+    """
+    scan = asarray(test).__sparrow_scan__()
+    check_matrix(scan)
+    block = engines.entries(scan)
+    if not block.count:
+        return float("nan")
+    errors = model.predict(*block.coords).astype(np.float64) - block.values
+    return float(np.sqrt(np.mean(errors**2)))
 
 
 class Popularity(Recommender):

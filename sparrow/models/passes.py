@@ -11,7 +11,7 @@ import hashlib
 import itertools
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -81,6 +81,11 @@ class Part:
     """Where blocks of rows begin, and the end; shape (blocks + 1,), from 0."""
     block: int
     """The number of the first block."""
+
+    def less(self, shift: NDArray[np.float32]) -> Part:
+        """Return the part with a number taken off the values of each column, shape (columns,)."""
+        values = (self.values if len(self.values) else np.float32(1)) - shift[self.cols]
+        return replace(self, values=values)
 
 
 class _Source(Protocol):

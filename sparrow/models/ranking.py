@@ -24,7 +24,7 @@ from sparrow.workers import ordered_map
 if TYPE_CHECKING:
     from sparrow.tensor import Tensor
 
-__all__ = ["Factors", "Pattern", "best", "pattern_of", "patterns_by_block", "ranked", "rows_of_block"]
+__all__ = ["Columns", "Factors", "Pattern", "best", "pattern_of", "patterns_by_block", "ranked", "rows_of_block"]
 
 _ITEMS = 1024
 """Items of a block: with ``_ROWS`` rows, 2 MB of scores."""
@@ -42,6 +42,23 @@ class Factors(Protocol):
 
     def __getitem__(self, rows: Any, /) -> Any:
         """Return some rows, given as a slice or by their numbers, as an array of floats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Some columns of a table of factors."""
+
+    table: Factors
+    columns: slice
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and factors."""
+        rows, width = self.table.shape
+        return rows, len(range(width)[self.columns])
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self.table[rows][:, self.columns]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from sparrow import progress, storage
 from sparrow.errors import IndexingError, InvalidValueError, LabelError, ShapeError
 from sparrow.functions.creation import asarray
 from sparrow.models import files
-from sparrow.models.ranking import Factors, Pattern, best, pattern_of, patterns_by_block, ranked, rows_of_block
+from sparrow.models.ranking import Columns, Factors, Pattern, best, pattern_of, patterns_by_block, ranked, rows_of_block
 from sparrow.plan import names_along, on_labels, places_of
 
 if TYPE_CHECKING:
@@ -61,6 +61,13 @@ class Recommender:
         """Return the factors of rows and of items, to read in pieces."""
         return self.user_factors, self.item_factors
 
+    def _candidates(self) -> Factors:
+        """Return the factors of items as they are ranked: NaN for those that are not to be recommended."""
+        return self._factors()[1]
+
+    _directions = slice(None)
+    """The columns of the factors that say what an item is like."""
+
     def recommend(
         self, rows: Any, k: int = 10, exclude: Any = True, labels: bool | None = None
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
@@ -102,7 +109,8 @@ class Recommender:
 
         Notes
         -----
-        A row without factors, all of them 0 as where it has no links, has no recommendations. Scores are summed in
+        A row without factors, all of them 0 as where it has no links, has no recommendations. Of a model with biases,
+        it has those of the items' biases; items that nobody rated are not recommended. Scores are summed in
         float32. They are computed exactly for all items, so there is no item that the search could miss.
 
         Examples
@@ -129,7 +137,7 @@ class Recommender:
             at = _positions(rows, users.shape[0], "row", self._named_by)
             factors, history = users[at], self._training[at]
         left_out = _left_out(exclude, history, (len(factors), items.shape[0]), self._named_by)
-        ids, scores = best(factors, items, k, None if left_out is None else pattern_of(left_out))
+        ids, scores = best(factors, self._candidates(), k, None if left_out is None else pattern_of(left_out))
         nothing = ~factors.any(axis=1)
         ids[nothing], scores[nothing] = -1, -np.inf
         return _named(ids, labels, _by_label(rows), self._named_by), scores
@@ -229,7 +237,7 @@ class Recommender:
         left_out = _left_out(exclude, self._training, (rows.shape[0], items.shape[0]), self._training)
         cuts = None if left_out is None else patterns_by_block(left_out, rows_of_block(k, items.shape[0]))
         names = {"row": self._training.labels(0), "item": self._training.labels(1)} if labels else {}
-        _write_all(path, rows, items, k, cuts, overwrite, names)
+        _write_all(path, rows, self._candidates(), k, cuts, overwrite, names)
 
     def similar(self, items: Any, k: int = 10, labels: bool | None = None) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Return the k items whose factors point in the most similar direction, by the cosine.
@@ -273,12 +281,13 @@ class Recommender:
                [2]])
         """
         _, table = self._factors()
+        directions = Columns(table, self._directions)
         given = np.asarray(items)
         if given.ndim == 2 and given.dtype.kind == "f":
-            ids, cosines = best(given, table, k, cosine=True)
+            ids, cosines = best(given[:, self._directions], directions, k, cosine=True)
         else:
             at = _positions(items, table.shape[0], "item", self._named_by)
-            ids, cosines = best(table[at], table, k, Pattern(np.arange(len(at) + 1), at), cosine=True)
+            ids, cosines = best(directions[at], directions, k, Pattern(np.arange(len(at) + 1), at), cosine=True)
         return _named(ids, labels, _by_label(items), self._named_by), cosines
 
     def save_factors(
@@ -419,6 +428,8 @@ def _positions(numbers: Any, size: int, what: str, training: Tensor | None) -> N
     LabelError
         If nothing has a label.
     """
+    if isinstance(numbers, str | bytes):
+        raise IndexingError(f"{what}s come as a list: say [{numbers!r}]")
     if training is not None and _by_label(numbers) and len(numbers):
         names = training.labels(0 if what == "row" else 1)
         if names is not None:

@@ -52,6 +52,7 @@ def half_step(
     cg_steps: int,
     block: int,
     advance: Callable[[int], None],
+    shift: NDArray[np.float32] | None = None,
 ) -> tuple[float, Survey]:
     """Solve or improve all rows of a table.
 
@@ -68,6 +69,8 @@ def half_step(
         The settings of :class:`sparrow.models.ALS`.
     advance
         Told the number of links of each part that is done.
+    shift
+        What is taken off the values of each row of the fixed table.
 
     Returns
     -------
@@ -95,13 +98,13 @@ def half_step(
             fixed.rotate(basis)
             gramian = np.diag(spectrum / alpha)
         work = _single(solver, spectrum, basis if alpha else basis[:0], cg_steps, block, condition > _SINGLE)
-        errors = _run(side, fixed, solved, ridge, work, advance)
+        errors = _run(side, fixed, solved, ridge, work, advance, shift)
         if errors is None and solver != "exact":
             raise _singular(equations)
     if errors is None:
         if alpha:
             gramian = fixed.survey(lambda first, last: np.zeros(last - first), precise=True).gramian
-        errors = _run(side, fixed, solved, ridge, _double(alpha * gramian), advance)
+        errors = _run(side, fixed, solved, ridge, _double(alpha * gramian), advance, shift)
         if errors is None:
             raise _singular(equations)
     after = solved.survey(lambda first, last: ridge(np.diff(side.indptr[first : last + 1])))
@@ -109,7 +112,13 @@ def half_step(
     return loss, after
 
 
-def solve_rows(side: Side, fixed: FactorTable, gramian: NDArray[np.float64], equations: Equations) -> NDArray[Any]:
+def solve_rows(
+    side: Side,
+    fixed: FactorTable,
+    gramian: NDArray[np.float64],
+    equations: Equations,
+    shift: NDArray[np.float32] | None = None,
+) -> NDArray[Any]:
     """Return the exact solutions of rows, shape (rows, d), from T'T of the fixed table in float64.
 
     Raises
@@ -119,7 +128,11 @@ def solve_rows(side: Side, fixed: FactorTable, gramian: NDArray[np.float64], equ
     """
     solved = FactorTable(side.rows, fixed.shape[1], "float32")
     work = _double(equations.unobserved_weight * gramian)
-    if _run(side, fixed, solved, lambda counts: equations.ridge(counts, fixed.shape[0]), work, lambda n: None) is None:
+
+    def ridge(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        return equations.ridge(counts, fixed.shape[0])
+
+    if _run(side, fixed, solved, ridge, work, lambda n: None, shift) is None:
         raise _singular(equations)
     return solved.to_numpy()
 
@@ -161,11 +174,13 @@ def _run(
     ridge: Callable[[NDArray[np.int64]], NDArray[np.float64]],
     work: _Work,
     advance: Callable[[int], None],
+    shift: NDArray[np.float32] | None,
 ) -> float | None:
     """Do the work of all parts on threads; return the sum of squared errors, or None where it broke down."""
     losses = np.zeros(side.blocks)
 
     def done(part: Part) -> int | None:
+        part = part if shift is None else part.less(shift)
         stop = part.first + len(part.indptr) - 1
         factors = solved.read(part.first, stop)
         out = losses[part.block : part.block + len(part.cuts) - 1]

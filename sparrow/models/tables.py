@@ -138,6 +138,27 @@ class FactorTable:
             with np.errstate(over="ignore"):
                 target[:] = rows
 
+    def last(self) -> NDArray[np.float32]:
+        """Return a copy of the last column."""
+        words = np.ascontiguousarray(self._array[:, -1])
+        return (
+            (words.astype(np.uint32) << 16).view(np.float32) if self.dtype == "bfloat16" else words.astype(np.float32)
+        )
+
+    def put_last(self, values: NDArray[np.float32] | np.float32) -> None:
+        """Write the last column, rounded as :meth:`write` does."""
+        from sparrow.kernels import factors as loops
+        from sparrow.kernels.compiling import readonly
+
+        if self.dtype == "bfloat16":
+            single = np.ascontiguousarray(np.broadcast_to(values, self.shape[:1]))
+            words = np.empty(len(single), np.uint16)
+            loops.encode(readonly(single.view(np.uint32)), words)
+            self._array[:, -1] = words
+        else:
+            with np.errstate(over="ignore"):
+                self._array[:, -1] = values
+
     def start(self, seed: tuple[int, int], init: str, filled: NDArray[np.bool_]) -> None:
         """Fill the rows with links with random numbers and the others with zeros.
 

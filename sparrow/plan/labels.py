@@ -72,7 +72,10 @@ class Names:
             return False
         mine, theirs = self.array(), other.array()
         if mine.type != theirs.type:
-            mine, theirs = alike([mine, theirs], "both sides")
+            try:
+                mine, theirs = alike([mine, theirs], "both sides")
+            except LabelError:  # said where they are to be brought together, with the dimension
+                return False
         return bool(mine.equals(theirs))
 
 

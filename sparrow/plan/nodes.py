@@ -80,7 +80,7 @@ class Step:
 
     def named(self, names: Mapping[int, Names]) -> Self:
         """Return the step itself, its axes labelled."""
-        if names:
+        if names or self.names:
             object.__setattr__(self, "_names", names)
         return self
 

@@ -108,7 +108,7 @@ class Log:
 
         if not of(path).is_folder(os.path.join(path, _LOG)):
             something = of(path).exists(path) or of(path).is_folder(path)
-            hint = "nothing is there" if not something else "what is there is no tensor"
+            hint = "nothing is there" if not something else "what is there is no tensor; sp.ingest reads files into one"
             raise NotFoundError(f"no tensor at {path!r}: {hint}")
         if of(path).is_link(os.path.join(path, _LOG)):
             raise CorruptionError(f"{os.path.join(path, _LOG)!r} is a link: it may lead anywhere and is not followed")

@@ -388,7 +388,8 @@ def _exists_already(old: Block, share: Block | None, boxes: Sequence[Box]) -> Du
         if start < old.count and _key(old, start) == cell:
             return DuplicateError(
                 f"the cell {cell} has an entry already; nothing was written: say duplicates='sum', 'last', "
-                "'first', 'min' or 'max'"
+                "'first', 'min' or 'max'",
+                cell,
             )
     raise AssertionError("no cell is given twice")
 

@@ -29,7 +29,12 @@ _LISTED = 1024
 _PARTS = 20
 """Of the free memory, one part for the entries of one piece of an append; sorting holds them several times."""
 
+_REWRITTEN = 100, 1 << 18
+"""Entries that were written for each that was brought, and in each append, from which on many appends are warned of."""
+
 _single: WeakKeyDictionary[Handle, int] = WeakKeyDictionary()
+_appended: WeakKeyDictionary[Handle, tuple[int, int, int]] = WeakKeyDictionary()
+"""Of each handle how many appends there were, and the entries that they brought and wrote."""
 
 
 def commit(handle: Handle, edit: Edit, level: int = 3) -> None:
@@ -165,17 +170,46 @@ def append(
         if blocks:
             commit(handle, _piece(base, view, blocks, existing), level + 1)
         return
+    before = handle.current
     first = list(itertools.islice(found := pieces(), 2))
     if len(first) < 2:
         for one in first:
             commit(handle, one, level + 1)
+            _count_append(handle, before, 0 if one.upsert is None else one.upsert.count, level + 1)
         return
     del first, found
     handle.append(pieces, view.box())
 
 
-def grow(handle: Handle, scan: Scan, existing: Duplicates) -> None:
+def _count_append(handle: storage.StoredHandle, before: storage.Snapshot, entries: int, level: int) -> None:
+    """Warn where a hundred appends wrote far more of what was there than they brought."""
+    then, table = set(before.base.names), handle.current.base
+    wrote = sum(n for name, n in zip(table.names, table.rows.tolist(), strict=True) if name not in then)
+    count, brought, written = _appended.get(handle, (0, 0, 0))
+    count, brought, written = count + 1, brought + entries, written + wrote
+    _appended[handle] = (count, brought, written) if count < _SMALL_COMMITS else (0, 0, 0)
+    if count == _SMALL_COMMITS and written > max(_REWRITTEN[0] * brought, _REWRITTEN[1] * count):
+        first = handle.current.schema.dims[0]
+        warnings.warn(
+            f"{count} appends brought {brought:,} entries and wrote {written:,}: what comes between entries that are "
+            "there has their files written anew. Append more at a time, or have a dimension before "
+            f"{first!r} that grows with the appends, such as the day: what comes last is written alone, and "
+            "A.sum(axis=0) adds it up",
+            PerformanceWarning,
+            stacklevel=level,
+        )
+
+
+def grow(handle: Handle, scan: Scan, existing: Duplicates, level: int = 3) -> None:
     """Add the entries of a scan by label, in one commit; labels that are new make dimensions longer."""
+    before, brought = handle.current, 0
+
+    def counted(edits: Iterator[Edit]) -> Iterator[Edit]:
+        nonlocal brought
+        brought = 0
+        for edit in edits:
+            brought += 0 if edit.upsert is None else edit.upsert.count
+            yield edit
 
     def growth(relation: Relation) -> Growth:
         old = relation.schema
@@ -193,11 +227,13 @@ def grow(handle: Handle, scan: Scan, existing: Duplicates) -> None:
         return Growth(
             {axis: labels[keys[axis]] for axis in more},
             schema.shape,
-            lambda: _pieces(schema, View.identity(schema.shape), engines.sorted_blocks(found), existing),
+            lambda: counted(_pieces(schema, View.identity(schema.shape), engines.sorted_blocks(found), existing)),
             {axis: old.shape[axis] for axis in more},
         )
 
     handle.grow(growth)
+    if isinstance(handle, storage.StoredHandle) and isinstance(before, storage.Snapshot):
+        _count_append(handle, before, brought, level + 1)
 
 
 def check_appended(other: Schema, target: Schema, more: Mapping[int, int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -135,8 +136,17 @@ def _dtype_of(operand: Any) -> np.dtype[Any]:
 
 
 def _crossed(tensor: Any, left: Any, right: Any) -> tuple[Any, Any]:
-    """Return two operands so that each cell of one meets each of the other: new axes behind those of the first."""
-    one, other = (tensor._taken_in(np.asarray(x) if isinstance(x, list | tuple) else x) for x in (left, right))
+    """Return two operands so that each cell of one meets each of the other: new axes behind those of the first.
+
+    Nothing of this goes by name: dimensions of the second that the first has too are named anew.
+    """
+    given = (np.asarray(x) if isinstance(x, list | tuple) else x for x in (left, right))
+    one, other = map(tensor._taken_in, given)
+    if isinstance(one, Base) and isinstance(other, Base):
+        used = {*one.dims, *other.dims}
+        fresh = (name for k in itertools.count() if (name := f"d{k}") not in used)
+        named: Any = other
+        other = named.rename({dim: next(fresh) for dim in other.dims if dim in one.dims})
     return (one[(..., *(None,) * np.ndim(other))] if np.ndim(one) else one), other
 
 

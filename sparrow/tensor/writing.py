@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from sparrow import engines
-from sparrow.errors import LabelError, ReadOnlyError, UnsupportedError
+from sparrow.errors import DuplicateError, LabelError, ReadOnlyError, UnsupportedError
 from sparrow.index import View
 from sparrow.interop.conversion import from_frame, from_object
 from sparrow.interop.tables import frame_of
@@ -110,7 +110,8 @@ class Writing(Base):
         Labels that a dimension does not have yet make it longer, in the same commit; a label has one coordinate
         whoever else is appending. A tensor that is appended to a stored one is streamed and may be larger than memory.
         Many small appends write what is new and little more where it comes after all there is in the first dimension,
-        such as days; else every file that has cells in between is written anew.
+        such as days; else every file that has cells in between is written anew, and an append costs more the more is
+        stored: where a hundred wrote a hundred times what they brought, a ``PerformanceWarning`` says so.
 
         Parameters
         ----------
@@ -157,7 +158,10 @@ class Writing(Base):
         found, more = fitted(scan, self.__sparrow_scan__())
         if not more:
             editor.check_appended(found.schema, self._schema, {})
-            editor.append(handle, self._view, lambda: engines.sorted_blocks(found), rule)
+            try:
+                editor.append(handle, self._view, lambda: engines.sorted_blocks(found), rule)
+            except DuplicateError as error:
+                raise error.by_label(_told(handle)) from None
             return
         if not self._view.is_identity:
             dim, labels = next((self.dims[axis], labels) for axis, labels in more.items())
@@ -165,7 +169,10 @@ class Writing(Base):
                 f"append: dimension {dim!r} has no label {labels[0].as_py()!r}, and a view does not grow: append to "
                 "the tensor that it was taken from"
             )
-        editor.grow(handle, scan, rule)
+        try:
+            editor.grow(handle, scan, rule)
+        except DuplicateError as error:  # a cell that is there has labels that were
+            raise error.by_label(_told(handle)) from None
 
     def _given(self, other: Any, duplicates: Duplicates, value: str | None) -> Scan:
         """Return what is to be appended as a scan; columns of a table are taken by the names of the dimensions."""
@@ -226,3 +233,10 @@ class Writing(Base):
                 "compute() first"
             )
         return self._handle
+
+
+def _told(handle: Handle) -> list[Any]:
+    """Return the labels of all dimensions, None of those without, as an error tells them."""
+    current = handle.current
+    found = [current.labels(dim) for dim in range(current.schema.ndim)]
+    return [None if names is None else names.to_pylist() for names in found]

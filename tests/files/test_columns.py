@@ -945,3 +945,70 @@ def test_the_way_out_is_told(tmp_path: Path, text: bytes, problem: str) -> None:
     (tmp_path / "a.csv").write_bytes(text)
     with pytest.raises(IngestError, match=problem):
         sp.ingest.columns(tmp_path / "a.csv", tmp_path / "a.sparrow", coords=["user", "film"])
+
+
+# -- ids that are no coordinates -------------------------------------------------------------------
+
+
+HASHES = [-(2**63), -5, 0, 7, 2**62, 2**63 - 1]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "frame", "lazy", "relation"])
+def test_negative_ids_and_hashes_are_numbered_anew(kind: str, tmp_path: Path) -> None:
+    frame = pl.DataFrame({"id": HASHES[::-1], "v": range(1, 7), "k": [3, -1, 3, 4, 5, 4]})
+    if kind == "csv":
+        frame.write_csv(tmp_path / "t.csv")
+    elif kind == "parquet":
+        frame.write_parquet(tmp_path / "t.parquet")
+    src: Any = {"csv": tmp_path / "t.csv", "parquet": tmp_path / "t.parquet", "frame": frame, "lazy": frame.lazy(),
+                "relation": duckdb.sql("select * from frame")}[kind]  # fmt: skip
+    a = sp.ingest.columns(src, tmp_path / "t", coords=["id", "k"], value="v", relabel=True)
+    ids, others = a.labels("id"), a.labels("k")
+    assert ids is not None
+    assert others is not None
+    assert (ids.type, ids.to_pylist()) == (pa.int64(), HASHES)
+    assert others.to_pylist() == [-1, 3, 4, 5]
+    assert {(i, k): v for i, k, v in a.to_polars(labels=True).rows()} == {(i, k): v for i, v, k in frame.rows()}
+    assert a.sel(id=-(2**63), k=4) == 6
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_hashes_beyond_int64(late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delimited, "blocks", functools.partial(blocks, block_size=64))
+    hashes = [2**64 - 1, 12345678901234567890, 5, 2**53 + 1]
+    rows = [*range(10, 60 if late else 12), *hashes]
+    (tmp_path / "t.csv").write_text("id,v\n" + "".join(f"{k},{n + 1}\n" for n, k in enumerate(rows)))
+    pl.DataFrame({"id": pl.Series(rows, dtype=pl.UInt64), "v": range(1, len(rows) + 1)}).write_parquet(
+        tmp_path / "t.parquet"
+    )
+    for file in ("t.csv", "t.parquet"):
+        a = sp.ingest.columns(tmp_path / file, tmp_path / "t", coords=["id"], value="v", relabel=True, overwrite=True)
+        found = a.labels("id")
+        assert found is not None
+        assert (found.type, found.to_pylist()) == (pa.uint64(), sorted(rows))
+        assert a.sel(id=2**64 - 1) == rows.index(2**64 - 1) + 1
+        assert a.sel(id=[2**53 + 1, 5]).to_numpy().tolist() == [len(rows), len(rows) - 1]
+        assert a.verify() == []
+
+
+def test_ids_that_are_no_coordinates_are_told_where_they_stay(ingest: Any, tmp_path: Path) -> None:
+    assert ingest("id\n-5\nx\n", coords=["id"], relabel=True) == {("-5",): 1, ("x",): 1}  # not all are integers
+    with pytest.raises(IngestError, match="column 'id' is negative: coordinates count from 0") as caught:
+        ingest("id\n3\n-5\n", coords=["id"])
+    assert (caught.value.line, caught.value.token) == (3, "-5")
+    batch = pa.record_batch({"id": [1, -3]})
+    stream = pa.RecordBatchReader.from_batches(batch.schema, iter([batch]))
+    with pytest.raises(IngestError, match=r"row 2: column 'id' is negative, .* give a file or a table"):
+        ingest(stream, coords=["id"], relabel=True)
+
+
+def test_a_folder_of_partitions_is_its_files(tmp_path: Path) -> None:
+    for month, users in ((1, ["ann", "bob"]), (2, ["ann"])):
+        folder = tmp_path / "log" / "year=2026" / f"month={month}"
+        folder.mkdir(parents=True)
+        pl.DataFrame({"user": users}).write_parquet(folder / "part.parquet")
+    (tmp_path / "log" / "year=2026" / "_SUCCESS").touch()
+    a = sp.ingest.columns(tmp_path / "log", tmp_path / "t", coords=["month", "user"])
+    assert a.to_polars(labels=True).rows() == [(1, "ann", 1), (1, "bob", 1), (2, "ann", 1)]
+    with pytest.raises(IngestError, match=r"this is a folder: give its files"):
+        sp.ingest.columns(tmp_path / "log" / "year=2026" / "month=1", tmp_path / "u", coords=["user"])

@@ -721,3 +721,23 @@ def test_ids_that_are_names_are_told(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "the ids are names, which become labels" in capsys.readouterr().err
     sp.ingest.edges(tmp_path / "e.txt", tmp_path / "A.sparrow", ids="str", overwrite=True)
     assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("unit", [1, 1000])
+def test_times_are_not_summed(ingest: Any, unit: int) -> None:
+    first, second = 1_700_000_000 * unit, 1_700_000_009 * unit
+    once = f"1 2 {first}\n2 1 {second}\n"
+    assert ingest(once) == {(1, 2): first, (2, 1): second}
+    for text, cell, options in (
+        (f"{once}1 2 {second}\n", "(1, 2)", {}),
+        (f"a b {first}\na b {second}\n", "('a', 'b')", {}),
+        (once, "(1, 2)", {"directed": False}),
+    ):
+        with pytest.raises(
+            DuplicateError, match="looks like times, which nobody adds up: say duplicates='last'"
+        ) as caught:
+            ingest(text, **options)
+        assert cell in str(caught.value)
+    assert ingest(f"{once}1 2 {second}\n", duplicates="last") == {(1, 2): second, (2, 1): second}
+    assert ingest(f"{once}1 2 {second}\n", dtype="float64") == {(1, 2): first + second, (2, 1): second}
+    assert ingest(f"1 2 {first}\n1 2 0.5\n") == {(1, 2): first + 0.5}

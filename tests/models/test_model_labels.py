@@ -39,6 +39,8 @@ def test_recommend(model: Any) -> None:
         model.recommend(["dan", "tom"])
     with pytest.raises(IndexingError):
         model.recommend([9])
+    with pytest.raises(IndexingError, match=r"rows come as a list: say \['dan'\]"):
+        model.recommend("dan")
 
 
 def test_histories_go_by_label(model: Any) -> None:

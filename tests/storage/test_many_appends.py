@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import sparrow as sp
@@ -16,6 +18,7 @@ from sparrow import errors, storage
 from sparrow.relation import Edit
 from sparrow.schema import Schema
 from sparrow.storage import labels as files_of_labels
+from sparrow.tensor import editor
 from tests.storage.helpers import entries
 
 LABELS = 20_000
@@ -96,6 +99,39 @@ def test_entries_at_one_end_are_written_seldom(tmp_path: Path, backward: bool) -
     assert handle.verify() == []
     handle.compact()
     assert len(handle.files()) == 1
+
+
+@pytest.mark.parametrize("front", [False, True])
+@pytest.mark.parametrize("named", [False, True])
+def test_appends_that_write_everything_anew_are_warned_of(
+    tmp_path: Path, named: bool, front: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(editor, "_SMALL_COMMITS", 8)
+    monkeypatch.setattr(editor, "_REWRITTEN", (100, 2_000))
+    users = [f"u{k:04}" for k in range(2_000)]
+    labels = {"user": users} if named else {}
+    shape, dims = ((300, 2_000), ["item", "user"]) if front else ((2_000, 300), ["user", "item"])
+    at = np.arange(2_000)
+    stored = storage.save(
+        tmp_path / "a",
+        Schema(shape, tuple(dims)),
+        [entries(np.stack([at // 20, at] if front else [at, at // 20], axis=1).tolist(), np.ones(2_000))],
+        labels={dims.index(dim): pa.array(names) for dim, names in labels.items()},
+        sizes=storage.Sizes(group_rows=64),
+    )
+    a = sp.Tensor(stored)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for k in range(9):
+            columns = {"user": [f"v{k}a", f"v{k}b"] if named else [1_003 + k, 1_900 + k], "item": [k, 200 + k]}
+            a.append(pl.DataFrame({**columns, "value": [1.0, 1.0]}), duplicates="last")
+    if named and not front:  # new labels come last in the first dimension, so nothing is written anew
+        assert found == []
+        return
+    assert [warning.category for warning in found] == [errors.PerformanceWarning]
+    assert f"before {dims[0]!r} that grows" in str(found[0].message)
+    assert "8 appends brought 16 entries and wrote 16,0" in str(found[0].message)
+    assert found[0].filename == __file__
 
 
 def parts(path: Path) -> sp.Tensor:

@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import pickle
 import threading
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -157,21 +157,78 @@ def test_pandas_finds_the_same(a: sp.Tensor, b: sp.Tensor) -> None:
     )
 
 
-@settings(max_examples=15)
-@given(matrices(), matrices(), st.sampled_from(["outer", "inner", "left"]))
-def test_xarray_finds_the_same(a: sp.Tensor, b: sp.Tensor, join: str) -> None:
-    xr = pytest.importorskip("xarray")
+def xarrays() -> tuple[Any, Any]:
+    """Return xarray, and what makes one of its arrays of a tensor."""
+    xr = pytest.importorskip("xarray", reason="labels are compared with xarray's, of the extra dev")
 
     def array(tensor: sp.Tensor) -> Any:
         coords = {dim: names(tensor, dim) for dim in tensor.dims}
         return xr.DataArray(tensor.to_numpy(), coords=coords, dims=tensor.dims)
 
+    return xr, array
+
+
+def same_as(found: sp.Tensor, wanted: Any) -> None:
+    """Compare a tensor with an array of xarray: dimensions, labels in their order, cells."""
+    assert found.dims == wanted.dims
+    assert [names(found, dim) for dim in found.dims] == [wanted[dim].values.tolist() for dim in found.dims]
+    np.testing.assert_array_equal(found.to_numpy(), wanted.values)
+
+
+@settings(max_examples=15)
+@given(matrices(), matrices(), st.sampled_from(["outer", "inner", "left"]))
+def test_xarray_finds_the_same(a: sp.Tensor, b: sp.Tensor, join: str) -> None:
+    xr, array = xarrays()
     one, other = xr.align(array(a), array(b), join=join, fill_value=0.0)
     for mine, theirs in zip(sp.align(a, b, join=join), (one, other), strict=True):  # type: ignore[arg-type]
         assert mine.dims == theirs.dims
         assert all(names(mine, dim) == theirs[dim].values.tolist() for dim in mine.dims)
         np.testing.assert_array_equal(mine.to_numpy(), theirs.values)
     np.testing.assert_array_equal((a * b).to_numpy(), (array(a) * array(b)).values)
+
+
+@settings(max_examples=15)
+@given(matrices(), matrices(), st.booleans())
+def test_exact_is_what_xarray_takes_for_exact(a: sp.Tensor, b: sp.Tensor, turned: bool) -> None:
+    xr, array = xarrays()
+    b = a[::-1] + 1 if turned and a.dims == b.dims else b
+    try:
+        wanted = xr.align(array(a), array(b), join="exact")[1]
+    except (ValueError, xr.AlignmentError):
+        with pytest.raises(LabelError, match="exact"):
+            sp.align(a, b, join="exact")
+        with pytest.raises(LabelError, match="exact"), sp.config(join="exact"):
+            a + b
+        return
+    same_as(sp.align(a, b, join="exact")[1], wanted)
+    with sp.config(join="exact"):
+        same_as((a + b).compute(), array(a) + array(b))
+
+
+@settings(max_examples=15)
+@given(matrices(), matrices(), st.data())
+def test_products_selections_and_sums_are_those_of_xarray(a: sp.Tensor, b: sp.Tensor, data: st.DataObject) -> None:
+    xr, array = xarrays()
+    a, b = (each if each.dims == ("user", "item") else each.T for each in (a, b))
+    other = b.T.rename(user="other")
+    wanted = xr.dot(array(a), array(other), dim="item").transpose("user", "other")
+    same_as((a @ other).compute(), wanted)
+    labels = names(b, "item")
+    weights = sp.from_coords([np.arange(len(labels))], 1.0 + np.arange(len(labels)), dims=["item"],
+                             labels={"item": labels})  # fmt: skip
+    same_as((a * weights).compute(), (array(a) * array(weights)).transpose("user", "item"))
+    users = data.draw(st.lists(st.sampled_from(names(a, "user")), unique=True, min_size=1))
+    item = data.draw(st.sampled_from(names(a, "item")))
+    same_as(a.sel(user=users), array(a).sel(user=users))
+    same_as(a.sel(item=item), array(a).sel(item=item, drop=True))
+    for dim in ("user", "item"):
+        same_as(a.sum(axis=dim).compute(), array(a).sum(dim))
+        same_as((a - a.max(axis=dim)).compute(), array(a) - array(a).max(dim))
+    fewer = a.sel(user=users)
+    left, right = xr.align(array(fewer), array(b), join="outer", exclude="user", fill_value=0.0)
+    joined = xr.concat([left, right.assign_coords(user=[f"{user} too" for user in names(b, "user")])], "user")
+    b.set_labels("user", [f"{user} too" for user in names(b, "user")])
+    same_as(sp.concat([fewer, b], axis="user").compute(), joined)
 
 
 # -- dimensions ----------------------------------------------------------------------------------
@@ -312,6 +369,47 @@ def test_axes_by_name() -> None:
             call()
 
 
+def test_differences_along_labels() -> None:
+    a = labelled([[1, 0, 4], [0, 2, 0], [7, 0, 0]], user=["ann", "bob", "dan"], item=["x", "y", "z"])
+    for axis, dim in enumerate(a.dims):
+        diff: Any = np.diff
+        for found in (sp.diff(a, axis=dim), diff(a, axis=axis)):
+            assert names(found, dim) == names(a, dim)[1:]
+            assert names(found, 1 - axis) == names(a, 1 - axis)
+            np.testing.assert_array_equal(found.to_numpy(), np.diff(a.to_numpy(), axis=axis))
+    found = sp.diff(a, axis="user", n=2)
+    assert names(found, "user") == ["dan"]
+    np.testing.assert_array_equal(found.to_numpy(), np.diff(a.to_numpy(), axis=0, n=2))
+    one = labelled([1, 0, 3], user=["ann", "bob", "dan"])
+    assert sp.diff(one).to_numpy().tolist() == [-1, 3]
+    assert names(sp.diff(one != 0), "user") == ["bob", "dan"]
+
+
+@pytest.mark.parametrize("function", [np.multiply, np.add, np.maximum])
+def test_outer_functions_join_nothing_by_name(function: Any) -> None:
+    a = labelled([[1, 0], [0, 2]], user=["ann", "bob"], item=["x", "y"])
+    b = labelled([[3, 0, 1], [0, 4, 0]], user=["bob", "eve"], item=["y", "z", "w"])
+    tag = labelled([5, 0], tag=["p", "q"])
+    vectors = [
+        (a[0], a[1]),
+        (a[0], b[0]),
+        (b[0], a[:, 1]),
+        (a[0], tag),
+        (a, b),
+        (a, a),
+        (tag, a),
+        (a, b[:, 0]),
+        (a, a.T),
+    ]
+    for one, other in vectors:
+        found = function.outer(one, other)
+        np.testing.assert_array_equal(found.to_numpy(), function.outer(one.to_numpy(), other.to_numpy()))
+        assert [names(found, axis) for axis in range(found.ndim)] == [
+            names(each, axis) for each in (one, other) for axis in range(each.ndim)
+        ]
+        assert found.dims[: one.ndim] == one.dims
+
+
 def test_selecting() -> None:
     days = [date(2026, 1, day) for day in (1, 2, 5, 9)]
     a = labelled(np.arange(1, 13).reshape(3, 4), user=["bob", "ann", "eve"], day=days)
@@ -323,6 +421,11 @@ def test_selecting() -> None:
     assert a.sel(day=slice("2026-01-03", None)).to_numpy().tolist() == dense[:, 2:].tolist()
     assert a.sel(day=slice(None, "2025-01-01")).shape == (3, 0)
     assert names(a.sel(day=slice("2026-01-03", "2026-01-08")), "day") == days[2:3]
+    texts = labelled(dense, user=names(a, "user"), day=[str(day) for day in days])
+    for start in (date(2026, 1, 3), np.datetime64("2026-01-03"), datetime(2026, 1, 2, 12)):
+        for one in (a, texts) if not isinstance(start, datetime) else (texts,):
+            assert names(one.sel(day=slice(start, date(2026, 1, 8))), "day") == names(one, "day")[2:3]
+            assert one.sel(day=slice(None, start)).shape == (3, 2)
     assert a[[1, 0, 2]].sel(user=slice("ann", "c")).to_numpy().tolist() == dense[[1, 0]].tolist()
     with pytest.raises(LabelError, match="not in ascending order"):
         a.sel(user=slice("ann", "bob"))
@@ -394,7 +497,7 @@ def test_exact_labels() -> None:
 
 def test_labels_that_do_not_compare() -> None:
     a = labelled([1, 2], user=["ann", "bob"])
-    with pytest.raises(LabelError, match=r"int64 and string"):
+    with pytest.raises(LabelError, match=r"dimension 'user' are int64 and string"):
         a + labelled([1, 2], user=[1, 2])
     with pytest.raises(LabelError, match="'ann' repeats"):
         a[[0, 0]] + a
@@ -517,6 +620,26 @@ def test_tables_are_appended_by_the_names_of_their_columns(ann_bob: sp.Tensor) -
         ann_bob.append(more, value="points")
     with pytest.raises(InvalidValueError, match="value='item' is a dimension"):
         ann_bob.append(more, value="item")
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_duplicates_are_told_by_label(tmp_path: Path, stored: bool) -> None:
+    a = labelled([[1, 0], [2, 3]], user=["ann", "bob"], item=["x", "y"])
+    a = a.save(tmp_path / "a") if stored else a
+    there = pl.DataFrame({"user": ["bob"], "item": ["x"], "value": [5]})
+    with pytest.raises(DuplicateError, match=r"the cell \('bob', 'x'\) .*say duplicates='sum'"):
+        a.append(there)
+    with pytest.raises(DuplicateError, match=r"the cell \('bob', 'x'\)"):  # and with labels that are new
+        a.append(pl.concat([there, pl.DataFrame({"user": ["zoe"], "item": ["new"], "value": [5]})]))
+    twice = pl.DataFrame({"user": ["zoe", "ann", "zoe"], "item": ["x", "x", "x"], "value": [1, 2, 3]})
+    with pytest.raises(DuplicateError, match=r"^the cell \('zoe', 'x'\) is given twice: say duplicates='sum'"):
+        a.append(twice)
+    with pytest.raises(DuplicateError, match=r"^the cell \('zoe', 'x'\) is given twice \(and 1 more times"):
+        sp.from_relation(pl.concat([twice, twice[:1]]), coords=["user", "item"])
+    a.sel(user="bob").append(labelled([0, 0], item=["x", "y"]))
+    with pytest.raises(DuplicateError, match=r"the cell \('bob', 'y'\)"):
+        a.sel(user="bob").append(labelled([0, 4], item=["x", "y"]))
+    assert a.nnz == 3
 
 
 def test_files_of_tables_are_appended(ann_bob: sp.Tensor, tmp_path: Path) -> None:
