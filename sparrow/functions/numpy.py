@@ -15,8 +15,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from sparrow.errors import InvalidValueError, UnsupportedError
-from sparrow.functions.contraction import einsum, tensordot
+from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.functions.contraction import einsum, einsum_path, tensordot
 from sparrow.functions.creation import asarray
 from sparrow.functions.dtypes import astype, result_type
 from sparrow.functions.elementwise import clip
@@ -67,7 +67,7 @@ from sparrow.functions.numpy_only import (
     unique,
     vstack,
 )
-from sparrow.functions.products import vecdot
+from sparrow.functions.products import matmul, matrix_power, multi_dot, vecdot
 from sparrow.functions.searching import searchsorted
 from sparrow.functions.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
 from sparrow.functions.sorting import argsort, cumulative_prod, cumulative_sum, diff, sort
@@ -184,6 +184,15 @@ def _joined(function: Callable[..., Tensor]) -> Callable[..., Any]:
     return call
 
 
+def _placed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a product with a place for its result."""
+
+    def call(*args: Any, out: Any = None) -> Any:
+        return into(out, function(*args), f"np.{function.__name__.strip('_')}")
+
+    return call
+
+
 def _like(value: Any) -> Callable[..., Tensor]:
     """Return what makes tensors of one value, whatever ``order=`` and ``subok=`` say of arrays in memory."""
 
@@ -229,6 +238,42 @@ def _inner(a: Any, b: Any) -> Any:
     if not np.ndim(a) or not np.ndim(b):
         return np.multiply(a, b)
     return tensordot(a, b, axes=([np.ndim(a) - 1], [np.ndim(b) - 1]))
+
+
+def _einsum(
+    *operands: Any,
+    out: Any = None,
+    dtype: DTypeLike | None = None,
+    order: Any = None,
+    casting: Any = "safe",
+    **own: Any,
+) -> Any:
+    """Return sums of products, with NumPy's rule of which types operands may be cast to."""
+    given = [each.dtype for each in operands if isinstance(each, Tensor | np.ndarray)]
+    if dtype is not None and not all(np.can_cast(each, dtype, casting) for each in given):
+        names = ", ".join(map(str, given))
+        raise UnsupportedError(f"np.einsum: casting={casting!r} does not allow {names} to become {np.dtype(dtype)}")
+    return into(out, einsum(*operands, dtype=dtype, **own), "np.einsum")
+
+
+def _vdot(a: Any, b: Any) -> Any:
+    return vecdot(reshape(a, -1), reshape(b, -1))
+
+
+def _matvec(a: Any, b: Any) -> Any:
+    return matmul(a, b) if np.ndim(b) == 1 else matmul(a, b[..., None])[..., 0]
+
+
+def _vecmat(a: Any, b: Any) -> Any:
+    """Return the products of vectors, their conjugates, and matrices."""
+    rows = np.conj(a)
+    return matmul(rows, b) if np.ndim(rows) == 1 else matmul(rows[..., None, :], b)[..., 0, :]
+
+
+def _vectors(x1: Any, x2: Any) -> Tensor:
+    if np.ndim(x1) != 1 or np.ndim(x2) != 1:
+        raise ShapeError(f"np.linalg.outer takes two vectors, got shapes {np.shape(x1)} and {np.shape(x2)}")
+    return outer(x1, x2)
 
 
 _OWN: dict[Any, Callable[..., Any]] = {
@@ -309,10 +354,20 @@ Tensor._functions.update(
         np.broadcast_arrays: broadcast_arrays,
         np.can_cast: called_as(np.can_cast, _can_cast),
         np.clip: called_as(np.clip, _clip),
-        np.dot: _dot,
-        np.einsum: einsum,
+        np.dot: _placed(_dot),
+        np.einsum: _einsum,
+        np.einsum_path: einsum_path,
         np.inner: _inner,
+        np.linalg.matmul: matmul,
+        np.linalg.matrix_power: matrix_power,
+        np.linalg.multi_dot: _placed(multi_dot),
+        np.linalg.outer: _vectors,
+        np.linalg.tensordot: tensordot,
+        np.linalg.vecdot: vecdot,
+        np.matvec: _matvec,
         np.tensordot: tensordot,
+        np.vdot: _vdot,
+        np.vecmat: _vecmat,
         np.concatenate: _joined(concat),
         np.common_type: _typed(np.common_type),
         np.empty_like: _like(0),

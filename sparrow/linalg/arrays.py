@@ -11,14 +11,14 @@ from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.functions.contraction import tensordot
 from sparrow.functions.elementwise import operand
 from sparrow.functions.manipulation import diagonal as any_diagonal
-from sparrow.functions.products import matmul, vecdot
+from sparrow.functions.products import matmul, matrix_power, vecdot
 from sparrow.functions.views import as_tensor, matrix_transpose
 from sparrow.plan import resolved_axis
 from sparrow.tensor import Tensor
 
 __all__ = [
-    "diagonal", "matmul", "matrix_norm", "matrix_transpose", "norm", "outer", "tensordot", "trace", "vecdot",
-    "vector_norm",
+    "diagonal", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "norm", "outer", "tensordot", "trace",
+    "vecdot", "vector_norm",
 ]  # fmt: skip
 
 
