@@ -59,8 +59,7 @@ def expand_dims(tensor: Tensor, axis: int | Sequence[int] = 0) -> Tensor:
     several = tuple(axis) if isinstance(axis, Sequence) and not isinstance(axis, str) else (axis,)
     ndim = tensor.ndim + len(several)
     new = _axes(several, ndim)
-    view: Tensor = tensor[(*(None if k in new else slice(None) for k in range(ndim)), ...)]
-    return view
+    return tensor._with(tensor._view.widened(new), lambda whole: whole.widened(new), "indexing")
 
 
 def squeeze(tensor: Tensor, axis: int | str | Sequence[int | str] | None = None) -> Tensor:

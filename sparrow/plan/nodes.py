@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,9 +104,8 @@ class Scan:
 
     @property
     def relation(self) -> Relation:
-        """The relation that is read."""
-        assert not isinstance(self.source, Step)
-        return self.source
+        """The relation that is read: there is one in plans that are lowered."""
+        return cast("Relation", self.source)
 
     @property
     def step(self) -> Step | None:

@@ -298,7 +298,7 @@ def test_operands_and_lists_of_numbers_in_turn_and_types() -> None:
             sp.einsum(*bad)
     for path in ([1, 2], [("a", 1)]):
         with pytest.raises(InvalidValueError, match="is no path of 2 operands"):
-            sp.einsum("ij,jk", A, B, optimize=path)  # type: ignore[arg-type]
+            sp.einsum("ij,jk", A, B, optimize=path)
 
 
 def test_axes_that_are_none_or_named_twice_are_refused() -> None:

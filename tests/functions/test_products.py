@@ -55,8 +55,9 @@ def test_powers_and_chains_of_matrices() -> None:
     M, stacked = sp.asarray(m), np.stack([m, m.T])
     for n in range(8):
         for power in (sp.linalg.matrix_power, np.linalg.matrix_power):
-            np.testing.assert_array_equal(power(M, n).to_numpy(), np.linalg.matrix_power(m, n))
-        found = np.linalg.matrix_power(sp.asarray(stacked), n)  # type: ignore[call-overload]
+            found: Any = power(M, n)
+            np.testing.assert_array_equal(found.to_numpy(), np.linalg.matrix_power(m, n))
+        found = np.linalg.matrix_power(sp.asarray(stacked), n)
         np.testing.assert_array_equal(found.to_numpy(), np.linalg.matrix_power(stacked, n))
     with pytest.raises(ShapeError, match=r"square matrices, got shape \(2, 3\)"):
         sp.linalg.matrix_power(A, 2)
@@ -78,11 +79,12 @@ def test_numpys_names_of_products(which: tuple[int, ...]) -> None:
     def given(*arrays: Any) -> list[Any]:
         return [sp.asarray(each) if k in which else each for k, each in enumerate(arrays)]
 
+    vecdot: Any = np.vecdot  # whose types know no axis=
     calls: list[tuple[Any, tuple[Any, ...]]] = [
         (np.matvec, (x, y)), (np.matvec, (x[0], y[0])), (np.matvec, (x, y[0])), (np.vecmat, (y, x.swapaxes(1, 2))),
         (np.vecmat, (y[0], x[0].T)), (np.vdot, (x[:, 0], y)), (np.linalg.matmul, (x, x.swapaxes(1, 2))),
         (np.linalg.vecdot, (x[:, 0], y)), (np.linalg.outer, (y[0], y[1])),
-        (np.linalg.tensordot, (x, x.transpose(1, 2, 0))), (lambda a, b: np.vecdot(a, b, axis=0), (y, y)),
+        (np.linalg.tensordot, (x, x.transpose(1, 2, 0))), (lambda a, b: vecdot(a, b, axis=0), (y, y)),
         (lambda a, b: np.dot(a, b, out=np.zeros(2, complex)), (y, y[0])),
         (lambda a, b: np.einsum_path("ij,jk", a, b)[0][1], (y, y.T)),
     ]  # fmt: skip

@@ -20,7 +20,8 @@ def joined(node: Concat, *scans: Scan) -> Computed:
     starts = starts_of(node)
 
     def shifted(block: Block, by: int) -> Block:
-        moved = block.coords[axis].astype(schema.coordinate_dtype(axis)) + by
+        moved = block.coords[axis].astype(schema.coordinate_dtype(axis), copy=False)
+        moved = moved + by if by else moved
         coords = (*block.coords[:axis], moved, *block.coords[axis + 1 :])
         return Block(coords, block.values.astype(dtype, copy=False))
 
@@ -67,17 +68,19 @@ def reshaped(node: Reshape, scan: Scan) -> Computed:
         position = np.zeros(block.count, dtype=object if (end - base + 1) * outer >= 2**63 else np.int64)
         for k, (column, size) in enumerate(zip(block.coords, old, strict=True)):
             position = position * size + (column - base if k == 0 else column)
-        offset = low - base * outer
-        kept = (position >= offset) & (position < offset + (high - low))
-        position = position[kept] - offset
+        offset, values = low - base * outer, block.values
+        if offset or high < end * outer:
+            kept = (position >= offset) & (position < offset + (high - low))
+            position, values = position[kept] - offset, values[kept]
         coords = []
         for k in range(len(shape) - 1, 0, -1):
             quotient = position // max(shape[k], 1)
             coords.append((position - quotient * shape[k]).astype(schema.coordinate_dtype(k)))
             position = quotient
         if shape:
-            coords.append(position.astype(schema.coordinate_dtype(0)) + start)
-        return Block(tuple(reversed(coords)), block.values[kept])
+            leading = position.astype(schema.coordinate_dtype(0))
+            coords.append(leading + start if start else leading)
+        return Block(tuple(reversed(coords)), values)
 
     return Computed(node, [scan], cuts, evaluate)
 
