@@ -261,13 +261,13 @@ def _vdot(a: Any, b: Any) -> Any:
 
 
 def _matvec(a: Any, b: Any) -> Any:
-    return matmul(a, b) if np.ndim(b) == 1 else matmul(a, b[..., None])[..., 0]
+    return matmul(a, b) if np.ndim(b) < 2 else matmul(a, b[..., None])[..., 0]
 
 
 def _vecmat(a: Any, b: Any) -> Any:
     """Return the products of vectors, their conjugates, and matrices."""
     rows = np.conj(a)
-    return matmul(rows, b) if np.ndim(rows) == 1 else matmul(rows[..., None, :], b)[..., 0, :]
+    return matmul(rows, b) if np.ndim(rows) < 2 else matmul(rows[..., None, :], b)[..., 0, :]
 
 
 def _vectors(x1: Any, x2: Any) -> Tensor:

@@ -163,7 +163,8 @@ def permute_dims(tensor: Tensor, axes: Sequence[int]) -> Tensor:
     (4, 2, 3)
     """
     tensor = as_tensor(tensor)
-    return tensor.transpose(check_integers(axes, "axes")) if tensor.ndim or len(axes) else tensor
+    order = check_integers(axes, "axes")
+    return tensor.transpose(order) if tensor.ndim or order else tensor
 
 
 def swapaxes(tensor: Tensor, axis1: int, axis2: int) -> Tensor:

@@ -81,7 +81,7 @@ def pick(block: Block, keep: NDArray[np.bool_]) -> Block:
 
 def check_duplicates(duplicates: str) -> Duplicates:
     """Return the rule for duplicates, or raise ``InvalidValueError`` naming the rules there are."""
-    if duplicates not in get_args(Duplicates):
+    if not isinstance(duplicates, str) or duplicates not in get_args(Duplicates):
         raise InvalidValueError(f"duplicates={duplicates!r}: use one of {', '.join(map(repr, get_args(Duplicates)))}")
     return duplicates  # type: ignore[return-value]
 

@@ -92,3 +92,13 @@ def test_numpys_names_of_products(which: tuple[int, ...]) -> None:
         np.testing.assert_array_equal(np.asarray(call(*given(*dense))), call(*dense))
     with pytest.raises(ShapeError, match="takes two vectors"):
         np.linalg.outer(*given(y, y[0]))
+
+
+def test_operands_without_cells_have_no_fill_to_refuse() -> None:
+    a = np.zeros((2, 0))
+    A = sp.asarray(a) + np.nan
+    assert np.isnan(A.fill_value)
+    for product in (np.matmul, lambda x, y: sp.tensordot(x, y, axes=1), lambda x, y: sp.einsum("ij,jk->ik", x, y)):
+        np.testing.assert_array_equal(product(A, A.T).to_numpy(), a @ a.T)
+    with pytest.raises(UnsupportedError, match="absent cells of the left operand are nan"):
+        sp.full((2, 3), np.nan) @ sp.eye(3)
