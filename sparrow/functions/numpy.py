@@ -8,7 +8,7 @@ naming arguments of a function of ``sp`` is in :mod:`sparrow.functions.numpy_onl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -184,15 +184,6 @@ def _joined(function: Callable[..., Tensor]) -> Callable[..., Any]:
     return call
 
 
-def _placed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a product with a place for its result."""
-
-    def call(*args: Any, out: Any = None) -> Any:
-        return into(out, function(*args), f"np.{function.__name__.strip('_')}")
-
-    return call
-
-
 def _like(value: Any) -> Callable[..., Tensor]:
     """Return what makes tensors of one value, whatever ``order=`` and ``subok=`` say of arrays in memory."""
 
@@ -227,11 +218,17 @@ def _last_trace(x: Tensor, offset: int = 0, dtype: DTypeLike | None = None) -> A
     return _trace(x, offset, *((-2, -1) if x.ndim > 2 else (0, 1)), dtype=dtype)
 
 
-def _dot(a: Any, b: Any) -> Any:
+def _dot(a: Any, b: Any, out: Any = None) -> Any:
     """Return the sums of products over the last axis of one and the last but one of the other."""
     if not np.ndim(a) or not np.ndim(b):
-        return np.multiply(a, b)
-    return tensordot(a, b, axes=([np.ndim(a) - 1], [max(np.ndim(b) - 2, 0)]))
+        found = np.multiply(a, b)
+    else:
+        found = tensordot(a, b, axes=([np.ndim(a) - 1], [max(np.ndim(b) - 2, 0)]))
+    return into(out, found, "np.dot")
+
+
+def _multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
+    return into(out, multi_dot(arrays), "np.linalg.multi_dot")
 
 
 def _inner(a: Any, b: Any) -> Any:
@@ -354,13 +351,13 @@ Tensor._functions.update(
         np.broadcast_arrays: broadcast_arrays,
         np.can_cast: called_as(np.can_cast, _can_cast),
         np.clip: called_as(np.clip, _clip),
-        np.dot: _placed(_dot),
+        np.dot: _dot,
         np.einsum: _einsum,
         np.einsum_path: einsum_path,
         np.inner: _inner,
         np.linalg.matmul: matmul,
         np.linalg.matrix_power: matrix_power,
-        np.linalg.multi_dot: _placed(multi_dot),
+        np.linalg.multi_dot: _multi_dot,
         np.linalg.outer: _vectors,
         np.linalg.tensordot: tensordot,
         np.linalg.vecdot: vecdot,

@@ -81,7 +81,8 @@ def pick(block: Block, keep: NDArray[np.bool_]) -> Block:
 
 def check_duplicates(duplicates: str) -> Duplicates:
     """Return the rule for duplicates, or raise ``InvalidValueError`` naming the rules there are."""
-    if not isinstance(duplicates, str) or duplicates not in get_args(Duplicates):
+    given: object = duplicates
+    if not isinstance(given, str) or given not in get_args(Duplicates):
         raise InvalidValueError(f"duplicates={duplicates!r}: use one of {', '.join(map(repr, get_args(Duplicates)))}")
     return duplicates  # type: ignore[return-value]
 
