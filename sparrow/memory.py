@@ -47,7 +47,7 @@ def entry_bytes(schema: Schema, wide: bool = False) -> int:
     """
     if wide:
         return 8 * schema.ndim + schema.dtype.itemsize
-    return sum(schema.coordinate_dtype(dim).itemsize for dim in range(schema.ndim)) + schema.dtype.itemsize
+    return sum([4 if size <= 2**31 else 8 for size in schema.shape]) + schema.dtype.itemsize
 
 
 def limit() -> int:

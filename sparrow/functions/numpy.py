@@ -84,6 +84,7 @@ from sparrow.functions.views import (
     unstack,
 )
 from sparrow.plan import resolved_axis
+from sparrow.schema import check_array
 from sparrow.tensor import Tensor
 from sparrow.tensor.operators import where
 from sparrow.tensor.results import into
@@ -258,12 +259,14 @@ def _vdot(a: Any, b: Any) -> Any:
 
 
 def _matvec(a: Any, b: Any) -> Any:
+    """Return the products of matrices and vectors."""
+    b = b if isinstance(b, Tensor) else check_array(b, "np.matvec: x2")
     return matmul(a, b) if np.ndim(b) < 2 else matmul(a, b[..., None])[..., 0]
 
 
 def _vecmat(a: Any, b: Any) -> Any:
     """Return the products of vectors, their conjugates, and matrices."""
-    rows = np.conj(a)
+    rows = np.conj(a if isinstance(a, Tensor) else check_array(a, "np.vecmat: x1"))
     return matmul(rows, b) if np.ndim(rows) < 2 else matmul(rows[..., None, :], b)[..., 0, :]
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,7 +105,7 @@ class Scan:
     @property
     def relation(self) -> Relation:
         """The relation that is read: there is one in plans that are lowered."""
-        return cast("Relation", self.source)
+        return self.source  # type: ignore[return-value]
 
     @property
     def step(self) -> Step | None:

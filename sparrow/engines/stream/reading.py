@@ -132,7 +132,8 @@ def entries(scan: Scan, room: memory.Reservation | None = None) -> Block:
             memory.check(nbytes, lambda: _told(scan), _REMEDY)
         else:
             room.grow(nbytes)
-        coords = (np.array(column, scan.schema.coordinate_dtype(axis)) for axis, column in enumerate(block.coords))
+        dtype_of = scan.schema.coordinate_dtype
+        coords = [np.array(column, dtype_of(axis)) for axis, column in enumerate(block.coords)]
         return Block(tuple(coords), np.array(block.values, scan.schema.dtype))
     if room is None:
         with room_for(scan) as room:
@@ -201,7 +202,8 @@ def _told(scan: Scan) -> str:
 
 def is_few(scan: Scan) -> bool:
     """Return whether a scan shows at most the entries of one chunk, in memory or computed of such: see ``at_once``."""
-    return scan.relation.few and scan.view.repeats <= 1 and scan.view.size > 0
+    view = scan.view
+    return scan.relation.few and view.repeats <= 1 and view.size > 0
 
 
 def at_once(scan: Scan) -> Block:

@@ -65,9 +65,11 @@ def reshaped(node: Reshape, scan: Scan) -> Computed:
         block = piece_of(scan, base, end)
         # Positions are counted from the first leading index read; where they pass 2^63 all the same, Python's
         # integers hold them.
-        position = np.zeros(block.count, dtype=object if (end - base + 1) * outer >= 2**63 else np.int64)
-        for k, (column, size) in enumerate(zip(block.coords, old, strict=True)):
-            position = position * size + (column - base if k == 0 else column)
+        kind = object if (end - base + 1) * outer >= 2**63 else np.int64
+        position = block.coords[0].astype(kind) if old else np.zeros(block.count, kind)
+        position = position - base if base else position
+        for column, size in zip(block.coords[1:], old[1:], strict=True):
+            position = position * size + column
         offset, values = low - base * outer, block.values
         if offset or high < end * outer:
             kept = (position >= offset) & (position < offset + (high - low))
@@ -91,7 +93,7 @@ def triangle(node: Triangle, scan: Scan) -> Computed:
 
     def evaluate(start: int, stop: int) -> Block:
         block = piece_of(scan, start, stop)
-        distance = block.coords[-1].astype(np.int64) - block.coords[-2]
+        distance = block.coords[-1] - block.coords[-2]  # of coordinates, none negative: it fits their type
         return block.take(distance >= k if node.upper else distance <= k)
 
     return Computed(node, [scan], lambda: pieces([scan], schema.shape[0]), evaluate)
@@ -106,7 +108,7 @@ def diagonal(node: Diagonal, scan: Scan) -> Computed:
 
     def evaluate(start: int, stop: int) -> Block:
         block = piece_of(scan, start + row, stop + row)
-        kept = block.coords[1].astype(np.int64) - block.coords[0] == offset
+        kept = block.coords[1] - block.coords[0] == offset
         place = block.coords[0][kept].astype(schema.coordinate_dtype(0)) - row
         return Block((place,), block.values[kept])
 
