@@ -13,6 +13,7 @@ import ctypes
 import os
 import sys
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -46,7 +47,7 @@ def entry_bytes(schema: Schema, wide: bool = False) -> int:
     """
     if wide:
         return 8 * schema.ndim + schema.dtype.itemsize
-    return sum(schema.coordinate_dtype(dim).itemsize for dim in range(schema.ndim)) + schema.dtype.itemsize
+    return sum([4 if size <= 2**31 else 8 for size in schema.shape]) + schema.dtype.itemsize
 
 
 def limit() -> int:
@@ -91,8 +92,10 @@ def trim() -> None:
         _malloc_trim(0)
 
 
-def check(nbytes: int, what: str, remedy: str = "take a smaller view") -> None:
+def check(nbytes: int, what: str | Callable[[], str], remedy: str = "take a smaller view") -> None:
     """Check that there is room for something that is made at once and handed to the caller.
+
+    What it is may be a function, which is called where it is told.
 
     Raises
     ------
@@ -100,7 +103,7 @@ def check(nbytes: int, what: str, remedy: str = "take a smaller view") -> None:
         If ``nbytes`` is more than is free, worded by :func:`too_large`.
     """
     if nbytes > left():
-        raise too_large(what, nbytes, remedy)
+        raise too_large(what() if callable(what) else what, nbytes, remedy)
 
 
 def reserve(nbytes: int, what: str, remedy: str = "take a smaller view") -> Reservation:

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import IO, TYPE_CHECKING
 
 from sparrow import settings
@@ -32,10 +32,9 @@ WIDTH = 100
 _drawing = threading.Lock()
 
 
-@contextmanager
 def bar(
     description: str | Callable[[], str], total: int | None, unit: str = "bytes"
-) -> Iterator[Callable[[int], None]]:
+) -> AbstractContextManager[Callable[[int], None]]:
     """Show the progress of the work in the block.
 
     Parameters
@@ -58,10 +57,11 @@ def bar(
     ...     for block in (100, 200):
     ...         advance(block)
     """
-    if not settings.current().show_progress():
-        yield _nothing
-        return
-    drawn = _Bar(description, total, unit)
+    return _shown(_Bar(description, total, unit)) if settings.current().show_progress() else _SILENT
+
+
+@contextmanager
+def _shown(drawn: _Bar) -> Iterator[Callable[[int], None]]:
     try:
         yield drawn.advance
     finally:
@@ -85,6 +85,9 @@ def note(text: str) -> None:
 
 def _nothing(n: int) -> None:
     """Take a step that nobody sees."""
+
+
+_SILENT = nullcontext(_nothing)
 
 
 class _Bar:

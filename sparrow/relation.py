@@ -153,6 +153,13 @@ class Relation(Protocol):
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
         """Return the chunks that may hold entries of the box, sorted by the order. Reads no data pages."""
 
+    @property
+    def few(self) -> bool:
+        """Whether the entries are no more than a chunk and come without reading files, so that ``whole`` gives them."""
+
+    def whole(self) -> Block:
+        """Return all of few entries in one go, in the base order; not to be written to."""
+
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return the entries of a chunk: coords by dimension number whatever the order, values in the dtype.
 
@@ -345,6 +352,14 @@ class MemoryRelation:
         leading = leading.astype(column.dtype)  # else the column would be cast
         return Stretches(np.searchsorted(column, leading, "left"), np.searchsorted(column, leading, "right"))
 
+    def at(self, cell: Sequence[int]) -> Any:
+        """Return the value of the entry of a cell, None where it has none."""
+        start, stop = 0, len(self.block.values)
+        for column, coordinate in zip(self.block.coords, cell, strict=True):
+            part, wanted = column[start:stop], column.dtype.type(coordinate)  # an integer would cast the whole column
+            start, stop = start + part.searchsorted(wanted), start + part.searchsorted(wanted, "right")
+        return self.block.values[start] if start < stop else None
+
     def _rows(self, box: Box) -> tuple[int, int]:
         """Return the positions between which the box lies, by the leading dimension."""
         if not self._schema.ndim:
@@ -383,6 +398,15 @@ class MemoryRelation:
                 high = (int(leading[last - 1]), *high[1:])
             out.append(Chunk(last - first, low, high, (first, last)))
         return out
+
+    @property
+    def few(self) -> bool:
+        """Whether the arrays are one piece."""
+        return len(self.block.values) <= _CHUNK
+
+    def whole(self) -> Block:
+        """Return the arrays."""
+        return self.block
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return a piece of the arrays, without a copy where it is one stretch."""

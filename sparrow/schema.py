@@ -44,6 +44,9 @@ DTYPES = tuple(
 )  # fmt: skip
 """The value types of tensors."""
 
+_HELD = frozenset(DTYPES)
+_INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
+
 
 def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     """Return a dtype as one that tensors can hold, in native byte order.
@@ -53,6 +56,8 @@ def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     UnsupportedError
         If tensors cannot hold it.
     """
+    if isinstance(dtype, np.dtype) and dtype in _HELD:
+        return dtype
     try:
         given = np.dtype(dtype)
     except (TypeError, ValueError):
@@ -102,9 +107,8 @@ def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
         If a size is negative or past 2^63 - 1; the product of the sizes may be larger.
     """
     try:
-        sizes = (
-            tuple(map(operator.index, shape)) if isinstance(shape, Sequence | np.ndarray) else (operator.index(shape),)
-        )
+        several = isinstance(shape, tuple | Sequence | np.ndarray)
+        sizes = tuple(map(operator.index, shape)) if several else (operator.index(shape),)  # type: ignore[arg-type]
     except TypeError:
         raise ShapeError(f"a shape is a tuple of integers, got {shape!r}") from None
     for dim, n in enumerate(sizes):
@@ -160,6 +164,9 @@ def check_dims(dims: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
     return names
 
 
+_known_dims = lru_cache(1024)(check_dims)
+
+
 def is_fill(values: NDArray[Any], fill_value: Any) -> NDArray[np.bool_]:
     """Return which values are absent cells: equal to fill, where NaN is only NaN and -0.0 is 0."""
     if fill_value != fill_value:
@@ -194,8 +201,11 @@ class Schema:
         dtype = check_dtype(self.dtype)
         object.__setattr__(self, "shape", shape)
         object.__setattr__(self, "dtype", dtype)
-        object.__setattr__(self, "dims", check_dims(self.dims or None, len(shape)))
-        object.__setattr__(self, "fill_value", _fill(self.fill_value, dtype))
+        dims = self.dims
+        known = type(dims) is tuple and (not dims or type(dims[0]) is str)
+        object.__setattr__(self, "dims", (_known_dims if known else check_dims)(dims or None, len(shape)))
+        if type(self.fill_value) is not dtype.type:
+            object.__setattr__(self, "fill_value", _fill(self.fill_value, dtype))
 
     @property
     def ndim(self) -> int:
@@ -214,7 +224,7 @@ class Schema:
 
     def coordinate_dtype(self, dim: int) -> np.dtype[Any]:
         """Return the integer type of a dimension's coordinates: int32, or int64 past 2^31 cells."""
-        return np.dtype(np.int32 if self.shape[dim] <= 2**31 else np.int64)
+        return _INT32 if self.shape[dim] <= 2**31 else _INT64
 
     def through(self, view: View, stype: str | None = None) -> Schema:
         """Return what a view of such a tensor is: axes along one dimension keep its name.
@@ -225,7 +235,10 @@ class Schema:
             stype = of_view(self.stype, view).stype
         if view.is_identity:
             return self if stype == self.stype else replace(self, stype=stype)
-        taken = {self.dims[axis.dim].casefold() for axis in view.axes if isinstance(axis, Range)}
+        dims: list[str] = [self.dims[axis.dim] for axis in view.axes if isinstance(axis, Range)]
+        if len(dims) == len(view.axes):
+            return Schema(view.shape, tuple(dims), self.dtype, self.fill_value, stype)
+        taken = {name.casefold() for name in dims}
         names: list[str] = []
         for number, axis in enumerate(view.axes):
             if isinstance(axis, Range):

@@ -89,7 +89,8 @@ def check_stype(stype: str, ndim: int | None = None) -> str:
     Traceback (most recent call last):
     sparrow.errors.ShapeError: csr is for two dimensions, got 3: take a slice of two, or use 'coo'
     """
-    if stype not in STORAGE_TYPES:
+    given: object = stype
+    if not isinstance(given, str) or given not in STORAGE_TYPES:
         raise InvalidValueError(f"no storage type {stype!r}: there are {', '.join(map(repr, STORAGE_TYPES))}")
     if ndim is not None:
         if stype in ("csr", "csc") and ndim != 2:

@@ -33,7 +33,7 @@ def ordered_map(work: Callable[[T], R], items: Iterable[T], threads: int, ahead:
     last yielded, which bounds memory. An exception of ``work`` or of ``items`` is raised at its
     place in the order; closing the iterator abandons what has not started and waits for what runs.
     The settings of whoever asks for a result travel to the workers. On a worker, and where
-    ``threads`` is 1, each item is worked on when its result is asked for.
+    ``threads`` is 1 or a list has one item, each is worked on when its result is asked for.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def ordered_map(work: Callable[[T], R], items: Iterable[T], threads: int, ahead:
     items
         Taken on the thread of the caller.
     """
-    if threads <= 1 or _job() is not None:
+    if threads <= 1 or (isinstance(items, list) and len(items) < 2) or _job() is not None:
         for item in items:
             yield work(item)
         return

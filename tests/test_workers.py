@@ -342,3 +342,8 @@ def test_a_forked_child_has_a_pool_of_its_own() -> None:
         [sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=2 * PATIENCE
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_list_of_one_item_is_worked_on_by_the_caller() -> None:
+    assert list(ordered_map(lambda item: (item, threading.get_ident()), [7], 4)) == [(7, threading.get_ident())]
+    assert list(ordered_map(str, [], 4)) == []

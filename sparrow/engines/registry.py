@@ -131,14 +131,16 @@ def engine_for(name: str) -> Engine:
     MissingDependencyError
         If what it computes with is not there.
     """
+    given: object = name
+    if not isinstance(given, str):
+        raise InvalidValueError(f"engine={name!r}: use one of {', '.join(map(repr, names()))}")
     if name == "auto":
         name = settings.current().engine
     if name == "auto":
         return STREAM
-    given: object = name
-    if isinstance(given, str) and given in _engines:
-        _engines[given].check()
-        return _engines[given]
-    if isinstance(given, str) and given in _LATER:
-        raise UnsupportedError(f"engine={name!r}: {_LATER[given]}; use {', '.join(map(repr, names()))}")
+    if name in _engines:
+        _engines[name].check()
+        return _engines[name]
+    if name in _LATER:
+        raise UnsupportedError(f"engine={name!r}: {_LATER[name]}; use {', '.join(map(repr, names()))}")
     raise InvalidValueError(f"engine={name!r}: use one of {', '.join(map(repr, names()))}")

@@ -202,6 +202,12 @@ class _Counting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._relation, name)
 
+    few = False
+
+    def whole(self) -> Block:
+        """Never asked for: what is counted is chunks."""
+        raise AssertionError
+
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return the entries of a chunk."""
         block = self._relation.read(chunk, dims)

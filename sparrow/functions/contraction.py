@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from sparrow import engines, memory
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
@@ -42,13 +42,14 @@ class _Terms:
 
 
 def einsum(
-    subscripts: str,
+    subscripts: Any,
     *operands: Any,
     semiring: str | Semiring = "plus_times",
     mask: Tensor | None = None,
     complement: bool = False,
     optimize: _Optimize = "auto",
     engine: Engine = "auto",
+    dtype: DTypeLike | None = None,
 ) -> Any:
     """Return sums of products of cells whose axes have letters in common, as ``numpy.einsum`` does.
 
@@ -59,7 +60,9 @@ def einsum(
         comes twice in an operand means its diagonal; "..." stands for axes that broadcast. Without "->" the result has
         the letters that come once, sorted.
     *operands
-        Tensors, arrays and numbers, at least one of them a tensor; of fill 0 unless there is another semiring.
+        Tensors, arrays and numbers, at least one of them a tensor; of fill 0 unless there is another semiring. Instead
+        of subscripts each may be followed by a list of numbers for its axes, those of the result last, as
+        ``numpy.einsum`` takes them.
     semiring, mask, complement
         As in :func:`sparrow.matmul`.
     optimize
@@ -67,6 +70,8 @@ def einsum(
         left to right, and a list is that of :func:`einsum_path`.
     engine
         As in :func:`sparrow.matmul`.
+    dtype
+        The type that operands are cast to first; what NumPy makes of their types by default.
 
     Returns
     -------
@@ -94,9 +99,10 @@ def einsum(
     (np.int64(64), array([0, 0, 4]))
     """
     chosen = semiring_of(semiring)
-    given = [operand(each) if not isinstance(each, Tensor) else each for each in operands]
-    given = [each if isinstance(each, Tensor) else np.asarray(each) for each in given]
-    terms, given = _parsed(subscripts, given)
+    terms, given = _parsed(*_separate(subscripts, operands))
+    if dtype is not None:
+        wanted = check_dtype(dtype)
+        given = [each if each.dtype == wanted else each.astype(wanted) for each in given]
     if not any(isinstance(each, Tensor) for each in given):
         raise UnsupportedError("einsum needs a tensor: for dense arrays use NumPy")
     options: dict[str, Any] = {"mask": mask, "complement": complement, "engine": engine}
@@ -138,7 +144,7 @@ def _of_one(terms: _Terms, tensor: Any, semiring: Semiring, options: dict[str, A
 
 
 def einsum_path(
-    subscripts: str, *operands: Any, semiring: str | Semiring = "plus_times", optimize: _Optimize = "auto"
+    subscripts: Any, *operands: Any, semiring: str | Semiring = "plus_times", optimize: _Optimize = "auto"
 ) -> tuple[list[Any], str]:
     """Return the order of steps in which :func:`einsum` multiplies, as ``numpy.einsum_path`` does, and its estimates.
 
@@ -167,8 +173,7 @@ def einsum_path(
     ['einsum_path', (1, 2), (0, 1)]
     """
     chosen = semiring_of(semiring)
-    given = [each if isinstance(each, Tensor) else np.asarray(operand(each)) for each in operands]
-    terms, given = _parsed(subscripts, given)
+    terms, given = _parsed(*_separate(subscripts, operands))
     path = _path(terms, given, chosen, optimize)
     lines = [f"{_written(terms.inputs, terms.output)}, {semiring_of(semiring)}"]
     left = [_expected(own, each) for own, each in zip(terms.inputs, given, strict=True)]
@@ -214,18 +219,23 @@ def tensordot(
     (array([[6, 0],
            [0, 6]]), np.int64(13))
     """
-    one, other = (each if isinstance(each, Tensor) else np.asarray(operand(each)) for each in (x1, x2))
+    one, other = _factor(x1), _factor(x2)
     if isinstance(axes, int | np.integer):
         if not 0 <= axes <= min(one.ndim, other.ndim):
             raise ShapeError(f"tensordot: axes={axes} of shapes {one.shape} and {other.shape}")
         pairs = [(one.ndim - int(axes) + k, k) for k in range(int(axes))]
     else:
-        sides = [[each] if isinstance(each, int | np.integer) else list(each) for each in axes]
+        try:
+            sides = [[each] if isinstance(each, int | np.integer) else list(each) for each in axes]
+        except TypeError:
+            sides = []
         if len(sides) != 2 or len(sides[0]) != len(sides[1]):
             raise ShapeError(f"tensordot: axes={axes!r} must be a number, or as many axes of both operands")
         pairs = [
             (resolved_axis(a, one.ndim), resolved_axis(b, other.ndim)) for a, b in zip(*sides, strict=True)
         ]  # fmt: skip
+        if any(len(set(side)) < len(side) for side in zip(*pairs, strict=True)):
+            raise ShapeError(f"tensordot: axes={axes!r} names an axis twice")
     if not isinstance(one, Tensor) and not isinstance(other, Tensor):
         return as_tensor(np.tensordot(one, other, axes))
     own, across = list(range(one.ndim)), list(range(one.ndim, one.ndim + other.ndim))
@@ -272,7 +282,7 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
            [60.,  0.]])
     """
     pattern = as_tensor(S)
-    left, right = (each if isinstance(each, Tensor) else np.asarray(operand(each)) for each in (X, Y))
+    left, right = _factor(X), _factor(Y)
     shapes = pattern.shape, left.shape, right.shape
     if {len(shape) for shape in shapes} != {2} or (shapes[1][0], shapes[2][1], shapes[1][1]) != (
         *shapes[0], shapes[2][0],
@@ -302,10 +312,36 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
 # -- letters -------------------------------------------------------------------------------------
 
 
-def _parsed(subscripts: Any, given: list[Any]) -> tuple[_Terms, list[Any]]:
+def _factor(obj: Any) -> Any:
+    """Return an operand as a tensor or an array."""
+    found = operand(obj)
+    return found if isinstance(found, Tensor) else np.asarray(found)
+
+
+def _separate(subscripts: Any, operands: Sequence[Any]) -> tuple[str, list[Any]]:
+    """Return subscripts and operands, of operands and lists of numbers in turn too."""
+    if isinstance(subscripts, str):
+        return subscripts, [_factor(each) for each in operands]
+    turns = [subscripts, *operands]
+    last = turns.pop() if len(turns) % 2 else None
+    text = ",".join(map(_letters, turns[1::2])) + ("" if last is None else f"->{_letters(last)}")
+    return text, [_factor(each) for each in turns[::2]]
+
+
+def _letters(numbers: Any) -> str:
+    """Return a list of numbers of axes as letters, in the order of the numbers."""
+    known = _LETTERS[26:] + _LETTERS[:26]
+    if not isinstance(numbers, list | tuple) or not all(
+        each is ... or (isinstance(each, int | np.integer) and 0 <= each < len(known)) for each in numbers
+    ):
+        raise InvalidValueError(
+            f"einsum: {numbers!r} must be subscripts such as 'ij,jk->ik', or numbers below 52 after an operand"
+        )
+    return "".join("..." if each is ... else known[each] for each in numbers)
+
+
+def _parsed(subscripts: str, given: list[Any]) -> tuple[_Terms, list[Any]]:
     """Return the letters of operands and result; axes of length 1 that "..." broadcasts are taken off the operands."""
-    if not isinstance(subscripts, str):
-        raise InvalidValueError(f"einsum: subscripts={subscripts!r} must be a text such as 'ij,jk->ik'")
     text = "".join(subscripts.split())
     before, arrow, after = text.partition("->")
     parts = before.split(",")
@@ -393,7 +429,7 @@ def _path(terms: _Terms, given: Sequence[Any], semiring: Semiring, optimize: Any
     """Return the steps, each the positions of its operands among those left."""
     count = len(given)
     if isinstance(optimize, list | tuple):
-        return _checked([tuple(step) for step in optimize if not isinstance(step, str)], count)
+        return _checked([step for step in optimize if not isinstance(step, str)], count)
     if optimize not in (True, False, "auto", "greedy", "optimal"):
         raise InvalidValueError(f"einsum: optimize={optimize!r} must be 'auto', False or a list of einsum_path")
     if count == 1:
@@ -404,15 +440,16 @@ def _path(terms: _Terms, given: Sequence[Any], semiring: Semiring, optimize: Any
     return _cheapest(estimates, terms, semiring, every=count <= _SEARCHED and optimize != "greedy")
 
 
-def _checked(path: _Path, count: int) -> _Path:
+def _checked(path: list[Any], count: int) -> _Path:
     left = count
     for step in path:
-        if len(step) not in (1, 2) or len(set(step)) < len(step) or any(not 0 <= k < left for k in step):
+        numbers = isinstance(step, list | tuple) and all(isinstance(k, int | np.integer) for k in step)
+        if not numbers or len(step) not in (1, 2) or len(set(step)) < len(step) or any(not 0 <= k < left for k in step):
             raise InvalidValueError(f"einsum: optimize={path!r} is no path of {count} operands in steps of two")
         left -= len(step) - 1
     if left != 1:
         raise InvalidValueError(f"einsum: optimize={path!r} leaves {left} operands")
-    return path
+    return [tuple(map(int, step)) for step in path]
 
 
 def _cheapest(estimates: list[Estimate], terms: _Terms, semiring: Semiring, every: bool) -> _Path:

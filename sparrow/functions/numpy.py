@@ -8,15 +8,15 @@ naming arguments of a function of ``sp`` is in :mod:`sparrow.functions.numpy_onl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from sparrow.errors import InvalidValueError, UnsupportedError
-from sparrow.functions.contraction import einsum, tensordot
+from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.functions.contraction import einsum, einsum_path, tensordot
 from sparrow.functions.creation import asarray
 from sparrow.functions.dtypes import astype, result_type
 from sparrow.functions.elementwise import clip
@@ -67,7 +67,7 @@ from sparrow.functions.numpy_only import (
     unique,
     vstack,
 )
-from sparrow.functions.products import vecdot
+from sparrow.functions.products import matmul, matrix_power, multi_dot, vecdot
 from sparrow.functions.searching import searchsorted
 from sparrow.functions.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
 from sparrow.functions.sorting import argsort, cumulative_prod, cumulative_sum, diff, sort
@@ -84,6 +84,7 @@ from sparrow.functions.views import (
     unstack,
 )
 from sparrow.plan import resolved_axis
+from sparrow.schema import check_array
 from sparrow.tensor import Tensor
 from sparrow.tensor.operators import where
 from sparrow.tensor.results import into
@@ -218,17 +219,61 @@ def _last_trace(x: Tensor, offset: int = 0, dtype: DTypeLike | None = None) -> A
     return _trace(x, offset, *((-2, -1) if x.ndim > 2 else (0, 1)), dtype=dtype)
 
 
-def _dot(a: Any, b: Any) -> Any:
+def _dot(a: Any, b: Any, out: Any = None) -> Any:
     """Return the sums of products over the last axis of one and the last but one of the other."""
     if not np.ndim(a) or not np.ndim(b):
-        return np.multiply(a, b)
-    return tensordot(a, b, axes=([np.ndim(a) - 1], [max(np.ndim(b) - 2, 0)]))
+        found = np.multiply(a, b)
+    else:
+        found = tensordot(a, b, axes=([np.ndim(a) - 1], [max(np.ndim(b) - 2, 0)]))
+    return into(out, found, "np.dot")
+
+
+def _multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
+    return into(out, multi_dot(arrays), "np.linalg.multi_dot")
 
 
 def _inner(a: Any, b: Any) -> Any:
     if not np.ndim(a) or not np.ndim(b):
         return np.multiply(a, b)
     return tensordot(a, b, axes=([np.ndim(a) - 1], [np.ndim(b) - 1]))
+
+
+def _einsum(
+    *operands: Any,
+    out: Any = None,
+    dtype: DTypeLike | None = None,
+    order: Any = None,
+    casting: Any = "safe",
+    **own: Any,
+) -> Any:
+    """Return sums of products, with NumPy's rule of which types operands may be cast to."""
+    given = [each.dtype for each in operands if isinstance(each, Tensor | np.ndarray)]
+    if dtype is not None and not all(np.can_cast(each, dtype, casting) for each in given):
+        names = ", ".join(map(str, given))
+        raise UnsupportedError(f"np.einsum: casting={casting!r} does not allow {names} to become {np.dtype(dtype)}")
+    return into(out, einsum(*operands, dtype=dtype, **own), "np.einsum")
+
+
+def _vdot(a: Any, b: Any) -> Any:
+    return vecdot(reshape(a, -1), reshape(b, -1))
+
+
+def _matvec(a: Any, b: Any) -> Any:
+    """Return the products of matrices and vectors."""
+    b = b if isinstance(b, Tensor) else check_array(b, "np.matvec: x2")
+    return matmul(a, b) if np.ndim(b) < 2 else matmul(a, b[..., None])[..., 0]
+
+
+def _vecmat(a: Any, b: Any) -> Any:
+    """Return the products of vectors, their conjugates, and matrices."""
+    rows = np.conj(a if isinstance(a, Tensor) else check_array(a, "np.vecmat: x1"))
+    return matmul(rows, b) if np.ndim(rows) < 2 else matmul(rows[..., None, :], b)[..., 0, :]
+
+
+def _vectors(x1: Any, x2: Any) -> Tensor:
+    if np.ndim(x1) != 1 or np.ndim(x2) != 1:
+        raise ShapeError(f"np.linalg.outer takes two vectors, got shapes {np.shape(x1)} and {np.shape(x2)}")
+    return outer(x1, x2)
 
 
 _OWN: dict[Any, Callable[..., Any]] = {
@@ -310,9 +355,19 @@ Tensor._functions.update(
         np.can_cast: called_as(np.can_cast, _can_cast),
         np.clip: called_as(np.clip, _clip),
         np.dot: _dot,
-        np.einsum: einsum,
+        np.einsum: _einsum,
+        np.einsum_path: einsum_path,
         np.inner: _inner,
+        np.linalg.matmul: matmul,
+        np.linalg.matrix_power: matrix_power,
+        np.linalg.multi_dot: _multi_dot,
+        np.linalg.outer: _vectors,
+        np.linalg.tensordot: tensordot,
+        np.linalg.vecdot: vecdot,
+        np.matvec: _matvec,
         np.tensordot: tensordot,
+        np.vdot: _vdot,
+        np.vecmat: _vecmat,
         np.concatenate: _joined(concat),
         np.common_type: _typed(np.common_type),
         np.empty_like: _like(0),

@@ -2,19 +2,84 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sparrow.errors import ShapeError
+from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.functions.contraction import einsum
 from sparrow.functions.elementwise import operand
+from sparrow.functions.generation import eye
 from sparrow.functions.statistics import sum as total
+from sparrow.functions.views import as_tensor, broadcast_to
 from sparrow.plan import resolved_axis
+from sparrow.schema import check_integer
 from sparrow.tensor import Tensor
 from sparrow.tensor.products import matmul
 
-__all__ = ["matmul", "vecdot"]
+__all__ = ["matmul", "matrix_power", "multi_dot", "vecdot"]
+
+
+def matrix_power(x: Tensor | ArrayLike, n: int, /) -> Tensor:
+    """Return the product of a square matrix with itself, ``n`` factors, lazily; of the last two axes of a stack.
+
+    Parameters
+    ----------
+    x
+        A tensor of fill 0 and at least two dimensions, the last two of one size.
+    n
+        How many factors; of none the result is the identity.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and type of ``x``.
+
+    Raises
+    ------
+    ShapeError
+        If these are no square matrices.
+    UnsupportedError
+        If ``n`` is negative, since inverses are dense, or the fill is not 0.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.linalg.matrix_power(sp.asarray([[1, 1], [0, 1]]), 5).to_numpy()
+    array([[1, 5],
+           [0, 1]])
+    """
+    power = as_tensor(x)
+    if power.ndim < 2 or power.shape[-1] != power.shape[-2]:
+        raise ShapeError(f"matrix_power takes square matrices, got shape {power.shape}")
+    left = check_integer(n, "n")
+    if left < 0:
+        raise UnsupportedError(f"matrix_power: n={n}, and inverses are dense: sp.linalg.spsolve solves")
+    if left == 0:
+        return broadcast_to(eye(power.shape[-1], dtype=power.dtype), power.shape)
+    found: Tensor | None = None
+    while True:
+        if left % 2:
+            found = power if found is None else matmul(found, power)
+        left //= 2
+        if not left:
+            return found  # type: ignore[return-value]
+        power = matmul(power, power)
+
+
+def multi_dot(arrays: Sequence[Any]) -> Any:
+    """Return the product of several matrices in the order of fewest products; the first and last may be vectors."""
+    if len(arrays) < 2:
+        raise InvalidValueError(f"multi_dot takes two operands or more, got {len(arrays)}")
+    ends = [0, len(arrays) - 1]
+    for k, each in enumerate(arrays):
+        if np.ndim(each) != 2 and not (k in ends and np.ndim(each) == 1):
+            raise ShapeError(f"multi_dot takes matrices, operand {k} has shape {np.shape(each)}")
+    given = [[k, k + 1][-np.ndim(each) :] if k == 0 else [k, k + 1][: np.ndim(each)] for k, each in enumerate(arrays)]
+    result = [each for each in (0, len(arrays)) if any(each in own for own in given)]
+    return einsum(*(part for pair in zip(arrays, given, strict=True) for part in pair), result)
 
 
 def vecdot(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int = -1) -> Any:

@@ -59,8 +59,7 @@ def expand_dims(tensor: Tensor, axis: int | Sequence[int] = 0) -> Tensor:
     several = tuple(axis) if isinstance(axis, Sequence) and not isinstance(axis, str) else (axis,)
     ndim = tensor.ndim + len(several)
     new = _axes(several, ndim)
-    view: Tensor = tensor[(*(None if k in new else slice(None) for k in range(ndim)), ...)]
-    return view
+    return tensor._with(tensor._view.widened(new), lambda whole: whole.widened(new), "indexing")
 
 
 def squeeze(tensor: Tensor, axis: int | str | Sequence[int | str] | None = None) -> Tensor:
@@ -164,7 +163,8 @@ def permute_dims(tensor: Tensor, axes: Sequence[int]) -> Tensor:
     (4, 2, 3)
     """
     tensor = as_tensor(tensor)
-    return tensor.transpose(check_integers(axes, "axes")) if tensor.ndim or len(axes) else tensor
+    order = check_integers(axes, "axes")
+    return tensor.transpose(order) if tensor.ndim or order else tensor
 
 
 def swapaxes(tensor: Tensor, axis1: int, axis2: int) -> Tensor:

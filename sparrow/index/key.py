@@ -115,8 +115,12 @@ class Key:
     @classmethod
     def parse(cls, key: Any, shape: tuple[int, ...], names: Sequence[str] | None) -> Key:
         """Take apart what stands between the brackets; raises ``IndexingError`` where the shape does not allow it."""
-        parts = [_array_like(part) for part in (key if isinstance(key, tuple) else (key,))]
-        used = sum(_consumed(part) for part in parts)
+        parts: list[Any] = []
+        used = 0
+        for part in key if isinstance(key, tuple) else (key,):
+            plain = type(part) is int or type(part) is slice
+            parts.append(part if plain else _array_like(part))
+            used += 1 if plain else _consumed(parts[-1])
         if used > len(shape):
             raise IndexingError(f"too many indexes: {used} for a tensor of {len(shape)} dimensions, shape {shape}")
         ellipses = [k for k, part in enumerate(parts) if part is Ellipsis]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
-from typing import Any, TypeAlias
+from functools import lru_cache
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,20 @@ class Listed:
 
 
 Axis: TypeAlias = Range | New | Listed
+
+
+T = TypeVar("T")
+
+
+class _kept(Generic[T]):
+    """A property that is computed once: that of functools takes a lock each time, and views are made for every cell."""
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute, self._name, self.__doc__ = compute, compute.__name__, compute.__doc__
+
+    def __get__(self, obj: Any, owner: Any = None) -> T:
+        found = obj.__dict__[self._name] = self._compute(obj)
+        return found
 
 
 @lru_cache(1024)
@@ -93,30 +107,30 @@ class View:
         """Return the view that shows a base of this shape as it is."""
         return _identity(tuple(shape))
 
-    @cached_property
+    @_kept
     def shape(self) -> tuple[int, ...]:
         """The shape of the view."""
-        return tuple(axis.length for axis in self.axes)
+        return tuple([axis.length for axis in self.axes])
 
     @property
     def ndim(self) -> int:
         """The number of axes of the view."""
         return len(self.axes)
 
-    @cached_property
+    @_kept
     def size(self) -> int:
         """The number of cells of the view."""
         return math.prod(self.shape)
 
-    @cached_property
+    @_kept
     def is_identity(self) -> bool:
         """Whether the view is its base."""
-        return self == View.identity(self.base_shape)
+        return not self.fixed and not self.points and self.axes == _identity(self.base_shape).axes
 
-    @cached_property
+    @_kept
     def repeats(self) -> int:
         """How often each entry is shown for being broadcast."""
-        return math.prod(axis.length for axis in self.axes if isinstance(axis, New))
+        return math.prod([axis.length for axis in self.axes if isinstance(axis, New)])
 
     def broadcast_to(self, shape: Sequence[int]) -> View:
         """Return the view repeated to a shape by NumPy's rule: missing leading axes and axes of length 1 stretch.
@@ -164,13 +178,19 @@ class View:
 
     def permute(self, order: Sequence[int]) -> View:
         """Return the view with its axes in another order."""
-        return replace(self, axes=tuple(self.axes[k] for k in order))
+        return View(self.base_shape, self.fixed, tuple([self.axes[k] for k in order]), self.points)
+
+    def widened(self, places: Sequence[int]) -> View:
+        """Return the view with new axes of length 1, which have these places in the result."""
+        old = iter(self.axes)
+        axes = [New() if k in places else next(old) for k in range(self.ndim + len(places))]
+        return View(self.base_shape, self.fixed, tuple(axes), self.points)
 
     def box(self) -> Box:
         """Return the smallest box of base cells that holds every cell of the view, and what lists want of it."""
         return self._box
 
-    @cached_property
+    @_kept
     def _box(self) -> Box:
         if self.size == 0:
             return Box((range(0),) * len(self.base_shape))
@@ -448,6 +468,8 @@ def _squeezed(
     dropped: list[list[int]],
 ) -> View:
     """Build the view, taking ``dropped`` dimensions of length 1 out of the groups; a group of one point is fixed."""
+    if not points:
+        return View(base_shape, tuple(sorted(fixed.items())), tuple(axes))
     renumber: dict[int, int] = {}
     kept: list[Points] = []
     for number, group in enumerate(points):

@@ -27,6 +27,7 @@ __all__ = [
     "check_duplicates",
     "concatenate",
     "flat_positions",
+    "in_order",
     "merge",
     "pick",
     "row_pointers",
@@ -61,7 +62,7 @@ class Block:
 
     def take(self, at: Any) -> Block:
         """Return the entries at positions, in a slice or under a mask."""
-        return Block(tuple(column[at] for column in self.coords), self.values[at])
+        return Block(tuple([column[at] for column in self.coords]), self.values[at])
 
 
 def pick(block: Block, keep: NDArray[np.bool_]) -> Block:
@@ -80,7 +81,8 @@ def pick(block: Block, keep: NDArray[np.bool_]) -> Block:
 
 def check_duplicates(duplicates: str) -> Duplicates:
     """Return the rule for duplicates, or raise ``InvalidValueError`` naming the rules there are."""
-    if duplicates not in get_args(Duplicates):
+    given: object = duplicates
+    if not isinstance(given, str) or given not in get_args(Duplicates):
         raise InvalidValueError(f"duplicates={duplicates!r}: use one of {', '.join(map(repr, get_args(Duplicates)))}")
     return duplicates  # type: ignore[return-value]
 
@@ -91,7 +93,7 @@ def concatenate(blocks: Sequence[Block], ndim: int, dtype: np.dtype[Any]) -> Blo
         return blocks[0]
     if not blocks:
         return Block(tuple(np.zeros(0, np.int32) for _ in range(ndim)), np.zeros(0, dtype))
-    coords = tuple(np.concatenate([b.coords[k] for b in blocks]) for k in range(ndim))
+    coords = tuple([np.concatenate([b.coords[k] for b in blocks]) for k in range(ndim)])
     return Block(coords, np.concatenate([b.values for b in blocks]))
 
 
@@ -142,11 +144,16 @@ def is_sorted(coords: Sequence[NDArray[Any]], strict: bool = False) -> bool:
 
 
 def sort_order(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[Any] | None:
-    """Return the stable order that sorts entries lexicographically, or None where they are sorted."""
-    if not coords or is_sorted(coords):
+    """Return the stable order that sorts entries lexicographically, or None where many are sorted."""
+    if not coords:
+        return None
+    key = packed(coords, shape) if len(coords[0]) < _FEW else None
+    if key is not None:
+        return np.argsort(key, kind="stable")
+    if is_sorted(coords):
         return None
     key = packed(coords, shape)
-    if key is not None and _FEW <= len(key) < 2**31:
+    if key is not None and len(key) < 2**31:
         from sparrow.kernels.keys import sort_stable
 
         return sort_stable(key)[1]
@@ -173,9 +180,7 @@ def canonical(
     DuplicateError
         If a coordinate comes twice and ``duplicates`` is ``"error"``.
     """
-    order = sort_order(block.coords[:leading], shape[:leading])
-    if order is not None:
-        block = _ordered(block, order)
+    block = in_order(block, shape, leading)
     n = block.count
     fresh = np.zeros(n, dtype=bool)
     fresh[:1] = True
@@ -197,6 +202,12 @@ def canonical(
         if absent.any():
             block = block.take(~absent)
     return block
+
+
+def in_order(block: Block, shape: Sequence[int], leading: int | None = None) -> Block:
+    """Return entries sorted by their coordinates, of which those that agree in ``leading`` first ones are in order."""
+    order = sort_order(block.coords[:leading], shape[:leading])
+    return block if order is None else _ordered(block, order)
 
 
 def _ordered(block: Block, order: NDArray[Any]) -> Block:

@@ -17,6 +17,7 @@ from sparrow.linalg.arrays import (
     diagonal,
     matmul,
     matrix_norm,
+    matrix_power,
     matrix_transpose,
     norm,
     outer,
@@ -43,8 +44,9 @@ from sparrow.linalg.solvers import (
 
 __all__ = [
     "Operator", "aslinearoperator", "bicgstab", "cg", "diagonal", "eigsh", "expm_multiply", "gmres", "lobpcg", "lsmr",
-    "lsqr", "matmul", "matrix_norm", "matrix_transpose", "minres", "norm", "outer", "pagerank", "power_iteration",
-    "spilu", "splu", "spsolve", "spsolve_triangular", "svds", "tensordot", "trace", "vecdot", "vector_norm",
+    "lsqr", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "minres", "norm", "outer", "pagerank",
+    "power_iteration", "spilu", "splu", "spsolve", "spsolve_triangular", "svds", "tensordot", "trace", "vecdot",
+    "vector_norm",
 ]  # fmt: skip
 
 

@@ -11,14 +11,15 @@ from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.functions.contraction import tensordot
 from sparrow.functions.elementwise import operand
 from sparrow.functions.manipulation import diagonal as any_diagonal
-from sparrow.functions.products import matmul, vecdot
+from sparrow.functions.products import matmul, matrix_power, vecdot
 from sparrow.functions.views import as_tensor, matrix_transpose
 from sparrow.plan import resolved_axis
+from sparrow.schema import check_integers
 from sparrow.tensor import Tensor
 
 __all__ = [
-    "diagonal", "matmul", "matrix_norm", "matrix_transpose", "norm", "outer", "tensordot", "trace", "vecdot",
-    "vector_norm",
+    "diagonal", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "norm", "outer", "tensordot", "trace",
+    "vecdot", "vector_norm",
 ]  # fmt: skip
 
 
@@ -131,7 +132,7 @@ def norm(
         return np.linalg.norm(found, ord, along, keepdims)  # type: ignore[arg-type]
     if ord is None:
         return found.norm(2, axis, keepdims=keepdims)
-    axes = tuple(range(found.ndim)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = tuple(range(found.ndim)) if axis is None else tuple(check_integers(axis, "axis"))
     if len(axes) == 1:
         if isinstance(ord, str):
             raise UnsupportedError(f"ord={ord!r} is a norm of matrices: name two axes, or give a number")

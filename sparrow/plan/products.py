@@ -98,9 +98,9 @@ def product(
 
 
 def _check_fills(left: Scan, right: Scan, shape: tuple[int, ...]) -> None:
-    """Refuse what would leave no fill."""
+    """Refuse what would leave no fill; of an operand without cells none is absent."""
     for name, scan in (("left", left), ("right", right)):
-        if not scan.schema.zero_fill:
+        if scan.schema.size and not scan.schema.zero_fill:
             raise UnsupportedError(
                 f"product: absent cells of the {name} operand are {scan.schema.fill_value}, which makes every cell of "
                 f"the result of shape {shape} an entry: use A.to_numpy() @ B.to_numpy() where that fits, or "

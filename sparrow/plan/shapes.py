@@ -94,8 +94,7 @@ def triangle(scan: Scan, k: int, upper: bool) -> Triangle:
         raise ShapeError(f"a triangle needs two axes, the tensor has shape {old.shape}")
     if old.fill_value != 0:
         raise UnsupportedError(f"a triangle of a tensor of fill {old.fill_value} is dense: its rest is 0")
-    schema = Schema(old.shape, old.dims, old.dtype, old.dtype.type(0), old.stype)
-    return Triangle(scan, k, upper, schema).named(names_along(scan))
+    return Triangle(scan, k, upper, old).named(names_along(scan))
 
 
 def diagonal(scan: Scan, offset: int) -> Diagonal:

@@ -432,6 +432,12 @@ class Snapshot:
                 out.append(Chunk(int(found.rows[group]), low, high, Group(path, group, len(out), reading)))
         return out
 
+    few = False
+
+    def whole(self) -> Block:
+        """Never asked for: files are read chunk by chunk."""
+        raise AssertionError
+
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return the entries of a chunk; zero-copy where the file holds the types wanted."""
         found: Group = chunk.ref

@@ -175,10 +175,14 @@ def as_scan(obj: Any) -> Scan:
     return Scan(relation, View.identity(relation.schema.shape), relation.schema)
 
 
+_PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
+"""What stands between brackets most of the time."""
+
+
 def counted_masks(key: Any) -> Any:
     """Return a key with sparse masks replaced by the positions where they hold: the one index that reads."""
     parts = key if isinstance(key, tuple) else (key,)
-    if not any(isinstance(part, Base) or is_foreign_sparse(part) for part in parts):
+    if not any(type(part) not in _PLAIN and (isinstance(part, Base) or is_foreign_sparse(part)) for part in parts):
         return key
     out: list[Any] = []
     for part in parts:

@@ -58,9 +58,7 @@ class Naming(Writing):
         >>> ratings.sel(user="ada").nnz, ratings.sel(user=["bob", "ada"])[:, 7].to_numpy()
         (1, array([3. , 4.5]))
         """
-        if labels is not None and not isinstance(labels, Mapping):
-            raise UnsupportedError(f"sel takes labels by dimension name, such as sel(row='a'), got {labels!r}")
-        wanted = {**(labels or {}), **by_name}
+        wanted = _by_dimension(labels, by_name, "sel takes labels by dimension name, such as sel(row='a')")
         key: list[Any] = [slice(None)] * self.ndim
         for name, label in wanted.items():
             if name not in self.dims:
@@ -106,7 +104,8 @@ class Naming(Writing):
         ([[5, 0], [0, 6]], np.int64(6))
         """
         key: list[Any] = [slice(None)] * self.ndim
-        for name, item in {**(indexers or {}), **by_name}.items():
+        wanted = _by_dimension(indexers, by_name, "isel takes positions by dimension name, such as isel(row=5)")
+        for name, item in wanted.items():
             key[self._axis(name)] = item
         tensor: Any = self
         return tensor.oindex[tuple(key)]
@@ -142,7 +141,7 @@ class Naming(Writing):
         >>> (web + web.T.rename(src="dst", dst="src")).nnz
         4
         """
-        wanted = {**(names or {}), **by_name}
+        wanted = _by_dimension(names, by_name, "rename takes new names by the old ones, such as rename(d0='row')")
         scan = self.__sparrow_scan__()
         old = scan.schema
         for name in wanted:
@@ -202,3 +201,10 @@ class Naming(Writing):
             return Growth(dict.fromkeys(axes, found), schema.shape, lambda: iter(()))
 
         handle.grow(growth, "set labels")
+
+
+def _by_dimension(given: Any, by_name: dict[str, Any], said: str) -> dict[str, Any]:
+    """Return what is given for dimensions, as a mapping and by keywords."""
+    if given is not None and not isinstance(given, Mapping):
+        raise UnsupportedError(f"{said}, got {given!r}")
+    return {**(given or {}), **by_name}

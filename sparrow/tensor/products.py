@@ -86,10 +86,11 @@ def matmul(
            [0, 9, 0],
            [0, 0, 0]])
     """
-    if not isinstance(A, Base) and not isinstance(B, Base):
+    tensor = next((each for each in (A, B) if isinstance(each, Base)), None)
+    if tensor is None:
         raise UnsupportedError("matmul needs a tensor: for two dense arrays use NumPy")
-    both = isinstance(A, Base) and isinstance(B, Base)
-    left, right = (each if isinstance(each, Base) else np.asarray(each) for each in (A, B))
+    left, right = (_factor(tensor, each) for each in (A, B))
+    both = isinstance(left, Base) and isinstance(right, Base)
     chosen = semiring_of(semiring)
     if not both and chosen.plain and mask is stype is None and max(left.ndim, right.ndim) <= 2:
         nodes: Any = (each.__sparrow_scan__() if isinstance(each, Base) else Dense(each) for each in (left, right))
@@ -98,6 +99,17 @@ def matmul(
     return contracted(
         (left, right), letters, out, semiring=chosen, mask=mask, complement=complement, stype=stype, engine=engine
     )
+
+
+def _factor(tensor: Base, obj: Any) -> Any:
+    """Return an operand as a tensor, which sparse arrays of other libraries become, or as an array."""
+    found = tensor._taken_in(obj)
+    if isinstance(found, Base):
+        return found
+    try:
+        return np.asarray(found)
+    except ValueError as error:
+        raise UnsupportedError(f"matmul: {obj!r} is no operand: {error}") from None
 
 
 def _lettered(left: Any, right: Any) -> tuple[Any, Any, tuple[Sequence[int], Sequence[int]], list[int]]:

@@ -26,10 +26,9 @@ from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import Schema, check_integers, check_shape, is_fill
 from sparrow.stypes import COMPRESSED, check_stype, of_view, settled
 from sparrow.tensor.actions import Actions
+from sparrow.tensor.arraylike import ArrayMethods
 from sparrow.tensor.base import counted_masks, labelled
-from sparrow.tensor.computing import Computing
 from sparrow.tensor.exports import Exports
-from sparrow.tensor.operators import Operators
 from sparrow.tensor.products import Engine
 from sparrow.tensor.stored import Stored
 
@@ -39,7 +38,7 @@ Part: TypeAlias = "slice | EllipsisType | list[Any] | NDArray[Any] | Tensor | No
 """What stands between the brackets and leaves a tensor, whatever the number of dimensions."""
 
 
-class Tensor(Computing, Operators, Actions, Exports, Stored):
+class Tensor(ArrayMethods, Actions, Exports, Stored):
     """A sparse array: a view of entries that are stored or in memory.
 
     Made by :func:`sparrow.open`, :func:`sparrow.from_coords` and :func:`sparrow.asarray`, and by indexing.

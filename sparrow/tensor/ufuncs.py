@@ -86,6 +86,7 @@ def _called(
     for ignored, usual in (("order", "K"), ("subok", True)):  # of how arrays lie in memory, and of their classes
         if given.get(ignored) in (usual, None, "C", "F", "A", True, False):
             given.pop(ignored, None)
+    along = {"axis": given.pop("axis")} if ufunc is np.vecdot and "axis" in given else {}
     if given:
         raise UnsupportedError(
             f"{name}({next(iter(given))}=) is not supported on sparse tensors: A.to_numpy() where it fits"
@@ -94,7 +95,7 @@ def _called(
         own = matmul if ufunc is np.matmul else tensor._functions.get(ufunc)
         if own is None:
             raise UnsupportedError(f"{name} is not supported on sparse tensors: A.to_numpy() where it fits")
-        product = own(*(tensor._taken_in(operand) for operand in inputs))
+        product = own(*(tensor._taken_in(operand) for operand in inputs), **along)
         return product if dtype is None else product.astype(check_dtype(dtype))
     if dtype is not None or "casting" in options:
         inputs = _cast(ufunc, inputs, None if dtype is None else check_dtype(dtype), casting)

@@ -84,6 +84,8 @@ class _Around:
     def __init__(self, relation: Relation) -> None:
         self._relation = relation
 
+    few = False
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._relation, name)
 

@@ -237,3 +237,33 @@ def test_the_largest_coordinates_of_32_bits() -> None:
     found = (A + A.T).to_arrow().to_pydict()
     assert found == {"d0": [0, 5, 5, 7, n - 1, n - 1], "d1": [n - 1, 7, n - 1, 5, 0, 5], "value": [1, 2, 3, 2, 1, 3]}
     assert (A.T * 2)[n - 1, 0] == 2
+
+
+def test_few_entries_in_memory_are_computed_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    dense, other = random_array((12, 9), seed=3), random_array((12, 9), seed=4)
+    A, B = sp.asarray(dense), sp.asarray(other)
+    monkeypatch.setattr(stream, "ordered_map", None)  # no chunks, no threads
+    cases: list[tuple[Any, NDArray[Any]]] = [
+        (A, dense), (A.T, dense.T), (A[2:9, ::-1], dense[2:9, ::-1]), (A[[5, 1, 5]], dense[[5, 1, 5]]),
+        (A[:, None, 3], dense[:, None, 3]), (A[4], dense[4]), (A.reshape(9, 12), dense.reshape(9, 12)),
+        (sp.tril(A), np.tril(dense)), (sp.diagonal(A, 1), np.diagonal(dense, 1)),
+        (sp.stack([A, B], axis=1), np.stack([dense, other], axis=1)),
+        (sp.concat([A, B]), np.concatenate([dense, other])),
+        (A * 2, dense * 2), (A * A, dense * dense), (A.T + B.T, (dense + other).T),
+        (sp.tril(A.reshape(9, 12) * 3), np.tril(dense.reshape(9, 12) * 3)), (A[1:1], dense[1:1]),
+    ]  # fmt: skip
+    for found, wanted in cases:
+        np.testing.assert_allclose(found.compute().to_numpy(), wanted)
+    for i, j in np.ndindex(*dense.shape):
+        assert A[i, j] == dense[i, j]
+
+
+def test_what_is_computed_shares_no_memory_with_what_it_was_computed_of() -> None:
+    A = sp.asarray(random_array((12, 9), seed=5))
+    own = A.to_format("coo")
+    for found in (A.compute(), A[2:].compute(), sp.concat([A]).compute(), A.reshape(9, 12).compute(), A.T.compute()):
+        made = found.to_format("coo")
+        assert not np.shares_memory(made.data, own.data)
+        sources: list[Any] = [tensor.__sparrow_scan__().source for tensor in (found, A)]
+        mine, base = ((*source.block.coords, source.block.values) for source in sources)
+        assert not any(np.shares_memory(a, b) for a in mine for b in base)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -217,7 +218,7 @@ def test_bad_input_is_named() -> None:
         (InvalidValueError, "is for 2 operands, got 1", ("ij,jk", A)),
         (InvalidValueError, "is not understood", ("i$,jk", A, A)),
         (InvalidValueError, "a letter twice", ("ij->ii", A)),
-        (InvalidValueError, "must be a text", (A, [0, 1])),
+        (InvalidValueError, "must be subscripts", (A, "ij")),
         (UnsupportedError, "needs a tensor", ("i,i", [1.0], [2.0])),
         (UnsupportedError, r"absent cells are 1.*A\.sum", ("ij->i", np.exp(A))),
     ]
@@ -259,3 +260,49 @@ def test_products_at_entries_in_pieces_with_labels_and_errors(monkeypatch: pytes
         sp.sddmm(S, X, Y[:1])
     with pytest.raises(UnsupportedError, match="refill"):
         sp.sddmm(S + 1, X, Y)
+
+
+def test_sparse_arrays_of_scipy_stay_sparse_in_every_product() -> None:
+    a = np.array([[0, 2, 0], [3, 0, -1], [0, 0, 4]])
+    A, S = sp.asarray(a), scipy.sparse.coo_array(a)
+    for x, y in ((A, S), (S, A)):
+        for product in (sp.matmul, np.matmul, np.dot, lambda x, y: sp.tensordot(x, y, axes=1)):
+            found = product(x, y)
+            assert isinstance(found, sp.Tensor)
+            np.testing.assert_array_equal(found.to_numpy(), a @ a)
+    with pytest.raises(UnsupportedError, match="is no operand"):
+        A @ [[1, 2], [3]]
+
+
+def test_operands_and_lists_of_numbers_in_turn_and_types() -> None:
+    rng = np.random.default_rng(0)
+    a, b, c = rng.integers(-2, 3, (2, 3)), rng.integers(-2, 3, (3, 4)), rng.integers(-2, 3, (5, 3, 3))
+    A, B, C = sp.asarray(a), sp.asarray(b), sp.asarray(c)
+    for turns, dense in (
+        ((A, [7, 1], B, [1, 30]), (a, [7, 1], b, [1, 30])),
+        ((A, [30, 1], B, [1, 7], [30, 7]), (a, [30, 1], b, [1, 7], [30, 7])),
+        ((C, [..., 2, 2]), (c, [..., 2, 2])),
+        ((C, [..., 1], [1, ...]), (c, [..., 1], [1, ...])),
+    ):
+        for einsum in (sp.einsum, np.einsum):
+            np.testing.assert_array_equal(einsum(*turns).to_numpy(), np.einsum(*dense))
+    assert sp.einsum_path(A, [0, 1], B, [1, 2])[0] == sp.einsum_path("ij,jk", A, B)[0]
+    assert sp.einsum("ij,jk", A, b, dtype=complex).dtype == np.einsum("ij,jk", A, B, dtype=complex).dtype == complex
+    place = np.zeros((2, 4))
+    assert np.einsum("ij,jk", A, B, out=place) is place
+    np.testing.assert_array_equal(place, a @ b)
+    with pytest.raises(UnsupportedError, match="casting='safe' does not allow int64, int64 to become int8"):
+        np.einsum("ij,jk", A, B, dtype=np.int8)
+    for bad in ((0, A, B), (A, [0, "x"]), (A, [0, 52])):
+        with pytest.raises(InvalidValueError, match=r"einsum: .* must be subscripts"):
+            sp.einsum(*bad)
+    for path in ([1, 2], [("a", 1)]):
+        with pytest.raises(InvalidValueError, match="is no path of 2 operands"):
+            sp.einsum("ij,jk", A, B, optimize=path)
+
+
+def test_axes_that_are_none_or_named_twice_are_refused() -> None:
+    A = sp.eye(3)
+    for axes in (None, ((0, 0), (0, 1)), ((0, 1), (1, -1))):
+        with pytest.raises(ShapeError, match="tensordot: axes="):
+            sp.tensordot(A, A, axes=axes)  # type: ignore[arg-type]

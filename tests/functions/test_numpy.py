@@ -160,3 +160,27 @@ def test_what_numpy_says_of_arguments_is_said_by_errors_of_the_tree() -> None:
     for call in calls:
         with pytest.raises(SparrowError):
             call()
+
+
+def test_methods_by_the_names_of_functions(make: Maker) -> None:
+    a = some((3, 4), 5)
+    A = make(a)
+    calls: list[tuple[str, tuple[Any, ...]]] = [
+        ("conjugate", ()), ("copy", ()), ("diagonal", (1,)), ("dot", (np.arange(4.0),)), ("flatten", ("F",)),
+        ("ravel", ()), ("squeeze", ()), ("swapaxes", (0, -1)), ("take", ([2, -1, 0], 1)),
+        ("take", ([[5, 0]],)), ("trace", (-1,)),
+    ]  # fmt: skip
+    for name, arguments in calls:
+        agree(getattr(A, name)(*arguments), getattr(a, name)(*arguments))
+    assert A.tolist() == a.tolist()
+    np.testing.assert_array_equal(A.nonzero(), a.nonzero())
+    out = np.zeros(3)
+    assert A.dot(np.arange(4.0), out) is out
+    agree(out, a @ np.arange(4.0))
+    agree(A.dot(A.T), a @ a.T)
+    agree(make(a[None]).squeeze(0), a)
+    own = A.copy()
+    own[0, 0] = 77.0
+    assert own[0, 0] == 77.0 != A[0, 0]
+    with pytest.raises(ShapeError, match="axis 0 of size 3"):
+        A.squeeze(0)

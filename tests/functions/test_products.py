@@ -48,3 +48,57 @@ def test_norms_and_products_of_the_last_two_axes() -> None:
     np.testing.assert_array_equal(sp.linalg.outer(a[0], A[1]).to_numpy(), np.outer(a[0], a[1]))
     with pytest.raises(ShapeError, match=r"\(2, 3\)"):
         sp.linalg.outer(A, A[0])
+
+
+def test_powers_and_chains_of_matrices() -> None:
+    m = np.array([[0, 2, 0], [3, 0, -1], [1, 0, 0]])
+    M, stacked = sp.asarray(m), np.stack([m, m.T])
+    for n in range(8):
+        for power in (sp.linalg.matrix_power, np.linalg.matrix_power):
+            found: Any = power(M, n)
+            np.testing.assert_array_equal(found.to_numpy(), np.linalg.matrix_power(m, n))
+        found = np.linalg.matrix_power(sp.asarray(stacked), n)
+        np.testing.assert_array_equal(found.to_numpy(), np.linalg.matrix_power(stacked, n))
+    with pytest.raises(ShapeError, match=r"square matrices, got shape \(2, 3\)"):
+        sp.linalg.matrix_power(A, 2)
+    with pytest.raises(UnsupportedError, match="inverses are dense"):
+        sp.linalg.matrix_power(M, -1)
+    chain: list[Any] = [a[0], a.T, a, m]
+    found = np.linalg.multi_dot([sp.asarray(each) for each in chain])
+    np.testing.assert_array_equal(found.to_numpy(), np.linalg.multi_dot(chain))
+    assert np.linalg.multi_dot([A[0], M, m[0]]) == a[0] @ m @ m[0]
+    with pytest.raises(ShapeError, match="operand 1 has shape"):
+        np.linalg.multi_dot([M, A[0], M])
+
+
+@pytest.mark.parametrize("which", [(0, 1), (0,), (1,)])
+def test_numpys_names_of_products(which: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(3)
+    x, y = rng.integers(-2, 3, (2, 3, 4)) * (1 + 1j), rng.integers(-2, 3, (2, 4)) * (1 - 2j)
+
+    def given(*arrays: Any) -> list[Any]:
+        return [sp.asarray(each) if k in which else each for k, each in enumerate(arrays)]
+
+    vecdot: Any = np.vecdot  # whose types know no axis=
+    calls: list[tuple[Any, tuple[Any, ...]]] = [
+        (np.matvec, (x, y)), (np.matvec, (x[0], y[0])), (np.matvec, (x, y[0])), (np.vecmat, (y, x.swapaxes(1, 2))),
+        (np.vecmat, (y[0], x[0].T)), (np.vdot, (x[:, 0], y)), (np.linalg.matmul, (x, x.swapaxes(1, 2))),
+        (np.linalg.vecdot, (x[:, 0], y)), (np.linalg.outer, (y[0], y[1])),
+        (np.linalg.tensordot, (x, x.transpose(1, 2, 0))), (lambda a, b: vecdot(a, b, axis=0), (y, y)),
+        (lambda a, b: np.dot(a, b, out=np.zeros(2, complex)), (y, y[0])),
+        (lambda a, b: np.einsum_path("ij,jk", a, b)[0][1], (y, y.T)),
+    ]  # fmt: skip
+    for call, dense in calls:
+        np.testing.assert_array_equal(np.asarray(call(*given(*dense))), call(*dense))
+    with pytest.raises(ShapeError, match="takes two vectors"):
+        np.linalg.outer(*given(y, y[0]))
+
+
+def test_operands_without_cells_have_no_fill_to_refuse() -> None:
+    a = np.zeros((2, 0))
+    A = sp.asarray(a) + np.nan
+    assert np.isnan(A.fill_value)
+    for product in (np.matmul, lambda x, y: sp.tensordot(x, y, axes=1), lambda x, y: sp.einsum("ij,jk->ik", x, y)):
+        np.testing.assert_array_equal(product(A, A.T).to_numpy(), a @ a.T)
+    with pytest.raises(UnsupportedError, match="absent cells of the left operand are nan"):
+        sp.full((2, 3), np.nan) @ sp.eye(3)

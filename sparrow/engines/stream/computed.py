@@ -113,6 +113,7 @@ class Computed:
         self._bounds: Sequence[int] | None = None
         self._evaluate = evaluate
         self._count: int | None = None
+        self._few: bool | None = None
         self._lock = threading.Lock()
 
     @property
@@ -166,15 +167,13 @@ class Computed:
             return [self._seen(chunk, order) for chunk in self._chunks_below(box, order)]
         if not shape:
             return [Chunk(1, (), (), _Span(self._evaluate, 0, 1))]
-        with self._lock:
-            if self._bounds is None:
-                self._bounds = self._cuts()
+        bounds = self._pieces()
         first, last = box.ranges[0][0], box.ranges[0][-1]
         low, high = (0,) * (len(shape) - 1), tuple(n - 1 for n in shape[1:])
         evaluate = self._evaluate if self._begin is None else self._begin(first, last + 1)
         wanted = next((found for dim, found in box.members if dim == 0), None)
         out = []
-        for start, stop in itertools.pairwise(self._bounds):
+        for start, stop in itertools.pairwise(bounds):
             start, stop = max(start, first), min(stop, last + 1)
             if wanted is not None:
                 inside = wanted[range_of(wanted, start, stop)]
@@ -183,6 +182,26 @@ class Computed:
                 rows = _PIECE_ROWS if self._most is None else self._most(start, stop)
                 out.append(Chunk(rows, (start, *low), (stop - 1, *high), _Span(evaluate, start, stop)))
         return out
+
+    @property
+    def few(self) -> bool:
+        """Whether it is one piece of few entries: then nothing is cut, counted or handed to threads on the way."""
+        if self._few is None:
+            self._few = all(reading.is_few(scan) for scan in self._inputs) and len(self._pieces()) <= 2
+        return self._few
+
+    def whole(self) -> Block:
+        """Compute the one piece."""
+        return self._evaluate(0, self._schema.shape[0] if self._schema.shape else 1)
+
+    def _pieces(self) -> Sequence[int]:
+        """Return the bounds of the pieces."""
+        if not self._schema.shape:
+            return (0, 1)
+        with self._lock:
+            if self._bounds is None:
+                self._bounds = self._cuts()
+            return self._bounds
 
     def _own_order(self) -> tuple[int, ...] | None:
         """Return the order in which the chunks of the input are the pieces, if they are."""
@@ -302,11 +321,12 @@ def pieces(scans: Sequence[Scan], size: int, rows: int | None = None) -> list[in
 
 def fit_one_piece(scans: Sequence[Scan], rows: int | None = None) -> bool:
     """Return whether scans are known to have no more entries than one piece may: looks at counts, at no footers."""
-    rows = _PIECE_ROWS if rows is None else rows
-    return (
-        all(scan.relation.exact for scan in scans)
-        and sum(max(scan.view.repeats, 1) * scan.relation.nnz for scan in scans) < rows
-    )
+    count = 0
+    for scan in scans:
+        if not scan.relation.exact:
+            return False
+        count += max(scan.view.repeats, 1) * scan.relation.nnz
+    return count < (_PIECE_ROWS if rows is None else rows)
 
 
 def piece_of(scan: Scan, start: int, stop: int) -> Block:
@@ -314,6 +334,8 @@ def piece_of(scan: Scan, start: int, stop: int) -> Block:
     if not scan.schema.ndim:
         return reading.entries(scan)
     relation, schema = scan.relation, scan.schema
+    if start == 0 and stop == schema.shape[0] and reading.is_few(scan):
+        return reading.at_once(scan)
     part = scan.then(scan.view.then((slice(start, stop),)))
     view = part.view
     order = sorted_order(part)
@@ -356,6 +378,8 @@ def pieces_of(scans: Sequence[Scan], start: int, stop: int) -> list[Evaluate]:
 
 def _pieces_of(scan: Scan, start: int, stop: int) -> Evaluate:
     view = scan.view
+    if view.ndim and reading.is_few(scan):
+        return _Sorted(scan, start, stop).piece
     if view.ndim and view.repeats <= 1 and view.size:
         order = sorted_order(scan)
         if view.is_identity and view.keeps_order(order):
@@ -425,4 +449,6 @@ class _Sorted:
         with self._lock:
             if self._block is None:
                 self._block = piece_of(self._scan, *self._bounds)
+        if (start, stop) == self._bounds:
+            return self._block
         return self._block.take(range_of(self._block.coords[0], start, stop))

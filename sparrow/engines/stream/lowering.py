@@ -65,6 +65,10 @@ def lowered(scans: Sequence[Scan], share: bool = True) -> list[Scan]:
     share
         Whether what several steps or scans read is kept for the others while they run.
     """
+    if len(scans) == 1 and _is_one_step(scans[0]):
+        (scan,) = scans
+        step: Any = scan.source
+        return [Scan(_computed(step, step.scans), scan.view, scan.schema)]
     if not any(isinstance(scan.source, Step) for scan in scans):
         if not share or len(scans) < 2:
             return list(scans)
@@ -73,6 +77,33 @@ def lowered(scans: Sequence[Scan], share: bool = True) -> list[Scan]:
         scans = rewritten(scans)
         steps = steps_below(scans)
     return _Lowering(steps, scans, share).scans
+
+
+def _is_one_step(scan: Scan) -> bool:
+    """Return whether a plan is one step over relations, all of it wanted: nothing to rewrite, fuse or share."""
+    step = scan.source
+    return (
+        isinstance(step, Step) and scan.view.is_identity and scan.view.size > 0
+        and not any(isinstance(below.source, Step) or not below.view.size for below in step.scans)
+    )  # fmt: skip
+
+
+def _computed(step: Step, scans: Sequence[Scan]) -> Computed:
+    """Return what computes the entries of a step by itself, of scans of relations.
+
+    Raises
+    ------
+    UnsupportedError
+        If nothing does.
+    """
+    if isinstance(step, Map):
+        program = Program([step])
+        return mapped_cells(program, program.scans)
+    if isinstance(step, Reduce):
+        return reduced_cells([step], scans[0])[0]
+    if type(step) not in BUILDERS:
+        raise UnsupportedError(f"engine='stream' has no implementation of the step {type(step).__name__}")
+    return BUILDERS[type(step)](step, *scans)
 
 
 class _Lowering:
@@ -105,7 +136,7 @@ class _Lowering:
                 for node, computed in zip(group, reduced_cells(group, scan), strict=True):
                     self._keep(node, computed, node.scans)
             else:
-                self._keep(step, self._built(step), step.scans)
+                self._keep(step, _computed(step, self._on(step.scans)), step.scans)
         self.scans = self._on(roots)
 
     def _keep(self, step: Step, computed: Computed, below: Sequence[Scan]) -> None:
@@ -117,11 +148,6 @@ class _Lowering:
         elif step in self._shared:
             relation = Shared(computed, self._cache)
         self._made[step], self._depth[step] = relation, depth
-
-    def _built(self, step: Step) -> Computed:
-        if type(step) not in BUILDERS:
-            raise UnsupportedError(f"engine='stream' has no implementation of the step {type(step).__name__}")
-        return BUILDERS[type(step)](step, *self._on(step.scans))
 
     def _on(self, scans: Sequence[Scan]) -> list[Scan]:
         """Return scans of the relations that were made for their sources."""

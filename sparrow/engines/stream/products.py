@@ -111,8 +111,9 @@ def matmul(contract: Contract, accumulate: Accumulating | None = None) -> Any:
     height = 1 if scan.view.ndim == 1 else scan.view.shape[0]
     shape = (height, *operand.shape[1:])
     further = 0 if operand.dtype == dtype else operand.size * dtype.itemsize
-    what = f"the dense result of shape {shape} and type {dtype}"
-    memory.check(math.prod(shape) * dtype.itemsize + further, what, "multiply a part of the tensor")
+    needed = math.prod(shape) * dtype.itemsize + further
+    what = lambda: f"the dense result of shape {shape} and type {dtype}"  # noqa: E731 - told where it is too much
+    memory.check(needed, what, "multiply a part of the tensor")
     fill = scan.schema.fill_value
     if fill != 0 and not (np.isfinite(fill) and np.isfinite(operand).all()):
         raise UnsupportedError(

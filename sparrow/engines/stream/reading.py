@@ -17,12 +17,15 @@ from numpy.typing import NDArray
 from sparrow import memory, progress, settings
 from sparrow.engines.orders import scan_order, sorted_order
 from sparrow.index import Box, Listed, Range, View
-from sparrow.kernels.entries import Block, canonical
+from sparrow.kernels.entries import Block, canonical, in_order
 from sparrow.plan import Scan
 from sparrow.relation import Chunk, MemoryRelation, Stretches
 from sparrow.workers import ordered_map
 
-__all__ = ["blocks", "cell", "count", "entries", "mapped", "reader", "room_for", "sorted_blocks", "trimmed"]
+__all__ = [
+    "at_once", "blocks", "cell", "count", "entries", "is_few", "mapped", "reader", "room_for", "sorted_blocks",
+    "trimmed",
+]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -97,15 +100,7 @@ def reader(scan: Scan, order: tuple[int, ...], axes: Sequence[int] | None = None
     dims = None if axes is None else _dims(view, axes)
     if view.is_identity:
         return lambda chunk: relation.read(chunk, dims)
-    dtypes = [scan.schema.coordinate_dtype(axis) for axis in range(view.ndim)]
-
-    def shown(chunk: Chunk) -> Block:
-        block = trimmed(relation.read(chunk, dims), view, order, chunk)
-        coords, kept = view.from_base(block.coords, block.count)
-        columns = tuple(column.astype(dtype, copy=False) for column, dtype in zip(coords, dtypes, strict=True))
-        return Block(columns, block.values if kept is None else block.values[kept])
-
-    return shown
+    return lambda chunk: _shown(trimmed(relation.read(chunk, dims), view, order, chunk), scan)
 
 
 def _dims(view: View, axes: Sequence[int]) -> tuple[int, ...]:
@@ -130,6 +125,16 @@ def entries(scan: Scan, room: memory.Reservation | None = None) -> Block:
     TooLargeError
         If they would pass the memory limit.
     """
+    if is_few(scan):
+        block = at_once(scan)
+        nbytes = block.count * memory.entry_bytes(scan.schema)
+        if room is None:
+            memory.check(nbytes, lambda: _told(scan), _REMEDY)
+        else:
+            room.grow(nbytes)
+        dtype_of = scan.schema.coordinate_dtype
+        coords = [np.array(column, dtype_of(axis)) for axis, column in enumerate(block.coords)]
+        return Block(tuple(coords), np.array(block.values, scan.schema.dtype))
     if room is None:
         with room_for(scan) as room:
             return entries(scan, room)
@@ -185,8 +190,40 @@ def _out_of_order(view: View, order: tuple[int, ...]) -> int:
 
 def room_for(scan: Scan) -> memory.Reservation:
     """Return room for the entries of a scan, none taken yet."""
-    remedy = "read them in pieces with to_batches(), take a smaller view"
-    return memory.reserve(0, f"the entries of shape {scan.schema.shape}", remedy)
+    return memory.reserve(0, _told(scan), _REMEDY)
+
+
+_REMEDY = "read them in pieces with to_batches(), take a smaller view"
+
+
+def _told(scan: Scan) -> str:
+    return f"the entries of shape {scan.schema.shape}"
+
+
+def is_few(scan: Scan) -> bool:
+    """Return whether a scan shows at most the entries of one chunk, in memory or computed of such: see ``at_once``."""
+    view = scan.view
+    return scan.relation.few and view.repeats <= 1 and view.size > 0
+
+
+def at_once(scan: Scan) -> Block:
+    """Return few entries, canonical in the order of the view's axes, without chunks; not to be written to."""
+    view, block = scan.view, scan.relation.whole()
+    if view.is_identity:
+        return block
+    order = scan.relation.orders[0]
+    everything = Chunk(block.count, (0,) * len(order), tuple(n - 1 for n in view.base_shape), None)
+    block = _shown(trimmed(block, view, order, everything), scan)
+    if not view.ndim or view.keeps_order(order):
+        return block
+    return in_order(block, scan.schema.shape, _out_of_order(view, order))
+
+
+def _shown(block: Block, scan: Scan) -> Block:
+    """Return those of some entries of the base that a scan shows, where it shows them."""
+    coords, kept = scan.view.from_base(block.coords, block.count)
+    columns = tuple(column.astype(scan.schema.coordinate_dtype(axis), copy=False) for axis, column in enumerate(coords))
+    return Block(columns, block.values if kept is None else block.values[kept])
 
 
 class _Whole:
@@ -337,6 +374,9 @@ def count(scan: Scan) -> int:
 
 def cell(scan: Scan) -> Any:
     """Return the one cell that a scan without axes shows, as a NumPy scalar."""
+    if isinstance(scan.relation, MemoryRelation):
+        found = scan.relation.at([coordinate for _, coordinate in scan.view.fixed])
+        return scan.schema.fill_value if found is None else found
     for block in blocks(scan):
         return block.values[0]
     return scan.schema.fill_value

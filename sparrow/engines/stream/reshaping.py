@@ -20,7 +20,8 @@ def joined(node: Concat, *scans: Scan) -> Computed:
     starts = starts_of(node)
 
     def shifted(block: Block, by: int) -> Block:
-        moved = block.coords[axis].astype(schema.coordinate_dtype(axis)) + by
+        moved = block.coords[axis].astype(schema.coordinate_dtype(axis), copy=False)
+        moved = moved + by if by else moved
         coords = (*block.coords[:axis], moved, *block.coords[axis + 1 :])
         return Block(coords, block.values.astype(dtype, copy=False))
 
@@ -64,20 +65,24 @@ def reshaped(node: Reshape, scan: Scan) -> Computed:
         block = piece_of(scan, base, end)
         # Positions are counted from the first leading index read; where they pass 2^63 all the same, Python's
         # integers hold them.
-        position = np.zeros(block.count, dtype=object if (end - base + 1) * outer >= 2**63 else np.int64)
-        for k, (column, size) in enumerate(zip(block.coords, old, strict=True)):
-            position = position * size + (column - base if k == 0 else column)
-        offset = low - base * outer
-        kept = (position >= offset) & (position < offset + (high - low))
-        position = position[kept] - offset
+        kind = object if (end - base + 1) * outer >= 2**63 else np.int64
+        position = block.coords[0].astype(kind) if old else np.zeros(block.count, kind)
+        position = position - base if base else position
+        for column, size in zip(block.coords[1:], old[1:], strict=True):
+            position = position * size + column
+        offset, values = low - base * outer, block.values
+        if offset or high < end * outer:
+            kept = (position >= offset) & (position < offset + (high - low))
+            position, values = position[kept] - offset, values[kept]
         coords = []
         for k in range(len(shape) - 1, 0, -1):
             quotient = position // max(shape[k], 1)
             coords.append((position - quotient * shape[k]).astype(schema.coordinate_dtype(k)))
             position = quotient
         if shape:
-            coords.append(position.astype(schema.coordinate_dtype(0)) + start)
-        return Block(tuple(reversed(coords)), block.values[kept])
+            leading = position.astype(schema.coordinate_dtype(0))
+            coords.append(leading + start if start else leading)
+        return Block(tuple(reversed(coords)), values)
 
     return Computed(node, [scan], cuts, evaluate)
 
@@ -88,7 +93,7 @@ def triangle(node: Triangle, scan: Scan) -> Computed:
 
     def evaluate(start: int, stop: int) -> Block:
         block = piece_of(scan, start, stop)
-        distance = block.coords[-1].astype(np.int64) - block.coords[-2]
+        distance = block.coords[-1] - block.coords[-2]  # of coordinates, none negative: it fits their type
         return block.take(distance >= k if node.upper else distance <= k)
 
     return Computed(node, [scan], lambda: pieces([scan], schema.shape[0]), evaluate)
@@ -103,7 +108,7 @@ def diagonal(node: Diagonal, scan: Scan) -> Computed:
 
     def evaluate(start: int, stop: int) -> Block:
         block = piece_of(scan, start + row, stop + row)
-        kept = block.coords[1].astype(np.int64) - block.coords[0] == offset
+        kept = block.coords[1] - block.coords[0] == offset
         place = block.coords[0][kept].astype(schema.coordinate_dtype(0)) - row
         return Block((place,), block.values[kept])
 

@@ -70,6 +70,12 @@ class Shared:
         """Return what a SQL engine scans for the box."""
         return self._relation.source(box, order)
 
+    few = False
+
+    def whole(self) -> Block:
+        """Never asked for: what is kept for others is chunks."""
+        raise AssertionError
+
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return the entries of a chunk, all of their coordinates: others may want those that this call does not."""
         relation = self._relation

@@ -1,0 +1,300 @@
+"""Methods that arrays of NumPy have by the names of functions: what the function does, of the tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from sparrow.tensor.computing import Computing
+from sparrow.tensor.operators import Operators
+
+__all__ = ["ArrayMethods"]
+
+
+class ArrayMethods(Computing, Operators):
+    """Methods by the names of NumPy's functions."""
+
+    __slots__ = ()
+
+    def conjugate(self) -> Self:
+        """Return the complex conjugates, lazily: :meth:`conj`.
+
+        Returns
+        -------
+        Tensor
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([1 + 2j, 3]).conjugate().to_numpy()
+        array([1.-2.j, 3.-0.j])
+        """
+        return self.conj()
+
+    def copy(self) -> Self:
+        """Return the tensor in memory as one of its own, which can be written to: :meth:`compute`.
+
+        Returns
+        -------
+        Tensor
+
+        Raises
+        ------
+        TooLargeError
+            If its entries would pass the memory limit.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.asarray([1, 0])
+        >>> B = A.copy()
+        >>> B[1] = 7
+        >>> A.nnz, B.nnz
+        (1, 2)
+        """
+        return self.compute()
+
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
+        """Return a diagonal, lazily, as :func:`sparrow.diagonal` does.
+
+        Parameters
+        ----------
+        offset
+            How far it lies to the right of the main one, negative to the left.
+        axis1, axis2
+            The axes that count the rows and the columns.
+
+        Returns
+        -------
+        Tensor
+
+        Raises
+        ------
+        ShapeError
+            If there are no such two axes.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[1, 2], [0, 3]]).diagonal().to_numpy()
+        array([1, 3])
+        """
+        return np.diagonal(self, offset, axis1, axis2)  # type: ignore[call-overload,no-any-return]
+
+    def dot(self, b: Self | ArrayLike, out: Any = None) -> Any:
+        """Return the sums of products over the last axis and the last but one of the other, as ``numpy.dot`` does.
+
+        Parameters
+        ----------
+        b
+            A tensor, an array or a number.
+        out
+            An array or a tensor of the result's shape to write to, which is returned then.
+
+        Returns
+        -------
+        Tensor, ndarray or scalar
+            As of ``A @ b``.
+
+        Raises
+        ------
+        ShapeError
+            If the sizes of the two axes differ.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[0, 2], [3, 0]]).dot([10, 1])
+        array([ 2, 30])
+        """
+        return np.dot(self, b, out)  # type: ignore[call-overload]
+
+    def flatten(self, order: Literal["C", "F", "A"] = "C") -> Self:
+        """Return the cells as a vector, lazily: :meth:`ravel`.
+
+        Parameters
+        ----------
+        order
+            "F" for column-major order.
+
+        Returns
+        -------
+        Tensor
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[1, 2], [0, 3]]).flatten("F").to_numpy()
+        array([1, 0, 2, 3])
+        """
+        return self.ravel(order)
+
+    def nonzero(self) -> tuple[NDArray[np.int64], ...]:
+        """Return the coordinates of the cells that are not 0, an array for each dimension.
+
+        Returns
+        -------
+        tuple of ndarray
+
+        Raises
+        ------
+        TooLargeError
+            If they would pass the memory limit.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[0, 2], [3, 0]]).nonzero()
+        (array([0, 1]), array([1, 0]))
+        """
+        return np.nonzero(self)  # type: ignore[arg-type]
+
+    def ravel(self, order: Literal["C", "F", "A"] = "C") -> Self:
+        """Return the cells as a vector, lazily.
+
+        Parameters
+        ----------
+        order
+            "F" for column-major order.
+
+        Returns
+        -------
+        Tensor
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[1, 2], [0, 3]]).ravel().to_numpy()
+        array([1, 2, 0, 3])
+        """
+        return np.ravel(self, order)  # type: ignore[call-overload,no-any-return]
+
+    def squeeze(self, axis: int | str | Sequence[int | str] | None = None) -> Self:
+        """Return the view without axes of length 1, or without those given.
+
+        Parameters
+        ----------
+        axis
+            The axes that go, all of length 1 by default.
+
+        Returns
+        -------
+        Tensor
+
+        Raises
+        ------
+        ShapeError
+            If there is no such axis, or it has another length.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[1, 2]]).squeeze().shape
+        (2,)
+        """
+        return np.squeeze(self, axis)  # type: ignore[call-overload,no-any-return]
+
+    def swapaxes(self, axis1: int, axis2: int) -> Self:
+        """Return the view with two axes exchanged.
+
+        Parameters
+        ----------
+        axis1, axis2
+            Which.
+
+        Returns
+        -------
+        Tensor
+
+        Raises
+        ------
+        ShapeError
+            If there are no such axes.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.zeros((2, 3, 4)).swapaxes(0, 2).shape
+        (4, 3, 2)
+        """
+        return np.swapaxes(self, axis1, axis2)  # type: ignore[call-overload,no-any-return]
+
+    def take(self, indices: ArrayLike, axis: int | None = None) -> Self:
+        """Return the cells at positions along an axis, lazily; of all cells in row-major order by default.
+
+        Parameters
+        ----------
+        indices
+            Integers.
+        axis
+            Along which.
+
+        Returns
+        -------
+        Tensor
+
+        Raises
+        ------
+        IndexingError
+            If a position is out of range.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[1, 2], [0, 3]]).take([1], axis=1).to_numpy()
+        array([[2],
+               [3]])
+        """
+        return np.take(self, indices, axis)  # type: ignore[call-overload,no-any-return]
+
+    def tolist(self) -> Any:
+        """Return all cells as nested lists of Python numbers.
+
+        Returns
+        -------
+        list
+            A number of a tensor without dimensions.
+
+        Raises
+        ------
+        TooLargeError
+            If the array would pass the memory limit.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[0, 2], [3, 0]]).tolist()
+        [[0, 2], [3, 0]]
+        """
+        return np.asarray(self).tolist()
+
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None) -> Any:
+        """Return the sums of diagonals.
+
+        Parameters
+        ----------
+        offset, axis1, axis2
+            As of :meth:`diagonal`.
+        dtype
+            The type in which they are added up, NumPy's choice by default.
+
+        Returns
+        -------
+        Tensor
+            A number of one matrix.
+
+        Raises
+        ------
+        ShapeError
+            If there are no such two axes.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[1, 2], [0, 3]]).trace()
+        np.int64(4)
+        """
+        return np.trace(self, offset, axis1, axis2, dtype)  # type: ignore[call-overload]
