@@ -154,11 +154,13 @@ def test_graphs_and_blas_take_solvers_along_where_they_need_them() -> None:
 
 
 def test_ordinary_commands_take_no_pandas_along(tmp_path: Path) -> None:
-    (tmp_path / "links.txt").write_text("0 1\n1 2\n")
+    sp.from_coords([[0, 1], [1, 2]], [1, 1]).save(tmp_path / "web")
     script = """
 import sys
 from sparrow.cli import main
-for words in ("ingest edges links.txt web", "show web", "info web", "multiply web --vector ones", "export web web.mtx"):
+for words in (
+    "show web", "info web", "multiply web --vector ones", "export web web.mtx", "append web web --duplicates last"
+):
     try: main(words.split())
     except SystemExit as end: assert end.code == 0, words
 try: main(["sql", "select count(*) from web", "web=web"])

@@ -62,7 +62,8 @@ def _call_address(context: Any, where: Any, a: Any, b: Any) -> Any:
         kind = convention.get_function_type(a, numbers).as_pointer()
         function = builder.inttoptr(arguments[0], kind)
         status, value = convention.call_function(builder, function, a, numbers, arguments[1:])
-        with cgutils.if_unlikely(builder, status.is_error):
+        unlikely: Any = cgutils.if_unlikely
+        with unlikely(builder, status.is_error):
             convention.return_status_propagate(builder, status)
         return value
 
@@ -266,7 +267,7 @@ def _compiled(function: Any, dtype: np.dtype[Any], swapped: bool) -> int:
             f"a semiring's functions are compiled by Numba, which does not take {name!r} of two {dtype}: {why}"
         ) from error
     _KEPT.append(called)
-    result = called.overloads[(kind, kind)]
+    result: Any = called.overloads[(kind, kind)]
     return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
 
 

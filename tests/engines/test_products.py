@@ -130,7 +130,7 @@ def test_a_semiring_of_ones_own() -> None:
 def test_functions_of_ones_own_share_their_loops() -> None:
     A, B = (sp.asarray(some((6, 6), seed, "int64", 0.6)) for seed in (1, 2))
     sp.matmul(A, B, semiring=sp.Semiring("plus", lambda x, y: x - y, 0)).compute()
-    with event.install_recorder("numba:compile") as compiled:  # type: ignore[no-untyped-call]
+    with event.install_recorder("numba:compile") as compiled:
         sp.matmul(A, B, semiring=sp.Semiring(np.maximum, lambda x, y: x + 2 * y, -99)).compute()
     names = {what.data["dispatcher"].py_func.__name__ for _, what in compiled.buffer}
     assert names
