@@ -37,6 +37,8 @@ __all__ = [
     "apply_edit",
     "arrow_schema",
     "arrow_table",
+    "as_arrow",
+    "as_numpy",
     "labelled_table",
     "scan",
     "with_labels",
@@ -441,16 +443,37 @@ def arrow_schema(schema: Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
+def as_arrow(column: NDArray[Any]) -> pa.Array:
+    """Return numbers as an Arrow array, of the same memory where it is contiguous.
+
+    ``pa.array`` would import pandas, to see whether this is one of its series, which takes longer than many a command.
+    """
+    if column.dtype.kind not in "iuf":
+        return pa.array(column)
+    memory = pa.py_buffer(np.ascontiguousarray(column))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(column.dtype), len(column), [None, memory])
+
+
+def as_numpy(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
+    """Return an Arrow array without nulls as NumPy's, numbers of the same memory; ``to_numpy`` would import pandas."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
+        numbers: NDArray[Any] = np.from_dlpack(array)
+        return numbers
+    cells: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return cells
+
+
 def arrow_table(schema: Schema, block: Block) -> pa.Table:
     """Return entries as an Arrow table with the columns of :func:`arrow_schema`."""
     columns = [
-        pa.array(column.astype(schema.coordinate_dtype(dim), copy=False)) for dim, column in enumerate(block.coords)
+        as_arrow(column.astype(schema.coordinate_dtype(dim), copy=False)) for dim, column in enumerate(block.coords)
     ]
     if schema.dtype.kind == "c":
-        columns.append(pa.array(np.ascontiguousarray(block.values.real)))
-        columns.append(pa.array(np.ascontiguousarray(block.values.imag)))
+        columns.append(as_arrow(block.values.real))
+        columns.append(as_arrow(block.values.imag))
     else:
-        columns.append(pa.array(block.values))
+        columns.append(as_arrow(block.values))
     return pa.Table.from_arrays(columns, schema=arrow_schema(schema))
 
 

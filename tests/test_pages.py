@@ -7,10 +7,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests import forks
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -47,8 +49,14 @@ def compare(happened: str, shown: str, typed: str) -> None:
         assert found == pytest.approx(told, rel=0.1), typed
 
 
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with forks.command(tmp_path_factory.mktemp("command"), REPOSITORY) as called:
+        yield called
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if has(page, "python", ">>> ") or has(page, "console", "$ ")])
-def test_sessions(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions(page: str, command: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(checkout(tmp_path / "python"))
     text = (REPOSITORY / page).read_text()
     test = doctest.DocTestParser().get_doctest("\n".join(blocks(text, "python")), {}, page, page, 0)
@@ -57,10 +65,7 @@ def test_sessions(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     runner.run(test, out=told.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(told)
     folder = checkout(tmp_path / "shell")
-    command = tmp_path / "sparrow"
-    command.write_text(f'#!/bin/sh\nPYTHONPATH="{REPOSITORY}" exec {sys.executable} -m sparrow "$@"\n')
-    command.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    environment = {**os.environ, "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}"}
     shown = [block for block in blocks(text, "console") if "make " not in block]
     for part in re.split(r"^\$ ", "".join(shown), flags=re.MULTILINE)[1:]:
         lines = part.split("\n")

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -150,6 +151,23 @@ def test_graphs_and_blas_take_solvers_along_where_they_need_them() -> None:
     script = "import sys, sparrow as sp; sp.graph, sp.blas\nprint('scipy.sparse' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout == "False\n"
+
+
+def test_ordinary_commands_take_no_pandas_along(tmp_path: Path) -> None:
+    sp.from_coords([[0, 1], [1, 2]], [1, 1]).save(tmp_path / "web")
+    script = """
+import sys
+from sparrow.cli import main
+for words in (
+    "show web", "info web", "multiply web --vector ones", "export web web.mtx", "append web web --duplicates last"
+):
+    try: main(words.split())
+    except SystemExit as end: assert end.code == 0, words
+try: main(["sql", "select count(*) from web", "web=web"])
+finally: print('pandas' in sys.modules, file=sys.stderr)
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert run.stderr.endswith("False\n")
 
 
 def test_commands_that_compile_nothing_take_no_compiler_along() -> None:

@@ -208,10 +208,12 @@ def _entries(part: Tensor, head: int) -> tuple[list[tuple[Any, ...]], bool]:
     """Return entries with their coordinates in the base, and whether there are more."""
     import numpy as np
 
+    from sparrow.relation import as_numpy
+
     view = part.__sparrow_scan__().view
     rows: list[tuple[Any, ...]] = []
     for batch in part.to_batches():
-        columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+        columns = [as_numpy(column) for column in batch.columns]
         coords = columns[: part.ndim]
         values = columns[part.ndim] if len(columns) == part.ndim + 1 else columns[-2] + 1j * columns[-1]
         placed = view.to_base(coords) if part.ndim else [np.full(len(values), at) for _, at in view.fixed]

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow import storage
@@ -22,6 +21,7 @@ from sparrow.files.registry import DType, Duplicates, Reader, Writer
 from sparrow.files.rows import cast_values, write_entries
 from sparrow.files.source import TextBlock, blocks, open_source
 from sparrow.progress import bar
+from sparrow.relation import as_arrow, as_numpy
 from sparrow.schema import Schema
 from sparrow.sorting import Rows
 
@@ -346,7 +346,7 @@ class NumbersWriter(Writer):
 
     def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
         """Return what stands in the lines: True as 1."""
-        coords = [pc.add(column.cast(pa.int64()), 1) for column in batch.columns[: self.tensor.ndim]]
+        coords = [as_arrow(as_numpy(column).astype(np.int64) + 1) for column in batch.columns[: self.tensor.ndim]]
         values = batch.columns[self.tensor.ndim :]
         narrow = {pa.bool_(): pa.int8(), pa.float16(): pa.float32()}
         return [*coords, *(column.cast(narrow.get(column.type, column.type)) for column in values)]

@@ -28,6 +28,8 @@ __all__ = ["conjugate_gradient", "eigenbasis", "normal_equations", "subspace"]
 
 _N, _T, _L = np.uint8(ord("N")), np.uint8(ord("T")), np.uint8(ord("L"))
 _ZERO, _ONE = np.float32(0), np.float32(1)
+_ALL, _YES, _NO = np.int64(0), np.bool_(True), np.bool_(False)
+"""Arguments that Numba takes as variables: a literal is a type of its own, and one more function to compile."""
 _SAFE = 1e4
 """Up to this sum of eigenvalues, the smallest being above 1, equations in float32 give solutions to 1e-5."""
 _FEW = 64
@@ -228,7 +230,7 @@ def conjugate_gradient(  # type: ignore[no-untyped-def]
             for done in range(0, n, room):
                 size = min(room, n - done)
                 load(table, links, start + done, size, buffer)
-                _sweep(buffer, size, point, y, done, True, found, r)
+                _sweep(buffer, size, point, y, done, _YES, found, r)
             energy = _direct(point, r, p, spectrum, weight)
             enough = energy * np.float32(1e-13)
             for _ in range(steps):
@@ -239,7 +241,7 @@ def conjugate_gradient(  # type: ignore[no-untyped-def]
                     size = min(room, n - done)
                     if n > room:
                         load(table, links, start + done, size, buffer)
-                    _sweep(buffer, size, p, y, done, False, along, q)
+                    _sweep(buffer, size, p, y, done, _NO, along, q)
                 length, energy = _advance(point, r, p, q, spectrum, weight, energy)
                 for k in range(n):
                     found[k] += length * along[k]
@@ -301,7 +303,7 @@ def _cholesky(  # type: ignore[no-untyped-def]
         load(table, links, start + done, size, buffer)
         _targets(links, start + done, size, y)
         fortran(syrk, (_L, _N, d, size, one, buffer, d, one, matrix, d))
-        _combine(buffer, 0, size, y, w)
+        _combine(buffer, _ALL, size, y, w)
     fortran(potrf, (_L, d, matrix, d, info))
     if info[0] != 0:
         return -1.0
@@ -312,7 +314,7 @@ def _cholesky(  # type: ignore[no-untyped-def]
         if n > room:
             load(table, links, start + done, size, buffer)
             _targets(links, start + done, size, y)
-        _products(buffer, 0, size, w, found)
+        _products(buffer, _ALL, size, w, found)
         total += _squares(y, found, size)
     return total
 
@@ -463,8 +465,9 @@ def eigenbasis(  # type: ignore[no-untyped-def]
     d = len(spectrum)
     room = max(d, 128)
     base, base32 = np.zeros((d, d), np.float64), np.zeros((d, d), np.float32)
+    diagonal = np.empty(d, np.float64)
     for j in range(d):
-        base[j, j] = base32[j, j] = spectrum[j]
+        diagonal[j] = base[j, j] = base32[j, j] = spectrum[j]
     buffer, wide = np.empty((room, d), np.float32), np.empty((128, d), np.float64)
     matrix32, matrix64 = np.empty((d, d), np.float32), np.empty((d, d), np.float64)
     small = np.empty(d * d, np.float32)
@@ -483,7 +486,7 @@ def eigenbasis(  # type: ignore[no-untyped-def]
             if n < d:
                 load(table, links, start, n, buffer)
                 _targets(links, start, n, y32)
-                if _woodbury(buffer, 0, n, spectrum, weight, _SAFE, single_lapack, small, root, y32, w):
+                if _woodbury(buffer, _ALL, n, diagonal, weight, _SAFE, single_lapack, small, root, y32, w):
                     _clear(found32[:n])
                     error = _squares(y32, found32, n)
             else:
@@ -538,7 +541,7 @@ def normal_equations(  # type: ignore[no-untyped-def]
     int
         The first row whose matrix was not positive definite, -1 if there is none.
     """
-    d = len(gramian)
+    d, base = len(gramian), gramian.copy()
     buffer, matrix, w = np.empty((128, d), np.float64), np.empty((d, d), np.float64), np.empty(d, np.float64)
     y, found = np.empty(128, np.float64), np.empty(128, np.float64)
     for block in range(len(cuts) - 1):
@@ -548,7 +551,7 @@ def normal_equations(  # type: ignore[no-untyped-def]
             if n == 0:
                 _clear(factors[row])
                 continue
-            error = _cholesky(start, n, links, table, gramian, ridge[row], double_lapack, buffer, matrix, w, y, found)
+            error = _cholesky(start, n, links, table, base, ridge[row], double_lapack, buffer, matrix, w, y, found)
             if error < 0:
                 return row
             _set(factors[row], w)
@@ -587,7 +590,8 @@ def subspace(  # type: ignore[no-untyped-def]
     y, found, error = np.empty(longest, np.float32), np.empty(longest, np.float32), np.empty(room, np.float32)
     rows = np.empty(height, np.int64)
     x, given = np.empty((height, d), np.float32), np.empty((height, d), np.float32)
-    held = np.empty(width * width, np.float32)
+    held, diagonal = np.empty(width * width, np.float32), np.empty(d, np.float64)
+    _set(diagonal, spectrum)
     move, root = np.empty(width, np.float32), np.empty(width, np.float32)
     info = np.zeros(1, np.int32)
     for block in range(len(cuts) - 1):
@@ -600,7 +604,7 @@ def subspace(  # type: ignore[no-untyped-def]
             for done in range(0, n, room):
                 size = min(room, n - done)
                 load(table, links, start + done, size, buffer)
-                _products(buffer, 0, size, x[i], found[done : done + size])
+                _products(buffer, _ALL, size, x[i], found[done : done + size])
             for low in range(0, d, width):
                 k = min(width, d - low)
                 if n < k:
@@ -608,7 +612,9 @@ def subspace(  # type: ignore[no-untyped-def]
                     _products(buffer, low, n, place, error)
                     for e in range(n):
                         error[e] += y[e] - found[e]
-                    if not _woodbury(buffer, low, n, spectrum, weight, np.inf, lapack, held, root, error, place):
+                    if not _woodbury(
+                        buffer, low, n, diagonal, np.float64(weight), np.inf, lapack, held, root, error, place
+                    ):
                         return rows[i]
                     for e in range(n):
                         found[e] = y[e] - error[e]

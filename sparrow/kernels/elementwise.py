@@ -70,29 +70,29 @@ def _merged(
     one, two = blocks
     a, b = pack(one.coords, layout), pack(two.coords, layout)
     dtypes = [column.dtype for column in one.coords]
-    left, right = merge.words(one.values), merge.words(two.values)
-    fill_a, fill_b = (
-        merge.words(np.array([fill], block.values.dtype))[0] for fill, block in zip(fills, blocks, strict=True)
-    )
+    left, right = (merge.Travelling(block.values, fill) for block, fill in zip(blocks, fills, strict=True))
     longer = max(a, b, key=len)
     borders = longer[_STRETCH::_STRETCH]
     cuts_a, cuts_b = ([0, *np.searchsorted(keys, borders).tolist(), len(keys)] for keys in (a, b))
     found = []
     for start_a, stop_a, start_b, stop_b in zip(cuts_a, cuts_a[1:], cuts_b, cuts_b[1:], strict=False):
         p, q = a[start_a:stop_a], b[start_b:stop_b]
-        x, y = left[start_a:stop_a], right[start_b:stop_b]
+        x, y = one.values[start_a:stop_a], two.values[start_b:stop_b]
         if len(p) == len(q) and np.array_equal(p, q):
             keys = p
         elif all(required):
-            keys, x, y = merge.intersection(p, q, x, y)
+            keys, *found_at = merge.intersection(p, q, left.words(start_a, stop_a), right.words(start_b, stop_b))
+            x, y = left.values(found_at[0]), right.values(found_at[1])
         elif required[0]:
-            keys, y = p, merge.lookup(p, q, y, fill_b)
+            keys, y = p, right.values(merge.lookup(p, q, right.words(start_b, stop_b), right.fill))
         elif required[1]:
-            keys, x = q, merge.lookup(q, p, x, fill_a)
+            keys, x = q, left.values(merge.lookup(q, p, left.words(start_a, stop_a), left.fill))
         else:
-            keys, x, y = merge.union(p, q, x, y, fill_a, fill_b)
+            words = left.words(start_a, stop_a), right.words(start_b, stop_b)
+            keys, *found_at = merge.union(p, q, *words, left.fill, right.fill)
+            x, y = left.values(found_at[0]), right.values(found_at[1])
         coords = merge.unpack(keys, layout, dtypes)
-        found.append(apply(function, coords, [x.view(one.values.dtype), y.view(two.values.dtype)], fill_value))
+        found.append(apply(function, coords, [x, y], fill_value))
     return concatenate(found, len(layout), found[0].values.dtype)
 
 

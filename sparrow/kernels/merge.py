@@ -1,7 +1,8 @@
 """Merging sorted entries of two operands by their keys, and picking entries under a mask, compiled.
 
 Keys are those of :mod:`sparrow.kernels.keys`: one ascending int64 for each entry. Values travel as words, whatever they
-mean: unsigned integers of their width, or complex numbers. The loops have no branch that depends on the data.
+mean, so that few loops are compiled: through a merge of two operands as words of 64 bits (:class:`Travelling`). The
+loops have no branch that depends on the data.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["compress", "intersection", "lookup", "union", "unpack", "words"]
+__all__ = ["Travelling", "compress", "intersection", "lookup", "union", "unpack", "words"]
 
 
 def words(values: NDArray[Any]) -> NDArray[Any]:
@@ -22,6 +23,42 @@ def words(values: NDArray[Any]) -> NDArray[Any]:
     view = array.view(f"u{array.dtype.itemsize}" if array.dtype.itemsize <= 8 else array.dtype.type)
     view.setflags(write=False)
     return view
+
+
+class Travelling:
+    """Values of an operand as words of 64 bits: their bits, or where they are if they have more.
+
+    Parameters
+    ----------
+    values
+        Shape (n,).
+    fill
+        The value where the operand has no key.
+    """
+
+    def __init__(self, values: NDArray[Any], fill: Any) -> None:
+        self._dtype = values.dtype
+        self._wide = values.dtype.itemsize > 8
+        ended = np.array([fill], values.dtype)
+        if self._wide:
+            self._values = np.concatenate([values, ended])
+            self._words = np.arange(len(values) + 1, dtype=np.uint64)
+            self.fill = self._words[-1]
+        else:
+            self._words = words(values)
+            self.fill = np.uint64(words(ended)[0])
+
+    def words(self, start: int, stop: int) -> NDArray[np.uint64]:
+        """Return the words of some values."""
+        part = self._words[start:stop].astype(np.uint64, copy=False)
+        part.setflags(write=False)
+        return part
+
+    def values(self, found: NDArray[np.uint64]) -> NDArray[Any]:
+        """Return the values that words stand for."""
+        if self._wide:
+            return self._values[found]
+        return found.astype(self._words.dtype, copy=False).view(self._dtype)
 
 
 @njit(cache=True, nogil=True)

@@ -5,8 +5,9 @@ first cache, and sort those; others add them up in a dense row whose occupied pl
 levels, which gives the columns in order without a sort. Both add in the order of the left row's entries, so the bits
 depend on neither. Positions are unsigned: that spares a test for negative ones at every access.
 
-:func:`kernels_of` gives the loops of a semiring, compiled when first asked for. Those of named operations are found
-compiled in later processes; those of a user's own functions are not.
+:func:`kernels_of` gives the loops of a semiring, compiled when first asked for and found compiled in later processes.
+Named operations are compiled into their loops. A user's functions are called by loops that serve all of them, so that
+the functions alone are compiled.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
+from numba.core import cgutils
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic, register_jitable
 from numba.np import numpy_support
@@ -52,6 +54,22 @@ def _count_zeros(context: Any, word: Any) -> Any:
     return types.uint64(types.uint64), generate
 
 
+def _call_address(context: Any, where: Any, a: Any, b: Any) -> Any:
+    """Call a compiled function of two numbers that stands at an address."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        convention, numbers = target.call_conv, (a, a)
+        kind = convention.get_function_type(a, numbers).as_pointer()
+        function = builder.inttoptr(arguments[0], kind)
+        status, value = convention.call_function(builder, function, a, numbers, arguments[1:])
+        unlikely: Any = cgutils.if_unlikely
+        with unlikely(builder, status.is_error):
+            convention.return_status_propagate(builder, status)
+        return value
+
+    return a(types.uint64, a, a), generate
+
+
 def _touch(context: Any, array: Any, position: Any) -> Any:
     """Have an entry of an array fetched into the cache, if it is one: positions are not checked."""
 
@@ -69,57 +87,67 @@ def _touch(context: Any, array: Any, position: Any) -> Any:
 
 _trailing: Any = intrinsic(_count_zeros)
 _prefetch: Any = intrinsic(_touch)
+_at_address: Any = intrinsic(_call_address)
 
 
 @register_jitable
-def _plus(a, b):  # type: ignore[no-untyped-def]
+def _plus(where, a, b):  # type: ignore[no-untyped-def]
     return a + b
 
 
 @register_jitable
-def _times(a, b):  # type: ignore[no-untyped-def]
+def _times(where, a, b):  # type: ignore[no-untyped-def]
     return a * b
 
 
 @register_jitable
-def _min(a, b):  # type: ignore[no-untyped-def]
+def _min(where, a, b):  # type: ignore[no-untyped-def]
     return a if a < b or a != a else b  # NaN wins, as in NumPy
 
 
 @register_jitable
-def _max(a, b):  # type: ignore[no-untyped-def]
+def _max(where, a, b):  # type: ignore[no-untyped-def]
     return a if a > b or a != a else b
 
 
 @register_jitable
-def _or(a, b):  # type: ignore[no-untyped-def]
+def _or(where, a, b):  # type: ignore[no-untyped-def]
     return a | b
 
 
 @register_jitable
-def _and(a, b):  # type: ignore[no-untyped-def]
+def _and(where, a, b):  # type: ignore[no-untyped-def]
     return a & b
 
 
 @register_jitable
-def _first(a, b):  # type: ignore[no-untyped-def]
+def _first(where, a, b):  # type: ignore[no-untyped-def]
     return a
 
 
 @register_jitable
-def _second(a, b):  # type: ignore[no-untyped-def]
+def _second(where, a, b):  # type: ignore[no-untyped-def]
     return b
 
 
 @register_jitable
-def _pair(a, b):  # type: ignore[no-untyped-def]
+def _pair(where, a, b):  # type: ignore[no-untyped-def]
     return 1
+
+
+@register_jitable
+def _given(where, a, b):  # type: ignore[no-untyped-def]
+    return _at_address(where, a, b)
 
 
 _NAMED: dict[str, Any] = {
     "plus": _plus, "times": _times, "min": _min, "max": _max, "or": _or, "and": _and, "any": _first, "first": _first,
     "second": _second, "pair": _pair,
 }  # fmt: skip
+
+
+_KEPT: list[Any] = []
+"""Functions of users: what is compiled stands where it does for as long as somebody has it."""
 
 
 class Kernels(NamedTuple):
@@ -189,67 +217,128 @@ def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = Fa
         If Numba does not compile a function.
     """
     announce()
-    for function in (add, multiply):
-        if not isinstance(function, str):
-            _check_compiles(function, dtype)
-    if swapped and isinstance(multiply, str):
-        multiply, swapped = {"first": "second", "second": "first"}.get(multiply, multiply), False
-    return _built(add, multiply, swapped)
+    if isinstance(add, str) and isinstance(multiply, str):
+        if swapped:
+            multiply = {"first": "second", "second": "first"}.get(multiply, multiply)
+        return _bound(_built(_NAMED[add], _NAMED[multiply]), 0, 0)
+    adding, multiplying = _compiled(add, dtype, False), _compiled(multiply, dtype, swapped)
+    return _bound(_built(_given, _given), adding, multiplying)
 
 
-def _check_compiles(function: Any, dtype: np.dtype[Any]) -> None:
+def _bound(loops: Kernels, adding: int, multiplying: int) -> Kernels:
+    one, other = np.uint64(adding), np.uint64(multiplying)
+    return Kernels(
+        functools.partial(loops.rows, one, other),
+        functools.partial(loops.masked, one, other),
+        functools.partial(loops.added, other),
+    )
+
+
+@functools.cache
+def _built(add: Any, multiply: Any) -> Kernels:
+    return Kernels(_rows(add, multiply), _masked(add, multiply), _added(multiply))
+
+
+@functools.cache
+def _compiled(function: Any, dtype: np.dtype[Any], swapped: bool) -> int:
+    """Return where an operation of two numbers of a type stands, compiled: the loops that call it need not be."""
+    inner = function
+    if isinstance(function, str):
+        named = _NAMED[function]
+
+        @njit(nogil=True)
+        def inner(a, b):  # type: ignore[no-untyped-def]
+            return named(0, a, b)
+
+    elif inspect.isfunction(function):
+        inner = njit(function, nogil=True)
+
+    @njit(nogil=True)
+    def called(a, b):  # type: ignore[no-untyped-def]
+        return inner(b, a) if swapped else inner(a, b)
+
     kind = numpy_support.from_dtype(dtype)
     try:
-        _jitted(function).compile((kind, kind))
+        called.compile(kind(kind, kind))
     except NumbaError as error:
         name = getattr(function, "__name__", repr(function))
         why = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
         raise InvalidValueError(
             f"a semiring's functions are compiled by Numba, which does not take {name!r} of two {dtype}: {why}"
         ) from error
+    _KEPT.append(called)
+    result: Any = called.overloads[(kind, kind)]
+    return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
 
 
-@functools.cache
-def _built(add: Any, multiply: Any, swapped: bool) -> Kernels:
-    named = isinstance(add, str) and isinstance(multiply, str)
-    one, other = _jitted(add), _jitted(multiply)
-    if swapped:
-        in_order = other
+@njit(cache=True, nogil=True)
+def _sorted(keys, held, size, smallest, largest, counts):  # type: ignore[no-untyped-def]
+    """Sort what is gathered by column, equal ones as they came; return which of the two buffers holds it then."""
+    side = _ZERO
+    if size > _INSERTED:
+        side = _ONE
+        shift = _ZERO
+        while ((largest - smallest) >> shift) > np.uint64(255):
+            shift += _ONE
+        counts[:] = 0
+        for e in range(size):
+            counts[((np.uint64(keys[0, e]) - smallest) >> shift) + _ONE] += np.uint32(1)
+        for b in range(np.uint64(1), np.uint64(257)):
+            counts[b] += counts[b - _ONE]
+        for e in range(size):
+            bucket = (np.uint64(keys[0, e]) - smallest) >> shift
+            to = np.uint64(counts[bucket])
+            counts[bucket] += np.uint32(1)
+            keys[1, to] = keys[0, e]
+            held[1, to] = held[0, e]
+    for e in range(_ONE, size):
+        key = keys[side, e]
+        value = held[side, e]
+        at: Any = e
+        while at > _ZERO and keys[side, at - _ONE] > key:
+            keys[side, at] = keys[side, at - _ONE]
+            held[side, at] = held[side, at - _ONE]
+            at -= _ONE
+        keys[side, at] = key
+        held[side, at] = value
+    return side
 
-        @njit(nogil=True)
-        def other(a, b):  # type: ignore[no-untyped-def]
-            return in_order(b, a)
 
-    return Kernels(_rows(one, other, named), _masked(one, other, named), _added(other, named))
+@njit(cache=True, nogil=True)
+def _emptied(label, fill, total, marks, tops, n, out_rows, out_columns, out):  # type: ignore[no-untyped-def]
+    """Write what a dense row holds behind the first ``n`` and leave it clean; return how many there are then."""
+    for t in range(np.uint64(len(tops))):
+        top = tops[t]
+        if top == _ZERO:
+            continue
+        tops[t] = _ZERO
+        while top:
+            at = (t << _SIX) + _trailing(top)
+            top &= top - _ONE
+            word = marks[at]
+            marks[at] = _ZERO
+            while word:
+                c = (at << _SIX) + _trailing(word)
+                word &= word - _ONE
+                out_rows[n] = label
+                out_columns[n] = c
+                out[n] = total[c]
+                n += np.uint64(out[n] != fill)
+    return n
 
 
-@functools.cache
-def _jitted(function: Any) -> Any:
-    """Return an operation as a function that loops can call."""
-    if isinstance(function, str):
-        return _NAMED[function]
-    if inspect.isfunction(function):
-        return njit(function, nogil=True)
-    if hasattr(function, "py_func"):
-        return function
-
-    @njit(nogil=True)
-    def called(a, b):  # type: ignore[no-untyped-def]
-        return function(a, b)  # a builtin or a ufunc
-
-    return called
-
-
-def _rows(add: Any, multiply: Any, cache: bool) -> Any:
-    @njit(cache=cache, nogil=True)
+def _rows(add: Any, multiply: Any) -> Any:
+    @njit(cache=True, nogil=True)
     def rows(  # type: ignore[no-untyped-def]
-        pointers, places, left, starts, columns, right, labels, first, last, single, few, fill,
-        total, marks, tops, keys, held, counts, out_rows, out_columns, out
+        adding, multiplying, pointers, places, left, starts, columns, right, labels, first, last, single, few,
+        fill, total, marks, tops, keys, held, counts, out_rows, out_columns, out
     ):  # fmt: skip
         """Write the products of rows ``first`` to ``last``, row by row, columns ascending; return their number.
 
         Parameters
         ----------
+        adding, multiplying
+            Where the functions stand that a user gave, uint64; read for those alone.
         pointers, places, left
             The left matrix by rows: uint64 (m + 1,), rows of the right one uint32 (n,), values (n,).
         starts, columns, right
@@ -278,7 +367,7 @@ def _rows(add: Any, multiply: Any, cache: bool) -> Any:
                 x = left[low]
                 k = np.uint64(places[low])
                 for p in range(starts[k], starts[k + _ONE]):
-                    value = multiply(x, right[p])
+                    value = multiply(multiplying, x, right[p])
                     out_rows[n] = label
                     out_columns[n] = columns[p]
                     out[n] = value
@@ -312,43 +401,18 @@ def _rows(add: Any, multiply: Any, cache: bool) -> Any:
                             smallest = min(smallest, c)
                             largest = max(largest, c)
                         keys[0, size] = c
-                        held[0, size] = multiply(x, right[p])
+                        held[0, size] = multiply(multiplying, x, right[p])
                         size += _ONE
                 side = _ZERO
                 if not ascending:
-                    if size > _INSERTED:
-                        side = _ONE
-                        shift = _ZERO
-                        while ((largest - smallest) >> shift) > np.uint64(255):
-                            shift += _ONE
-                        counts[:] = 0
-                        for e in range(size):
-                            counts[((np.uint64(keys[0, e]) - smallest) >> shift) + _ONE] += np.uint32(1)
-                        for b in range(np.uint64(1), np.uint64(257)):
-                            counts[b] += counts[b - _ONE]
-                        for e in range(size):
-                            bucket = (np.uint64(keys[0, e]) - smallest) >> shift
-                            to = np.uint64(counts[bucket])
-                            counts[bucket] += np.uint32(1)
-                            keys[1, to] = keys[0, e]
-                            held[1, to] = held[0, e]
-                    for e in range(_ONE, size):
-                        key = keys[side, e]
-                        value = held[side, e]
-                        at: Any = e
-                        while at > _ZERO and keys[side, at - _ONE] > key:
-                            keys[side, at] = keys[side, at - _ONE]
-                            held[side, at] = held[side, at - _ONE]
-                            at -= _ONE
-                        keys[side, at] = key
-                        held[side, at] = value
+                    side = _sorted(keys, held, size, smallest, largest, counts)
                 f: Any = _ZERO
                 while f < size:
                     key = keys[side, f]
                     value = held[side, f]
                     f += _ONE
                     while f < size and keys[side, f] == key:
-                        value = add(value, held[side, f])
+                        value = add(adding, value, held[side, f])
                         f += _ONE
                     out_rows[n] = label
                     out_columns[n] = key
@@ -366,7 +430,7 @@ def _rows(add: Any, multiply: Any, cache: bool) -> Any:
                 word = _ZERO
                 for p in range(starts[k], starts[k + _ONE]):
                     c = np.uint64(columns[p])
-                    value = multiply(x, right[p])
+                    value = multiply(multiplying, x, right[p])
                     here = c >> _SIX
                     if here != at:
                         if at != _NONE:
@@ -376,39 +440,23 @@ def _rows(add: Any, multiply: Any, cache: bool) -> Any:
                         tops[at >> _SIX] |= _ONE << (at & _LOW)
                     bit = _ONE << (c & _LOW)
                     if word & bit:
-                        total[c] = add(total[c], value)
+                        total[c] = add(adding, total[c], value)
                     else:
                         total[c] = value
                         word |= bit
                 if at != _NONE:
                     marks[at] = word
-            for t in range(np.uint64(len(tops))):
-                top = tops[t]
-                if top == _ZERO:
-                    continue
-                tops[t] = _ZERO
-                while top:
-                    at = (t << _SIX) + _trailing(top)
-                    top &= top - _ONE
-                    word = marks[at]
-                    marks[at] = _ZERO
-                    while word:
-                        c = (at << _SIX) + _trailing(word)
-                        word &= word - _ONE
-                        out_rows[n] = label
-                        out_columns[n] = c
-                        out[n] = total[c]
-                        n += np.uint64(out[n] != fill)
+            n = _emptied(label, fill, total, marks, tops, n, out_rows, out_columns, out)
         return n
 
     return rows
 
 
-def _masked(add: Any, multiply: Any, cache: bool) -> Any:
-    @njit(cache=cache, nogil=True)
+def _masked(add: Any, multiply: Any) -> Any:
+    @njit(cache=True, nogil=True)
     def masked(  # type: ignore[no-untyped-def]
-        pointers, places, left, starts, columns, right, begins, ends, wanted, first, last, fill, total, state, out_at,
-        out
+        adding, multiplying, pointers, places, left, starts, columns, right, begins, ends, wanted, first, last, fill,
+        total, state, out_at, out
     ):  # fmt: skip
         """Write the products at the cells of a mask, in its order, and where in it they are; return their number.
 
@@ -416,7 +464,7 @@ def _masked(add: Any, multiply: Any, cache: bool) -> Any:
 
         Parameters
         ----------
-        pointers, places, left, starts, columns, right, fill, total
+        adding, multiplying, pointers, places, left, starts, columns, right, fill, total
             As of :func:`rows`.
         begins, ends, wanted
             Between which positions the cells of each row are in the mask, and the column of each, ascending in a row:
@@ -456,8 +504,8 @@ def _masked(add: Any, multiply: Any, cache: bool) -> Any:
                             else:
                                 top = middle
                         while low < high and columns[low] == c:
-                            value = multiply(x, right[low])
-                            total[c] = value if state[c] == 1 else add(total[c], value)
+                            value = multiply(multiplying, x, right[low])
+                            total[c] = value if state[c] == 1 else add(adding, total[c], value)
                             state[c] = 2
                             low += _ONE
                     continue
@@ -466,9 +514,9 @@ def _masked(add: Any, multiply: Any, cache: bool) -> Any:
                     seen = state[c]
                     if seen == 1:
                         state[c] = 2
-                        total[c] = multiply(x, right[p])
+                        total[c] = multiply(multiplying, x, right[p])
                     elif seen == 2:
-                        total[c] = add(total[c], multiply(x, right[p]))
+                        total[c] = add(adding, total[c], multiply(multiplying, x, right[p]))
             for m in range(begin, end):
                 c = wanted[m]
                 if state[c] == 2:
@@ -481,10 +529,11 @@ def _masked(add: Any, multiply: Any, cache: bool) -> Any:
     return masked
 
 
-def _added(multiply: Any, cache: bool) -> Any:
-    @njit(cache=cache, nogil=True)
+def _added(multiply: Any) -> Any:
+    @njit(cache=True, nogil=True)
     def added(  # type: ignore[no-untyped-def]
-        pointers, places, left, starts, columns, right, begins, ends, wanted, weights, first, last, total, state, out
+        multiplying, pointers, places, left, starts, columns, right, begins, ends, wanted, weights, first, last, total,
+        state, out
     ):  # fmt: skip
         """Write for each row the sum of its products at the cells of a mask, each times the weight of its cell.
 
@@ -493,7 +542,7 @@ def _added(multiply: Any, cache: bool) -> Any:
 
         Parameters
         ----------
-        pointers, places, left, starts, columns, right, begins, ends, wanted, first, last
+        multiplying, pointers, places, left, starts, columns, right, begins, ends, wanted, first, last
             As of a kernel ``masked``.
         weights
             A number for each cell of the mask, (n,).
@@ -535,11 +584,11 @@ def _added(multiply: Any, cache: bool) -> Any:
                             else:
                                 top = middle
                         while low < high and columns[low] == c:
-                            found += multiply(x, right[low]) * total[c]
+                            found += multiply(multiplying, x, right[low]) * total[c]
                             low += _ONE
                     continue
                 for p in range(low, high):
-                    found += multiply(x, right[p]) * total[columns[p]]
+                    found += multiply(multiplying, x, right[p]) * total[columns[p]]
             for m in range(begin, end):
                 total[wanted[m]] = 0
             if found - found != 0:
@@ -550,7 +599,7 @@ def _added(multiply: Any, cache: bool) -> Any:
                     k = np.uint64(places[q])
                     for p in range(starts[k], starts[k + _ONE]):
                         if state[columns[p]]:
-                            total[columns[p]] += multiply(left[q], right[p])
+                            total[columns[p]] += multiply(multiplying, left[q], right[p])
                 for m in range(begin, end):
                     c = wanted[m]
                     if total[c] != 0:

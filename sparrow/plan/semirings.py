@@ -45,8 +45,8 @@ class Semiring:
 
     Notes
     -----
-    A function is compiled by Numba when it is first used in a process, which takes a few seconds; named operations are
-    kept compiled. An absent cell of an operand is no entry, whatever its fill, and takes no part.
+    A function is compiled by Numba when it is first used in a process, and called for each product; named operations
+    are part of the loops. An absent cell of an operand is no entry, whatever its fill, and takes no part.
 
     Examples
     --------

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from sparrow.errors import CorruptionError, NotFoundError, StorageError
 from sparrow.kernels.entries import Block
+from sparrow.relation import as_numpy
 from sparrow.storage.filesystem import of
 from sparrow.storage.layout import decode
 from sparrow.workers import local
@@ -312,8 +313,10 @@ def _open(path: str, ndim: int, group: int) -> pq.ParquetFile:
 
 def _numpy(column: pa.ChunkedArray) -> NDArray[Any]:
     chunk = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    array: NDArray[Any] = chunk.to_numpy(zero_copy_only=False)
-    held = chunk.buffers()[1]
+    if chunk.null_count:  # a damaged file
+        cells: NDArray[Any] = chunk.to_numpy(zero_copy_only=False)
+        return cells
+    array, held = as_numpy(chunk), chunk.buffers()[1]
     if held.is_mutable and array.nbytes and not array.flags.writeable:
         # Decoded for nobody else: pyarrow shows as read-only what may be written.
         array = np.frombuffer(held, array.dtype, len(array), chunk.offset * array.itemsize)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.errors import CorruptionError, InvalidValueError, UnsupportedError
-from sparrow.relation import StoredColumn
+from sparrow.relation import StoredColumn, as_arrow
 from sparrow.schema import Schema
 
 __all__ = [
@@ -258,7 +258,7 @@ def _worth_it(column: NDArray[Any], codings: Sequence[Coding]) -> Coding:
 
     if len(column) < _WORTH_A_TRIAL:
         return codings[1]
-    table = pa.table({"c": pa.array(column[:_PAGE_ROWS])})
+    table = pa.table({"c": as_arrow(column[:_PAGE_ROWS])})
     best, smallest = codings[0], 0
     for coding in codings:
         trial: list[pq.FileMetaData] = []

@@ -20,6 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.errors import CorruptionError, ExistsError, NotFoundError, SparrowError, StorageError
+from sparrow.relation import as_numpy
 from sparrow.storage.filesystem import of
 from sparrow.storage.labels import label_number
 from sparrow.storage.layout import METADATA_KEY
@@ -261,7 +262,8 @@ class Log:
 
     def _files(self, dims: Sequence[str]) -> Active:
         with _reading(self.path):
-            table = pa.table(self._table.get_add_actions(flatten=False))
+            # pa.table would import pandas, to see whether this is one of its frames.
+            table = pa.RecordBatchReader.from_stream(self._table.get_add_actions(flatten=False)).read_all()
         count = table.num_rows
         low, high = np.zeros((count, len(dims)), np.int64), np.zeros((count, len(dims)), np.int64)
         if count:
@@ -581,8 +583,7 @@ def _integers(column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
     """Return numbers of files, all of which there must be."""
     if column.null_count:
         raise ValueError(f"{column.null_count} of {len(column)} numbers are missing")
-    found: NDArray[np.int64] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return found
+    return as_numpy(column.cast(pa.int64()))
 
 
 def _active(files: Sequence[DataFile], ndim: int) -> Active:

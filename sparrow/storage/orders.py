@@ -14,7 +14,7 @@ from sparrow.database import connect, quote_literal, quote_name
 from sparrow.errors import ExistsError
 from sparrow.index import Box, check_permutation
 from sparrow.kernels.entries import Block, concatenate, sort_order
-from sparrow.relation import ParquetSource, scan
+from sparrow.relation import ParquetSource, as_numpy, scan
 from sparrow.storage.creation import create, creating
 from sparrow.storage.filesystem import of
 from sparrow.storage.layout import METADATA_KEY, Metadata, Sizes, arrow_schema, decode
@@ -127,7 +127,7 @@ def _sorted(snapshot: Snapshot, order: tuple[int, ...]) -> Iterator[Block]:
             files = "entries"
         relation = con.sql(f"select {names} from {files} order by {keys}")
         for batch in relation.to_arrow_reader(_BATCH):
-            arrays = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+            arrays = [as_numpy(column) for column in batch.columns]
             yield Block(tuple(arrays[: schema.ndim]), decode(arrays[schema.ndim :], schema.dtype))
     finally:
         con.close()

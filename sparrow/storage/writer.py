@@ -20,6 +20,7 @@ from numpy.typing import DTypeLike
 from sparrow import memory
 from sparrow.errors import DuplicateError, InvalidValueError, ShapeError, StorageError
 from sparrow.kernels.entries import Block, concatenate, is_sorted
+from sparrow.relation import as_arrow
 from sparrow.schema import check_dtype
 from sparrow.storage.filesystem import of
 from sparrow.storage.footers import FIRST, GROUPS, LAST, footer, footer_checksum, read_group
@@ -387,7 +388,7 @@ class TensorWriter:
         if file is None:
             file = self._open = self._open_file(coords, values)
             file.first = tuple(int(column[0]) for column in block.coords)
-        table = pa.Table.from_arrays([pa.array(column) for column in (*coords, *values)], schema=file.schema)
+        table = pa.Table.from_arrays([as_arrow(column) for column in (*coords, *values)], schema=file.schema)
         file.parquet.write_table(table, row_group_size=block.count)
         file.sink.cut()
         memory.trim()

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba.core import event
 from numpy.typing import NDArray
 
 import sparrow as sp
@@ -124,6 +125,23 @@ def test_a_semiring_of_ones_own() -> None:
     np.testing.assert_array_equal(product.to_numpy(), differences)
     np.testing.assert_array_equal(product.T.to_numpy(), differences.T)  # the other operand is that of rows
     np.testing.assert_array_equal(product.compute("duckdb").to_numpy(), differences)
+
+
+def test_functions_of_ones_own_share_their_loops() -> None:
+    A, B = (sp.asarray(some((6, 6), seed, "int64", 0.6)) for seed in (1, 2))
+    sp.matmul(A, B, semiring=sp.Semiring("plus", lambda x, y: x - y, 0)).compute()
+    with event.install_recorder("numba:compile") as compiled:
+        sp.matmul(A, B, semiring=sp.Semiring(np.maximum, lambda x, y: x + 2 * y, -99)).compute()
+    names = {what.data["dispatcher"].py_func.__name__ for _, what in compiled.buffer}
+    assert names
+    assert not names & {"rows", "masked"}
+
+
+def test_what_a_function_of_ones_own_raises_comes_through() -> None:
+    A = sp.asarray(np.array([[2, 3]]))
+    B = sp.from_coords([[0, 1], [0, 0]], [0, 1], shape=(2, 1), fill_value=1)
+    with pytest.raises(ZeroDivisionError):
+        sp.matmul(A, B, semiring=sp.Semiring("plus", lambda x, y: x // y, 0)).compute()
 
 
 def test_absent_cells_annihilate() -> None:

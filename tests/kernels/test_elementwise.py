@@ -81,7 +81,7 @@ def test_the_merge_is_the_plain_form(
 @given(st.lists(st.integers(0, 60), unique=True), st.lists(st.integers(0, 60), unique=True))
 def test_unions_intersections_and_lookups(one: list[int], two: list[int]) -> None:
     a, b = np.array(sorted(one), np.int64), np.array(sorted(two), np.int64)
-    x, y = words(a * 2), words((b * 3).astype(np.int16))
+    x, y = words(a * 2), words(b * 3)
     found = union(a, b, x, y, x.dtype.type(7), y.dtype.type(9))
     cells = sorted({*one, *two})
     assert found[0].tolist() == cells

@@ -537,7 +537,7 @@ from sparrow.models.recommending import Recommender
 
 model = Recommender()
 model.user_factors = np.random.default_rng(0).random((int(sys.argv[1]), 4), np.float32)
-model.item_factors = np.random.default_rng(1).random((20_000, 4), np.float32)
+model.item_factors = np.random.default_rng(1).random((8_000, 4), np.float32)
 model._training = None
 model.recommend_all("best.parquet", k=5, exclude=False)
 print(int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024)
@@ -547,7 +547,7 @@ print(int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_recommending_to_many_rows_takes_no_more_memory_than_to_few(tmp_path: Path) -> None:
     peaks = []
-    for rows in (2_000, 30_000):  # all scores of which would take 2.4 GB
+    for rows in (1_000, 12_000):  # all scores of which would take 384 MB
         run = subprocess.run(
             [sys.executable, "-c", MEASURED, str(rows)], cwd=tmp_path, capture_output=True, text=True, check=True
         )

@@ -166,7 +166,7 @@ class FullDisk:
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, threads: int) -> None:
     sparrow_settings.config(threads=threads)
     schema = Schema((1000, 10))
-    block = random_entries(schema, 2000)
+    block = random_entries(schema, 1000)
     handle = storage.save(tmp_path / "t", schema, [block], sizes=TINY)
     before = names(tmp_path / "t")
     FullDisk(room).limit(monkeypatch)

@@ -391,10 +391,10 @@ def test_integers_wrap_where_most_cells_are_absent(fill: int) -> None:
 
 def test_pieces_and_sorting_within_a_small_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
-    dense = np.where(rng.random((60, 50, 7)) < 0.3, rng.integers(1, 9, (60, 50, 7)), 0).astype(float)
+    dense = np.where(rng.random((30, 25, 7)) < 0.3, rng.integers(1, 9, (30, 25, 7)), 0).astype(float)
     relation = stored(tmp_path / "t", dense)
     monkeypatch.setattr(engine, "_SMALL", 0)
-    monkeypatch.setattr(derived, "_PIECE_ROWS", 400)
+    monkeypatch.setattr(derived, "_PIECE_ROWS", 200)
     for axis, names in (
         (0, ("sum", "argmax", "var", "all", "nanvar", "nanargmin")),
         (1, ("sum", "argmax", "nanstd", "nanprod")),
@@ -402,7 +402,7 @@ def test_pieces_and_sorting_within_a_small_limit(tmp_path: Path, monkeypatch: py
         ((0, 2), ("mean",)),
     ):
         for name in names:
-            with config(memory_limit=60_000):
+            with config(memory_limit=20_000):
                 result = reduced(scan_of(relation), name, axis)
                 pieces = computed(result).chunks(View.identity(result.schema.shape).box())
                 parts = [computed(result).read(piece) for piece in pieces]
