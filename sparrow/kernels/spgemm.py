@@ -2,8 +2,10 @@
 
 A row of the product is a sum of rows of the right matrix. Rows of few products gather them in buffers that stay in the
 first cache, and sort those; others add them up in a dense row whose occupied places are marked in a bitmap of two
-levels, which gives the columns in order without a sort. Both add in the order of the left row's entries, so the bits
-depend on neither. Positions are unsigned: that spares a test for negative ones at every access.
+levels, which gives the columns in order without a sort. Where there are about as many products as columns between the
+first and the last nothing is marked: what differs from the identity of ``add`` is an entry. All add in the order of the
+left row's entries, so the bits depend on neither. Positions are unsigned: that spares a test for negative ones at every
+access.
 
 :func:`kernels_of` gives the loops of a semiring, compiled when first asked for. Those of named operations are found
 compiled in later processes; those of a user's own functions are not.
@@ -27,7 +29,7 @@ from numpy.typing import NDArray
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.compiling import announce
 
-__all__ = ["FEW", "Kernels", "Workspace", "kernels_of", "outside"]
+__all__ = ["FEW", "Kernels", "Workspace", "kernels_of", "outside", "products_before", "seed_of"]
 
 FEW = 256
 """Products of a row that are gathered rather than added to a dense row, at most."""
@@ -41,6 +43,11 @@ _POINTERS, _ROWS = np.uint64(16), np.uint64(6)
 """How many entries of the left matrix before their turn rows of the right one are looked up, and fetched."""
 _SEARCHED = np.uint64(8)
 """How many steps of a search take as long as going through a row that much longer."""
+_THICK = np.uint64(2)
+"""Columns between the first and the last for each product up to which a row is looked through rather than marked."""
+_LAST = np.uint64(2**32 - 1)
+_WIDEST = 1 << 20
+"""Columns up to which a dense row is filled with an identity that is not 0, which takes the room at once."""
 
 
 def _count_zeros(context: Any, word: Any) -> Any:
@@ -142,11 +149,14 @@ class Workspace:
         The number of columns.
     dtype
         The type in which products are added up.
+    seed
+        What the dense row holds wherever nothing is added up.
     """
 
-    def __init__(self, width: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, width: int, dtype: np.dtype[Any], seed: Any = 0) -> None:
         words = (width >> 6) + 1
-        self.total = np.empty(width, dtype)
+        self.seed = dtype.type(seed)
+        self.total = np.full(width, self.seed) if seed else np.zeros(width, dtype)
         self.marks = np.zeros(words, np.uint64)
         self.tops = np.zeros((words >> 6) + 1, np.uint64)
         self.keys = np.empty((2, FEW), np.uint32)
@@ -171,7 +181,24 @@ class Workspace:
         return self._weights
 
 
-def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = False) -> Kernels:
+def seed_of(add: Any, dtype: np.dtype[Any], width: int) -> Any:
+    """Return what ``add`` leaves as it is, if it can stand in a dense row of a width where nothing was added up.
+
+    None where there is no such number, and where filling a row with it takes too long.
+    """
+    if not isinstance(add, str) or dtype.kind not in "iuf":
+        return None  # of complex numbers each part has its own sign of 0
+    if add in ("plus", "or"):
+        return 0
+    if add not in ("min", "max") or width > _WIDEST:
+        return None
+    if dtype.kind == "f":
+        return np.inf if add == "min" else -np.inf
+    bounds = np.iinfo(dtype)
+    return bounds.max if add == "min" else bounds.min
+
+
+def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = False, seeded: bool = False) -> Kernels:
     """Return the loops of a semiring.
 
     Parameters
@@ -182,6 +209,8 @@ def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = Fa
         The type in which products are added up.
     swapped
         Whether ``multiply`` takes the right value first.
+    seeded
+        Whether the dense rows of workspaces hold :func:`seed_of` them.
 
     Raises
     ------
@@ -194,7 +223,7 @@ def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = Fa
             _check_compiles(function, dtype)
     if swapped and isinstance(multiply, str):
         multiply, swapped = {"first": "second", "second": "first"}.get(multiply, multiply), False
-    return _built(add, multiply, swapped)
+    return _built(add, multiply, swapped, seeded)
 
 
 def _check_compiles(function: Any, dtype: np.dtype[Any]) -> None:
@@ -210,7 +239,7 @@ def _check_compiles(function: Any, dtype: np.dtype[Any]) -> None:
 
 
 @functools.cache
-def _built(add: Any, multiply: Any, swapped: bool) -> Kernels:
+def _built(add: Any, multiply: Any, swapped: bool, seeded: bool) -> Kernels:
     named = isinstance(add, str) and isinstance(multiply, str)
     one, other = _jitted(add), _jitted(multiply)
     if swapped:
@@ -220,7 +249,7 @@ def _built(add: Any, multiply: Any, swapped: bool) -> Kernels:
         def other(a, b):  # type: ignore[no-untyped-def]
             return in_order(b, a)
 
-    return Kernels(_rows(one, other, named), _masked(one, other, named), _added(other, named))
+    return Kernels(_rows(one, other, named, seeded), _masked(one, other, named), _added(other, named))
 
 
 @functools.cache
@@ -240,11 +269,11 @@ def _jitted(function: Any) -> Any:
     return called
 
 
-def _rows(add: Any, multiply: Any, cache: bool) -> Any:
+def _rows(add: Any, multiply: Any, cache: bool, seeded: bool) -> Any:
     @njit(cache=cache, nogil=True)
     def rows(  # type: ignore[no-untyped-def]
-        pointers, places, left, starts, columns, right, labels, first, last, single, few, fill,
-        total, marks, tops, keys, held, counts, out_rows, out_columns, out
+        pointers, places, left, starts, columns, right, first, last, single, few, fill, seed,
+        total, marks, tops, keys, held, counts, out_pointers, out_columns, out
     ):  # fmt: skip
         """Write the products of rows ``first`` to ``last``, row by row, columns ascending; return their number.
 
@@ -254,24 +283,24 @@ def _rows(add: Any, multiply: Any, cache: bool) -> Any:
             The left matrix by rows: uint64 (m + 1,), rows of the right one uint32 (n,), values (n,).
         starts, columns, right
             The right matrix by rows, columns ascending: uint64 (k + 1,), uint32 (n,), values (n,).
-        labels
-            What stands for each row in the result, int32 (m,).
         single
             Whether no column comes twice in a row of the right matrix.
         few
             How many products of a row are gathered, at most FEW.
         fill
             Sums that equal it are left out.
-        total, marks, tops, keys, held, counts
+        seed, total, marks, tops, keys, held, counts
             Those of a :class:`Workspace`.
-        out_rows, out_columns, out
+        out_pointers
+            Where the products of each row begin, and where the last ones end: int64 (last - first + 1,), written.
+        out_columns, out
             Room for as many entries as there are products, and one more.
         """
         n = _ZERO
         end = np.uint64(len(places))
         for i in range(first, last):
             low, high = pointers[i], pointers[i + _ONE]
-            label = labels[i]
+            out_pointers[i - first] = n
             if low == high:
                 continue
             if single and high - low == _ONE:
@@ -279,38 +308,35 @@ def _rows(add: Any, multiply: Any, cache: bool) -> Any:
                 k = np.uint64(places[low])
                 for p in range(starts[k], starts[k + _ONE]):
                     value = multiply(x, right[p])
-                    out_rows[n] = label
                     out_columns[n] = columns[p]
                     out[n] = value
                     n += np.uint64(out[n] != fill)
                 continue
             work = _ZERO
+            smallest, largest = _LAST, _ZERO
             for q in range(low, high):
                 if q + _POINTERS < end:
                     _prefetch(starts, np.uint64(places[q + _POINTERS]))
                 k = np.uint64(places[q])
-                begin = starts[k]
-                work += starts[k + _ONE] - begin
-                _prefetch(columns, begin)
-                _prefetch(right, begin)
+                begin, stop = starts[k], starts[k + _ONE]
+                if begin < stop:
+                    work += stop - begin
+                    smallest = min(smallest, np.uint64(columns[begin]))
+                    largest = max(largest, np.uint64(columns[stop - _ONE]))
+                    _prefetch(right, begin)
             if work == _ZERO:
                 continue
             if work <= few:
                 size = _ZERO
                 ascending = True
-                smallest = largest = np.uint64(columns[0])
+                before = _ZERO
                 for q in range(low, high):
                     x = left[q]
                     k = np.uint64(places[q])
                     for p in range(starts[k], starts[k + _ONE]):
                         c = np.uint64(columns[p])
-                        if size == _ZERO:
-                            smallest = largest = c
-                        else:
-                            if c <= largest:
-                                ascending = False
-                            smallest = min(smallest, c)
-                            largest = max(largest, c)
+                        ascending &= c >= before
+                        before = c
                         keys[0, size] = c
                         held[0, size] = multiply(x, right[p])
                         size += _ONE
@@ -350,11 +376,11 @@ def _rows(add: Any, multiply: Any, cache: bool) -> Any:
                     while f < size and keys[side, f] == key:
                         value = add(value, held[side, f])
                         f += _ONE
-                    out_rows[n] = label
                     out_columns[n] = key
                     out[n] = value
                     n += np.uint64(out[n] != fill)
                 continue
+            thick = seeded and largest - smallest < _THICK * work
             for q in range(low, high):
                 x = left[q]
                 k = np.uint64(places[q])
@@ -362,6 +388,11 @@ def _rows(add: Any, multiply: Any, cache: bool) -> Any:
                     begin = starts[np.uint64(places[q + _ROWS])]
                     _prefetch(columns, begin)
                     _prefetch(right, begin)
+                if thick:
+                    for p in range(starts[k], starts[k + _ONE]):
+                        c = np.uint64(columns[p])
+                        total[c] = add(total[c], multiply(x, right[p]))
+                    continue
                 at = _NONE
                 word = _ZERO
                 for p in range(starts[k], starts[k + _ONE]):
@@ -375,13 +406,21 @@ def _rows(add: Any, multiply: Any, cache: bool) -> Any:
                         word = marks[at]
                         tops[at >> _SIX] |= _ONE << (at & _LOW)
                     bit = _ONE << (c & _LOW)
-                    if word & bit:
+                    if seeded or word & bit:
                         total[c] = add(total[c], value)
                     else:
                         total[c] = value
-                        word |= bit
+                    word |= bit
                 if at != _NONE:
                     marks[at] = word
+            if thick:
+                for c in range(smallest, largest + _ONE):
+                    value = total[c]
+                    total[c] = seed
+                    out_columns[n] = c
+                    out[n] = value
+                    n += np.uint64((value != seed) & (value != fill))
+                continue
             for t in range(np.uint64(len(tops))):
                 top = tops[t]
                 if top == _ZERO:
@@ -395,10 +434,12 @@ def _rows(add: Any, multiply: Any, cache: bool) -> Any:
                     while word:
                         c = (at << _SIX) + _trailing(word)
                         word &= word - _ONE
-                        out_rows[n] = label
                         out_columns[n] = c
-                        out[n] = total[c]
-                        n += np.uint64(out[n] != fill)
+                        value = total[c]
+                        total[c] = seed
+                        out[n] = value
+                        n += np.uint64(value != fill)
+        out_pointers[last - first] = n
         return n
 
     return rows
@@ -560,6 +601,31 @@ def _added(multiply: Any, cache: bool) -> Any:
             out[i] = found
 
     return added
+
+
+@njit(cache=True, nogil=True)
+def products_before(pointers, places, starts, out):  # type: ignore[no-untyped-def]
+    """Write how many products there are before each row of the left matrix, and in all.
+
+    Parameters
+    ----------
+    pointers, places
+        The left matrix by rows: int64 (m + 1,), rows of the right one int32 (n,).
+    starts
+        Where the rows of the right one begin, int64 (k + 1,).
+    out
+        Shape (m + 1,), int64: written.
+    """
+    done = 0
+    out[0] = 0
+    end = np.uint64(len(places))
+    for i in range(len(pointers) - 1):
+        for q in range(np.uint64(pointers[i]), np.uint64(pointers[i + 1])):
+            if q + _POINTERS < end:
+                _prefetch(starts, np.uint64(places[q + _POINTERS]))
+            k = np.uint64(places[q])
+            done += starts[k + _ONE] - starts[k]
+        out[i + 1] = done
 
 
 @njit(cache=True, nogil=True)

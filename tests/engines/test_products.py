@@ -166,6 +166,43 @@ def test_rows_of_any_length_against_scipy(few: int, width: int, monkeypatch: pyt
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(("semiring", "dtype"), [("plus_times", "float64"), ("min_plus", "float64"),
+                                                  ("plus_times", "int64"), ("min_plus", "int64")])  # fmt: skip
+def test_rows_that_are_gathered_marked_and_looked_through_are_the_same(
+    semiring: Any, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(8)
+    a, b = some((30, 20), 31, dtype, 0.8), some((20, 40), 32, dtype, 0.6)
+    wide = np.zeros((20, 4000), dtype)
+    wide[:, np.sort(rng.choice(4000, 40, replace=False))] = b
+    if dtype == "float64":
+        for each in (a, b, wide):
+            at = tuple(rng.integers(0, n, 4) for n in each.shape)
+            each[at] = [np.nan, np.inf, -np.inf, 1e308]
+    for right in (b, wide):  # few columns for so many products, and many
+        found = []
+        for few in (256, 0):
+            monkeypatch.setattr(contraction, "_few", lambda *_, few=few: few)
+            product = sp.matmul(sp.asarray(a), sp.asarray(right), semiring=semiring).compute()
+            found.append(product.to_arrow())
+        for gathered, added in zip(*(table.columns for table in found), strict=True):
+            np.testing.assert_array_equal(gathered.to_numpy(), added.to_numpy())
+        np.testing.assert_array_equal(product.to_numpy(), product_of(a, right, semiring))
+
+
+def product_of(a: NDArray[Any], b: NDArray[Any], semiring: str) -> NDArray[Any]:
+    """Return a product of arrays whose cells of 0 are absent, step by step."""
+    plain = semiring == "plus_times"
+    fill: Any = 0 if plain else np.inf if a.dtype.kind == "f" else np.iinfo(a.dtype).max
+    out = np.full((len(a), b.shape[1]), fill, a.dtype)
+    with np.errstate(all="ignore"):
+        for k in range(a.shape[1]):
+            both = (a[:, k, None] != 0) & (b[None, k] != 0)
+            step = a[:, k, None] * b[None, k] if plain else a[:, k, None] + b[None, k]
+            np.copyto(out, out + step if plain else np.minimum(out, step), where=both)
+    return out
+
+
 def test_ids_up_to_2_to_the_40_take_room_by_entries() -> None:
     n = 2**40
     rng = np.random.default_rng(5)
