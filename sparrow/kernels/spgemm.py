@@ -37,6 +37,7 @@ _INSERTED = 24
 """Products that are sorted by insertion alone."""
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
+_TWO, _THREE, _FOUR = np.uint64(2), np.uint64(3), np.uint64(4)
 _SIX, _LOW = np.uint64(6), np.uint64(63)
 _NONE = np.uint64(2**64 - 1)
 _POINTERS, _ROWS = np.uint64(16), np.uint64(6)
@@ -328,7 +329,7 @@ def _rows(add: Any, multiply: Any, cache: bool, seeded: bool) -> Any:
                 continue
             if work <= few:
                 size = _ZERO
-                ascending = True
+                ascending: Any = True
                 before = _ZERO
                 for q in range(low, high):
                     x = left[q]
@@ -414,10 +415,10 @@ def _rows(add: Any, multiply: Any, cache: bool, seeded: bool) -> Any:
                 if at != _NONE:
                     marks[at] = word
             if thick:
-                for c in range(smallest, largest + _ONE):
-                    value = total[c]
-                    total[c] = seed
-                    out_columns[n] = c
+                for place in range(smallest, largest + _ONE):
+                    value = total[place]
+                    total[place] = seed
+                    out_columns[n] = place
                     out[n] = value
                     n += np.uint64((value != seed) & (value != fill))
                 continue
@@ -548,7 +549,7 @@ def _added(multiply: Any, cache: bool) -> Any:
         entries = np.uint64(len(places))
         for i in range(first, last):
             begin, end = begins[i], ends[i]
-            found = total[0] * 0
+            found = second = third = fourth = total[0] * 0
             if begin == end:
                 out[i] = found
                 continue
@@ -579,8 +580,15 @@ def _added(multiply: Any, cache: bool) -> Any:
                             found += multiply(x, right[low]) * total[c]
                             low += _ONE
                     continue
+                while low + _FOUR <= high:  # sums of their own: none waits for the one before
+                    found += multiply(x, right[low]) * total[columns[low]]
+                    second += multiply(x, right[low + _ONE]) * total[columns[low + _ONE]]
+                    third += multiply(x, right[low + _TWO]) * total[columns[low + _TWO]]
+                    fourth += multiply(x, right[low + _THREE]) * total[columns[low + _THREE]]
+                    low += _FOUR
                 for p in range(low, high):
                     found += multiply(x, right[p]) * total[columns[p]]
+            found += second + (third + fourth)
             for m in range(begin, end):
                 total[wanted[m]] = 0
             if found - found != 0:

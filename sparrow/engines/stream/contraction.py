@@ -56,6 +56,8 @@ _SMALLER = 16
 """How many times fewer entries the operand of rows has where only those that match it are read of the other."""
 _SPARSE = 4
 """How many times fewer entries a mask has than the operand of rows where it is looked at which rows it wants."""
+_SPREAD = 4
+"""Of a mask's entries and the rows, so many times more cells up to which it is counted where each row begins."""
 _FEWER = 16
 """Products of a row that are gathered, at most, where a dense row is quick to add to."""
 _CACHED = 1 << 16
@@ -509,10 +511,16 @@ class Multiplication:
         if row is None and rows.coords:
             leading = block.coords[0]
             wanted = rows.coords[0].astype(leading.dtype, copy=False)
-            begins, ends = np.searchsorted(leading, wanted, "left"), np.searchsorted(leading, wanted, "right")
+            if stop - start <= _SPREAD * (block.count + count):
+                from sparrow.kernels.rows import pointers
+
+                bounds = pointers(leading, start, stop)
+                begins, ends = bounds[wanted - start], bounds[wanted - start + 1]
+            else:
+                begins, ends = np.searchsorted(leading, wanted, "left"), np.searchsorted(leading, wanted, "right")
         else:
-            pointers = row_pointers(np.zeros(block.count, np.int64) if row is None else row, count)
-            begins, ends = pointers[:-1], pointers[1:]
+            bounds = row_pointers(np.zeros(block.count, np.int64) if row is None else row, count)
+            begins, ends = bounds[:-1], bounds[1:]
         return MaskRows(block, begins.view(np.uint64), ends.view(np.uint64), columns.astype(np.uint32))
 
     @property
