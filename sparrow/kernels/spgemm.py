@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.compiling import announce
+from sparrow.kernels.dots import dotted
 
 __all__ = ["FEW", "Kernels", "Workspace", "kernels_of", "outside", "products_before", "seed_of"]
 
@@ -137,6 +138,8 @@ class Kernels(NamedTuple):
     """All products of some rows."""
     masked: Callable[..., int]
     """Those at the columns that a mask has in each row."""
+    dotted: Callable[..., int]
+    """The same, cell by cell, of the right matrix by columns: :func:`sparrow.kernels.dots.dotted`."""
     added: Callable[..., None]
     """The sums of those, each times a weight of the mask's cell, where what is added is ``plus``."""
 
@@ -250,7 +253,9 @@ def _built(add: Any, multiply: Any, swapped: bool, seeded: bool) -> Kernels:
         def other(a, b):  # type: ignore[no-untyped-def]
             return in_order(b, a)
 
-    return Kernels(_rows(one, other, named, seeded), _masked(one, other, named), _added(other, named))
+    return Kernels(
+        _rows(one, other, named, seeded), _masked(one, other, named), dotted(one, other, named), _added(other, named)
+    )
 
 
 @functools.cache

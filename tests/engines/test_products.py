@@ -453,6 +453,44 @@ def test_sums_at_a_mask_are_added_by_the_loop(
     assert not any(calls)
 
 
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+@pytest.mark.parametrize("place", ["memory", "disk"])
+def test_few_cells_are_dot_products_with_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, place: str
+) -> None:
+    monkeypatch.setattr(contraction, "_PRODUCTS", 900)
+    rng = np.random.default_rng(17)
+    shape = (60, 900)
+    a, b = some(shape, 41, dtype, 0.3), some(shape[::-1], 42, dtype, 0.2)
+    if dtype == "float64":
+        a, b = a * rng.random(a.shape), b * rng.random(b.shape)
+    a[3], b[:, 5] = 0, 0
+    a[4, 7:], b[3:, 8] = 0, 0  # one side is much longer than the other
+    m = np.zeros((60, 60), dtype)
+    m[np.arange(60), rng.integers(0, 60, 60)] = 1
+    m[4:9, 4:9] = 2
+    A, B, M = (sp.asarray(each) for each in (a, b, m))
+    if place == "disk":
+        A, B, M = (each.save(tmp_path / str(k)) for k, each in enumerate((A, B, M)))
+    calls: list[bool] = []
+    inner = contraction.Multiplication._dots_pay
+
+    def counted(self: Any, *arguments: Any) -> bool:
+        calls.append(inner(self, *arguments))
+        return calls[-1]
+
+    monkeypatch.setattr(contraction.Multiplication, "_dots_pay", counted)
+    products = [lambda: sp.matmul(A, B, mask=M), lambda: sp.matmul(B.T, A.T, mask=M.T).T]
+    found = [product().to_numpy() for product in products]
+    assert any(calls)
+    few = np.flatnonzero(m[4])
+    np.testing.assert_allclose(found[0][4, few], (a @ b)[4, few])
+    monkeypatch.setattr(contraction.Multiplication, "_by_dots", lambda *_: False)
+    for mine, product in zip(found, products, strict=True):
+        np.testing.assert_allclose(mine, (a @ b) * (m != 0), rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(mine, product().to_numpy())
+
+
 def test_sums_at_a_mask_know_nothing_of_other_cells() -> None:
     a = np.array([[1.0, 2.0], [1.0, -1.0], [3.0, 0.0]])
     b = np.array([[1.0, np.inf, 2.0], [4.0, np.nan, 2.0]])

@@ -62,6 +62,8 @@ _FEWER = 16
 """Products of a row that are gathered, at most, where a dense row is quick to add to."""
 _CACHED = 1 << 16
 """Columns up to which a dense row stays in the cache."""
+_TURNED, _DOTTED = 4, 2
+"""Products that take as long as an entry brought into the order of columns, and as a step of a dot product."""
 _NEAR, _STRETCH = 64, 1 << 12
 """Columns that share a word of the marks of a dense row; entries that are looked at together, to see if they do."""
 
@@ -124,6 +126,7 @@ class Multiplication:
         self._held: OperandRows | None = None
         self._spilled: Spilled | None = None
         self._wanted: NDArray[Any] | None = None
+        self._columns: tuple[NDArray[Any], ...] | None = None
         self._partial = False
         self._ready = False
 
@@ -156,7 +159,31 @@ class Multiplication:
             if same:
                 found = block
             self._held = None if found is None else self._laid_in_rows(found)
+            if self._held is not None and self._by_dots(self._held):
+                self._turn()
             self._ready = True
+
+    def _by_dots(self, held: OperandRows) -> bool:
+        """Return whether products at a mask may be quicker cell by cell, by columns of the operand that is held."""
+        if self._mask is None or self.node.complement or not self._single or not self._matched.plain:
+            return False
+        once = len(set(self.left.letters)) == len(self.roles.rows) + len(self.roles.matched)
+        work, entries = int(held.done[-1]), len(self._arrays[1])
+        if sum(array.nbytes for array in self._arrays) > memory.share(_SHARE):
+            return False
+        cells = self._mask.rows if _quick(self._mask.scan.relation) else work
+        return once and _TURNED * (entries + self._across.size) + _DOTTED * cells < work
+
+    def _turn(self) -> None:
+        """Lay out the operand that is held by columns too."""
+        from sparrow.kernels.dots import by_columns
+
+        starts, columns, values = self._arrays
+        begins = np.zeros(self._across.size + 1, np.uint64)
+        rows, turned = np.empty(len(columns), np.uint32), np.empty_like(values)
+        self._room.grow(begins.nbytes + rows.nbytes + turned.nbytes)
+        by_columns(starts, columns, values, begins, rows, turned)
+        self._columns = readonly(begins), readonly(rows), readonly(turned)
 
     def _rows_of_mask(self) -> NDArray[Any] | None:
         """Return the coordinates along the leading letter at which a mask has cells, if they may be few of all."""
@@ -166,7 +193,8 @@ class Multiplication:
         if _SPARSE * rows > self.left.rows or rows * self.schema.coordinate_dtype(0).itemsize > memory.share(_SHARE):
             return None
         found = list(reading.mapped(self._mask.scan, lambda block: distinct(block.coords[0]), axes=(0,)))
-        return distinct(np.concatenate(found)) if found else np.empty(0, self.schema.coordinate_dtype(0))
+        wanted = distinct(np.concatenate(found)) if found else np.empty(0, self.schema.coordinate_dtype(0))
+        return wanted if 2 * len(wanted) <= self.schema.shape[0] else None  # nearly all: not worth looking for
 
     def _reserved(self) -> memory.Reservation:
         """Return room for the operand that is held."""
@@ -405,16 +433,27 @@ class Multiplication:
             np.empty(most + 1, np.uint32 if mask.block.count < 2**32 else np.uint64),
             np.empty(most + 1, self.dtype),
         )
-        with self._space() as space:
-            n = self._kernels().masked(
-                *self._arguments(rows, first, last), readonly(begins), readonly(ends), readonly(mask.columns),
-                np.uint64(0), np.uint64(last - first), self._fill, space.total, space.state, at, out,
-            )  # fmt: skip
+        cells = readonly(begins), readonly(ends), readonly(mask.columns)
+        own = self._arguments(rows, first, last)
+        if self._columns is not None and self._dots_pay(own[0], cells, int(rows.done[last] - rows.done[first])):
+            n = self._kernels().dotted(*own[:3], *self._columns, *cells, self._fill, at, out)
+        else:
+            with self._space() as space:
+                n = self._kernels().masked(
+                    *own, *cells, np.uint64(0), np.uint64(last - first), self._fill, space.total, space.state, at, out
+                )
         found = mask.block.take(at[:n])
         coords: list[Any] = [None] * self.schema.ndim
         for letter, column in zip((*self.roles.rows, *self.roles.columns), found.coords, strict=True):
             coords[self.node.out.index(letter)] = column
         return self._finished(coords, out[:n], found.values)
+
+    def _dots_pay(self, pointers: NDArray[Any], cells: tuple[NDArray[Any], ...], work: int) -> bool:
+        """Return whether some rows are quicker cell by cell than by so many products."""
+        from sparrow.kernels.dots import steps_of_dots
+
+        assert self._columns is not None
+        return bool(_DOTTED * steps_of_dots(pointers, self._columns[0], *cells) < work)
 
     def _everywhere(self, rows: OperandRows, mask: MaskRows | None, first: int, last: int) -> tuple[Block, None]:
         """Return the products of some rows, but for those at the cells of a mask, if there is one."""
