@@ -33,13 +33,13 @@ def by_columns(starts, columns, right, begins, rows, values):  # type: ignore[no
     """
     for p in range(len(columns)):
         begins[np.uint64(columns[p]) + _ONE] += _ONE
-    for c in range(_ONE, np.uint64(len(begins))):
-        begins[c] += begins[c - _ONE]
+    for k in range(1, len(begins)):
+        begins[k] += begins[k - 1]
     at = begins[:-1].copy()
-    for k in range(np.uint64(len(starts) - 1)):
-        for p in range(starts[k], starts[k + _ONE]):
+    for row in range(np.uint64(len(starts) - 1)):
+        for p in range(starts[row], starts[row + _ONE]):
             c = np.uint64(columns[p])
-            rows[at[c]] = k
+            rows[at[c]] = row
             values[at[c]] = right[p]
             at[c] += _ONE
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -480,7 +481,7 @@ def test_few_cells_are_dot_products_with_the_same_bits(
         return calls[-1]
 
     monkeypatch.setattr(contraction.Multiplication, "_dots_pay", counted)
-    products = [lambda: sp.matmul(A, B, mask=M), lambda: sp.matmul(B.T, A.T, mask=M.T).T]
+    products: list[Callable[[], Any]] = [lambda: sp.matmul(A, B, mask=M), lambda: sp.matmul(B.T, A.T, mask=M.T).T]
     found = [product().to_numpy() for product in products]
     assert any(calls)
     few = np.flatnonzero(m[4])
