@@ -22,6 +22,7 @@ from sparrow.workers import ordered_map
 __all__ = [
     "Block",
     "Duplicates",
+    "RowBlock",
     "accumulator",
     "canonical",
     "check_duplicates",
@@ -63,6 +64,35 @@ class Block:
     def take(self, at: Any) -> Block:
         """Return the entries at positions, in a slice or under a mask."""
         return Block(tuple([column[at] for column in self.coords]), self.values[at])
+
+    def write(self, arrays: Sequence[NDArray[Any]], start: int, stop: int) -> None:
+        """Copy the entries to positions of arrays: one for each dimension, one of values."""
+        for array, column in zip(arrays, (*self.coords, self.values), strict=True):
+            array[start:stop] = column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowBlock:
+    """Entries row by row, a row being those at one coordinate along the first dimension, which is told once."""
+
+    rows: NDArray[Any]
+    """That coordinate of each row, shape (m,)."""
+    pointers: NDArray[np.int64]
+    """Where each row begins, and where the last one ends: shape (m + 1,)."""
+    rest: Block
+    """The coordinates along the other dimensions, and the values."""
+
+    @property
+    def count(self) -> int:
+        """The number of entries."""
+        return self.rest.count
+
+    def write(self, arrays: Sequence[NDArray[Any]], start: int, stop: int) -> None:
+        """Copy the entries to positions of arrays: one for each dimension, one of values."""
+        from sparrow.kernels.rows import repeat
+
+        repeat(self.rows, self.pointers, arrays[0][start:stop])
+        self.rest.write(arrays[1:], start, stop)
 
 
 def pick(block: Block, keep: NDArray[np.bool_]) -> Block:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.compiling import announce, readonly
 
-__all__ = ["place_rows", "pointers"]
+__all__ = ["place_rows", "pointers", "repeat"]
 
 
 @njit(cache=True, nogil=True)
@@ -41,6 +41,37 @@ def pointers(rows: NDArray[Any], start: int, stop: int) -> NDArray[np.int64]:
     out = np.zeros(stop - start + 1, np.int64)
     _pointers(readonly(rows), start, out)
     return out
+
+
+@njit(cache=True, nogil=True)
+def _repeat(values, indptr, out):  # type: ignore[no-untyped-def]
+    for k in range(len(values)):
+        value = values[k]
+        for j in range(np.uint64(indptr[k]), np.uint64(indptr[k + 1])):
+            out[j] = value
+
+
+def repeat(values: NDArray[Any], indptr: NDArray[np.int64], out: NDArray[Any]) -> None:
+    """Write what stands for each row at all its entries, without holding the GIL.
+
+    Parameters
+    ----------
+    values
+        Integers, shape (rows,).
+    indptr
+        Shape (rows + 1,): where rows begin and end in ``out``.
+    out
+        int32 or int64.
+
+    Examples
+    --------
+    >>> out = np.zeros(3, np.int64)
+    >>> repeat(np.array([5, 6, 7]), np.array([0, 2, 2, 3]), out)
+    >>> out
+    array([5, 5, 7])
+    """
+    announce()
+    _repeat(readonly(values.astype(out.dtype, copy=False)), readonly(indptr), out)
 
 
 @njit(cache=True, nogil=True)

@@ -2,8 +2,10 @@
 
 A row of the product is a sum of rows of the right matrix. Rows of few products gather them in buffers that stay in the
 first cache, and sort those; others add them up in a dense row whose occupied places are marked in a bitmap of two
-levels, which gives the columns in order without a sort. Both add in the order of the left row's entries, so the bits
-depend on neither. Positions are unsigned: that spares a test for negative ones at every access.
+levels, which gives the columns in order without a sort. Where there are about as many products as columns between the
+first and the last nothing is marked: what differs from the identity of ``add`` is an entry. All add in the order of the
+left row's entries, so the bits depend on neither. Positions are unsigned: that spares a test for negative ones at every
+access.
 
 :func:`kernels_of` gives the loops of a semiring, compiled when first asked for and found compiled in later processes.
 Named operations are compiled into their loops. A user's functions are called by loops that serve all of them, so that
@@ -28,8 +30,9 @@ from numpy.typing import NDArray
 
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.compiling import announce
+from sparrow.kernels.dots import dotted
 
-__all__ = ["FEW", "Kernels", "Workspace", "kernels_of", "outside"]
+__all__ = ["FEW", "Kernels", "Workspace", "kernels_of", "outside", "products_before", "seed_of"]
 
 FEW = 256
 """Products of a row that are gathered rather than added to a dense row, at most."""
@@ -37,12 +40,18 @@ _INSERTED = 24
 """Products that are sorted by insertion alone."""
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
+_TWO, _THREE, _FOUR = np.uint64(2), np.uint64(3), np.uint64(4)
 _SIX, _LOW = np.uint64(6), np.uint64(63)
 _NONE = np.uint64(2**64 - 1)
 _POINTERS, _ROWS = np.uint64(16), np.uint64(6)
 """How many entries of the left matrix before their turn rows of the right one are looked up, and fetched."""
 _SEARCHED = np.uint64(8)
 """How many steps of a search take as long as going through a row that much longer."""
+_THICK = np.uint64(2)
+"""Columns between the first and the last for each product up to which a row is looked through rather than marked."""
+_LAST = np.uint64(2**32 - 1)
+_WIDEST = 1 << 20
+"""Columns up to which a dense row is filled with an identity that is not 0, which takes the room at once."""
 
 
 def _count_zeros(context: Any, word: Any) -> Any:
@@ -157,6 +166,8 @@ class Kernels(NamedTuple):
     """All products of some rows."""
     masked: Callable[..., int]
     """Those at the columns that a mask has in each row."""
+    dotted: Callable[..., int]
+    """The same, cell by cell, of the right matrix by columns: :func:`sparrow.kernels.dots.dotted`."""
     added: Callable[..., None]
     """The sums of those, each times a weight of the mask's cell, where what is added is ``plus``."""
 
@@ -170,11 +181,14 @@ class Workspace:
         The number of columns.
     dtype
         The type in which products are added up.
+    seed
+        What the dense row holds wherever nothing is added up.
     """
 
-    def __init__(self, width: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, width: int, dtype: np.dtype[Any], seed: Any = 0) -> None:
         words = (width >> 6) + 1
-        self.total = np.empty(width, dtype)
+        self.seed = dtype.type(seed)
+        self.total = np.full(width, self.seed) if seed else np.zeros(width, dtype)
         self.marks = np.zeros(words, np.uint64)
         self.tops = np.zeros((words >> 6) + 1, np.uint64)
         self.keys = np.empty((2, FEW), np.uint32)
@@ -199,7 +213,24 @@ class Workspace:
         return self._weights
 
 
-def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = False) -> Kernels:
+def seed_of(add: Any, dtype: np.dtype[Any], width: int) -> Any:
+    """Return what ``add`` leaves as it is, if it can stand in a dense row of a width where nothing was added up.
+
+    None where there is no such number, and where filling a row with it takes too long.
+    """
+    if not isinstance(add, str) or dtype.kind not in "iuf":
+        return None  # of complex numbers each part has its own sign of 0
+    if add in ("plus", "or"):
+        return 0
+    if add not in ("min", "max") or width > _WIDEST:
+        return None
+    if dtype.kind == "f":
+        return np.inf if add == "min" else -np.inf
+    bounds = np.iinfo(dtype)
+    return bounds.max if add == "min" else bounds.min
+
+
+def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = False, seeded: bool = False) -> Kernels:
     """Return the loops of a semiring.
 
     Parameters
@@ -210,6 +241,8 @@ def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = Fa
         The type in which products are added up.
     swapped
         Whether ``multiply`` takes the right value first.
+    seeded
+        Whether the dense rows of workspaces hold :func:`seed_of` them.
 
     Raises
     ------
@@ -220,9 +253,9 @@ def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = Fa
     if isinstance(add, str) and isinstance(multiply, str):
         if swapped:
             multiply = {"first": "second", "second": "first"}.get(multiply, multiply)
-        return _bound(_built(_NAMED[add], _NAMED[multiply]), 0, 0)
+        return _bound(_built(_NAMED[add], _NAMED[multiply], seeded), 0, 0)
     adding, multiplying = _compiled(add, dtype, False), _compiled(multiply, dtype, swapped)
-    return _bound(_built(_given, _given), adding, multiplying)
+    return _bound(_built(_given, _given, seeded), adding, multiplying)
 
 
 def _bound(loops: Kernels, adding: int, multiplying: int) -> Kernels:
@@ -230,13 +263,14 @@ def _bound(loops: Kernels, adding: int, multiplying: int) -> Kernels:
     return Kernels(
         functools.partial(loops.rows, one, other),
         functools.partial(loops.masked, one, other),
+        functools.partial(loops.dotted, one, other),
         functools.partial(loops.added, other),
     )
 
 
 @functools.cache
-def _built(add: Any, multiply: Any) -> Kernels:
-    return Kernels(_rows(add, multiply), _masked(add, multiply), _added(multiply))
+def _built(add: Any, multiply: Any, seeded: bool) -> Kernels:
+    return Kernels(_rows(add, multiply, seeded), _masked(add, multiply), dotted(add, multiply), _added(multiply))
 
 
 @functools.cache
@@ -305,7 +339,7 @@ def _sorted(keys, held, size, smallest, largest, counts):  # type: ignore[no-unt
 
 
 @njit(cache=True, nogil=True)
-def _emptied(label, fill, total, marks, tops, n, out_rows, out_columns, out):  # type: ignore[no-untyped-def]
+def _emptied(fill, seed, total, marks, tops, n, out_columns, out):  # type: ignore[no-untyped-def]
     """Write what a dense row holds behind the first ``n`` and leave it clean; return how many there are then."""
     for t in range(np.uint64(len(tops))):
         top = tops[t]
@@ -320,18 +354,19 @@ def _emptied(label, fill, total, marks, tops, n, out_rows, out_columns, out):  #
             while word:
                 c = (at << _SIX) + _trailing(word)
                 word &= word - _ONE
-                out_rows[n] = label
                 out_columns[n] = c
-                out[n] = total[c]
-                n += np.uint64(out[n] != fill)
+                value = total[c]
+                total[c] = seed
+                out[n] = value
+                n += np.uint64(value != fill)
     return n
 
 
-def _rows(add: Any, multiply: Any) -> Any:
+def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
     @njit(cache=True, nogil=True)
     def rows(  # type: ignore[no-untyped-def]
-        adding, multiplying, pointers, places, left, starts, columns, right, labels, first, last, single, few,
-        fill, total, marks, tops, keys, held, counts, out_rows, out_columns, out
+        adding, multiplying, pointers, places, left, starts, columns, right, first, last, single, few, fill, seed,
+        total, marks, tops, keys, held, counts, out_pointers, out_columns, out
     ):  # fmt: skip
         """Write the products of rows ``first`` to ``last``, row by row, columns ascending; return their number.
 
@@ -343,24 +378,24 @@ def _rows(add: Any, multiply: Any) -> Any:
             The left matrix by rows: uint64 (m + 1,), rows of the right one uint32 (n,), values (n,).
         starts, columns, right
             The right matrix by rows, columns ascending: uint64 (k + 1,), uint32 (n,), values (n,).
-        labels
-            What stands for each row in the result, int32 (m,).
         single
             Whether no column comes twice in a row of the right matrix.
         few
             How many products of a row are gathered, at most FEW.
         fill
             Sums that equal it are left out.
-        total, marks, tops, keys, held, counts
+        seed, total, marks, tops, keys, held, counts
             Those of a :class:`Workspace`.
-        out_rows, out_columns, out
+        out_pointers
+            Where the products of each row begin, and where the last ones end: int64 (last - first + 1,), written.
+        out_columns, out
             Room for as many entries as there are products, and one more.
         """
         n = _ZERO
         end = np.uint64(len(places))
         for i in range(first, last):
             low, high = pointers[i], pointers[i + _ONE]
-            label = labels[i]
+            out_pointers[i - first] = n
             if low == high:
                 continue
             if single and high - low == _ONE:
@@ -368,38 +403,35 @@ def _rows(add: Any, multiply: Any) -> Any:
                 k = np.uint64(places[low])
                 for p in range(starts[k], starts[k + _ONE]):
                     value = multiply(multiplying, x, right[p])
-                    out_rows[n] = label
                     out_columns[n] = columns[p]
                     out[n] = value
                     n += np.uint64(out[n] != fill)
                 continue
             work = _ZERO
+            smallest, largest = _LAST, _ZERO
             for q in range(low, high):
                 if q + _POINTERS < end:
                     _prefetch(starts, np.uint64(places[q + _POINTERS]))
                 k = np.uint64(places[q])
-                begin = starts[k]
-                work += starts[k + _ONE] - begin
-                _prefetch(columns, begin)
-                _prefetch(right, begin)
+                begin, stop = starts[k], starts[k + _ONE]
+                if begin < stop:
+                    work += stop - begin
+                    smallest = min(smallest, np.uint64(columns[begin]))
+                    largest = max(largest, np.uint64(columns[stop - _ONE]))
+                    _prefetch(right, begin)
             if work == _ZERO:
                 continue
             if work <= few:
                 size = _ZERO
-                ascending = True
-                smallest = largest = np.uint64(columns[0])
+                ascending: Any = True
+                before = _ZERO
                 for q in range(low, high):
                     x = left[q]
                     k = np.uint64(places[q])
                     for p in range(starts[k], starts[k + _ONE]):
                         c = np.uint64(columns[p])
-                        if size == _ZERO:
-                            smallest = largest = c
-                        else:
-                            if c <= largest:
-                                ascending = False
-                            smallest = min(smallest, c)
-                            largest = max(largest, c)
+                        ascending &= c >= before
+                        before = c
                         keys[0, size] = c
                         held[0, size] = multiply(multiplying, x, right[p])
                         size += _ONE
@@ -414,11 +446,11 @@ def _rows(add: Any, multiply: Any) -> Any:
                     while f < size and keys[side, f] == key:
                         value = add(adding, value, held[side, f])
                         f += _ONE
-                    out_rows[n] = label
                     out_columns[n] = key
                     out[n] = value
                     n += np.uint64(out[n] != fill)
                 continue
+            thick = seeded and largest - smallest < _THICK * work
             for q in range(low, high):
                 x = left[q]
                 k = np.uint64(places[q])
@@ -426,6 +458,11 @@ def _rows(add: Any, multiply: Any) -> Any:
                     begin = starts[np.uint64(places[q + _ROWS])]
                     _prefetch(columns, begin)
                     _prefetch(right, begin)
+                if thick:
+                    for p in range(starts[k], starts[k + _ONE]):
+                        c = np.uint64(columns[p])
+                        total[c] = add(adding, total[c], multiply(multiplying, x, right[p]))
+                    continue
                 at = _NONE
                 word = _ZERO
                 for p in range(starts[k], starts[k + _ONE]):
@@ -439,14 +476,23 @@ def _rows(add: Any, multiply: Any) -> Any:
                         word = marks[at]
                         tops[at >> _SIX] |= _ONE << (at & _LOW)
                     bit = _ONE << (c & _LOW)
-                    if word & bit:
+                    if seeded or word & bit:
                         total[c] = add(adding, total[c], value)
                     else:
                         total[c] = value
-                        word |= bit
+                    word |= bit
                 if at != _NONE:
                     marks[at] = word
-            n = _emptied(label, fill, total, marks, tops, n, out_rows, out_columns, out)
+            if thick:
+                for place in range(smallest, largest + _ONE):
+                    value = total[place]
+                    total[place] = seed
+                    out_columns[n] = place
+                    out[n] = value
+                    n += np.uint64((value != seed) & (value != fill))
+                continue
+            n = _emptied(fill, seed, total, marks, tops, n, out_columns, out)
+        out_pointers[last - first] = n
         return n
 
     return rows
@@ -556,7 +602,7 @@ def _added(multiply: Any) -> Any:
         entries = np.uint64(len(places))
         for i in range(first, last):
             begin, end = begins[i], ends[i]
-            found = total[0] * 0
+            found = second = third = fourth = total[0] * 0
             if begin == end:
                 out[i] = found
                 continue
@@ -587,8 +633,15 @@ def _added(multiply: Any) -> Any:
                             found += multiply(multiplying, x, right[low]) * total[c]
                             low += _ONE
                     continue
+                while low + _FOUR <= high:  # sums of their own: none waits for the one before
+                    found += multiply(multiplying, x, right[low]) * total[columns[low]]
+                    second += multiply(multiplying, x, right[low + _ONE]) * total[columns[low + _ONE]]
+                    third += multiply(multiplying, x, right[low + _TWO]) * total[columns[low + _TWO]]
+                    fourth += multiply(multiplying, x, right[low + _THREE]) * total[columns[low + _THREE]]
+                    low += _FOUR
                 for p in range(low, high):
                     found += multiply(multiplying, x, right[p]) * total[columns[p]]
+            found += second + (third + fourth)
             for m in range(begin, end):
                 total[wanted[m]] = 0
             if found - found != 0:
@@ -609,6 +662,31 @@ def _added(multiply: Any) -> Any:
             out[i] = found
 
     return added
+
+
+@njit(cache=True, nogil=True)
+def products_before(pointers, places, starts, out):  # type: ignore[no-untyped-def]
+    """Write how many products there are before each row of the left matrix, and in all.
+
+    Parameters
+    ----------
+    pointers, places
+        The left matrix by rows: int64 (m + 1,), rows of the right one int32 (n,).
+    starts
+        Where the rows of the right one begin, int64 (k + 1,).
+    out
+        Shape (m + 1,), int64: written.
+    """
+    done = 0
+    out[0] = 0
+    end = np.uint64(len(places))
+    for i in range(len(pointers) - 1):
+        for q in range(np.uint64(pointers[i]), np.uint64(pointers[i + 1])):
+            if q + _POINTERS < end:
+                _prefetch(starts, np.uint64(places[q + _POINTERS]))
+            k = np.uint64(places[q])
+            done += starts[k + _ONE] - starts[k]
+        out[i + 1] = done
 
 
 @njit(cache=True, nogil=True)

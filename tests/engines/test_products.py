@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,43 @@ def test_rows_of_any_length_against_scipy(few: int, width: int, monkeypatch: pyt
         scipy.sparse.coo_array((found.to_arrow()["value"], (rows, at // spread)), (40, 3000)).toarray(), wanted,
         atol=1e-12,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("semiring", "dtype"), [("plus_times", "float64"), ("min_plus", "float64"),
+                                                  ("plus_times", "int64"), ("min_plus", "int64")])  # fmt: skip
+def test_rows_that_are_gathered_marked_and_looked_through_are_the_same(
+    semiring: Any, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(8)
+    a, b = some((30, 20), 31, dtype, 0.8), some((20, 40), 32, dtype, 0.6)
+    wide = np.zeros((20, 4000), dtype)
+    wide[:, np.sort(rng.choice(4000, 40, replace=False))] = b
+    if dtype == "float64":
+        for each in (a, b, wide):
+            at = tuple(rng.integers(0, n, 4) for n in each.shape)
+            each[at] = [np.nan, np.inf, -np.inf, 1e308]
+    for right in (b, wide):  # few columns for so many products, and many
+        found = []
+        for few in (256, 0):
+            monkeypatch.setattr(contraction, "_few", lambda *_, few=few: few)
+            product = sp.matmul(sp.asarray(a), sp.asarray(right), semiring=semiring).compute()
+            found.append(product.to_arrow())
+        for gathered, added in zip(*(table.columns for table in found), strict=True):
+            np.testing.assert_array_equal(gathered.to_numpy(), added.to_numpy())
+        np.testing.assert_array_equal(product.to_numpy(), product_of(a, right, semiring))
+
+
+def product_of(a: NDArray[Any], b: NDArray[Any], semiring: str) -> NDArray[Any]:
+    """Return a product of arrays whose cells of 0 are absent, step by step."""
+    plain = semiring == "plus_times"
+    fill: Any = 0 if plain else np.inf if a.dtype.kind == "f" else np.iinfo(a.dtype).max
+    out = np.full((len(a), b.shape[1]), fill, a.dtype)
+    with np.errstate(all="ignore"):
+        for k in range(a.shape[1]):
+            both = (a[:, k, None] != 0) & (b[None, k] != 0)
+            step = a[:, k, None] * b[None, k] if plain else a[:, k, None] + b[None, k]
+            np.copyto(out, out + step if plain else np.minimum(out, step), where=both)
+    return out
 
 
 def test_ids_up_to_2_to_the_40_take_room_by_entries() -> None:
@@ -432,6 +470,44 @@ def test_sums_at_a_mask_are_added_by_the_loop(
     assert sp.matmul(A, B, mask=M, complement=True).sum() == (a @ b).sum() - inside.sum()
     assert (small[0] @ small[1] * small[2]).sum() == (inside * m).astype("int8").sum()
     assert not any(calls)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+@pytest.mark.parametrize("place", ["memory", "disk"])
+def test_few_cells_are_dot_products_with_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, place: str
+) -> None:
+    monkeypatch.setattr(contraction, "_PRODUCTS", 900)
+    rng = np.random.default_rng(17)
+    shape = (60, 900)
+    a, b = some(shape, 41, dtype, 0.3), some(shape[::-1], 42, dtype, 0.2)
+    if dtype == "float64":
+        a, b = a * rng.random(a.shape), b * rng.random(b.shape)
+    a[3], b[:, 5] = 0, 0
+    a[4, 7:], b[3:, 8] = 0, 0  # one side is much longer than the other
+    m = np.zeros((60, 60), dtype)
+    m[np.arange(60), rng.integers(0, 60, 60)] = 1
+    m[4:9, 4:9] = 2
+    A, B, M = (sp.asarray(each) for each in (a, b, m))
+    if place == "disk":
+        A, B, M = (each.save(tmp_path / str(k)) for k, each in enumerate((A, B, M)))
+    calls: list[bool] = []
+    inner = contraction.Multiplication._dots_pay
+
+    def counted(self: Any, *arguments: Any) -> bool:
+        calls.append(inner(self, *arguments))
+        return calls[-1]
+
+    monkeypatch.setattr(contraction.Multiplication, "_dots_pay", counted)
+    products: list[Callable[[], Any]] = [lambda: sp.matmul(A, B, mask=M), lambda: sp.matmul(B.T, A.T, mask=M.T).T]
+    found = [product().to_numpy() for product in products]
+    assert any(calls)
+    few = np.flatnonzero(m[4])
+    np.testing.assert_allclose(found[0][4, few], (a @ b)[4, few])
+    monkeypatch.setattr(contraction.Multiplication, "_by_dots", lambda *_: False)
+    for mine, product in zip(found, products, strict=True):
+        np.testing.assert_allclose(mine, (a @ b) * (m != 0), rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(mine, product().to_numpy())
 
 
 def test_sums_at_a_mask_know_nothing_of_other_cells() -> None:

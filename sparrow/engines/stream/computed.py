@@ -24,7 +24,7 @@ from sparrow import memory, settings
 from sparrow.engines.orders import scan_order, sorted_order
 from sparrow.engines.stream import reading
 from sparrow.index import Box, Range, View
-from sparrow.kernels.entries import Block, concatenate
+from sparrow.kernels.entries import Block, RowBlock, concatenate
 from sparrow.plan import Scan, Step
 from sparrow.relation import ArrowSource, Chunk, ScanStats, arrow_table
 from sparrow.schema import Schema
@@ -83,6 +83,8 @@ class Computed:
         Returns about how many entries lie between two bounds, where the inputs do not tell. It may read them.
     total
         Returns the sum of all entries in their type where it is had without them, else None.
+    rowwise
+        Whether what ``begin`` returns may be asked for entries row by row, with ``rowwise=True``.
     """
 
     exact = False
@@ -100,8 +102,10 @@ class Computed:
         begin: Callable[[int, int], Evaluate] | None = None,
         most: Callable[[int, int], int] | None = None,
         total: Callable[[], Any] | None = None,
+        rowwise: bool = False,
     ) -> None:
         self._step = step
+        self._rowwise = rowwise
         self._begin = begin
         self._most = most
         self._total = total
@@ -240,6 +244,14 @@ class Computed:
         assert self._each is not None
         axes = None if dims is None or self._axes is None else (*dims, *self._axes)
         return self._each(reading.reader(self._inputs[0], ref.order, axes)(ref.chunk))
+
+    def read_rows(self, chunk: Chunk) -> Block | RowBlock:
+        """Compute a piece, row by row where that spares the coordinates of rows."""
+        ref = chunk.ref
+        if self._rowwise and isinstance(ref, _Span):
+            rows: Block | RowBlock = ref.evaluate(ref.start, ref.stop, rowwise=True)  # type: ignore[call-arg]
+            return rows
+        return self.read(chunk)
 
     def span(self, chunk: Chunk) -> tuple[int, int] | None:
         """Return the bounds along the leading dimension that a chunk is computed for; None of a chunk of the input."""

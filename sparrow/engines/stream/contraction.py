@@ -29,7 +29,7 @@ from sparrow.engines.stream.joining import Numbering, distinct, members
 from sparrow.engines.stream.operands import MaskRows, Operand, OperandRows, roles
 from sparrow.kernels.compiling import readonly
 from sparrow.kernels.elementwise import align
-from sparrow.kernels.entries import Block, accumulator, canonical, concatenate, pick, row_pointers
+from sparrow.kernels.entries import Block, RowBlock, accumulator, canonical, concatenate, pick, row_pointers
 from sparrow.kernels.runs import group_starts
 from sparrow.plan import Product, Scan, Semiring
 from sparrow.relation import MemoryRelation
@@ -56,10 +56,14 @@ _SMALLER = 16
 """How many times fewer entries the operand of rows has where only those that match it are read of the other."""
 _SPARSE = 4
 """How many times fewer entries a mask has than the operand of rows where it is looked at which rows it wants."""
+_SPREAD = 4
+"""Of a mask's entries and the rows, so many times more cells up to which it is counted where each row begins."""
 _FEWER = 16
 """Products of a row that are gathered, at most, where a dense row is quick to add to."""
 _CACHED = 1 << 16
 """Columns up to which a dense row stays in the cache."""
+_TURNED, _DOTTED = 4, 2
+"""Products that take as long as an entry brought into the order of columns, and as a step of a dot product."""
 _NEAR, _STRETCH = 64, 1 << 12
 """Columns that share a word of the marks of a dense row; entries that are looked at together, to see if they do."""
 
@@ -74,7 +78,7 @@ def multiplied(node: Product, *scans: Scan) -> Computed:
     """
     work = Multiplication(node, *scans)
     if node.mask is None or node.complement:
-        return Computed(node, scans, work.cuts, work.between, begin=work.begin, most=work.most)
+        return Computed(node, scans, work.cuts, work.between, begin=work.begin, most=work.most, rowwise=True)
     return Masked(node, scans, work)
 
 
@@ -122,6 +126,7 @@ class Multiplication:
         self._held: OperandRows | None = None
         self._spilled: Spilled | None = None
         self._wanted: NDArray[Any] | None = None
+        self._columns: tuple[NDArray[Any], ...] | None = None
         self._partial = False
         self._ready = False
 
@@ -154,7 +159,31 @@ class Multiplication:
             if same:
                 found = block
             self._held = None if found is None else self._laid_in_rows(found)
+            if self._held is not None and self._by_dots(self._held):
+                self._turn()
             self._ready = True
+
+    def _by_dots(self, held: OperandRows) -> bool:
+        """Return whether products at a mask may be quicker cell by cell, by columns of the operand that is held."""
+        if self._mask is None or self.node.complement or not self._single or not self._matched.plain:
+            return False
+        once = len(set(self.left.letters)) == len(self.roles.rows) + len(self.roles.matched)
+        work, entries = int(held.done[-1]), len(self._arrays[1])
+        if sum(array.nbytes for array in self._arrays) > memory.share(_SHARE):
+            return False
+        cells = self._mask.rows if _quick(self._mask.scan.relation) else work
+        return once and _TURNED * (entries + self._across.size) + _DOTTED * cells < work
+
+    def _turn(self) -> None:
+        """Lay out the operand that is held by columns too."""
+        from sparrow.kernels.dots import by_columns
+
+        starts, columns, values = self._arrays
+        begins = np.zeros(self._across.size + 1, np.uint64)
+        rows, turned = np.empty(len(columns), np.uint32), np.empty_like(values)
+        self._room.grow(begins.nbytes + rows.nbytes + turned.nbytes)
+        by_columns(starts, columns, values, begins, rows, turned)
+        self._columns = readonly(begins), readonly(rows), readonly(turned)
 
     def _rows_of_mask(self) -> NDArray[Any] | None:
         """Return the coordinates along the leading letter at which a mask has cells, if they may be few of all."""
@@ -164,7 +193,8 @@ class Multiplication:
         if _SPARSE * rows > self.left.rows or rows * self.schema.coordinate_dtype(0).itemsize > memory.share(_SHARE):
             return None
         found = list(reading.mapped(self._mask.scan, lambda block: distinct(block.coords[0]), axes=(0,)))
-        return distinct(np.concatenate(found)) if found else np.empty(0, self.schema.coordinate_dtype(0))
+        wanted = distinct(np.concatenate(found)) if found else np.empty(0, self.schema.coordinate_dtype(0))
+        return wanted if 2 * len(wanted) <= self.schema.shape[0] else None  # nearly all: not worth looking for
 
     def _reserved(self) -> memory.Reservation:
         """Return room for the operand that is held."""
@@ -206,6 +236,8 @@ class Multiplication:
 
     def _lay_out(self, block: Block) -> None:
         """Keep the operand that is held by rows."""
+        from sparrow.kernels.rows import pointers
+
         inner = self.right.columns(block, self.roles.matched)
         outer = self.right.columns(block, self.roles.columns)
         shape = self.right.sizes
@@ -214,7 +246,7 @@ class Multiplication:
         self._outer = outer
         own = self._matched.own
         height = self._matched.size
-        starts = np.array([0, block.count]) if own is None else row_pointers(own, height)
+        starts = np.array([0, block.count]) if own is None else pointers(own, 0, height)
         columns = np.zeros(block.count, np.int32) if self._across.own is None else self._across.own
         self._starts = np.append(starts, starts[-1])  # one row more, of nothing, for what has no counterpart
         self._room.grow(self._starts.nbytes)
@@ -228,18 +260,19 @@ class Multiplication:
 
     def _laid_in_rows(self, block: Block) -> OperandRows:
         """Return entries of the operand of rows, which are sorted by rows, row by row, but for rows nobody wants."""
+        from sparrow.kernels.spgemm import products_before
+
         if self._wanted is not None and block.count:
             block = pick(block, members(block.coords[0], self._wanted))
         coords = self.left.columns(block, self.roles.rows)
         places = self._matched.of(self.left.columns(block, self.roles.matched), block.count)
         starts = group_starts(coords, block.count) if coords else np.zeros(min(block.count, 1), np.int64)
-        work = np.zeros(block.count + 1, np.int64)
-        np.cumsum(np.diff(self._starts)[places], out=work[1:])
         pointers = np.append(starts, block.count)
+        places = readonly(places.astype(np.int32, copy=False))
+        done = np.empty(len(pointers), np.int64)
+        products_before(readonly(pointers), places, readonly(self._starts), done)
         rows = tuple(column[starts] for column in coords)
-        return OperandRows(
-            rows, pointers, places.astype(np.int32, copy=False), self._numbers(block.values), work[pointers]
-        )
+        return OperandRows(rows, pointers, places, self._numbers(block.values), done)
 
     def _numbers(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return values in the type in which products are added up."""
@@ -292,7 +325,12 @@ class Multiplication:
     def begin(self, first: int, last: int) -> Evaluate:
         """Return :meth:`between` for pieces between two bounds, which keep what they read for the next one."""
         sources = self.sources(first, last)
-        return lambda start, stop: self.computed(start, stop, sources)[0]
+
+        def evaluate(start: int, stop: int, rowwise: bool = False) -> Any:
+            found = self._by_rows(start, stop, sources) if rowwise else None
+            return self.computed(start, stop, sources)[0] if found is None else found
+
+        return evaluate
 
     def between(self, start: int, stop: int) -> Block:
         """Return the entries of the result between two bounds along its leading letter."""
@@ -395,47 +433,79 @@ class Multiplication:
             np.empty(most + 1, np.uint32 if mask.block.count < 2**32 else np.uint64),
             np.empty(most + 1, self.dtype),
         )
-        with self._space() as space:
-            n = self._kernels().masked(
-                *self._arguments(rows, first, last), readonly(begins), readonly(ends), readonly(mask.columns),
-                np.uint64(0), np.uint64(last - first), self._fill, space.total, space.state, at, out,
-            )  # fmt: skip
+        cells = readonly(begins), readonly(ends), readonly(mask.columns)
+        own = self._arguments(rows, first, last)
+        if self._columns is not None and self._dots_pay(own[0], cells, int(rows.done[last] - rows.done[first])):
+            n = self._kernels().dotted(*own[:3], *self._columns, *cells, self._fill, at, out)
+        else:
+            with self._space() as space:
+                n = self._kernels().masked(
+                    *own, *cells, np.uint64(0), np.uint64(last - first), self._fill, space.total, space.state, at, out
+                )
         found = mask.block.take(at[:n])
         coords: list[Any] = [None] * self.schema.ndim
         for letter, column in zip((*self.roles.rows, *self.roles.columns), found.coords, strict=True):
             coords[self.node.out.index(letter)] = column
         return self._finished(coords, out[:n], found.values)
 
+    def _dots_pay(self, pointers: NDArray[Any], cells: tuple[NDArray[Any], ...], work: int) -> bool:
+        """Return whether some rows are quicker cell by cell than by so many products."""
+        from sparrow.kernels.dots import steps_of_dots
+
+        assert self._columns is not None
+        return bool(_DOTTED * steps_of_dots(pointers, self._columns[0], *cells) < work)
+
     def _everywhere(self, rows: OperandRows, mask: MaskRows | None, first: int, last: int) -> tuple[Block, None]:
         """Return the products of some rows, but for those at the cells of a mask, if there is one."""
-        schema, count = self.schema, last - first
+        from sparrow.kernels.rows import repeat
+
+        pointers, columns, out = self._products(rows, mask, first, last)
+        kinds = dict(zip(self.node.out, map(self.schema.coordinate_dtype, range(self.schema.ndim)), strict=True))
+        found = {}
+        for letter, column in zip(self.roles.rows, rows.coords, strict=True):
+            found[letter] = np.empty(len(out), kinds[letter])
+            repeat(column[first:last], pointers, found[letter])
+        across = self._across.columns(columns, self._outer, [kinds[letter] for letter in self.roles.columns])
+        found.update(zip(self.roles.columns, across, strict=False))
+        return self._finished([found[letter] for letter in self.node.out], out, None)
+
+    def _by_rows(self, start: int, stop: int, sources: tuple[Evaluate | None, Evaluate | None]) -> RowBlock | None:
+        """Return the entries between two bounds row by row; None where they are not what the loop gives, as it is."""
+        schema = self.schema
+        as_it_is = self.dtype == schema.dtype and schema.fill_value == schema.fill_value
+        if self._spilled is not None or len(self.roles.rows) != 1 or not self.in_order or not as_it_is:
+            return None
+        rows = self._rows_between(start, stop, sources[0])
+        mask = None if self._mask is None else self._mask_rows(rows, sources[1], start, stop)
+        count = len(rows.pointers) - 1
+        pointers, columns, out = self._products(rows, mask, 0, count)
+        kinds = [schema.coordinate_dtype(axis) for axis in range(1, schema.ndim)]
+        return RowBlock(rows.coords[0], pointers, Block(tuple(self._across.columns(columns, self._outer, kinds)), out))
+
+    def _products(
+        self, rows: OperandRows, mask: MaskRows | None, first: int, last: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
+        """Return where the products of each of some rows begin, their columns and they, but for those at a mask."""
+        count = last - first
         most = min(int(rows.done[last] - rows.done[first]), count * max(self._across.size, 1))
-        direct = mask is None and len(self.roles.rows) == 1 and schema.coordinate_dtype(0) == np.int32
-        labels = readonly(rows.coords[0][first:last] if direct else np.arange(count, dtype=np.int32))
-        at, columns = np.empty(most + 1, np.int32), np.empty(most + 1, np.uint32)
-        out = np.empty(most + 1, self.dtype)
+        pointers = np.empty(count + 1, np.int64)
+        numbers, out = np.empty(most + 1, np.uint32), np.empty(most + 1, self.dtype)
         with self._space() as space:
             n = self._kernels().rows(
-                *self._arguments(rows, first, last), labels, np.uint64(0), np.uint64(count), self._single, self._few,
-                self._fill, space.total, space.marks, space.tops, space.keys, space.held, space.counts, at, columns,
-                out,
+                *self._arguments(rows, first, last), np.uint64(0), np.uint64(count), self._single, self._few,
+                self._fill, space.seed, space.total, space.marks, space.tops, space.keys, space.held, space.counts,
+                pointers, numbers, out,
             )  # fmt: skip
-        at, columns, out = at[:n], columns[:n].view(np.int32), out[:n]
+        columns, out = numbers[:n].view(np.int32), out[:n]
         if mask is not None:
             from sparrow.kernels.spgemm import outside
 
             keep = np.empty(n, bool)
             begins, ends = readonly(mask.begins[first:last]), readonly(mask.ends[first:last])
-            outside(row_pointers(at, count), columns, begins, ends, readonly(mask.columns), keep)
-            at, columns, out = at[keep], columns[keep], out[keep]
-        kinds = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)]
-        place = {letter: axis for axis, letter in enumerate(self.node.out)}
-        found = [at] if direct else [column[first:last].take(at) for column in rows.coords]
-        found += self._across.columns(columns, self._outer, [kinds[place[letter]] for letter in self.roles.columns])
-        coords: list[Any] = [None] * schema.ndim
-        for letter, column in zip((*self.roles.rows, *self.roles.columns), found, strict=False):
-            coords[place[letter]] = column.astype(kinds[place[letter]], copy=False)
-        return self._finished(coords, out, None)
+            outside(pointers, columns, begins, ends, readonly(mask.columns), keep)
+            pointers = np.append(0, np.cumsum(keep))[pointers]
+            columns, out = columns[keep], out[keep]
+        return pointers, columns, out
 
     def _finished(self, coords: Sequence[NDArray[Any]], out: NDArray[Any], weights: Any) -> tuple[Block, Any]:
         """Return results in the type of the result, without those that then are its fill."""
@@ -480,10 +550,16 @@ class Multiplication:
         if row is None and rows.coords:
             leading = block.coords[0]
             wanted = rows.coords[0].astype(leading.dtype, copy=False)
-            begins, ends = np.searchsorted(leading, wanted, "left"), np.searchsorted(leading, wanted, "right")
+            if stop - start <= _SPREAD * (block.count + count):
+                from sparrow.kernels.rows import pointers
+
+                bounds = pointers(leading, start, stop)
+                begins, ends = bounds[wanted - start], bounds[wanted - start + 1]
+            else:
+                begins, ends = np.searchsorted(leading, wanted, "left"), np.searchsorted(leading, wanted, "right")
         else:
-            pointers = row_pointers(np.zeros(block.count, np.int64) if row is None else row, count)
-            begins, ends = pointers[:-1], pointers[1:]
+            bounds = row_pointers(np.zeros(block.count, np.int64) if row is None else row, count)
+            begins, ends = bounds[:-1], bounds[1:]
         return MaskRows(block, begins.view(np.uint64), ends.view(np.uint64), columns.astype(np.uint32))
 
     @property
@@ -495,12 +571,22 @@ class Multiplication:
     def _fill(self) -> Any:
         return self.dtype.type(self.schema.fill_value)
 
+    @property
+    def _seed(self) -> Any:
+        """What dense rows hold wherever nothing was added up; None where they hold anything."""
+        from sparrow.kernels.spgemm import seed_of
+
+        semiring = self.node.semiring
+        if semiring.identity is not None or (self._mask is not None and not self.node.complement):
+            return None  # what ``add`` leaves as it is may be an entry; loops under a mask leave what they added up
+        return seed_of(semiring.add, self.dtype, self._across.size)
+
     @contextlib.contextmanager
     def _space(self) -> Iterator[Workspace]:
         """Give a thread buffers for products, clean, and take them back."""
         from sparrow.kernels.spgemm import Workspace
 
-        space = self._idle.pop() if self._idle else Workspace(self._across.size, self.dtype)
+        space = self._idle.pop() if self._idle else Workspace(self._across.size, self.dtype, self._seed or 0)
         yield space
         self._idle.append(space)
 
@@ -508,7 +594,9 @@ class Multiplication:
         from sparrow.kernels.spgemm import kernels_of
 
         semiring = self.node.semiring
-        return kernels_of(semiring.add, semiring.multiply, self.dtype, self.roles.swapped)
+        return kernels_of(
+            semiring.add, semiring.multiply, self.dtype, self.roles.swapped, seeded=self._seed is not None
+        )
 
 
 def _quick(relation: Any) -> bool:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sparrow import memory, progress, settings
 from sparrow.engines.orders import scan_order, sorted_order
 from sparrow.index import Box, Listed, Range, View
-from sparrow.kernels.entries import Block, canonical, in_order
+from sparrow.kernels.entries import Block, RowBlock, canonical, in_order
 from sparrow.plan import Scan
 from sparrow.relation import Chunk, MemoryRelation, Stretches
 from sparrow.workers import ordered_map
@@ -249,7 +249,7 @@ class _Whole:
         self._failed = False
         self._changed = threading.Condition()
 
-    def put(self, number: int, block: Block) -> None:
+    def put(self, number: int, block: Block | RowBlock) -> None:
         """Take in a block, after those of smaller numbers: waits until these are there."""
         with self._changed:
             while self._turn != number:
@@ -267,8 +267,7 @@ class _Whole:
             self._turn += 1
             self._writing += 1
             self._changed.notify_all()
-        for array, column in zip(arrays, (*block.coords, block.values), strict=True):
-            array[start:stop] = column
+        block.write(arrays, start, stop)
         with self._changed:
             self._writing -= 1
             self._changed.notify_all()
@@ -292,7 +291,8 @@ def _read_in_place(scan: Scan, order: tuple[int, ...], rows: int, room: memory.R
     """Return the entries of a scan in a sort order as one block; ``rows`` is about their number."""
     whole = _Whole(scan, rows, room)
     chunks = scan.relation.chunks(scan.view.box(), order)
-    read = reader(scan, order)
+    read = getattr(scan.relation, "read_rows", None) if scan.view.is_identity else None
+    read = read or reader(scan, order)
 
     def placed(numbered: tuple[int, Chunk]) -> None:
         try:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import Computed
 from sparrow.engines.stream.grouping import Grouping, Groups, first_extreme, in_order
+from sparrow.engines.stream.marginals import marginals_of
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.entries import Block
 from sparrow.kernels.folds import Best, Fold, Running
@@ -67,8 +68,19 @@ class Together:
     def computed(self, number: int, node: Reduce) -> Computed:
         """Return the entries of a reduction, by its number among the nodes."""
         schema = node.schema
+        marginals = marginals_of(node, self._scan) if len(self._meanings) == 1 else None
+
+        def cuts() -> Sequence[int]:
+            if marginals is None or marginals.values() is None:
+                return self.grouping.cuts()
+            return [0, *schema.shape]
 
         def evaluate(start: int, stop: int) -> Block:
+            sums = None if marginals is None else marginals.values()
+            if sums is not None:
+                (at,) = np.nonzero(sums[start:stop])
+                at += start
+                return Block((at.astype(schema.coordinate_dtype(0)),), sums[at])
             groups = self.grouping.between(start, stop)
             values = self._answered(number, node, groups, (stop - start) * math.prod(schema.shape[1:]))
             columns = iter(groups.coords)
@@ -77,7 +89,9 @@ class Together:
             absent = is_fill(values, schema.fill_value)
             return block.take(~absent) if absent.any() else block
 
-        return Computed(node, [self._scan], self.grouping.cuts, evaluate)
+        if marginals is None:
+            return Computed(node, [self._scan], cuts, evaluate)
+        return Computed(node, marginals.scans, cuts, evaluate, most=lambda start, stop: stop - start)
 
     def _answered(self, number: int, node: Reduce, groups: Groups, size: int) -> _Array:
         """Return the results of the groups that have entries, of ``size`` in all."""
@@ -122,6 +136,10 @@ def scalars(nodes: Sequence[Reduce], scan: Scan) -> list[Any]:
         found = _total(node, scan)
         if found is not None:
             return [found]
+        marginals = marginals_of(node, scan)
+        sums = None if marginals is None else marginals.values()
+        if sums is not None:
+            return [sums[0]]
         if node.name in ("argmin", "argmax") and not node.stored and scan.schema.size and not in_order(scan):
             return [np.int64(first_extreme(scan, Best(scan.schema.dtype, node.name == "argmax")))]
     together = Together(nodes, scan)
