@@ -78,10 +78,16 @@ def abandoned() -> bool:
 
 
 def local() -> SimpleNamespace:
-    """Return a place for things of this thread's own; those of a worker are dropped with the iterator it works for."""
+    """Return a place for things of this thread's own; those of a worker are dropped with the iterator it works for.
+
+    A thread of a library, as DuckDB's that pulls a stream of ours, gets a new place each time: Python drops what it
+    kept when the thread leaves, half taken down, and a file of pyarrow that is closed then ends the process.
+    """
     job = _job()
     if job is not None:
         return job.own()
+    if isinstance(threading.current_thread(), threading._DummyThread):
+        return SimpleNamespace()
     if not hasattr(_here, "own"):
         _here.own = SimpleNamespace()
     own: SimpleNamespace = _here.own

@@ -90,7 +90,7 @@ def command(folder: Path, repository: Path) -> Iterator[Path]:
         yield called
     finally:
         server.terminate()
-        server.wait()
+        server.communicate()
 
 
 if __name__ == "__main__":

@@ -28,13 +28,10 @@ of :func:`~sparrow.kernels.entries.accumulator`, so that few combinations exist.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import njit
+
+from sparrow.kernels.intrinsics import prefetch
 
 __all__ = [
     "counting_order",
@@ -49,25 +46,6 @@ __all__ = [
 _AHEAD = 64
 """Entries between asking for memory and using it."""
 _ONE, _TWO, _THREE, _FOUR, _FAR = (np.uint64(k) for k in (1, 2, 3, 4, _AHEAD))
-
-
-def _prefetch_call(context: Any, array: Any, index: Any) -> Any:
-    """Ask for element ``index`` of a contiguous array's memory; any index is safe, nothing is read."""
-
-    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = target.make_array(signature.args[0])(target, builder, arguments[0]).data
-        address = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
-        insert: Any = cgutils.get_or_insert_function
-        flag = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [address.type, flag, flag, flag])
-        function = insert(builder.module, kind, "llvm.prefetch.p0i8")
-        builder.call(function, [address, flag(0), flag(3), flag(1)])
-        return target.get_dummy_value()
-
-    return types.void(array, index), generate
-
-
-_prefetch: Any = intrinsic(_prefetch_call)
 
 
 @njit(cache=True, nogil=True)
@@ -93,7 +71,7 @@ def sum_runs_vector(rows, cols, values, row0, col0, x, y, edges):  # type: ignor
     ahead = len(rows) - _AHEAD
     for k in range(len(rows)):
         if k < ahead:
-            _prefetch(x, cols[k + _AHEAD] - col0)
+            prefetch(x, cols[k + _AHEAD] - col0)
         row = rows[k]
         if row != current:
             if inside:
@@ -155,7 +133,7 @@ def sum_runs_matrix(rows, cols, values, row0, col0, x, y, edges):  # type: ignor
             a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = zero
             for k in range(start, stop):
                 if k < ahead:
-                    _prefetch(x, (cols[k + _AHEAD // 4] - col0) * columns + panel)
+                    prefetch(x, (cols[k + _AHEAD // 4] - col0) * columns + panel)
                 col = np.uint64(cols[k] - col0)
                 if col < width:
                     value = values[k]
@@ -194,7 +172,7 @@ def scatter_vector(rows, cols, values, row0, col0, x, y):  # type: ignore[no-unt
     ahead = len(rows) - _AHEAD
     for k in range(len(rows)):
         if k < ahead:
-            _prefetch(y, rows[k + _AHEAD] - row0)
+            prefetch(y, rows[k + _AHEAD] - row0)
         row, col = np.uint64(rows[k] - row0), np.uint64(cols[k] - col0)
         if row < height and col < width:
             y[row] += values[k] * x[col]
@@ -207,7 +185,7 @@ def scatter_matrix(rows, cols, values, row0, col0, x, y):  # type: ignore[no-unt
     ahead = len(rows) - _AHEAD // 4
     for k in range(len(rows)):
         if k < ahead:
-            _prefetch(y, (rows[k + _AHEAD // 4] - row0) * columns)
+            prefetch(y, (rows[k + _AHEAD // 4] - row0) * columns)
         row, col = np.uint64(rows[k] - row0), np.uint64(cols[k] - col0)
         if row < height and col < width:
             value = values[k]
@@ -236,10 +214,10 @@ def rows_vector(indptr, indices, values, x, y):  # type: ignore[no-untyped-def]
         a0 = a1 = a2 = a3 = zero
         while k + _FOUR <= stop:
             if k < ahead:
-                _prefetch(x, np.int64(indices[k + _FAR]))
-                _prefetch(x, np.int64(indices[k + _FAR + _ONE]))
-                _prefetch(x, np.int64(indices[k + _FAR + _TWO]))
-                _prefetch(x, np.int64(indices[k + _FAR + _THREE]))
+                prefetch(x, np.int64(indices[k + _FAR]))
+                prefetch(x, np.int64(indices[k + _FAR + _ONE]))
+                prefetch(x, np.int64(indices[k + _FAR + _TWO]))
+                prefetch(x, np.int64(indices[k + _FAR + _THREE]))
             a0 += values[k] * x[np.uint64(indices[k])]
             a1 += values[k + _ONE] * x[np.uint64(indices[k + _ONE])]
             a2 += values[k + _TWO] * x[np.uint64(indices[k + _TWO])]
@@ -264,7 +242,7 @@ def rows_matrix(indptr, indices, values, x, y):  # type: ignore[no-untyped-def]
             a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = zero
             for k in range(start, stop):
                 if k < ahead:
-                    _prefetch(x, np.int64(indices[k + _AHEAD // 4]) * columns + panel)
+                    prefetch(x, np.int64(indices[k + _AHEAD // 4]) * columns + panel)
                 col, value = np.uint64(indices[k]), values[k]
                 a0 += value * x[col, panel]
                 a1 += value * x[col, panel + 1]

@@ -20,19 +20,19 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
-from numba.core import cgutils
+from numba import njit
 from numba.core.errors import NumbaError
-from numba.extending import intrinsic, register_jitable
+from numba.extending import register_jitable
 from numba.np import numpy_support
 from numpy.typing import NDArray
 
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.compiling import announce
 from sparrow.kernels.dots import dotted
+from sparrow.kernels.intrinsics import at_address, prefetch, trailing
+from sparrow.kernels.masks import added, masked
 
-__all__ = ["FEW", "Kernels", "Workspace", "kernels_of", "outside", "products_before", "seed_of"]
+__all__ = ["FEW", "Kernels", "Workspace", "kernels_of", "products_before", "seed_of"]
 
 FEW = 256
 """Products of a row that are gathered rather than added to a dense row, at most."""
@@ -40,63 +40,15 @@ _INSERTED = 24
 """Products that are sorted by insertion alone."""
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
-_TWO, _THREE, _FOUR = np.uint64(2), np.uint64(3), np.uint64(4)
 _SIX, _LOW = np.uint64(6), np.uint64(63)
 _NONE = np.uint64(2**64 - 1)
 _POINTERS, _ROWS = np.uint64(16), np.uint64(6)
 """How many entries of the left matrix before their turn rows of the right one are looked up, and fetched."""
-_SEARCHED = np.uint64(8)
-"""How many steps of a search take as long as going through a row that much longer."""
 _THICK = np.uint64(2)
 """Columns between the first and the last for each product up to which a row is looked through rather than marked."""
 _LAST = np.uint64(2**32 - 1)
 _WIDEST = 1 << 20
 """Columns up to which a dense row is filled with an identity that is not 0, which takes the room at once."""
-
-
-def _count_zeros(context: Any, word: Any) -> Any:
-    """Return how many low bits of a word are 0."""
-
-    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.uint64(types.uint64), generate
-
-
-def _call_address(context: Any, where: Any, a: Any, b: Any) -> Any:
-    """Call a compiled function of two numbers that stands at an address."""
-
-    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        convention, numbers = target.call_conv, (a, a)
-        kind = convention.get_function_type(a, numbers).as_pointer()
-        function = builder.inttoptr(arguments[0], kind)
-        status, value = convention.call_function(builder, function, a, numbers, arguments[1:])
-        unlikely: Any = cgutils.if_unlikely
-        with unlikely(builder, status.is_error):
-            convention.return_status_propagate(builder, status)
-        return value
-
-    return a(types.uint64, a, a), generate
-
-
-def _touch(context: Any, array: Any, position: Any) -> Any:
-    """Have an entry of an array fetched into the cache, if it is one: positions are not checked."""
-
-    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = target.make_array(signature.args[0])(target, builder, arguments[0]).data
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        where = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
-        builder.call(fetch, [where, *(ir.Constant(number, setting) for setting in (0, 3, 1))])
-        return target.get_dummy_value()
-
-    return types.void(array, position), generate
-
-
-_trailing: Any = intrinsic(_count_zeros)
-_prefetch: Any = intrinsic(_touch)
-_at_address: Any = intrinsic(_call_address)
 
 
 @register_jitable
@@ -146,7 +98,7 @@ def _pair(where, a, b):  # type: ignore[no-untyped-def]
 
 @register_jitable
 def _given(where, a, b):  # type: ignore[no-untyped-def]
-    return _at_address(where, a, b)
+    return at_address(where, a, b)
 
 
 _NAMED: dict[str, Any] = {
@@ -270,7 +222,7 @@ def _bound(loops: Kernels, adding: int, multiplying: int) -> Kernels:
 
 @functools.cache
 def _built(add: Any, multiply: Any, seeded: bool) -> Kernels:
-    return Kernels(_rows(add, multiply, seeded), _masked(add, multiply), dotted(add, multiply), _added(multiply))
+    return Kernels(_rows(add, multiply, seeded), masked(add, multiply), dotted(add, multiply), added(multiply))
 
 
 @functools.cache
@@ -347,12 +299,12 @@ def _emptied(fill, seed, total, marks, tops, n, out_columns, out):  # type: igno
             continue
         tops[t] = _ZERO
         while top:
-            at = (t << _SIX) + _trailing(top)
+            at = (t << _SIX) + trailing(top)
             top &= top - _ONE
             word = marks[at]
             marks[at] = _ZERO
             while word:
-                c = (at << _SIX) + _trailing(word)
+                c = (at << _SIX) + trailing(word)
                 word &= word - _ONE
                 out_columns[n] = c
                 value = total[c]
@@ -411,14 +363,14 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
             smallest, largest = _LAST, _ZERO
             for q in range(low, high):
                 if q + _POINTERS < end:
-                    _prefetch(starts, np.uint64(places[q + _POINTERS]))
+                    prefetch(starts, np.uint64(places[q + _POINTERS]))
                 k = np.uint64(places[q])
                 begin, stop = starts[k], starts[k + _ONE]
                 if begin < stop:
                     work += stop - begin
                     smallest = min(smallest, np.uint64(columns[begin]))
                     largest = max(largest, np.uint64(columns[stop - _ONE]))
-                    _prefetch(right, begin)
+                    prefetch(right, begin)
             if work == _ZERO:
                 continue
             if work <= few:
@@ -456,8 +408,8 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                 k = np.uint64(places[q])
                 if q + _ROWS < high:
                     begin = starts[np.uint64(places[q + _ROWS])]
-                    _prefetch(columns, begin)
-                    _prefetch(right, begin)
+                    prefetch(columns, begin)
+                    prefetch(right, begin)
                 if thick:
                     for p in range(starts[k], starts[k + _ONE]):
                         c = np.uint64(columns[p])
@@ -498,172 +450,6 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
     return rows
 
 
-def _masked(add: Any, multiply: Any) -> Any:
-    @njit(cache=True, nogil=True)
-    def masked(  # type: ignore[no-untyped-def]
-        adding, multiplying, pointers, places, left, starts, columns, right, begins, ends, wanted, first, last, fill,
-        total, state, out_at, out
-    ):  # fmt: skip
-        """Write the products at the cells of a mask, in its order, and where in it they are; return their number.
-
-        Of a row of the right matrix that is much longer than the mask's only the columns of the mask are looked for.
-
-        Parameters
-        ----------
-        adding, multiplying, pointers, places, left, starts, columns, right, fill, total
-            As of :func:`rows`.
-        begins, ends, wanted
-            Between which positions the cells of each row are in the mask, and the column of each, ascending in a row:
-            uint64 (m,), uint64 (m,), uint32 (n,).
-        state
-            A byte for each column (uint8), 0 before and after.
-        out_at, out
-            Room for the products at as many cells as the mask has in these rows, and one more.
-        """
-        n = _ZERO
-        entries = np.uint64(len(places))
-        for i in range(first, last):
-            begin, end = begins[i], ends[i]
-            if begin == end:
-                continue
-            count = end - begin
-            for m in range(begin, end):
-                state[wanted[m]] = 1
-            for q in range(pointers[i], pointers[i + _ONE]):
-                if q + _POINTERS < entries:
-                    _prefetch(starts, np.uint64(places[q + _POINTERS]))
-                if q + _ROWS < entries:
-                    ahead = starts[np.uint64(places[q + _ROWS])]
-                    _prefetch(columns, ahead)
-                    _prefetch(right, ahead)
-                x = left[q]
-                k = np.uint64(places[q])
-                low, high = starts[k], starts[k + _ONE]
-                if high - low > _SEARCHED * count:
-                    for m in range(begin, end):
-                        c = wanted[m]
-                        top = high
-                        while low < top:
-                            middle = (low + top) >> _ONE
-                            if columns[middle] < c:
-                                low = middle + _ONE
-                            else:
-                                top = middle
-                        while low < high and columns[low] == c:
-                            value = multiply(multiplying, x, right[low])
-                            total[c] = value if state[c] == 1 else add(adding, total[c], value)
-                            state[c] = 2
-                            low += _ONE
-                    continue
-                for p in range(low, high):
-                    c = columns[p]
-                    seen = state[c]
-                    if seen == 1:
-                        state[c] = 2
-                        total[c] = multiply(multiplying, x, right[p])
-                    elif seen == 2:
-                        total[c] = add(adding, total[c], multiply(multiplying, x, right[p]))
-            for m in range(begin, end):
-                c = wanted[m]
-                if state[c] == 2:
-                    out_at[n] = m
-                    out[n] = total[c]
-                    n += np.uint64(out[n] != fill)
-                state[c] = 0
-        return n
-
-    return masked
-
-
-def _added(multiply: Any) -> Any:
-    @njit(cache=True, nogil=True)
-    def added(  # type: ignore[no-untyped-def]
-        multiplying, pointers, places, left, starts, columns, right, begins, ends, wanted, weights, first, last, total,
-        state, out
-    ):  # fmt: skip
-        """Write for each row the sum of its products at the cells of a mask, each times the weight of its cell.
-
-        Products elsewhere are added times 0, which spares a branch; a row where that gave no finite number is added
-        once more with it.
-
-        Parameters
-        ----------
-        multiplying, pointers, places, left, starts, columns, right, begins, ends, wanted, first, last
-            As of a kernel ``masked``.
-        weights
-            A number for each cell of the mask, (n,).
-        total
-            A number for each column, 0 before and after.
-        state
-            A byte for each column (uint8), 0 before and after.
-        out
-            Room for a number for each row.
-        """
-        entries = np.uint64(len(places))
-        for i in range(first, last):
-            begin, end = begins[i], ends[i]
-            found = second = third = fourth = total[0] * 0
-            if begin == end:
-                out[i] = found
-                continue
-            count = end - begin
-            for m in range(begin, end):
-                total[wanted[m]] = weights[m]
-            for q in range(pointers[i], pointers[i + _ONE]):
-                if q + _POINTERS < entries:
-                    _prefetch(starts, np.uint64(places[q + _POINTERS]))
-                if q + _ROWS < entries:
-                    ahead = starts[np.uint64(places[q + _ROWS])]
-                    _prefetch(columns, ahead)
-                    _prefetch(right, ahead)
-                x = left[q]
-                k = np.uint64(places[q])
-                low, high = starts[k], starts[k + _ONE]
-                if high - low > _SEARCHED * count:
-                    for m in range(begin, end):
-                        c = wanted[m]
-                        top = high
-                        while low < top:
-                            middle = (low + top) >> _ONE
-                            if columns[middle] < c:
-                                low = middle + _ONE
-                            else:
-                                top = middle
-                        while low < high and columns[low] == c:
-                            found += multiply(multiplying, x, right[low]) * total[c]
-                            low += _ONE
-                    continue
-                while low + _FOUR <= high:  # sums of their own: none waits for the one before
-                    found += multiply(multiplying, x, right[low]) * total[columns[low]]
-                    second += multiply(multiplying, x, right[low + _ONE]) * total[columns[low + _ONE]]
-                    third += multiply(multiplying, x, right[low + _TWO]) * total[columns[low + _TWO]]
-                    fourth += multiply(multiplying, x, right[low + _THREE]) * total[columns[low + _THREE]]
-                    low += _FOUR
-                for p in range(low, high):
-                    found += multiply(multiplying, x, right[p]) * total[columns[p]]
-            found += second + (third + fourth)
-            for m in range(begin, end):
-                total[wanted[m]] = 0
-            if found - found != 0:
-                found = total[0] * 0
-                for m in range(begin, end):
-                    state[wanted[m]] = 1
-                for q in range(pointers[i], pointers[i + _ONE]):
-                    k = np.uint64(places[q])
-                    for p in range(starts[k], starts[k + _ONE]):
-                        if state[columns[p]]:
-                            total[columns[p]] += multiply(multiplying, left[q], right[p])
-                for m in range(begin, end):
-                    c = wanted[m]
-                    if total[c] != 0:
-                        found += total[c] * weights[m]
-                    total[c] = 0
-                    state[c] = 0
-            out[i] = found
-
-    return added
-
-
 @njit(cache=True, nogil=True)
 def products_before(pointers, places, starts, out):  # type: ignore[no-untyped-def]
     """Write how many products there are before each row of the left matrix, and in all.
@@ -683,29 +469,7 @@ def products_before(pointers, places, starts, out):  # type: ignore[no-untyped-d
     for i in range(len(pointers) - 1):
         for q in range(np.uint64(pointers[i]), np.uint64(pointers[i + 1])):
             if q + _POINTERS < end:
-                _prefetch(starts, np.uint64(places[q + _POINTERS]))
+                prefetch(starts, np.uint64(places[q + _POINTERS]))
             k = np.uint64(places[q])
             done += starts[k + _ONE] - starts[k]
         out[i + 1] = done
-
-
-@njit(cache=True, nogil=True)
-def outside(pointers, columns, begins, ends, wanted, keep):  # type: ignore[no-untyped-def]
-    """Say which cells, given by rows, columns ascending, a mask does not have.
-
-    Parameters
-    ----------
-    pointers, columns
-        Where the cells of each row begin, int64 (m + 1,), and their columns, int32 (n,).
-    begins, ends, wanted
-        As of a kernel ``masked``.
-    keep
-        Shape (n,), bool: written.
-    """
-    for i in range(len(begins)):
-        m, end = begins[i], ends[i]
-        for p in range(pointers[i], pointers[i + 1]):
-            c = np.uint32(columns[p])
-            while m < end and wanted[m] < c:
-                m += _ONE
-            keep[p] = m == end or wanted[m] != c

@@ -172,4 +172,6 @@ def test_ctrl_c_ends_a_long_fit_soon(tmp_path: Path) -> None:
     said = child.communicate(timeout=60)[1]
     assert b"KeyboardInterrupt" in said
     assert child.returncode != 0
-    assert len(list(tmp_path.glob("step-*/state.json"))) == 1
+    assert (
+        len(list(tmp_path.glob("step-*/state.json"))) < 10
+    )  # of 100,000: the signal comes some steps after it is sent

@@ -147,6 +147,14 @@ def test_bundles(home: str) -> None:
     assert keys(f"{home}/c") == []
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_sql_of_one_row_group(home: str, threads: int) -> None:
+    sp.eye(50).save(f"{home}/t")
+    with sp.config(threads=threads):
+        for _ in range(5):
+            assert sp.sql("select count(*), sum(d0) from t", t=sp.open(f"{home}/t")).fetchall() == [(50, 1225)]
+
+
 def test_sql_and_engines(home: str) -> None:
     local = sp.random((300, 200), nnz=3000, seed=1)
     web = local.save(f"{home}/web")

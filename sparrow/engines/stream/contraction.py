@@ -498,7 +498,7 @@ class Multiplication:
             )  # fmt: skip
         columns, out = numbers[:n].view(np.int32), out[:n]
         if mask is not None:
-            from sparrow.kernels.spgemm import outside
+            from sparrow.kernels.masks import outside
 
             keep = np.empty(n, bool)
             begins, ends = readonly(mask.begins[first:last]), readonly(mask.ends[first:last])

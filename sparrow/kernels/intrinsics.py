@@ -1,0 +1,57 @@
+"""What loops ask of the processor that Numba has no word for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+__all__ = ["at_address", "prefetch", "trailing"]
+
+
+def _count_zeros(context: Any, word: Any) -> Any:
+    """Return how many low bits of a word are 0."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.uint64(types.uint64), generate
+
+
+def _call_address(context: Any, where: Any, a: Any, b: Any) -> Any:
+    """Call a compiled function of two numbers that stands at an address."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        convention, numbers = target.call_conv, (a, a)
+        kind = convention.get_function_type(a, numbers).as_pointer()
+        function = builder.inttoptr(arguments[0], kind)
+        status, value = convention.call_function(builder, function, a, numbers, arguments[1:])
+        unlikely: Any = cgutils.if_unlikely
+        with unlikely(builder, status.is_error):
+            convention.return_status_propagate(builder, status)
+        return value
+
+    return a(types.uint64, a, a), generate
+
+
+def _touch(context: Any, array: Any, position: Any) -> Any:
+    """Have an entry of an array fetched into the cache, if it is one: positions are not checked."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = target.make_array(signature.args[0])(target, builder, arguments[0]).data
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        where = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
+        builder.call(fetch, [where, *(ir.Constant(number, setting) for setting in (0, 3, 1))])
+        return target.get_dummy_value()
+
+    return types.void(array, position), generate
+
+
+trailing: Any = intrinsic(_count_zeros)
+prefetch: Any = intrinsic(_touch)
+at_address: Any = intrinsic(_call_address)
