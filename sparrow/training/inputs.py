@@ -21,6 +21,7 @@ from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 from sparrow.training.batch import Rows, Slab, joined, mixed
 from sparrow.training.shuffling import Window
+from sparrow.workers import ordered_map
 
 __all__ = ["Labels", "Source", "column", "named_inputs", "named_labels", "with_labels"]
 
@@ -160,11 +161,15 @@ class Source:
         room = memory.reserve(0, what, "give fewer rows ahead by prefetch=0")
         order, inputs = window.mixed(), {}
         for name, evaluate, own, kind in self._inputs:
-            parts = []
-            for start, stop in window.stretches:
-                block = evaluate(start, stop)
+
+            def part_of(stretch: tuple[int, int], evaluate: Any = evaluate, kind: np.dtype[Any] = kind) -> Rows:
+                block = evaluate(*stretch)
                 rows, cols = block.coords
-                part = Rows(pointers(rows, start, stop), cols.astype(kind, copy=False), block.values)
+                return Rows(pointers(rows, *stretch), cols.astype(kind, copy=False), block.values)
+
+            parts = []
+            # On threads for the first window, which is waited for; the others are read by one thread each.
+            for part in ordered_map(part_of, window.stretches, settings.current().threads):
                 room.grow(part.nbytes)
                 parts.append(part)
             if order is not None:
