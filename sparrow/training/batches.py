@@ -34,7 +34,7 @@ def batches(
     seed: int = 0,
     num_parts: int = 1,
     part_index: int = 0,
-    prefetch: int = 2,
+    prefetch: int = 4,
 ) -> Batches:
     """Return the rows of a matrix in batches, with their labels: what models are trained on, epoch after epoch.
 
@@ -132,7 +132,7 @@ class Batches:
         seed: int = 0,
         num_parts: int = 1,
         part_index: int = 0,
-        prefetch: int = 2,
+        prefetch: int = 4,
     ) -> None:
         self.batch_size = _integer("batch_size", batch_size, 1)
         if last_batch not in get_args(LastBatch):
