@@ -14,21 +14,16 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.errors import IngestError, UnsupportedError
+from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
 from sparrow.files import hdf5
 from sparrow.files.registry import DType, Duplicates, Format, Option, Reader, Writer, names_of
-from sparrow.interop.binsparse import descriptor_of
+from sparrow.interop.binsparse import descriptor_of, format_of
 from sparrow.progress import bar
 from sparrow.schema import Schema, check_dims, check_dtype, check_shape
 
 __all__ = ["FORMATS", "Binsparse", "BinsparseWriter", "described"]
 
 _NAME = "binsparse"
-_SPARSE = {"CVEC": (0,), "VEC": (0,), "COO": (0, 1), "COOR": (0, 1), "COOC": (1, 0)}
-"""Formats with all coordinates, and the dimension that each array of them is of."""
-_COMPRESSED = {"CSR": (True, False), "CSC": (False, False), "DCSR": (True, True), "DCSC": (False, True)}
-"""Whether rows are compressed, and whether those without entries are left out."""
-_DENSE = {"DVEC": (0,), "DMAT": (0, 1), "DMATR": (0, 1), "DMATC": (1, 0)}
 _STRUCTURES: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
     "symmetric": lambda values: values,
     "skew_symmetric": lambda values: -values,
@@ -153,20 +148,19 @@ def _tensor(group: Any, name: str) -> tuple[hdf5.Matrix, Any]:
     if not version.startswith("0."):
         raise IngestError(f"this is binsparse {version}, and 0.1 is read", name)
     values = _Values(hdf5.group_of(group.file, group.name, name, "values")["values"], kind, found, group, name)
-    known = told if isinstance(told, str) else "custom"
-    if known in _COMPRESSED and len(shape) == 2:
-        by_rows, doubly = _COMPRESSED[known]
+    order, levels = _levels(found, len(shape), name)
+    if levels == [("sparse", len(shape))]:
+        tensor = _coordinates(group, values, shape, order, name)
+    elif levels == [("dense", len(shape))]:
+        tensor = _dense(values, shape, order, name)
+    elif len(shape) == 2 and levels[1:] == [("sparse", 1)]:
+        doubly = levels[0] == ("sparse", 1)
         members = ("values", "indices_1", "pointers_to_1")
         hdf5.group_of(group.file, group.name, name, *members, *["indices_0"] * doubly)
         lines = group["indices_0"] if doubly else None
-        tensor = hdf5.compressed(group, shape, by_rows, name, members, values, lines)
-    elif known in _DENSE and len(shape) == len(_DENSE[known]):
-        tensor = _dense(values, shape, _DENSE[known], name)
+        tensor = hdf5.compressed(group, shape, order[0] == 0, name, members, values, lines)
     else:
-        order = _order(told, found, len(shape))
-        if order is None:
-            raise IngestError(f"the format {told!r:.80} of {len(shape)} dimensions is not read", name)
-        tensor = _coordinates(group, values, shape, order, name)
+        raise IngestError(f"the format {told!r:.80} of {len(shape)} dimensions is not read", name)
     if "structure" in found:
         tensor = tensor._replace(pieces=_mirrored(tensor, str(found["structure"]), name))
     fill = 0
@@ -176,19 +170,20 @@ def _tensor(group: Any, name: str) -> tuple[hdf5.Matrix, Any]:
     return tensor._replace(dtype=values.dtype), fill
 
 
-def _order(told: Any, found: dict[str, Any], ndim: int) -> Sequence[int] | None:
-    """Return the dimension that each array of coordinates is of, None where the format is another one."""
-    if isinstance(told, str) and told in _SPARSE and len(_SPARSE[told]) == ndim:
-        return _SPARSE[told]
-    custom = told if isinstance(told, dict) else found.get("custom")
-    custom = custom.get("custom", custom) if isinstance(custom, dict) else {}
-    level = custom.get("level")
-    if not isinstance(level, dict) or level.get("level_desc") != "sparse" or level.get("rank") != ndim:
-        return None
-    if not isinstance(level.get("level"), dict) or level["level"].get("level_desc") != "element":
-        return None
-    order = [int(dim) for dim in custom.get("transpose", range(ndim))]
-    return order if sorted(order) == list(range(ndim)) else None
+def _levels(found: dict[str, Any], ndim: int, name: str) -> tuple[Sequence[int], list[tuple[str, int]]]:
+    """Return which dimension each level walks, and of each level its kind and how many dimensions it has."""
+    levels = []
+    try:
+        order, level = format_of(found, ndim)
+        while level["level_desc"] != "element":
+            levels.append((str(level["level_desc"]), int(level.get("rank", 1))))
+            level = level["level"]
+        whole = sorted(order) == list(range(ndim)) and sum(rank for _, rank in levels) == ndim
+    except (InvalidValueError, KeyError, TypeError, ValueError, AttributeError):
+        whole = False
+    if not whole:
+        raise IngestError(f"the format {found['format']!r:.80} of {ndim} dimensions is not read", name)
+    return order, levels
 
 
 class _Values:

@@ -19,7 +19,7 @@ from sparrow.interop.interchange import Coordinates, pointers
 from sparrow.kernels.entries import Block
 from sparrow.schema import Schema, check_shape
 
-__all__ = ["arrays_of", "descriptor_of", "from_binsparse"]
+__all__ = ["arrays_of", "descriptor_of", "format_of", "from_binsparse"]
 
 _ELEMENT: dict[str, Any] = {"level_desc": "element"}
 
@@ -37,6 +37,7 @@ _ALIASES: dict[str, tuple[list[int], dict[str, Any]]] = {
     "DMAT": ([0, 1], _levels(("dense", 2))),
     "DMATC": ([1, 0], _levels(("dense", 2))),
     "CVEC": ([0], _levels(("sparse", 1))),
+    "VEC": ([0], _levels(("sparse", 1))),
     "CSR": ([0, 1], _levels(("dense", 1), ("sparse", 1))),
     "CSC": ([1, 0], _levels(("dense", 1), ("sparse", 1))),
     "DCSR": ([0, 1], _levels(("sparse", 1), ("sparse", 1))),
@@ -137,7 +138,7 @@ def _entries(found: dict[str, Any], given: Any) -> Coordinates:
     if "structure" in found:
         raise UnsupportedError(f"binsparse structure {found['structure']!r}: store both triangles")
     shape = check_shape(found["shape"])
-    order, level = _format(found, len(shape))
+    order, level = format_of(found, len(shape))
     if sorted(order) != list(range(len(shape))):
         raise ShapeError(f"the binsparse format describes {len(order)} dimensions, the shape {shape} has {len(shape)}")
     columns, values = _walked(level, [shape[dim] for dim in order], arrays, int(found.get("index_base", 0)))
@@ -157,10 +158,18 @@ def _entries(found: dict[str, Any], given: Any) -> Coordinates:
     return Coordinates([coords[dim] for dim in range(len(shape))], values, shape, fill)
 
 
-def _format(found: dict[str, Any], ndim: int) -> tuple[list[int], dict[str, Any]]:
-    """Return which dimension each level walks, and the levels."""
+def format_of(found: dict[str, Any], ndim: int) -> tuple[list[int], dict[str, Any]]:
+    """Return which dimension each level walks, and the levels, of the format of a descriptor.
+
+    Raises
+    ------
+    InvalidValueError
+        If there is no format of its name.
+    KeyError
+        If it does not say.
+    """
     name = found["format"]
-    custom = name.get("custom") if isinstance(name, dict) else found.get("custom")
+    custom = name.get("custom", name) if isinstance(name, dict) else found.get("custom")
     if custom is not None:
         return [int(dim) for dim in custom.get("transpose", range(ndim))], custom["level"]
     if name not in _ALIASES:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from sparrow.kernels.intrinsics import place_of
+
 __all__ = ["by_columns", "dotted", "steps_of_dots"]
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
@@ -92,23 +94,11 @@ def dotted(add: Any, multiply: Any) -> Any:
                     if here < there:
                         q += _ONE
                         if skips:
-                            top = high
-                            while q < top:
-                                middle = (q + top) >> _ONE
-                                if places[middle] < there:
-                                    q = middle + _ONE
-                                else:
-                                    top = middle
+                            q = place_of(there, places, q, high)
                     elif there < here:
                         p += _ONE
                         if leaps:
-                            top = stop
-                            while p < top:
-                                middle = (p + top) >> _ONE
-                                if rows[middle] < here:
-                                    p = middle + _ONE
-                                else:
-                                    top = middle
+                            p = place_of(here, rows, p, stop)
                     else:
                         value = multiply(multiplying, left[q], right[p])
                         out[n] = add(adding, out[n], value) if found else value

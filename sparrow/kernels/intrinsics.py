@@ -1,15 +1,18 @@
-"""What loops ask of the processor that Numba has no word for."""
+"""What loops ask of the processor that Numba has no word for, and what several of them do."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic, register_jitable
 
-__all__ = ["at_address", "prefetch", "trailing"]
+__all__ = ["at_address", "place_of", "prefetch", "trailing"]
+
+_ONE = np.uint64(1)
 
 
 def _count_zeros(context: Any, word: Any) -> Any:
@@ -55,3 +58,17 @@ def _touch(context: Any, array: Any, position: Any) -> Any:
 trailing: Any = intrinsic(_count_zeros)
 prefetch: Any = intrinsic(_touch)
 at_address: Any = intrinsic(_call_address)
+
+
+def _bisect(number, numbers, low, high):  # type: ignore[no-untyped-def]
+    """Return the first place from ``low`` on, unsigned, where an ascending number is no less; ``high`` if none is."""
+    while low < high:
+        middle = (low + high) >> _ONE
+        if numbers[middle] < number:
+            low = middle + _ONE
+        else:
+            high = middle
+    return low
+
+
+place_of: Any = register_jitable(_bisect)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from sparrow.kernels.intrinsics import prefetch
+from sparrow.kernels.intrinsics import place_of, prefetch
 
 __all__ = ["added", "masked", "outside"]
 
@@ -68,13 +68,7 @@ def masked(add: Any, multiply: Any) -> Any:
                 if high - low > _SEARCHED * count:
                     for m in range(begin, end):
                         c = wanted[m]
-                        top = high
-                        while low < top:
-                            middle = (low + top) >> _ONE
-                            if columns[middle] < c:
-                                low = middle + _ONE
-                            else:
-                                top = middle
+                        low = place_of(c, columns, low, high)
                         while low < high and columns[low] == c:
                             value = multiply(multiplying, x, right[low])
                             total[c] = value if state[c] == 1 else add(adding, total[c], value)
@@ -150,13 +144,7 @@ def added(multiply: Any) -> Any:
                 if high - low > _SEARCHED * count:
                     for m in range(begin, end):
                         c = wanted[m]
-                        top = high
-                        while low < top:
-                            middle = (low + top) >> _ONE
-                            if columns[middle] < c:
-                                low = middle + _ONE
-                            else:
-                                top = middle
+                        low = place_of(c, columns, low, high)
                         while low < high and columns[low] == c:
                             found += multiply(multiplying, x, right[low]) * total[c]
                             low += _ONE
