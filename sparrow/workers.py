@@ -26,7 +26,9 @@ _here = threading.local()
 """``job``: what this thread works for, absent where it is no worker; ``own``: what :func:`local` gives elsewhere."""
 
 
-def ordered_map(work: Callable[[T], R], items: Iterable[T], threads: int, ahead: int | None = None) -> Iterator[R]:
+def ordered_map(
+    work: Callable[[T], R], items: Iterable[T], threads: int, ahead: int | None = None, busy: bool = False
+) -> Iterator[R]:
     """Yield ``work(item)`` for each item, in order, worked on by ``threads`` threads.
 
     At most ``ahead`` items (default ``threads + 1``) are taken beyond the one whose result was
@@ -41,13 +43,15 @@ def ordered_map(work: Callable[[T], R], items: Iterable[T], threads: int, ahead:
         Called on workers; on the thread of the caller where all workers are busy for others.
     items
         Taken on the thread of the caller.
+    busy
+        The caller works as hard between results as workers do, and counts as one of the threads then.
     """
     if threads <= 1 or (isinstance(items, list) and len(items) < 2) or _job() is not None:
         for item in items:
             yield work(item)
         return
     ahead = threads + 1 if ahead is None else ahead
-    job = _Job(work, threads)
+    job = _Job(work, threads, busy)
     pending: deque[_Task[T, R]] = deque()
     source = iter(items)
     failure: Exception | None = None
@@ -146,8 +150,11 @@ class _Task(Generic[T, R]):
 class _Job(Generic[T, R]):
     """The items of one iterator. They start in their order, so the one that is waited for starts before all others."""
 
-    def __init__(self, work: Callable[[T], R], threads: int) -> None:
+    def __init__(self, work: Callable[[T], R], threads: int, busy: bool) -> None:
         self.threads = threads
+        self._busy = busy
+        self._wanted: _Task[T, R] | None = None
+        """What the caller waits for."""
         self.closed = False
         self._work = work
         self._pid = os.getpid()
@@ -173,6 +180,7 @@ class _Job(Generic[T, R]):
         """Return the result of an item; begin it here where no worker has."""
         self._check_process()
         with self._changed:
+            self._wanted = None if task.done else task
             if self._waiting and self._waiting[0] is task:
                 self._waiting.popleft()
                 self._helping = 1
@@ -182,9 +190,11 @@ class _Job(Generic[T, R]):
                 task.run(self._work)
             finally:
                 _here.job = before
-                self._helping = 0
+                self._helping, self._wanted = 0, None
             self._staff()
         else:
+            if self._busy and not task.done:
+                self._staff()
             with self._changed:
                 while not task.done:
                     self._changed.wait()
@@ -212,7 +222,7 @@ class _Job(Generic[T, R]):
         try:
             while True:
                 with self._changed:
-                    if not self._waiting or self._running + self._helping >= self.threads:
+                    if not self._waiting or self._running >= self._most():
                         self._lanes -= 1
                         return
                     task = self._waiting.popleft()
@@ -221,6 +231,8 @@ class _Job(Generic[T, R]):
                 with self._changed:
                     task.done = True
                     self._running -= 1
+                    if self._wanted is task:
+                        self._wanted = None
                     del task
                     self._changed.notify_all()
         finally:
@@ -230,10 +242,14 @@ class _Job(Generic[T, R]):
         """Return what this thread keeps for the job."""
         return self._own.setdefault(threading.get_ident(), SimpleNamespace())
 
+    def _most(self) -> int:
+        """Return how many workers may be at it: a caller that works is one of the threads."""
+        return self.threads - (self._helping or int(self._busy and self._wanted is None))
+
     def _staff(self) -> None:
         """Ask for one more worker if there is work for one."""
         with self._changed:
-            if not self._waiting or self._lanes >= self.threads:
+            if not self._waiting or self._lanes >= self._most():
                 return
             self._lanes += 1
         if not _start(self):

@@ -183,6 +183,23 @@ def test_a_deep_expression_has_two_workers(tmp_path: Path, fresh_pool: None, mon
     assert 1 <= len(count.threads - {threading.get_ident()}) <= 2
 
 
+@pytest.mark.parametrize("threads", [2, 3])
+def test_a_caller_that_works_between_results_counts_as_a_thread(threads: int, fresh_pool: None) -> None:
+    count = Count()
+    begun = [threading.Event() for _ in range(40)]
+
+    def work(number: int) -> int:
+        with count:
+            begun[number].set()
+        return number
+
+    for at, number in enumerate(ordered_map(work, range(40), threads, ahead=8, busy=True)):
+        with count:  # the rest of what is ahead is worked on meanwhile
+            assert begun[min(number + 7, 39)].wait(PATIENCE)
+        assert at == number
+    assert count.most <= threads
+
+
 def test_another_thread_gets_on_while_all_workers_are_taken(fresh_pool: None) -> None:
     taken = threading.Barrier(3)
     go = threading.Event()

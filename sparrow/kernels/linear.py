@@ -5,19 +5,20 @@ Rows come as CSR: ``data`` in the type of the weights, ``indices``, ``indptr``. 
 shape (1, outputs), so that it is updated as a row of weights is. Targets are numbers for ``SQUARED``, for the other
 losses the number of the class: with one output 0 or 1.
 
-The gradient of a batch is the mean over its rows, in ``sums``: row j of it holds where ``stamps[j]`` is the number of
-the batch, which is how the columns of a batch are told without clearing anything. Every sum runs in the order of the
-entries, on one thread.
+The columns of a batch are gathered: each has a place in arrays that lie side by side and stay in the cache, where
+scores, the gradient (the mean over the rows of the batch) and its update are computed. Every sum runs in the order of
+the entries, on one thread.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit
 
-from sparrow.kernels.optim import step
+from sparrow.kernels.optim import each, steps
 
 __all__ = ["HINGE", "LOGISTIC", "SOFTMAX", "SQUARED", "losses", "scores", "train"]
 
@@ -106,9 +107,31 @@ def losses(loss, found, targets, weights, totals):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _gather(rows, columns, near):  # type: ignore[no-untyped-def]
+    if rows.shape[1] == 1:
+        for p in range(len(columns)):
+            near[p, 0] = rows[columns[p], 0]
+    else:
+        for p in range(len(columns)):
+            for k in range(rows.shape[1]):
+                near[p, k] = rows[columns[p], k]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _scatter(rows, columns, near):  # type: ignore[no-untyped-def]
+    if rows.shape[1] == 1:
+        for p in range(len(columns)):
+            rows[columns[p], 0] = near[p, 0]
+    else:
+        for p in range(len(columns)):
+            for k in range(rows.shape[1]):
+                rows[columns[p], k] = near[p, k]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def train(  # type: ignore[no-untyped-def]
     data, indices, indptr, targets, weights, batch, loss, factors, w, a, b, bias, bias_a, bias_b, with_bias, kind,
-    everywhere, rates, constants, for_bias, sums, stamps, touched, number, totals,
+    everywhere, rates, constants, for_bias, slots, totals,
 ):  # fmt: skip
     """Update the weights once for each ``batch`` rows; return how many batches were done.
 
@@ -126,88 +149,110 @@ def train(  # type: ignore[no-untyped-def]
         The learning rate of each batch.
     constants, for_bias
         Of the optimiser, for ``w`` and for ``bias``.
-    sums, stamps, touched
-        Room: shapes of ``w``, (columns,), (columns,). ``stamps`` holds no number from ``number`` on.
-    number
-        Of the first batch.
+    slots
+        Room, shape (columns,), holding anything: the place of column j in the batch is ``slots[j]`` if it is below the
+        number of places and that place is j's (Briggs and Torczon, An efficient representation for sparse sets, 1993).
     totals
         The sums of weighted losses and of weights go on here, so that neither depends on how rows are handed over.
     """
     outputs, width = bias.shape[1], w.shape[1]
     out, inner = np.zeros(outputs), np.zeros(max(factors, 1))
-    slope_of_bias = np.zeros(outputs)
+    slope_of_bias, spare = np.zeros(outputs), np.zeros((2, outputs), bias.dtype)
     height = len(indptr) - 1
+    most: Any = _ZERO
+    for head in range(0, height, batch):
+        most = max(most, indptr[min(head + batch, height)] - indptr[head])
+    places = np.empty(most, np.uint32)
+    room: Any = len(w) if everywhere else min(most, len(w))
+    touched = np.empty(1 if everywhere else room + 1, np.uint32)
+    sums = np.empty((room, width), w.dtype)
+    near = w if everywhere else np.empty((room, width), w.dtype)
+    near_a = a if everywhere and len(a) else np.zeros((room, width), w.dtype)
+    near_b = b if everywhere and len(b) else np.zeros((room, width), w.dtype)
     done = _ZERO
     first = _ZERO
     while first < height:
         last = min(first + batch, height)
-        counted = _ZERO
+        begin = indptr[first]
+        counted: Any = _ZERO
+        count: Any = _ZERO
         for i in range(first, last):
-            counted += weights[i] != 0.0
+            if weights[i] == 0.0:
+                continue
+            counted += 1
+            if everywhere:
+                for e in range(indptr[i], indptr[i + 1]):
+                    places[e - begin] = indices[e]
+                continue
+            for e in range(indptr[i], indptr[i + 1]):
+                j = indices[e]
+                p = np.int64(slots[j])
+                new = (p >= count) | (touched[min(p, count)] != j)
+                p = count if new else p
+                count += new
+                slots[j] = p
+                touched[p] = j
+                places[e - begin] = p
+        if everywhere:
+            count = len(w)
+        else:
+            _gather(w, touched[:count], near)
+            if len(a):
+                _gather(a, touched[:count], near_a)
+            if len(b):
+                _gather(b, touched[:count], near_b)
+        for place in range(count):
+            for k in range(width):
+                sums[place, k] = 0.0
         scale = 1.0 / counted if counted else 0.0
-        now, rate = number + done, rates[done]
-        count = _ZERO
         total = totals[0]
         for k in range(outputs):
             slope_of_bias[k] = 0.0
         for i in range(first, last):
             if weights[i] == 0.0:
                 continue
-            start, stop = indptr[i], indptr[i + 1]
-            _score(data, indices, start, stop, w, bias, factors, inner, out)
+            row, at = data[indptr[i] : indptr[i + 1]], places[indptr[i] - begin : indptr[i + 1] - begin]
+            _score(row, at, 0, len(at), near, bias, factors, inner, out)
             total += weights[i] * _slopes(loss, out, targets[i])
             totals[1] += weights[i]
             for k in range(outputs):
                 out[k] *= weights[i] * scale
                 slope_of_bias[k] += out[k]
-            for e in range(start, stop):
-                x, j = data[e], indices[e]
-                if stamps[j] != now:
-                    stamps[j] = now
-                    touched[count] = j
-                    count += 1
+            if width == 1:
+                slope = out[0]
+                for e in range(len(at)):
+                    sums[at[e], 0] += slope * row[e]
+            elif factors == 0:
+                for e in range(len(at)):
+                    x, p = row[e], at[e]
                     for k in range(width):
-                        sums[j, k] = 0.0
-                if width == 1:
-                    sums[j, 0] += out[0] * x
-                elif factors == 0:
-                    for k in range(width):
-                        sums[j, k] += out[k] * x
-                else:
+                        sums[p, k] += out[k] * x
+            else:
+                for e in range(len(at)):
+                    x, p = row[e], at[e]
                     slope = out[0] * x
-                    sums[j, 0] += slope
+                    sums[p, 0] += slope
                     for f in range(factors):
-                        sums[j, f + 1] += slope * (inner[f] - x * w[j, f + 1])
+                        sums[p, f + 1] += slope * (inner[f] - x * near[p, f + 1])
         if not math.isfinite(total):
             return done
         totals[0] = total
-        for q in range(len(w) if everywhere else count):
-            j = q if everywhere else touched[q]
-            seen = stamps[j] == now
-            for k in range(width):
-                g = sums[j, k] if seen else 0.0
-                first_state = a[j, k] if len(a) else 0.0
-                second_state = b[j, k] if len(b) else 0.0
-                x, first_state, second_state = step(
-                    kind, float(w[j, k]), float(first_state), float(second_state), float(g), rate, constants
-                )
-                w[j, k] = x
-                if len(a):
-                    a[j, k] = first_state
-                if len(b):
-                    b[j, k] = second_state
+        rate = rates[done]
+        steps(
+            kind, near[:count].reshape(-1), near_a[:count].reshape(-1), near_b[:count].reshape(-1),
+            sums[:count].reshape(-1), rate, constants,
+        )  # fmt: skip
+        if not everywhere:
+            _scatter(w, touched[:count], near)
+            if len(a):
+                _scatter(a, touched[:count], near_a)
+            if len(b):
+                _scatter(b, touched[:count], near_b)
         if with_bias:
-            for k in range(outputs):
-                first_state = bias_a[0, k] if len(bias_a) else 0.0
-                second_state = bias_b[0, k] if len(bias_b) else 0.0
-                x, first_state, second_state = step(
-                    kind, float(bias[0, k]), float(first_state), float(second_state), slope_of_bias[k], rate, for_bias
-                )
-                bias[0, k] = x
-                if len(bias_a):
-                    bias_a[0, k] = first_state
-                if len(bias_b):
-                    bias_b[0, k] = second_state
+            each(
+                kind, bias[0], bias_a[0] if len(bias_a) else spare[0], bias_b[0] if len(bias_b) else spare[1],
+                slope_of_bias, rate, for_bias,
+            )  # fmt: skip
         done += 1
         first = last
     return done

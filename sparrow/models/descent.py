@@ -89,11 +89,10 @@ class Descent:
     def __post_init__(self) -> None:
         self.state = self.optimizer.create_state(self.weights.rows)
         self.of_bias = self.optimizer.create_state(self.weights.bias)
-        self._room: tuple[NDArray[Any], NDArray[np.int64], NDArray[np.uint32]] | None = None
-        self._number = 0
+        self._slots: NDArray[np.uint32] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_room": None, "_number": 0}
+        return {**self.__dict__, "_slots": None}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all arrays that change, by name."""
@@ -120,22 +119,20 @@ class Descent:
             If a loss is not finite.
         """
         rows, bias = self.weights.rows, self.weights.bias
-        if self._room is None:
-            height = len(rows)
-            memory.check(rows.nbytes + 12 * height, "the gradient of a batch", "take fewer columns by hashing them")
-            self._room = (np.zeros_like(rows), np.full(height, -1), np.zeros(height, np.uint32))
         count = -(-len(chunk.targets) // self.batch)
         states = [_two(state, self.optimizer.names, rows.dtype) for state in (self.state, self.of_bias)]
         everywhere = self.optimizer.lazy is False and not self.optimizer.is_local
+        if self._slots is None:
+            memory.check(rows.nbytes + 8 * len(rows), "the gradient of a batch", "take fewer columns by hashing them")
+            self._slots = np.zeros(len(rows), np.uint32)
         plain = dataclasses.replace(self.optimizer, l1=0.0, weight_decay=0.0)
         step = self.state.step
         done = linear.train(  # type: ignore[call-arg]
             chunk.data, chunk.indices, chunk.indptr, chunk.targets, chunk.weights,
             self.batch, self.loss, self.weights.factors, rows, *states[0], bias, *states[1], self.with_bias,
             self.optimizer.kind, everywhere, self.optimizer.rates(step, count), self.optimizer.constants(),
-            plain.constants(), *self._room, self._number, totals,
+            plain.constants(), self._slots, totals,
         )  # fmt: skip
-        self._number += count
         self.state.step += done
         self.of_bias.step += done
         if done < count:

@@ -387,7 +387,7 @@ class Estimator(Parameters, ABC):
     def _epoch(self, descent: Descent, rows: Rows, epoch: int, advance: Any) -> float:
         """Go through all rows; return the mean loss of rows before their updates."""
         totals = np.zeros(2)
-        for chunk in rows.chunks(epoch):
+        for chunk in rows.chunks(epoch, epoch + 1 if epoch + 1 < self.epochs else None):
             descent.run(self._weighted(chunk, False), totals, lambda: f"epoch {epoch + 1}")
             advance(len(chunk.rows))
         descent.check_finite()

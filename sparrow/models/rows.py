@@ -219,8 +219,8 @@ class Rows:
         """The number of rows."""
         return self.found.shape[0]
 
-    def chunks(self, epoch: int = 0) -> Iterator[Chunk]:
-        """Yield all rows in the order of an epoch.
+    def chunks(self, epoch: int = 0, following: int | None = None) -> Iterator[Chunk]:
+        """Yield all rows in the order of an epoch; begin to read those of the epoch that follows, if one does.
 
         Raises
         ------
@@ -228,7 +228,7 @@ class Rows:
             If a value is not finite.
         """
         batches = self._made()
-        batches.epoch = epoch
+        batches.epoch, batches._following = epoch, following
         with closing(iter(batches)) as source:  # type: ignore[type-var]
             for batch in source:
                 yield self._chunk(batch.X, batch.label, batch.rows, batch.size - batch.pad)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow import settings
 from sparrow.formats import CSR
 from sparrow.formats.container import check_scipy
 from sparrow.interop.interchange import alike, cupy_array, torch_rows
 from sparrow.memory import Reservation
+from sparrow.workers import ordered_map
 
 if TYPE_CHECKING:
     import cupyx.scipy.sparse
@@ -226,12 +229,13 @@ def mixed(parts: Sequence[Rows], order: NDArray[np.int64]) -> Rows:
     begins = np.empty(len(order), np.int64)
     begins[order] = indptr[:-1]
     out = Rows(indptr, np.empty(int(indptr[-1]), parts[0].cols.dtype), np.empty(int(indptr[-1]), parts[0].values.dtype))
-    first = 0
-    for part in parts:
-        last = first + len(part.indptr) - 1
-        place_rows(part.indptr, begins[first:last], part.cols, out.cols)
-        place_rows(part.indptr, begins[first:last], part.values, out.values)
-        first = last
+    ends = np.cumsum([0, *(len(part.indptr) - 1 for part in parts)])
+    moves = [
+        (part.indptr, begins[first:last], source, target)
+        for part, first, last in zip(parts, ends[:-1], ends[1:], strict=True)
+        for source, target in ((part.cols, out.cols), (part.values, out.values))
+    ]
+    deque(ordered_map(lambda move: place_rows(*move), moves, settings.current().threads), 0)
     return out
 
 

@@ -17,7 +17,7 @@ from sparrow.formats import CSR
 from sparrow.tensor import Tensor
 from sparrow.training.batch import Batch, Slab, Slice, cut
 from sparrow.training.inputs import Labels, Source, column, named_inputs, named_labels, with_labels
-from sparrow.training.shuffling import Order, epoch_order
+from sparrow.training.shuffling import Order, Window, epoch_order
 from sparrow.workers import ordered_map
 
 __all__ = ["Batches", "LastBatch", "batches"]
@@ -153,6 +153,9 @@ class Batches:
         self._label = named_labels(y, height, first)
         self._start, self._stop = (height * k // self.num_parts for k in (self.part_index, self.part_index + 1))
         self._columns: dict[str, NDArray[Any]] = {}
+        self._following: int | None = None
+        """The epoch whose first window is read while the last of the one before is in use."""
+        self._begun: tuple[Window, Slab] | None = None
         _known_to_torch()
 
     @property
@@ -184,7 +187,7 @@ class Batches:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_columns": {}}  # read anew where they are wanted
+        return {**self.__dict__, "_columns": {}, "_begun": None}  # read anew where they are wanted
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -228,13 +231,25 @@ class Batches:
         """Yield the rows of the windows, read ahead as far as there is memory for it."""
         if not order.windows:
             return
-        first = source.slab(order.windows[0])
+        begun, self._begun = self._begun, None
+        first = begun[1] if begun is not None and begun[0] == order.windows[0] else source.slab(order.windows[0])
+        del begun
         ahead = min(self.prefetch, memory.share(4) // max(first.nbytes, 1))
-        yield first
-        del first
         threads = settings.current().threads if ahead else 1
-        with closing(ordered_map(source.slab, order.windows[1:], threads, ahead + 1)) as slabs:  # type: ignore[type-var]
-            yield from slabs
+        further = [] if self._following is None or threads == 1 else [*self._order(source, self._following).windows[:1]]
+        read = [first]
+        del first
+
+        def slab(numbered: tuple[int, Window]) -> Slab:
+            number, window = numbered
+            return source.slab(window) if number else read.pop()
+
+        # The first goes through as well, so that those behind it are read while it is in use.
+        slabs = ordered_map(slab, enumerate([*order.windows, *further]), threads, ahead + 1, busy=True)
+        with closing(slabs):  # type: ignore[type-var]
+            yield from itertools.islice(slabs, len(order.windows))
+            for window, found in zip(further, slabs, strict=True):
+                self._begun = window, found
 
     def _order(self, source: Source, epoch: int) -> Order:
         return epoch_order(source.bounds, self.shuffle, self.seed, epoch)

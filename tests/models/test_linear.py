@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from sparrow.models import FactorizationMachine, LinearRegression, LogisticRegre
 from sparrow.models.checking import held_out
 from sparrow.models.metrics import Classification, Regression
 from sparrow.optim import FTRL, SGD, AdaGrad, Adam, Cosine
+from sparrow.training.inputs import Source
 
 metrics = pytest.importorskip("sklearn.metrics")
 
@@ -266,6 +269,28 @@ def test_a_fit_goes_on_where_it_was_cut_short(
     with monkeypatch.context() as patch:  # what is complete is not fitted again
         patch.setattr(linear, "train", None)
         assert bits(CHECKED[name](epochs=6, checkpoint=tmp_path).fit(X, y)) == bits(wanted)
+
+
+def test_an_epoch_is_read_while_the_one_before_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = data(400, 10, classes=2)
+    read, run = Source.slab, linear.train
+    begun = [threading.Event() for _ in range(4)]
+    counts = itertools.count(), itertools.count(1)
+
+    def counted(self: Source, window: Any) -> Any:
+        begun[next(counts[0])].set()
+        return read(self, window)
+
+    def waiting(*arguments: Any) -> Any:
+        following = next(counts[1])
+        assert following == 4 or begun[following].wait(60)
+        return run(*arguments)
+
+    monkeypatch.setattr(Source, "slab", counted)
+    monkeypatch.setattr(linear, "train", waiting)
+    with sp.config(threads=2):
+        LogisticRegression(epochs=4).fit(X, y)
+    assert (next(counts[0]), next(counts[1])) == (4, 5)
 
 
 def test_a_killed_process_goes_on_with_the_same_bits(tmp_path: Path) -> None:
