@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparrow import progress
 from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, UnsupportedError
+from sparrow.kernels import compiling
 from sparrow.linalg.operators import Operator, check_square
 from sparrow.tensor import Tensor
 
@@ -71,6 +72,8 @@ def pagerank(
     if not 0 <= damping < 1:
         raise InvalidValueError(f"damping={damping!r} must be at least 0 and less than 1")
     check_square(A, "pagerank")
+    from sparrow.kernels.ranks import completed
+
     operator = Operator(A, persist=True)
     n = operator.shape[0]
     if not n:
@@ -81,22 +84,16 @@ def pagerank(
     if not np.isfinite(leaving).all() or (leaving < 0).any():
         at = int(np.argmin(np.isfinite(leaving) & (leaving >= 0)))
         raise InvalidValueError(f"the links of node {at} weigh {leaving[at]}: weights must be finite and not negative")
-    ends = np.flatnonzero(leaving == 0)
     share = np.divide(damping, leaving, out=np.zeros(n), where=leaving > 0)
-    ranks: NDArray[np.float64] = np.full(n, jump) if jump.ndim == 0 else jump.copy()
-    own = np.empty(n)  # vectors of a round are written here: a new one each time costs more than its numbers
+    ranks = np.array(np.broadcast_to(jump, n))
+    stray, given = float(ranks[leaving == 0].sum()), ranks * share
+    compiling.announce()
     with progress.bar("pagerank", None, "rounds") as advance:
         for _ in range(max_iter):
-            before = ranks
-            ranks = operator.multiply_transposed(np.multiply(before, share, out=own))
-            stray = damping * float(before[ends].sum())
-            if lost is jump:
-                ranks += (1 - damping + stray) * jump
-            else:
-                ranks += (1 - damping) * jump
-                ranks += stray * lost
+            before, ranks = ranks, operator.multiply_transposed(given)
+            change, stray = completed(ranks, before, jump, 1 - damping, lost, damping * stray, share, given)
             advance(1)
-            if float(np.abs(np.subtract(ranks, before, out=own), out=own).sum()) < tol:
+            if change < tol:
                 ranks /= ranks.sum()
                 return ranks
     raise ConvergenceError(f"pagerank: {max_iter} rounds do not reach tol={tol}: give a larger max_iter, or tol")
@@ -168,9 +165,9 @@ def power_iteration(
 
 
 def _weights(given: ArrayLike | Mapping[int, float] | None, n: int, name: str) -> NDArray[np.float64]:
-    """Return weights of all nodes that sum to 1; one number where they are alike."""
+    """Return weights of all nodes that sum to 1, shape (n,), or (1,) where they are alike."""
     if given is None:
-        return np.array(1 / n)
+        return np.array([1 / n])
     if isinstance(given, Mapping):
         weights = np.zeros(n)
         for node, weight in given.items():

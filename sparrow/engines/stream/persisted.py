@@ -98,7 +98,8 @@ class Persisted(MemoryRelation):
             return Rows(pointers(coords[0], 0, height), coords[1], values)
         indptr = row_pointers(coords[1], height)
         order = matvec.counting_order(readonly(coords[1]), readonly(indptr))
-        return Rows(indptr, coords[0][order], values[order])
+        indices, values = ordered_map(lambda column: column[order], (coords[0], values), settings.current().threads)
+        return Rows(indptr, indices, values)
 
 
 def rows_of(scan: Scan) -> Rows | None:
