@@ -93,8 +93,8 @@ def check_array(given: Any, name: str) -> NDArray[Any]:
 
 def check_integers(given: Any, name: str) -> list[int]:
     """Return an argument that is an integer or several as a list."""
-    array = isinstance(given, np.ndarray) and given.ndim
-    several = array or (isinstance(given, Sequence) and not isinstance(given, str | bytes))
+    several = type(given) in (tuple, list) or (isinstance(given, np.ndarray) and given.ndim)
+    several = several or (isinstance(given, Sequence) and not isinstance(given, str | bytes))
     return [check_integer(n, name) for n in (given if several else [given])]
 
 
@@ -107,10 +107,12 @@ def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
         If a size is negative or past 2^63 - 1; the product of the sizes may be larger.
     """
     try:
-        several = isinstance(shape, tuple | Sequence | np.ndarray)
+        several = type(shape) is tuple or isinstance(shape, Sequence | np.ndarray)
         sizes = tuple(map(operator.index, shape)) if several else (operator.index(shape),)  # type: ignore[arg-type]
     except TypeError:
         raise ShapeError(f"a shape is a tuple of integers, got {shape!r}") from None
+    if not sizes or 0 <= min(sizes) <= max(sizes) <= LARGEST_DIMENSION:
+        return sizes
     for dim, n in enumerate(sizes):
         if n < 0:
             raise ShapeError(f"dimension {dim} has a negative size {n}")
@@ -238,26 +240,36 @@ class Schema:
         dims: list[str] = [self.dims[axis.dim] for axis in view.axes if isinstance(axis, Range)]
         if len(dims) == len(view.axes):
             return Schema(view.shape, tuple(dims), self.dtype, self.fill_value, stype)
-        taken = {name.casefold() for name in dims}
-        names: list[str] = []
+        wishes: list[tuple[str, bool]] = []
         for number, axis in enumerate(view.axes):
+            wish, sure = f"d{number}", False
             if isinstance(axis, Range):
-                names.append(self.dims[axis.dim])
-                continue
-            wish = f"d{number}"
-            if isinstance(axis, Listed):
+                wish, sure = self.dims[axis.dim], True
+            elif isinstance(axis, Listed):
                 group = view.points[axis.group]
                 if len(group.dims) == 1 and len(group.shape) == 1:
                     wish = self.dims[group.dims[0]]
-            name, k = wish, 1
-            while name.casefold() in taken:
-                name, k = f"{wish}_{k}", k + 1
-            taken.add(name.casefold())
-            names.append(name)
-        return Schema(view.shape, tuple(names), self.dtype, self.fill_value, stype)
+            wishes.append((wish, sure))
+        return Schema(view.shape, _named_apart(tuple(wishes)), self.dtype, self.fill_value, stype)
+
+
+@lru_cache(1024)
+def _named_apart(wishes: tuple[tuple[str, bool], ...]) -> tuple[str, ...]:
+    """Return names as they are wished, those that are not sure with a number where others have them."""
+    taken = {name.casefold() for name, sure in wishes if sure}
+    names: list[str] = []
+    for wish, sure in wishes:
+        name, k = wish, 1
+        while not sure and name.casefold() in taken:
+            name, k = f"{wish}_{k}", k + 1
+        taken.add(name.casefold())
+        names.append(name)
+    return tuple(names)
 
 
 def _fill(given: Any, dtype: np.dtype[Any]) -> Any:
+    if type(given) is int and given == 0:
+        return dtype.type(0)
     try:
         with np.errstate(all="ignore"):
             fill = np.asarray(given).astype(dtype)

@@ -68,6 +68,22 @@ def _identity(shape: tuple[int, ...]) -> View:
     return View(shape, (), tuple(_range_axis(d, 0, 1, n) for d, n in enumerate(shape)))
 
 
+@lru_cache(1024)
+def _permuted(shape: tuple[int, ...], order: tuple[int, ...]) -> View:
+    axes = _identity(shape).axes
+    return View(shape, (), tuple([axes[k] for k in order]))
+
+
+@lru_cache(1024)
+def _widened(shape: tuple[int, ...], places: tuple[int, ...]) -> View:
+    return View(shape, (), _with_new(_identity(shape).axes, places))
+
+
+def _with_new(axes: Sequence[Axis], places: Sequence[int]) -> tuple[Axis, ...]:
+    old = iter(axes)
+    return tuple([New() if k in places else next(old) for k in range(len(axes) + len(places))])
+
+
 def _range_axis(dim: int, start: int, step: int, length: int) -> Range:
     """Return the canonical axis: equal cells in equal order give equal axes."""
     if length == 0:
@@ -128,6 +144,13 @@ class View:
         return not self.fixed and not self.points and self.axes == _identity(self.base_shape).axes
 
     @_kept
+    def is_whole(self) -> bool:
+        """Whether the view shows every cell of its base once, at its own coordinates: axes in any order, or new ones."""
+        whole = _identity(self.base_shape).axes
+        own = [axis for axis in self.axes if not isinstance(axis, New)]
+        return not self.fixed and len(own) == len(whole) and all(axis in whole for axis in own) and self.repeats <= 1
+
+    @_kept
     def repeats(self) -> int:
         """How often each entry is shown for being broadcast."""
         return math.prod([axis.length for axis in self.axes if isinstance(axis, New)])
@@ -178,13 +201,15 @@ class View:
 
     def permute(self, order: Sequence[int]) -> View:
         """Return the view with its axes in another order."""
+        if self.is_identity:
+            return _permuted(self.base_shape, tuple(order))
         return View(self.base_shape, self.fixed, tuple([self.axes[k] for k in order]), self.points)
 
     def widened(self, places: Sequence[int]) -> View:
         """Return the view with new axes of length 1, which have these places in the result."""
-        old = iter(self.axes)
-        axes = [New() if k in places else next(old) for k in range(self.ndim + len(places))]
-        return View(self.base_shape, self.fixed, tuple(axes), self.points)
+        if self.is_identity:
+            return _widened(self.base_shape, tuple(places))
+        return View(self.base_shape, self.fixed, _with_new(self.axes, places), self.points)
 
     def box(self) -> Box:
         """Return the smallest box of base cells that holds every cell of the view, and what lists want of it."""

@@ -37,24 +37,28 @@ def concatenated(scans: Sequence[Scan], axis: int) -> Concat:
     """
     scans, names = aligned(scans, "outer", axis)
     first = scans[0].schema
-    for scan in scans[1:]:
-        other = scan.schema
-        if other.ndim != first.ndim or any(
-            n != m for k, (n, m) in enumerate(zip(first.shape, other.shape, strict=True)) if k != axis
+    schemas = [scan.schema for scan in scans]
+    for other in schemas[1:]:
+        if other.shape != first.shape and (
+            other.ndim != first.ndim
+            or any(n != m for k, (n, m) in enumerate(zip(first.shape, other.shape, strict=True)) if k != axis)
         ):
             raise ShapeError(f"shapes {first.shape} and {other.shape} do not join along axis {axis}")
-    dtype = np.result_type(*(scan.schema.dtype for scan in scans))
-    fills = [scan.schema.fill_value.astype(dtype) for scan in scans]
-    if any(not (fill == fills[0] or (fill != fill and fills[0] != fills[0])) for fill in fills):
+    dtype, fill = first.dtype, first.fill_value
+    if any(other.dtype != dtype for other in schemas):
+        dtype = np.result_type(*(other.dtype for other in schemas))
+        fill = fill.astype(dtype)
+    fills = [other.fill_value for other in schemas]
+    if any(each != fill and (each == each or fill == fill) for each in fills):
         raise UnsupportedError(f"tensors of fills {', '.join(map(str, fills))} do not join: their fills must be equal")
-    size = sum(scan.schema.shape[axis] for scan in scans)
+    size = sum([other.shape[axis] for other in schemas])
     shape = (*first.shape[:axis], size, *first.shape[axis + 1 :])
-    types = [scan.schema.stype for scan in scans]
+    types = [other.stype for other in schemas]
     stype = settled("concat", types, of_concat(types, axis))
     found = [mine[axis] for scan in scans if axis in (mine := names_along(scan))]
     if len(found) == len(scans):
         names = {**names, axis: joined_names(found)}
-    return Concat(tuple(scans), axis, Schema(shape, first.dims, dtype, fills[0], stype)).named(names)
+    return Concat(tuple(scans), axis, Schema(shape, first.dims, dtype, fill, stype)).named(names)
 
 
 def starts_of(node: Concat) -> list[int]:

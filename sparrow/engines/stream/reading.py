@@ -133,8 +133,8 @@ def entries(scan: Scan, room: memory.Reservation | None = None) -> Block:
         else:
             room.grow(nbytes)
         dtype_of = scan.schema.coordinate_dtype
-        coords = [np.array(column, dtype_of(axis)) for axis, column in enumerate(block.coords)]
-        return Block(tuple(coords), np.array(block.values, scan.schema.dtype))
+        coords = [column.astype(dtype_of(axis)) for axis, column in enumerate(block.coords)]
+        return Block(tuple(coords), block.values.astype(scan.schema.dtype))
     if room is None:
         with room_for(scan) as room:
             return entries(scan, room)
@@ -212,8 +212,13 @@ def at_once(scan: Scan) -> Block:
     if view.is_identity:
         return block
     order = scan.relation.orders[0]
-    everything = Chunk(block.count, (0,) * len(order), tuple(n - 1 for n in view.base_shape), None)
-    block = _shown(trimmed(block, view, order, everything), scan)
+    if view.is_whole:
+        columns = (block.coords[axis.dim] if isinstance(axis, Range) else None for axis in view.axes)
+        new = np.zeros(block.count, np.int32)
+        block = Block(tuple([new if column is None else column for column in columns]), block.values)
+    else:
+        everything = Chunk(block.count, (0,) * len(order), tuple([n - 1 for n in view.base_shape]), None)
+        block = _shown(trimmed(block, view, order, everything), scan)
     if not view.ndim or view.keeps_order(order):
         return block
     return in_order(block, scan.schema.shape, _out_of_order(view, order))
