@@ -6,7 +6,7 @@ import math
 import operator
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
-from sparrow.index import Listed, Range, View
+from sparrow.index import View
 from sparrow.stypes import of_view
 
 __all__ = [
@@ -236,31 +236,32 @@ class Schema:
         if stype is None:
             stype = of_view(self.stype, view).stype
         if view.is_identity:
-            return self if stype == self.stype else replace(self, stype=stype)
-        dims: list[str] = [self.dims[axis.dim] for axis in view.axes if isinstance(axis, Range)]
-        if len(dims) == len(view.axes):
-            return Schema(view.shape, tuple(dims), self.dtype, self.fill_value, stype)
-        wishes: list[tuple[str, bool]] = []
-        for number, axis in enumerate(view.axes):
-            wish, sure = f"d{number}", False
-            if isinstance(axis, Range):
-                wish, sure = self.dims[axis.dim], True
-            elif isinstance(axis, Listed):
-                group = view.points[axis.group]
-                if len(group.dims) == 1 and len(group.shape) == 1:
-                    wish = self.dims[group.dims[0]]
-            wishes.append((wish, sure))
-        return Schema(view.shape, _named_apart(tuple(wishes)), self.dtype, self.fill_value, stype)
+            if stype == self.stype:
+                return self
+            return _checked(self.shape, self.dims, self.dtype, self.fill_value, stype)
+        return _checked(view.shape, _named_through(self.dims, view.sources), self.dtype, self.fill_value, stype)
+
+
+def _checked(shape: tuple[int, ...], dims: tuple[str, ...], dtype: np.dtype[Any], fill: Any, stype: str) -> Schema:
+    """Return a schema of what comes of one, and need not be looked at again."""
+    schema = object.__new__(Schema)
+    for name, value in (("shape", shape), ("dims", dims), ("dtype", dtype), ("fill_value", fill), ("stype", stype)):
+        object.__setattr__(schema, name, value)
+    return schema
 
 
 @lru_cache(1024)
-def _named_apart(wishes: tuple[tuple[str, bool], ...]) -> tuple[str, ...]:
-    """Return names as they are wished, those that are not sure with a number where others have them."""
-    taken = {name.casefold() for name, sure in wishes if sure}
+def _named_through(dims: tuple[str, ...], sources: tuple[int | None, ...]) -> tuple[str, ...]:
+    """Return the names of axes: of those along a dimension its own, of others with a number where they are taken."""
+    taken = {dims[source].casefold() for source in sources if source is not None and source >= 0}
     names: list[str] = []
-    for wish, sure in wishes:
+    for number, source in enumerate(sources):
+        if source is not None and source >= 0:
+            names.append(dims[source])
+            continue
+        wish = f"d{number}" if source is None else dims[~source]
         name, k = wish, 1
-        while not sure and name.casefold() in taken:
+        while name.casefold() in taken:
             name, k = f"{wish}_{k}", k + 1
         taken.add(name.casefold())
         names.append(name)

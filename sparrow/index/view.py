@@ -144,11 +144,28 @@ class View:
         return not self.fixed and not self.points and self.axes == _identity(self.base_shape).axes
 
     @_kept
-    def is_whole(self) -> bool:
-        """Whether the view shows every cell of its base once, at its own coordinates: axes in any order, or new ones."""
-        whole = _identity(self.base_shape).axes
-        own = [axis for axis in self.axes if not isinstance(axis, New)]
-        return not self.fixed and len(own) == len(whole) and all(axis in whole for axis in own) and self.repeats <= 1
+    def cut(self) -> frozenset[int] | None:
+        """The dimensions of which a stretch is shown, of a view that shows all of the others and no cell twice.
+
+        None of a view that drops dimensions, repeats, reverses, skips or lists cells.
+        """
+        own = [axis for axis in self.axes if isinstance(axis, Range)]
+        if len(own) != len(self.base_shape) or self.points or self.repeats > 1 or any(axis.step != 1 for axis in own):
+            return None
+        return frozenset([axis.dim for axis in own if axis.length != self.base_shape[axis.dim]])
+
+    @_kept
+    def sources(self) -> tuple[int | None, ...]:
+        """For each axis the dimension whose name it keeps, ``~dim`` of a list along one, None where there is none."""
+        return tuple([self._source_of(axis) for axis in self.axes])
+
+    def _source_of(self, axis: Axis) -> int | None:
+        if isinstance(axis, Range):
+            return axis.dim
+        if isinstance(axis, Listed):
+            group = self.points[axis.group]
+            return ~group.dims[0] if len(group.dims) == 1 and len(group.shape) == 1 else None
+        return None
 
     @_kept
     def repeats(self) -> int:

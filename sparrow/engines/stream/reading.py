@@ -212,16 +212,34 @@ def at_once(scan: Scan) -> Block:
     if view.is_identity:
         return block
     order = scan.relation.orders[0]
-    if view.is_whole:
-        columns = (block.coords[axis.dim] if isinstance(axis, Range) else None for axis in view.axes)
-        new = np.zeros(block.count, np.int32)
-        block = Block(tuple([new if column is None else column for column in columns]), block.values)
+    if view.cut is not None and view.cut <= {order[0] if order else None}:
+        block = _stretch(block, scan, order)
     else:
         everything = Chunk(block.count, (0,) * len(order), tuple([n - 1 for n in view.base_shape]), None)
         block = _shown(trimmed(block, view, order, everything), scan)
     if not view.ndim or view.keeps_order(order):
         return block
     return in_order(block, scan.schema.shape, _out_of_order(view, order))
+
+
+def _stretch(block: Block, scan: Scan, order: tuple[int, ...]) -> Block:
+    """Return what a view shows that cuts sorted entries along their first dimension at most."""
+    if scan.view.cut:
+        axis = next(axis for axis in scan.view.axes if isinstance(axis, Range) and axis.dim == order[0])
+        column = block.coords[axis.dim]
+        kind = column.dtype.type  # a Python integer would cast the whole column
+        start = column.searchsorted(kind(axis.start))
+        stop = column.searchsorted(kind(axis.start + axis.length - 1), "right")
+        block = block.take(slice(int(start), int(stop)))
+    columns: list[NDArray[Any]] = []
+    for number, axis in enumerate(scan.view.axes):
+        if not isinstance(axis, Range):
+            columns.append(np.zeros(block.count, np.int32))
+            continue
+        column = block.coords[axis.dim]
+        moved = column - axis.start if axis.start else column
+        columns.append(moved.astype(scan.schema.coordinate_dtype(number), copy=False))
+    return Block(tuple(columns), block.values)
 
 
 def _shown(block: Block, scan: Scan) -> Block:
