@@ -1,5 +1,7 @@
 """One call on a tensor of 100 x 100 cells and 500 entries in memory, computed: against pydata/sparse and SciPy."""
 
+# ruff: noqa: PLW0108 - an expression is made anew by each call
+
 from __future__ import annotations
 
 import gc

@@ -27,9 +27,11 @@ __all__ = ["matmul"]
 
 Accumulating: TypeAlias = Callable[[Scan, NDArray[Any], NDArray[Any]], None]
 
-_FEW, _FEW_AT_FIRST = 1 << 12, 1 << 20
-"""Products up to which NumPy adds them as fast as the loops, and as fast as they are loaded: that takes a second."""
+_FEW, _FEW_AT_FIRST = 1 << 12, 1 << 23
+"""Products up to which NumPy adds them as fast as the loops, and all that a process adds as fast as it loads them."""
 _LOOPS = "sparrow.kernels.matvec"
+_added = 0
+"""Products that NumPy has added in this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,7 @@ def matmul(contract: Contract, accumulate: Accumulating | None = None) -> Any:
 
 def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
     """Add ``scan @ x`` to ``out``, which is 0; both have shape (n,) or (n, k)."""
+    global _added
     laid_out = persisted.rows_of(scan)
     if laid_out is not None:
         persisted.accumulate(laid_out, scan.schema.fill_value, x, out)
@@ -144,7 +147,8 @@ def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
     loader = _Loader(scan, order, out.dtype)
     chunks = relation.chunks(scan.view.box(), order)
     rows = sum(chunk.rows for chunk in chunks)
-    if rows * out[0].size <= (_FEW if _LOOPS in sys.modules else _FEW_AT_FIRST):
+    if rows * out[0].size <= (_FEW if _LOOPS in sys.modules else _FEW_AT_FIRST - _added):
+        _added += rows * out[0].size
         apart = len(chunks) > 1 and groups_output(scan.view, order)
         for chunk in chunks:
             part = np.zeros_like(out) if apart else out
