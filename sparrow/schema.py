@@ -31,6 +31,7 @@ __all__ = [
     "given_dims",
     "given_name",
     "is_fill",
+    "known_schema",
 ]
 
 LARGEST_DIMENSION = 2**63 - 1
@@ -121,6 +122,7 @@ def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     return sizes
 
 
+@lru_cache(128)
 def default_dims(ndim: int) -> tuple[str, ...]:
     """Return the names of dimensions that nobody named: ``d0, d1, ...``."""
     return tuple(f"d{k}" for k in range(ndim))
@@ -238,12 +240,12 @@ class Schema:
         if view.is_identity:
             if stype == self.stype:
                 return self
-            return _checked(self.shape, self.dims, self.dtype, self.fill_value, stype)
-        return _checked(view.shape, _named_through(self.dims, view.sources), self.dtype, self.fill_value, stype)
+            return known_schema(self.shape, self.dims, self.dtype, self.fill_value, stype)
+        return known_schema(view.shape, _named_through(self.dims, view.sources), self.dtype, self.fill_value, stype)
 
 
-def _checked(shape: tuple[int, ...], dims: tuple[str, ...], dtype: np.dtype[Any], fill: Any, stype: str) -> Schema:
-    """Return a schema of what comes of one, and need not be looked at again."""
+def known_schema(shape: tuple[int, ...], dims: tuple[str, ...], dtype: np.dtype[Any], fill: Any, stype: str) -> Schema:
+    """Return a schema of parts that come of others, and so are known to be allowed."""
     schema = object.__new__(Schema)
     for name, value in (("shape", shape), ("dims", dims), ("dtype", dtype), ("fill_value", fill), ("stype", stype)):
         object.__setattr__(schema, name, value)

@@ -100,9 +100,10 @@ def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
     """
     found = _several(tensors)
     scans = [tensor.__sparrow_scan__() for tensor in found]
-    labelled = any(plan.names_along(scan) for scan in scans)
-    if len({scan.schema.ndim if labelled else scan.schema.shape for scan in scans}) > 1:
-        raise ShapeError(f"tensors to stack must have one shape, got {', '.join(str(t.shape) for t in found)}")
+    if len({scan.schema.shape for scan in scans}) > 1:
+        labelled = any(plan.names_along(scan) for scan in scans)  # these may fit once they are brought together
+        if not labelled or len({scan.schema.ndim for scan in scans}) > 1:
+            raise ShapeError(f"tensors to stack must have one shape, got {', '.join(str(t.shape) for t in found)}")
     at = resolved_axis(axis, scans[0].schema.ndim + 1)
     return Tensor(concatenated([scan.then(scan.view.widened((at,))) for scan in scans], at))
 

@@ -67,7 +67,7 @@ def matrix_power(x: Tensor | ArrayLike, n: int, /) -> Any:
             found = power if found is None else matmul(found, power)
         left //= 2
         if not left:
-            return found  # type: ignore[return-value]
+            return found
         power = matmul(power, power)
 
 

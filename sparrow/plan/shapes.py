@@ -14,7 +14,7 @@ from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.plan.alignment import aligned
 from sparrow.plan.labels import joined_names, names_along
 from sparrow.plan.nodes import Accumulate, Concat, Diagonal, Refill, Reshape, Scan, Sort, Triangle
-from sparrow.schema import Schema
+from sparrow.schema import Schema, check_shape, default_dims, known_schema
 from sparrow.stypes import COMPRESSED, of_concat, of_other, settled
 
 __all__ = ["accumulated", "concatenated", "diagonal", "refilled", "reshaped", "sorted_lines", "starts_of", "triangle"]
@@ -58,7 +58,7 @@ def concatenated(scans: Sequence[Scan], axis: int) -> Concat:
     found = [mine[axis] for scan in scans if axis in (mine := names_along(scan))]
     if len(found) == len(scans):
         names = {**names, axis: joined_names(found)}
-    return Concat(tuple(scans), axis, Schema(shape, first.dims, dtype, fill, stype)).named(names)
+    return Concat(tuple(scans), axis, known_schema(check_shape(shape), first.dims, dtype, fill, stype)).named(names)
 
 
 def starts_of(node: Concat) -> list[int]:
@@ -80,7 +80,7 @@ def reshaped(scan: Scan, shape: tuple[int, ...]) -> Reshape:
     stype = settled("reshape", [old.stype], of_other(old.stype))
     while isinstance(scan.source, Reshape) and scan.view.is_identity:  # the shapes in between do not matter
         scan = scan.source.operand
-    return Reshape(scan, Schema(shape, (), old.dtype, old.fill_value, stype))
+    return Reshape(scan, known_schema(shape, default_dims(len(shape)), old.dtype, old.fill_value, stype))
 
 
 def triangle(scan: Scan, k: int, upper: bool) -> Triangle:
@@ -115,7 +115,7 @@ def diagonal(scan: Scan, offset: int) -> Diagonal:
     height, width = old.shape
     length = max(min(height - max(-offset, 0), width - max(offset, 0)), 0)
     stype = "coo" if old.stype in COMPRESSED else old.stype
-    return Diagonal(scan, offset, Schema((length,), (), old.dtype, old.fill_value, stype))
+    return Diagonal(scan, offset, known_schema((length,), default_dims(1), old.dtype, old.fill_value, stype))
 
 
 def sorted_lines(scan: Scan) -> Sort:

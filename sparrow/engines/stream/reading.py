@@ -225,20 +225,20 @@ def at_once(scan: Scan) -> Block:
 def _stretch(block: Block, scan: Scan, order: tuple[int, ...]) -> Block:
     """Return what a view shows that cuts sorted entries along their first dimension at most."""
     if scan.view.cut:
-        axis = next(axis for axis in scan.view.axes if isinstance(axis, Range) and axis.dim == order[0])
-        column = block.coords[axis.dim]
+        first = next(axis for axis in scan.view.axes if isinstance(axis, Range) and axis.dim == order[0])
+        column = block.coords[first.dim]
         kind = column.dtype.type  # a Python integer would cast the whole column
-        start = column.searchsorted(kind(axis.start))
-        stop = column.searchsorted(kind(axis.start + axis.length - 1), "right")
+        start = column.searchsorted(kind(first.start))
+        stop = column.searchsorted(kind(first.start + first.length - 1), "right")
         block = block.take(slice(int(start), int(stop)))
     columns: list[NDArray[Any]] = []
     for number, axis in enumerate(scan.view.axes):
-        if not isinstance(axis, Range):
+        if isinstance(axis, Range):
+            column = block.coords[axis.dim]
+            moved = column - axis.start if axis.start else column
+            columns.append(moved.astype(scan.schema.coordinate_dtype(number), copy=False) if scan.view.cut else moved)
+        else:
             columns.append(np.zeros(block.count, np.int32))
-            continue
-        column = block.coords[axis.dim]
-        moved = column - axis.start if axis.start else column
-        columns.append(moved.astype(scan.schema.coordinate_dtype(number), copy=False))
     return Block(tuple(columns), block.values)
 
 

@@ -56,6 +56,8 @@ def reshaped(node: Reshape, scan: Scan) -> Computed:
     def cuts() -> list[int]:
         if not shape:
             return [0, 1]
+        if inner and fit_one_piece([scan]):
+            return [0, shape[0]]
         bounds = pieces([scan], old[0]) if old else [0, 1]
         return sorted({0, shape[0], *(bound * outer // inner for bound in bounds)}) if inner else [0]
 
@@ -97,7 +99,7 @@ def triangle(node: Triangle, scan: Scan) -> Computed:
     def evaluate(start: int, stop: int) -> Block:
         block = piece_of(scan, start, stop)
         distance = block.coords[-1] - block.coords[-2]  # of coordinates, none negative: it fits their type
-        return block.take(distance >= k if node.upper else distance <= k)
+        return block.take(np.flatnonzero(distance >= k if node.upper else distance <= k))
 
     return Computed(node, [scan], lambda: pieces([scan], schema.shape[0]), evaluate)
 
@@ -111,7 +113,7 @@ def diagonal(node: Diagonal, scan: Scan) -> Computed:
 
     def evaluate(start: int, stop: int) -> Block:
         block = piece_of(scan, start + row, stop + row)
-        kept = block.coords[1] - block.coords[0] == offset
+        kept = np.flatnonzero(block.coords[1] - block.coords[0] == offset)
         place = block.coords[0][kept].astype(schema.coordinate_dtype(0)) - row
         return Block((place,), block.values[kept])
 
