@@ -212,9 +212,22 @@ class View:
         IndexingError
             If an index is out of range, of a wrong type, or there are too many.
         """
+        if type(key) is tuple and len(key) == len(self.axes) and not self.points:
+            found = self._cell(key)
+            if found is not None:
+                return found
         items = Key.parse(key, self.shape, names)
         view = self._basic(items)
         return view._arrays(items, mode) if items.arrays else view
+
+    def _cell(self, key: tuple[Any, ...]) -> View | None:
+        """Return the view of one cell that integers inside the shape name, None where they are anything else."""
+        fixed = dict(self.fixed)
+        for at, axis in zip(key, self.axes, strict=True):
+            if type(at) is not int or not isinstance(axis, Range) or not -axis.length <= at < axis.length:
+                return None
+            fixed[axis.dim] = axis.start + axis.step * (at % axis.length)
+        return View(self.base_shape, tuple(sorted(fixed.items())), ())
 
     def permute(self, order: Sequence[int]) -> View:
         """Return the view with its axes in another order."""
