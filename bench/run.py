@@ -22,12 +22,12 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="",
-        help="parts, with commas: size, products, spgemm, solvers, cells, labels, batches, text, files, memory, als, "
-        "training, stores, gpu",
+        help="parts, with commas: size, products, spgemm, solvers, cells, tiny, labels, batches, text, files, memory, "
+        "als, training, stores, gpu",
     )
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
-    every = "size,products,spgemm,solvers,cells,labels,batches,text,files,memory,als,training,stores,gpu"
+    every = "size,products,spgemm,solvers,cells,tiny,labels,batches,text,files,memory,als,training,stores,gpu"
     parts = (options.only or every).split(",")
     rows: list[Row] = []
     if "size" in parts:
@@ -50,6 +50,10 @@ def main() -> None:
         import cells
 
         rows += cells.run(1_000_000, 1_000_000 if options.small else 20_000_000, rounds=3 if options.small else 5)
+    if "tiny" in parts:
+        import tiny
+
+        rows += tiny.run(rounds=5 if options.small else 100)
     if "batches" in parts:
         import batches
 

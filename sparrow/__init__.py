@@ -12,6 +12,7 @@ Parquet under a Delta log. Open it like an array, query it like a table, multipl
 * :func:`export` writes them to files of other programs;
 * :func:`sql` asks questions of them; :func:`from_relation` makes a tensor of the answer;
 * :mod:`sparrow.linalg` has norms and products by the standard's names, and solvers on tensors that stay on disk;
+* :mod:`sparrow.fft` has Fourier transforms by the standard's names;
 * :mod:`sparrow.graph` follows the links of graphs: components, paths, triangles, ranks;
 * :mod:`sparrow.blas` has BLAS by its names;
 * :mod:`sparrow.models` fits models to them: :class:`sparrow.models.ALS`;
@@ -52,7 +53,7 @@ from sparrow import errors, formats
 from sparrow.engines import explained
 from sparrow.functions import numpy as _dispatch  # noqa: F401 - NumPy's functions find sparrow's
 from sparrow.functions.contraction import einsum, einsum_path, sddmm, tensordot
-from sparrow.functions.creation import asarray, from_coords, from_relation, open
+from sparrow.functions.creation import asarray, from_coords, from_dlpack, from_relation, open
 from sparrow.functions.dtypes import astype, can_cast, finfo, iinfo, isdtype, result_type
 from sparrow.functions.einsum_sql import einsum_sql
 from sparrow.functions.elementwise import (
@@ -182,7 +183,7 @@ from sparrow.tensor.bundle import Bundle
 from sparrow.tensor.computing import compute
 
 if TYPE_CHECKING:
-    from sparrow import blas, datasets, graph, ingest, linalg, models, optim, training
+    from sparrow import blas, datasets, fft, graph, ingest, linalg, models, optim, training
     from sparrow.files.exporting import export
     from sparrow.training.batches import batches
 
@@ -196,22 +197,22 @@ __all__ = [
     "bool", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "ceil", "clip", "complex64",
     "complex128", "compute", "concat", "config", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod",
     "cumulative_sum", "datasets", "diagonal", "diff", "divide", "e", "einsum", "einsum_path", "einsum_sql", "empty",
-    "empty_like", "equal", "errors", "exp", "expand_dims", "explained", "expm1", "export", "eye", "finfo", "flip",
-    "float16", "float32", "float64", "floor", "floor_divide", "formats", "from_coords", "from_relation", "full",
-    "full_like", "graph", "greater", "greater_equal", "hypot", "iinfo", "imag", "inf", "ingest", "int8", "int16",
-    "int32", "int64", "isdtype", "isfinite", "isin", "isinf", "isnan", "kron", "less", "less_equal", "linalg",
-    "linspace", "log", "log1p", "log2", "log10", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min", "minimum", "models", "moveaxis",
-    "multiply", "nan", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones", "ones_like", "open", "optim",
-    "permute_dims", "pi", "positive", "pow", "prod", "random", "real", "reciprocal", "remainder", "repeat", "reshape",
-    "result_type", "roll", "round", "sddmm", "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "split", "sql",
-    "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh",
-    "tensordot", "tile", "training", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique",
-    "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "zeros",
-    "zeros_like",
+    "empty_like", "equal", "errors", "exp", "expand_dims", "explained", "expm1", "export", "eye", "fft", "finfo",
+    "flip", "float16", "float32", "float64", "floor", "floor_divide", "formats", "from_coords", "from_dlpack",
+    "from_relation", "full", "full_like", "graph", "greater", "greater_equal", "hypot", "iinfo", "imag", "inf",
+    "ingest", "int8", "int16", "int32", "int64", "isdtype", "isfinite", "isin", "isinf", "isnan", "kron", "less",
+    "less_equal", "linalg", "linspace", "log", "log1p", "log2", "log10", "logaddexp", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min", "minimum",
+    "models", "moveaxis", "multiply", "nan", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones",
+    "ones_like", "open", "optim", "permute_dims", "pi", "positive", "pow", "prod", "random", "real", "reciprocal",
+    "remainder", "repeat", "reshape", "result_type", "roll", "round", "sddmm", "searchsorted", "sign", "signbit", "sin",
+    "sinh", "sort", "split", "sql", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "take",
+    "take_along_axis", "tan", "tanh", "tensordot", "tile", "training", "tril", "triu", "trunc", "uint8", "uint16",
+    "uint32", "uint64", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack", "var",
+    "vecdot", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 
-_ON_DEMAND = ("blas", "datasets", "graph", "ingest", "linalg", "models", "optim", "training")
+_ON_DEMAND = ("blas", "datasets", "fft", "graph", "ingest", "linalg", "models", "optim", "training")
 """Modules that are imported when they are first asked for."""
 
 

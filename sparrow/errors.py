@@ -10,7 +10,8 @@
     |   `-- AxisError          (IndexError)         an axis out of range; NumPy's AxisError too
     |-- DuplicateError         (ValueError)         two entries for one cell where one is allowed
     |-- InvalidValueError      (ValueError)         an argument outside what is accepted
-    |   `-- NumberRangeError   (OverflowError)      a number that the dtype cannot hold
+    |   |-- NumberRangeError   (OverflowError)      a number that the dtype cannot hold
+    |   `-- SharingError       (BufferError)        memory that is to be shared and cannot be
     |-- UnsupportedError       (TypeError)          a type or operation that sparrow does not do
     |-- ReadOnlyError          (ValueError)         a write to a pinned or copied view
     |-- TooLargeError          (MemoryError)        a result that would pass the memory limit
@@ -57,6 +58,7 @@ __all__ = [
     "PerformanceWarning",
     "ReadOnlyError",
     "ShapeError",
+    "SharingError",
     "SparrowError",
     "StorageError",
     "StorageFallbackWarning",
@@ -179,6 +181,10 @@ class InvalidValueError(SparrowError, ValueError):
 
 class NumberRangeError(InvalidValueError, OverflowError):
     """A Python number that the dtype cannot hold, where NumPy raises ``OverflowError``."""
+
+
+class SharingError(InvalidValueError, BufferError):
+    """Memory that is asked for without a copy where a tensor has none of that form."""
 
 
 class UnsupportedError(SparrowError, TypeError):

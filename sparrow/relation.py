@@ -300,6 +300,11 @@ class Stretches:
             yield Stretches(starts, stops)
 
 
+def _laid_out(column: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return an array as one stretch of a type, without a copy where it is."""
+    return column if column.dtype is dtype and column.flags.c_contiguous else np.ascontiguousarray(column, dtype=dtype)
+
+
 class MemoryRelation:
     """Canonical entries in arrays.
 
@@ -315,12 +320,10 @@ class MemoryRelation:
 
     def __init__(self, schema: Schema, block: Block, labels: dict[int, pa.Array] | None = None) -> None:
         self._schema = schema
-        coords = tuple(
-            np.ascontiguousarray(column, dtype=schema.coordinate_dtype(dim)) for dim, column in enumerate(block.coords)
-        )
-        self.block = Block(coords, np.ascontiguousarray(block.values, dtype=schema.dtype))
+        coords = [_laid_out(column, schema.coordinate_dtype(dim)) for dim, column in enumerate(block.coords)]
+        self.block = Block(tuple(coords), _laid_out(block.values, schema.dtype))
         self._labels = labels or {}
-        self._label_keys = {dim: ("labels", id(found)) for dim, found in self._labels.items()}
+        self._label_keys = {dim: ("labels", id(found)) for dim, found in labels.items()} if labels else {}
         self._token = ("memory", next(_tokens))
 
     schema = property(lambda self: self._schema)

@@ -6,7 +6,7 @@ import math
 import operator
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
-from sparrow.index import Listed, Range, View
+from sparrow.index import View
 from sparrow.stypes import of_view
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "given_dims",
     "given_name",
     "is_fill",
+    "known_schema",
 ]
 
 LARGEST_DIMENSION = 2**63 - 1
@@ -93,8 +94,8 @@ def check_array(given: Any, name: str) -> NDArray[Any]:
 
 def check_integers(given: Any, name: str) -> list[int]:
     """Return an argument that is an integer or several as a list."""
-    array = isinstance(given, np.ndarray) and given.ndim
-    several = array or (isinstance(given, Sequence) and not isinstance(given, str | bytes))
+    several = type(given) in (tuple, list) or (isinstance(given, np.ndarray) and given.ndim)
+    several = several or (isinstance(given, Sequence) and not isinstance(given, str | bytes))
     return [check_integer(n, name) for n in (given if several else [given])]
 
 
@@ -107,10 +108,12 @@ def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
         If a size is negative or past 2^63 - 1; the product of the sizes may be larger.
     """
     try:
-        several = isinstance(shape, tuple | Sequence | np.ndarray)
+        several = type(shape) is tuple or isinstance(shape, Sequence | np.ndarray)
         sizes = tuple(map(operator.index, shape)) if several else (operator.index(shape),)  # type: ignore[arg-type]
     except TypeError:
         raise ShapeError(f"a shape is a tuple of integers, got {shape!r}") from None
+    if not sizes or 0 <= min(sizes) <= max(sizes) <= LARGEST_DIMENSION:
+        return sizes
     for dim, n in enumerate(sizes):
         if n < 0:
             raise ShapeError(f"dimension {dim} has a negative size {n}")
@@ -119,6 +122,7 @@ def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     return sizes
 
 
+@lru_cache(128)
 def default_dims(ndim: int) -> tuple[str, ...]:
     """Return the names of dimensions that nobody named: ``d0, d1, ...``."""
     return tuple(f"d{k}" for k in range(ndim))
@@ -234,30 +238,41 @@ class Schema:
         if stype is None:
             stype = of_view(self.stype, view).stype
         if view.is_identity:
-            return self if stype == self.stype else replace(self, stype=stype)
-        dims: list[str] = [self.dims[axis.dim] for axis in view.axes if isinstance(axis, Range)]
-        if len(dims) == len(view.axes):
-            return Schema(view.shape, tuple(dims), self.dtype, self.fill_value, stype)
-        taken = {name.casefold() for name in dims}
-        names: list[str] = []
-        for number, axis in enumerate(view.axes):
-            if isinstance(axis, Range):
-                names.append(self.dims[axis.dim])
-                continue
-            wish = f"d{number}"
-            if isinstance(axis, Listed):
-                group = view.points[axis.group]
-                if len(group.dims) == 1 and len(group.shape) == 1:
-                    wish = self.dims[group.dims[0]]
-            name, k = wish, 1
-            while name.casefold() in taken:
-                name, k = f"{wish}_{k}", k + 1
-            taken.add(name.casefold())
-            names.append(name)
-        return Schema(view.shape, tuple(names), self.dtype, self.fill_value, stype)
+            if stype == self.stype:
+                return self
+            return known_schema(self.shape, self.dims, self.dtype, self.fill_value, stype)
+        return known_schema(view.shape, _named_through(self.dims, view.sources), self.dtype, self.fill_value, stype)
+
+
+def known_schema(shape: tuple[int, ...], dims: tuple[str, ...], dtype: np.dtype[Any], fill: Any, stype: str) -> Schema:
+    """Return a schema of parts that come of others, and so are known to be allowed."""
+    schema = object.__new__(Schema)
+    for name, value in (("shape", shape), ("dims", dims), ("dtype", dtype), ("fill_value", fill), ("stype", stype)):
+        object.__setattr__(schema, name, value)
+    return schema
+
+
+@lru_cache(1024)
+def _named_through(dims: tuple[str, ...], sources: tuple[int | None, ...]) -> tuple[str, ...]:
+    """Return the names of axes: of those along a dimension its own, of others with a number where they are taken."""
+    taken = {dims[source].casefold() for source in sources if source is not None and source >= 0}
+    names: list[str] = []
+    for number, source in enumerate(sources):
+        if source is not None and source >= 0:
+            names.append(dims[source])
+            continue
+        wish = f"d{number}" if source is None else dims[~source]
+        name, k = wish, 1
+        while name.casefold() in taken:
+            name, k = f"{wish}_{k}", k + 1
+        taken.add(name.casefold())
+        names.append(name)
+    return tuple(names)
 
 
 def _fill(given: Any, dtype: np.dtype[Any]) -> Any:
+    if type(given) is int and given == 0:
+        return dtype.type(0)
     try:
         with np.errstate(all="ignore"):
             fill = np.asarray(given).astype(dtype)

@@ -17,6 +17,7 @@ BUILTINS = {
     "DuplicateError": ValueError,
     "InvalidValueError": ValueError,
     "NumberRangeError": OverflowError,
+    "SharingError": BufferError,
     "UnsupportedError": TypeError,
     "ReadOnlyError": ValueError,
     "TooLargeError": MemoryError,

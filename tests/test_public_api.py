@@ -19,7 +19,7 @@ MODULES = ["sparrow"] + [
     found.name for found in pkgutil.walk_packages(sp.__path__, "sparrow.") if not found.name.endswith("__main__")
 ]
 DOCUMENTED = [
-    "sparrow", "sparrow.blas", "sparrow.datasets", "sparrow.formats", "sparrow.graph", "sparrow.ingest",
+    "sparrow", "sparrow.blas", "sparrow.datasets", "sparrow.fft", "sparrow.formats", "sparrow.graph", "sparrow.ingest",
     "sparrow.linalg", "sparrow.models", "sparrow.models.evaluation", "sparrow.optim", "sparrow.training",
 ]  # fmt: skip
 PROMISED = "Tensor Bundle open from_coords asarray zeros from_relation matmul sql config formats ingest datasets errors"

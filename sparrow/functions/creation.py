@@ -12,7 +12,14 @@ import pyarrow as pa
 from numpy.typing import DTypeLike
 
 from sparrow import storage
-from sparrow.errors import InvalidValueError, LabelError, NotFoundError, NumberRangeError, UnsupportedError
+from sparrow.errors import (
+    InvalidValueError,
+    LabelError,
+    NotFoundError,
+    NumberRangeError,
+    SharingError,
+    UnsupportedError,
+)
 from sparrow.functions.generation import in_memory
 from sparrow.functions.inspection import check_device
 from sparrow.interop.conversion import check_labels, from_coordinates, from_object, from_table
@@ -24,7 +31,7 @@ if TYPE_CHECKING:
     import os
 
 
-__all__ = ["asarray", "from_coords", "from_relation", "open"]
+__all__ = ["asarray", "from_coords", "from_dlpack", "from_relation", "open"]
 
 
 def open(  # noqa: A001 - what people type is sp.open
@@ -277,10 +284,10 @@ def asarray(
             raise InvalidValueError("labels= is for what is no tensor yet: A.set_labels(dim, names) gives one labels")
         found: Tensor = obj if kind is None else obj.astype(kind)
         if copy is False and found is not obj:
-            raise InvalidValueError(f"copy=False: cells of {obj.dtype} are no cells of {kind}, leave copy out")
+            raise SharingError(f"copy=False: cells of {obj.dtype} are no cells of {kind}, leave copy out")
         return found.compute() if copy else found
     if copy is False:
-        raise InvalidValueError(f"copy=False: a tensor shares no memory with {type(obj).__name__}, leave copy out")
+        raise SharingError(f"copy=False: a tensor shares no memory with {type(obj).__name__}, leave copy out")
     if kind is not None and isinstance(obj, list | tuple | bool | int | float | complex):
         try:
             obj = np.asarray(obj, kind)
@@ -291,6 +298,47 @@ def asarray(
     schema, block, found_labels = from_object(obj, coords, value, shape, dims, duplicates)
     tensor = in_memory(schema, block, {**found_labels, **_labelled(schema, labels)})
     return tensor if kind is None else tensor.astype(kind).compute()
+
+
+def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
+    """Return a tensor of the dense array of another library, given by its DLPack protocol: what is not 0 is an entry.
+
+    Parameters
+    ----------
+    x
+        Whatever has ``__dlpack__`` and lies in the memory of the machine; or a tensor, which is returned as it is.
+    device
+        "cpu", or None for it.
+    copy
+        True for a copy of a tensor's entries; False says that there must be none, which holds of tensors alone.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    UnsupportedError
+        If it has no such protocol, lies elsewhere or has cells that tensors do not hold.
+    InvalidValueError
+        If there is no such device.
+    SharingError
+        If ``copy`` is False and ``x`` is no tensor.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> sp.from_dlpack(np.eye(3)).nnz
+    3
+    """
+    check_device(device)
+    if isinstance(x, Tensor) or copy is False:
+        return asarray(x, copy=copy)
+    try:
+        cells = np.from_dlpack(x)
+    except (AttributeError, TypeError, ValueError, BufferError, RuntimeError) as error:
+        raise UnsupportedError(f"from_dlpack of {type(x).__name__}: {error}") from None
+    return asarray(cells)
 
 
 def from_relation(

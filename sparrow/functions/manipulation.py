@@ -99,10 +99,13 @@ def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
            [0, 2]])
     """
     found = _several(tensors)
-    labelled = any(plan.names_along(tensor.__sparrow_scan__()) for tensor in found)
-    if len({tensor.ndim if labelled else tensor.shape for tensor in found}) > 1:
-        raise ShapeError(f"tensors to stack must have one shape, got {', '.join(str(t.shape) for t in found)}")
-    return concat([expand_dims(tensor, axis) for tensor in found], axis)
+    scans = [tensor.__sparrow_scan__() for tensor in found]
+    if len({scan.schema.shape for scan in scans}) > 1:
+        labelled = any(plan.names_along(scan) for scan in scans)  # these may fit once they are brought together
+        if not labelled or len({scan.schema.ndim for scan in scans}) > 1:
+            raise ShapeError(f"tensors to stack must have one shape, got {', '.join(str(t.shape) for t in found)}")
+    at = resolved_axis(axis, scans[0].schema.ndim + 1)
+    return Tensor(concatenated([scan.then(scan.view.widened((at,))) for scan in scans], at))
 
 
 def split(tensor: Tensor, indices_or_sections: int | Sequence[int], axis: int | str = 0) -> list[Tensor]:

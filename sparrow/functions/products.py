@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.contraction import einsum
 from sparrow.functions.elementwise import operand
 from sparrow.functions.generation import eye
@@ -22,7 +22,7 @@ from sparrow.tensor.products import matmul
 __all__ = ["matmul", "matrix_power", "multi_dot", "vecdot"]
 
 
-def matrix_power(x: Tensor | ArrayLike, n: int, /) -> Tensor:
+def matrix_power(x: Tensor | ArrayLike, n: int, /) -> Any:
     """Return the product of a square matrix with itself, ``n`` factors, lazily; of the last two axes of a stack.
 
     Parameters
@@ -30,19 +30,21 @@ def matrix_power(x: Tensor | ArrayLike, n: int, /) -> Tensor:
     x
         A tensor of fill 0 and at least two dimensions, the last two of one size.
     n
-        How many factors; of none the result is the identity.
+        How many factors; of none the result is the identity, of a negative number the factors are the inverse.
 
     Returns
     -------
     Tensor
-        Of the shape and type of ``x``.
+        Of the shape and type of ``x``; an array, at once, of a negative ``n``: inverses are dense.
 
     Raises
     ------
     ShapeError
         If these are no square matrices.
     UnsupportedError
-        If ``n`` is negative, since inverses are dense, or the fill is not 0.
+        If the fill is not 0.
+    numpy.linalg.LinAlgError
+        If ``n`` is negative and a matrix is singular.
 
     Examples
     --------
@@ -56,7 +58,7 @@ def matrix_power(x: Tensor | ArrayLike, n: int, /) -> Tensor:
         raise ShapeError(f"matrix_power takes square matrices, got shape {power.shape}")
     left = check_integer(n, "n")
     if left < 0:
-        raise UnsupportedError(f"matrix_power: n={n}, and inverses are dense: sp.linalg.spsolve solves")
+        return np.linalg.matrix_power(np.asarray(power), left)
     if left == 0:
         return broadcast_to(eye(power.shape[-1], dtype=power.dtype), power.shape)
     found: Tensor | None = None
@@ -65,7 +67,7 @@ def matrix_power(x: Tensor | ArrayLike, n: int, /) -> Tensor:
             found = power if found is None else matmul(found, power)
         left //= 2
         if not left:
-            return found  # type: ignore[return-value]
+            return found
         power = matmul(power, power)
 
 

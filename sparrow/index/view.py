@@ -68,6 +68,22 @@ def _identity(shape: tuple[int, ...]) -> View:
     return View(shape, (), tuple(_range_axis(d, 0, 1, n) for d, n in enumerate(shape)))
 
 
+@lru_cache(1024)
+def _permuted(shape: tuple[int, ...], order: tuple[int, ...]) -> View:
+    axes = _identity(shape).axes
+    return View(shape, (), tuple([axes[k] for k in order]))
+
+
+@lru_cache(1024)
+def _widened(shape: tuple[int, ...], places: tuple[int, ...]) -> View:
+    return View(shape, (), _with_new(_identity(shape).axes, places))
+
+
+def _with_new(axes: Sequence[Axis], places: Sequence[int]) -> tuple[Axis, ...]:
+    old = iter(axes)
+    return tuple([New() if k in places else next(old) for k in range(len(axes) + len(places))])
+
+
 def _range_axis(dim: int, start: int, step: int, length: int) -> Range:
     """Return the canonical axis: equal cells in equal order give equal axes."""
     if length == 0:
@@ -128,6 +144,30 @@ class View:
         return not self.fixed and not self.points and self.axes == _identity(self.base_shape).axes
 
     @_kept
+    def cut(self) -> frozenset[int] | None:
+        """The dimensions of which a stretch is shown, of a view that shows all of the others and no cell twice.
+
+        None of a view that drops dimensions, repeats, reverses, skips or lists cells.
+        """
+        own = [axis for axis in self.axes if isinstance(axis, Range)]
+        if len(own) != len(self.base_shape) or self.points or self.repeats > 1 or any(axis.step != 1 for axis in own):
+            return None
+        return frozenset([axis.dim for axis in own if axis.length != self.base_shape[axis.dim]])
+
+    @_kept
+    def sources(self) -> tuple[int | None, ...]:
+        """For each axis the dimension whose name it keeps, ``~dim`` of a list along one, None where there is none."""
+        return tuple([self._source_of(axis) for axis in self.axes])
+
+    def _source_of(self, axis: Axis) -> int | None:
+        if isinstance(axis, Range):
+            return axis.dim
+        if isinstance(axis, Listed):
+            group = self.points[axis.group]
+            return ~group.dims[0] if len(group.dims) == 1 and len(group.shape) == 1 else None
+        return None
+
+    @_kept
     def repeats(self) -> int:
         """How often each entry is shown for being broadcast."""
         return math.prod([axis.length for axis in self.axes if isinstance(axis, New)])
@@ -172,19 +212,34 @@ class View:
         IndexingError
             If an index is out of range, of a wrong type, or there are too many.
         """
+        if type(key) is tuple and len(key) == len(self.axes) and not self.points:
+            found = self._cell(key)
+            if found is not None:
+                return found
         items = Key.parse(key, self.shape, names)
         view = self._basic(items)
         return view._arrays(items, mode) if items.arrays else view
 
+    def _cell(self, key: tuple[Any, ...]) -> View | None:
+        """Return the view of one cell that integers inside the shape name, None where they are anything else."""
+        fixed = dict(self.fixed)
+        for at, axis in zip(key, self.axes, strict=True):
+            if type(at) is not int or not isinstance(axis, Range) or not -axis.length <= at < axis.length:
+                return None
+            fixed[axis.dim] = axis.start + axis.step * (at % axis.length)
+        return View(self.base_shape, tuple(sorted(fixed.items())), ())
+
     def permute(self, order: Sequence[int]) -> View:
         """Return the view with its axes in another order."""
+        if self.is_identity:
+            return _permuted(self.base_shape, tuple(order))
         return View(self.base_shape, self.fixed, tuple([self.axes[k] for k in order]), self.points)
 
     def widened(self, places: Sequence[int]) -> View:
         """Return the view with new axes of length 1, which have these places in the result."""
-        old = iter(self.axes)
-        axes = [New() if k in places else next(old) for k in range(self.ndim + len(places))]
-        return View(self.base_shape, self.fixed, tuple(axes), self.points)
+        if self.is_identity:
+            return _widened(self.base_shape, tuple(places))
+        return View(self.base_shape, self.fixed, _with_new(self.axes, places), self.points)
 
     def box(self) -> Box:
         """Return the smallest box of base cells that holds every cell of the view, and what lists want of it."""

@@ -72,7 +72,7 @@ def from_coordinates(
     columns = _columns(coords, None if shape is None else len(check_shape(shape)), data)
     count = len(columns[0]) if columns else data.size
     try:
-        data = np.broadcast_to(data, (count,))
+        data = data if data.shape == (count,) else np.broadcast_to(data, (count,))
     except ValueError:
         turned = f"; coords of shape ({len(columns)}, {count}) looks like (nnz, ndim), pass its transpose"
         raise ShapeError(
@@ -137,6 +137,8 @@ def _is_label(kind: pa.DataType) -> bool:
 
 def check_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
     """Return a fill value as a scalar of the dtype; one that the dtype cannot hold is refused."""
+    if type(fill_value) is int and fill_value == 0:
+        return dtype.type(0)
     given = check_array(fill_value, "fill_value")
     if given.ndim or given.dtype.kind not in "biufc":
         raise InvalidValueError(f"fill_value={fill_value!r} is no number")

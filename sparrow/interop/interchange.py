@@ -83,7 +83,9 @@ def check_dense(schema: Schema, remedy: str = "take a smaller view") -> None:
 def dense_array(schema: Schema, block: Block) -> NDArray[Any]:
     """Return all cells as a NumPy array; raises ``TooLargeError`` past the memory limit."""
     check_dense(schema)
-    cells = np.full(schema.shape, schema.fill_value, dtype=schema.dtype)
+    fill = schema.fill_value
+    set_bits = any(fill.tobytes())  # of -0.0 too
+    cells = np.full(schema.shape, fill, dtype=schema.dtype) if set_bits else np.zeros(schema.shape, schema.dtype)
     if schema.ndim:
         cells[block.coords] = block.values
     elif block.count:

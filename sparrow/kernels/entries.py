@@ -39,6 +39,7 @@ Duplicates: TypeAlias = Literal["error", "sum", "last", "first", "min", "max"]
 """What becomes of several entries for one cell."""
 
 _FEW = 1 << 12
+_SHORT = 1 << 16
 """Entries up to which NumPy's own indexing is as fast as a compiled loop."""
 _MANY = 1 << 18
 """Entries from which threads are worth starting."""
@@ -179,7 +180,7 @@ def sort_order(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[
         return None
     key = packed(coords, shape) if len(coords[0]) < _FEW else None
     if key is not None:
-        return np.argsort(key, kind="stable")
+        return (key.astype(np.uint16) if math.prod(shape) <= _SHORT else key).argsort(kind="stable")
     if is_sorted(coords):
         return None
     key = packed(coords, shape)

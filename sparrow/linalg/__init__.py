@@ -6,6 +6,7 @@
 * :func:`cg`, :func:`gmres`, :func:`lsqr`, :func:`eigsh`, :func:`svds`, ... are SciPy's own, handed that operator, with
   progress; they take what SciPy's take and return what those return;
 * :func:`pagerank` and :func:`power_iteration`;
+* :func:`inv`, :func:`solve`, :func:`svd` and their kin by the standard's names are NumPy's, of matrices that fit dense;
 * :func:`spsolve`, :func:`splu` and :func:`spilu` bring the tensor into memory for SciPy, if it fits.
 
 Functions here take tensors and give NumPy arrays; :mod:`sparrow.graph` keeps the labels of nodes.
@@ -13,6 +14,21 @@ Functions here take tensors and give NumPy arrays; :mod:`sparrow.graph` keeps th
 
 from __future__ import annotations
 
+from sparrow.functions.factoring import (
+    cholesky,
+    cross,
+    det,
+    eigh,
+    eigvalsh,
+    inv,
+    matrix_rank,
+    pinv,
+    qr,
+    slogdet,
+    solve,
+    svd,
+    svdvals,
+)
 from sparrow.linalg.arrays import (
     diagonal,
     matmul,
@@ -43,10 +59,11 @@ from sparrow.linalg.solvers import (
 )
 
 __all__ = [
-    "Operator", "aslinearoperator", "bicgstab", "cg", "diagonal", "eigsh", "expm_multiply", "gmres", "lobpcg", "lsmr",
-    "lsqr", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "minres", "norm", "outer", "pagerank",
-    "power_iteration", "spilu", "splu", "spsolve", "spsolve_triangular", "svds", "tensordot", "trace", "vecdot",
-    "vector_norm",
+    "Operator", "aslinearoperator", "bicgstab", "cg", "cholesky", "cross", "det", "diagonal", "eigh", "eigsh",
+    "eigvalsh", "expm_multiply", "gmres", "inv", "lobpcg", "lsmr", "lsqr", "matmul", "matrix_norm", "matrix_power",
+    "matrix_rank", "matrix_transpose", "minres", "norm", "outer", "pagerank", "pinv", "power_iteration", "qr",
+    "slogdet", "solve", "spilu", "splu", "spsolve", "spsolve_triangular", "svd", "svds", "svdvals", "tensordot",
+    "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 

@@ -65,7 +65,8 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
         Keep the two axes with length 1.
     ord
         "fro" for the root of the sum of squares; 1 or -1 for the largest or smallest sum of the magnitudes in a
-        column; ``inf`` or ``-inf`` for that in a row.
+        column; ``inf`` or ``-inf`` for that in a row; 2, -2 or "nuc" for the largest or smallest singular value, or
+        their sum, of dense matrices.
 
     Returns
     -------
@@ -77,7 +78,10 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
     ShapeError
         If there are fewer dimensions.
     UnsupportedError
-        If another norm is asked for: those need singular values.
+        If another norm is asked for.
+    TooLargeError
+        If singular values are asked for, and the dense matrices would pass the memory limit, or are far larger than
+        what they hold: :func:`sparrow.linalg.svds` finds the largest.
 
     Examples
     --------
@@ -86,7 +90,10 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
     >>> float(sp.linalg.matrix_norm(A)), float(sp.linalg.matrix_norm(A, ord=1))
     (5.0, 4.0)
     """
-    return np.linalg.matrix_norm(operand(x), keepdims=keepdims, ord=ord)  # type: ignore[arg-type]
+    given: Any = operand(x)
+    if ord in (2, -2, "nuc") and isinstance(given, Tensor):
+        given = np.asarray(given)
+    return np.linalg.matrix_norm(given, keepdims=keepdims, ord=ord)  # type: ignore[arg-type]
 
 
 def norm(
@@ -117,7 +124,9 @@ def norm(
     ShapeError
         If an axis is out of range or named twice, or there are more than two and an ``ord``.
     UnsupportedError
-        If it is a norm of matrices that needs singular values.
+        If there is no such norm.
+    TooLargeError
+        As of :func:`matrix_norm`.
 
     Examples
     --------

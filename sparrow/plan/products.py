@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparrow.errors import ShapeError, UnsupportedError
+from sparrow.index import View
 from sparrow.plan.labels import Names, names_along
 from sparrow.plan.nodes import Product, Scan
 from sparrow.plan.semirings import PLUS_TIMES, Semiring, fill_of, product_dtype
+from sparrow.plan.shapes import refilled
 from sparrow.schema import Schema
 from sparrow.stypes import COMPRESSED, check_stype, of_dot, of_other, settled
 
@@ -73,6 +75,7 @@ def product(
             first.setdefault(letter, side)
     shape = tuple(sizes[letter] for letter in out)
     if semiring.plain:
+        left, right = _one_cell_stored(left), _one_cell_stored(right)
         _check_fills(left, right, shape)
     if mask is not None and mask.schema.shape != shape:
         raise ShapeError(f"product: the mask has shape {mask.schema.shape}, the result {shape}")
@@ -97,8 +100,18 @@ def product(
     return node.named({k: labels[letter] for k, letter in enumerate(out) if letter in labels})
 
 
+def _one_cell_stored(scan: Scan) -> Scan:
+    """Return a scan of one cell with that as its entry, if it is one of a fill; any other as it is."""
+    if scan.schema.size != 1 or scan.schema.zero_fill:
+        return scan
+    stored = refilled(scan, 0, scan.schema.stype)
+    return Scan(stored, View.identity(stored.schema.shape), stored.schema)
+
+
 def _check_fills(left: Scan, right: Scan, shape: tuple[int, ...]) -> None:
-    """Refuse what would leave no fill; of an operand without cells none is absent."""
+    """Refuse what would leave no fill; of an operand or a result without cells none is absent."""
+    if 0 in shape:
+        return
     for name, scan in (("left", left), ("right", right)):
         if scan.schema.size and not scan.schema.zero_fill:
             raise UnsupportedError(

@@ -14,7 +14,7 @@ from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.plan.alignment import aligned
 from sparrow.plan.labels import joined_names, names_along
 from sparrow.plan.nodes import Accumulate, Concat, Diagonal, Refill, Reshape, Scan, Sort, Triangle
-from sparrow.schema import Schema
+from sparrow.schema import Schema, check_shape, default_dims, known_schema
 from sparrow.stypes import COMPRESSED, of_concat, of_other, settled
 
 __all__ = ["accumulated", "concatenated", "diagonal", "refilled", "reshaped", "sorted_lines", "starts_of", "triangle"]
@@ -37,24 +37,28 @@ def concatenated(scans: Sequence[Scan], axis: int) -> Concat:
     """
     scans, names = aligned(scans, "outer", axis)
     first = scans[0].schema
-    for scan in scans[1:]:
-        other = scan.schema
-        if other.ndim != first.ndim or any(
-            n != m for k, (n, m) in enumerate(zip(first.shape, other.shape, strict=True)) if k != axis
+    schemas = [scan.schema for scan in scans]
+    for other in schemas[1:]:
+        if other.shape != first.shape and (
+            other.ndim != first.ndim
+            or any(n != m for k, (n, m) in enumerate(zip(first.shape, other.shape, strict=True)) if k != axis)
         ):
             raise ShapeError(f"shapes {first.shape} and {other.shape} do not join along axis {axis}")
-    dtype = np.result_type(*(scan.schema.dtype for scan in scans))
-    fills = [scan.schema.fill_value.astype(dtype) for scan in scans]
-    if any(not (fill == fills[0] or (fill != fill and fills[0] != fills[0])) for fill in fills):
+    dtype, fill = first.dtype, first.fill_value
+    if any(other.dtype != dtype for other in schemas):
+        dtype = np.result_type(*(other.dtype for other in schemas))
+        fill = fill.astype(dtype)
+    fills = [other.fill_value for other in schemas]
+    if any(each != fill and (each == each or fill == fill) for each in fills):
         raise UnsupportedError(f"tensors of fills {', '.join(map(str, fills))} do not join: their fills must be equal")
-    size = sum(scan.schema.shape[axis] for scan in scans)
+    size = sum([other.shape[axis] for other in schemas])
     shape = (*first.shape[:axis], size, *first.shape[axis + 1 :])
-    types = [scan.schema.stype for scan in scans]
+    types = [other.stype for other in schemas]
     stype = settled("concat", types, of_concat(types, axis))
     found = [mine[axis] for scan in scans if axis in (mine := names_along(scan))]
     if len(found) == len(scans):
         names = {**names, axis: joined_names(found)}
-    return Concat(tuple(scans), axis, Schema(shape, first.dims, dtype, fills[0], stype)).named(names)
+    return Concat(tuple(scans), axis, known_schema(check_shape(shape), first.dims, dtype, fill, stype)).named(names)
 
 
 def starts_of(node: Concat) -> list[int]:
@@ -76,7 +80,7 @@ def reshaped(scan: Scan, shape: tuple[int, ...]) -> Reshape:
     stype = settled("reshape", [old.stype], of_other(old.stype))
     while isinstance(scan.source, Reshape) and scan.view.is_identity:  # the shapes in between do not matter
         scan = scan.source.operand
-    return Reshape(scan, Schema(shape, (), old.dtype, old.fill_value, stype))
+    return Reshape(scan, known_schema(shape, default_dims(len(shape)), old.dtype, old.fill_value, stype))
 
 
 def triangle(scan: Scan, k: int, upper: bool) -> Triangle:
@@ -111,7 +115,7 @@ def diagonal(scan: Scan, offset: int) -> Diagonal:
     height, width = old.shape
     length = max(min(height - max(-offset, 0), width - max(offset, 0)), 0)
     stype = "coo" if old.stype in COMPRESSED else old.stype
-    return Diagonal(scan, offset, Schema((length,), (), old.dtype, old.fill_value, stype))
+    return Diagonal(scan, offset, known_schema((length,), default_dims(1), old.dtype, old.fill_value, stype))
 
 
 def sorted_lines(scan: Scan) -> Sort:

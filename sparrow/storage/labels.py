@@ -122,7 +122,9 @@ def read_part(folder: str, name: str, check: bool = True) -> tuple[pa.Array, lis
         of(path).stamp(path)
         data = of(path).read(path)
     except NotFoundError:
-        raise NotFoundError(f"the labels in {path!r} are gone: restore the file, or ingest again") from None
+        begun = named["start"]  # all that the log says of what a later commit wrote
+        other = f", or of this folder in the file '<number>-{begun}….parquet'," if begun else ""
+        raise NotFoundError(f"the labels in {path!r}{other} are gone: restore the file, or ingest again") from None
     if check and not hashlib.sha256(data).hexdigest().startswith(label_hash(name)):
         raise CorruptionError(f"the labels in {path!r} are damaged: restore the file, or ingest again")
     try:
@@ -203,6 +205,5 @@ def label_files(path: str, created: Mapping[int, str], changed: Sequence[int]) -
     out: dict[int, str] = {}
     for dim, number in enumerate(changed):
         if number:
-            gone = f"{dim}-{number:0{_DIGITS}x}".ljust(len(f"{dim}-") + 64, "0") + ".parquet"
-            out[dim] = f"{LABELS}/{found.get(number, gone)}"
+            out[dim] = f"{LABELS}/{found.get(number, f'more-{number:0{_DIGITS}x}.parquet')}"
     return out

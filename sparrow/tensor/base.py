@@ -38,10 +38,13 @@ class Base:
         else:
             self._source = source
         base = self._base.schema
-        self._taken = View.identity(base.shape) if view is None else view
-        self._stype = of_view(base.stype, self._taken).stype if stype is None else stype
-        self._fitted = (self._taken, base.through(self._taken, self._stype))
         self._counted: tuple[Any, int] | None = None
+        if view is None:
+            self._taken, self._stype = View.identity(base.shape), base.stype if stype is None else stype
+        else:
+            self._taken = view
+            self._stype = of_view(base.stype, view).stype if stype is None else stype
+        self._fitted = (self._taken, base.through(self._taken, self._stype))
 
     def _of(self, step: Step) -> Self:
         """Return the tensor of an expression."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
 from sparrow import engines, formats, memory
-from sparrow.errors import InvalidValueError, MissingDependencyError, UnsupportedError
+from sparrow.errors import MissingDependencyError, SharingError, UnsupportedError
 from sparrow.formats.container import check_scipy
 from sparrow.interop import binsparse, interchange
 from sparrow.interop.lazyframes import lazy_frame
@@ -66,11 +66,26 @@ class Exports(Base):
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
-            raise InvalidValueError("a sparse tensor has no dense array to share: copy=False is not possible")
+            raise SharingError("a sparse tensor has no dense array to share: copy=False is not possible")
         if dtype is None and asked_by_an_operator(sys._getframe(1)):
             return wrapped(self)
         dense = interchange.unasked_array(self._schema, lambda: engines.entries(self.__sparrow_scan__()))
         return dense if dtype is None else dense.astype(dtype)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return np.empty(0).__dlpack_device__()
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        if copy is False:
+            raise SharingError("a sparse tensor has no dense array to share: copy=False is not possible")
+        return np.asarray(self).__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def to_scipy(self, format: str = "csr") -> scipy.sparse.sparray:
         """Return a SciPy sparse array, the fill being 0.

@@ -379,17 +379,19 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
             raise InvalidValueError(f"order={order!r} must be 'C', 'F' or 'A'")
         if order == "F":
             return self.transpose().reshape(sizes[::-1], copy=copy).transpose()
+        scan = self.__sparrow_scan__()
+        own = scan.schema
         if sizes.count(-1) == 1:
             rest = math.prod(n for n in sizes if n != -1)
-            if not rest or self.size % rest:
-                raise ShapeError(f"cannot reshape {self.shape} of {self.size} cells into {tuple(sizes)}")
-            sizes[sizes.index(-1)] = self.size // rest
-        wanted = check_shape(sizes)
-        if wanted == self.shape:
+            if not rest or own.size % rest:
+                raise ShapeError(f"cannot reshape {own.shape} of {own.size} cells into {tuple(sizes)}")
+            sizes[sizes.index(-1)] = own.size // rest
+        wanted = check_shape(tuple(sizes))
+        if wanted == own.shape:
             return self
         if copy is False:
-            raise InvalidValueError(f"copy=False: cells of shape {self.shape} in shape {wanted} are no view")
-        return self._of(reshaped(self.__sparrow_scan__(), wanted))
+            raise InvalidValueError(f"copy=False: cells of shape {own.shape} in shape {wanted} are no view")
+        return self._of(reshaped(scan, wanted))
 
     def _with(self, view: View, derive: Callable[[View], View], operation: str) -> Tensor:
         """Return the tensor of a view of the base, which ``derive`` would make of a base of this shape."""

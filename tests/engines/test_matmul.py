@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse
 from numpy.typing import NDArray
 
+import sparrow as sp
 from sparrow import engines, storage
 from sparrow.engines.stream import products
 from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
@@ -297,3 +298,21 @@ def test_few_products_have_the_bits_of_the_loops(
                 found.append(engines.array(Contract(scan_of(relation, seen), Dense(x)), "stream"))
             assert np.asarray(found[0]).tobytes() == np.asarray(found[1]).tobytes()
             np.testing.assert_allclose(found[0], cells @ x, rtol=1e-3, atol=1e-3)
+
+
+def test_the_loops_are_loaded_once_numpy_has_added_what_that_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+
+    def counted(*given: Any) -> None:
+        counts.append(len(given[0]))
+        add(*given)
+
+    add = products._add
+    monkeypatch.setattr(products, "_LOOPS", "sparrow.no_such_module")  # a process that has not loaded them
+    monkeypatch.setattr(products, "_FEW_AT_FIRST", 100)
+    monkeypatch.setattr(products, "_added", 0)
+    monkeypatch.setattr(products, "_add", counted)
+    A, x = sp.eye(60), np.arange(60.0)
+    for _ in range(3):
+        np.testing.assert_array_equal(A @ x, x)
+    assert counts == [60]

@@ -77,14 +77,15 @@ def test_norms_and_products_of_the_last_two_axes() -> None:
     x = a.astype(float)
     X = sp.asarray(x)
     wide = sp.stack([X, 2 * X])
-    orders: list[Any] = ["fro", 1, -1, np.inf, -np.inf]
+    orders: list[Any] = ["fro", 1, -1, np.inf, -np.inf, 2, -2, "nuc"]
     for order in orders:
         assert sp.linalg.matrix_norm(X, ord=order) == pytest.approx(np.linalg.matrix_norm(x, ord=order))
         assert sp.linalg.matrix_norm(x, ord=order) == pytest.approx(np.linalg.matrix_norm(x, ord=order))
         found = sp.linalg.matrix_norm(wide, ord=order)
-        np.testing.assert_allclose(found.to_numpy(), np.linalg.matrix_norm(np.stack([x, 2 * x]), ord=order))
+        np.testing.assert_allclose(np.asarray(found), np.linalg.matrix_norm(np.stack([x, 2 * x]), ord=order))
+    assert sp.linalg.norm(X, 2) == pytest.approx(np.linalg.norm(x, 2))
     with pytest.raises(UnsupportedError, match="singular values"):
-        sp.linalg.matrix_norm(X, ord=2)
+        np.linalg.norm(X, 2)
     np.testing.assert_allclose(
         sp.linalg.vector_norm(X, axis=0, ord=3).to_numpy(), np.linalg.vector_norm(x, axis=0, ord=3)
     )
@@ -107,8 +108,7 @@ def test_powers_and_chains_of_matrices() -> None:
         np.testing.assert_array_equal(found.to_numpy(), np.linalg.matrix_power(stacked, n))
     with pytest.raises(ShapeError, match=r"square matrices, got shape \(2, 3\)"):
         sp.linalg.matrix_power(A, 2)
-    with pytest.raises(UnsupportedError, match="inverses are dense"):
-        sp.linalg.matrix_power(M, -1)
+    np.testing.assert_allclose(sp.linalg.matrix_power(M, -1), np.linalg.inv(m))
     chain: list[Any] = [a[0], a.T, a, m]
     found = np.linalg.multi_dot([sp.asarray(each) for each in chain])
     np.testing.assert_array_equal(found.to_numpy(), np.linalg.multi_dot(chain))
@@ -148,3 +148,15 @@ def test_operands_without_cells_have_no_fill_to_refuse() -> None:
         np.testing.assert_array_equal(product(A, A.T).to_numpy(), a @ a.T)
     with pytest.raises(UnsupportedError, match="absent cells of the left operand are nan"):
         sp.full((2, 3), np.nan) @ sp.eye(3)
+
+
+def test_an_operand_of_one_cell_or_a_result_of_none_may_have_any_fill() -> None:
+    one, filled = sp.full((), 3.0), sp.full((2, 3), 1.0)
+    np.testing.assert_array_equal(sp.tensordot(one, sp.asarray(a), axes=0).to_numpy(), 3.0 * a)
+    np.testing.assert_array_equal(
+        sp.tensordot(sp.asarray(a), sp.full((1, 1), 2.0), axes=0).to_numpy()[..., 0, 0], 2 * a
+    )
+    assert sp.matmul(filled, sp.zeros((3, 0))).to_numpy().shape == (2, 0)
+    assert sp.tensordot(filled, sp.zeros((0,)), axes=0).to_numpy().shape == (2, 3, 0)
+    with pytest.raises(UnsupportedError, match="absent cells"):
+        sp.matmul(filled, sp.zeros((3, 2)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -258,3 +259,23 @@ def test_permutations_are_checked() -> None:
     assert check_permutation((-1, 0), 2) == (1, 0)
     with pytest.raises(ShapeError, match="each of the 2 dimensions once"):
         check_permutation((0, 0), 2)
+
+
+def test_which_views_cut_stretches() -> None:
+    whole = View.identity((4, 3))
+    assert whole.cut == whole.permute((1, 0)).cut == whole.widened((0, 3)).cut == frozenset()
+    assert whole.then(slice(1, 3)).cut == {0}
+    assert whole.then((None, slice(1, 3), slice(2))).permute((2, 0, 1)).cut == {0, 1}
+    keys: list[Any] = [1, slice(None, None, -1), slice(None, None, 2), [0, 1], (slice(None), [True, False, True])]
+    for key in keys:
+        assert whole.then(key).cut is None
+    assert whole.then(None).broadcast_to((5, 4, 3)).cut is None
+
+
+def test_the_cell_of_integers_is_that_of_the_long_way() -> None:
+    for view in (View.identity((2, 3)), View.identity((2, 3)).then((slice(None, None, -1), slice(1, None)))):
+        for at in itertools.product(*(range(-n, n) for n in view.shape)):
+            assert view.then(at) == view.then((*at, ...))
+        for at in ((2, 0), (0, -4), (-3, 0)):
+            with pytest.raises(IndexingError):
+                view.then(at)

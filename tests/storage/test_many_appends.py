@@ -211,3 +211,14 @@ def test_who_knows_whole_files_alone_finds_none(tmp_path: Path) -> None:
     number = storage.open(str(a.path)).current.metadata.labels[0].rpartition("-")[2][:15]
     names = os.listdir(tmp_path / "a" / "_labels")
     assert not any(name.startswith("0-") and number in name for name in names)
+
+
+@pytest.mark.parametrize("which", ["more-*", "0-*"])
+def test_a_file_of_labels_that_is_gone_is_named(tmp_path: Path, which: str) -> None:
+    a = stored(tmp_path / "a", 100)
+    a.append(days(100, 3))
+    (path,) = (tmp_path / "a" / "_labels").glob(which)
+    path.unlink()
+    with pytest.raises(errors.StorageError) as caught:
+        sp.open(tmp_path / "a").labels("day")
+    assert path.name in str(caught.value)

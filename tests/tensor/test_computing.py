@@ -309,3 +309,13 @@ def test_what_was_asked_for_least_recently_is_given_up() -> None:
     for key in (0, 1, 0, 2, 0, 1):
         cache.get(key, lambda key=key: block(key))  # type: ignore[misc]
     assert made == [0, 1, 2, 1]
+
+
+def test_stretches_of_few_entries_at_the_ends_of_long_dimensions() -> None:
+    for size in (2**31, 2**31 + 1, 2**40):
+        places, values = [5, size - 1, 7], [1.0, 2.0, 3.0]
+        A = sp.from_coords([places, [0, 1, 2]], values, shape=(size, 3))
+        assert [column.tolist() for column in A[6:].compute().to_format("coo").coords] == [[1, size - 7], [2, 1]]
+        assert [column.tolist() for column in A[6:].T.compute().to_format("coo").coords] == [[1, 2], [size - 7, 1]]
+        assert A[6:8][:, None].compute().to_format("coo").coords[0].dtype == np.int32
+        assert A[8 : size - 1].nnz == 0

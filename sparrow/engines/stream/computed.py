@@ -191,7 +191,7 @@ class Computed:
     def few(self) -> bool:
         """Whether it is one piece of few entries: then nothing is cut, counted or handed to threads on the way."""
         if self._few is None:
-            self._few = all(reading.is_few(scan) for scan in self._inputs) and len(self._pieces()) <= 2
+            self._few = all(map(reading.is_few, self._inputs)) and len(self._pieces()) <= 2
         return self._few
 
     def whole(self) -> Block:

@@ -82,10 +82,9 @@ def lowered(scans: Sequence[Scan], share: bool = True) -> list[Scan]:
 def _is_one_step(scan: Scan) -> bool:
     """Return whether a plan is one step over relations, all of it wanted: nothing to rewrite, fuse or share."""
     step = scan.source
-    return (
-        isinstance(step, Step) and scan.view.is_identity and scan.view.size > 0
-        and not any(isinstance(below.source, Step) or not below.view.size for below in step.scans)
-    )  # fmt: skip
+    if not isinstance(step, Step) or not scan.view.is_identity or not scan.view.size:
+        return False
+    return not [below for below in step.scans if isinstance(below.source, Step) or not below.view.size]
 
 
 def _computed(step: Step, scans: Sequence[Scan]) -> Computed:

@@ -20,16 +20,18 @@ from sparrow.index import Range
 from sparrow.kernels.compiling import readonly
 from sparrow.kernels.entries import accumulator
 from sparrow.plan import Contract, Scan
-from sparrow.relation import Chunk
+from sparrow.relation import Chunk, MemoryRelation
 from sparrow.workers import ordered_map
 
 __all__ = ["matmul"]
 
 Accumulating: TypeAlias = Callable[[Scan, NDArray[Any], NDArray[Any]], None]
 
-_FEW, _FEW_AT_FIRST = 1 << 12, 1 << 20
-"""Products up to which NumPy adds them as fast as the loops, and as fast as they are loaded: that takes a second."""
+_FEW, _FEW_AT_FIRST = 1 << 12, 1 << 23
+"""Products up to which NumPy adds them as fast as the loops, and all that a process adds as fast as it loads them."""
 _LOOPS = "sparrow.kernels.matvec"
+_added = 0
+"""Products that NumPy has added in this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +64,7 @@ class _Loader:
         rows, cols = (np.zeros(len(values), np.int32) if column is None else column for column in columns)
         if rows.dtype != np.int32 or cols.dtype != np.int32:
             rows, cols = rows.astype(np.int64, copy=False), cols.astype(np.int64, copy=False)
-        fill = self.scan.schema.fill_value
-        with np.errstate(all="ignore"):
-            numbers = values.astype(self.dtype, copy=False)
-            if fill != 0:
-                numbers = numbers - fill.astype(self.dtype)
+        numbers = _numbers(values, self.scan.schema.fill_value, self.dtype)
         return readonly(rows), readonly(cols), readonly(numbers), row0, col0
 
     def _plain(self, chunk: Chunk) -> bool:
@@ -120,8 +118,7 @@ def matmul(contract: Contract, accumulate: Accumulating | None = None) -> Any:
             f"a product with NaN or infinity where absent cells are {fill}: use A.to_numpy() @ x, which multiplies "
             "every cell"
         )
-    with np.errstate(all="ignore"):
-        x = operand.astype(dtype, copy=False)
+    x = _cast(operand, dtype)
     out = np.zeros(shape, dtype)
     if out.size and scan.view.size:
         single = x.ndim == 2 and x.shape[1] == 1
@@ -135,16 +132,25 @@ def matmul(contract: Contract, accumulate: Accumulating | None = None) -> Any:
 
 def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
     """Add ``scan @ x`` to ``out``, which is 0; both have shape (n,) or (n, k)."""
+    global _added
     laid_out = persisted.rows_of(scan)
     if laid_out is not None:
         persisted.accumulate(laid_out, scan.schema.fill_value, x, out)
         return
     relation = scan.relation
+    few = _FEW if _LOOPS in sys.modules else _FEW_AT_FIRST - _added
+    if isinstance(relation, MemoryRelation) and relation.few and scan.view.is_identity and scan.view.ndim == 2:
+        block = relation.block  # one chunk, all of it shown
+        if block.count * out[0].size <= few:
+            _added += block.count * out[0].size
+            _sum(*block.coords, _numbers(block.values, scan.schema.fill_value, out.dtype), x, out)
+            return
     order = product_order(scan)
     loader = _Loader(scan, order, out.dtype)
     chunks = relation.chunks(scan.view.box(), order)
     rows = sum(chunk.rows for chunk in chunks)
-    if rows * out[0].size <= (_FEW if _LOOPS in sys.modules else _FEW_AT_FIRST):
+    if rows * out[0].size <= few:
+        _added += rows * out[0].size
         apart = len(chunks) > 1 and groups_output(scan.view, order)
         for chunk in chunks:
             part = np.zeros_like(out) if apart else out
@@ -187,15 +193,34 @@ def _add(
     inside = (rows >= 0) & (rows < len(out)) & (cols >= 0) & (cols < len(x))
     if not inside.all():
         rows, cols, values = rows[inside], cols[inside], values[inside]
+    _sum(rows, cols, values, x, out)
+
+
+def _sum(rows: NDArray[Any], cols: NDArray[Any], values: NDArray[Any], x: Any, out: NDArray[Any]) -> None:
     with np.errstate(all="ignore"):
         np.add.at(out, rows, (values if x.ndim == 1 else values[:, None]) * x[cols])
+
+
+def _numbers(values: NDArray[Any], fill: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return values as what is multiplied: of the type of the sums, and less the fill."""
+    numbers = _cast(values, dtype)
+    if fill == 0:
+        return numbers
+    with np.errstate(all="ignore"):
+        return numbers - fill.astype(dtype)
+
+
+def _cast(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    if values.dtype == dtype:
+        return values
+    with np.errstate(all="ignore"):
+        return values.astype(dtype)
 
 
 def _finished(out: NDArray[Any], contract: Contract) -> Any:
     """Return sums as the result: its dtype, its shape, a scalar where it has no dimensions."""
     dtype = contract.schema.dtype
-    with np.errstate(all="ignore"):
-        out = out != 0 if dtype.kind == "b" else out.astype(dtype, copy=False)
+    out = out != 0 if dtype.kind == "b" else _cast(out, dtype)
     if contract.operands[0].view.ndim == 1:
         out = out[0]
     return out.T if contract.flipped else out

@@ -133,8 +133,8 @@ def entries(scan: Scan, room: memory.Reservation | None = None) -> Block:
         else:
             room.grow(nbytes)
         dtype_of = scan.schema.coordinate_dtype
-        coords = [np.array(column, dtype_of(axis)) for axis, column in enumerate(block.coords)]
-        return Block(tuple(coords), np.array(block.values, scan.schema.dtype))
+        coords = [column.astype(dtype_of(axis)) for axis, column in enumerate(block.coords)]
+        return Block(tuple(coords), block.values.astype(scan.schema.dtype))
     if room is None:
         with room_for(scan) as room:
             return entries(scan, room)
@@ -212,11 +212,34 @@ def at_once(scan: Scan) -> Block:
     if view.is_identity:
         return block
     order = scan.relation.orders[0]
-    everything = Chunk(block.count, (0,) * len(order), tuple(n - 1 for n in view.base_shape), None)
-    block = _shown(trimmed(block, view, order, everything), scan)
+    if view.cut is not None and view.cut <= {order[0] if order else None}:
+        block = _stretch(block, scan, order)
+    else:
+        everything = Chunk(block.count, (0,) * len(order), tuple([n - 1 for n in view.base_shape]), None)
+        block = _shown(trimmed(block, view, order, everything), scan)
     if not view.ndim or view.keeps_order(order):
         return block
     return in_order(block, scan.schema.shape, _out_of_order(view, order))
+
+
+def _stretch(block: Block, scan: Scan, order: tuple[int, ...]) -> Block:
+    """Return what a view shows that cuts sorted entries along their first dimension at most."""
+    if scan.view.cut:
+        first = next(axis for axis in scan.view.axes if isinstance(axis, Range) and axis.dim == order[0])
+        column = block.coords[first.dim]
+        kind = column.dtype.type  # a Python integer would cast the whole column
+        start = column.searchsorted(kind(first.start))
+        stop = column.searchsorted(kind(first.start + first.length - 1), "right")
+        block = block.take(slice(int(start), int(stop)))
+    columns: list[NDArray[Any]] = []
+    for number, axis in enumerate(scan.view.axes):
+        if isinstance(axis, Range):
+            column = block.coords[axis.dim]
+            moved = column - axis.start if axis.start else column
+            columns.append(moved.astype(scan.schema.coordinate_dtype(number), copy=False) if scan.view.cut else moved)
+        else:
+            columns.append(np.zeros(block.count, np.int32))
+    return Block(tuple(columns), block.values)
 
 
 def _shown(block: Block, scan: Scan) -> Block:

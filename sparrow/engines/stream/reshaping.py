@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +21,11 @@ def joined(node: Concat, *scans: Scan) -> Computed:
     starts = starts_of(node)
 
     def shifted(block: Block, by: int) -> Block:
-        moved = block.coords[axis].astype(schema.coordinate_dtype(axis), copy=False)
-        moved = moved + by if by else moved
-        coords = (*block.coords[:axis], moved, *block.coords[axis + 1 :])
-        return Block(coords, block.values.astype(dtype, copy=False))
+        coords = block.coords
+        if by:
+            moved = coords[axis].astype(schema.coordinate_dtype(axis), copy=False) + by
+            coords = (*coords[:axis], moved, *coords[axis + 1 :])
+        return Block(coords, block.values if block.values.dtype == dtype else block.values.astype(dtype))
 
     def cuts() -> list[int]:
         if axis or fit_one_piece(scans):
@@ -54,6 +56,8 @@ def reshaped(node: Reshape, scan: Scan) -> Computed:
     def cuts() -> list[int]:
         if not shape:
             return [0, 1]
+        if inner and fit_one_piece([scan]):
+            return [0, shape[0]]
         bounds = pieces([scan], old[0]) if old else [0, 1]
         return sorted({0, shape[0], *(bound * outer // inner for bound in bounds)}) if inner else [0]
 
@@ -65,7 +69,8 @@ def reshaped(node: Reshape, scan: Scan) -> Computed:
         block = piece_of(scan, base, end)
         # Positions are counted from the first leading index read; where they pass 2^63 all the same, Python's
         # integers hold them.
-        kind = object if (end - base + 1) * outer >= 2**63 else np.int64
+        cells = (end - base + 1) * outer
+        kind: Any = np.int32 if cells < 2**31 else np.int64 if cells < 2**63 else object
         position = block.coords[0].astype(kind) if old else np.zeros(block.count, kind)
         position = position - base if base else position
         for column, size in zip(block.coords[1:], old[1:], strict=True):
@@ -77,10 +82,10 @@ def reshaped(node: Reshape, scan: Scan) -> Computed:
         coords = []
         for k in range(len(shape) - 1, 0, -1):
             quotient = position // max(shape[k], 1)
-            coords.append((position - quotient * shape[k]).astype(schema.coordinate_dtype(k)))
+            coords.append((position - quotient * shape[k]).astype(schema.coordinate_dtype(k), copy=False))
             position = quotient
         if shape:
-            leading = position.astype(schema.coordinate_dtype(0))
+            leading = position.astype(schema.coordinate_dtype(0), copy=False)
             coords.append(leading + start if start else leading)
         return Block(tuple(reversed(coords)), values)
 
@@ -94,7 +99,7 @@ def triangle(node: Triangle, scan: Scan) -> Computed:
     def evaluate(start: int, stop: int) -> Block:
         block = piece_of(scan, start, stop)
         distance = block.coords[-1] - block.coords[-2]  # of coordinates, none negative: it fits their type
-        return block.take(distance >= k if node.upper else distance <= k)
+        return block.take(np.flatnonzero(distance >= k if node.upper else distance <= k))
 
     return Computed(node, [scan], lambda: pieces([scan], schema.shape[0]), evaluate)
 
@@ -108,7 +113,7 @@ def diagonal(node: Diagonal, scan: Scan) -> Computed:
 
     def evaluate(start: int, stop: int) -> Block:
         block = piece_of(scan, start + row, stop + row)
-        kept = block.coords[1] - block.coords[0] == offset
+        kept = np.flatnonzero(block.coords[1] - block.coords[0] == offset)
         place = block.coords[0][kept].astype(schema.coordinate_dtype(0)) - row
         return Block((place,), block.values[kept])
 

@@ -1,0 +1,469 @@
+"""Factorisations and inverses by the array API standard: dense by nature, and NumPy's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.functions.elementwise import operand
+from sparrow.tensor import Tensor
+
+__all__ = [
+    "cholesky", "cross", "det", "eigh", "eigvalsh", "inv", "matrix_rank", "pinv", "qr", "slogdet", "solve", "svd",
+    "svdvals",
+]  # fmt: skip
+
+_R = TypeVar("_R")
+
+
+def _matrices(x: Any, what: str, square: bool = False) -> NDArray[Any]:
+    """Return dense cells, of at least two dimensions, the last two of one size where ``square``."""
+    found = operand(x)
+    shape = np.shape(found)
+    if len(shape) < 2 or (square and shape[-1] != shape[-2]):
+        raise ShapeError(f"{what} takes {'square ' * square}matrices, got shape {shape}")
+    return np.asarray(found)
+
+
+def _solved(what: str, function: Callable[..., _R], *args: Any, **options: Any) -> _R:
+    """Call NumPy's function; what it refuses is an error of ours, a matrix that is singular stays NumPy's."""
+    try:
+        return function(*args, **options)
+    except np.linalg.LinAlgError:
+        raise
+    except TypeError as error:
+        raise UnsupportedError(f"{what}: {error}") from None
+    except ValueError as error:
+        raise ShapeError(f"{what}: {error}") from None
+
+
+def cholesky(x: Tensor | ArrayLike, /, *, upper: bool = False) -> NDArray[Any]:
+    """Return the triangular factor of positive definite matrices, dense.
+
+    Parameters
+    ----------
+    x
+        A tensor or array of at least two dimensions, the last two of one size; only one triangle is looked at.
+    upper
+        The upper factor, whose conjugate transpose times it is the matrix; the lower one by default.
+
+    Returns
+    -------
+    ndarray
+        Of the shape of ``x``.
+
+    Raises
+    ------
+    ShapeError
+        If these are no square matrices.
+    numpy.linalg.LinAlgError
+        If one is not positive definite.
+    TooLargeError
+        If the dense matrices would pass the memory limit, or are far larger than what they hold.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.linalg.cholesky(sp.asarray([[4.0, 0.0], [0.0, 9.0]]))
+    array([[2., 0.],
+           [0., 3.]])
+    """
+    return _solved("cholesky", np.linalg.cholesky, _matrices(x, "cholesky", True), upper=upper)
+
+
+def cross(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int = -1) -> NDArray[Any]:
+    """Return the cross products of vectors of three cells, dense; other axes broadcast.
+
+    Parameters
+    ----------
+    x1, x2
+        Tensors or arrays, of three cells along the axis.
+    axis
+        Along which the vectors lie.
+
+    Returns
+    -------
+    ndarray
+
+    Raises
+    ------
+    ShapeError
+        If there are not three cells along the axis, there is no such axis, or the others do not broadcast.
+    TooLargeError
+        If a dense array would pass the memory limit, or is far larger than what it holds.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.linalg.cross(sp.asarray([1, 0, 0]), sp.asarray([0, 2, 0]))
+    array([0, 0, 2])
+    """
+    return _solved("cross", np.linalg.cross, np.asarray(operand(x1)), np.asarray(operand(x2)), axis=axis)
+
+
+def det(x: Tensor | ArrayLike, /) -> Any:
+    """Return the determinants of matrices.
+
+    Parameters
+    ----------
+    x
+        A tensor or array of at least two dimensions, the last two of one size.
+
+    Returns
+    -------
+    ndarray
+        Without the last two axes; a number of one matrix.
+
+    Raises
+    ------
+    ShapeError
+        If these are no square matrices.
+    TooLargeError
+        If the dense matrices would pass the memory limit, or are far larger than what they hold:
+        :func:`sparrow.linalg.splu` factors them as they are.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> float(sp.linalg.det(sp.asarray([[4.0, 1.0], [0.0, 3.0]])))
+    12.0
+    """
+    return _solved("det", np.linalg.det, _matrices(x, "det", True))
+
+
+def eigh(x: Tensor | ArrayLike, /) -> Any:
+    """Return the eigenvalues and eigenvectors of symmetric or Hermitian matrices, dense.
+
+    Parameters
+    ----------
+    x
+        A tensor or array of at least two dimensions, the last two of one size; only one triangle is looked at.
+
+    Returns
+    -------
+    EighResult
+        ``eigenvalues``, ascending, and ``eigenvectors``, in columns.
+
+    Raises
+    ------
+    ShapeError
+        If these are no square matrices.
+    numpy.linalg.LinAlgError
+        If the iteration does not end.
+    TooLargeError
+        If the dense matrices would pass the memory limit, or are far larger than what they hold:
+        :func:`sparrow.linalg.eigsh` finds a few of the values and leaves them sparse.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.linalg.eigh(sp.asarray([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
+    array([1., 2.])
+    """
+    return _solved("eigh", np.linalg.eigh, _matrices(x, "eigh", True))
+
+
+def eigvalsh(x: Tensor | ArrayLike, /) -> NDArray[Any]:
+    """Return the eigenvalues of symmetric or Hermitian matrices, ascending.
+
+    Parameters
+    ----------
+    x
+        A tensor or array of at least two dimensions, the last two of one size; only one triangle is looked at.
+
+    Returns
+    -------
+    ndarray
+        Without the last axis.
+
+    Raises
+    ------
+    ShapeError
+        If these are no square matrices.
+    numpy.linalg.LinAlgError
+        If the iteration does not end.
+    TooLargeError
+        If the dense matrices would pass the memory limit, or are far larger than what they hold:
+        :func:`sparrow.linalg.eigsh` finds a few of the values and leaves them sparse.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.linalg.eigvalsh(sp.asarray([[2.0, 0.0], [0.0, 1.0]]))
+    array([1., 2.])
+    """
+    return _solved("eigvalsh", np.linalg.eigvalsh, _matrices(x, "eigvalsh", True))
+
+
+def inv(x: Tensor | ArrayLike, /) -> NDArray[Any]:
+    """Return the inverses of matrices, dense.
+
+    Parameters
+    ----------
+    x
+        A tensor or array of at least two dimensions, the last two of one size.
+
+    Returns
+    -------
+    ndarray
+        Of the shape of ``x``.
+
+    Raises
+    ------
+    ShapeError
+        If these are no square matrices.
+    numpy.linalg.LinAlgError
+        If one is singular.
+    TooLargeError
+        If the dense matrices would pass the memory limit, or are far larger than what they hold:
+        :func:`sparrow.linalg.spsolve` solves without an inverse.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.linalg.inv(sp.asarray([[4.0, 0.0], [0.0, 2.0]]))
+    array([[0.25, 0.  ],
+           [0.  , 0.5 ]])
+    """
+    return _solved("inv", np.linalg.inv, _matrices(x, "inv", True))
+
+
+def matrix_rank(x: Tensor | ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> Any:
+    """Return the numbers of singular values of matrices that are not 0 to within a tolerance.
+
+    Parameters
+    ----------
+    x
+        A tensor or array of at least two dimensions.
+    rtol
+        What counts as 0, as a fraction of the largest singular value; by default as many roundings as the matrix is
+        long.
+
+    Returns
+    -------
+    ndarray
+        Without the last two axes; a number of one matrix.
+
+    Raises
+    ------
+    ShapeError
+        If there are fewer dimensions.
+    TooLargeError
+        If the dense matrices would pass the memory limit, or are far larger than what they hold.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> int(sp.linalg.matrix_rank(sp.asarray([[4.0, 0.0], [2.0, 0.0]])))
+    1
+    """
+    matrices = _matrices(x, "matrix_rank")
+    if not matrices.shape[-1] or not matrices.shape[-2]:
+        return np.zeros(matrices.shape[:-2], int)[()]
+    return _solved("matrix_rank", np.linalg.matrix_rank, matrices, rtol=rtol)
+
+
+def pinv(x: Tensor | ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> NDArray[Any]:
+    """Return the pseudo-inverses of matrices, dense.
+
+    Parameters
+    ----------
+    x
+        A tensor or array of at least two dimensions.
+    rtol
+        Which singular values count as 0, as a fraction of the largest; by default as many roundings as the matrix is
+        long.
+
+    Returns
+    -------
+    ndarray
+        Of the shape of ``x``, the last two axes exchanged.
+
+    Raises
+    ------
+    ShapeError
+        If there are fewer dimensions.
+    numpy.linalg.LinAlgError
+        If the iteration does not end.
+    TooLargeError
+        If the dense matrices would pass the memory limit, or are far larger than what they hold:
+        :func:`sparrow.linalg.lsqr` solves without.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.linalg.pinv(sp.asarray([[4.0, 0.0]]))
+    array([[0.25],
+           [0.  ]])
+    """
+    return _solved("pinv", np.linalg.pinv, _matrices(x, "pinv"), rtol=rtol)
+
+
+def qr(x: Tensor | ArrayLike, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Any:
+    """Return the factors of matrices into orthonormal columns and an upper triangle, dense.
+
+    Parameters
+    ----------
+    x
+        A tensor or array of at least two dimensions.
+    mode
+        "reduced": as many columns as the matrix has, or rows if these are fewer; "complete": as many as rows.
+
+    Returns
+    -------
+    QRResult
+        ``Q`` and ``R``.
+
+    Raises
+    ------
+    ShapeError
+        If there are fewer dimensions.
+    InvalidValueError
+        If there is no such mode.
+    TooLargeError
+        If the dense matrices would pass the memory limit, or are far larger than what they hold.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> abs(sp.linalg.qr(sp.asarray([[0.0, 3.0], [2.0, 0.0]])).R)
+    array([[2., 0.],
+           [0., 3.]])
+    """
+    if mode not in ("reduced", "complete"):
+        raise InvalidValueError(f"qr: mode={mode!r}: use 'reduced' or 'complete'")
+    return _solved("qr", np.linalg.qr, _matrices(x, "qr"), mode)
+
+
+def slogdet(x: Tensor | ArrayLike, /) -> Any:
+    """Return the signs and the logarithms of the magnitudes of the determinants of matrices.
+
+    Parameters
+    ----------
+    x
+        A tensor or array of at least two dimensions, the last two of one size.
+
+    Returns
+    -------
+    SlogdetResult
+        ``sign`` and ``logabsdet``, numbers of one matrix.
+
+    Raises
+    ------
+    ShapeError
+        If these are no square matrices.
+    TooLargeError
+        If the dense matrices would pass the memory limit, or are far larger than what they hold:
+        :func:`sparrow.linalg.splu` factors them as they are.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> found = sp.linalg.slogdet(sp.asarray([[0.0, 1.0], [1.0, 0.0]]))
+    >>> float(found.sign), float(found.logabsdet)
+    (-1.0, 0.0)
+    """
+    return _solved("slogdet", np.linalg.slogdet, _matrices(x, "slogdet", True))
+
+
+def solve(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /) -> NDArray[Any]:
+    """Solve ``x1 @ x = x2``, dense; :func:`sparrow.linalg.spsolve` leaves a large matrix sparse.
+
+    Parameters
+    ----------
+    x1
+        A tensor or array of at least two dimensions, the last two of one size.
+    x2
+        A vector, or matrices of as many rows.
+
+    Returns
+    -------
+    ndarray
+
+    Raises
+    ------
+    ShapeError
+        If ``x1`` is no square matrix, or ``x2`` does not go with it.
+    numpy.linalg.LinAlgError
+        If one is singular.
+    TooLargeError
+        If the dense matrices would pass the memory limit, or are far larger than what they hold:
+        :func:`sparrow.linalg.spsolve` leaves them sparse.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.linalg.solve(sp.asarray([[4.0, 1.0], [0.0, 3.0]]), [5.0, 3.0])
+    array([1., 1.])
+    """
+    return _solved("solve", np.linalg.solve, _matrices(x1, "solve", True), np.asarray(operand(x2)))
+
+
+def svd(x: Tensor | ArrayLike, /, *, full_matrices: bool = True) -> Any:
+    """Return the singular values and vectors of matrices, dense.
+
+    Parameters
+    ----------
+    x
+        A tensor or array of at least two dimensions.
+    full_matrices
+        Whether there are as many vectors as rows and as columns, rather than as singular values.
+
+    Returns
+    -------
+    SVDResult
+        ``U``, ``S``, descending, and ``Vh``.
+
+    Raises
+    ------
+    ShapeError
+        If there are fewer dimensions.
+    numpy.linalg.LinAlgError
+        If the iteration does not end.
+    TooLargeError
+        If the dense matrices would pass the memory limit, or are far larger than what they hold:
+        :func:`sparrow.linalg.svds` finds a few of the values and leaves them sparse.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.linalg.svd(sp.asarray([[0.0, 3.0], [-4.0, 0.0]])).S
+    array([4., 3.])
+    """
+    return _solved("svd", np.linalg.svd, _matrices(x, "svd"), full_matrices=full_matrices)
+
+
+def svdvals(x: Tensor | ArrayLike, /) -> NDArray[Any]:
+    """Return the singular values of matrices, descending.
+
+    Parameters
+    ----------
+    x
+        A tensor or array of at least two dimensions.
+
+    Returns
+    -------
+    ndarray
+        Without the last two axes, and one for the values.
+
+    Raises
+    ------
+    ShapeError
+        If there are fewer dimensions.
+    numpy.linalg.LinAlgError
+        If the iteration does not end.
+    TooLargeError
+        If the dense matrices would pass the memory limit, or are far larger than what they hold:
+        :func:`sparrow.linalg.svds` finds a few of the values and leaves them sparse.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.linalg.svdvals(sp.asarray([[0.0, 3.0], [-4.0, 0.0]]))
+    array([4., 3.])
+    """
+    return _solved("svdvals", np.linalg.svdvals, _matrices(x, "svdvals"))

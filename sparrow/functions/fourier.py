@@ -1,0 +1,284 @@
+"""Fourier transforms by the array API standard: spectra are dense, and NumPy's own; shifts stay sparse and lazy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.functions.elementwise import operand
+from sparrow.functions.inspection import check_device
+from sparrow.functions.manipulation import roll
+from sparrow.functions.views import as_tensor
+from sparrow.plan import resolved_axis
+from sparrow.schema import check_dtype, check_integers
+from sparrow.tensor import Tensor
+
+__all__ = [
+    "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft", "irfftn", "rfft",
+    "rfftfreq", "rfftn",
+]  # fmt: skip
+
+_DOC = """Return {what}, dense.
+
+Parameters
+----------
+x
+    A tensor or array of at least one dimension.
+{parameters}
+norm
+    "backward" divides the inverse transforms by the number of cells, "forward" the others, "ortho" both by its root.
+
+Returns
+-------
+ndarray
+
+Raises
+------
+ShapeError
+    If there is no such axis, or there are no cells along it.
+InvalidValueError
+    If there is no such ``norm``, or a number of cells is less than 1.
+UnsupportedError
+    If cells are complex where the transform is one of real ones.
+TooLargeError
+    If the dense array would pass the memory limit, or is far larger than what it holds.
+
+Examples
+--------
+>>> import sparrow as sp
+>>> sp.fft.{name}(sp.asarray({given})).round(3)
+{shown}
+"""
+_ONE = """n
+    How many cells along the axis {n}: more are cut off, missing ones are 0.
+axis
+    Along which."""
+_MANY = """s
+    How many cells along each axis {n}: more are cut off, missing ones are 0.
+axes
+    Along which, all by default."""
+
+
+def _transformed(name: str, function: Callable[..., Any], x: Any, sizes: Any, **options: Any) -> NDArray[Any]:
+    if sizes is not None and min(check_integers(sizes, "n" if "n" in options else "s"), default=1) < 1:
+        raise InvalidValueError(f"{name}: {sizes} cells, and a transform takes 1 at least")
+    cells = np.asarray(operand(x))
+    try:
+        found: NDArray[Any] = function(cells, **options)
+    except IndexError as error:
+        raise ShapeError(f"{name} of shape {cells.shape}: {error}") from None
+    except TypeError:
+        raise UnsupportedError(f"{name}: cells of {cells.dtype}, and it takes real ones") from None
+    except ValueError as error:
+        kind = InvalidValueError if "norm" in str(error) else ShapeError
+        raise kind(f"{name} of shape {cells.shape}: {error}") from None
+    return found
+
+
+def _along_one(name: str, function: Callable[..., Any], what: str, n: str, given: str, shown: str) -> Any:
+    def call(x: Tensor | ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> NDArray[Any]:
+        return _transformed(name, function, x, n, n=n, axis=axis, norm=norm)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = _DOC.format(name=name, what=what, parameters=_ONE.format(n=n), given=given, shown=shown)
+    return call
+
+
+def _along_many(name: str, function: Callable[..., Any], what: str, n: str, given: str, shown: str) -> Any:
+    def call(
+        x: Tensor | ArrayLike,
+        /,
+        *,
+        s: tuple[int, ...] | None = None,
+        axes: tuple[int, ...] | None = None,
+        norm: str = "backward",
+    ) -> NDArray[Any]:
+        along = range(-len(s), 0) if s is not None and axes is None else axes
+        return _transformed(name, function, x, s, s=s, axes=None if along is None else tuple(along), norm=norm)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = _DOC.format(name=name, what=what, parameters=_MANY.format(n=n), given=given, shown=shown)
+    return call
+
+
+fft = _along_one(
+    "fft", np.fft.fft, "the discrete Fourier transform along an axis", "go in",
+    "[0, 1, 0, 0]", "array([ 1.+0.j,  0.-1.j, -1.+0.j,  0.+1.j])",
+)  # fmt: skip
+ifft = _along_one(
+    "ifft", np.fft.ifft, "the inverse of :func:`fft` along an axis", "go in",
+    "[1, -1j, -1, 1j]", "array([0.+0.j, 1.+0.j, 0.+0.j, 0.+0.j])",
+)  # fmt: skip
+rfft = _along_one(
+    "rfft", np.fft.rfft, "the transform of real cells along an axis, the half that says all", "go in",
+    "[0, 1, 0, 0]", "array([ 1.+0.j,  0.-1.j, -1.+0.j])",
+)  # fmt: skip
+irfft = _along_one(
+    "irfft", np.fft.irfft, "the inverse of :func:`rfft` along an axis", "come out",
+    "[1, -1j, -1]", "array([0., 1., 0., 0.])",
+)  # fmt: skip
+hfft = _along_one(
+    "hfft", np.fft.hfft, "the real transform of one half of Hermitian cells along an axis", "come out",
+    "[1, 1j, -1]", "array([0., 4., 0., 0.])",
+)  # fmt: skip
+ihfft = _along_one(
+    "ihfft", np.fft.ihfft, "the inverse of :func:`hfft` along an axis", "go in",
+    "[0, 4, 0, 0]", "array([ 1.-0.j,  0.+1.j, -1.-0.j])",
+)  # fmt: skip
+fftn = _along_many(
+    "fftn", np.fft.fftn, "the discrete Fourier transform along several axes", "go in",
+    "[[0, 1], [0, 0]]", "array([[ 1.+0.j, -1.+0.j],\n       [ 1.+0.j, -1.+0.j]])",
+)  # fmt: skip
+ifftn = _along_many(
+    "ifftn", np.fft.ifftn, "the inverse of :func:`fftn` along several axes", "go in",
+    "[[1, -1], [1, -1]]", "array([[0.+0.j, 1.+0.j],\n       [0.+0.j, 0.+0.j]])",
+)  # fmt: skip
+rfftn = _along_many(
+    "rfftn", np.fft.rfftn, "the transform of real cells along several axes, the half that says all", "go in",
+    "[[0, 1], [0, 0]]", "array([[ 1.+0.j, -1.+0.j],\n       [ 1.+0.j, -1.+0.j]])",
+)  # fmt: skip
+irfftn = _along_many(
+    "irfftn", np.fft.irfftn, "the inverse of :func:`rfftn` along several axes", "come out",
+    "[[1, -1], [1, -1]]", "array([[0., 1.],\n       [0., 0.]])",
+)  # fmt: skip
+
+
+def fftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
+    """Return the frequencies of the cells of a spectrum, those from 0 up first, then the negative ones.
+
+    Parameters
+    ----------
+    n
+        How many cells.
+    d
+        How far the cells of the signal lie apart.
+    dtype
+        The type, float64 by default.
+    device
+        "cpu", or None for it.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    InvalidValueError
+        If ``n`` is no integer above 0, ``d`` no number other than 0, or there is no such device.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.fft.fftfreq(4).to_numpy()
+    array([ 0.  ,  0.25, -0.5 , -0.25])
+    """
+    return _frequencies(np.fft.fftfreq, n, d, dtype, device)
+
+
+def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
+    """Return the frequencies of the cells of a spectrum of real cells.
+
+    Parameters
+    ----------
+    n
+        How many cells the signal has.
+    d
+        How far they lie apart.
+    dtype
+        The type, float64 by default.
+    device
+        "cpu", or None for it.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    InvalidValueError
+        If ``n`` is no integer above 0, ``d`` no number other than 0, or there is no such device.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.fft.rfftfreq(4).to_numpy()
+    array([0.  , 0.25, 0.5 ])
+    """
+    return _frequencies(np.fft.rfftfreq, n, d, dtype, device)
+
+
+def fftshift(x: Tensor | ArrayLike, /, *, axes: int | tuple[int, ...] | None = None) -> Tensor:
+    """Return a spectrum with the frequency 0 in the middle, lazily and as sparse as it is.
+
+    Parameters
+    ----------
+    x
+        A tensor or array.
+    axes
+        Along which, all by default.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    ShapeError
+        If there is no such axis.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.fft.fftshift(sp.asarray([1, 2, 0, 0, 5])).to_numpy()
+    array([0, 5, 1, 2, 0])
+    """
+    return _shifted(x, axes, lambda n: n // 2)
+
+
+def ifftshift(x: Tensor | ArrayLike, /, *, axes: int | tuple[int, ...] | None = None) -> Tensor:
+    """Return what :func:`fftshift` was of, lazily and as sparse as it is.
+
+    Parameters
+    ----------
+    x
+        A tensor or array.
+    axes
+        Along which, all by default.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    ShapeError
+        If there is no such axis.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.fft.ifftshift(sp.asarray([0, 5, 1, 2, 0])).to_numpy()
+    array([1, 2, 0, 0, 5])
+    """
+    return _shifted(x, axes, lambda n: -(n // 2))
+
+
+def _shifted(x: Any, axes: int | tuple[int, ...] | None, by: Callable[[int], int]) -> Tensor:
+    tensor = as_tensor(x)
+    given = range(tensor.ndim) if axes is None else check_integers(axes, "axes")
+    along = tuple(resolved_axis(axis, tensor.ndim) for axis in given)
+    return roll(tensor, tuple(by(tensor.shape[axis]) for axis in along), along) if along else tensor
+
+
+def _frequencies(function: Callable[..., Any], n: int, d: float, dtype: DTypeLike | None, device: str | None) -> Tensor:
+    check_device(device)
+    kind = None if dtype is None else check_dtype(dtype)
+    try:
+        found = function(n, d)
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        raise InvalidValueError(f"{function.__name__}({n!r}, d={d!r}): {error}") from None
+    return as_tensor(found if kind is None else found.astype(kind))
