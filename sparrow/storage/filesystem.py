@@ -201,9 +201,9 @@ def of(path: str | os.PathLike[str]) -> FileSystem:
             f"{url[1] + url[3]!r} is a URL with a user, a password or a query, which may be secrets: leave them out "
             "and give storage_options= to sp.open or save, or set variables of the environment"
         )
-    from sparrow.storage import objects
+    from sparrow.storage.stores import store_of
 
-    return objects.store_of(text)
+    return store_of(text)
 
 
 def without_secrets(name: str) -> str:
