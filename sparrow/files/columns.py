@@ -321,11 +321,12 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
                 self.wide = {*self.wide, error.column}
                 self.ids = {**(self.ids or {}), error.column: "str"}
             except LateText as error:
-                if (self.ids or {}).get(error.column) == "int" or not self._again():
+                known = (self.text,) if isinstance(self.text, str) else self.text
+                if error.column in known or (self.ids or {}).get(error.column) == "int" or not self._again():
                     raise
                 if any(new and name == error.column for name, new in zip(self.coords, self.anew, strict=True)):
                     self.wide = {*self.wide, error.column}  # perhaps integers that come late and are beyond int64
-                self.text = (*((self.text,) if isinstance(self.text, str) else self.text), error.column)
+                self.text = (*known, error.column)
                 progress.note(
                     f"{error.file}, line {error.line}: column {error.column!r} holds texts, and is read again as such"
                 )

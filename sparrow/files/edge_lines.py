@@ -225,6 +225,8 @@ class EdgeLines:
         if code == kernels.ONE_COLUMN or (code == kernels.MIXED and parsed.weighted == 1):
             line_start = at - block.text(0, at)[::-1].find("\n") if "\n" in block.text(0, at) else 0
             token = _line(block, line_start)
+            if code == kernels.ONE_COLUMN and self.delimiter is None and (parted := re.search(r"\w(::|[;|])\w", token)):
+                problem = f"an edge needs two ids: say delimiter={parted[1]!r} if it parts them"
         return IngestError(problem, block.source.name, block.line_at(at), token)
 
 

@@ -121,6 +121,8 @@ def _slowly(block: TextBlock, lines: list[bytes], form: Form, types: dict[str, p
             kind = types.get(column)
             if isinstance(value, int | float) and not isinstance(value, bool) and kind == pa.string():
                 value = json.dumps(value)
+            if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
+                raise IngestError(f"the text of {column!r} is no Unicode: it holds half a pair", name, number, token)
             try:
                 if isinstance(value, dict | list):
                     raise TypeError

@@ -706,6 +706,13 @@ def test_json_lines(ingest: Any, monkeypatch: pytest.MonkeyPatch, block: int) ->
         assert caught.value.line == text.count("\n") + 2
 
 
+def test_half_a_pair_in_json_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"u": "a", "v": 1}\n{"u": "\\ud800", "v": 2}\n')
+    with pytest.raises(IngestError, match="no Unicode: it holds half a pair") as found:
+        sp.ingest.columns(tmp_path / "a.jsonl", tmp_path / "A.sparrow", coords=["u"], value="v")
+    assert found.value.line == 2
+
+
 def test_json_lines_that_nest_deeply(ingest: Any) -> None:
     for depth in (300, 100_000):
         with pytest.raises(IngestError) as caught:

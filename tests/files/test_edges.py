@@ -433,6 +433,7 @@ def test_bad_vertices(with_vertices: Any, vertices: str | bytes, text: str, mess
         ("0 1\n2 9223372036854775808\n", {}, 2, "9223372036854775808", "beyond 2^63 - 1: say ids='str'"),
         ("0 1\n2\n", {}, 2, "2", "an edge needs two ids"),
         ("0 1\n 2,,3\n", {}, 2, "2,,3", "an edge needs two ids"),
+        ("# a\n0;1\n", {}, 2, "0;1", "say delimiter=';' if it parts them"),
         (",0 1\n", {"ids": "str"}, 1, ",0 1", "an edge needs two ids"),
         ("a b\nc\n", {}, 2, "c", "an edge needs two ids"),
         ("0 1 2\n\n0 2\n", {}, 3, "0 2", "there is no weight here, unlike in the lines above"),
