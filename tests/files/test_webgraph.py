@@ -296,6 +296,8 @@ def test_what_a_graph_does_not_hold_is_refused(tmp_path: Path) -> None:
     assert sp.ingest.webgraph(tmp_path / "a.graph-txt", tmp_path / "A.sparrow", duplicates="sum")[0, 1] == 2
     for bad, problem in [
         (sp.asarray(np.eye(2) * 2), "no weights"),
+        (sp.from_coords([[0], [1]], [2**63 - 1], shape=(2, 2)), "no weights"),
+        (sp.asarray(np.eye(2) + 0j), "no weights"),
         (sp.asarray(np.ones((2, 3))), "square"),
         (sp.asarray(np.eye(2)).refill(1), "no fill but 0"),
     ]:
