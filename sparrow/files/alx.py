@@ -363,6 +363,8 @@ class AlxWriter(Writer):
                 raise UnsupportedError(f"{name} is no square matrix of the shape of train, but {tensor.shape}")
             if tensor.fill_value != 0:
                 raise UnsupportedError(f"links have no fill but 0, and {name} has {tensor.fill_value}")
+            if tensor.dtype.kind == "c":
+                raise UnsupportedError(f"links have no weights, and those of {name} are {tensor.dtype}: write A != 0")
         files = of(self.dst)
         if files.fetches:
             raise UnsupportedError(f"{self.dst!r}: shards are a folder, which is written on this machine: copy it then")

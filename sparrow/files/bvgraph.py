@@ -5,6 +5,7 @@ The offsets that Java reads beside the graph are not needed to read it from end 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -31,6 +32,10 @@ _CODES = ("UNARY", "GAMMA", "DELTA", "ZETA", "NIBBLE", "GOLOMB")
 _USUAL = {"OUTDEGREES": "GAMMA", "REFERENCES": "UNARY", "RESIDUALS": "ZETA", "BLOCK_COUNT": "GAMMA", "BLOCKS": "GAMMA"}
 
 
+_PAIR = re.compile(r"((?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+
+
 @dataclass(frozen=True, slots=True)
 class Properties:
     """What the file NAME.properties tells."""
@@ -44,6 +49,33 @@ class Properties:
     """The length of the shortest interval, 0 where there are none."""
     k: int
     codes: tuple[int, ...]
+
+
+def _pairs(text: str) -> dict[str, tuple[int, str]]:
+    """Return the values of a .properties file by key, with their lines, as Java reads them."""
+    told: dict[str, tuple[int, str]] = {}
+    held, first = "", 0
+    lines = re.split(r"\r\n|\r|\n", text)
+    for number, line in enumerate(lines, 1):
+        line = line.lstrip(" \t\f")
+        if not held and (not line or line[0] in "#!"):
+            continue
+        first = first if held else number
+        held += line
+        if (len(line) - len(line.rstrip("\\"))) % 2 and number < len(lines):
+            held = held[:-1]
+            continue
+        found = _PAIR.fullmatch(held)
+        assert found is not None
+        key, value = (_ESCAPE.sub(_escaped, part) for part in found.groups())
+        told[key] = first, value.strip()
+        held = ""
+    return told
+
+
+def _escaped(found: re.Match[str]) -> str:
+    char = found[1]
+    return chr(int(char[1:], 16)) if len(char) > 1 else {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(char, char)
 
 
 def properties(base: str) -> Properties:
@@ -61,11 +93,7 @@ def properties(base: str) -> Properties:
         raise NotFoundError(f"there is no file {name!r}, without which the bits of {base}.graph say nothing")
     with of(name).open(name, through=True) as file:
         text = file.read(1 << 20).decode("latin-1")
-    told: dict[str, tuple[int, str]] = {}
-    for number, text_line in enumerate(text.splitlines(), 1):
-        if text_line.strip() and text_line.strip()[0] not in "#!":
-            key, _, value = text_line.partition("=" if "=" in text_line else ":")
-            told[key.strip()] = number, value.strip()
+    told = _pairs(text)
     at, kind = told.get("graphclass", (1, ""))
     kind = kind.removeprefix("class ")
     if kind not in _CLASSES:

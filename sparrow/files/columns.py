@@ -45,7 +45,8 @@ class Columns(Reader):
     dst
         The folder to create.
     coords
-        The columns that hold the coordinates, in the order of the dimensions.
+        The columns that hold the coordinates, in the order of the dimensions. In JSON lines ``user.id`` is the member
+        ``id`` of the object ``user``.
     value
         The column of values; None where each row says that its cell is there, which counts 1. Of several columns
         each becomes a tensor of a bundle, by its name; they are read at once and have the same labels and shape.
@@ -321,11 +322,12 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
                 self.wide = {*self.wide, error.column}
                 self.ids = {**(self.ids or {}), error.column: "str"}
             except LateText as error:
-                if (self.ids or {}).get(error.column) == "int" or not self._again():
+                known = (self.text,) if isinstance(self.text, str) else self.text
+                if error.column in known or (self.ids or {}).get(error.column) == "int" or not self._again():
                     raise
                 if any(new and name == error.column for name, new in zip(self.coords, self.anew, strict=True)):
                     self.wide = {*self.wide, error.column}  # perhaps integers that come late and are beyond int64
-                self.text = (*((self.text,) if isinstance(self.text, str) else self.text), error.column)
+                self.text = (*known, error.column)
                 progress.note(
                     f"{error.file}, line {error.line}: column {error.column!r} holds texts, and is read again as such"
                 )

@@ -7,28 +7,26 @@ aside; once all are known, in sorted order, the edges are read again and sorted.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import threading
 import warnings
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import chain
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow import progress, settings, storage
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, UnsupportedError
-from sparrow.files.kinds import refuse_no_edges
+from sparrow.files.edge_lines import EdgeLines, ParsedEdges
 from sparrow.files.numbers import line_of
 from sparrow.files.registry import DType, Duplicates, Format, Option, Reader, sizes_of
-from sparrow.files.rows import Ids, Names, Shelf, Written, cast_values, check_space, write_entries
-from sparrow.files.source import Source, SourceLike, TextBlock, blocks, open_sources, total_size
+from sparrow.files.rows import Ids, Names, Shelf, Written, check_space, write_entries
+from sparrow.files.source import SourceLike, TextBlock, open_sources, total_size
 from sparrow.files.tables import TableWriter
 from sparrow.files.vertices import names_of_vertices
 from sparrow.progress import bar
@@ -40,13 +38,6 @@ from sparrow.workers import ordered_map
 __all__ = ["FORMATS", "Edges", "EdgesWriter"]
 
 _DIMS = ("src", "dst")
-
-_SAMPLE = 1 << 16
-"""Bytes of text that tell what the file is."""
-
-_NODES = re.compile(rb"(?m)^[#%][^\n]*\bNodes:[ \t]*(\d{1,18})\b")
-_DISGUISES = ((b" ", b"\x1c"), (b",", b"\x1d"), (b"\t", b"\x1e"), (b"#", b"\x1f"))
-"""Control characters that stand for what parts columns, in ids that may hold it."""
 
 _YEAR_2000, _YEAR_2100 = 946_684_800, 4_102_444_800
 """In seconds since 1970."""
@@ -187,14 +178,15 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
         named = None if self.vertices is None else open_sources(self.vertices)
         with storage.creating(self.dst, self.overwrite) as folder, ExitStack() as stack:
             labels = None if named is None else names_of_vertices(named)
-            ingest = _Ingest(folder, self, sources, labels, stack)
+            lines = EdgeLines(sources, self.ids, self.given, self.header, self.delimiter, labels is not None)
+            ingest = _Ingest(folder, self, lines, labels, stack)
             try:
                 ingest.run()
             except DuplicateError as error:
                 raise ingest.summed(error) from None
-        if not ingest.lines:
+        if not lines.first_count:
             warnings.warn(f"{', '.join(source.name for source in sources)}: there is no edge", stacklevel=2)
-        if ingest.passed_over:
+        if lines.passed_over:
             progress.note(f"{sources[0].name}: the columns after the third (timestamps?) were passed over")
         return os.fspath(self.dst)
 
@@ -208,46 +200,28 @@ def _are_times(values: NDArray[Any] | None) -> bool:
     return within and bool((values == np.floor(values)).all())
 
 
-class _Parsed(NamedTuple):
-    """What a block of text held: ids, or the positions of their texts."""
-
-    block: TextBlock
-    src: NDArray[np.int64]
-    dst: NDArray[np.int64]
-    src_end: NDArray[np.int64]
-    dst_end: NDArray[np.int64]
-    values: NDArray[Any] | None
-    weighted: int
-    columns: int
-    status: int
-    at: int
-
-
 @dataclass
 class _Ingest:
     folder: storage.Folder
     options: Edges
-    sources: list[Source]
+    lines: EdgeLines
     labels: pa.Array | None
     """The names of the vertices where they were given."""
     stack: ExitStack
-    passed_over: bool = False
-    lines: int = 0
-    """Of the first block that has any."""
-    _as_text: bool = False
-    _weighted: int = -1
     _times: bool = False
     """Whether the weights look like times, which are not summed."""
     _largest: int = -1
-    _nodes: int = 0
-    """What a line above the edges says that there are."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> None:
         reading = self.stack.enter_context(ExitStack())
-        advance = reading.enter_context(bar("reading edges", total_size(self.sources)))
-        text = self.stack.enter_context(closing(self._text()))
-        start = self._probe(text)
+        advance = reading.enter_context(bar("reading edges", total_size(self.lines.sources)))
+        text = self.stack.enter_context(closing(self.lines.blocks()))
+        start, probed = self.lines.probe(text)
+        if probed is not None:
+            given = self.options
+            self._times = given.duplicates == "sum" and given.given is None and _are_times(probed.values)
+            self._check_space(probed)
 
         def counted() -> Iterator[TextBlock]:
             for block in chain(start, text):
@@ -255,7 +229,7 @@ class _Ingest:
                 advance(block.advance)
             reading.close()  # so that the bar of what follows shows
 
-        if self._as_text:
+        if self.lines.as_text:
             written, labels = self._named(counted())
         elif self.options.relabel:
             known = Ids()
@@ -264,18 +238,18 @@ class _Ingest:
         else:
             written = self._write(counted(), self._rows_of(None))
             labels = self.labels
-        n = max(self._largest + 1, self._nodes) if labels is None else len(labels)
+        n = max(self._largest + 1, self.lines.nodes) if labels is None else len(labels)
         storage.create(
             self.folder,
-            Schema(tuple(self.options.shape or (n, n)), _DIMS, self._dtype, 0),
+            Schema(tuple(self.options.shape or (n, n)), _DIMS, self.lines.dtype, 0),
             written.files,
             labels={} if labels is None else {0: labels, 1: labels},
             profile=self.options.profile,
             operation="ingest edges",
             extra={
-                "sources": [source.name for source in self.sources],
+                "sources": [source.name for source in self.lines.sources],
                 "directed": self.options.directed,
-                "weighted": self._weighted == 1,
+                "weighted": self.lines.weighted == 1,
             },
         )
 
@@ -284,14 +258,10 @@ class _Ingest:
         if not self._times:
             return error
         return DuplicateError(
-            f"{self.sources[0].name}: {str(error).partition(':')[0]}, and the third column looks like times, which "
-            "nobody adds up: say duplicates='last', 'first', 'min' or 'max', or dtype='float64' if they are weights"
+            f"{self.lines.sources[0].name}: {str(error).partition(':')[0]}, and the third column looks like times, "
+            "which nobody adds up: say duplicates='last', 'first', 'min' or 'max', or dtype='float64' if they "
+            "are weights"
         )
-
-    @property
-    def _dtype(self) -> np.dtype[Any]:
-        given = self.options.given
-        return given if given is not None else np.dtype(np.float64 if self._weighted == 1 else np.int64)
 
     def _write(self, items: Iterable[Any], rows_of: Any, ids: list[Ids | None] | None = None) -> Written:
         return write_entries(
@@ -299,8 +269,8 @@ class _Ingest:
             items,
             rows_of,
             dims=_DIMS,
-            dtype=self._dtype,
-            weighted=self._weighted == 1,
+            dtype=self.lines.dtype,
+            weighted=self.lines.weighted == 1,
             duplicates="error" if self._times else self.options.duplicates,
             fill_value=0,
             profile=self.options.profile,
@@ -313,83 +283,14 @@ class _Ingest:
             return str(cell)
         return str(tuple(self.labels[k].as_py() for k in cell))
 
-    # The text -------------------------------------------------------------------------------------
-
-    def _text(self) -> Generator[TextBlock]:
-        """Yield the blocks of all sources, a header line of each blanked out."""
-        from sparrow.kernels.edges_text import first_data_line
-
-        skip = False
-        with closing(blocks(self.sources)) as text:
-            for block in text:
-                if block.first_line == 1 and (told := _NODES.search(bytes(block.data[:_SAMPLE]))):
-                    self._nodes = max(self._nodes, int(told[1]))
-                block = self._parted(block)
-                skip = self.options.header and (skip or block.first_line == 1)
-                if skip:
-                    first, end = first_data_line(block.data)
-                    if end:
-                        block, skip = _without(block, first, end), False
-                yield block
-
-    def _parted(self, block: TextBlock) -> TextBlock:
-        """Return a block whose columns are parted by commas; what would part them otherwise is put in disguise."""
-        parted = self.options.delimiter
-        if parted is None:
-            return block
-        text = bytes(block.data)
-        for _, disguise in _DISGUISES:
-            if (at := text.find(disguise)) >= 0:
-                raise IngestError("the text holds a control character", block.source.name, block.line_at(at))
-        text = b"\n".join(line if line.lstrip()[:1] in (b"#", b"%") else _plain(line, parted.encode())
-                          for line in text.split(b"\n"))  # fmt: skip
-        return replace(block, data=np.frombuffer(bytearray(text), np.uint8))
-
-    def _probe(self, text: Iterator[TextBlock]) -> list[TextBlock]:
-        """Take blocks up to the first with an edge, and settle from it what ids are and whether there are weights."""
-        from sparrow.kernels import edges_text as kernels
-
-        self._as_text = self.options.ids == "str"
-        taken: list[TextBlock] = []
-        for block in text:
-            taken.append(block)
-            first, end = kernels.first_data_line(block.data)
-            if not end:
-                continue
-            refuse_no_edges(block.text(0, _SAMPLE).rpartition("\n")[0] or block.text(0, end), block.source.name)
-            parsed = self._parse(block)
-            if parsed.status == kernels.PADDED:
-                self._as_text = True
-                parsed = self._parse(block)
-            if parsed.status == kernels.BAD_ID and self.options.ids == "auto":
-                below = self._parse(_without(block, first, end))
-                if parsed.at < end and below.status == kernels.GOOD and len(below.src):
-                    line = block.text(first, end - 1).strip()
-                    raise IngestError(
-                        "the first line is no edge of integer ids, all that follow are: "
-                        "say header=True to skip it, or ids='str' if ids are names",
-                        block.source.name,
-                        block.line_at(first),
-                        line,
-                    )
-                self._as_text = True
-                parsed = self._parse(block)
-            if not len(parsed.src):
-                raise self._error(parsed)
-            self._weighted = parsed.weighted
-            given = self.options
-            self._times = given.duplicates == "sum" and given.given is None and _are_times(parsed.values)
-            self._check_space(block, len(parsed.src), parsed)
-            break
-        return taken
-
-    def _check_space(self, block: TextBlock, count: int, parsed: _Parsed) -> None:
-        size = total_size(self.sources)
+    def _check_space(self, parsed: ParsedEdges) -> None:
+        size = total_size(self.lines.sources)
         if size is None:
             return
-        expected = int(count * max(size / max(block.advance, 1), 1)) * (1 if self.options.directed else 2)
-        spilled = expected * (16 if self._weighted == 1 else 8)
-        ascending = bool((parsed.src[1:] >= parsed.src[:-1]).all()) and not self._as_text
+        directions = 1 if self.options.directed else 2
+        expected = int(len(parsed.src) * max(size / max(parsed.block.advance, 1), 1)) * directions
+        spilled = expected * (16 if self.lines.weighted == 1 else 8)
+        ascending = bool((parsed.src[1:] >= parsed.src[:-1]).all()) and not self.lines.as_text
         if ascending or spilled <= memory_budget():
             spilled = 0
         check_space(self.folder, expected // 2, spilled)
@@ -402,81 +303,6 @@ class _Ingest:
             free = "" if disk is None else f", {shutil.disk_usage(disk).free:,} are free"
             progress.line(f"edges: about {stored:,} bytes on disk{sorting}{free}")
 
-    def _parse(self, block: TextBlock) -> _Parsed:
-        from sparrow.kernels import edges_text as kernels
-
-        n = block.lines
-        src, dst = np.empty(n, np.int64), np.empty(n, np.int64)
-        src_end, dst_end = (np.empty(n if self._as_text else 0, np.int64) for _ in range(2))
-        whole = self.options.given is not None and self.options.given.kind in "iu"
-        expected = self._weighted
-        padded = self.options.ids != "auto"
-        maybe = n if expected != 0 else 0
-        weights = np.empty(0 if whole else maybe)
-        integers = np.empty(maybe if whole else 0, np.int64)
-        hard = np.empty(0 if whole else 2 * maybe, np.int64)
-        count, weighted, columns, hards, status, at = kernels.parse_edges(
-            block.data, self._as_text, padded, whole, expected, src, dst, src_end, dst_end, weights, integers, hard
-        )
-        for i, start in hard[: 2 * hards].reshape(-1, 2).tolist():
-            weights[i] = float(block.token_at(start))
-        values = (integers if whole else weights)[:count] if weighted == 1 else None
-        return _Parsed(
-            block, src[:count], dst[:count], src_end[:count], dst_end[:count], values, weighted, columns, status, at
-        )
-
-    def _checked(self, block: TextBlock) -> _Parsed:
-        """Parse a block, values in the dtype, or raise for the first line that is wrong."""
-        from sparrow.kernels import edges_text as kernels
-
-        if self._as_text:
-            block.check_utf8()
-        parsed = self._parse(block)
-        parsed = parsed._replace(values=self._cast(parsed))
-        if parsed.status != kernels.GOOD:
-            raise self._error(parsed)
-        self.lines = self.lines or len(parsed.src)
-        if parsed.columns > kernels.FOURTH:
-            self.passed_over = True
-        return parsed
-
-    def _cast(self, parsed: _Parsed) -> NDArray[Any] | None:
-        if parsed.values is None:
-            return None
-        values, unfit = cast_values(parsed.values, self._dtype)
-        if unfit is not None:
-            line, text = line_of(parsed.block, unfit)
-            token = text.replace(",", " ").split()[2]
-            raise IngestError(f"the weight does not fit the type {self._dtype}", parsed.block.source.name, line, token)
-        return values
-
-    def _error(self, parsed: _Parsed) -> IngestError:
-        from sparrow.kernels import edges_text as kernels
-
-        block, code, at = parsed.block, parsed.status, parsed.at
-        token: str | None = block.token_at(at)
-        whole = self.options.given is not None and self.options.given.kind in "iu"
-        problem = {
-            kernels.BAD_ID: "the id is no integer: say ids='str' to take ids as names"
-            if self.labels is None
-            else "the id is no integer, which ids of vertices= must be",
-            kernels.PADDED: "the id begins with a zero: say ids='str' to take ids as names, or ids='int' as numbers",
-            kernels.LARGE_ID: "the id is beyond 2^63 - 1: say ids='str' to take ids as names",
-            kernels.NEGATIVE: "the id is negative: say ids='str' to take ids as names",
-            kernels.ONE_COLUMN: "an edge needs two ids: say header=True if the first line is none",
-            kernels.BAD_WEIGHT: "the weight is no integer: leave dtype= out to read numbers as float64"
-            if whole
-            else "the weight is no number: say header=True if the first line is no edge",
-            kernels.LARGE_WEIGHT: "the weight does not fit int64: leave dtype= out to read numbers as float64",
-            kernels.MIXED: "there is a weight here, and none in the lines above: give all lines one, or none"
-            if parsed.weighted == 0
-            else "there is no weight here, unlike in the lines above: give all lines one, or none",
-        }[code]
-        if code == kernels.ONE_COLUMN or (code == kernels.MIXED and parsed.weighted == 1):
-            line_start = at - block.text(0, at)[::-1].find("\n") if "\n" in block.text(0, at) else 0
-            token = _line(block, line_start)
-        return IngestError(problem, block.source.name, block.line_at(at), token)
-
     # Integer ids ----------------------------------------------------------------------------------
 
     def _rows_of(self, known: Ids | None) -> Any:
@@ -486,7 +312,7 @@ class _Ingest:
         gaps = None if self.labels is None or not self.labels.null_count else np.asarray(self.labels.is_null())
 
         def rows_of(block: TextBlock) -> Rows:
-            parsed = self._checked(block)
+            parsed = self.lines.parsed(block)
             src, dst = parsed.src, parsed.dst
             if len(src):
                 largest = int(max(src.max(), dst.max()))
@@ -507,7 +333,7 @@ class _Ingest:
 
         return rows_of
 
-    def _beyond(self, parsed: _Parsed, wrong: NDArray[np.bool_], limit: int) -> IngestError:
+    def _beyond(self, parsed: ParsedEdges, wrong: NDArray[np.bool_], limit: int) -> IngestError:
         """Return the error about the first edge that ``wrong`` marks: an id of it cannot be."""
         i = int(np.argmax(wrong))
         line, _ = line_of(parsed.block, i)
@@ -542,55 +368,25 @@ class _Ingest:
     def _named(self, text: Iterable[TextBlock]) -> tuple[Written, pa.Array]:
         names = Names()
         shelf = self.stack.enter_context(closing(Shelf()))
-        parsed = cast("Generator[_Parsed]", ordered_map(self._checked, text, settings.current().threads))
+        parsed = cast("Generator[ParsedEdges]", ordered_map(self.lines.parsed, text, settings.current().threads))
         with closing(parsed):
             for each in parsed:
                 data = each.block.data
                 src = names.codes_of(data, each.src, each.src_end)
                 dst = names.codes_of(data, each.dst, each.dst_end)
                 shelf.add(Rows((src.astype(np.int32), dst.astype(np.int32)), each.values))
-        self.labels, rank = names.finish()
-        if self.options.delimiter is not None:
-            self.labels, rank = _undisguised(self.labels, rank)
+        self.labels, rank = self.lines.names(*names.finish())
         if self.options.shape is not None:
             problem = f"shape={self.options.shape}: the ids are names, such as {self.labels[0].as_py()!r}"
             raise InvalidValueError(problem)
         if self.options.ids == "auto":
-            progress.note(f"{self.sources[0].name}: the ids are names, which become labels: say ids='str' or 'int'")
+            name = self.lines.sources[0].name
+            progress.note(f"{name}: the ids are names, which become labels: say ids='str' or 'int'")
 
         def rows_of(rows: Rows) -> Rows:
             return self._shaped(rank[rows.coords[0]], rank[rows.coords[1]], rows.values)
 
         return self._write(shelf, rows_of), self.labels
-
-
-def _plain(line: bytes, delimiter: bytes) -> bytes:
-    ends = line.endswith(b"\r")
-    cells = [cell.strip() for cell in line.removesuffix(b"\r").split(delimiter)] if line.strip() else [b""]
-    for plain, disguise in _DISGUISES:
-        cells = [cell.replace(plain, disguise) for cell in cells]
-    return b",".join(cells) + b"\r" * ends
-
-
-def _undisguised(labels: pa.Array, rank: NDArray[np.int32]) -> tuple[pa.Array, NDArray[np.int32]]:
-    """Return labels as they were in the text, sorted again, and the positions among them."""
-    for plain, disguise in _DISGUISES:
-        labels = pc.replace_substring(labels, disguise.decode(), plain.decode())
-    order = pc.array_sort_indices(labels)
-    places = np.empty(len(labels), np.int32)
-    places[order.to_numpy()] = np.arange(len(labels), dtype=np.int32)
-    return labels.take(order), places[rank]
-
-
-def _without(block: TextBlock, start: int, end: int) -> TextBlock:
-    """Return a block with a line, that ends before ``end``, blanked out."""
-    data = block.data.copy()
-    data[start : end - 1] = 32
-    return replace(block, data=data)
-
-
-def _line(block: TextBlock, start: int) -> str:
-    return block.text(start, start + 200).split("\n", 1)[0].strip()
 
 
 @dataclass

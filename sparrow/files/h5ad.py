@@ -38,11 +38,11 @@ class H5ad(Reader):
     dst
         The folder to create.
     matrix
-        Which matrix: ``"X"``, ``"layers/counts"``, ``"raw/X"``, ``"obsp/distances"``, ...
+        Which matrix: ``"X"``, ``"layers/counts"``, ``"raw/X"``, ``"obsp/distances"``, ``"obsm/X_pca"``, ...
     labels
         False leaves the names out: where two are the same they are no labels.
     dims
-        Names of the dimensions, ``obs, var`` by default.
+        Names of the dimensions, ``obs, var`` by default, ``obs, component`` of a matrix in ``obsm``.
     duplicates
         What becomes of several values for one cell: ``"error"``, ``"sum"``, ``"last"``, ``"first"``, ``"min"`` or
         ``"max"``.
@@ -105,17 +105,22 @@ class H5ad(Reader):
         with hdf5.opened(self.src) as (name, file):
             path = self.matrix.strip("/")
             found = file.get(path)
+            if found is not None and found.file != file:
+                raise IngestError(f"{path!r} is a link to another file, which is not read", name)
             if found is None:
-                there = [f"{group}/{key}" for group in ("layers", "obsp", "varp") for key in file.get(group, ())]
+                groups = ("layers", "obsp", "varp", "obsm", "varm")
+                there = [f"{group}/{key}" for group in groups for key in file.get(group, ())]
                 there = ["X"] * ("X" in file) + ["raw/X"] * ("raw/X" in file) + there
                 told = f": there are {', '.join(there)}" if there else ": this is no file of AnnData"
                 raise IngestError(f"there is no matrix {self.matrix!r}{told}", name)
             matrix = _matrix(found, name)
             sides = _sides(path)
             usual = ("obs", "var") if sides[0] != sides[1] else (sides[0], sides[0] + "2")
+            if not sides[1]:
+                usual = (sides[0], "component")
             labels = {}
             for axis, side in enumerate(sides if self.labels else ()):
-                if (names := _names(file, side, name)) is not None:
+                if side and (names := _names(file, side, name)) is not None:
                     way = "say labels=False to do without names"
                     labels[axis] = hdf5.unique(names, matrix.shape[axis], f"names of {side}", way, name)
             return hdf5.store(
@@ -133,9 +138,11 @@ class H5ad(Reader):
 
 
 def _sides(path: str) -> tuple[str, str]:
-    """Return the groups that name the rows and columns of a matrix."""
+    """Return the groups that name the rows and columns of a matrix, none where they have no names."""
     if path.startswith(("obsp/", "varp/")):
         return path[:3], path[:3]
+    if path.startswith(("obsm/", "varm/")):
+        return path[:3], ""
     return "obs", "raw/var" if path.startswith("raw/") else "var"
 
 

@@ -107,6 +107,8 @@ def group_of(file: Any, path: str, name: str, *members: str) -> Any:
         If there is none.
     """
     found = file.get(path)
+    if found is not None and found.file != file:
+        raise IngestError(f"{path!r} is a link to another file, which is not read", name)
     if found is None:
         there = ", ".join(map(repr, file))
         raise IngestError(f"there is no {path!r} in the file: it holds {there or 'nothing'}", name)
@@ -208,10 +210,19 @@ def dense(array: Any, name: str) -> Matrix:
 
 def unpacked(array: Any, name: str) -> int:
     """Return the bytes of a dataset, or raise ``IngestError`` where they are far more than are stored."""
+    _check_here(array, name)
     size = int(array.size * array.dtype.itemsize)
     if size > _BOMB_LEAST and size > _BOMB_RATIO * max(array.id.get_storage_size(), 1):
         raise IngestError(f"{array.name!r} unpacks to {_BOMB_RATIO} times its size and more", name)
     return size
+
+
+def _check_here(array: Any, name: str) -> None:
+    """Raise ``IngestError`` for a dataset whose bytes are in other files, which may be anybody's."""
+    sources = {source.file_name for source in array.virtual_sources()} if array.is_virtual else set()
+    # The file of a dataset behind a link is the one that the link leads to; a link within it stays.
+    if array.external or sources - {"."}:
+        raise IngestError(f"{array.name!r} is in other files, which are not read", name)
 
 
 def _dtype(array: Any, name: str) -> np.dtype[Any]:
@@ -223,10 +234,15 @@ def _dtype(array: Any, name: str) -> np.dtype[Any]:
 
 def texts(array: Any, name: str) -> pa.Array:
     """Return a dataset of texts or integers as labels."""
+    if hasattr(array, "keys") and "codes" in array:
+        return _of_categories(array, name)
     if hasattr(array, "keys"):  # texts of which some may be missing
+        if "mask" in array and array["mask"][:].any():
+            raise IngestError(f"names in {array.name!r} are missing: say labels=False to do without", name)
         array = array["values"]
     if array.ndim != 1:
         raise IngestError(f"{array.name!r} is no list of names", name)
+    unpacked(array, name)
     check_labels(len(array), 8 * len(array))
     if array.dtype.kind in "iu":
         return pa.array(array[:].astype(np.int64))
@@ -234,6 +250,16 @@ def texts(array: Any, name: str) -> pa.Array:
         labels = pa.array(array[:].tolist(), pa.binary()).cast(pa.string())
     except pa.ArrowException:
         raise IngestError(f"the names in {array.name!r} are no UTF-8", name) from None
+    check_labels(len(labels), labels.nbytes)
+    return labels
+
+
+def _of_categories(group: Any, name: str) -> pa.Array:
+    """Return the names that are told by their numbers among those that there are."""
+    known, codes = texts(group["categories"], name), group["codes"]
+    unpacked(codes, name)
+    numbers = in_range(codes, 0, len(codes), len(known), name)
+    labels = known.take(pa.array(numbers))
     check_labels(len(labels), labels.nbytes)
     return labels
 

@@ -1,4 +1,7 @@
-"""JSON lines as batches: an object in each line, of which some members are the columns."""
+"""JSON lines as batches: an object in each line, of which some members are the columns.
+
+``user.id`` is the member ``id`` of the object ``user``, unless the first line has a member of that very name.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow import settings
@@ -41,7 +45,8 @@ def batches(source: Source, form: Form, types: dict[str, pa.DataType], advance: 
         first = next((block for block in text if bytes(block.data).strip()), None)
         if first is None:
             return
-        for field in _read(first, form, types).data.schema:
+        paths = _paths(first, form)
+        for field in _read(first, form, types, paths).data.schema:
             if not pa.types.is_null(field.type):
                 types.setdefault(field.name, pa.string() if pa.types.is_temporal(field.type) else field.type)
 
@@ -54,24 +59,64 @@ def batches(source: Source, form: Form, types: dict[str, pa.DataType], advance: 
 
         parsed = cast(
             "Generator[Lines]",
-            ordered_map(lambda block: _read(block, form, types), counted(), settings.current().threads),
+            ordered_map(lambda block: _read(block, form, types, paths), counted(), settings.current().threads),
         )
         with closing(parsed):
             yield from parsed
 
 
-def _read(block: TextBlock, form: Form, types: dict[str, pa.DataType]) -> Lines:
+def _paths(block: TextBlock, form: Form) -> dict[str, list[str]]:
+    """Return by the names of columns the members that lead to them, one within the other."""
+    try:
+        first = json.loads(next(line for line in bytes(memoryview(block.data)).split(b"\n") if line.strip()))  # type: ignore[arg-type]
+    except (ValueError, RecursionError):
+        first = {}
+    return {name: [name] if name in first else name.split(".") for name in form.columns}
+
+
+def _schema(paths: dict[str, list[str]], types: dict[str, pa.DataType]) -> pa.Schema:
+    """Return the types of members, those within others as structs."""
+    tree: dict[str, Any] = {}
+    for name, path in paths.items():
+        if name in types:
+            below = tree
+            for part in path[:-1]:
+                below = below.setdefault(part, {})
+            below[path[-1]] = types[name]
+
+    def fields(below: dict[str, Any]) -> list[pa.Field]:
+        return [
+            pa.field(name, pa.struct(fields(kind)) if isinstance(kind, dict) else kind) for name, kind in below.items()
+        ]
+
+    return pa.schema(fields(tree))
+
+
+def _member(table: pa.Table, path: list[str]) -> pa.Array | None:
+    """Return what a path leads to, None where nothing is."""
+    if not table.schema.get_all_field_indices(path[0]):
+        return None
+    found = table.column(path[0]).combine_chunks()
+    for part in path[1:]:
+        if not pa.types.is_struct(found.type) or found.type.get_field_index(part) < 0:
+            return None
+        found = pc.struct_field(found, part)
+    return found
+
+
+def _read(block: TextBlock, form: Form, types: dict[str, pa.DataType], paths: dict[str, list[str]]) -> Lines:
     from pyarrow import json as arrow_json
 
     data: Any = block.data
     lines = bytes(memoryview(data)).split(b"\n")
     numbers = np.flatnonzero([bool(line.strip()) for line in lines])
-    known = pa.schema([pa.field(name, types[name]) for name in form.columns if name in types])
-    unknown = "infer" if len(known) < len(form.columns) else "ignore"
+    known = _schema(paths, types)
+    unknown = "ignore" if all(name in types for name in form.columns) else "infer"
     if not len(numbers):
-        return Lines(pa.RecordBatch.from_pylist([], known), lambda row: block.first_line)
+        plain = pa.schema([pa.field(name, types[name]) for name in form.columns if name in types])
+        return Lines(pa.RecordBatch.from_pylist([], plain), lambda row: block.first_line)
     if _deep(block.data, len(numbers)):  # pyarrow would overflow its stack
-        return _slowly(block, lines, form, types)
+        return _slowly(block, lines, form, types, paths)
     try:
         table = arrow_json.read_json(
             pa.BufferReader(pa.py_buffer(data)),
@@ -81,13 +126,11 @@ def _read(block: TextBlock, form: Form, types: dict[str, pa.DataType]) -> Lines:
         if table.num_rows != len(numbers):
             raise pa.ArrowInvalid("an object is not in a line of its own")
     except (pa.ArrowException, UnicodeDecodeError):
-        return _slowly(block, lines, form, types)
+        return _slowly(block, lines, form, types, paths)
     columns = []
     for name in form.columns:
-        if table.schema.get_all_field_indices(name):
-            columns.append(table.column(name).combine_chunks())
-        else:
-            columns.append(pa.nulls(table.num_rows, types.get(name, pa.null())))
+        found = _member(table, paths[name])
+        columns.append(pa.nulls(table.num_rows, types.get(name, pa.null())) if found is None else found)
     return Lines(pa.RecordBatch.from_arrays(columns, form.columns), lambda row: block.first_line + int(numbers[row]))
 
 
@@ -100,7 +143,9 @@ def _deep(data: NDArray[np.uint8], count: int) -> bool:
     return bool(np.cumsum(steps, dtype=np.int64).max() > _DEEPEST)
 
 
-def _slowly(block: TextBlock, lines: list[bytes], form: Form, types: dict[str, pa.DataType]) -> Lines:
+def _slowly(
+    block: TextBlock, lines: list[bytes], form: Form, types: dict[str, pa.DataType], paths: dict[str, list[str]]
+) -> Lines:
     """Read line by line what pyarrow does not, numbers as texts where a column is one, or tell what is wrong."""
     name = block.source.name
     numbers: list[int] = []
@@ -117,10 +162,14 @@ def _slowly(block: TextBlock, lines: list[bytes], form: Form, types: dict[str, p
             raise IngestError("a line holds an object of names and values", name, number, token)
         numbers.append(number)
         for column, values in columns.items():
-            value = found.get(column)
+            value: Any = found
+            for part in paths[column]:
+                value = value.get(part) if isinstance(value, dict) else None
             kind = types.get(column)
             if isinstance(value, int | float) and not isinstance(value, bool) and kind == pa.string():
                 value = json.dumps(value)
+            if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
+                raise IngestError(f"the text of {column!r} is no Unicode: it holds half a pair", name, number, token)
             try:
                 if isinstance(value, dict | list):
                     raise TypeError

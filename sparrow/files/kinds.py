@@ -26,6 +26,7 @@ _CONTAINERS = {
     b"PAR1": ("Parquet", _COLUMNS),
     b"ARROW1": ("an Arrow file", _COLUMNS),
     b"\xff\xff\xff\xff": ("an Arrow stream", _COLUMNS),
+    b"FEA1": ("Feather of version 1", "write it anew by pyarrow.feather, as version 2"),
     b"\x89HDF\r\n\x1a\n": (
         "HDF5",
         "sparrow ingest {file} DST tells whether it is of AnnData or 10x Genomics, and reads it",
@@ -118,7 +119,7 @@ def refuse_no_edges(text: str, name: str) -> None:
             name,
         )
     if ".tns" in suffixes:
-        count = len(cells[0]) - 1
+        count = len(cells[-1]) - 1  # the first lines may tell sizes
         raise IngestError(
             f"this is a tensor of {count} dimensions (.tns), whose coordinates count from 1: "
             f"sparrow ingest tns {file} DST",

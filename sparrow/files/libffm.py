@@ -185,7 +185,10 @@ class _Samples:
         field, col = pairs[:count].T.copy()
         largest = (int(field.max(initial=-1)), int(col.max(initial=-1)))
         if max(largest) >= LARGEST_DIMENSION:
-            raise IngestError("a field or an index is beyond 2^63 - 2, the largest coordinate", block.source.name)
+            token = str(LARGEST_DIMENSION)
+            line = block.line_at(block.text(0, len(block.data)).find(token))
+            problem = "a field or an index is beyond 2^63 - 2, the largest coordinate"
+            raise IngestError(problem, block.source.name, line, token)
         own = np.flatnonzero(labels[:lines])
         with self._lock:
             self.largest = (max(self.largest[0], largest[0]), max(self.largest[1], largest[1]))

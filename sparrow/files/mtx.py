@@ -212,6 +212,8 @@ class _Entries(Entries):
         away = row != col
         if values is not None:
             other = values[away]
+            if symmetry == "skew-symmetric" and other.dtype.kind == "i" and (other == np.iinfo(other.dtype).min).any():
+                raise IngestError(f"a value has no negative in {other.dtype}: say dtype='float64'", self.name)
             with np.errstate(over="ignore"):
                 other = -other if symmetry == "skew-symmetric" else np.conj(other) if symmetry == "hermitian" else other
             values = np.concatenate([values, other])

@@ -5,6 +5,7 @@ S. Smith et al., FROSTT: The Formidable Repository of Open Sparse Tensors and To
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
@@ -105,6 +106,10 @@ class Tns(NumbersReader):
         return _Entries(self, head, name), check_dims(self.dims, head.ndim), {"index_base": self.index_base}
 
 
+_SIZES = re.compile(r"# sizes:((?: \d+)+)$")
+"""The comment by which exported files tell their shape."""
+
+
 class _Head(NamedTuple):
     """What the lines before the entries tell, and the first of these."""
 
@@ -114,7 +119,13 @@ class _Head(NamedTuple):
 
 
 def _header(lines: Lines, name: str, values: bool) -> _Head:
-    line = lines.peek_data()
+    told: tuple[int, ...] | None = None
+    while (line := lines.peek()) is not None and (not line.text or line.text[0] in "%#"):
+        if (found := _SIZES.match(line.text)) is not None:
+            told = line._replace(text=found[1]).sizes(len(found[1].split()), "sizes", name)
+        lines.skip()
+    if line is None and told is not None:
+        return _Head(len(told), told, None)
     if line is None:
         raise IngestError("there is no entry and no size in the file", name)
     toolbox = line.text == "sptensor"
@@ -128,7 +139,7 @@ def _header(lines: Lines, name: str, values: bool) -> _Head:
         ndim = len(line.text.split("#")[0].split()) - values
         if ndim < 1:
             raise line.error("there is no coordinate beside the value: say values=False if there are no values", name)
-        return _Head(ndim, None, None)
+        return _Head(ndim, told if told is not None and len(told) == ndim else None, None)
     (ndim,) = line.sizes(1, "the number of dimensions", name)
     lines.skip()
     sizes = lines.peek_data()
@@ -185,17 +196,17 @@ class _Entries(Entries):
 
 @dataclass
 class TnsWriter(NumbersWriter):
-    """Write the entries as lines of coordinates, counted from 1, and a value: FROSTT's form, without sizes."""
+    """Write the entries as lines of coordinates, counted from 1, and a value: FROSTT's form, sizes in a comment."""
 
     called: ClassVar[str] = "a .tns file"
 
     def head(self) -> list[str]:
-        """Return nothing, having looked at what is to be written."""
+        """Return a comment of the sizes."""
         tensor = self.tensor
         if not tensor.ndim or tensor.dtype.kind == "c":
             what = f"values are {tensor.dtype}" if tensor.ndim else "there is no dimension"
             raise UnsupportedError(f"a .tns file has coordinates and one number in each line, and {what}: use csv")
-        return []
+        return [f"# sizes: {' '.join(map(str, tensor.shape))}"]
 
 
 FORMATS = (Format("tns", "Tensors in text, as FROSTT has them.", reader=Tns, writer=TnsWriter, suffixes=(".tns",)),)

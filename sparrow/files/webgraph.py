@@ -21,6 +21,7 @@ from sparrow.files.registry import Duplicates, Format, Reader, Writer
 from sparrow.files.rows import write_entries
 from sparrow.files.source import Source, TextBlock, blocks, open_source
 from sparrow.progress import bar
+from sparrow.relation import as_numpy
 from sparrow.schema import Schema
 from sparrow.sorting import Rows
 from sparrow.storage.filesystem import of
@@ -225,15 +226,15 @@ class AsciiGraphWriter(Writer):
             raise UnsupportedError(f"a graph is a square matrix, and this tensor has the shape {tensor.shape}: use csv")
         if tensor.fill_value != 0:
             raise UnsupportedError(f"a graph has no fill but 0, and this tensor has {tensor.fill_value}: use npz")
+        if tensor.dtype.kind == "c":
+            raise UnsupportedError(f"an ASCIIGraph has no weights, and these are {tensor.dtype}: use csv, or A != 0")
         nodes, node, arcs = tensor.shape[0], 0, 0
         pending: list[pa.Array] = []
         with self.sink() as file, bar("exporting", tensor.nnz, "entries") as advance:
             file.write(f"{nodes}\n".encode())
             for batch in tensor.to_batches():
                 src, dst, values = batch.columns
-                if pc.any(
-                    pc.not_equal(values.cast(pa.float64()) if values.type != pa.bool_() else values.cast(pa.int8()), 1)
-                ).as_py():
+                if (as_numpy(values) != 1).any():
                     raise UnsupportedError(
                         "an ASCIIGraph has no weights, and these are not all 1: use edges, or A != 0"
                     )

@@ -194,16 +194,23 @@ def of(path: str | os.PathLike[str]) -> FileSystem:
         If it is a URL and what reads object stores is not installed.
     """
     text = os.fspath(path)
-    if "://" not in text or (url := _URL.match(text)) is None:
+    if not _is_url(text):
         return LOCAL
+    from sparrow.storage.stores import store_of
+
+    return store_of(text)
+
+
+def _is_url(text: str) -> bool:
+    """Return whether a path is a URL, or raise ``UnsupportedError`` where it may hold secrets."""
+    if "://" not in text or (url := _URL.match(text)) is None:
+        return False
     if url[2] or url[4]:
         raise UnsupportedError(
             f"{url[1] + url[3]!r} is a URL with a user, a password or a query, which may be secrets: leave them out "
             "and give storage_options= to sp.open or save, or set variables of the environment"
         )
-    from sparrow.storage import objects
-
-    return objects.store_of(text)
+    return True
 
 
 def without_secrets(name: str) -> str:
@@ -218,15 +225,15 @@ def absolute(path: str | os.PathLike[str]) -> str:
     Raises
     ------
     UnsupportedError
-        If it is a URL that cannot hold tensors.
+        If it is a URL with a user, password or query in it.
     InvalidValueError
         If it holds a percent sign, which Delta logs take for an escape.
     """
     text = os.fspath(path)
-    files = of(path)
+    url = _is_url(text)  # whose store may not be known before its options are
     if "%" in text:
         raise InvalidValueError(f"{text!r} holds a '%', which Delta logs take for an escape: use another name")
-    return os.path.abspath(text) if files is LOCAL else text.rstrip("/")
+    return text.rstrip("/") if url else os.path.abspath(text)
 
 
 def replacing(path: str | os.PathLike[str]) -> AbstractContextManager[BinaryIO]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import socket
 import tempfile
 import threading
 import time
@@ -18,27 +17,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from fnmatch import fnmatchcase
 from typing import Any, BinaryIO, TypeVar
-from urllib.parse import unquote
 
 import pyarrow as pa
 
 from sparrow import settings
-from sparrow.errors import (
-    ExistsError,
-    InvalidValueError,
-    NotFoundError,
-    StorageError,
-    UnsupportedError,
-)
-from sparrow.storage.connections import SCHEMES, check_process, client, options_for, short, variables
-from sparrow.storage.filesystem import Folder, NewFile, Piece, count_request, without_secrets
-from sparrow.storage.local import alive, disk_full
-from sparrow.storage.remote import WINDOW, RemoteFile
+from sparrow.errors import ExistsError, NotFoundError, StorageError, UnsupportedError
+from sparrow.storage import staging
+from sparrow.storage.connections import SCHEMES, check_process, client, short
+from sparrow.storage.filesystem import Folder, NewFile, Piece, count_request
+from sparrow.storage.remote import WINDOW, RemoteFile, Upload, Url, spooled
 
-__all__ = ["ObjectStore", "store_of"]
+__all__ = ["ObjectStore"]
 
 T = TypeVar("T")
 
@@ -46,50 +38,8 @@ _CONNECTIONS = 16
 _AHEAD_BYTES = 128 << 20
 """Bytes that may wait for those who said that they would read them."""
 _UPLOAD = 8 << 20
-_IN_MEMORY = 1 << 20
-_LOG, _LISTING, _LABELS = "_delta_log", "bundle.json", "_labels"
-_MARKER = re.compile(r"_creating-(?P<host>.{0,40})-(?P<pid>[0-9]+)-[0-9a-f]{12}")
 _ABANDONED = 7 * 86400
 """Seconds after which what another machine began is taken for abandoned."""
-
-
-# -- which store, and with which options -----------------------------------------------------------
-
-_lock = threading.Lock()
-_stores: OrderedDict[tuple[str, frozenset[tuple[str, str]], tuple[str, ...]], ObjectStore] = OrderedDict()
-_KEPT = 32
-
-
-def store_of(path: str) -> ObjectStore:
-    """Return the store that a URL lies in, with the options given for it or for what it lies in.
-
-    Raises
-    ------
-    UnsupportedError
-        If it is of a kind that is not known.
-    InvalidValueError
-        If it names no bucket, or an option is not known.
-    MissingDependencyError
-        If ``obstore`` is not installed.
-    """
-    scheme, _, rest = path.partition("://")
-    bucket = rest.split("/", 1)[0]
-    if scheme not in SCHEMES:
-        raise UnsupportedError(f"{path!r} is a URL of a kind that is not read: use s3://, gs://, az:// or https://")
-    if not bucket:
-        raise InvalidValueError(f"{path!r} names no bucket: give it as {scheme}://BUCKET/NAME")
-    options = options_for(path)
-    with _lock:
-        key = f"{scheme}://{bucket}", frozenset(options.items()), variables()
-        found = _stores.get(key)
-        if found is None:
-            found = _stores[key] = (WebSite if scheme.startswith("http") else ObjectStore)(key[0], options)
-            if len(_stores) > _KEPT:
-                _stores.popitem(last=False)
-        return found
-
-
-# -- a store ---------------------------------------------------------------------------------------
 
 
 class ObjectStore:
@@ -347,7 +297,7 @@ class ObjectStore:
 
     def new_file(self, folder: str) -> NewFile:
         """Begin a file in the temporary folder of this machine; it is put where it belongs when it is whole."""
-        return _Upload(self, folder)
+        return Upload(self, folder)
 
     def put(self, path: str, data: bytes) -> bool:
         """Put a file where none is."""
@@ -357,7 +307,7 @@ class ObjectStore:
             self._counted("written", path, obstore.put, self._key(path), data, mode="create")
         except ExistsError:
             return self.read(path) == data  # ours, where the answer to the first try was lost
-        _note(path)
+        staging.note(path)
         return True
 
     def upload(self, path: str, file: BinaryIO) -> None:
@@ -368,27 +318,27 @@ class ObjectStore:
         self._counted(
             "written", path, obstore.put, self._key(path), file, chunk_size=_UPLOAD, max_concurrency=_CONNECTIONS // 4
         )
-        _note(path)
+        staging.note(path)
 
     @contextmanager
     def replacing(self, path: str) -> Iterator[BinaryIO]:
         """Write a file on this machine and put it in place."""
-        with _spooled() as file:
+        with spooled() as file:
             yield file
             self.upload(path, file)
 
     def touch(self, path: str) -> None:
         """Put a file again, since a store copies none onto itself."""
-        with _spooled() as file, self.open(path, through=True) as old:
+        with spooled() as file, self.open(path, through=True) as old:
             while data := old.read(WINDOW):
                 file.write(data)
             self.upload(path, file)
 
     def settle(self, path: str) -> None:
         """Do nothing but take note: what a store has said yes to, it keeps."""
-        _note(path)
-        for each in _staging.get():
-            if each.replaces and path.startswith(f"{each.path}/{_LOG}/"):
+        staging.note(path)
+        for each in staging.making.get():
+            if each.replaces and path.startswith(f"{each.path}/{staging.LOG}/"):
                 each.published = True
 
     def delete(self, path: str) -> None:
@@ -407,15 +357,15 @@ class ObjectStore:
     def occupied(self, path: str) -> bool:
         """Return whether a tensor, a bundle or anything of others is there; what is being made does not count."""
         names = self.names(path)
-        if _visible(names):
+        if staging.visible(names):
             return True
-        if any(map(_MARKER.fullmatch, names)):
+        if any(map(staging.is_marker, names)):
             return False
         return bool(names) or self._head(path) is not None
 
     def folder(self, path: str) -> Folder:
         """Return a URL that names are joined to."""
-        return _Url(path)
+        return Url(path)
 
     def recover(self, path: str) -> None:
         """Do nothing: nothing is ever put aside."""
@@ -426,196 +376,55 @@ class ObjectStore:
         A tensor that is to be replaced is left as it is: what was written and not committed is what ``vacuum`` deletes.
         """
         names = self.names(path)
-        if _LISTING in names:
+        if staging.LISTING in names:
             raise UnsupportedError(
                 f"{path!r} is a bundle, and on an object store nothing takes the place of several tensors in one step: "
                 "choose another name, or delete it first"
             )
-        if _LOG in names:
+        if staging.LOG in names:
             if not replace:
                 raise ExistsError(f"{path!r} exists: another process created it meanwhile")
-            _staging.set((*_staging.get(), _Staging(path, None)))
+            staging.making.set((*staging.making.get(), staging.Staging(path, None)))
             return path
-        markers = [name for name in names if _MARKER.fullmatch(name)]
+        markers = [name for name in names if staging.is_marker(name)]
         gone = [name for name in markers if self._abandoned(path, name)]
         if gone and len(gone) == len(markers):
             self.delete(path)
         elif gone:
             self._delete_files([f"{path}/{name}" for name in gone])
-        name = f"_creating-{socket.gethostname()[:40]}-{os.getpid()}-{os.urandom(6).hex()}"
-        staging = _Staging(path, f"{path}/{name}")
-        self.put(f"{path}/{name}", b"")
-        _staging.set((*_staging.get(), staging))
+        marker = f"{path}/{staging.new_marker()}"
+        self.put(marker, b"")
+        staging.making.set((*staging.making.get(), staging.Staging(path, marker)))
         return path
 
-    def _abandoned(self, path: str, name: str) -> bool:
+    def _abandoned(self, path: str, marker: str) -> bool:
         """Return whether the process that put a marker is gone, as far as that can be told."""
-        found = _MARKER.fullmatch(name)
-        assert found is not None
-        if found["host"] == socket.gethostname()[:40]:
-            return not alive(int(found["pid"]))
+        if (gone := staging.is_gone(marker)) is not None:
+            return gone
         try:
-            return time.time() - self.modified(f"{path}/{name}") > _ABANDONED
+            return time.time() - self.modified(f"{path}/{marker}") > _ABANDONED
         except NotFoundError:
             return True
 
     def replaces(self, staged: str) -> bool:
         """Return whether there is a tensor already, which stays until the log says otherwise."""
-        return any(each.replaces and each.path == staged for each in _staging.get())
+        return any(each.replaces and each.path == staged for each in staging.making.get())
 
     def publish(self, staged: str, path: str, replace: bool) -> None:
         """Take note that what was staged is to stay: its log, or its listing, made it visible."""
-        _staging.get()[-1].published = True
+        staging.making.get()[-1].published = True
 
     def drop(self, staged: str) -> None:
         """Delete what this process put there, unless it was published, and the marker."""
-        *rest, own = _staging.get()
-        _staging.set(tuple(rest))
+        *rest, own = staging.making.get()
+        staging.making.set(tuple(rest))
         with contextlib.suppress(StorageError):  # what cannot be deleted now is cleared by who comes next
             with own.guard:
-                written = [] if own.published else sorted(own.written, key=_visible_last)
+                written = [] if own.published else sorted(own.written, key=staging.visible_last)
             if own.replaces:  # labels are called by their content alone: they may be those of the tensor that stays
-                written = [path for path in written if f"/{_LABELS}/" not in path]
+                written = [path for path in written if f"/{staging.LABELS}/" not in path]
             self._delete_files(written if own.marker is None else [*written, own.marker])
 
-
-class WebSite(ObjectStore):
-    """Files of a web server, to be read."""
-
-    def _key(self, path: str) -> str:
-        return unquote(super()._key(path))
-
-    def open(self, path: str, through: bool = False, size: int | None = None) -> pa.NativeFile:
-        """Open a file; one of a server that sends whole files only is fetched into the temporary folder."""
-        import obstore
-
-        key = self._key(path)
-        try:
-            self._counted("read", path, obstore.get_range, key, start=0, length=1)
-        except NotFoundError:
-            raise
-        except StorageError:
-            file = _spooled()
-
-            def fetch(store: Any) -> None:
-                for data in obstore.get(store, key).stream(WINDOW):
-                    file.write(data)
-                    count_request(len(data))
-
-            self._ask("read", path, fetch)
-            file.seek(0)
-            return pa.PythonFile(file, mode="r")
-        return super().open(path, through, size)
-
-    def is_folder(self, path: str) -> bool:
-        """Return False: servers list no files, so what lies below an address is not known."""
-        return False
-
-    def matching(self, pattern: str) -> list[str]:
-        """Refuse a pattern: servers list no files."""
-        raise UnsupportedError(f"{pattern!r} is a pattern, and web servers list no files: give the files one by one")
-
-    def _refuse(self, path: str) -> UnsupportedError:
-        return UnsupportedError(
-            f"{path!r} is a URL of the web, where files are read that sp.ingest takes: tensors live in folders of this "
-            "machine and on s3://, gs:// and az://"
-        )
-
-    def occupied(self, path: str) -> bool:
-        """Refuse to write."""
-        raise self._refuse(path)
-
-    def recover(self, path: str) -> None:
-        """Refuse to look for a tensor."""
-        raise self._refuse(path)
-
-    @contextmanager
-    def replacing(self, path: str) -> Iterator[BinaryIO]:
-        """Refuse to write."""
-        raise self._refuse(path)
-        yield
-
-
-class _Staging:
-    """What a process puts below a path that is not published yet."""
-
-    def __init__(self, path: str, marker: str | None) -> None:
-        self.path, self.marker = path, marker
-        self.replaces = marker is None
-        self.written: set[str] = set()
-        self.published = False
-        self.guard = threading.Lock()
-
-
-_staging: ContextVar[tuple[_Staging, ...]] = ContextVar("sparrow_staging", default=())
-
-
-def _note(path: str) -> None:
-    """Take note that a file was put, for all that is being made here."""
-    for each in _staging.get():
-        if path.startswith(f"{each.path}/"):
-            with each.guard:
-                each.written.add(path)
-
-
-def _visible(names: Sequence[str]) -> bool:
-    """Return whether the names in a folder are those of a tensor or bundle."""
-    return _LOG in names or _LISTING in names
-
-
-def _visible_last(path: str) -> tuple[bool, str]:
-    """Sort logs and listings first: what is deleted becomes invisible before it becomes incomplete."""
-    return f"/{_LOG}/" not in path and not path.endswith(f"/{_LISTING}"), path
-
-
-class _Upload:
-    """A file on its way. Implements :class:`sparrow.storage.filesystem.NewFile`."""
-
-    def __init__(self, store: ObjectStore, folder: str) -> None:
-        self._store, self._folder = store, folder
-        self._file = _spooled()
-
-    def write(self, data: Any) -> None:
-        """Write the next bytes."""
-        try:
-            self._file.write(data)
-        except OSError as error:
-            raise disk_full(error, settings.current().temp_directory) from error
-
-    def keep(self, name: str) -> None:
-        """Put the file under its name."""
-        self._store.upload(f"{self._folder.rstrip('/')}/{name}", self._file)
-        self._file.close()
-
-    def discard(self) -> None:
-        """Drop the file."""
-        self._file.close()
-
-
-def _spooled() -> Any:
-    """Return a file of this machine that nobody sees, and that ends with the process."""
-    return tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=settings.current().temp_directory)
-
-
-class _Url(os.PathLike[str]):
-    """A folder of a store. Implements :class:`sparrow.storage.filesystem.Folder`."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __fspath__(self) -> str:
-        return self._path
-
-    __str__ = __fspath__
-
-    def __repr__(self) -> str:
-        return f"<{without_secrets(self._path)}>"
-
-    def __truediv__(self, name: str) -> _Url:
-        return _Url(f"{self._path}/{name}")
-
-
-# -- threads ---------------------------------------------------------------------------------------
 
 _threads: ThreadPoolExecutor | None = None
 
@@ -629,8 +438,8 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _after_fork() -> None:
-    global _threads, _lock
-    _threads, _lock = None, threading.Lock()
+    global _threads
+    _threads = None
 
 
 os.register_at_fork(after_in_child=_after_fork)

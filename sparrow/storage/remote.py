@@ -1,17 +1,25 @@
-"""A file of an object store as pyarrow reads it."""
+"""Files of an object store: as pyarrow reads them, and on their way there."""
 
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+import os
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from sparrow import settings
+from sparrow.storage.filesystem import without_secrets
+from sparrow.storage.local import disk_full
 
 if TYPE_CHECKING:
     from sparrow.storage.objects import ObjectStore
 
-__all__ = ["WINDOW", "RemoteFile"]
+__all__ = ["WINDOW", "RemoteFile", "Upload", "Url", "spooled"]
 
 WINDOW = 4 << 20
 """Bytes fetched at a time where a file is read from its begin to its end."""
+
+_IN_MEMORY = 1 << 20
 
 
 class RemoteFile(io.RawIOBase):
@@ -78,3 +86,50 @@ class RemoteFile(io.RawIOBase):
         elif self._size is not None:  # what begins behind the end is refused
             length = max(min(size, self._size - self._at), 0)
         self._held = memoryview(self._store.fetch((self._path, self._at, length)) if length else b"")
+
+
+class Upload:
+    """A file on its way. Implements :class:`sparrow.storage.filesystem.NewFile`."""
+
+    def __init__(self, store: ObjectStore, folder: str) -> None:
+        self._store, self._folder = store, folder
+        self._file = spooled()
+
+    def write(self, data: Any) -> None:
+        """Write the next bytes."""
+        try:
+            self._file.write(data)
+        except OSError as error:
+            raise disk_full(error, settings.current().temp_directory) from error
+
+    def keep(self, name: str) -> None:
+        """Put the file under its name."""
+        self._store.upload(f"{self._folder.rstrip('/')}/{name}", self._file)
+        self._file.close()
+
+    def discard(self) -> None:
+        """Drop the file."""
+        self._file.close()
+
+
+def spooled() -> Any:
+    """Return a file of this machine that nobody sees, and that ends with the process."""
+    return tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=settings.current().temp_directory)
+
+
+class Url(os.PathLike[str]):
+    """A folder of a store. Implements :class:`sparrow.storage.filesystem.Folder`."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __fspath__(self) -> str:
+        return self._path
+
+    __str__ = __fspath__
+
+    def __repr__(self) -> str:
+        return f"<{without_secrets(self._path)}>"
+
+    def __truediv__(self, name: str) -> Url:
+        return Url(f"{self._path}/{name}")

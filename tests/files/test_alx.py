@@ -237,6 +237,7 @@ def test_what_shards_do_not_hold_is_refused(tmp_path: Path) -> None:
     eye = sp.asarray(np.eye(2, dtype=int))
     for bad, problem in [
         (eye * 2, "no weights"),
+        (eye.astype("complex64"), "no weights"),
         (sp.asarray(np.ones((2, 3))), "no square matrix"),
         (sp.Bundle({"X": eye}), "of train, test and truth"),
     ]:

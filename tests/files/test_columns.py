@@ -706,6 +706,26 @@ def test_json_lines(ingest: Any, monkeypatch: pytest.MonkeyPatch, block: int) ->
         assert caught.value.line == text.count("\n") + 2
 
 
+@pytest.mark.parametrize("block", [60, 1 << 22])
+def test_members_within_members_of_json_lines(ingest: Any, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(json_lines, "blocks", functools.partial(blocks, block_size=block))
+    lines = [{"user": {"id": f"u{k}", "at": {"x": k}}, "a.b": k + 1, "stars": 1.5} for k in range(1, 6)]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    names: Any = {"coords": ["user.id", "user.at.x", "a.b"], "dims": ["user", "x", "b"], "value": "stars"}
+    assert ingest(text, **names) == {(f"u{k}", k, k + 1): 1.5 for k in range(1, 6)}
+    slow = text + json.dumps(lines[0] | {"user": {"id": 7, "at": {"x": 9}}}) + "\n"  # pyarrow refuses the number
+    assert ("7", 9, 2) in ingest(slow, **names)
+    with pytest.raises(IngestError, match=r"column 'user\.at\.x' is a null"):
+        ingest(text + '{"user": {"id": "u", "at": null}, "a.b": 1, "stars": 1}\n', **names)
+
+
+def test_half_a_pair_in_json_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"u": "a", "v": 1}\n{"u": "\\ud800", "v": 2}\n')
+    with pytest.raises(IngestError, match="no Unicode: it holds half a pair") as found:
+        sp.ingest.columns(tmp_path / "a.jsonl", tmp_path / "A.sparrow", coords=["u"], value="v")
+    assert found.value.line == 2
+
+
 def test_json_lines_that_nest_deeply(ingest: Any) -> None:
     for depth in (300, 100_000):
         with pytest.raises(IngestError) as caught:

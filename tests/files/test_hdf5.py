@@ -211,6 +211,39 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         sp.export(sp.asarray(np.ones(3)), tmp_path / "c.h5ad")
 
 
+def test_bytes_of_other_files_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"secret")
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["X"] = np.eye(2)
+    layout = h5py.VirtualLayout((2, 2), float)
+    layout[:] = h5py.VirtualSource("other.h5", "X", (2, 2))
+
+    def attempt(build: Any) -> None:
+        with h5py.File(tmp_path / "a.h5ad", "w") as file:
+            build(file)
+        with pytest.raises(IngestError, match=r"other files?, which (is|are) not read"):
+            sp.ingest.h5ad(tmp_path / "a.h5ad", tmp_path / "A.sparrow")
+
+    attempt(lambda file: file.create_dataset("X", (2, 3), "u1", external=[(str(tmp_path / "secret"), 0, 6)]))
+    attempt(lambda file: file.create_virtual_dataset("X", layout))
+    attempt(lambda file: file.update({"X": h5py.ExternalLink("other.h5", "X")}))
+
+
+def test_names_by_their_numbers_and_tables_beside_the_matrix(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5ad", "w") as file:
+        file["X"], file["obsm/X_pca"] = np.eye(3, 2), np.ones((3, 4))
+        file.create_group("obs").attrs["_index"] = "n"
+        file["obs/n/categories"] = np.array([b"p", b"q", b"r"])
+        file["obs/n/codes"] = np.array([2, 0, 1], "i1")
+        file.create_group("var").attrs["_index"] = "n"
+        file["var/n/values"], file["var/n/mask"] = np.array([b"a", b"b"]), np.array([False, True])
+    with pytest.raises(IngestError, match="names in '/var/n' are missing: say labels=False"):
+        sp.ingest.h5ad(tmp_path / "a.h5ad", tmp_path / "A.sparrow")
+    found = sp.ingest.h5ad(tmp_path / "a.h5ad", tmp_path / "A.sparrow", matrix="obsm/X_pca")
+    assert (found.shape, found.dims) == ((3, 4), ("obs", "component"))
+    assert found.labels("obs").to_pylist() == ["r", "p", "q"]
+
+
 @settings(max_examples=20)
 @given(st.integers(0, 2**32), st.booleans())
 def test_damage(tmp_path_factory: pytest.TempPathFactory, seed: int, cut: bool) -> None:

@@ -53,6 +53,7 @@ BINARY = {
     ),
     "this is a NumPy array, no text: sparrow ingest npy": written(lambda out: np.save(out, np.eye(3))),
     "this is a pickle, no text: pickles are never loaded": pickle.dumps({"a": 1}),
+    "this is Feather of version 1, no text": b"FEA1" + bytes(20),
     "this is HDF5, no text": b"\x89HDF\r\n\x1a\n" + bytes(100),
     "this is a SQLite database": b"SQLite format 3\x00" + bytes(100),
     "this is a PDF": b"%PDF-1.7\n",
@@ -78,6 +79,7 @@ def test_containers_are_named(tmp_path: Path, told: str, packed: bool, format: s
 TEXT = {
     "a Matrix Market file": ("m.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 3\n"),
     "a tensor of 3 dimensions": ("t.tns", "1 1 1 2.5\n2 2 2 1\n"),
+    "tensor of 2 dimensions": ("u.tns", "2\n3 4\n1 1 2.5\n2 2 1\n"),
     "libsvm text, no edge list: sparrow ingest libsvm": ("a9a", "+1 3:0.5 7:1\n-1 2:1\n+1\n"),
     "JSON, no edge list": ("a.json", '{"src": 0, "dst": 1}\n{"src": 1, "dst": 2}\n'),
     "HTML or XML": ("a.html", "<!DOCTYPE html>\n<html>\n"),

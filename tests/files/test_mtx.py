@@ -142,6 +142,24 @@ def test_integers_keep_all_their_digits(tmp_path: Path) -> None:
     assert sp.ingest.mtx(tmp_path / "B.mtx", tmp_path / "B.sparrow", dtype="float64")[0, 0] == 2.0**64
 
 
+def test_exponents_of_fortran(tmp_path: Path) -> None:
+    (tmp_path / "a.mtx").write_text(HEAD + "% d\n2 2 3\n1 1 1.5D+02\n1 2 -2d-1\n2 2 .5e1 % 1D2\n")
+    assert sp.ingest.mtx(tmp_path / "a.mtx", tmp_path / "A.sparrow").to_numpy().tolist() == [[150, -0.2], [0, 5]]
+    (tmp_path / "b.mtx").write_text(HEAD + "1 1 1\n1 1 1D\n")
+    with pytest.raises(IngestError, match="the value is no number") as found:
+        sp.ingest.mtx(tmp_path / "b.mtx", tmp_path / "B.sparrow")
+    assert (found.value.line, found.value.token) == (3, "1D")
+
+
+def test_a_value_without_a_negative_is_not_mirrored(tmp_path: Path) -> None:
+    head = "%%MatrixMarket matrix coordinate integer skew-symmetric\n2 2 1\n2 1 "
+    (tmp_path / "a.mtx").write_text(f"{head}{-(2**63)}\n")
+    with pytest.raises(IngestError, match="no negative in int64: say dtype='float64'"):
+        sp.ingest.mtx(tmp_path / "a.mtx", tmp_path / "A.sparrow")
+    found = sp.ingest.mtx(tmp_path / "a.mtx", tmp_path / "A.sparrow", dtype="float64")
+    assert found.to_numpy().tolist() == [[0, 2.0**63], [-(2.0**63), 0]]
+
+
 def test_cells_that_come_twice(tmp_path: Path) -> None:
     (tmp_path / "A.mtx").write_text(HEAD + "2 2 3\n1 1 1\n2 2 5\n1 1 2\n")
     assert sp.ingest.mtx(tmp_path / "A.mtx", tmp_path / "A.sparrow", dims=("a", "b"))[0, 0] == 3

@@ -268,6 +268,21 @@ def test_what_is_wrong_in_text_is_named(
     assert not (tmp_path / "A.sparrow").exists()
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("=", " : "), ("=", "\t"), ("=", " "), ("\n", "\r\n"), ("\n", "\n \f"), ("nodes=2", "nodes=\\\n   2"),
+        ("nodes", "no\\u0064es"), ("it.unimi", "class it.unimi"), ("version", "! creator\\=\x85 x\nversion"),
+        ("nodes=2", "nodes=2\\\\\nnodes\\: = 7\nnodes:2"), ("arcs=2", "a\\\\\narcs=2"),
+    ],
+)  # fmt: skip
+def test_properties_as_java_writes_them(tmp_path: Path, old: str, new: str) -> None:
+    bits, told = encoded([[1], [0]], 1, 0, 3, {}, np.random.default_rng(0))
+    path = store(tmp_path, bits, told)
+    (tmp_path / "g.properties").write_bytes(told.replace(old, new).encode("latin-1"))
+    assert sp.ingest.webgraph(path, tmp_path / "A.sparrow").to_numpy().tolist() == [[0, 1], [1, 0]]
+
+
 def test_what_is_wrong_in_properties_is_named(tmp_path: Path) -> None:
     bits, told = encoded([[1], [0]], 1, 0, 3, {}, np.random.default_rng(0))
     path = store(tmp_path, bits, told)
@@ -296,6 +311,8 @@ def test_what_a_graph_does_not_hold_is_refused(tmp_path: Path) -> None:
     assert sp.ingest.webgraph(tmp_path / "a.graph-txt", tmp_path / "A.sparrow", duplicates="sum")[0, 1] == 2
     for bad, problem in [
         (sp.asarray(np.eye(2) * 2), "no weights"),
+        (sp.from_coords([[0], [1]], [2**63 - 1], shape=(2, 2)), "no weights"),
+        (sp.asarray(np.eye(2) + 0j), "no weights"),
         (sp.asarray(np.ones((2, 3))), "square"),
         (sp.asarray(np.eye(2)).refill(1), "no fill but 0"),
     ]:

@@ -33,7 +33,7 @@ PATHS = {"join", "basename", "dirname"}
 def test_storage_touches_files_in_one_place_only() -> None:
     folder = Path(sparrow.__file__).parent / "storage"
     for path in sorted(folder.rglob("*.py")):
-        if path.name in ("filesystem.py", "local.py", "objects.py"):
+        if path.name in ("filesystem.py", "local.py", "objects.py", "remote.py"):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):

@@ -30,7 +30,8 @@ from sparrow import errors, storage
 from sparrow.index import Box
 from sparrow.relation import Edit
 from sparrow.schema import Schema
-from sparrow.storage import filesystem, objects
+from sparrow.storage import filesystem, staging
+from sparrow.storage.stores import store_of
 from tests.storage.helpers import TINY, assert_same, entries, random_entries, read_all
 from tests.storage.server import BUCKET, OPTIONS, SECRET, Proxy, Request, moto, refusing_from, slow
 
@@ -69,7 +70,7 @@ def home(proxy: Proxy) -> str:
 
 def keys(folder: str) -> list[str]:
     """Return the names of all files below a URL, relative to it."""
-    store = objects.store_of(folder)
+    store = store_of(folder)
     start = len(store._key(folder)) + 1
     return sorted(found["path"][start:] for found in store._below(folder))
 
@@ -177,7 +178,7 @@ def test_sql_and_engines(home: str) -> None:
 def test_files_in_and_out(home: str) -> None:
     lines = {"a.svm": b"1 3:0.5\n-1 1:2\n", "e1.txt": b"0 1\n1 2\n", "e2.txt": b"0 5\n1 9\n", "other": b"x"}
     for name, data in lines.items():
-        assert objects.store_of(home).put(f"{home}/raw/{name}", data)
+        assert store_of(home).put(f"{home}/raw/{name}", data)
     assert sp.ingest.libsvm(f"{home}/raw/a.svm", f"{home}/svm")["X"].to_numpy().tolist() == [[0, 0, 0.5], [2, 0, 0]]
     edges = sp.ingest.edges(f"{home}/raw/e*.txt", f"{home}/edges")
     assert np.argwhere(edges.to_numpy()).tolist() == [[0, 1], [0, 5], [1, 2], [1, 9]]
@@ -200,7 +201,7 @@ def _uploaded(folder: Path, home: str) -> None:
     """Put the files of a folder on the store."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            assert objects.store_of(home).put(f"{home}/{path.relative_to(folder)}", path.read_bytes())
+            assert store_of(home).put(f"{home}/{path.relative_to(folder)}", path.read_bytes())
 
 
 def test_every_format_in_and_out(home: str, tmp_path: Path) -> None:
@@ -559,7 +560,7 @@ def test_one_of_several_creations_wins(home: str, proxy: Proxy) -> None:
 @pytest.fixture
 def dead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take all processes for dead that left something."""
-    monkeypatch.setattr(objects, "alive", lambda pid: False)
+    monkeypatch.setattr(staging, "alive", lambda pid: False)
 
 
 @pytest.mark.usefixtures("dead")
@@ -682,7 +683,7 @@ def test_a_byte_that_is_changed_is_found(home: str) -> None:
     path = f"{home}/t"
     handle = storage.save(path, SCHEMA, [OLD])
     (name,) = handle.current.base.names
-    store = objects.store_of(path)
+    store = store_of(path)
     whole = store.read(f"{path}/{name}")
     read_all(storage.open(path).current)
     for at in (20, len(whole) - 30):
@@ -720,7 +721,7 @@ def test_errors_say_the_way_out(home: str, proxy: Proxy, monkeypatch: pytest.Mon
     sp.Bundle({"y": [1, 2]}).save(f"{home}/b")
     with pytest.raises(errors.UnsupportedError, match="nothing takes the place of several tensors in one step"):
         sp.eye(2).save(f"{home}/b", overwrite=True)
-    assert objects.store_of(home).put(f"{home}/foreign/x", b"x")
+    assert store_of(home).put(f"{home}/foreign/x", b"x")
     with pytest.raises(errors.ExistsError, match="exists"):
         sp.eye(2).save(f"{home}/foreign")
     proxy.before = lambda request: 403
@@ -751,7 +752,7 @@ def test_options_stay_where_they_are(home: str, proxy: Proxy, monkeypatch: pytes
     text = pickle.dumps(tensor)
     assert SECRET.encode() not in text
     assert pickle.loads(text).nnz == 3
-    store = objects.store_of(path)
+    store = store_of(path)
     for shown in (repr(tensor), repr(store), repr(tensor._handle), str(vars(tensor._handle))):
         assert SECRET not in shown
     with pytest.raises(TypeError, match="is not pickled"):
@@ -784,10 +785,10 @@ def test_the_command_line(home: str, capfd: pytest.CaptureFixture[str]) -> None:
         assert ended.value.code in (0, None)
         return capfd.readouterr().out
 
-    assert objects.store_of(home).put(f"{home}/raw.txt", b"0 1\n1 2\n")
+    assert store_of(home).put(f"{home}/raw.txt", b"0 1\n1 2\n")
     run("ingest", "edges", f"{home}/raw.txt", f"{home}/e")
     assert "(src: 3, dst: 3)" in run("info", f"{home}/e")
     assert "1    2      1" in run("show", f"{home}/e", "1:2")
     assert "2" in run("sql", "select count(*) from e", f"e={home}/e")
     run("export", f"{home}/e", f"{home}/e.csv")
-    assert objects.store_of(home).read(f"{home}/e.csv").startswith(b"src,dst,value")
+    assert store_of(home).read(f"{home}/e.csv").startswith(b"src,dst,value")
