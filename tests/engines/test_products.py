@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow.engines.registry import names
-from sparrow.engines.stream import contraction
+from sparrow.engines.stream import contraction, held, loops
 from sparrow.errors import (
     InvalidValueError,
     ShapeError,
@@ -164,7 +164,7 @@ def test_sums_that_cancel_are_no_entries() -> None:
 @pytest.mark.parametrize("width", [50, 5000, 2**40])
 def test_rows_of_any_length_against_scipy(few: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(few + width % 1000)
-    monkeypatch.setattr(contraction, "_few", lambda *_: few)
+    monkeypatch.setattr(held, "_few", lambda *_: few)
     monkeypatch.setattr(contraction, "_PRODUCTS", 500)
     heavy = rng.integers(0, 60, 900)
     a = scipy.sparse.coo_array((rng.standard_normal(900), (rng.integers(0, 40, 900) ** 2 % 37, heavy)), (40, 60))
@@ -201,7 +201,7 @@ def test_rows_that_are_gathered_marked_and_looked_through_are_the_same(
     for right in (b, wide):  # few columns for so many products, and many
         found = []
         for few in (256, 0):
-            monkeypatch.setattr(contraction, "_few", lambda *_, few=few: few)
+            monkeypatch.setattr(held, "_few", lambda *_, few=few: few)
             product = sp.matmul(sp.asarray(a), sp.asarray(right), semiring=semiring).compute()
             found.append(product.to_arrow())
         for gathered, added in zip(*(table.columns for table in found), strict=True):
@@ -492,13 +492,13 @@ def test_few_cells_are_dot_products_with_the_same_bits(
     if place == "disk":
         A, B, M = (each.save(tmp_path / str(k)) for k, each in enumerate((A, B, M)))
     calls: list[bool] = []
-    inner = contraction.Multiplication._dots_pay
+    inner = loops.Loops.dots_pay
 
     def counted(self: Any, *arguments: Any) -> bool:
         calls.append(inner(self, *arguments))
         return calls[-1]
 
-    monkeypatch.setattr(contraction.Multiplication, "_dots_pay", counted)
+    monkeypatch.setattr(loops.Loops, "dots_pay", counted)
     products: list[Callable[[], Any]] = [lambda: sp.matmul(A, B, mask=M), lambda: sp.matmul(B.T, A.T, mask=M.T).T]
     found = [product().to_numpy() for product in products]
     assert any(calls)
