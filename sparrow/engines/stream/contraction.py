@@ -137,9 +137,8 @@ class Multiplication:
             if same:
                 found = block
             self._rows = None if found is None else self._held.rows(found, self._wanted)
-            if self._rows is not None and self._by_dots(self._held, self._rows):
-                self._held.turn()
-            self._loops = Loops(self.operands, self._held)
+            dots = self._rows is not None and self._by_dots(self._held, self._rows)
+            self._loops = Loops(self.operands, self._held, dots=dots)
             self._ready = True
 
     def _by_dots(self, held: Held, rows: OperandRows) -> bool:

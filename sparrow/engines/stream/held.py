@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import numpy as np
@@ -63,19 +64,22 @@ class Held:
             readonly(operands.numbers(block.values)),
         )
         """Where rows begin, columns, and values, as loops take them."""
-        self.turned: tuple[NDArray[Any], ...] | None = None
-        """The same by columns, where that was asked for."""
+        self._turned: tuple[NDArray[Any], ...] | None = None
+        self._lock = threading.Lock()
 
-    def turn(self) -> None:
-        """Lay it out by columns too."""
+    def by_columns(self) -> tuple[NDArray[Any], ...]:
+        """Return the same by columns, laid out when first asked for."""
         from sparrow.kernels.dots import by_columns
 
-        starts, columns, values = self.arrays
-        begins = np.zeros(self.across.size + 1, np.uint64)
-        rows, turned = np.empty(len(columns), np.uint32), np.empty_like(values)
-        self._room.grow(begins.nbytes + rows.nbytes + turned.nbytes)
-        by_columns(starts, columns, values, begins, rows, turned)
-        self.turned = readonly(begins), readonly(rows), readonly(turned)
+        with self._lock:
+            if self._turned is None:
+                starts, columns, values = self.arrays
+                begins = np.zeros(self.across.size + 1, np.uint64)
+                rows, turned = np.empty(len(columns), np.uint32), np.empty_like(values)
+                self._room.grow(begins.nbytes + rows.nbytes + turned.nbytes)
+                by_columns(starts, columns, values, begins, rows, turned)
+                self._turned = readonly(begins), readonly(rows), readonly(turned)
+            return self._turned
 
     def named(self, columns: NDArray[Any], dtypes: list[np.dtype[Any]]) -> list[NDArray[Any]]:
         """Return the coordinates of columns along their letters, in types."""

@@ -22,6 +22,8 @@ __all__ = ["DOTTED", "Loops"]
 
 DOTTED = 2
 """Products that take as long as a step of a dot product."""
+_NOWHERE, _NO_COLUMNS = readonly(np.empty(0, np.uint64)), readonly(np.empty(0, np.uint32))
+"""The cells of no mask."""
 
 
 class Loops:
@@ -33,13 +35,15 @@ class Loops:
         Those of the product.
     held
         The operand that is held.
+    dots
+        Whether products at a mask may be quicker cell by cell.
     partial
         Whether it is a part of it, so that what comes out is added up with more in the type of products.
     """
 
-    def __init__(self, operands: Operands, held: Held, partial: bool = False) -> None:
+    def __init__(self, operands: Operands, held: Held, dots: bool = False, partial: bool = False) -> None:
         self._operands, self._node, self._schema = operands, operands.node, operands.node.schema
-        self._held, self._partial = held, partial
+        self._held, self._dots, self._partial = held, dots, partial
         self._idle: deque[Workspace] = deque()
 
     @property
@@ -50,16 +54,13 @@ class Loops:
     def _inside(self, rows: OperandRows, mask: MaskRows | None, first: int, last: int) -> tuple[Block, NDArray[Any]]:
         """Return the products of some rows at the cells of a mask."""
         assert mask is not None
-        begins, ends = mask.begins[first:last], mask.ends[first:last]
-        most = int((ends - begins).sum())
-        at, out = (
-            np.empty(most + 1, np.uint32 if mask.block.count < 2**32 else np.uint64),
-            np.empty(most + 1, self._operands.dtype),
-        )
-        cells = readonly(begins), readonly(ends), readonly(mask.columns)
+        cells = self._cells(mask, first, last)
+        most = int((cells[1] - cells[0]).sum())
+        at = np.empty(most + 1, np.uint32 if mask.block.count < 2**32 else np.uint64)
+        out = np.empty(most + 1, self._operands.dtype)
         own = self._arguments(rows, first, last)
-        if self._held.turned is not None and self.dots_pay(own[0], cells, int(rows.done[last] - rows.done[first])):
-            n = self._kernels().dotted(*own[:3], *self._held.turned, *cells, self._fill, at, out)
+        if self._dots and self.dots_pay(own[0], cells, int(rows.done[last] - rows.done[first])):
+            n = self._kernels().dotted(*own[:3], *self._held.by_columns(), *cells, self._fill, at, out)
         else:
             with self._space() as space:
                 n = self._kernels().masked(
@@ -77,8 +78,7 @@ class Loops:
         """Return whether some rows are quicker cell by cell than by so many products."""
         from sparrow.kernels.dots import steps_of_dots
 
-        assert self._held.turned is not None
-        return bool(DOTTED * steps_of_dots(pointers, self._held.turned[0], *cells) < work)
+        return bool(DOTTED * steps_of_dots(pointers, self._held.by_columns()[0], *cells) < work)
 
     def _everywhere(self, rows: OperandRows, mask: MaskRows | None, first: int, last: int) -> tuple[Block, None]:
         """Return the products of some rows, but for those at the cells of a mask, if there is one."""
@@ -107,8 +107,8 @@ class Loops:
         values = mask.block.values if weighted else np.broadcast_to(np.ones(1, dtype), mask.block.count)
         with self._space() as space:
             self._kernels().added(
-                *self._arguments(rows, 0, count), readonly(mask.begins), readonly(mask.ends),
-                readonly(mask.columns), readonly(np.ascontiguousarray(values, dtype)),
+                *self._arguments(rows, 0, count), *self._cells(mask, 0, count),
+                readonly(np.ascontiguousarray(values, dtype)),
                 np.uint64(0), np.uint64(count), space.weights, space.state, out,
             )  # fmt: skip
         return np.add.reduce(out)
@@ -121,28 +121,24 @@ class Loops:
         most = min(int(rows.done[last] - rows.done[first]), count * max(self._held.across.size, 1))
         pointers = np.empty(count + 1, np.int64)
         numbers, out = np.empty(most + 1, np.uint32), np.empty(most + 1, self._operands.dtype)
+        cells = (_NOWHERE, _NOWHERE, _NO_COLUMNS) if mask is None else self._cells(mask, first, last)
         with self._space() as space:
             n = self._kernels().rows(
-                *self._arguments(rows, first, last), np.uint64(0), np.uint64(count), self._held.single, self._held.few,
-                self._fill, space.seed, space.total, space.marks, space.tops, space.keys, space.held, space.counts,
-                pointers, numbers, out,
+                *self._arguments(rows, first, last), *cells, np.uint64(0), np.uint64(count), self._held.single,
+                self._held.few, self._fill, space.seed, space.total, space.marks, space.tops, space.keys, space.held,
+                space.counts, pointers, numbers, out,
             )  # fmt: skip
-        columns, out = numbers[:n].view(np.int32), out[:n]
-        if mask is not None:
-            from sparrow.kernels.masks import outside
-
-            keep = np.empty(n, bool)
-            begins, ends = readonly(mask.begins[first:last]), readonly(mask.ends[first:last])
-            outside(pointers, columns, begins, ends, readonly(mask.columns), keep)
-            pointers = np.append(0, np.cumsum(keep))[pointers]
-            columns, out = columns[keep], out[keep]
-        return pointers, columns, out
+        return pointers, numbers[:n].view(np.int32), out[:n]
 
     def _finished(self, coords: Sequence[NDArray[Any]], out: NDArray[Any], weights: Any) -> tuple[Block, Any]:
         """Return results in the type of the result, unless more is added to them."""
         if self._partial:
             return Block(tuple(coords), out), weights
         return self._operands.finished(coords, out, weights)
+
+    def _cells(self, mask: MaskRows, first: int, last: int) -> tuple[NDArray[Any], ...]:
+        """Return the cells of a mask in some rows as a kernel takes them."""
+        return readonly(mask.begins[first:last]), readonly(mask.ends[first:last]), readonly(mask.columns)
 
     def _arguments(self, rows: OperandRows, first: int, last: int) -> tuple[NDArray[Any], ...]:
         """Return some rows, and what is held, as a kernel takes them."""
