@@ -37,7 +37,7 @@ from sparrow.schema import Schema
 if TYPE_CHECKING:
     from sparrow.engines.registry import Engine
 
-__all__ = ["shape_for_people", "told"]
+__all__ = ["letters_of", "shape_for_people", "told"]
 
 _INDENTED = 30
 """Levels that are indented; deeper ones stand below one another."""
@@ -147,7 +147,7 @@ def _what(step: Step) -> str:
         dims = [name for axis, name in enumerate(step.operand.schema.dims) if axis not in step.axes]
         return f"reduce {step.name} over {', '.join(dims) or 'no axis'}{' of stored entries' if step.stored else ''}"
     if isinstance(step, Product):
-        return f"product {_letters(step)} {step.semiring}"
+        return f"product {letters_of(step)} {step.semiring}"
     if isinstance(step, Concat):
         return f"concat along {step.schema.dims[step.axis]}"
     if isinstance(step, Triangle):
@@ -159,7 +159,7 @@ def _what(step: Step) -> str:
     return f"diagonal {step.offset}" if isinstance(step, Diagonal) else type(step).__name__.lower()
 
 
-def _letters(step: Product) -> str:
+def letters_of(step: Product) -> str:
     """Return the letters of a product as einsum writes them."""
     number = {letter: k for k, letter in enumerate(dict.fromkeys(itertools.chain(*step.letters)))}
     sides = ["".join(_letter(number[letter]) for letter in own) for own in (*step.letters, step.out)]

@@ -9,7 +9,8 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sparrow.engines.telling import shape_for_people, told
+from sparrow.engines.stream.chains import Done, done
+from sparrow.engines.telling import letters_of, shape_for_people, told
 from sparrow.kernels.entries import Block
 from sparrow.plan import Contract, Node, Scan, Step, scans_of, steps_below
 from sparrow.progress import quantity
@@ -30,6 +31,8 @@ class _Plans(list[str]):
     def __init__(self, analyze: bool) -> None:
         super().__init__()
         self.analyze = analyze
+        self.done: list[Done] = []
+        """The steps of products of several operands, as they ran."""
 
 
 _plans: ContextVar[_Plans | None] = ContextVar("sparrow_plans", default=None)
@@ -59,11 +62,12 @@ def explained(analyze: bool = False) -> Iterator[list[str]]:
     matmul (d0: 2) int64
     """
     plans = _Plans(analyze)
-    token = _plans.set(plans)
+    token, listening = _plans.set(plans), done.set(plans.done if analyze else None)
     try:
         yield plans
     finally:
         _plans.reset(token)
+        done.reset(listening)
 
 
 class _Unwatched:
@@ -106,6 +110,7 @@ class _Watch(_Unwatched):
         if self._plans.analyze:
             self._fetched = self._stack.enter_context(counting())
         self._text = told(self._node, self._engine)
+        self._before = len(self._plans.done)
         self._start = time.perf_counter()
         return self
 
@@ -124,6 +129,7 @@ class _Watch(_Unwatched):
                 lines.append(f"analyzed: {result} from {decoded}, {1000 * seconds:.1f} ms")
             else:
                 lines.append(f"analyzed: {result}, {1000 * seconds:.1f} ms, from {decoded}")
+            lines += map(_step_told, self._plans.done[self._before :])
             if self._fetched.requests:
                 fetched = quantity(self._fetched.nbytes, "bytes")
                 lines.append(f"fetched: {fetched} in {self._fetched.requests} requests, the log aside")
@@ -152,6 +158,14 @@ class _Watch(_Unwatched):
         """Take note of results."""
         self._result = ", ".join(map(str, results))
         return results
+
+
+def _step_told(step: Done) -> str:
+    """Return what was expected of a step, and what came out."""
+    found = "the result" if step.found is None else f"{step.found} entries came out"
+    return (
+        f"step: {letters_of(step.node)}, {step.products:.3g} products and {step.entries:.3g} entries expected, {found}"
+    )
 
 
 _NOBODY = _Unwatched()

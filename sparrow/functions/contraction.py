@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -16,7 +15,8 @@ from sparrow.functions.elementwise import operand
 from sparrow.functions.views import as_tensor
 from sparrow.kernels.entries import Block, pick
 from sparrow.plan import Semiring, resolved_axis, semiring_of
-from sparrow.plan.estimates import Estimate, entries_expected
+from sparrow.plan.estimates import Estimate, estimated
+from sparrow.plan.ordering import Path, cheapest, kept
 from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import Schema, check_dtype
 from sparrow.tensor import Tensor
@@ -25,11 +25,7 @@ from sparrow.tensor.products import Engine, contracted, matmul
 
 __all__ = ["einsum", "einsum_path", "sddmm", "tensordot"]
 
-_Path: TypeAlias = "list[tuple[int, ...]]"
 _Optimize: TypeAlias = 'bool | Literal["auto", "greedy", "optimal"] | Sequence[Any]'
-
-_SEARCHED = 7
-"""Operands of which every order is looked at; of more the cheapest step is taken each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +34,6 @@ class _Terms:
 
     inputs: tuple[tuple[str, ...], ...]
     output: tuple[str, ...]
-    sizes: dict[str, int]
 
 
 def einsum(
@@ -66,8 +61,9 @@ def einsum(
     semiring, mask, complement
         As in :func:`sparrow.matmul`.
     optimize
-        The order of steps of two operands: "auto" finds the one with the fewest estimated products, False goes from
-        left to right, and a list is that of :func:`einsum_path`.
+        The order of steps of two operands: "auto" finds the one with the fewest estimated products, and of operands of
+        one type looks again when it runs: once their entries are counted, and after each step by what came out. False
+        goes from left to right, and a list is that of :func:`einsum_path`.
     engine
         As in :func:`sparrow.matmul`.
     dtype
@@ -109,18 +105,21 @@ def einsum(
     if len(given) == 1:
         return _of_one(terms, given[0], chosen, options)
     left = list(zip(terms.inputs, given, strict=True))
+    free = len(given) > 2 and chosen.associative and isinstance(optimize, bool | str) and optimize is not False
     for step in _path(terms, given, chosen, optimize):
         taken = [left[k] for k in step]
         left = [each for k, each in enumerate(left) if k not in step]
         for first, second in [taken] if len(taken) == 2 else []:
             last = not left
-            out = terms.output if last else _kept(first[0], second[0], [own for own, _ in left], terms, chosen)
-            left.append((out, _step(first, second, out, chosen, options if last else {})))
+            out = kept(first[0], second[0], [own for own, _ in left], terms.output, chosen)
+            left.append((out, _step(first, second, out, chosen, free, options if last else {})))
     return left[0][1]
 
 
-def _step(first: Any, second: Any, out: tuple[str, ...], semiring: Semiring, options: dict[str, Any]) -> Any:
-    """Return the product of two operands."""
+def _step(
+    first: Any, second: Any, out: tuple[str, ...], semiring: Semiring, free: bool, options: dict[str, Any]
+) -> Any:
+    """Return the product of two operands; ``free`` says whether it may be put in another order with others."""
     (one, a), (other, b) = first, second
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
         if not semiring.plain or options.get("mask") is not None:
@@ -129,7 +128,7 @@ def _step(first: Any, second: Any, out: tuple[str, ...], semiring: Semiring, opt
         return np.einsum(text, a, b)
     number = {letter: k for k, letter in enumerate(dict.fromkeys((*one, *other)))}
     letters = [number[letter] for letter in one], [number[letter] for letter in other]
-    return contracted((a, b), letters, [number[letter] for letter in out], semiring=semiring, **options)
+    return contracted((a, b), letters, [number[letter] for letter in out], semiring=semiring, free=free, **options)
 
 
 def _of_one(terms: _Terms, tensor: Any, semiring: Semiring, options: dict[str, Any]) -> Any:
@@ -140,7 +139,7 @@ def _of_one(terms: _Terms, tensor: Any, semiring: Semiring, options: dict[str, A
     alone = Semiring(semiring.add, "first", semiring.identity, str(semiring), semiring.associative)
     if semiring.plain and not tensor.__sparrow_scan__().schema.zero_fill:
         raise UnsupportedError(f"einsum: absent cells are {tensor.fill_value}: reductions count them, A.sum(axis=...)")
-    return _step((own, tensor), ((), np.ones((), tensor.dtype)), terms.output, alone, options | {"stype": "coo"})
+    return _step((own, tensor), ((), np.ones((), tensor.dtype)), terms.output, alone, False, options | {"stype": "coo"})
 
 
 def einsum_path(
@@ -181,8 +180,8 @@ def einsum_path(
         taken = [left[k] for k in step]
         left = [each for k, each in enumerate(left) if k not in step]
         if len(taken) == 2:
-            out = _kept(taken[0].letters, taken[1].letters, [each.letters for each in left], terms, chosen)
-            cost, found = taken[0].times(taken[1], out, terms.sizes)
+            out = kept(taken[0].letters, taken[1].letters, [each.letters for each in left], terms.output, chosen)
+            cost, found = taken[0].times(taken[1], out)
             sides = _written([each.letters for each in taken], out)
             lines.append(f"  {sides}: {cost:.3g} products, {found.nnz:.3g} entries")
             left.append(found)
@@ -388,7 +387,7 @@ def _parsed(subscripts: str, given: list[Any]) -> tuple[_Terms, list[Any]]:
     else:
         once = sorted(letter for letter in set(before) - set(".,") if before.count(letter) == 1)
         output = (*dots, *once)
-    return _Terms(tuple(inputs), output, sizes), thin
+    return _Terms(tuple(inputs), output), thin
 
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -403,29 +402,17 @@ def _written(inputs: Sequence[Sequence[str]], output: Sequence[str]) -> str:
     return f"{','.join(sides)}->{last}"
 
 
-def _kept(
-    one: Sequence[str], other: Sequence[str], rest: Sequence[Sequence[str]], terms: _Terms, semiring: Semiring
-) -> tuple[str, ...]:
-    """Return the letters of a result in between: those that others have, all where nothing may be summed first."""
-    found = tuple(dict.fromkeys((*one, *other)))
-    if not rest:
-        return terms.output
-    if not semiring.associative:
-        return found
-    needed = set(terms.output).union(*rest)
-    return tuple(letter for letter in found if letter in needed)
-
-
 # -- the order of steps --------------------------------------------------------------------------
 
 
 def _expected(letters: tuple[str, ...], each: Any) -> Estimate:
     """Return what is known of an operand without reading it."""
-    nnz = entries_expected(each.__sparrow_scan__()) if isinstance(each, Tensor) else float(each.size)
-    return Estimate.of(letters, nnz, each.shape)
+    if isinstance(each, Tensor):
+        return estimated(letters, each.__sparrow_scan__())
+    return Estimate.of(letters, float(each.size), each.shape)
 
 
-def _path(terms: _Terms, given: Sequence[Any], semiring: Semiring, optimize: Any) -> _Path:
+def _path(terms: _Terms, given: Sequence[Any], semiring: Semiring, optimize: Any) -> Path:
     """Return the steps, each the positions of its operands among those left."""
     count = len(given)
     if isinstance(optimize, list | tuple):
@@ -437,10 +424,10 @@ def _path(terms: _Terms, given: Sequence[Any], semiring: Semiring, optimize: Any
     if optimize is False or not semiring.associative:
         return [(0, 1), *((0, left - 1) for left in range(count - 1, 1, -1))] if count > 2 else [(0, 1)]
     estimates = [_expected(own, each) for own, each in zip(terms.inputs, given, strict=True)]
-    return _cheapest(estimates, terms, semiring, every=count <= _SEARCHED and optimize != "greedy")
+    return cheapest(estimates, terms.output, semiring, every=optimize != "greedy")
 
 
-def _checked(path: list[Any], count: int) -> _Path:
+def _checked(path: list[Any], count: int) -> Path:
     left = count
     for step in path:
         numbers = isinstance(step, list | tuple) and all(isinstance(k, int | np.integer) for k in step)
@@ -450,66 +437,3 @@ def _checked(path: list[Any], count: int) -> _Path:
     if left != 1:
         raise InvalidValueError(f"einsum: optimize={path!r} leaves {left} operands")
     return [tuple(map(int, step)) for step in path]
-
-
-def _cheapest(estimates: list[Estimate], terms: _Terms, semiring: Semiring, every: bool) -> _Path:
-    """Return the steps with the fewest products: of all orders, or the cheapest step each time."""
-    if every:
-        order = _searched(estimates, terms, semiring)
-    else:
-        order = []
-        left = dict(enumerate(estimates))
-        while len(left) > 1:
-            tried = {}
-            for a, b in itertools.combinations(left, 2):
-                rest = [left[k].letters for k in left if k not in (a, b)]
-                out = _kept(left[a].letters, left[b].letters, rest, terms, semiring)
-                tried[a, b] = left[a].times(left[b], out, terms.sizes)
-            pair = min(tried, key=lambda pair: tried[pair][0] + tried[pair][1].nnz)
-            found = tried[pair][1]
-            order.append(pair)
-            for k in pair:
-                del left[k]
-            left[len(estimates) + len(order) - 1] = found
-    names = list(range(len(estimates)))
-    path: _Path = []
-    for number, pair in enumerate(order, len(estimates)):
-        path.append(tuple(sorted(names.index(k) for k in pair)))
-        names = [*(k for k in names if k not in pair), number]
-    return path
-
-
-def _searched(estimates: list[Estimate], terms: _Terms, semiring: Semiring) -> list[tuple[int, int]]:
-    """Return the best order of all, by subsets: pairs of operands, results numbered after them."""
-    count = len(estimates)
-    best: dict[int, tuple[float, Estimate, tuple[int, int] | None]] = {
-        1 << k: (0.0, each, None) for k, each in enumerate(estimates)
-    }
-    everything = (1 << count) - 1
-    for size in range(2, count + 1):
-        for members in itertools.combinations(range(count), size):
-            whole = sum(1 << k for k in members)
-            rest = [estimates[k].letters for k in range(count) if k not in members]
-            part = (whole - 1) & whole
-            while part:
-                other = whole ^ part
-                if part < other:
-                    (spent, a, _), (more, b, _) = best[part], best[other]
-                    out = _kept(a.letters, b.letters, rest, terms, semiring)
-                    cost, found = a.times(b, out, terms.sizes)
-                    total = spent + more + cost + found.nnz
-                    if whole not in best or total < best[whole][0]:
-                        best[whole] = total, found, (part, other)
-                part = (part - 1) & whole
-    order: list[tuple[int, int]] = []
-
-    def number(whole: int) -> int:
-        pair = best[whole][2]
-        if pair is None:
-            return whole.bit_length() - 1
-        own = number(pair[0]), number(pair[1])
-        order.append(own)
-        return count + len(order) - 1
-
-    number(everything)
-    return order

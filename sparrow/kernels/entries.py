@@ -43,6 +43,8 @@ _SHORT = 1 << 16
 """Entries up to which NumPy's own indexing is as fast as a compiled loop."""
 _MANY = 1 << 18
 """Entries from which threads are worth starting."""
+_SPREAD = 4
+"""Cells along an axis for each entry, up to which entries are sorted by it by counting."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,8 +239,24 @@ def canonical(
 
 def in_order(block: Block, shape: Sequence[int], leading: int | None = None) -> Block:
     """Return entries sorted by their coordinates, of which those that agree in ``leading`` first ones are in order."""
+    if leading == 1 and block.count >= _FEW and shape[0] <= _SPREAD * block.count and block.values.itemsize <= 8:
+        return block if is_sorted(block.coords[:1]) else _counted(block, shape[0])
     order = sort_order(block.coords[:leading], shape[:leading])
     return block if order is None else _ordered(block, order)
+
+
+def _counted(block: Block, height: int) -> Block:
+    """Return the entries sorted by their first coordinate, column by column on threads where they are many."""
+    from sparrow.kernels.rows import repeat, scattered
+
+    leading = block.coords[0]
+    begins = row_pointers(leading, height)
+    threads = settings.current().threads if block.count >= _MANY else 1
+    columns = (*block.coords[1:], block.values)
+    *coords, values = ordered_map(lambda column: scattered(leading, begins, column), columns, threads)
+    rows = np.empty(block.count, leading.dtype)
+    repeat(np.arange(height, dtype=leading.dtype), begins, rows)
+    return Block((rows, *coords), values)
 
 
 def _ordered(block: Block, order: NDArray[Any]) -> Block:

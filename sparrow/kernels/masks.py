@@ -12,7 +12,7 @@ from numba import njit
 
 from sparrow.kernels.intrinsics import place_of, prefetch
 
-__all__ = ["added", "masked", "outside"]
+__all__ = ["added", "masked"]
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _TWO, _THREE, _FOUR = np.uint64(2), np.uint64(3), np.uint64(4)
@@ -178,25 +178,3 @@ def added(multiply: Any) -> Any:
             out[i] = found
 
     return loop
-
-
-@njit(cache=True, nogil=True)
-def outside(pointers, columns, begins, ends, wanted, keep):  # type: ignore[no-untyped-def]
-    """Say which cells, given by rows, columns ascending, a mask does not have.
-
-    Parameters
-    ----------
-    pointers, columns
-        Where the cells of each row begin, int64 (m + 1,), and their columns, int32 (n,).
-    begins, ends, wanted
-        As of a kernel ``masked``.
-    keep
-        Shape (n,), bool: written.
-    """
-    for i in range(len(begins)):
-        m, end = begins[i], ends[i]
-        for p in range(pointers[i], pointers[i + 1]):
-            c = np.uint32(columns[p])
-            while m < end and wanted[m] < c:
-                m += _ONE
-            keep[p] = m == end or wanted[m] != c

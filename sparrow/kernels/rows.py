@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.compiling import announce, readonly
 
-__all__ = ["place_rows", "pointers", "repeat"]
+__all__ = ["place_rows", "pointers", "repeat", "scattered"]
 
 
 @njit(cache=True, nogil=True)
@@ -107,3 +107,35 @@ def place_rows(indptr: NDArray[np.int64], begins: NDArray[np.int64], source: NDA
     words = np.dtype(f"u{width}")  # whatever the numbers are, words of one size move alike
     each = out.itemsize // width
     _place(readonly(indptr * each), readonly(begins * each), readonly(source).view(words), out.view(words))
+
+
+@njit(cache=True, nogil=True)
+def _scatter(rows, at, words, out):  # type: ignore[no-untyped-def]
+    for k in range(np.uint64(len(rows))):
+        row = np.uint64(rows[k])
+        out[at[row]] = words[k]
+        at[row] += np.uint64(1)
+
+
+def scattered(rows: NDArray[Any], begins: NDArray[np.int64], column: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers sorted by row, those of a row as they came, without holding the GIL.
+
+    Parameters
+    ----------
+    rows
+        The row of each, int32 or int64.
+    begins
+        Where each row begins among them, and their number.
+    column
+        Numbers of 8 bytes at most.
+
+    Examples
+    --------
+    >>> scattered(np.array([1, 0, 1]), np.array([0, 1, 3]), np.array([5, 6, 7]))
+    array([6, 5, 7])
+    """
+    announce()
+    out, words = np.empty(column.shape, column.dtype), np.dtype(f"u{column.itemsize}")
+    at = begins.astype(np.uint64)
+    _scatter(readonly(rows), at, readonly(column).view(words), out.view(words))
+    return out

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.compiling import announce
 from sparrow.kernels.dots import dotted
-from sparrow.kernels.intrinsics import at_address, prefetch, trailing
+from sparrow.kernels.intrinsics import at_address, place_of, prefetch, trailing
 from sparrow.kernels.masks import added, masked
 
 __all__ = ["FEW", "Kernels", "Workspace", "kernels_of", "products_before", "seed_of"]
@@ -47,6 +47,8 @@ _POINTERS, _ROWS = np.uint64(16), np.uint64(6)
 _THICK = np.uint64(2)
 """Columns between the first and the last for each product up to which a row is looked through rather than marked."""
 _LAST = np.uint64(2**32 - 1)
+_SEARCHED = np.uint64(8)
+"""How many times longer than a row a mask's is where the row's columns are searched in it."""
 _WIDEST = 1 << 20
 """Columns up to which a dense row is filled with an identity that is not 0, which takes the room at once."""
 
@@ -115,7 +117,7 @@ class Kernels(NamedTuple):
     """The loops of a semiring."""
 
     rows: Callable[..., int]
-    """All products of some rows."""
+    """All products of some rows, but for those at the columns that a mask has in each."""
     masked: Callable[..., int]
     """Those at the columns that a mask has in each row."""
     dotted: Callable[..., int]
@@ -314,13 +316,35 @@ def _emptied(fill, seed, total, marks, tops, n, out_columns, out):  # type: igno
     return n
 
 
+@njit(cache=True, nogil=True)
+def _without(first, last, out_columns, out, m, end, unwanted):  # type: ignore[no-untyped-def]
+    """Take the cells of a mask out of a row that is written; return where what is left of it ends."""
+    if m == end:
+        return last
+    far = end - m > _SEARCHED * (last - first)
+    n = first
+    for p in range(first, last):
+        c = out_columns[p]
+        if far:
+            m = place_of(c, unwanted, m, end)
+        while m < end and unwanted[m] < c:
+            m += _ONE
+        out_columns[n] = c
+        out[n] = out[p]
+        n += np.uint64(m == end or unwanted[m] != c)
+    return n
+
+
 def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
     @njit(cache=True, nogil=True)
     def rows(  # type: ignore[no-untyped-def]
-        adding, multiplying, pointers, places, left, starts, columns, right, first, last, single, few, fill, seed,
-        total, marks, tops, keys, held, counts, out_pointers, out_columns, out
+        adding, multiplying, pointers, places, left, starts, columns, right, begins, ends, unwanted, first, last,
+        single, few, fill, seed, total, marks, tops, keys, held, counts, out_pointers, out_columns, out
     ):  # fmt: skip
         """Write the products of rows ``first`` to ``last``, row by row, columns ascending; return their number.
+
+        Cells that a mask has are taken off a row before it is read out: that takes a step for each of them, none for a
+        product.
 
         Parameters
         ----------
@@ -330,6 +354,9 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
             The left matrix by rows: uint64 (m + 1,), rows of the right one uint32 (n,), values (n,).
         starts, columns, right
             The right matrix by rows, columns ascending: uint64 (k + 1,), uint32 (n,), values (n,).
+        begins, ends, unwanted
+            Between which positions the cells of each row are in a mask, and the column of each, ascending in a row:
+            uint64 (m,), uint64 (m,), uint32 (n,); the first two are empty where there is no mask.
         single
             Whether no column comes twice in a row of the right matrix.
         few
@@ -345,11 +372,15 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
         """
         n = _ZERO
         end = np.uint64(len(places))
+        begin_off = end_off = _ZERO
         for i in range(first, last):
             low, high = pointers[i], pointers[i + _ONE]
+            before_row = n
             out_pointers[i - first] = n
             if low == high:
                 continue
+            if i < np.uint64(len(begins)):
+                begin_off, end_off = begins[i], ends[i]
             if single and high - low == _ONE:
                 x = left[low]
                 k = np.uint64(places[low])
@@ -358,6 +389,7 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     out_columns[n] = columns[p]
                     out[n] = value
                     n += np.uint64(out[n] != fill)
+                n = _without(before_row, n, out_columns, out, begin_off, end_off, unwanted)
                 continue
             work = _ZERO
             smallest, largest = _LAST, _ZERO
@@ -401,6 +433,7 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     out_columns[n] = key
                     out[n] = value
                     n += np.uint64(out[n] != fill)
+                n = _without(before_row, n, out_columns, out, begin_off, end_off, unwanted)
                 continue
             thick = seeded and largest - smallest < _THICK * work
             for q in range(low, high):
@@ -435,6 +468,10 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     word |= bit
                 if at != _NONE:
                     marks[at] = word
+            for m in range(begin_off, end_off):
+                c = np.uint64(unwanted[m])
+                total[c] = seed
+                marks[c >> _SIX] &= ~(_ONE << (c & _LOW))
             if thick:
                 for place in range(smallest, largest + _ONE):
                     value = total[place]

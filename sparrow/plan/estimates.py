@@ -1,18 +1,69 @@
-"""How many products a contraction takes and how many entries come out: estimates from numbers of entries alone."""
+"""How many products a contraction takes and how many entries come out: estimates from what is known of operands.
+
+That is the number of their entries and, where somebody counted them, how many there are at each coordinate along an
+axis: where a few coordinates have most of the entries there are many times more products.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from sparrow.plan.nodes import Product, Scan
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Estimate", "entries_at_most", "entries_expected", "products_expected"]
+from sparrow.index import Range
+from sparrow.plan.nodes import Product, Scan
+from sparrow.relation import MemoryRelation
+
+__all__ = [
+    "Degrees", "Estimate", "countable", "counted", "entries_at_most", "entries_expected", "estimated",
+    "products_expected",
+]  # fmt: skip
 
 _DEEPEST = 6
 """Steps that an estimate looks through; below, a step may have all of its cells."""
+_WIDEST = 1 << 22
+"""Coordinates along an axis, up to which it is counted how many entries each has."""
+_MOST = 1 << 24
+"""Entries that are counted."""
+_KEPT = 1 << 26
+"""Bytes of counts that are kept."""
+
+
+class Degrees:
+    """How many entries there are at each coordinate along an axis.
+
+    Parameters
+    ----------
+    counts
+        Of each coordinate.
+    """
+
+    __slots__ = ("__weakref__", "_agreements", "counts", "different", "total")
+
+    def __init__(self, counts: NDArray[Any]) -> None:
+        self.counts: NDArray[np.float32] = counts.astype(np.float32)
+        self.different = float(np.count_nonzero(counts))
+        self.total = float(counts.sum())
+        self._agreements: weakref.WeakKeyDictionary[Degrees, float] = weakref.WeakKeyDictionary()
+
+    def agreement(self, other: Degrees) -> float:
+        """Return the chance that an entry of one and an entry of the other have the same coordinate."""
+        found = self._agreements.get(other)
+        if found is None:
+            both = max(self.total * other.total, 1.0)
+            found = self._agreements[other] = other._agreements[self] = float(self.counts @ other.counts) / both
+        return found
+
+
+_known: OrderedDict[Hashable, Degrees] = OrderedDict()
+_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,31 +74,93 @@ class Estimate:
     nnz: float
     different: Mapping[Hashable, float]
     """How many different coordinates there are along each letter."""
+    degrees: Mapping[Hashable, Degrees] = field(default_factory=dict)
+    """How many entries there are at each coordinate along some letters."""
 
     @classmethod
-    def of(cls, letters: Sequence[Any], nnz: float, shape: Sequence[int]) -> Estimate:
-        """Return what is expected of so many entries anywhere in a shape."""
-        return cls(tuple(letters), nnz, {letter: min(nnz, float(n)) for letter, n in zip(letters, shape, strict=True)})
+    def of(
+        cls, letters: Sequence[Any], nnz: float, shape: Sequence[int], degrees: Mapping[Hashable, Degrees] | None = None
+    ) -> Estimate:
+        """Return what is expected of so many entries in a shape: anywhere along letters without degrees."""
+        degrees = degrees or {}
+        different = {
+            letter: degrees[letter].different if letter in degrees else min(nnz, float(n))
+            for letter, n in zip(letters, shape, strict=True)
+        }
+        return cls(tuple(letters), nnz, different, degrees)
 
-    def times(self, other: Estimate, out: Sequence[Any], sizes: Mapping[Any, int]) -> tuple[float, Estimate]:
+    def times(self, other: Estimate, out: Sequence[Any]) -> tuple[float, Estimate]:
         """Return the number of products of two operands, and what is expected of the result."""
-        shared = set(self.letters) & set(other.letters)
-        chance = math.prod(max(self.different[k], other.different[k], 1.0) for k in shared)
-        products = self.nnz * other.nnz / chance
-        both = {k: min(own.different[k] for own in (self, other) if k in own.different) for k in out}
-        cells = math.prod(float(sizes[k]) for k in out)
+        products = self.nnz * other.nnz
+        for k in set(self.letters) & set(other.letters):
+            if k in self.degrees and k in other.degrees:
+                products *= self.degrees[k].agreement(other.degrees[k])
+            else:
+                products /= max(self.different[k], other.different[k], 1.0)
+        sides = {k: min((own for own in (self, other) if k in own.different), key=lambda own: own.different[k])
+                 for k in out}  # fmt: skip
+        cells = math.prod(own.different[k] for k, own in sides.items())
         nnz = min(products, cells * -math.expm1(-products / cells)) if cells else 0.0
-        return products, Estimate(tuple(out), nnz, {k: min(nnz, n) for k, n in both.items()})
+        different = {k: min(nnz, own.different[k]) for k, own in sides.items()}
+        return products, Estimate(
+            tuple(out), nnz, different, {k: own.degrees[k] for k, own in sides.items() if k in own.degrees}
+        )
+
+
+def countable(scan: Scan) -> bool:
+    """Return whether the entries of a scan, of files or of memory, are few enough to be counted along their axes."""
+    return scan.step is None and scan.relation.exact and scan.relation.nnz <= _MOST
+
+
+def counted(scan: Scan, axis: int, columns: Iterable[NDArray[Any]] | None = None) -> Degrees | None:
+    """Return how many entries a scan has at each coordinate along an axis, which is kept; None if nobody counted.
+
+    Parameters
+    ----------
+    columns
+        The coordinates along the axis, in parts; None where they are not at hand.
+    """
+    size, key = scan.schema.shape[axis], (scan.source.token, scan.view, axis)
+    with _lock:
+        found = _known.get(key)
+    if found is None and columns is not None and size <= _WIDEST:
+        counts = np.zeros(size, np.int64)
+        for part in columns:
+            np.add.at(counts, part, 1)
+        found = Degrees(counts)
+        with _lock:
+            _known[key] = found
+            while sum(each.counts.nbytes for each in _known.values()) > _KEPT and len(_known) > 1:
+                _known.popitem(last=False)
+    return found
+
+
+def estimated(letters: Sequence[Any], scan: Scan, depth: int = _DEEPEST) -> Estimate:
+    """Return what is known of an operand without reading files: entries in memory are counted along their axes."""
+    degrees: dict[Hashable, Degrees] = {}
+    if countable(scan) and len(set(letters)) == len(letters):
+        for axis, (letter, along) in enumerate(zip(letters, scan.view.axes, strict=True)):
+            columns = None
+            if isinstance(scan.relation, MemoryRelation) and isinstance(along, Range) and _shows_all(scan):
+                columns = [scan.relation.block.coords[along.dim]]
+            found = counted(scan, axis, columns)
+            if found is not None:
+                degrees[letter] = found
+    return Estimate.of(letters, entries_expected(scan, depth), scan.schema.shape, degrees)
+
+
+def _shows_all(scan: Scan) -> bool:
+    """Return whether a scan shows all entries, its axes in any order."""
+    whole = {Range(dim, 0, 1, n) for dim, n in enumerate(scan.view.base_shape)}
+    return len(scan.view.axes) == len(whole) and set(scan.view.axes) == whole
 
 
 def products_expected(node: Product, depth: int = _DEEPEST) -> tuple[float, float]:
     """Return about how many products a node takes and how many entries it has; a mask is not looked at."""
     sides = []
-    sizes: dict[int, int] = {}
     for scan, letters in zip((node.left, node.right), node.letters, strict=True):
-        sizes |= dict(zip(letters, scan.schema.shape, strict=True))
-        sides.append(Estimate.of(letters, entries_expected(scan, depth - 1), scan.schema.shape))
-    products, found = sides[0].times(sides[1], node.out, sizes)
+        sides.append(estimated(letters, scan, depth - 1))
+    products, found = sides[0].times(sides[1], node.out)
     return products, found.nnz
 
 

@@ -255,6 +255,8 @@ class Product(Step):
     complement: bool
     """Whether it is the cells at which the mask has none."""
     schema: Schema
+    free: bool = False
+    """Whether it is a step of several that an engine may put in another order, with those of its scans that are."""
 
     @property
     def scans(self) -> tuple[Scan, ...]:
@@ -266,8 +268,8 @@ class Product(Step):
         return replace(self, left=scans[0], right=scans[1], mask=None if self.mask is None else scans[2])
 
     def detail(self) -> Hashable:
-        """Return the letters, the semiring and how the mask is meant."""
-        return self.letters, self.out, self.semiring, self.complement, self.schema
+        """Return the letters, the semiring, how the mask is meant and whether the order is free."""
+        return self.letters, self.out, self.semiring, self.complement, self.schema, self.free
 
     @property
     def summed(self) -> tuple[int, ...]:

@@ -32,6 +32,7 @@ def product(
     mask: Scan | None = None,
     complement: bool = False,
     stype: str | None = None,
+    free: bool = False,
 ) -> Product:
     """Return the product of two scans.
 
@@ -50,6 +51,8 @@ def product(
         at.
     stype
         The storage type of the result, inferred by default.
+    free
+        Whether it is a step of several that may be put in another order.
 
     Raises
     ------
@@ -96,7 +99,7 @@ def product(
     labels: dict[int, Names] = {}
     for scan, along in ((right, other), (left, own)):
         labels |= {along[axis]: found for axis, found in names_along(scan).items()}
-    node = Product(left, right, (own, other), tuple(out), semiring, mask, complement and mask is not None, schema)
+    node = Product(left, right, (own, other), tuple(out), semiring, mask, complement and mask is not None, schema, free)
     return node.named({k: labels[letter] for k, letter in enumerate(out) if letter in labels})
 
 

@@ -156,6 +156,7 @@ def contracted(
     complement: bool = False,
     stype: str | None = None,
     engine: Engine = "auto",
+    free: bool = False,
 ) -> Any:
     """Return the product of two operands by the letters of their axes.
 
@@ -167,6 +168,8 @@ def contracted(
         The letter of each axis of both, and of the result.
     semiring, mask, complement, stype, engine
         As in :func:`matmul`.
+    free
+        Whether it is a step of several that may be put in another order.
 
     Returns
     -------
@@ -185,7 +188,7 @@ def contracted(
     sides = [each.__sparrow_scan__() if isinstance(each, Base) else _every_cell(each) for each in operands]
     left, right = multiplied(sides[0], sides[1], letters)
     pattern = None if mask is None else mask.__sparrow_scan__()
-    node = product(left, right, letters, out, semiring, pattern, complement, stype)
+    node = product(left, right, letters, out, semiring, pattern, complement, stype, free)
     if not node.schema.ndim:
         return engines.cell(node, View.identity(()), engine)
     found: Any = tensor._of(node)

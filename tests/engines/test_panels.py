@@ -13,7 +13,7 @@ import scipy.sparse
 
 import sparrow as sp
 from sparrow import progress
-from sparrow.engines.stream import contraction, panels
+from sparrow.engines.stream import contraction, held, panels
 from sparrow.sorting import Spool
 from sparrow.sorting.sorter import Sorter
 
@@ -25,7 +25,7 @@ def in_panels(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(panels, "_HELD", 10**12)
     monkeypatch.setattr(panels, "_LEAST", 700)
     monkeypatch.setattr(panels, "_BATCH", 300)
-    monkeypatch.setattr(contraction, "_CACHED", 100)
+    monkeypatch.setattr(held, "_CACHED", 100)
     counts: list[int] = []
     inner = panels.Spilled._panels
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow import memory
+from sparrow.engines.stream import chains
+from sparrow.engines.stream.held import Held
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 
 SIZES = dict(zip("ijklmn", (4, 5, 3, 6, 2, 4), strict=True))
@@ -166,12 +169,100 @@ def expression(seed: int) -> tuple[str, list[Any]]:
     return f"{','.join(inputs)}->{out}", arrays
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_the_plan_takes_at_most_twice_the_products_of_the_best_order(seed: int) -> None:
+@pytest.fixture
+def formed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Gives how many products were formed, of each product of two tensors that ran."""
+    counts: list[int] = []
+    inner = Held.rows
+
+    def counted(self: Held, *arguments: Any) -> Any:
+        found = inner(self, *arguments)
+        counts.append(int(found.done[-1]))
+        return found
+
+    monkeypatch.setattr(Held, "rows", counted)
+    return counts
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(10), 11, 12, 16, 17, 19, 21, 24, 27, 28]
+)  # of the later more than ten products
+def test_the_plan_takes_at_most_twice_the_products_of_the_best_order(seed: int, formed: list[int]) -> None:
     subscripts, arrays = expression(seed)
     work = Work(subscripts, arrays)
-    path = sp.einsum_path(subscripts, *map(sp.asarray, arrays))[0][1:]
-    assert work.of(path) <= 2 * work.least() + 10
+    tensors = [sp.asarray(array) for array in arrays]
+    assert work.of(sp.einsum_path(subscripts, *tensors)[0][1:]) <= 2 * work.least() + 10
+    same(sp.einsum(subscripts, *tensors), np.einsum(subscripts, *arrays, optimize=True))
+    assert sum(formed) <= 2 * work.least() + 10
+
+
+@pytest.mark.parametrize("place", ["memory", "disk"])
+def test_coordinates_that_many_entries_share_are_counted(tmp_path: Path, place: str, formed: list[int]) -> None:
+    a, b, c = np.zeros((300, 300)), np.zeros((300, 300)), np.zeros((300, 300))
+    rng = np.random.default_rng(0)
+    a[:200, 0] = b[0] = c[:, :10] = 1  # all of A meets the one full row of B
+    b[rng.integers(0, 300, 2700), rng.integers(0, 300, 2700)] = 1
+    tensors = [sp.asarray(each) for each in (a, b, c)]
+    if place == "disk":
+        tensors = [each.save(tmp_path / str(k)) for k, each in enumerate(tensors)]
+    work = Work("ij,jk,kl->il", [a, b, c])
+    found = sp.einsum("ij,jk,kl->il", *tensors)
+    same(found, a @ b @ c)
+    best = work.of([(1, 2), (0, 1)])
+    assert work.of([(0, 1), (0, 1)]) > 10 * best
+    assert sum(formed) == best
+    assert sp.einsum_path("ij,jk,kl->il", *tensors)[0][1] == (1, 2)  # what was counted of files is kept
+
+
+def test_what_is_left_is_ordered_again_by_what_came_out(formed: list[int]) -> None:
+    a, b = np.zeros((20, 20, 20)), np.zeros((20, 20, 20))
+    at = np.arange(20)
+    a[:, at, at] = b[at, (at + 1) % 20] = b[0, 0, :3] = 1  # along j and k each is anywhere, together they hardly meet
+    a[1:, 0, 0] = 0
+    c, d = np.ones((20, 20)), np.ones((20, 3))
+    subscripts, arrays = "ijk,jkl,lm,mn->in", [a, b, c, d]
+    tensors = [sp.asarray(each) for each in arrays]
+    path = sp.einsum_path(subscripts, *tensors)[0][1:]
+    work = Work(subscripts, arrays)
+    assert path == [(0, 1), (0, 1), (0, 1)]  # the last two of four are multiplied next
+    assert work.of(path) > 5 * work.least()
+    product = sp.einsum(subscripts, *tensors)
+    told = product.explain()
+    assert told.count("expected") == 3
+    assert "came out" not in told
+    formed.clear()
+    told = product.explain(analyze=True)
+    assert sum(formed) == work.least()
+    steps = [line for line in told.splitlines() if line.startswith("step: ")]
+    assert steps[0].endswith("entries expected, 3 entries came out")
+    assert steps[1].endswith("entries expected, 20 entries came out")
+    assert len(steps) == 3
+    same(product, np.einsum(subscripts, *arrays, optimize=True))
+    formed.clear()
+    same(sp.einsum(subscripts, *tensors, optimize=path), np.einsum(subscripts, *arrays, optimize=True))
+    assert sum(formed) == work.of(path)  # an order that is given is kept
+
+
+def test_steps_that_do_not_fit_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = [some((9, 9), seed, np.float64) for seed in range(4)]
+    subscripts, tensors = "ij,jk,kl,lm->im", [sp.asarray(each) for each in arrays]
+    wanted = np.einsum(subscripts, *arrays)
+    product = sp.einsum(subscripts, *tensors)
+    monkeypatch.setattr(chains, "_SHARE", 10**12)
+    told = product.explain(analyze=True)
+    assert told.count("\nstep: ") == 3
+    assert "came out" not in told
+    same(product, wanted)
+    same(product[2:5, ::2], wanted[2:5, ::2])
+    same(product.T, wanted.T)
+    np.testing.assert_allclose(product.sum(axis=0).to_numpy(), wanted.sum(axis=0))
+    mask = some((9, 9), 7) != 0
+    for complement in (False, True):
+        found = sp.einsum(subscripts, *tensors, mask=sp.asarray(mask), complement=complement)
+        same(found, wanted * (mask != complement))
+        assert float(found.sum()) == (wanted * (mask != complement)).sum()
+    same(product * product + product, wanted * wanted + wanted)
+    assert sp.einsum("ij,jk,kl,li->", *tensors) == np.einsum("ij,jk,kl,li->", *arrays)
 
 
 def test_a_chain_whose_orders_differ_a_hundredfold() -> None:

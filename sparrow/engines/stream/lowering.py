@@ -12,8 +12,8 @@ from typing import Any
 
 from sparrow import memory
 from sparrow.engines.stream import lines, reading, refill, reshaping
+from sparrow.engines.stream.chains import multiplied
 from sparrow.engines.stream.computed import Computed
-from sparrow.engines.stream.contraction import multiplied
 from sparrow.engines.stream.elementwise import mapped_cells
 from sparrow.engines.stream.fusing import Program, fused
 from sparrow.engines.stream.reductions import reduced_cells, shared_scans

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.engines.stream.chains import Chained
 from sparrow.engines.stream.computed import Computed
 from sparrow.engines.stream.products import matmul
 from sparrow.plan import Contract, Dense, Product, Reduce, Scan
@@ -86,9 +87,10 @@ def marginals_of(node: Reduce, scan: Scan) -> Marginals | None:
     alike = dtype == node.schema.dtype and (dtype.kind == "c" or dtype in (np.float32, np.float64, np.int64, np.uint64))
     if not alike or len(node.kept) > 1 or node.schema.ndim != len(node.kept) or not _of_matrices(product):
         return None
-    entries = sum(each.relation.stats(each.view.box()).rows for each in relation.inputs)
-    sizes = [n for each in relation.inputs for n in each.schema.shape]
-    return Marginals(product, relation.inputs, node.kept) if max(sizes) <= _SPREAD * entries + _FEW else None
+    factors = relation.scans if isinstance(relation, Chained) else relation.inputs
+    entries = sum(each.relation.stats(each.view.box()).rows for each in factors)
+    sizes = [n for each in factors for n in each.schema.shape]
+    return Marginals(product, factors, node.kept) if max(sizes) <= _SPREAD * entries + _FEW else None
 
 
 def _of_matrices(product: Product) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +16,12 @@ from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import range_of
 from sparrow.engines.stream.joining import members
 from sparrow.index import Range
-from sparrow.kernels.entries import Block, concatenate, pick
-from sparrow.plan import Product, Scan
+from sparrow.kernels.entries import Block, accumulator, concatenate, pick
+from sparrow.plan import Product, Scan, Semiring
 from sparrow.relation import Chunk, MemoryRelation
+from sparrow.schema import is_fill
 
-__all__ = ["MaskRows", "Operand", "OperandRows", "roles"]
+__all__ = ["MaskRows", "Operand", "OperandRows", "Operands"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Roles:
     columns: tuple[int, ...]
 
 
-def roles(node: Product) -> Roles:
+def _roles(node: Product) -> Roles:
     """Return which operand is that of rows, and the letters that are rows, matched, and columns."""
     left, right = map(set, node.letters)
 
@@ -117,6 +119,59 @@ class Operand:
         return [block.coords[self.letters.index(letter)] for letter in letters]
 
 
+class Operands:
+    """The operands of a product and its mask, each in the order in which it is multiplied.
+
+    Parameters
+    ----------
+    node
+        The product.
+    left, right, mask
+        Scans of what it multiplies, and of its mask.
+    """
+
+    def __init__(self, node: Product, left: Scan, right: Scan, mask: Scan | None = None) -> None:
+        self.node, self.roles = node, _roles(node)
+        letters = node.letters
+        if self.roles.swapped:
+            left, right, letters = right, left, (letters[1], letters[0])
+        rows, matched, columns = self.roles.rows, self.roles.matched, self.roles.columns
+        self.left = Operand(left, letters[0], (*rows, *matched))
+        """That of rows."""
+        self.right = Operand(right, letters[1], (*matched, *columns))
+        """That which is held by rows."""
+        self.mask = None if mask is None else Operand(mask, node.out, (*rows, *columns))
+        self.dtype = _working(node.semiring, node.schema.dtype)
+        """The type in which products are added up."""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether rows and columns are the axes of the result as they are."""
+        return (*self.roles.rows, *self.roles.columns) == self.node.out
+
+    def numbers(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return values in the type in which products are added up."""
+        multiply = self.node.semiring.multiply
+        if multiply == "pair":
+            return np.empty(len(values), self.dtype)  # nobody looks at them
+        with np.errstate(all="ignore"):
+            if multiply == "and" or self.node.semiring.add == "or":
+                values = values != 0
+            return values.astype(self.dtype, copy=False)
+
+    def finished(self, coords: Sequence[NDArray[Any]], out: NDArray[Any], weights: Any = None) -> tuple[Block, Any]:
+        """Return results in the type of the result, without those that then are its fill, and what is beside them."""
+        schema = self.node.schema
+        with np.errstate(all="ignore"):
+            values = out != 0 if schema.dtype.kind == "b" else out.astype(schema.dtype, copy=False)
+        block = Block(tuple(coords), values)
+        if values.dtype != out.dtype or schema.fill_value != schema.fill_value:
+            absent = is_fill(values, schema.fill_value)
+            if absent.any():
+                block, weights = block.take(~absent), None if weights is None else weights[~absent]
+        return block, weights
+
+
 @dataclass(frozen=True, slots=True)
 class OperandRows:
     """Entries of the operand of rows, row by row."""
@@ -185,3 +240,9 @@ class MaskRows:
     ends: NDArray[np.uint64]
     columns: NDArray[np.uint32]
     """The column of each of them."""
+
+
+def _working(semiring: Semiring, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type in which products are added up."""
+    modular = semiring.plain or (semiring.add == "plus" and semiring.multiply in ("first", "second", "pair"))
+    return np.dtype(np.uint64) if dtype == np.uint64 and not modular else accumulator(dtype)

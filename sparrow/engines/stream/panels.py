@@ -104,8 +104,8 @@ class Spilled:
         weakref.finalize(self, self._result.spool.close)
         spool = Spool()
         try:
-            panels, bounds = self._panels(work.right, spool)
-            shares = self._shares(work.left, work.roles.matched, bounds, spool)
+            panels, bounds = self._panels(work.operands.right, spool)
+            shares = self._shares(work.operands.left, work.operands.roles.matched, bounds, spool)
             self._gather(work, panels, shares)
         finally:
             spool.close()
@@ -176,21 +176,23 @@ class Spilled:
     def _gather(self, work: Multiplication, panels: Sequence[_Stored], shares: Sequence[_Stored]) -> None:
         """Multiply panel by panel, and add up."""
         schema = self._schema
-        sorter = Sorter(max(schema.ndim, 1), work.dtype, weighted=True, duplicates=_RULES[work.node.semiring.add])
+        sorter = Sorter(
+            max(schema.ndim, 1), work.operands.dtype, weighted=True, duplicates=_RULES[work.node.semiring.add]
+        )
         threads, size = settings.current().threads, min(_BATCH, max(_panel_size() // 2, _LEAST))
 
         def multiplied(panel: _Stored, share: _Stored, advance: Any) -> Iterator[Any]:
-            part = work.panel(next(panel.batches(2**62)))
+            cut = work.panel(next(panel.batches(2**62)))
             for batch in share.batches(size):
-                spans, multiply = part.spans(batch)
+                spans, multiply = cut(batch)
 
                 def sums(span: tuple[int, int], multiply: Any = multiply) -> Any:
-                    found = multiply(*span)
+                    found = multiply(span)
                     return sorter.prepare(Rows(found.coords or (np.zeros(found.count, np.int32),), found.values))
 
                 yield from ordered_map(sums, spans, threads)
                 advance(batch.count)
-            del part
+            del cut
             memory.trim()
 
         try:
@@ -200,8 +202,8 @@ class Spilled:
                 sorter.consume(itertools.chain.from_iterable(multiplied(*pair, advance) for pair in pairs))
             kinds = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)] or [np.dtype(np.int32)]
             with progress.bar("adding up panels", sorter.count, "entries") as advance:
-                for block in sorter.blocks(kinds, work.dtype.type(schema.fill_value)):
-                    found = work.typed(block.coords[: schema.ndim], block.values)
+                for block in sorter.blocks(kinds, work.operands.dtype.type(schema.fill_value)):
+                    found, _ = work.operands.finished(block.coords[: schema.ndim], block.values)
                     if found.count:
                         self._result.append(found)
                     advance(block.count)

@@ -149,9 +149,26 @@ def entries(scan: Scan, room: memory.Reservation | None = None) -> Block:
         return _read_in_place(scan, order, rows, room)
     if _SORT_COPIES * rows * memory.entry_bytes(scan.schema, wide=True) > memory.left():
         return _collected(scan, sorted_blocks(scan), rows, room)
-    block = _read_in_place(scan, order, rows, room)
     leading = _out_of_order(scan.view, order)
+    turned = _turned(scan)
+    if turned is not None:
+        room.grow(turned.count * memory.entry_bytes(scan.schema))
+        found = in_order(turned, scan.schema.shape, leading)
+        return Block(tuple(map(np.copy, found.coords)), found.values.copy()) if found is turned else found
+    block = _read_in_place(scan, order, rows, room)
     return canonical(block, scan.schema.shape, scan.schema.fill_value, keep_fill=True, leading=leading)
+
+
+def _turned(scan: Scan) -> Block | None:
+    """Return entries in memory as they lie, where a scan shows all of them with axes in another order."""
+    view, relation = scan.view, scan.relation
+    whole = {Range(dim, 0, 1, n) for dim, n in enumerate(view.base_shape)}
+    if not isinstance(relation, MemoryRelation) or len(view.axes) != len(whole) or set(view.axes) != whole:
+        return None
+    block = relation.block
+    coords = (block.coords[axis.dim] for axis in view.axes if isinstance(axis, Range))
+    kinds = map(scan.schema.coordinate_dtype, range(view.ndim))
+    return Block(tuple(c.astype(kind, copy=False) for c, kind in zip(coords, kinds, strict=True)), block.values)
 
 
 def listed_rows(scan: Scan) -> Stretches | None:

@@ -1,0 +1,153 @@
+"""The operand of a product that is held by rows, and rows of the other one and of a mask laid out to meet it."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import memory
+from sparrow.engines.stream.joining import Numbering, members
+from sparrow.engines.stream.operands import MaskRows, OperandRows, Operands
+from sparrow.kernels.compiling import readonly
+from sparrow.kernels.entries import Block, pick, row_pointers
+from sparrow.kernels.runs import group_starts
+
+__all__ = ["Held"]
+
+_SPREAD = 4
+"""Of a mask's entries and the rows, so many times more cells up to which it is counted where each row begins."""
+_FEWER = 16
+"""Products of a row that are gathered, at most, where a dense row is quick to add to."""
+_CACHED = 1 << 16
+"""Columns up to which a dense row stays in the cache."""
+_NEAR, _STRETCH = 64, 1 << 12
+"""Columns that share a word of the marks of a dense row; entries that are looked at together, to see if they do."""
+
+
+class Held:
+    """Entries of the operand that is held, by rows: the matched letters; columns are those that only it has.
+
+    Parameters
+    ----------
+    operands
+        Those of the product.
+    block
+        The entries, sorted.
+    room
+        Grows by what is laid out.
+    """
+
+    def __init__(self, operands: Operands, block: Block, room: memory.Reservation) -> None:
+        from sparrow.kernels.rows import pointers
+
+        self._operands, self._room = operands, room
+        roles, right = operands.roles, operands.right
+        inner, outer = right.columns(block, roles.matched), right.columns(block, roles.columns)
+        self.matched = Numbering(inner, [right.sizes[letter] for letter in roles.matched])
+        self.across = Numbering(outer, [right.sizes[letter] for letter in roles.columns])
+        self._outer = outer
+        own = self.matched.own
+        starts = np.array([0, block.count]) if own is None else pointers(own, 0, self.matched.size)
+        columns = np.zeros(block.count, np.int32) if self.across.own is None else self.across.own
+        self._starts = np.append(starts, starts[-1])  # one row more, of nothing, for what has no counterpart
+        room.grow(self._starts.nbytes)
+        self.few = np.uint64(_few(columns, self.across.size))
+        self.single = len(set(right.letters)) == len(roles.matched) + len(roles.columns)
+        """Whether no column comes twice in a row."""
+        self.arrays = (
+            readonly(self._starts.view(np.uint64)),
+            readonly(columns.astype(np.int32, copy=False).view(np.uint32)),
+            readonly(operands.numbers(block.values)),
+        )
+        """Where rows begin, columns, and values, as loops take them."""
+        self._turned: tuple[NDArray[Any], ...] | None = None
+        self._lock = threading.Lock()
+
+    def by_columns(self) -> tuple[NDArray[Any], ...]:
+        """Return the same by columns, laid out when first asked for."""
+        from sparrow.kernels.dots import by_columns
+
+        with self._lock:
+            if self._turned is None:
+                starts, columns, values = self.arrays
+                begins = np.zeros(self.across.size + 1, np.uint64)
+                rows, turned = np.empty(len(columns), np.uint32), np.empty_like(values)
+                self._room.grow(begins.nbytes + rows.nbytes + turned.nbytes)
+                by_columns(starts, columns, values, begins, rows, turned)
+                self._turned = readonly(begins), readonly(rows), readonly(turned)
+            return self._turned
+
+    def named(self, columns: NDArray[Any], dtypes: list[np.dtype[Any]]) -> list[NDArray[Any]]:
+        """Return the coordinates of columns along their letters, in types."""
+        return self.across.columns(columns, self._outer, dtypes)
+
+    def rows(self, block: Block, wanted: NDArray[Any] | None = None) -> OperandRows:
+        """Return entries of the operand of rows, which are sorted by rows, row by row, but for rows nobody wants."""
+        from sparrow.kernels.spgemm import products_before
+
+        left, roles = self._operands.left, self._operands.roles
+        if wanted is not None and block.count:
+            block = pick(block, members(block.coords[0], wanted))
+        coords = left.columns(block, roles.rows)
+        places = self.matched.of(left.columns(block, roles.matched), block.count)
+        starts = group_starts(coords, block.count) if coords else np.zeros(min(block.count, 1), np.int64)
+        pointers = np.append(starts, block.count)
+        places = readonly(places.astype(np.int32, copy=False))
+        done = np.empty(len(pointers), np.int64)
+        products_before(readonly(pointers), places, readonly(self._starts), done)
+        rows = tuple(column[starts] for column in coords)
+        return OperandRows(rows, pointers, places, self._operands.numbers(block.values), done)
+
+    def mask_rows(self, rows: OperandRows, block: Block, start: int, stop: int) -> MaskRows:
+        """Return the cells that a mask has in each row, of its entries between two bounds."""
+        mask, roles = self._operands.mask, self._operands.roles
+        assert mask is not None
+        count = len(rows.pointers) - 1
+        columns = self.across.of(mask.columns(block, roles.columns), block.count)
+        known = columns < self.across.size if self.across.size < self._most_columns else None
+        row: NDArray[Any] | None = None
+        if len(rows.coords) > 1:
+            numbering = Numbering(rows.coords, [self._operands.left.sizes[letter] for letter in roles.rows])
+            order = np.full(numbering.size + 1, -1, np.int64)
+            order[numbering.own] = np.arange(count)
+            row = order[numbering.of(mask.columns(block, roles.rows), block.count)]
+            known = (row >= 0) & (True if known is None else known)
+        if known is not None and not known.all():
+            block, columns, row = block.take(known), columns[known], None if row is None else row[known]
+        if row is None and rows.coords:
+            leading = block.coords[0]
+            wanted = rows.coords[0].astype(leading.dtype, copy=False)
+            if stop - start <= _SPREAD * (block.count + count):
+                from sparrow.kernels.rows import pointers
+
+                bounds = pointers(leading, start, stop)
+                begins, ends = bounds[wanted - start], bounds[wanted - start + 1]
+            else:
+                begins, ends = np.searchsorted(leading, wanted, "left"), np.searchsorted(leading, wanted, "right")
+        else:
+            bounds = row_pointers(np.zeros(block.count, np.int64) if row is None else row, count)
+            begins, ends = bounds[:-1], bounds[1:]
+        return MaskRows(block, begins.view(np.uint64), ends.view(np.uint64), columns.astype(np.uint32))
+
+    @property
+    def _most_columns(self) -> int:
+        """How many columns there could be."""
+        return math.prod(self._operands.right.sizes[letter] for letter in self._operands.roles.columns)
+
+
+def _few(columns: NDArray[Any], width: int) -> int:
+    """Return up to how many products of a row are gathered, where there are such columns of so many."""
+    from sparrow.kernels.spgemm import FEW
+
+    return FEW if width > _CACHED and not _clustered(columns) else _FEWER
+
+
+def _clustered(columns: NDArray[Any]) -> bool:
+    """Return whether most entries, sorted by rows, are near to the one before."""
+    stretches = [columns[start : start + _STRETCH] for start in range(0, len(columns), max(len(columns) // 16, 1))]
+    steps = np.concatenate([np.diff(stretch) for stretch in stretches]) if len(columns) else columns
+    return bool(2 * np.count_nonzero((steps >= 0) & (steps < _NEAR)) > len(steps))

@@ -1,0 +1,185 @@
+"""The loops of a product over rows: everywhere, at a mask, and added up at one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.engines.stream.held import Held
+from sparrow.engines.stream.operands import MaskRows, OperandRows, Operands
+from sparrow.kernels.compiling import readonly
+from sparrow.kernels.entries import Block, RowBlock
+
+if TYPE_CHECKING:
+    from sparrow.kernels.spgemm import Workspace
+
+__all__ = ["DOTTED", "Loops"]
+
+DOTTED = 2
+"""Products that take as long as a step of a dot product."""
+_NOWHERE, _NO_COLUMNS = readonly(np.empty(0, np.uint64)), readonly(np.empty(0, np.uint32))
+"""The cells of no mask."""
+
+
+class Loops:
+    """What multiplies rows with what is held.
+
+    Parameters
+    ----------
+    operands
+        Those of the product.
+    held
+        The operand that is held.
+    dots
+        Whether products at a mask may be quicker cell by cell.
+    partial
+        Whether it is a part of it, so that what comes out is added up with more in the type of products.
+    """
+
+    def __init__(self, operands: Operands, held: Held, dots: bool = False, partial: bool = False) -> None:
+        self._operands, self._node, self._schema = operands, operands.node, operands.node.schema
+        self._held, self._dots, self._partial = held, dots, partial
+        self._idle: deque[Workspace] = deque()
+
+    @property
+    def work(self) -> Callable[[OperandRows, MaskRows | None, int, int], tuple[Block, Any]]:
+        """What returns the entries of some rows, and the mask's values at them where they are those of its cells."""
+        return self._everywhere if self._operands.mask is None or self._node.complement else self._inside
+
+    def _inside(self, rows: OperandRows, mask: MaskRows | None, first: int, last: int) -> tuple[Block, NDArray[Any]]:
+        """Return the products of some rows at the cells of a mask."""
+        assert mask is not None
+        cells = self._cells(mask, first, last)
+        most = int((cells[1] - cells[0]).sum())
+        at = np.empty(most + 1, np.uint32 if mask.block.count < 2**32 else np.uint64)
+        out = np.empty(most + 1, self._operands.dtype)
+        own = self._arguments(rows, first, last)
+        if self._dots and self.dots_pay(own[0], cells, int(rows.done[last] - rows.done[first])):
+            n = self._kernels().dotted(*own[:3], *self._held.by_columns(), *cells, self._fill, at, out)
+        else:
+            with self._space() as space:
+                n = self._kernels().masked(
+                    *own, *cells, np.uint64(0), np.uint64(last - first), self._fill, space.total, space.state, at, out
+                )
+        found = mask.block.take(at[:n])
+        coords: list[Any] = [None] * self._schema.ndim
+        for letter, column in zip(
+            (*self._operands.roles.rows, *self._operands.roles.columns), found.coords, strict=True
+        ):
+            coords[self._node.out.index(letter)] = column
+        return self._finished(coords, out[:n], found.values)
+
+    def dots_pay(self, pointers: NDArray[Any], cells: tuple[NDArray[Any], ...], work: int) -> bool:
+        """Return whether some rows are quicker cell by cell than by so many products."""
+        from sparrow.kernels.dots import steps_of_dots
+
+        return bool(DOTTED * steps_of_dots(pointers, self._held.by_columns()[0], *cells) < work)
+
+    def _everywhere(self, rows: OperandRows, mask: MaskRows | None, first: int, last: int) -> tuple[Block, None]:
+        """Return the products of some rows, but for those at the cells of a mask, if there is one."""
+        from sparrow.kernels.rows import repeat
+
+        pointers, columns, out = self._products(rows, mask, first, last)
+        kinds = dict(zip(self._node.out, map(self._schema.coordinate_dtype, range(self._schema.ndim)), strict=True))
+        found = {}
+        for letter, column in zip(self._operands.roles.rows, rows.coords, strict=True):
+            found[letter] = np.empty(len(out), kinds[letter])
+            repeat(column[first:last], pointers, found[letter])
+        across = self._held.named(columns, [kinds[letter] for letter in self._operands.roles.columns])
+        found.update(zip(self._operands.roles.columns, across, strict=False))
+        return self._finished([found[letter] for letter in self._node.out], out, None)
+
+    def by_rows(self, rows: OperandRows, mask: MaskRows | None) -> RowBlock:
+        """Return the products of rows, of one letter and in the order of the result, as the loop gives them."""
+        pointers, columns, out = self._products(rows, mask, 0, len(rows.pointers) - 1)
+        kinds = [self._schema.coordinate_dtype(axis) for axis in range(1, self._schema.ndim)]
+        return RowBlock(rows.coords[0], pointers, Block(tuple(self._held.named(columns, kinds)), out))
+
+    def added(self, rows: OperandRows, mask: MaskRows, weighted: bool) -> Any:
+        """Return the sum of the products of rows at the cells of a mask, each times its value there if ``weighted``."""
+        dtype, count = self._operands.dtype, len(rows.pointers) - 1
+        out = np.empty(count, dtype)
+        values = mask.block.values if weighted else np.broadcast_to(np.ones(1, dtype), mask.block.count)
+        with self._space() as space:
+            self._kernels().added(
+                *self._arguments(rows, 0, count), *self._cells(mask, 0, count),
+                readonly(np.ascontiguousarray(values, dtype)),
+                np.uint64(0), np.uint64(count), space.weights, space.state, out,
+            )  # fmt: skip
+        return np.add.reduce(out)
+
+    def _products(
+        self, rows: OperandRows, mask: MaskRows | None, first: int, last: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
+        """Return where the products of each of some rows begin, their columns and they, but for those at a mask."""
+        count = last - first
+        most = min(int(rows.done[last] - rows.done[first]), count * max(self._held.across.size, 1))
+        pointers = np.empty(count + 1, np.int64)
+        numbers, out = np.empty(most + 1, np.uint32), np.empty(most + 1, self._operands.dtype)
+        cells = (_NOWHERE, _NOWHERE, _NO_COLUMNS) if mask is None else self._cells(mask, first, last)
+        with self._space() as space:
+            n = self._kernels().rows(
+                *self._arguments(rows, first, last), *cells, np.uint64(0), np.uint64(count), self._held.single,
+                self._held.few, self._fill, space.seed, space.total, space.marks, space.tops, space.keys, space.held,
+                space.counts, pointers, numbers, out,
+            )  # fmt: skip
+        return pointers, numbers[:n].view(np.int32), out[:n]
+
+    def _finished(self, coords: Sequence[NDArray[Any]], out: NDArray[Any], weights: Any) -> tuple[Block, Any]:
+        """Return results in the type of the result, unless more is added to them."""
+        if self._partial:
+            return Block(tuple(coords), out), weights
+        return self._operands.finished(coords, out, weights)
+
+    def _cells(self, mask: MaskRows, first: int, last: int) -> tuple[NDArray[Any], ...]:
+        """Return the cells of a mask in some rows as a kernel takes them."""
+        return readonly(mask.begins[first:last]), readonly(mask.ends[first:last]), readonly(mask.columns)
+
+    def _arguments(self, rows: OperandRows, first: int, last: int) -> tuple[NDArray[Any], ...]:
+        """Return some rows, and what is held, as a kernel takes them."""
+        begin, end = int(rows.pointers[first]), int(rows.pointers[last])
+        pointers = readonly((rows.pointers[first : last + 1] - begin).astype(np.uint64))
+        places = readonly(rows.places[begin:end].view(np.uint32))
+        return pointers, places, readonly(rows.values[begin:end]), *self._held.arrays
+
+    @property
+    def _fill(self) -> Any:
+        return self._operands.dtype.type(self._schema.fill_value)
+
+    @property
+    def _seed(self) -> Any:
+        """What dense rows hold wherever nothing was added up; None where they hold anything."""
+        from sparrow.kernels.spgemm import seed_of
+
+        semiring = self._node.semiring
+        if semiring.identity is not None or (self._operands.mask is not None and not self._node.complement):
+            return None  # what ``add`` leaves as it is may be an entry; loops under a mask leave what they added up
+        return seed_of(semiring.add, self._operands.dtype, self._held.across.size)
+
+    @contextlib.contextmanager
+    def _space(self) -> Iterator[Workspace]:
+        """Give a thread buffers for products, clean, and take them back."""
+        from sparrow.kernels.spgemm import Workspace
+
+        space = (
+            self._idle.pop() if self._idle else Workspace(self._held.across.size, self._operands.dtype, self._seed or 0)
+        )
+        yield space
+        self._idle.append(space)
+
+    def _kernels(self) -> Any:
+        from sparrow.kernels.spgemm import kernels_of
+
+        semiring = self._node.semiring
+        return kernels_of(
+            semiring.add,
+            semiring.multiply,
+            self._operands.dtype,
+            self._operands.roles.swapped,
+            seeded=self._seed is not None,
+        )
