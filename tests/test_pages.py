@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import doctest
-import io
 import json
 import os
 import re
