@@ -115,7 +115,7 @@ def test_every_dtype_in_keys_and_beyond(rule: Duplicates, dtype: str, top: int) 
 def big_pieces(weighted: bool, spread: int) -> Iterator[Rows]:
     rng = np.random.default_rng(11)
     for _ in range(6):
-        n = 8000
+        n = 4000
         src = np.where(rng.random(n) < 0.6, 5, rng.integers(0, spread, n))
         dst = np.where(src == 5, 7, rng.integers(0, 4, n))
         yield Rows((src, dst), rng.random(n) if weighted else None)
