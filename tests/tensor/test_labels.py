@@ -828,7 +828,7 @@ def append_days(path: str, name: str, count: int) -> None:
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_concurrent_appends_of_new_labels(tmp_path: Path, kind: str) -> None:
     path = str(labelled([[1.0]], user=["u0"], item=["x"]).save(tmp_path / "a.sparrow").path)
-    make: Any = threading.Thread if kind == "threads" else multiprocessing.get_context("spawn").Process
+    make: Any = threading.Thread if kind == "threads" else multiprocessing.get_context("forkserver").Process
     other = make(target=append_days, args=(path, "one", 6))
     other.start()
     append_days(path, "two", 6)
