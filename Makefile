@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 MINUTES ?= 5
 
-.PHONY: help demo test trial lint types site bench clean
+.PHONY: help tools demo test trial lint types site bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -38,6 +38,12 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo 'Installing sparrow and its development tools into $(VENV)'
 	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
 	@touch $@ $(VENV)/.runtime
+
+# All at once for who checks all: what installs one after the other is resolved again each time.
+tools: pyproject.toml constraints.txt | $(BIN)/python
+	@echo 'Installing sparrow, its development tools and what makes its site into $(VENV)'
+	@$(PIP) install --constraint constraints.txt --editable '.[dev,docs]'
+	@touch $(VENV)/.dev $(VENV)/.docs $(VENV)/.runtime
 
 demo: $(VENV)/.runtime
 	@$(BIN)/sparrow demo $(DEMO)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from sparrow import settings as sparrow_settings
 
 # A machine under load is slow, not wrong.
 settings.register_profile(
-    "default", max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "default", max_examples=16, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True)
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=2000)
@@ -59,6 +61,20 @@ def ctrl_c() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def piped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], None]]:
+    """Return what makes a few bytes the standard input, through a pipe that ends behind them."""
+    with contextlib.ExitStack() as opened:
+
+        def give(data: bytes) -> None:
+            there, here = os.pipe()
+            os.write(here, data)
+            os.close(here)
+            monkeypatch.setattr(sys, "stdin", opened.enter_context(open(there)))
+
+        yield give
 
 
 class Run:

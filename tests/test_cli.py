@@ -158,10 +158,9 @@ def test_ingest_columns_of_several_values(cli: Any, tmp_path: Path) -> None:
     }
 
 
-def test_ingest_from_standard_input(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "sparrow", "ingest", "edges", "-", str(tmp_path / "out.sparrow"), "--json"]
-    run = subprocess.run(command, input=EDGES.encode(), capture_output=True, check=True)
-    assert json.loads(run.stdout)["tensors"][0]["nnz"] == 5
+def test_ingest_from_standard_input(cli: Any, piped: Any, tmp_path: Path) -> None:
+    piped(EDGES.encode())
+    assert cli("ingest", "edges", "-", tmp_path / "out.sparrow", "--json").json["tensors"][0]["nnz"] == 5
 
 
 # -- looking -------------------------------------------------------------------------------------
@@ -302,13 +301,12 @@ def test_an_error_in_sql_has_the_caret_of_duckdb(cli: Any, stored: Path) -> None
     assert line.index("web") == caret.index("^")
 
 
-def test_sql_from_a_file_or_standard_input(cli: Any, stored: Path, tmp_path: Path) -> None:
+def test_sql_from_a_file_or_standard_input(cli: Any, piped: Any, stored: Path, tmp_path: Path) -> None:
     web = f"web={stored / 'web.sparrow'}"
     (tmp_path / "links.sql").write_text("select count(*) as n\nfrom web;\n")
     assert cli("sql", "-f", tmp_path / "links.sql", web, "--json").json == [{"n": 5}]
-    command = [sys.executable, "-m", "sparrow", "sql", "-", web, "--json"]
-    with open(tmp_path / "links.sql") as text:
-        assert json.loads(subprocess.run(command, stdin=text, capture_output=True, check=True).stdout) == [{"n": 5}]
+    piped((tmp_path / "links.sql").read_bytes())
+    assert cli("sql", "-", web, "--json").json == [{"n": 5}]
     assert cli("sql").code == 2
     assert "absent.sql" in cli("sql", "-f", tmp_path / "absent.sql").err
     nobody = cli("sql", "select * from nobody").err
@@ -357,10 +355,10 @@ def test_a_full_disk_is_told_with_its_place(stored: Path) -> None:
     assert done.stderr.splitlines()[0] == "sparrow: error: standard output: No space left on device"
 
 
-def test_words_are_completed() -> None:
-    words = {"_SPARROW_COMPLETE": "complete_bash", "COMP_WORDS": "sparrow ver", "COMP_CWORD": "1"}
-    done = subprocess.run([sys.executable, "-m", "sparrow"], env=os.environ | words, capture_output=True, text=True)
-    assert done.stdout.split() == ["verify"]
+def test_words_are_completed(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("_SPARROW_COMPLETE", "complete_bash"), ("COMP_WORDS", "sparrow ver"), ("COMP_CWORD", "1")):
+        monkeypatch.setenv(name, value)
+    assert cli().out.split() == ["verify"]
 
 
 def test_sql_joins_the_members_of_a_bundle(cli: Any, stored: Path) -> None:
@@ -478,21 +476,18 @@ def test_a_type_that_is_none_is_wrong_usage(cli: Any, stored: Path, tmp_path: Pa
 # -- the program ---------------------------------------------------------------------------------
 
 
-def test_the_demo_runs_and_fits_80_columns(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_fits_80_columns_and_the_commands_it_ends_with_work(
+    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    done = cli("demo", "demo")
+    done = cli("demo", "d' é")
     assert done.code == 0, done.err
     assert "\x1b" not in done.out
     assert max(map(len, done.out.splitlines())) <= 80
     assert "451,592" in done.out
     assert "3,216,152" in done.out
-    assert opened(tmp_path / "demo" / "cnr-2000.sparrow").nnz == 3216152
-
-
-def test_the_commands_that_the_demo_ends_with_work(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    shown = cli("demo", "my tensors' é").out
-    lines = shown.replace("\\\n", " ").split("\n")
+    assert opened(tmp_path / "d' é" / "cnr-2000.sparrow").nnz == 3216152
+    lines = done.out.replace("\\\n", " ").split("\n")
     commands = [shlex.split(line.split("$ ", 1)[1]) for line in lines if line.startswith("   $ ")]
     assert [words[1] for words in commands] == ["info", "show", "sql", "verify"]
     for words in commands:

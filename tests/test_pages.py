@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
+import json
 import os
 import re
 import shutil
+import socket
 import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests import forks
+import sparrow as sp
+from sparrow.cli import main
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -49,10 +55,63 @@ def compare(happened: str, shown: str, typed: str) -> None:
         assert found == pytest.approx(told, rel=0.1), typed
 
 
+CLIENT = """#!{python} -IS
+import json, os, socket, sys
+there = socket.socket(socket.AF_UNIX)
+there.connect({path!r})
+socket.send_fds(there, [json.dumps([os.getcwd(), sys.argv[1:]]).encode()], [0, 1, 2])
+code = there.recv(1)
+os._exit(code[0] if code else 70)
+"""
+"""A program that hands over its words, folder and standard streams, and exits as the command did."""
+
+
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with forks.command(tmp_path_factory.mktemp("command"), REPOSITORY) as called:
-        yield called
+    """An executable ``sparrow`` that runs in this process, which has imported what most commands need."""
+    folder = tmp_path_factory.mktemp("command")
+    path, called = folder / "socket", folder / "sparrow"
+    called.write_text(CLIENT.format(python=sys.executable, path=str(path)))
+    called.chmod(0o755)
+    with socket.socket(socket.AF_UNIX) as here:
+        here.bind(str(path))
+        here.listen()
+        serving = threading.Thread(target=_serve, args=(here,))
+        serving.start()
+        try:
+            yield called
+        finally:
+            here.shutdown(socket.SHUT_RDWR)
+            serving.join()
+
+
+def _serve(here: socket.socket) -> None:
+    while True:
+        try:
+            there, _ = here.accept()
+        except OSError:  # shut down
+            return
+        with there:
+            told, streams, _, _ = socket.recv_fds(there, 1 << 16, 3)
+            folder, words = json.loads(told)
+            there.sendall(bytes([_run(words, folder, streams)]))
+
+
+def _run(words: list[str], folder: str, streams: list[int]) -> int:
+    """Run a command in a folder with the standard streams that it is given, and return its exit code."""
+    with (
+        contextlib.chdir(folder),
+        sp.config(),
+        open(streams[0]),
+        open(streams[1], "w") as out,
+        open(streams[2], "w") as error,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(error),
+    ):
+        try:
+            main(words)
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else 70
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if has(page, "python", ">>> ") or has(page, "console", "$ ")])

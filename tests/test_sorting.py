@@ -115,7 +115,7 @@ def test_every_dtype_in_keys_and_beyond(rule: Duplicates, dtype: str, top: int) 
 def big_pieces(weighted: bool, spread: int) -> Iterator[Rows]:
     rng = np.random.default_rng(11)
     for _ in range(6):
-        n = 8000
+        n = 4000
         src = np.where(rng.random(n) < 0.6, 5, rng.integers(0, spread, n))
         dst = np.where(src == 5, 7, rng.integers(0, 4, n))
         yield Rows((src, dst), rng.random(n) if weighted else None)
@@ -152,7 +152,7 @@ def test_same_bits_whatever_the_threads_and_the_memory(monkeypatch: pytest.Monke
 def test_parts_follow_one_another(weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     pieces = list(big_pieces(weighted, 3000))
     dtype = np.dtype(np.float64 if weighted else np.int64)
-    monkeypatch.setattr(sorting, "_PART", 10_000)
+    monkeypatch.setattr(sorting, "_PART", 5000)
     monkeypatch.setattr(sorting, "_RANGE", (1 << 12, 1 << 12))
     with closing(Sorter(2, dtype, weighted=weighted, duplicates="sum")) as sorter:
         sorter.consume(map(sorter.prepare, pieces))

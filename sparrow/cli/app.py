@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ from typer.core import TyperGroup
 from sparrow.cli import als, exporting, graphs, ingesting, reading, training, upkeep
 from sparrow.cli.arguments import QUERY_THREAD
 from sparrow.cli.spelling import Program
+from sparrow.files.registry import Format, formats
 
 __all__ = ["main", "program"]
 
@@ -88,6 +90,12 @@ def program() -> typer.Typer:
     return app
 
 
+@functools.lru_cache(maxsize=1)
+def _command(known: tuple[Format, ...]) -> Any:
+    """Return the program that there is with such formats, as it is called: made once, of hundreds of signatures."""
+    return typer.main.get_command(program())
+
+
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit.
 
@@ -102,7 +110,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         warnings.filterwarnings("default", category=UserWarning)
         warnings.showwarning = _warned
         try:
-            program()(args=None if args is None else list(args), prog_name="sparrow")
+            _command(tuple(formats().values()))(args=None if args is None else list(args), prog_name="sparrow")
         except SystemExit as end:
             if end.code == 130:
                 _interrupted(ended)

@@ -102,7 +102,7 @@ def options_for(path: str) -> Mapping[str, str]:
 
 def variables() -> tuple[str, ...]:
     """Return the variables of the environment that a store is made from."""
-    return tuple(f"{name}={value}" for name, value in os.environ.items() if name.startswith(_VARIABLES))
+    return tuple(f"{name}={os.environ.get(name)}" for name in os.environ if name.startswith(_VARIABLES))
 
 
 def check_process() -> None:

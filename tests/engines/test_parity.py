@@ -178,7 +178,7 @@ def fill_of(dtype: str, odd: bool) -> Any:
     return np.dtype(dtype).type(1 if odd else 0)
 
 
-@settings(max_examples=43)
+@settings(max_examples=26)
 @given(
     st.sampled_from([u for u in UFUNCS.values() if u.nin == 1]),
     st.sampled_from(REAL),
@@ -198,7 +198,7 @@ def test_functions_of_one(
     agree(ufunc(make(a, fill, place)), expected, ufunc.__name__ in ROUNDED)
 
 
-@settings(max_examples=54)
+@settings(max_examples=32)
 @given(
     st.sampled_from([u for u in UFUNCS.values() if u.nin == 2]), st.sampled_from(REAL), st.sampled_from(REAL),
     st.booleans(), st.booleans(), SHAPES, PLACES, SEEDS, st.data(),
@@ -223,7 +223,7 @@ def test_functions_of_two(
     agree(ufunc(A, B), expected, ufunc.__name__ in ROUNDED)
 
 
-@settings(max_examples=54)
+@settings(max_examples=32)
 @given(
     st.sampled_from(REDUCTIONS), st.sampled_from(REAL), st.sampled_from([0, 1, 2, np.nan]), SHAPES, PLACES,
     SEEDS, st.booleans(), st.data(),
@@ -339,7 +339,7 @@ def test_reductions_that_sql_declines() -> None:
 CASTS = st.sampled_from(REAL)
 
 
-@settings(max_examples=22)
+@settings(max_examples=13)
 @given(CASTS, CASTS, SHAPES, PLACES, SEEDS)
 def test_casts(make: Maker, one: str, two: str, shape: tuple[int, ...], place: str, seed: int) -> None:
     a = cells(shape, one, 0, seed)
@@ -350,7 +350,7 @@ def test_casts(make: Maker, one: str, two: str, shape: tuple[int, ...], place: s
     agree(make(a, 0, place).astype(two), expected)
 
 
-@settings(max_examples=15)
+@settings(max_examples=9)
 @given(st.sampled_from(REAL), SHAPES, PLACES, SEEDS)
 def test_where_clip_round_and_real(make: Maker, dtype: str, shape: tuple[int, ...], place: str, seed: int) -> None:
     a, b = cells(shape, dtype, 0, seed), cells(shape, dtype, 1, seed + 1)
@@ -371,7 +371,7 @@ def test_where_clip_round_and_real(make: Maker, dtype: str, shape: tuple[int, ..
 SCALARS = st.sampled_from([0, 1, -1, 2.5, np.nan, np.inf, True, np.float32(0.1), np.int8(-3), np.uint64(7), 2**40])
 
 
-@settings(max_examples=29)
+@settings(max_examples=17)
 @given(st.sampled_from([u for u in UFUNCS.values() if u.nin == 2]), SCALARS, st.sampled_from(REAL), PLACES, SEEDS)
 def test_functions_with_scalars(make: Maker, ufunc: np.ufunc, scalar: Any, dtype: str, place: str, seed: int) -> None:
     a = cells((6, 5), dtype, 0, seed)
@@ -385,7 +385,7 @@ def test_functions_with_scalars(make: Maker, ufunc: np.ufunc, scalar: Any, dtype
             agree(ufunc(*tensors), expected, ufunc.__name__ in ROUNDED)
 
 
-@settings(max_examples=15)
+@settings(max_examples=9)
 @given(st.sampled_from(REAL), st.sampled_from([(5, 4), (4,), (1, 4), (5, 1)]), PLACES, SEEDS)
 def test_products_with_dense_arrays(make: Maker, dtype: str, other: tuple[int, ...], place: str, seed: int) -> None:
     a, b = cells((5, 4), dtype, 0, seed), cells(other, "float64", 1, seed + 1)
@@ -410,7 +410,7 @@ class _NumPy:
     roll, stack = np.roll, np.stack
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(st.sampled_from(REAL), PLACES, SEEDS)
 def test_rearrangements(make: Maker, dtype: str, place: str, seed: int) -> None:
     a, b = cells((6, 8), dtype, 0, seed), cells((6, 8), "float64" if seed % 2 else dtype, 0, seed + 1)

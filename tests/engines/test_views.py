@@ -83,7 +83,7 @@ def assert_canonical(block: Block, shape: tuple[int, ...]) -> None:
         assert ((column >= 0) & (column < size)).all()
 
 
-@settings(max_examples=54)
+@settings(max_examples=32)
 @given(st.data(), st.sampled_from(SHAPES), st.integers(0, 2))
 def test_nested_views(
     relations: dict[tuple[int, ...], list[Relation]], data: st.DataObject, shape: tuple[int, ...], which: int
@@ -108,7 +108,7 @@ def test_nested_views(
         assert engines.cell(scan.source, view) == expected[()]
 
 
-@settings(max_examples=54)
+@settings(max_examples=32)
 @given(st.data(), st.sampled_from([(6, 7), (9,), (4, 3, 5)]), st.integers(0, 2), st.sampled_from([None, 1, 3, 9]))
 def test_products_of_nested_views(
     relations: dict[tuple[int, ...], list[Relation]],

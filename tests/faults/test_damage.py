@@ -24,7 +24,7 @@ from sparrow.relation import Edit
 from sparrow.schema import Schema
 from tests.storage.helpers import entries, random_entries
 
-CASES = 100
+CASES = 60
 SCHEMA = Schema((50, 40), ("row", "col"))
 SIZES = storage.Sizes(file_rows=200, group_rows=64)
 

@@ -33,7 +33,8 @@ def race(folder: Path) -> tuple[Path, list[Any]]:
     """Run the races; the tests below look at what came of them."""
     for name in ("append", "increment", "claim"):
         storage.save(folder / name, Schema((4000, 3), dtype=np.dtype(np.int64)), [], sizes=SIZES)
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pytest", "tests.faults.writers", "deltalake", "pyarrow.parquet"])
     running = []
     line = context.Barrier(WRITERS)
     for who in range(WRITERS):

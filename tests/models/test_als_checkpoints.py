@@ -71,20 +71,18 @@ def test_a_killed_process_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     script = (
         "import sys, numpy as np, sparrow as sp\n"
         "A = np.load(sys.argv[1] + '/links.npy')\n"
-        "sp.models.ALS(factors=8, epochs=200, unobserved_weight=0.01, checkpoint=sys.argv[1] + '/check').fit(A)\n"
+        "sp.models.ALS(factors=8, epochs=100_000, unobserved_weight=0.01, checkpoint=sys.argv[1] + '/check').fit(A)\n"
     )
     child = subprocess.Popen([sys.executable, "-c", script, os.fspath(tmp_path)])
     try:
-        deadline = time.monotonic() + 60
-        while not list((tmp_path / "check").glob("step-*")) and time.monotonic() < deadline:
+        while child.poll() is None and not list((tmp_path / "check").glob("step-*")):
             time.sleep(0.005)
-        time.sleep(0.05)
     finally:
         child.kill()
         child.wait()
     assert child.returncode == -signal.SIGKILL
     steps = [int(folder.name[5:]) for folder in (tmp_path / "check").glob("step-*")]
-    assert 0 < max(steps) < 400
+    assert 0 < max(steps) < 200_000
     epochs = max(steps) // 2 + 3
     options = {**OPTIONS, "epochs": epochs}
     assert bits(ALS(**options, checkpoint=tmp_path / "check").fit(DENSE)) == bits(ALS(**options).fit(DENSE))
@@ -157,6 +155,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         ALS(**OPTIONS, checkpoint=tmp_path / "file").fit(DENSE)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_a_long_fit_soon(tmp_path: Path) -> None:
     script = (
         "import sys, sparrow as sp; from tests.models import als_reference as reference\n"

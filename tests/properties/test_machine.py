@@ -238,8 +238,8 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_in_memory() -> None:
-    run(Machine, 50, 25)
+    run(Machine, 30, 25)
 
 
 def test_stored() -> None:
-    run(StoredMachine, 12, 25)
+    run(StoredMachine, 8, 25)

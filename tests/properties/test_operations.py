@@ -157,7 +157,7 @@ def examples(count: int) -> Any:
 
 
 @given(arrays(), st.data())
-@examples(40)
+@examples(24)
 def test_functions_of_cells(make: Maker, case: tuple[Array, Any], data: st.DataObject) -> None:
     dense, fill = case
     A = make(dense, fill, data)
@@ -167,7 +167,7 @@ def test_functions_of_cells(make: Maker, case: tuple[Array, Any], data: st.DataO
 
 
 @given(arrays(), st.data())
-@examples(40)
+@examples(24)
 def test_functions_of_two(make: Maker, case: tuple[Array, Any], data: st.DataObject) -> None:
     dense, fill = case
     A = make(dense, fill, data)
@@ -192,7 +192,7 @@ def test_functions_of_two(make: Maker, case: tuple[Array, Any], data: st.DataObj
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of empty slices
 @given(arrays(), st.data())
-@examples(50)
+@examples(30)
 def test_reductions(make: Maker, case: tuple[Array, Any], data: st.DataObject) -> None:
     dense, fill = case
     A = make(dense, fill, data)
@@ -259,7 +259,7 @@ def shapings(shape: tuple[int, ...], data: st.DataObject) -> Operation:
 
 
 @given(arrays(), st.data())
-@examples(50)
+@examples(30)
 def test_shapes(make: Maker, case: tuple[Array, Any], data: st.DataObject) -> None:
     dense, fill = case
     if fill != 0 and dense.ndim > 1:
@@ -270,7 +270,7 @@ def test_shapes(make: Maker, case: tuple[Array, Any], data: st.DataObject) -> No
 
 
 @given(arrays(), st.data())
-@examples(40)
+@examples(24)
 def test_indexes_and_what_is_made_of_them(make: Maker, case: tuple[Array, Any], data: st.DataObject) -> None:
     dense, fill = case
     A = make(dense, fill, data)
@@ -285,7 +285,7 @@ def test_indexes_and_what_is_made_of_them(make: Maker, case: tuple[Array, Any], 
 
 
 @given(arrays(), st.data())
-@examples(40)
+@examples(24)
 def test_writes(make: Maker, case: tuple[Array, Any], data: st.DataObject) -> None:
     dense, fill = case
     A = make(dense, fill, data)

@@ -19,16 +19,26 @@ BUCKET = "bucket"
 _HOP = {"connection", "transfer-encoding", "content-length", "date", "server"}
 
 
+SERVER = """
+import logging
+from moto.moto_server.werkzeug_app import create_backend_app
+from werkzeug.serving import make_server
+
+logging.getLogger("werkzeug").setLevel(logging.ERROR)
+server = make_server("127.0.0.1", 0, create_backend_app("s3"), threaded=True)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+"""S3 and nothing else: what dispatches to all services of AWS looks through their folders at every request."""
+
+
 @contextmanager
 def moto() -> Iterator[str]:
     """Run a server in a process of its own and yield its address."""
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
+    process = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
     try:
-        line = next(line for line in process.stderr if "Running on" in line)
-        threading.Thread(target=process.stderr.read, daemon=True).start()
-        address = line.split()[-1].removeprefix("http://")
+        address = f"127.0.0.1:{int(process.stdout.readline())}"
         connection = http.client.HTTPConnection(address)
         connection.request("PUT", f"/{BUCKET}")
         assert connection.getresponse().read() is not None
@@ -37,7 +47,7 @@ def moto() -> Iterator[str]:
     finally:
         process.kill()
         process.wait()
-        process.stderr.close()
+        process.stdout.close()
 
 
 class Request:

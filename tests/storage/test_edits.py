@@ -123,10 +123,10 @@ def test_small_appends_do_not_pile_up_files(tmp_path: Path) -> None:
     sizes = storage.Sizes(file_rows=400, group_rows=50)
     schema = Schema((1000,))
     handle = storage.save(tmp_path / "t", schema, [], sizes=sizes)
-    for k in range(100):
+    for k in range(60):
         handle.commit(Edit("append", upsert=entries([(5 * k + m,) for m in range(5)], [1] * 5)))
-    assert handle.current.nnz == 500
-    assert len(handle.files()) <= 500 // 50 + 1
+    assert handle.current.nnz == 300
+    assert len(handle.files()) <= 300 // 50 + 1
     assert handle.verify() == []
 
 

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -392,17 +391,20 @@ def test_failures_that_pass_are_tried_again(home: str, proxy: Proxy) -> None:
 
 def test_a_request_that_hangs_is_given_up_and_tried_again(home: str, proxy: Proxy) -> None:
     storage.save(f"{home}/t", SCHEMA, [OLD])
-    hanging = itertools.count()
+    hanging, over = itertools.count(), threading.Event()
 
     def hang(request: Request) -> int | None:
         if request.span and next(hanging) == 1:
-            time.sleep(1.5)
+            over.wait(60)
         return None
 
     handle = storage.open(f"{home}/t", storage_options={"timeout": "500ms"})
     proxy.before = hang
-    assert_same(read_all(handle.current), OLD)
-    assert next(hanging) == 3
+    try:
+        assert_same(read_all(handle.current), OLD)
+    finally:
+        over.set()
+    assert next(hanging) >= 3  # more where the machine is slow: others are given up too
 
 
 def test_an_answer_that_is_lost_is_no_race(home: str, proxy: Proxy) -> None:

@@ -131,7 +131,7 @@ def test_footers_are_read_once(stored: storage.StoredHandle, monkeypatch: pytest
 @pytest.mark.parametrize("dtype", ["float64", "uint8", "complex64"])
 def test_orders_hold_the_same_entries(tmp_path: Path, dtype: str) -> None:
     schema = Schema((20, 30, 10), ('a "b"', "x y", "c"), np.dtype(dtype))
-    handle = storage.save(tmp_path / "t", schema, [random_entries(schema, 500)], sizes=TINY)
+    handle = storage.save(tmp_path / "t", schema, [random_entries(schema, 150)], sizes=TINY)
     handle.add_order((2, 0, 1))
     handle.add_order((-1, -2, -3))
     assert handle.current.orders == ((0, 1, 2), (2, 0, 1), (2, 1, 0))
@@ -154,7 +154,7 @@ def test_orders_larger_than_memory_are_sorted_by_duckdb(
     from sparrow.storage import orders
 
     schema = Schema((50, 40), ('say "a"', "b'c"), np.dtype(dtype))
-    handle = storage.save(tmp_path / "t's", schema, [random_entries(schema, 900)], sizes=TINY)
+    handle = storage.save(tmp_path / "t's", schema, [random_entries(schema, 300)], sizes=TINY)
     monkeypatch.setattr(orders, "sort_order", lambda *_: pytest.fail("sorted in memory"))
     monkeypatch.setattr(orders, "_COPIES", 10**18)
     handle.add_order((1, 0))

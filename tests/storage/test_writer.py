@@ -162,11 +162,11 @@ class FullDisk:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("room", [0, 3000, 20_000])
+@pytest.mark.parametrize("room", [0, 3000, 15_000])
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, threads: int) -> None:
     sparrow_settings.config(threads=threads)
     schema = Schema((1000, 10))
-    block = random_entries(schema, 1000)
+    block = random_entries(schema, 300)
     handle = storage.save(tmp_path / "t", schema, [block], sizes=TINY)
     before = names(tmp_path / "t")
     FullDisk(room).limit(monkeypatch)

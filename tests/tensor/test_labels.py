@@ -102,7 +102,7 @@ def toy() -> Any:
     engines.unregister("toy")
 
 
-@settings(max_examples=22)
+@settings(max_examples=15)
 @given(matrices(), matrices(), st.sampled_from(sorted(FUNCTIONS)), st.sampled_from(["auto", "outer", "inner", "left"]))
 def test_cells_meet_by_label(a: sp.Tensor, b: sp.Tensor, name: str, join: str) -> None:
     function, usual = FUNCTIONS[name]
@@ -121,7 +121,7 @@ def test_cells_meet_by_label(a: sp.Tensor, b: sp.Tensor, name: str, join: str) -
         np.testing.assert_array_equal(dense, np.reshape(expected, (len(rows), len(columns))))
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(matrices(), matrices(), st.sampled_from(["outer", "inner", "left"]))
 def test_align(a: sp.Tensor, b: sp.Tensor, join: str) -> None:
     one, other = sp.align(a, b, join=join)  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def test_align(a: sp.Tensor, b: sp.Tensor, join: str) -> None:
         assert found == {at: cells.get(at, 0.0) for at in found}
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(matrices(), matrices())
 def test_pandas_finds_the_same(a: sp.Tensor, b: sp.Tensor) -> None:
     pd = pytest.importorskip("pandas")
@@ -175,7 +175,7 @@ def same_as(found: sp.Tensor, wanted: Any) -> None:
     np.testing.assert_array_equal(found.to_numpy(), wanted.values)
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(matrices(), matrices(), st.sampled_from(["outer", "inner", "left"]))
 def test_xarray_finds_the_same(a: sp.Tensor, b: sp.Tensor, join: str) -> None:
     xr, array = xarrays()
@@ -187,7 +187,7 @@ def test_xarray_finds_the_same(a: sp.Tensor, b: sp.Tensor, join: str) -> None:
     np.testing.assert_array_equal((a * b).to_numpy(), (array(a) * array(b)).values)
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(matrices(), matrices(), st.booleans())
 def test_exact_is_what_xarray_takes_for_exact(a: sp.Tensor, b: sp.Tensor, turned: bool) -> None:
     xr, array = xarrays()
@@ -205,7 +205,7 @@ def test_exact_is_what_xarray_takes_for_exact(a: sp.Tensor, b: sp.Tensor, turned
         same_as((a + b).compute(), array(a) + array(b))
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(matrices(), matrices(), st.data())
 def test_products_selections_and_sums_are_those_of_xarray(a: sp.Tensor, b: sp.Tensor, data: st.DataObject) -> None:
     xr, array = xarrays()
@@ -828,7 +828,7 @@ def append_days(path: str, name: str, count: int) -> None:
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_concurrent_appends_of_new_labels(tmp_path: Path, kind: str) -> None:
     path = str(labelled([[1.0]], user=["u0"], item=["x"]).save(tmp_path / "a.sparrow").path)
-    make: Any = threading.Thread if kind == "threads" else multiprocessing.get_context("spawn").Process
+    make: Any = threading.Thread if kind == "threads" else multiprocessing.get_context("forkserver").Process
     other = make(target=append_days, args=(path, "one", 6))
     other.start()
     append_days(path, "two", 6)

@@ -195,7 +195,7 @@ def check(scan: Scan, dense: NDArray[Any], fill: Any, name: str, options: dict[s
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of empty slices
 @given(arrays(), st.data())
-@settings(max_examples=144)
+@settings(max_examples=79)
 def test_all_cells(case: tuple[NDArray[Any], Any], data: st.DataObject) -> None:
     dense, fill = case
     scan, shown = viewed(memory(dense, fill), dense, data)
@@ -205,7 +205,7 @@ def test_all_cells(case: tuple[NDArray[Any], Any], data: st.DataObject) -> None:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @given(arrays(largest=8), st.data(), st.sampled_from([1, 2, 3]))
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_all_cells_of_files(
     tmp_path_factory: pytest.TempPathFactory, case: tuple[NDArray[Any], Any], data: st.DataObject, threads: int
 ) -> None:
@@ -254,7 +254,7 @@ def of_entries(dense: NDArray[Any], name: str, axis: int, fill: Any, options: di
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @given(arrays(), st.data())
-@settings(max_examples=72)
+@settings(max_examples=40)
 def test_stored_cells(case: tuple[NDArray[Any], Any], data: st.DataObject) -> None:
     dense, fill = case
     if dense.ndim != 2:

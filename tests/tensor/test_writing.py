@@ -465,11 +465,13 @@ def test_two_sessions(tmp_path: Path) -> None:
 # -- what is said and refused --------------------------------------------------------------------
 
 
-def test_many_small_commits_are_warned_of(make: Maker) -> None:
+def test_many_small_commits_are_warned_of(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert editor._SMALL_COMMITS == 100
+    monkeypatch.setattr(editor, "_SMALL_COMMITS", 20)  # of these each takes a while
     A = make(sp.zeros((500,)))
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        for k in range(105):
+        for k in range(25):
             A[k] = 1
     assert [(w.category, "A.put" in str(w.message), "A.edit" in str(w.message)) for w in found] == [
         (PerformanceWarning, True, True)
@@ -480,7 +482,7 @@ def test_many_small_commits_are_warned_of(make: Maker) -> None:
         for k in range(10):
             A[k : k + 2] = 3
         B = make(sp.zeros((500,)))
-        for k in range(99):
+        for k in range(19):
             B.put([[k]], 1)
         with B.edit() as e:
             for k in range(200):
