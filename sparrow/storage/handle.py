@@ -70,6 +70,11 @@ class _Job:
     check: Callable[[Schema], object]
     """Raise ``ShapeError`` where another shape than that of the current version does not suit."""
 
+    @property
+    def depends(self) -> bool:
+        """Whether it may be made of what the writer saw: an append says itself what becomes of cells that are there."""
+        return self.operation != "append"
+
 
 class StoredHandle:
     """What the live tensors of one stored tensor share: the snapshot they see, and commits.
@@ -320,9 +325,8 @@ class StoredHandle:
                     break
                 gone = {name for name, _ in work.removed}
                 rows = snapshot.nnz + sum(file.rows for file in work.added)
-                rows -= sum(
-                    int(n) for name, n in zip(snapshot.base.names, snapshot.base.rows, strict=True) if name in gone
-                )
+                active = snapshot.active
+                rows -= sum(n for name, n in zip(active.paths, active.rows.tolist(), strict=True) if name in gone)
                 notes = {
                     "operation": job.operation,
                     "nonce": nonce,
@@ -359,7 +363,7 @@ class StoredHandle:
         for commit in self._log.commits(base.version + 1):
             if commit.notes is None:
                 raise ConflictError(f"another tool committed version {commit.version} of {self.path!r}: {way_out}")
-            if "claim" in commit.notes and job.claim.meets(Claim.from_json(commit.notes["claim"])):
+            if job.depends and "claim" in commit.notes and job.claim.meets(Claim.from_json(commit.notes["claim"])):
                 raise ConflictError(
                     f"version {commit.version} of {self.path!r} ({commit.notes['operation']}), by another writer, "
                     f"changed cells of this write: {way_out}"
