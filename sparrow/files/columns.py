@@ -87,7 +87,8 @@ class Columns(Reader):
         What numbers count from.
     nulls
         ``"error"``, or ``"drop"`` for rows without a coordinate or a value; of several values, those that are there
-        are kept.
+        are kept. An empty field of CSV is a null, unless it is a text in quotes; so are ``NA`` and ``NULL`` among
+        numbers.
     comment
         What begins lines of CSV that say nothing.
     encoding
