@@ -85,7 +85,8 @@ def first_places(wanted: pa.Array, among: pa.Array) -> pa.Array:
 
     def numbered(start: int) -> NDArray[np.int32]:
         part = pc.index_in(among.slice(start, _PART), value_set=coded.dictionary, skip_nulls=True)
-        return part.fill_null(-1).to_numpy()
+        codes: NDArray[np.int32] = part.fill_null(-1).to_numpy()
+        return codes
 
     starts = range(0, max(len(among), 1), _PART)
     number = np.concatenate(list(ordered_map(numbered, starts, settings.current().threads if len(starts) > 1 else 1)))

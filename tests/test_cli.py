@@ -672,7 +672,7 @@ def test_append(cli: Any, tmp_path: Path) -> None:
     assert "duplicates" in refused.err
     assert "duplicates=" not in refused.err, "it is spelled as the command line does"
     done = cli("append", target, tmp_path / "b.csv", "--duplicates", "last")
-    assert "1 entries more, now 3 in (user: 3, item: 3), version 1" in done.out
+    assert "1 entry more, now 3 in (user: 3, item: 3), version 1" in done.out
     assert sp.open(target).to_numpy().tolist() == [[4, 0, 0], [0, 2, 0], [0, 0, 3]]
     cli("append", target, target, "--duplicates", "sum")
     assert sp.open(target)[0, 0] == 8

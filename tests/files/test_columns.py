@@ -656,6 +656,15 @@ def test_rows_with_nulls(ingest: Any) -> None:
     assert caught.value.token == "x"
 
 
+def test_a_column_of_values_that_nobody_asked_for_is_told(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with sp.config(progress=True):
+        assert ingest("i,value\n1,5\n", coords=["i"]) == {(1,): 1}
+        assert "the column 'value' was not read: say value='value'" in capsys.readouterr().err
+        assert ingest("i,value\n1,5\n", coords=["i"], value="value") == {(1,): 5}
+        assert ingest("i,value\n1,5\n", coords=["i"], duplicates="count") == {(1,): 1}
+        assert "was not read" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("delimiter", [",", "\t"])
 def test_an_empty_field_is_a_null_and_no_label(ingest: Any, delimiter: str) -> None:
     text = "user,item,v\nann,x,1\n,x,2\nNA,null,3\nbob,,4\n".replace(",", delimiter)
