@@ -219,6 +219,10 @@ def answer(relation: duckdb.DuckDBPyRelation, con: duckdb.DuckDBPyConnection) ->
     return relation
 
 
+_SHOWING = {"__arrow_c_stream__", "__len__", "__repr__", "__str__", "_repr_mimebundle_"}
+"""What else of a relation runs its query: a notebook shows the last of a cell."""
+
+
 @functools.cache
 def _answer_class() -> type[duckdb.DuckDBPyRelation]:
     """Return a relation whose methods listen to Ctrl-C, and what they return too."""
@@ -236,7 +240,11 @@ def _answer_class() -> type[duckdb.DuckDBPyRelation]:
 
         return call
 
-    public = {name: method for name, method in vars(plain).items() if callable(method) and not name.startswith("_")}
+    public = {
+        name: method
+        for name, method in vars(plain).items()
+        if callable(method) and (not name.startswith("_") or name in _SHOWING)
+    }
     methods = {name: listening(method) for name, method in public.items()}
     return type(plain.__name__, (plain,), {"__slots__": (), **methods})
 

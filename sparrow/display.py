@@ -105,6 +105,7 @@ def html(
     fill_value: object = 0,
     lazy: bool = False,
     picture: str | None = None,
+    labelled: Sequence[str] = (),
 ) -> str:
     """Return a tensor as a small HTML table, the parameters being those of :func:`one_line`.
 
@@ -116,6 +117,8 @@ def html(
         The value of absent cells.
     picture
         The address of a picture of where the entries are.
+    labelled
+        The dimensions that have labels.
 
     Examples
     --------
@@ -131,6 +134,8 @@ def html(
         ("entries", f"{'?' if nnz is None else format(nnz, ',')} of {human_count(size)} cells"),
         ("storage", f"{stype}, {_where(where, version, lazy)}"),
     ]
+    if labelled:
+        rows.insert(1, ("labels", f"of {', '.join(labelled)}"))
     if nbytes is not None:
         rows.append(("size", human_bytes(nbytes)))
     if where is not None:

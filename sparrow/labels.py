@@ -11,12 +11,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sparrow import settings
 from sparrow.errors import LabelError
+from sparrow.workers import ordered_map
 
 __all__ = ["first_places", "is_text", "label_position", "label_positions", "label_range", "repeated_label"]
 
 _NAMED = 5
 """How many missing labels an error names."""
+_PART = 1 << 18
+"""How many labels a thread looks through at a time."""
 
 
 def label_position(labels: pa.Array | None, label: Any, dim: str) -> int:
@@ -78,7 +82,14 @@ def first_places(wanted: pa.Array, among: pa.Array) -> pa.Array:
     if 4 * len(wanted) > len(among):
         return pc.index_in(wanted, value_set=among, skip_nulls=True)
     coded = wanted.dictionary_encode()
-    number = pc.index_in(among, value_set=coded.dictionary, skip_nulls=True).fill_null(-1).to_numpy()
+
+    def numbered(start: int) -> NDArray[np.int32]:
+        part = pc.index_in(among.slice(start, _PART), value_set=coded.dictionary, skip_nulls=True)
+        codes: NDArray[np.int32] = part.fill_null(-1).to_numpy()
+        return codes
+
+    starts = range(0, max(len(among), 1), _PART)
+    number = np.concatenate(list(ordered_map(numbered, starts, settings.current().threads if len(starts) > 1 else 1)))
     hits = np.flatnonzero(number >= 0)[::-1]  # of labels that repeat the first is written last
     places = np.full(len(coded.dictionary) + 1, -1, np.int64)
     places[number[hits]] = hits

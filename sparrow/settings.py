@@ -51,6 +51,8 @@ class Settings:
     """The engine of every terminal that is not told another; ``"auto"`` chooses for each."""
     join: str
     """How labels that differ are joined; ``"auto"`` is the union, of products and quotients the intersection."""
+    append_runs: int = 16
+    """How many runs of appended entries may stand beside the files of a tensor that are in order."""
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Options of object stores, for paths that none were given for; they may be secret."""
 
@@ -121,6 +123,7 @@ def config(
     deterministic: bool | None = None,
     engine: str | None = None,
     join: Literal["auto", "exact", "outer", "inner", "left"] | None = None,
+    append_runs: int | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> AbstractContextManager[Settings]:
     """Set what is given, at once; as a context manager, until the block ends.
@@ -152,6 +155,9 @@ def config(
         How labels that differ are joined where operands meet: "outer" keeps all of them, "inner" those that all sides
         have, "left" those of the first, and "exact" raises a ``LabelError``. The default, ``"auto"``, is "inner" for
         products and quotients and "outer" for everything else.
+    append_runs
+        How many runs of appended entries may stand beside the files of a stored tensor that are in order, 16 by
+        default; an append that makes one more merges some. With 0 each append rewrites the files that it lies between.
     storage_options
         Options of object stores, as :func:`sparrow.open` takes them, for whatever is opened, stored, ingested and
         exported and has none of its own. They are not shown.
@@ -164,8 +170,8 @@ def config(
     Raises
     ------
     InvalidValueError
-        If a size is no size, ``threads`` is below 1, the folder does not exist, ``engine`` is no name or there is no
-        such ``join``.
+        If a size is no size, ``threads`` is below 1 or ``append_runs`` below 0, the folder does not exist, ``engine``
+        is no name or there is no such ``join``.
 
     Examples
     --------
@@ -197,6 +203,10 @@ def config(
         if join not in JOINS:
             raise InvalidValueError(f"join={join!r}: use {', '.join(map(repr, JOINS[:-1]))} or {JOINS[-1]!r}")
         given["join"] = join
+    if append_runs is not None:
+        if not isinstance(append_runs, Integral) or append_runs < 0:
+            raise InvalidValueError(f"append_runs must be at least 0, got {append_runs}")
+        given["append_runs"] = int(append_runs)
     if storage_options is not None:
         given["storage_options"] = dict(storage_options)
     return _Change(given)

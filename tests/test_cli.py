@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -299,6 +300,22 @@ def test_an_error_in_sql_has_the_caret_of_duckdb(cli: Any, stored: Path) -> None
     told, line, caret = done.err.rstrip("\n").split("\n")
     assert told.startswith("sparrow: error: Parser Error: ")
     assert line.index("web") == caret.index("^")
+
+
+@pytest.mark.parametrize(
+    "query", ["select nosuch from A", "select src, nosuch\nfrom A", "select\n\n  nosuch(src) from A"]
+)
+def test_so_have_names_that_are_not_there(cli: Any, stored: Path, query: str) -> None:
+    done = cli("sql", query, f"A={stored / 'web.sparrow'}")
+    assert done.code == 1
+    line, caret = done.err.rstrip("\n").split("\n")[-2:]
+    number = 1 + query.partition("nosuch")[0].count("\n")
+    assert line.startswith(f"LINE {number}: ")
+    assert line.index("nosuch") == caret.index("^")
+    A = sp.open(stored / "web.sparrow")
+    with pytest.raises(duckdb.Error, match=f"\\n\\nLINE {number}: ") as caught:
+        sp.sql(query, A=A)
+    assert str(caught.value).endswith(f"{line}\n{caret}")
 
 
 def test_sql_from_a_file_or_standard_input(cli: Any, piped: Any, stored: Path, tmp_path: Path) -> None:
@@ -655,7 +672,7 @@ def test_append(cli: Any, tmp_path: Path) -> None:
     assert "duplicates" in refused.err
     assert "duplicates=" not in refused.err, "it is spelled as the command line does"
     done = cli("append", target, tmp_path / "b.csv", "--duplicates", "last")
-    assert "1 entries more, now 3 in (user: 3, item: 3), version 1" in done.out
+    assert "1 entry more, now 3 in (user: 3, item: 3), version 1" in done.out
     assert sp.open(target).to_numpy().tolist() == [[4, 0, 0], [0, 2, 0], [0, 0, 3]]
     cli("append", target, target, "--duplicates", "sum")
     assert sp.open(target)[0, 0] == 8

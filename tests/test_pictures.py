@@ -105,3 +105,7 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
     with pytest.raises(MissingDependencyError, match=r"pip install 'sparrow-tensor\[notebook\]'"):
         sp.asarray(np.eye(3)).spy()
     assert "3 of 9 cells" in sp.asarray(np.eye(3))._repr_html_()
+    assert "labels" not in sp.asarray(np.eye(3))._repr_html_()
+    named = sp.asarray(np.eye(3), dims=["user", "item"])
+    named.set_labels("item", ["a", "b", "c"])
+    assert "<td>of item</td>" in (named + named)._repr_html_()

@@ -136,6 +136,18 @@ def test_importing_takes_no_heavy_library_along() -> None:
     assert run.stdout == "[]\n"
 
 
+def test_nor_does_completion_after_sp() -> None:
+    script = (
+        "import sys, rlcompleter, sparrow as sp\n"
+        "complete = rlcompleter.Completer({'sp': sp}).complete\n"
+        "print(complete('sp.', 0), complete('sp.models', 0))\n"  # asks for every one
+        "heavy = 'duckdb', 'polars', 'numba', 'rich', 'typer', 'scipy.sparse.linalg', 'sparrow.models.als'\n"
+        "print([m for m in heavy if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout == "sp.Bundle( sp.models\n[]\n"
+
+
 def test_a_first_product_waits_for_no_loops() -> None:
     script = (
         "import sys, numpy as np, sparrow as sp\n"

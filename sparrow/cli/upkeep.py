@@ -55,7 +55,9 @@ def append(
     is_tensor = os.path.isdir(source) or storage.is_tensor(source)
     tensor.append(open_one(source) if is_tensor else source, duplicates, value)
     sizes = ", ".join(f"{name}: {size}" for name, size in zip(tensor.dims, tensor.shape, strict=True))
-    print(f"{path}: {tensor.nnz - before:,} entries more, now {tensor.nnz:,} in ({sizes}), version {tensor.version}")
+    more = tensor.nnz - before
+    entries = "entry" if more == 1 else "entries"
+    print(f"{path}: {more:,} {entries} more, now {tensor.nnz:,} in ({sizes}), version {tensor.version}")
 
 
 def files(

@@ -87,7 +87,8 @@ class Columns(Reader):
         What numbers count from.
     nulls
         ``"error"``, or ``"drop"`` for rows without a coordinate or a value; of several values, those that are there
-        are kept.
+        are kept. An empty field of CSV is a null, unless it is a text in quotes; so are ``NA`` and ``NULL`` among
+        numbers.
     comment
         What begins lines of CSV that say nothing.
     encoding
@@ -339,13 +340,18 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         return all(source.size is not None for source in open_sources(self.src))
 
     def _read(self) -> str:
-        table = open_table(self.src, self.query)
+        query = self.query
+        table = open_table(self.src, query)
         with storage.creating(self.dst, self.overwrite) as folder:
             check_space(folder, table.least, 0)
             with bar("reading the table", table.size) as advance, closing(table.batches(advance)) as batches:
                 rows = TableIngest(folder, self, table.name).run(batches)
         if not rows and isinstance(self.src, str | os.PathLike | list | tuple):
             warnings.warn(f"{table.name}: there is no row", stacklevel=2)
+        if self.value is None and self.duplicates != "count" and "value" in query.seen.difference(query.columns):
+            progress.note(
+                f"{table.name}: every value is 1, and the column 'value' was not read: say value='value' for it"
+            )
         return os.fspath(self.dst)
 
 

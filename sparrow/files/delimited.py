@@ -248,6 +248,28 @@ class _Parser:
         return Lines(data, lambda row: self._line(block, row))
 
     def _read(self, block: TextBlock, types: dict[str, pa.DataType]) -> pa.Table:
+        """Return the fields of a block. One that is empty is a null; of texts ``NA``, ``null``, ... are none."""
+        if not block.data.size:
+            fields = [pa.field(name, types.get(name, pa.null())) for name in self._form.columns]
+            return pa.schema(fields).empty_table()
+        table = self._fields(block, self._form.columns, types, null_values=_NULLS)
+        empty = {
+            field.name: field.type
+            for field, column in zip(table.schema, table.columns, strict=True)
+            if pa.types.is_string(field.type) and pc.any(pc.equal(column, "")).as_py()
+        }
+        if not empty:
+            return table
+        # What is set in quotes is a text, however short.
+        texts = self._fields(
+            block, list(empty), empty, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+        )
+        for name in empty:
+            at = table.schema.get_field_index(name)
+            table = table.set_column(at, table.schema.field(at), texts.column(name))
+        return table
+
+    def _fields(self, block: TextBlock, columns: list[str], types: dict[str, pa.DataType], **more: Any) -> pa.Table:
         from pyarrow import csv as arrow_csv
 
         reading = arrow_csv.ReadOptions(
@@ -256,17 +278,11 @@ class _Parser:
         parsing = arrow_csv.ParseOptions(
             delimiter=self._delimiter, quote_char='"' if self._form.quotes else False, newlines_in_values=True
         )
-        converting = arrow_csv.ConvertOptions(
-            include_columns=self._form.columns, column_types=types, null_values=_NULLS
-        )
-        if not block.data.size:
-            fields = [pa.field(name, types.get(name, pa.null())) for name in self._form.columns]
-            return pa.schema(fields).empty_table()
         return arrow_csv.read_csv(
             pa.BufferReader(pa.py_buffer(block.data)),
             read_options=reading,
             parse_options=parsing,
-            convert_options=converting,
+            convert_options=arrow_csv.ConvertOptions(include_columns=columns, column_types=types, **more),
         )
 
     def _padded(self, block: TextBlock, field: pa.Field) -> tuple[int, str] | None:

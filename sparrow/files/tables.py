@@ -11,7 +11,7 @@ import shlex
 import sys
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -49,6 +49,8 @@ class Query:
     form: Form | None = None
     """How CSV is read."""
     format: str | None = None
+    seen: set[str] = field(default_factory=set, compare=False)
+    """Names of columns that there were, read or not."""
 
     def without(self, names: Collection[str]) -> Query:
         """Return what is left to read where some columns are known."""
@@ -144,6 +146,7 @@ def open_table(src: Any, query: Query) -> Table:
 
 
 def _check_columns(names: Sequence[str], query: Query, file: str | None) -> None:
+    query.seen.update(names)
     for name in query.columns:
         times = list(names).count(name)
         if times != 1:

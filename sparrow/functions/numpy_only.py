@@ -302,6 +302,7 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: 
         if mode == "constant":
             sizes = [(*tensor.shape[:axis], n, *tensor.shape[axis + 1 :]) for n in (before, after)]
             edges = [full(size, v, tensor.dtype) for size, v in zip(sizes, value, strict=True)]
+            edges = [edge.rename(**dict(zip(edge.dims, tensor.dims, strict=True))) for edge in edges]
             parts = [part for part in (edges[0], tensor, edges[1]) if part is tensor or part.shape[axis]]
             tensor = concat(parts, axis) if len(parts) > 1 else tensor
         elif before or after:

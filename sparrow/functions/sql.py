@@ -146,8 +146,10 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
         except duckdb.CatalogException as error:
             missing = re.match(r"Catalog Error: Table with name (.*) does not exist!", str(error), re.DOTALL)
             if missing is None or missing[1] in defined:
-                raise
+                raise _placed(con, query, error) from None
             name, problem = missing[1], error
+        except duckdb.BinderException as error:
+            raise _placed(con, query, error) from None
         thing = _lookup(name, tensors, frame)
         if thing is None:
             raise InvalidValueError(
@@ -156,6 +158,26 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
             ) from problem
         defined.add(name)
         define(name, thing)
+
+
+def _placed(con: duckdb.DuckDBPyConnection, query: str, error: duckdb.Error) -> duckdb.Error:
+    """Return an error of a query with the line that it is about and a caret, which relations leave out."""
+    import duckdb
+
+    if "\nLINE " in str(error):
+        return error
+    try:
+        con.execute(f"EXPLAIN\n{query}")
+    except type(error) as found:
+        text = str(found)
+        line = re.search(r"^LINE (\d+): ", text, re.MULTILINE)
+        if line is not None and int(line[1]) > 1:
+            said = f"LINE {int(line[1]) - 1}: "
+            before, rest = text[: line.start()], text[line.end() :]
+            return type(error)(f"{before}{said}{rest.replace(chr(10) + ' ' * (len(line[0]) - len(said)), chr(10), 1)}")
+    except duckdb.Error:
+        pass  # bound otherwise than it is as a relation
+    return error
 
 
 def _lookup(name: str, given: Mapping[str, Any], frame: FrameType) -> Any:

@@ -14,49 +14,54 @@ Functions here take tensors and give NumPy arrays; :mod:`sparrow.graph` keeps th
 
 from __future__ import annotations
 
-from sparrow.functions.factoring import (
-    cholesky,
-    cross,
-    det,
-    eigh,
-    eigvalsh,
-    inv,
-    matrix_rank,
-    pinv,
-    qr,
-    slogdet,
-    solve,
-    svd,
-    svdvals,
-)
-from sparrow.linalg.arrays import (
-    diagonal,
-    matmul,
-    matrix_norm,
-    matrix_power,
-    matrix_transpose,
-    norm,
-    outer,
-    tensordot,
-    trace,
-    vecdot,
-    vector_norm,
-)
-from sparrow.linalg.direct import spilu, splu, spsolve, spsolve_triangular
-from sparrow.linalg.iterations import pagerank, power_iteration
-from sparrow.linalg.operators import Operator, aslinearoperator
-from sparrow.linalg.solvers import (
-    bicgstab,
-    cg,
-    eigsh,
-    expm_multiply,
-    gmres,
-    lobpcg,
-    lsmr,
-    lsqr,
-    minres,
-    svds,
-)
+from typing import TYPE_CHECKING
+
+from sparrow.demand import on_demand
+
+if TYPE_CHECKING:
+    from sparrow.functions.factoring import (
+        cholesky,
+        cross,
+        det,
+        eigh,
+        eigvalsh,
+        inv,
+        matrix_rank,
+        pinv,
+        qr,
+        slogdet,
+        solve,
+        svd,
+        svdvals,
+    )
+    from sparrow.linalg.arrays import (
+        diagonal,
+        matmul,
+        matrix_norm,
+        matrix_power,
+        matrix_transpose,
+        norm,
+        outer,
+        tensordot,
+        trace,
+        vecdot,
+        vector_norm,
+    )
+    from sparrow.linalg.direct import spilu, splu, spsolve, spsolve_triangular
+    from sparrow.linalg.iterations import pagerank, power_iteration
+    from sparrow.linalg.operators import Operator, aslinearoperator
+    from sparrow.linalg.solvers import (
+        bicgstab,
+        cg,
+        eigsh,
+        expm_multiply,
+        gmres,
+        lobpcg,
+        lsmr,
+        lsqr,
+        minres,
+        svds,
+    )
 
 __all__ = [
     "Operator", "aslinearoperator", "bicgstab", "cg", "cholesky", "cross", "det", "diagonal", "eigh", "eigsh",
@@ -65,6 +70,45 @@ __all__ = [
     "slogdet", "solve", "spilu", "splu", "spsolve", "spsolve_triangular", "svd", "svds", "svdvals", "tensordot",
     "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
+
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "sparrow.functions.factoring": [
+            "cholesky",
+            "cross",
+            "det",
+            "eigh",
+            "eigvalsh",
+            "inv",
+            "matrix_rank",
+            "pinv",
+            "qr",
+            "slogdet",
+            "solve",
+            "svd",
+            "svdvals",
+        ],
+        "arrays": [
+            "diagonal",
+            "matmul",
+            "matrix_norm",
+            "matrix_power",
+            "matrix_transpose",
+            "norm",
+            "outer",
+            "tensordot",
+            "trace",
+            "vecdot",
+            "vector_norm",
+        ],
+        "direct": ["spilu", "splu", "spsolve", "spsolve_triangular"],
+        "iterations": ["pagerank", "power_iteration"],
+        "operators": ["Operator", "aslinearoperator"],
+        "solvers": ["bicgstab", "cg", "eigsh", "expm_multiply", "gmres", "lobpcg", "lsmr", "lsqr", "minres", "svds"],
+    },
+)
 
 
 def __dir__() -> list[str]:

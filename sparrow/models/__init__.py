@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from sparrow.models import evaluation
-from sparrow.models.als import ALS
-from sparrow.models.factorization import FactorizationMachine
-from sparrow.models.linear import LinearRegression, LogisticRegression
-from sparrow.models.saving import load
+from typing import TYPE_CHECKING
+
+from sparrow.demand import on_demand
+
+if TYPE_CHECKING:
+    from sparrow.models import evaluation
+    from sparrow.models.als import ALS
+    from sparrow.models.factorization import FactorizationMachine
+    from sparrow.models.linear import LinearRegression, LogisticRegression
+    from sparrow.models.saving import load
 
 __all__ = ["ALS", "FactorizationMachine", "LinearRegression", "LogisticRegression", "evaluation", "load"]
+
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "evaluation": ["evaluation"],
+        "als": ["ALS"],
+        "factorization": ["FactorizationMachine"],
+        "linear": ["LinearRegression", "LogisticRegression"],
+        "saving": ["load"],
+    },
+)
 
 
 def __dir__() -> list[str]:

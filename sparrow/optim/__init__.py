@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from sparrow.optim.adaptive import FTRL, AdaGrad, Adam
-from sparrow.optim.base import Optimizer, State
-from sparrow.optim.schedules import Cosine, InverseScaling, Schedule, Steps
-from sparrow.optim.sgd import SGD
+from typing import TYPE_CHECKING
+
+from sparrow.demand import on_demand
+
+if TYPE_CHECKING:
+    from sparrow.optim.adaptive import FTRL, AdaGrad, Adam
+    from sparrow.optim.base import Optimizer, State
+    from sparrow.optim.schedules import Cosine, InverseScaling, Schedule, Steps
+    from sparrow.optim.sgd import SGD
 
 __all__ = ["FTRL", "SGD", "AdaGrad", "Adam", "Cosine", "InverseScaling", "Optimizer", "Schedule", "State", "Steps"]
+
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "adaptive": ["FTRL", "AdaGrad", "Adam"],
+        "base": ["Optimizer", "State"],
+        "schedules": ["Cosine", "InverseScaling", "Schedule", "Steps"],
+        "sgd": ["SGD"],
+    },
+)
 
 
 def __dir__() -> list[str]:

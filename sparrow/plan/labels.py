@@ -98,13 +98,15 @@ def joined_names(parts: Sequence[Names]) -> Names:
 
 
 def alike(arrays: Sequence[pa.Array], what: str) -> list[pa.Array]:
-    """Return labels as arrays of one type.
+    """Return labels as arrays of one type, which no labels at all are of.
 
     Raises
     ------
     LabelError
         If texts would be compared with numbers, or either with dates.
     """
+    some = next((array.type for array in arrays if len(array)), arrays[0].type)
+    arrays = [array if len(array) else pa.array([], some) for array in arrays]
     kinds = {array.type for array in arrays}
     if len(kinds) == 1:
         return list(arrays)

@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from sparrow import settings
 from sparrow.errors import NotFoundError, ShapeError
 from sparrow.index import Box
-from sparrow.relation import Edit, Growth, with_labels
-from sparrow.schema import Schema
+from sparrow.kernels.entries import Block
+from sparrow.relation import Chunk, Edit, Growth, with_labels
+from sparrow.schema import Schema, is_fill
 from sparrow.storage.filesystem import of
 from sparrow.storage.labels import is_part, write_labels, write_more
 from sparrow.storage.layout import METADATA_KEY, Profile, Sizes, arrow_schema
 from sparrow.storage.log import Active
-from sparrow.storage.rewrites import Claim, Piece, Rewrite, discard, plan, prepare, write
-from sparrow.storage.snapshot import FileTable, Snapshot
-from sparrow.storage.writer import DataFile
+from sparrow.storage.rewrites import Claim, Piece, Rewrite, discard, exists_already, met, plan, prepare, width, write
+from sparrow.storage.runs import Part, cut, members
+from sparrow.storage.snapshot import FileTable, Snapshot, file_tables
+from sparrow.storage.writer import DataFile, TensorWriter
+from sparrow.workers import ordered_map
 
 __all__ = ["Work", "appended", "compacted", "edited", "grown", "restored"]
+
+_WORTH_A_RUN = 8
+"""New entries stand beside those that they lie between where these are so many times as many, and so large a part of a
+row group."""
+_WORTH_FOLDING = 2
+"""Runs are put in order where the entries in between are at most so many times as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +82,173 @@ class Work:
             return False
         if self.labels is not None and latest.metadata.labels != before.metadata.labels:
             return False
-        now, then = set(latest.base.names), set(before.base.names)
+        now, then = set(latest.active.paths), set(before.active.paths)
         if not now.issuperset(name for name, _ in self.removed):
             return False
-        fresh = [latest.base.footer(at) for at, name in enumerate(latest.base.names) if name not in then]
+        fresh = [table.footer(at) for table in latest.tables for at, name in enumerate(table.names) if name not in then]
         return not any(
             mine.first <= theirs.last and theirs.first <= mine.last for mine in self.added for theirs in fresh
         )
 
 
 def edited(snapshot: Snapshot, edit: Edit, sizes: Sizes) -> Work:
-    """Write the files that a prepared edit needs on top of a snapshot."""
+    """Write the files that a prepared edit needs on top of a snapshot.
+
+    What is appended all over the keys stands beside the files in order; whatever else is written puts them in order.
+    """
+    if edit.operation == "append" and edit.upsert is not None and not edit.clear:
+        return _laid(snapshot, edit, edit.upsert, sizes)
+    if not edit.clear and edit.upsert is None:
+        return _rewritten(snapshot, edit, sizes)
+    return _then(snapshot, folded(snapshot, sizes), lambda draft: _rewritten(draft, edit, sizes))
+
+
+def _laid(snapshot: Snapshot, edit: Edit, upsert: Block, sizes: Sizes) -> Work:
+    """Write entries that are appended: into the files that they meet where these are few, else beside them."""
+    bound = settings.current().append_runs
+    taken = _members(snapshot, snapshot.runs, upsert)
+    fits = all(
+        kind.itemsize > 4 or column.max() < 2**31
+        for kind, column in zip(snapshot.base.coordinate_dtypes, upsert.coords, strict=True)
+    )
+    few = max(sizes.group_rows // _WORTH_A_RUN, _WORTH_A_RUN * upsert.count)
+    if not taken.any() and (met(snapshot, upsert) <= few or not (bound or snapshot.runs)):
+        return _rewritten(snapshot, edit, sizes)
+    if bound and fits and not is_fill(upsert.values, snapshot.schema.fill_value).any():
+        taken |= _members(snapshot, (snapshot.base,), upsert)
+        if edit.existing == "error" and taken.any():
+            raise exists_already(tuple(int(column[taken.argmax()]) for column in upsert.coords))
+        if edit.existing == "first":
+            upsert = upsert.take(~taken)
+        if edit.existing == "first" or not taken.any():
+            return replace(_beside(snapshot, upsert, bound, sizes), shape=edit.shape)
+    return _then(snapshot, folded(snapshot, sizes), lambda draft: _rewritten(draft, edit, sizes))
+
+
+def _members(snapshot: Snapshot, tables: Iterable[FileTable], wanted: Block) -> NDArray[np.bool_]:
+    """Return which of some sorted entries have their cells in some files."""
+    out = np.zeros(wanted.count, dtype=bool)
+    if not wanted.count:
+        return out
+    box = Box(tuple(range(int(column.min()), int(column.max()) + 1) for column in wanted.coords))
+
+    def look(part: Part) -> tuple[NDArray[Any], NDArray[np.bool_]] | None:
+        near = np.ones(wanted.count, dtype=bool)
+        for column, low, high in zip(wanted.coords, part.low, part.high, strict=True):
+            near &= (column >= low) & (column <= high)
+        places = np.flatnonzero(near)
+        return (places, members(snapshot.read_part(part), wanted.take(places))) if len(places) else None
+
+    parts = [part for table in tables for part in snapshot.parts(table, box)]
+    for found in ordered_map(look, parts, settings.current().threads if len(parts) > 1 else 1):
+        if found is not None:
+            out[found[0]] |= found[1]
+    return out
+
+
+def _beside(snapshot: Snapshot, upsert: Block, bound: int, sizes: Sizes) -> Work:
+    """Write new entries as a run, with those that are at most about as large; where all is, in order.
+
+    So an entry is written about as often as the number of entries has digits, and there are about as many runs.
+    """
+    if not upsert.count:
+        return Work()
+    rows, kept = upsert.count, list(snapshot.runs)
+    while kept and (int(kept[-1].rows.sum()) <= rows or len(kept) >= bound):
+        rows += int(kept.pop().rows.sum())
+    if not kept and _between(snapshot, upsert) <= _WORTH_FOLDING * rows:
+        return folded(snapshot, sizes, upsert)
+    gone = snapshot.runs[len(kept) :]
+    everything = Box.everything(tuple(int(column.max()) + 1 for column in upsert.coords))
+    everything = Box.everything(tuple(map(max, snapshot.schema.shape, map(len, everything.ranges))))
+    parts = [part for table in gone for part in snapshot.parts(table, everything)]
+    chunks = cut([*parts, _part(upsert)], sizes.group_rows)
+    added = _written(snapshot, chunks, rows, sizes, run=True)
+    return Work(added, [(name, int(n)) for table in gone for name, n in zip(table.names, table.nbytes, strict=True)])
+
+
+def _part(block: Block) -> Part:
+    low, high = (tuple(int(side(column)) for column in block.coords) for side in (np.min, np.max))
+    return Part(low, high, block.count, True, block)
+
+
+def _between(snapshot: Snapshot, upsert: Block) -> int:
+    """Return how many entries the files have that are to be read where these and all runs are put in order."""
+    base, low, high = snapshot.base, *(_part(upsert).low, _part(upsert).high)
+    lows = [low[0], *(int(run.low[:, 0].min()) for run in snapshot.runs)]
+    highs = [high[0], *(int(run.high[:, 0].max()) for run in snapshot.runs)]
+    return int(base.rows[(base.high[:, 0] >= min(lows)) & (base.low[:, 0] <= max(highs))].sum())
+
+
+def folded(snapshot: Snapshot, sizes: Sizes, more: Block | None = None) -> Work:
+    """Put what stands beside the files, and entries that no file has, in order; files that are apart stay."""
+    if not snapshot.runs and more is None:
+        return Work()
+    base = snapshot.base
+    everything = Box.everything(snapshot.schema.shape if more is None else tuple(2**62 for _ in more.coords))
+    parts = [part for table in snapshot.tables for part in snapshot.parts(table, everything)]
+    chunks = cut(parts if more is None else [*parts, _part(more)], sizes.group_rows)
+    needs = [{part.ref[0] for part in chunk.ref.parts if not part.run} for chunk in chunks]
+    touched = {path for chunk, files in zip(chunks, needs, strict=True) for path in files if _mixed(chunk)}
+    while grown := {path for files in needs if files & touched for path in files} - touched:
+        touched |= grown
+    runs: list[list[Chunk]] = [[]]
+    for chunk, files in zip(chunks, needs, strict=True):
+        if _mixed(chunk) or files & touched:
+            runs[-1].append(chunk)
+        elif runs[-1]:
+            runs.append([])
+    added: list[DataFile] = []
+    try:
+        for run in filter(None, runs):
+            added += _written(snapshot, run, sum(chunk.rows for chunk in run), sizes)
+    except BaseException:
+        discard(snapshot.path, added)
+        raise
+    places = [at for at in range(len(base)) if base.path(at) in touched]
+    gone = [(name, int(n)) for table in snapshot.runs for name, n in zip(table.names, table.nbytes, strict=True)]
+    return Work(added, _removed(snapshot, places) + gone)
+
+
+def _mixed(chunk: Chunk) -> bool:
+    return any(part.run for part in chunk.ref.parts)
+
+
+def _written(snapshot: Snapshot, chunks: list[Chunk], rows: int, sizes: Sizes, run: bool = False) -> list[DataFile]:
+    """Write the entries of chunks to new files."""
+    schema = snapshot.schema
+    with TensorWriter(
+        snapshot.path,
+        schema.dims,
+        schema.dtype,
+        profile=snapshot.metadata.profile,
+        coordinate_dtypes=snapshot.base.coordinate_dtypes,
+        sizes=sizes.for_total(rows * width(snapshot), rows),
+        run=run,
+    ) as writer:
+        for block in ordered_map(snapshot.read, chunks, settings.current().threads if len(chunks) > 1 else 1):
+            writer.write(block)
+        return writer.finish()
+
+
+def _then(snapshot: Snapshot, first: Work, job: Callable[[Snapshot], Work]) -> Work:
+    """Return both of two jobs, the second on top of the first."""
+    if first.empty:
+        return job(snapshot)
+    try:
+        second = job(_draft(snapshot, first))
+    except BaseException:
+        first.undo(snapshot.path)
+        raise
+    added, gone = {file.name: file for file in first.added}, dict(second.removed)
+    discard(snapshot.path, [file for name, file in added.items() if name in gone])
+    kept = [file for name, file in added.items() if name not in gone]
+    removed = first.removed + [(name, nbytes) for name, nbytes in second.removed if name not in added]
+    return replace(second, added=kept + second.added, removed=removed, schema=second.schema or first.schema)
+
+
+def _rewritten(snapshot: Snapshot, edit: Edit, sizes: Sizes) -> Work:
+    """Write the files in order that a prepared edit changes."""
     old, ndim = snapshot.schema, snapshot.schema.ndim
     shape = edit.shape or old.shape
     whole = Schema(tuple(map(max, shape, old.shape)), old.dims, old.dtype, old.fill_value, old.stype)
@@ -114,22 +284,18 @@ def edited(snapshot: Snapshot, edit: Edit, sizes: Sizes) -> Work:
 
 def appended(snapshot: Snapshot, edits: Iterable[Edit], sizes: Sizes) -> Work:
     """Write the files of several prepared edits, each on top of the one before; one edit is held at a time."""
-    draft, schema = snapshot, None
-    removed: dict[str, int] = {}
-    added: dict[str, DataFile] = {}
+    rest = iter(edits)
+    first = list(itertools.islice(rest, 2))
+    if len(first) < 2:
+        return replace(edited(snapshot, first[0], sizes), shape=None) if first else Work()
+    work = folded(snapshot, sizes)
     try:
-        for edit in edits:
-            work = edited(draft, edit, sizes)
-            added.update((file.name, file) for file in work.added)
-            schema = work.schema or schema
-            gone = dict(work.removed)
-            removed.update((name, nbytes) for name, nbytes in gone.items() if name not in added)
-            discard(snapshot.path, [added.pop(name) for name in gone if name in added])
-            draft = _draft(draft, work)
+        for edit in itertools.chain(first, rest):
+            work = replace(_then(snapshot, work, partial(_rewritten, edit=edit, sizes=sizes)), shape=None)
     except BaseException:
-        discard(snapshot.path, list(added.values()))
+        work.undo(snapshot.path)
         raise
-    return Work(list(added.values()), list(removed.items()), schema)
+    return work
 
 
 def grown(snapshot: Snapshot, growth: Growth, sizes: Sizes) -> Work:
@@ -168,19 +334,16 @@ def grown(snapshot: Snapshot, growth: Growth, sizes: Sizes) -> Work:
 
 def _draft(snapshot: Snapshot, work: Work) -> Snapshot:
     """Return what a snapshot would be with files put in and taken out."""
-    table, gone = snapshot.base, {name for name, _ in work.removed}
-    kept = [at for at, name in enumerate(table.names) if name not in gone]
-    ndim, more = snapshot.schema.ndim, work.added
-    active = Active(
-        [table.names[at] for at in kept] + [file.name for file in more],
-        np.append(table.nbytes[kept], [file.nbytes for file in more]).astype(np.int64),
-        np.append(table.rows[kept], [file.rows for file in more]).astype(np.int64),
-        np.concatenate([table.low[kept], np.array([f.low for f in more], np.int64).reshape(len(more), ndim)]),
-        np.concatenate([table.high[kept], np.array([f.high for f in more], np.int64).reshape(len(more), ndim)]),
+    more, ndim = work.added, snapshot.schema.ndim
+    new = Active(
+        [file.name for file in more],
+        *(np.array([getattr(file, name) for file in more], np.int64) for name in ("nbytes", "rows")),
+        *(np.array([getattr(f, name) for f in more], np.int64).reshape(len(more), ndim) for name in ("low", "high")),
     )
-    kinds = tuple(map(np.dtype, more[0].coordinate_dtypes)) if more else table.coordinate_dtypes
+    kinds = tuple(map(np.dtype, more[0].coordinate_dtypes)) if more else snapshot.base.coordinate_dtypes
     draft = copy.copy(snapshot)
-    draft.base = FileTable(table.folder, table.order, active, kinds)
+    active = snapshot.active.without({name for name, _ in work.removed}).plus(new)
+    draft.base, draft.runs = file_tables(snapshot.path, snapshot.base.order, active, kinds)
     draft._digest = None
     return draft
 
@@ -193,32 +356,38 @@ def restored(snapshot: Snapshot, old: Snapshot) -> Work:
     NotFoundError
         If a file of the old version is gone.
     """
-    now, then = set(snapshot.base.names), set(old.base.names)
+    now, then = snapshot.active, old.active
+    there = set(now.paths)
     shape = None if old.schema.shape == snapshot.schema.shape else old.schema.shape
-    coming = [at for at, name in enumerate(old.base.names) if name not in now]
-    for at in coming:
+    coming = [(table, at) for table in old.tables for at, name in enumerate(table.names) if name not in there]
+    for table, at in coming:
         try:
-            of(old.path).touch(old.base.path(at))  # young again, so that no vacuum takes it before the commit
+            of(old.path).touch(table.path(at))  # young again, so that no vacuum takes it before the commit
         except NotFoundError:
             raise NotFoundError(
-                f"version {old.version} of {old.path!r} cannot be restored: its file {old.base.names[at]!r} is gone, "
+                f"version {old.version} of {old.path!r} cannot be restored: its file {table.names[at]!r} is gone, "
                 "which vacuum() does to old versions; restore a later one, see history()"
             ) from None
-    leaving = [at for at, name in enumerate(snapshot.base.names) if name not in then]
+    leaving = now.without(set(then.paths))
     columns = None
-    if (coming or leaving) and old.base.coordinate_dtypes != snapshot.base.coordinate_dtypes:
+    if (coming or leaving.paths) and old.base.coordinate_dtypes != snapshot.base.coordinate_dtypes:
         columns = _columns(snapshot, old.schema.shape, old.base.coordinate_dtypes, snapshot.metadata.profile)
-    added = [_data_file(old.base, at) for at in coming]
+    added = [_data_file(table, at) for table, at in coming]
     labels = None if old.metadata.labels == snapshot.metadata.labels else old.metadata.labels
     parts = () if labels is None else old.label_files(strict=False)
-    return Work(added, _removed(snapshot, leaving), columns, shape, labels, parts, written=False)
+    removed = list(zip(leaving.paths, leaving.nbytes.tolist(), strict=True))
+    return Work(added, removed, columns, shape, labels, parts, written=False)
 
 
 def compacted(snapshot: Snapshot, profile: Profile, sizes: Sizes) -> Work:
     """Write neighbouring files that are less than half full as full ones; all files where the profile changes.
 
-    Labels that are in several files come into one.
+    Before that what stands beside them is put in order. Labels that are in several files come into one.
     """
+    return _then(snapshot, folded(snapshot, sizes), lambda draft: _filled(draft, profile, sizes))
+
+
+def _filled(snapshot: Snapshot, profile: Profile, sizes: Sizes) -> Work:
     table, wanted = snapshot.base, profile
     everything = wanted != snapshot.metadata.profile
     runs: list[Rewrite] = []

@@ -37,6 +37,7 @@ __all__ = [
     "FIRST",
     "GROUPS",
     "LAST",
+    "RUN",
     "Footer",
     "check_groups",
     "ends_ahead",
@@ -49,7 +50,12 @@ __all__ = [
     "to_block",
 ]
 
-DATA_FILE = re.compile(r"(?P<sha>[0-9a-f]{64})-(?P<nonce>[0-9a-f]{16}(?P<footer>[0-9a-f]{8})|[0-9a-f]{8,32})\.parquet")
+RUN = "-run"
+"""How the names of files end, before the type, that stand beside those in order."""
+
+DATA_FILE = re.compile(
+    rf"(?P<sha>[0-9a-f]{{64}})-(?P<nonce>[0-9a-f]{{16}}(?P<footer>[0-9a-f]{{8}})|[0-9a-f]{{8,32}})(?P<run>{RUN})?\.parquet"
+)
 """Names of data files: the SHA-256 of the content, a nonce of the writer, and the CRC-32 of the footer."""
 
 FIRST, LAST = b"sparrow.first", b"sparrow.last"

@@ -70,6 +70,11 @@ class _Job:
     check: Callable[[Schema], object]
     """Raise ``ShapeError`` where another shape than that of the current version does not suit."""
 
+    def meets(self, notes: Mapping[str, Any]) -> bool:
+        """Return whether it may write cells that a commit changed; appends say themselves what two of them make."""
+        both = self.operation == notes.get("operation") == "append"
+        return not both and "claim" in notes and self.claim.meets(Claim.from_json(notes["claim"]))
+
 
 class StoredHandle:
     """What the live tensors of one stored tensor share: the snapshot they see, and commits.
@@ -320,9 +325,8 @@ class StoredHandle:
                     break
                 gone = {name for name, _ in work.removed}
                 rows = snapshot.nnz + sum(file.rows for file in work.added)
-                rows -= sum(
-                    int(n) for name, n in zip(snapshot.base.names, snapshot.base.rows, strict=True) if name in gone
-                )
+                active = snapshot.active
+                rows -= sum(n for name, n in zip(active.paths, active.rows.tolist(), strict=True) if name in gone)
                 notes = {
                     "operation": job.operation,
                     "nonce": nonce,
@@ -359,7 +363,7 @@ class StoredHandle:
         for commit in self._log.commits(base.version + 1):
             if commit.notes is None:
                 raise ConflictError(f"another tool committed version {commit.version} of {self.path!r}: {way_out}")
-            if "claim" in commit.notes and job.claim.meets(Claim.from_json(commit.notes["claim"])):
+            if job.meets(commit.notes):
                 raise ConflictError(
                     f"version {commit.version} of {self.path!r} ({commit.notes['operation']}), by another writer, "
                     f"changed cells of this write: {way_out}"

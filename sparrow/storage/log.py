@@ -58,7 +58,11 @@ class Active:
 
     def without(self, paths: Container[str]) -> Active:
         """Return these files less some."""
-        kept = [at for at, path in enumerate(self.paths) if path not in paths]
+        return self.at([at for at, path in enumerate(self.paths) if path not in paths])
+
+    def at(self, places: Sequence[int]) -> Active:
+        """Return some of these files."""
+        kept = list(places)
         return Active(
             [self.paths[at] for at in kept], self.nbytes[kept], self.rows[kept], self.low[kept], self.high[kept]
         )

@@ -25,11 +25,12 @@ from sparrow.schema import Schema, is_fill
 from sparrow.storage.filesystem import of
 from sparrow.storage.footers import read_group
 from sparrow.storage.layout import Profile, Sizes
+from sparrow.storage.runs import members
 from sparrow.storage.snapshot import FileTable, Snapshot, covered
 from sparrow.storage.writer import DataFile, TensorWriter
 from sparrow.workers import ordered_map
 
-__all__ = ["Claim", "Piece", "Rewrite", "discard", "plan", "prepare", "write"]
+__all__ = ["Claim", "Piece", "Rewrite", "discard", "exists_already", "met", "plan", "prepare", "width", "write"]
 
 Key: TypeAlias = tuple[int, ...]
 
@@ -220,6 +221,12 @@ def _shares(snapshot: Snapshot, upsert: Block | None) -> tuple[list[int], list[i
     return starts.tolist(), stops.tolist()
 
 
+def met(snapshot: Snapshot, upsert: Block) -> int:
+    """Return how many entries the files in order have between whose keys some of these lie."""
+    starts, stops = map(np.array, _shares(snapshot, upsert))
+    return int(snapshot.base.rows[stops > starts].sum())
+
+
 def plan(snapshot: Snapshot, edit: Edit, sizes: Sizes, schema: Schema, widening: bool = False) -> list[Rewrite]:
     """Return the runs that an edit rewrites; none if no entry changes.
 
@@ -243,10 +250,10 @@ def plan(snapshot: Snapshot, edit: Edit, sizes: Sizes, schema: Schema, widening:
             piece = Piece(at, starts[at], stops[at])
             pieces.append(piece)
             changing.append(widening or _touches(snapshot, edit, piece, schema))
-    width = _width(snapshot)
+    each = width(snapshot)
     for k in range(0, len(pieces), 2):
         added = int(new[pieces[k].stop] - new[pieces[k].start])
-        if not added or not sizes.small(added * width, added):
+        if not added or not sizes.small(added * each, added):
             continue
         if any(changing[m] for m in (k - 1, k + 1) if 0 <= m < len(pieces)):
             continue
@@ -294,7 +301,7 @@ def _taken_along(table: FileTable, sizes: Sizes, added: int, neighbours: Iterabl
     return out
 
 
-def _width(snapshot: Snapshot) -> int:
+def width(snapshot: Snapshot) -> int:
     """Return about how many bytes an entry takes."""
     return max(1, snapshot.nbytes // max(snapshot.nnz, 1)) if snapshot.nnz >= 1000 else 2 * snapshot.schema.ndim + 4
 
@@ -382,16 +389,16 @@ def _exists_already(old: Block, share: Block | None, boxes: Sequence[Box]) -> Du
     assert share is not None
     for box in boxes:
         old = old.take(~box.contains(old.coords))
-    for at in range(share.count):
-        cell = _key(share, at)
-        start = _position(old, cell, 0, old.count, right=False)
-        if start < old.count and _key(old, start) == cell:
-            return DuplicateError(
-                f"the cell {cell} has an entry already; nothing was written: say duplicates='sum', 'last', "
-                "'first', 'min' or 'max'",
-                cell,
-            )
-    raise AssertionError("no cell is given twice")
+    return exists_already(_key(share, int(members(old, share).argmax())))
+
+
+def exists_already(cell: Key) -> DuplicateError:
+    """Return the error for a cell that has an entry."""
+    return DuplicateError(
+        f"the cell {cell} has an entry already; nothing was written: say duplicates='sum', 'last', "
+        "'first', 'min' or 'max'",
+        cell,
+    )
 
 
 # -- writing -------------------------------------------------------------------------------------
@@ -429,7 +436,7 @@ def write(
                 schema.dtype,
                 profile=profile or snapshot.metadata.profile,
                 coordinate_dtypes=kinds,
-                sizes=sizes.for_total(rows * _width(snapshot), rows),
+                sizes=sizes.for_total(rows * width(snapshot), rows),
             ) as writer:
                 for block in _stream(snapshot, edit, run, sizes.group_rows, schema):
                     writer.write(block)

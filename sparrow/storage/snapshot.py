@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -21,10 +22,11 @@ from sparrow.kernels.entries import Block
 from sparrow.relation import ArrowSource, Chunk, ParquetSource, ScanStats
 from sparrow.schema import Schema
 from sparrow.storage.filesystem import Piece, of
-from sparrow.storage.footers import Footer, check_groups, ends_ahead, footer, read_group
+from sparrow.storage.footers import DATA_FILE, RUN, Footer, check_groups, ends_ahead, footer, read_group
 from sparrow.storage.labels import LABELS, Vocabulary, is_part, label_files, read_labels
 from sparrow.storage.layout import Metadata, stored_columns
 from sparrow.storage.log import Active, Log
+from sparrow.storage.runs import Merged, Part, cut, merged
 from sparrow.workers import ordered_map
 
 __all__ = ["FileRecord", "FileTable", "Snapshot", "order_folder"]
@@ -33,6 +35,8 @@ ORDERS = "_orders"
 
 _AHEAD, _AHEAD_BYTES = 16, 32 << 20
 """How many row groups, and how many bytes of them, may be fetched ahead."""
+_HELD = 1 << 20
+"""Entries of runs that a snapshot keeps decoded, at most: each run is read for many chunks."""
 _BESIDE = 4
 """How many row groups threads may read side by side that still count as one after the other."""
 
@@ -102,7 +106,10 @@ def only(chunks: Sequence[Chunk], numbers: Iterable[int]) -> list[Chunk]:
     reading = Reading()
     out: list[Chunk] = []
     for number in numbers:
-        found: Group = chunks[number].ref
+        found: Group | Merged = chunks[number].ref
+        if isinstance(found, Merged):
+            out.append(chunks[number])
+            continue
         if found.reading is not None:
             reading.pieces.append(found.reading.pieces[found.place])
         out.append(replace(chunks[number], ref=replace(found, place=len(out), reading=reading)))
@@ -178,10 +185,15 @@ class FileTable:
         """Return the places of the files that may hold entries of a box."""
         return np.flatnonzero(box.meeting(self.low, self.high))
 
-    def digest(self) -> str:
-        """Return what tells the contents of the files: equal digests mean equal bytes in them."""
-        names = sorted(name.split("-")[0] for name in self.names)
-        return hashlib.sha256("\n".join(names).encode()).hexdigest()
+    @property
+    def active(self) -> Active:
+        """The files, as the log tells them."""
+        return Active(self.names, self.nbytes, self.rows, self.low, self.high)
+
+
+def digest(names: Iterable[str]) -> str:
+    """Return what tells the contents of files: equal digests mean equal bytes in them."""
+    return hashlib.sha256("\n".join(sorted(name.split("-")[0] for name in names)).encode()).hexdigest()
 
 
 def covered(box: Box, low: Sequence[int], high: Sequence[int]) -> bool:
@@ -210,22 +222,40 @@ def follow(path: str) -> str:
     return path
 
 
-def file_table(log: Log, metadata: Metadata, order: Sequence[int]) -> FileTable:
-    """Return the files of a log's version."""
+def file_tables(
+    folder: str, order: Sequence[int], active: Active, coordinate_dtypes: tuple[np.dtype[Any], ...]
+) -> tuple[FileTable, tuple[FileTable, ...]]:
+    """Return the files in order, and the runs beside them, large ones first."""
+    writers: dict[str, list[int]] = {}
+    for at, name in enumerate(active.paths):
+        if name.endswith(f"{RUN}.parquet") and (named := DATA_FILE.fullmatch(name)) is not None:
+            writers.setdefault(named["nonce"][:16], []).append(at)
+    if not writers:
+        return FileTable(folder, tuple(order), active, coordinate_dtypes), ()
+    beside = {at for places in writers.values() for at in places}
+    base, *runs = (
+        FileTable(folder, tuple(order), active.at(places), coordinate_dtypes)
+        for places in ([at for at in range(len(active.paths)) if at not in beside], *writers.values())
+    )
+    return base, tuple(sorted(runs, key=lambda run: (-int(run.rows.sum()), run.names)))
+
+
+def log_tables(log: Log, metadata: Metadata, order: Sequence[int]) -> tuple[FileTable, tuple[FileTable, ...]]:
+    """Return the files of a log's version, those in order and runs."""
     ndim = metadata.schema.ndim
     schema = log.schema()
     if tuple(schema.names[:ndim]) != metadata.schema.dims or schema.get_field_index("value") != ndim:
         raise CorruptionError(f"the columns {schema.names} of {log.path!r} are not those its metadata names")
     log.check(log.shape(metadata.schema.shape))
     kinds = tuple(np.dtype(schema.field(dim).type.to_pandas_dtype()) for dim in range(ndim))
-    return FileTable(log.path, tuple(order), log.active(metadata.schema.dims), kinds)
+    return file_tables(log.path, order, log.active(metadata.schema.dims), kinds)
 
 
 class Snapshot:
     """One version of a stored tensor: implements :class:`sparrow.relation.Relation`.
 
-    Built from the log alone; footers of data files are read where a scan needs their row groups. Labels that an
-    earlier version has read are taken from there.
+    Built from the log alone; footers of data files are read where a scan needs their row groups. Labels and runs that
+    an earlier version has read are taken from there.
     """
 
     def __init__(self, log: Log, before: Snapshot | None = None) -> None:
@@ -236,7 +266,7 @@ class Snapshot:
             schema = Schema(shape, found.schema.dims, found.schema.dtype, found.schema.fill_value, found.schema.stype)
             labels = label_files(log.path, found.labels, log.labels(ndim))
             metadata = replace(found, schema=schema, labels=labels)
-            self.base = file_table(log, metadata, found.order or tuple(range(ndim)))
+            self.base, self.runs = log_tables(log, metadata, found.order or tuple(range(ndim)))
         self.path = log.path
         self.metadata = metadata
         self.identity = log.identity, found.replaced
@@ -250,6 +280,7 @@ class Snapshot:
         if before is not None and before.identity == self.identity:
             self._known = dict(before._labels or before._known)
         self._lock = threading.Lock()
+        self._held: OrderedDict[tuple[str, int], Block] = OrderedDict() if before is None else before._held.copy()
 
     def __repr__(self) -> str:
         return f"<Snapshot of {self.path!r}, version {self._version}>"
@@ -264,7 +295,23 @@ class Snapshot:
         """The version."""
         return self._version
 
-    exact = True
+    @property
+    def exact(self) -> bool:
+        """Whether chunks are row groups, whose entries are counted: where runs stand beside the files they are not."""
+        return not self.runs
+
+    @property
+    def tables(self) -> tuple[FileTable, ...]:
+        """The files in order, then the runs beside them."""
+        return (self.base, *self.runs)
+
+    @property
+    def active(self) -> Active:
+        """All files of the base order."""
+        out = self.base.active
+        for run in self.runs:
+            out = out.plus(run.active)
+        return out
 
     @property
     def extra(self) -> dict[str, Any]:
@@ -280,18 +327,18 @@ class Snapshot:
     def digest(self) -> str:
         """What tells the contents of the files."""
         if self._digest is None:
-            self._digest = self.base.digest()
+            self._digest = digest(self.active.paths)
         return self._digest
 
     @property
     def nnz(self) -> int:
         """The number of entries, from the log."""
-        return int(self.base.rows.sum())
+        return sum(int(table.rows.sum()) for table in self.tables)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the data files of the base order, from the log."""
-        return int(self.base.nbytes.sum())
+        return sum(int(table.nbytes.sum()) for table in self.tables)
 
     @property
     def orders(self) -> tuple[tuple[int, ...], ...]:
@@ -340,10 +387,15 @@ class Snapshot:
             found = Metadata.from_json(log.metadata(), repr(log.path))
             if found.built_from != self.digest or found.order != order:
                 return None
-            return file_table(log, found, order)
+            return log_tables(log, found, order)[0]
+
+    def _tables(self, order: Sequence[int] | None) -> tuple[FileTable, ...]:
+        """Return the files of an order, then the runs that stand beside them."""
+        found = self.table(order)
+        return self.tables if found is self.base else (found,)
 
     def table(self, order: Sequence[int] | None = None) -> FileTable:
-        """Return the files of an order.
+        """Return the files of an order; of the base order those that are in order.
 
         Raises
         ------
@@ -418,6 +470,8 @@ class Snapshot:
         read for the files that are left.
         """
         table = self.table(order)
+        if self.runs and table is self.base:
+            return cut([part for each in self.tables for part in self.parts(each, box)], _HELD // 4)
         out: list[Chunk] = []
         places = table.meeting(box).tolist()
         table.footers_ahead(places)
@@ -432,6 +486,34 @@ class Snapshot:
                 out.append(Chunk(int(found.rows[group]), low, high, Group(path, group, len(out), reading)))
         return out
 
+    def parts(self, table: FileTable, box: Box) -> Iterator[Part]:
+        """Yield the row groups of some files that may hold entries of a box."""
+        places = table.meeting(box).tolist()
+        table.footers_ahead(places)
+        for at in places:
+            found = table.footer(at)
+            for group in np.flatnonzero(box.meeting(found.low, found.high)).tolist():
+                low, high = tuple(found.low[group].tolist()), tuple(found.high[group].tolist())
+                yield Part(low, high, int(found.rows[group]), table is not self.base, (table.path(at), group))
+
+    def read_part(self, part: Part) -> Block:
+        """Return the entries of a row group, or those in memory; not to be written to."""
+        if isinstance(part.ref, Block):
+            return part.ref
+        with self._lock:
+            found = self._held.get(part.ref)
+            if found is not None:
+                self._held.move_to_end(part.ref)
+                return found
+        path, group = part.ref
+        found = read_group(path, group, self.schema.ndim, self.schema.dtype, self._kinds)
+        if part.run:
+            with self._lock:
+                self._held[part.ref] = found
+                while sum(block.count for block in self._held.values()) > _HELD:
+                    self._held.popitem(last=False)
+        return found
+
     few = False
 
     def whole(self) -> Block:
@@ -440,61 +522,72 @@ class Snapshot:
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return the entries of a chunk; zero-copy where the file holds the types wanted."""
-        found: Group = chunk.ref
+        found: Group | Merged = chunk.ref
+        if isinstance(found, Merged):
+            return merged(found, self.read_part, self.schema.ndim, self.schema.dtype)
         if found.reading is not None:
             found.reading.come_to(found.place)
         return read_group(found.path, found.number, self.schema.ndim, self.schema.dtype, self._kinds, dims)
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
         """Return what a scan of the box touches."""
-        table = self.table(order)
-        files = table.meeting(box)
-        table.footers_ahead(files.tolist())
-        groups = read = rows = nbytes = files_read = 0
-        for at in files.tolist():
-            found = table.footer(at)
-            meets = box.meeting(found.low, found.high)
-            groups += len(meets)
-            read += int(meets.sum())
-            files_read += bool(meets.any())
-            rows += int(found.rows[meets].sum())
-            nbytes += int(found.nbytes[meets].sum())
-        skipped = np.ones(len(table), dtype=bool)
-        skipped[files] = False
-        if skipped.any():
-            # An estimate: groups are of almost one size but for the last of a file, so a large file tells that of all.
-            known = int(files[table.rows[files].argmax()]) if files.size else -1
-            if known < 0 or len(table.footer(known).rows) < 2:
-                known = int(table.rows.argmax())
-            sizes = table.footer(known).rows
-            size = max(round(float(sizes[:-1].mean() if len(sizes) > 1 else sizes[0])), 1)
-            groups += int((-(-table.rows[skipped] // size)).sum())
-        return ScanStats(len(table), files_read, groups, read, rows, nbytes)
+        shares = [_touched(table, box) for table in self._tables(order)]
+        return ScanStats(*map(sum, zip(*map(astuple, shares), strict=True)))
 
     def source(self, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource | ArrowSource:
         """Return the files that may hold entries of the box, and how the columns lie in them; a stream of a store.
 
         There may be no file at all: an engine then scans nothing.
         """
-        table = self.table(order)
+        tables = self._tables(order)
         if of(self.path).fetches:
             from sparrow.storage.streams import Streamed  # a third of a second, which who runs no SQL does not pay
 
             return ArrowSource(Streamed(self, box, order))
-        places = table.meeting(box).tolist()
-        table.check_groups(places)  # SQL engines take pages as they are
-        paths = tuple(map(table.path, places))
-        return ParquetSource(paths, stored_columns(self.schema, table.coordinate_dtypes))
+        paths: list[str] = []
+        for table in tables:
+            places = table.meeting(box).tolist()
+            table.check_groups(places)  # SQL engines take pages as they are
+            paths += map(table.path, places)
+        return ParquetSource(tuple(paths), stored_columns(self.schema, tables[0].coordinate_dtypes))
 
     def files(self, order: Sequence[int] | None = None) -> list[FileRecord]:
-        """Return the data files of an order. Reads their footers."""
-        table = self.table(order)
-        table.footers_ahead(range(len(table)))
+        """Return the data files of an order, then those that stand beside them. Reads their footers."""
+        tables = self._tables(order)
+        for table in tables:
+            table.footers_ahead(range(len(table)))
         return [
             FileRecord(table.path(at), int(table.rows[at]), int(table.nbytes[at]), found.first, found.last)
+            for table in tables
             for at in range(len(table))
             for found in (table.footer(at),)
         ]
+
+
+def _touched(table: FileTable, box: Box) -> ScanStats:
+    """Return what a scan of a box touches of some files."""
+    files = table.meeting(box)
+    table.footers_ahead(files.tolist())
+    groups = read = rows = nbytes = files_read = 0
+    for at in files.tolist():
+        found = table.footer(at)
+        meets = box.meeting(found.low, found.high)
+        groups += len(meets)
+        read += int(meets.sum())
+        files_read += bool(meets.any())
+        rows += int(found.rows[meets].sum())
+        nbytes += int(found.nbytes[meets].sum())
+    skipped = np.ones(len(table), dtype=bool)
+    skipped[files] = False
+    if skipped.any():
+        # An estimate: groups are of almost one size but for the last of a file, so a large file tells that of all.
+        known = int(files[table.rows[files].argmax()]) if files.size else -1
+        if known < 0 or len(table.footer(known).rows) < 2:
+            known = int(table.rows.argmax())
+        sizes = table.footer(known).rows
+        size = max(round(float(sizes[:-1].mean() if len(sizes) > 1 else sizes[0])), 1)
+        groups += int((-(-table.rows[skipped] // size)).sum())
+    return ScanStats(len(table), files_read, groups, read, rows, nbytes)
 
 
 def _incomplete(path: str, nbytes: int) -> str | None:

@@ -96,7 +96,7 @@ def vacuum(path: str, older_than: str | timedelta = "7 days", dry_run: bool = Fa
 def _unused(path: str, prefix: str, horizon: float) -> Iterator[str]:
     """Yield the data files and leftovers in one table's folder that may go."""
     log = Log.open(path)
-    used = set(Snapshot(log).base.names)
+    used = set(Snapshot(log).active.paths)
     version = log.version
     # A file that a commit after the horizon added or removed was current after the horizon.
     for commit in log.commits_back(version):

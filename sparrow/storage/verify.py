@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from sparrow import settings
 from sparrow.errors import CorruptionError, NotFoundError, StorageError
+from sparrow.index import Box
 from sparrow.kernels.entries import Block
+from sparrow.relation import scan
 from sparrow.schema import Schema, is_fill
 from sparrow.storage.filesystem import of
 from sparrow.storage.footers import DATA_FILE, Footer, footer, forget, sha256, to_block
@@ -72,6 +74,12 @@ def verify(snapshot: Snapshot) -> list[Finding]:
     findings = _verify_log(snapshot, snapshot.path)
     found, content = _verify_table(snapshot, snapshot.base)
     findings += found
+    for run in snapshot.runs:
+        found, more = _verify_table(snapshot, run)
+        findings += found
+        content = None if content is None or more is None else (content + more) % 2**64
+    if snapshot.runs and content is not None:
+        findings += _verify_apart(snapshot)
     snapshot.forget_orders()
     tables = {order: snapshot.table(order) for order in snapshot.orders[1:]}
     for order, damaged in snapshot.damaged.items():
@@ -127,6 +135,19 @@ def _verify_table(snapshot: Snapshot, table: FileTable) -> tuple[list[Finding], 
             )
         previous = max(report.last, previous[0] if previous else report.last), name
     return findings, content if complete else None
+
+
+def _verify_apart(snapshot: Snapshot) -> list[Finding]:
+    """Check that no cell is both in a run and elsewhere."""
+    for block in scan(snapshot, Box.everything(snapshot.schema.shape)):
+        same = np.ones(max(block.count - 1, 0), dtype=bool)
+        for column in block.coords:
+            same &= column[1:] == column[:-1]
+        if same.any():
+            cell = tuple(int(column[same.argmax()]) for column in block.coords)
+            names = ", ".join(name for run in snapshot.runs for name in run.names)
+            return [Finding(names, f"the cell {cell} is stored twice: in two runs, or in a file in order too")]
+    return []
 
 
 def _verify_file(snapshot: Snapshot, table: FileTable, at: int) -> _Report:

@@ -23,7 +23,7 @@ from sparrow.kernels.entries import Block, concatenate, is_sorted
 from sparrow.relation import as_arrow
 from sparrow.schema import check_dtype
 from sparrow.storage.filesystem import of
-from sparrow.storage.footers import FIRST, GROUPS, LAST, footer, footer_checksum, read_group
+from sparrow.storage.footers import FIRST, GROUPS, LAST, RUN, footer, footer_checksum, read_group
 from sparrow.storage.layout import Profile, Sizes, arrow_schema, check_profile, encode, parquet_options
 from sparrow.storage.local import disk_full
 from sparrow.workers import Beside, beside
@@ -208,6 +208,8 @@ class TensorWriter:
         coordinate of 2^31 or more comes, what was written before is rewritten at the end.
     sizes
         Where files and row groups end.
+    run
+        Whether the files are to stand beside others whose keys theirs lie between.
 
     Examples
     --------
@@ -230,8 +232,10 @@ class TensorWriter:
         order: Sequence[int] | None = None,
         coordinate_dtypes: Sequence[DTypeLike] | None = None,
         sizes: Sizes | None = None,
+        run: bool = False,
     ) -> None:
         self._folder = os.fspath(folder)
+        self._ending = f"{RUN if run else ''}.parquet"
         self._dims = tuple(dims)
         self._ndim = len(self._dims)
         self._dtype = check_dtype(dtype)
@@ -441,7 +445,7 @@ class TensorWriter:
         file.parquet.add_key_value_metadata(notes)
         file.parquet.close()
         footer_crc = footer_checksum(file.sink.rest())
-        name = file.sink.keep(lambda sha: f"{sha}-{self._nonce}{footer_crc:08x}.parquet")
+        name = file.sink.keep(lambda sha: f"{sha}-{self._nonce}{footer_crc:08x}{self._ending}")
         self._open = None
         kinds = tuple(kind.name for kind in self._kinds)
         self._files.append(

@@ -183,17 +183,17 @@ def append(
 
 def _count_append(handle: storage.StoredHandle, before: storage.Snapshot, entries: int, level: int) -> None:
     """Warn where a hundred appends wrote far more of what was there than they brought."""
-    then, table = set(before.base.names), handle.current.base
-    wrote = sum(n for name, n in zip(table.names, table.rows.tolist(), strict=True) if name not in then)
+    then, now = set(before.active.paths), handle.current.active
+    wrote = sum(n for name, n in zip(now.paths, now.rows.tolist(), strict=True) if name not in then)
     count, brought, written = _appended.get(handle, (0, 0, 0))
     count, brought, written = count + 1, brought + entries, written + wrote
     _appended[handle] = (count, brought, written) if count < _SMALL_COMMITS else (0, 0, 0)
     if count == _SMALL_COMMITS and written > max(_REWRITTEN[0] * brought, _REWRITTEN[1] * count):
         first = handle.current.schema.dims[0]
         warnings.warn(
-            f"{count} appends brought {brought:,} entries and wrote {written:,}: what comes between entries that are "
-            "there has their files written anew. Append more at a time, or have a dimension before "
-            f"{first!r} that grows with the appends, such as the day: what comes last is written alone, and "
+            f"{count} appends brought {brought:,} entries and wrote {written:,}: to change cells that are there, or "
+            "append_runs=0, has the files in between written anew. Append more at a time, or have a dimension before "
+            f"{first!r} that grows with the appends, such as the day: what is new is written alone, and "
             "A.sum(axis=0) adds it up",
             PerformanceWarning,
             stacklevel=level,

@@ -21,7 +21,7 @@ from sparrow.errors import InvalidValueError, ShapeError, StorageError, Unsuppor
 from sparrow.index import Mode, View, check_permutation
 from sparrow.interop.conversion import check_fill
 from sparrow.kernels.entries import Block
-from sparrow.plan import Scan, Step, refilled, reshaped
+from sparrow.plan import Scan, Step, names_along, refilled, reshaped
 from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import Schema, check_integers, check_shape, is_fill
 from sparrow.stypes import COMPRESSED, check_stype, of_view, settled
@@ -185,9 +185,10 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
                 found = self._density((0, self.ndim - 1), 120, sample=True)
                 picture = pictures.data_url(found, (self.dims[0], self.dims[-1]))
         nbytes = None if self._is_lazy else self.nbytes
+        named = [self.dims[axis] for axis in sorted(names_along(self.__sparrow_scan__()))]
         return display.html(
             self.shape, self.dims, self.dtype, self._known_nnz(), self.stype, self.path, self.version, nbytes,
-            self.fill_value, self._is_lazy, picture,
+            self.fill_value, self._is_lazy, picture, named,
         )  # fmt: skip
 
     def _density(self, axes: tuple[int, int], bins: int, sample: bool) -> engines.DensityMap:

@@ -109,9 +109,10 @@ class Writing(Base):
 
         Labels that a dimension does not have yet make it longer, in the same commit; a label has one coordinate
         whoever else is appending. A tensor that is appended to a stored one is streamed and may be larger than memory.
-        Many small appends write what is new and little more where it comes after all there is in the first dimension,
-        such as days; else every file that has cells in between is written anew, and an append costs more the more is
-        stored: where a hundred wrote a hundred times what they brought, a ``PerformanceWarning`` says so.
+        Many small appends write what is new and little more: entries between those that are there stand beside their
+        files until there are as many of them (``sp.config(append_runs=)``, ``compact``). Only those that change cells
+        which are there have the files written anew that hold them, and cost more the more is stored: where a hundred
+        wrote a hundred times what they brought, a ``PerformanceWarning`` says so.
 
         Parameters
         ----------

@@ -59,7 +59,7 @@ def test_appends_to_other_cells_all_land(raced: tuple[Path, list[Any]]) -> None:
     assert handle.current.version == COUNT * WRITERS
     assert handle.verify() == []
     versions = (storage.open(path, version).current for version in range(handle.current.version + 1))
-    assert {p.name for p in path.glob("*.parquet")} == {name for version in versions for name in version.base.names}
+    assert {p.name for p in path.glob("*.parquet")} == {name for version in versions for name in version.active.paths}
     assert not list(path.glob("*.tmp"))
 
 

@@ -656,6 +656,29 @@ def test_rows_with_nulls(ingest: Any) -> None:
     assert caught.value.token == "x"
 
 
+def test_a_column_of_values_that_nobody_asked_for_is_told(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with sp.config(progress=True):
+        assert ingest("i,value\n1,5\n", coords=["i"]) == {(1,): 1}
+        assert "the column 'value' was not read: say value='value'" in capsys.readouterr().err
+        assert ingest("i,value\n1,5\n", coords=["i"], value="value") == {(1,): 5}
+        assert ingest("i,value\n1,5\n", coords=["i"], duplicates="count") == {(1,): 1}
+        assert "was not read" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_an_empty_field_is_a_null_and_no_label(ingest: Any, delimiter: str) -> None:
+    text = "user,item,v\nann,x,1\n,x,2\nNA,null,3\nbob,,4\n".replace(",", delimiter)
+    with pytest.raises(IngestError, match="row 2: column 'user' is a null: say nulls='drop'") as caught:
+        ingest(text, coords=["user", "item"], value="v")
+    assert caught.value.line == 3
+    kept = {("ann", "x"): 1, ("NA", "null"): 3}
+    assert ingest(text, coords=["user", "item"], value="v", nulls="drop") == kept
+    if delimiter == ",":  # fields parted by tabs have no quotes
+        assert ingest('user,v\n"",1\nann,2\n', coords=["user"], value="v") == {("",): 1, ("ann",): 2}
+        text = 'user,v\n"",1\n,3\nann,2\n'
+        assert ingest(text, coords=["user"], value="v", nulls="drop") == {("",): 1, ("ann",): 2}
+
+
 def test_coordinates_of_another_kind(ingest: Any) -> None:
     table = pa.table({"i": [1, 2], "j": ["5", "7"]})
     assert ingest(table, coords=["i", "j"], ids={"i": "str", "j": "int"}) == {("1", 5): 1, ("2", 7): 1}

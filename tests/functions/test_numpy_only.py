@@ -241,3 +241,12 @@ def test_what_is_refused() -> None:
     for kind, call in refused:
         with pytest.raises(kind):
             call()
+
+
+def test_pad_keeps_names_and_the_labels_of_what_is_not_padded() -> None:
+    labels = {"user": ["ann", "bob"], "item": ["x", "y"]}
+    a = sp.from_coords([[0, 1], [0, 1]], [1.0, 2.0], dims=("user", "item"), labels=labels)
+    found: Any = np.pad(a, ((0, 0), (1, 2)))
+    assert found.dims == ("user", "item")
+    assert found.sel(user="bob").to_numpy().tolist() == [0, 0, 2, 0, 0]
+    assert found.labels("item") is None

@@ -14,7 +14,7 @@ import sparrow as sp
 
 
 @pytest.mark.usefixtures("ctrl_c")
-@pytest.mark.parametrize("fetch", ["fetchall", "to_arrow_table", "pl"])
+@pytest.mark.parametrize("fetch", ["fetchall", "to_arrow_table", "pl", "__repr__", "_repr_mimebundle_", "__len__"])
 def test_an_interrupt_is_a_keyboard_interrupt(fetch: str) -> None:
     endless = sp.sql("select sum(a.range * b.range) as s from range(1000000000) a, range(1000000) b")
     derived = endless.filter("s > 0")

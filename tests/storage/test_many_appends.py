@@ -120,7 +120,7 @@ def test_appends_that_write_everything_anew_are_warned_of(
         sizes=storage.Sizes(group_rows=64),
     )
     a = sp.Tensor(stored)
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as found, sp.config(append_runs=0):
         warnings.simplefilter("always")
         for k in range(9):
             columns = {"user": [f"v{k}a", f"v{k}b"] if named else [1_003 + k, 1_900 + k], "item": [k, 200 + k]}

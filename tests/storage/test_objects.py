@@ -27,7 +27,7 @@ import pytest
 import sparrow as sp
 from sparrow import errors, storage
 from sparrow.index import Box
-from sparrow.relation import Edit
+from sparrow.relation import Edit, apply_edit
 from sparrow.schema import Schema
 from sparrow.storage import filesystem, staging
 from sparrow.storage.stores import store_of
@@ -111,6 +111,18 @@ def test_a_tensor_lives_on_a_store(home: str, tmp_path: Path) -> None:
     assert not [name for name in keys(f"{home}/t") if "_creating" in name]
 
 
+def test_runs_are_read_from_a_store(home: str) -> None:
+    block = random_entries(SCHEMA, 60)
+    handle = storage.save(f"{home}/t", SCHEMA, [block], sizes=storage.Sizes(file_rows=100, group_rows=5))
+    handle.commit(Edit("append", upsert=random_entries(SCHEMA, 4, seed=1), existing="first"))
+    assert handle.current.runs
+    wanted = apply_edit(block, Edit("append", upsert=random_entries(SCHEMA, 4, seed=1), existing="first"), SCHEMA)
+    assert_same(read_all(storage.open(f"{home}/t").current), wanted)
+    a = sp.open(f"{home}/t")
+    assert sp.sql("select count(*), sum(value) from a where d0 > 3").fetchall() == [(a[4:].nnz, a[4:].sum())]
+    assert handle.verify() == []
+
+
 def test_edits_are_those_of_a_disk(home: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     places = (tmp_path / "t", f"{home}/t")
@@ -123,7 +135,7 @@ def test_edits_are_those_of_a_disk(home: str, tmp_path: Path) -> None:
     assert_same(*(read_all(handle.current) for handle in handles))
     assert_same(*(read_all(storage.open(place).current) for place in places))
     assert [storage.open(place).verify() for place in places] == [[], []]
-    assert handles[0].current.base.digest() == handles[1].current.base.digest()
+    assert handles[0].current.digest == handles[1].current.digest
 
 
 def test_bundles(home: str) -> None:

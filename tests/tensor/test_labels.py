@@ -134,6 +134,15 @@ def test_align(a: sp.Tensor, b: sp.Tensor, join: str) -> None:
         assert found == {at: cells.get(at, 0.0) for at in found}
 
 
+@pytest.mark.parametrize("names", [["a", "b"], [date(2026, 1, 2), date(2025, 1, 2)], [7, -3]])
+def test_no_labels_at_all_are_of_every_type(names: list[Any]) -> None:
+    some = sp.from_coords([[0, 1]], [1.0, 2.0], dims=["day"], labels={"day": names})
+    none = sp.from_coords([[]], [], (0,), ["day"], labels={"day": pa.array([], pa.string())})
+    for found in (some + none, none + some):
+        assert found.to_polars(labels=True).sort("day").rows() == sorted(zip(names, [1.0, 2.0], strict=True))
+    assert (some * none).shape == (0,)
+
+
 @settings(max_examples=10)
 @given(matrices(), matrices())
 def test_pandas_finds_the_same(a: sp.Tensor, b: sp.Tensor) -> None:

@@ -1,0 +1,264 @@
+"""Runs: what is appended all over the keys stands beside the files in order, and every reader sees one tensor."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sparrow as sp
+from sparrow import errors, storage
+from sparrow.index import Box
+from sparrow.kernels.entries import Block
+from sparrow.relation import Edit, apply_edit
+from sparrow.schema import Schema
+from sparrow.storage import commits
+from sparrow.storage.log import Log
+from sparrow.storage.runs import Part, cut, joined, members, merged
+from sparrow.storage.writer import TensorWriter
+from tests.storage.helpers import assert_same, entries, random_entries, read_all
+
+SMALL = storage.Sizes(file_rows=60, group_rows=5)
+"""Files of some 60 entries in row groups of 5."""
+RULES: list[Any] = ["error", "sum", "last", "first", "min", "max"]
+
+
+def many(shape: tuple[int, ...] = (40, 30), count: int = 400) -> tuple[Schema, Block]:
+    """Return entries of several files, and their schema."""
+    schema = Schema(shape)
+    return schema, random_entries(schema, count)
+
+
+def names(a: sp.Tensor, dim: str) -> list[Any]:
+    """Return the labels of a dimension."""
+    found = a.labels(dim)
+    assert found is not None
+    return list(found.to_pylist())
+
+
+def append(cells: Any, values: Any, rule: Any = "error") -> Edit:
+    """Return an edit that appends."""
+    return Edit("append", upsert=entries(cells, values), existing=rule)
+
+
+def foreign(path: Path) -> pl.DataFrame:
+    """Return what another reader of Delta tables finds."""
+    return pl.scan_delta(str(path)).collect()
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[Schema, list[Edit | str]]:
+    """Return writes of all kinds, appends mostly."""
+    shape = draw(st.sampled_from([(300,), (20, 15), (1, 300), (300, 1), (6, 5, 10)]))
+    cell = st.tuples(*(st.integers(0, n - 1) for n in shape))
+    out: list[Edit | str] = []
+    for kind in draw(st.lists(st.sampled_from(["append"] * 9 + ["put", "clear", "compact", "restore"]), max_size=12)):
+        if kind in ("compact", "restore"):
+            out.append(kind)
+        elif kind == "clear":
+            low = draw(cell)
+            out.append(Edit("clear", (Box(tuple(range(k, n) for k, n in zip(low, shape, strict=True))),)))
+        else:
+            cells = sorted(draw(st.sets(cell, min_size=1, max_size=9)))
+            rule: Any = draw(st.sampled_from(["first"] * 5 + RULES)) if kind == "append" else "last"
+            values = draw(st.lists(st.integers(1, 9), min_size=len(cells), max_size=len(cells)))
+            out.append(Edit(kind, upsert=entries(cells, values), existing=rule))
+    return Schema(shape), out
+
+
+@settings(max_examples=12)
+@given(histories(), st.sampled_from([0, 1, 2, 16]), st.sampled_from([0, 60, 150]))
+def test_any_history_means_what_it_means_in_memory(
+    history: tuple[Schema, list[Edit | str]], bound: int, count: int
+) -> None:
+    schema, steps = history
+    block = random_entries(schema, count)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        sp.config(append_runs=bound),
+        mock.patch.object(commits, "_WORTH_A_RUN", 2),
+    ):
+        handle = storage.save(Path(folder, "t"), schema, [block], sizes=SMALL)
+        versions = [block]
+        for step in steps:
+            if step == "compact":
+                handle.compact()
+                assert not handle.current.runs
+            elif step == "restore":
+                handle.restore(0)
+                block = versions[0]
+            else:
+                assert isinstance(step, Edit)
+                try:
+                    wanted = apply_edit(block, step, schema)
+                except errors.DuplicateError:
+                    with pytest.raises(errors.DuplicateError, match="has an entry already"):
+                        handle.commit(step)
+                    continue
+                handle.commit(step)
+                block = wanted
+            assert len(handle.current.runs) <= bound
+            del versions[handle.current.version :]
+            versions += [block] * (handle.current.version + 1 - len(versions))
+            assert_same(read_all(handle.current), block)
+            assert handle.current.nnz == block.count
+        assert handle.verify() == []
+        for version, wanted in enumerate(versions):
+            assert_same(read_all(storage.open(Path(folder, "t"), version).current), wanted)
+        rows = sorted(foreign(Path(folder, "t")).rows())
+        assert rows == list(zip(*(c.tolist() for c in (*block.coords, block.values)), strict=True))
+
+
+def test_readers_of_all_kinds(tmp_path: Path) -> None:
+    schema, block = many()
+    handle = storage.save(tmp_path / "t", schema, [block], sizes=SMALL)
+    rng = np.random.default_rng(1)
+    for _ in range(6):
+        cells = sorted(map(tuple, rng.integers(0, 30, (4, 2)).tolist()))
+        handle.commit(append(sorted(set(cells)), np.arange(1.0, len(set(cells)) + 1), "first"))
+    assert len(handle.current.runs) > 1
+    a, wanted = sp.open(tmp_path / "t"), sp.open(tmp_path / "t").to_numpy()
+    x = rng.random(30)
+    for engine in ("stream", "duckdb"):
+        with sp.config(engine=engine):
+            np.testing.assert_array_equal(a.to_numpy(), wanted)
+            np.testing.assert_array_equal(a[3:9, ::-2].to_numpy(), wanted[3:9, ::-2])
+            np.testing.assert_array_equal(a.T[7].to_numpy(), wanted[:, 7])
+            np.testing.assert_allclose(a @ x, wanted @ x)
+            np.testing.assert_allclose((a + a.T[:30, :30].T.sum()).sum(), (wanted + wanted[:30, :30].sum()).sum())
+            np.testing.assert_array_equal(a.sum(axis=0).to_numpy(), wanted.sum(axis=0))
+            np.testing.assert_allclose((a[:30] @ a[:30]).to_numpy(), wanted[:30] @ wanted[:30])
+    np.testing.assert_array_equal(a[[5, 2, 5]].to_numpy(), wanted[[5, 2, 5]])
+    assert a[3:9].nnz == np.count_nonzero(wanted[3:9])
+    assert [a[i, j] for i, j in [(0, 0), (5, 5)]] == [wanted[0, 0], wanted[5, 5]]
+    assert sp.sql("select count(*), sum(value) from a").fetchall() == [(np.count_nonzero(wanted), wanted.sum())]
+    assert len(foreign(tmp_path / "t")) == a.nnz == sum(record.rows for record in a.files())
+    assert f"{len(a.files())} of {len(a.files())} read" in (a + 0).explain()
+    a.add_order((1, 0))
+    np.testing.assert_array_equal(a[:, 4].to_numpy(), wanted[:, 4])
+    assert a.verify() == []
+    a[0, 0] = 5.0  # whatever is no append puts all in order
+    wanted[0, 0] = 5.0
+    assert not storage.open(tmp_path / "t").current.runs
+    np.testing.assert_array_equal(a.to_numpy(), wanted)
+    assert a.verify() == []
+    assert len(a.vacuum("0 seconds")) > 0
+    np.testing.assert_array_equal(sp.open(tmp_path / "t").to_numpy(), wanted)
+
+
+def written(rounds: int, rows: int, path: Path, bound: int) -> list[int]:
+    """Return how many entries each of some appends writes, of entries all over the keys."""
+    order = np.random.default_rng(0).permutation(rounds * rows)
+    handle = storage.save(path, Schema((rounds * rows,)), [], sizes=storage.Sizes(group_rows=64))
+    out, before = [], set[str]()
+    with sp.config(append_runs=bound):
+        for k in range(rounds):
+            handle.commit(append(np.sort(order[k * rows : (k + 1) * rows])[:, None].tolist(), np.ones(rows)))
+            files = handle.files()
+            out.append(sum(record.rows for record in files if record.path not in before))
+            before = {record.path for record in files}
+            assert len(handle.current.runs) <= min(1 + math.log2(rounds), bound)
+    assert_same(read_all(handle.current), entries([[k] for k in range(rounds * rows)], np.ones(rounds * rows)))
+    return out
+
+
+def test_entries_all_over_are_written_seldom(tmp_path: Path) -> None:
+    rounds, rows = 64, 10
+    found = written(rounds, rows, tmp_path / "t", 16)
+    assert sum(found) <= rounds * rows * (1 + math.log2(rounds))
+    assert sum(written(rounds, rows, tmp_path / "u", 0)) > rounds * rows * rounds / 3
+
+
+def test_appends_here_and_there_by_label(tmp_path: Path) -> None:
+    users, days = [f"u{k:03}" for k in range(200)], ["d0"]
+    schema = Schema((200, 1), ("user", "day"))
+    block = entries([(k, 0) for k in range(200)], np.ones(200))
+    labels = {0: pa.array(users), 1: pa.array(days)}
+    a = sp.Tensor(storage.save(tmp_path / "a", schema, [block], labels=labels, sizes=SMALL))
+    files = {record.path for record in a.files()}
+    for k in range(1, 4):
+        a.append(pl.DataFrame({"day": [f"d{k}"] * 3, "user": ["u003", f"new{k}", "u150"], "value": [1.0, 2.0, 3.0]}))
+    assert files <= {record.path for record in a.files()}
+    assert names(a, "day") == ["d0", "d1", "d2", "d3"]
+    assert a.sel(user="new2").to_numpy().tolist() == [0, 0, 2, 0]
+    with pytest.raises(errors.DuplicateError, match="'u150'"):
+        a.append(pl.DataFrame({"day": ["d2"], "user": ["u150"], "value": [1.0]}))
+    a.append(pl.DataFrame({"day": ["d2"], "user": ["u150"], "value": [1.0]}), duplicates="sum")
+    assert a.sel(user="u150", day="d2") == 4.0
+    assert a.verify() == []
+
+
+def test_two_writers(tmp_path: Path) -> None:
+    schema, block = many()
+    one = storage.save(tmp_path / "t", schema, [block], sizes=SMALL)
+    other = storage.open(tmp_path / "t", sizes=SMALL)
+    free = sorted(
+        set(itertools.product(range(40), range(30))) - set(zip(*(c.tolist() for c in block.coords), strict=True))
+    )
+    one.commit(append(free[::2], np.ones(len(free[::2]))))
+    other.commit(append(free[1::2], np.ones(len(free[1::2]))))  # made against a version that is not the latest
+    with pytest.raises(errors.DuplicateError):
+        one.commit(append(free[1:2], [1.0]))  # nor is this one, and yet it sees what is there
+    one.refresh()
+    assert_same(read_all(one.current), read_all(other.current))
+    assert one.current.nnz == 40 * 30
+    assert one.verify() == []
+
+
+def test_verify_finds_a_cell_of_two_runs(tmp_path: Path) -> None:
+    schema, block = many()
+    handle = storage.save(tmp_path / "t", schema, [block], sizes=SMALL)
+    cell = tuple(int(column[7]) for column in block.coords)
+    with TensorWriter(
+        tmp_path / "t", schema.dims, schema.dtype, coordinate_dtypes=handle.current.base.coordinate_dtypes, run=True
+    ) as writer:
+        writer.write(entries([cell], [1]))
+        files = writer.finish()
+    Log.open(str(tmp_path / "t")).commit(files, (), {"operation": "append", "nonce": "0"})
+    (finding,) = storage.open(tmp_path / "t").verify()
+    assert finding.file == files[0].name
+    assert f"the cell {cell} is stored twice" in finding.problem
+
+
+@given(
+    st.lists(st.sets(st.tuples(st.integers(0, 5), st.integers(0, 2**62 - 1)), max_size=20), max_size=5), st.booleans()
+)
+def test_parts_are_merged_in_order(cells: list[set[tuple[int, int]]], wide: bool) -> None:
+    seen: set[tuple[int, int]] = set()
+    parts: list[Part] = []
+    for k, some in enumerate(cells):
+        mine = sorted({(a, b if wide else b % 50) for a, b in some} - seen)
+        seen |= set(mine)
+        blocks = [mine[:7], mine[7:]] if k == 0 else [mine]
+        for block in (entries(each, np.arange(len(each))) for each in blocks if each):
+            low, high = (tuple(int(side(column)) for column in block.coords) for side in (np.min, np.max))
+            parts.append(Part(low, high, block.count, bool(k), block))
+    chunks = cut(parts, 4)
+    found: list[tuple[int, ...]] = []
+    for chunk in chunks:
+        block = merged(chunk.ref, lambda part: part.ref, 2, np.dtype(float))
+        if block.count:
+            assert all(int(c.min()) >= n for c, n in zip(block.coords, chunk.low, strict=True))
+            assert all(int(c.max()) <= n for c, n in zip(block.coords, chunk.high, strict=True))
+        found += zip(*(column.tolist() for column in block.coords), strict=True)
+    assert found == sorted(seen)
+    whole = joined([part.ref for part in parts], 2, np.dtype(float))
+    asked = entries(sorted(seen | {(0, 0), (9, 9)}), np.zeros(len(seen | {(0, 0), (9, 9)})))
+    assert members(whole, asked).tolist() == [cell in seen for cell in sorted(seen | {(0, 0), (9, 9)})]
+
+
+def test_the_bound_is_a_setting() -> None:
+    with sp.config(append_runs=3) as found:
+        assert found.append_runs == 3
+    with pytest.raises(errors.InvalidValueError, match="append_runs must be at least 0, got -1"):
+        sp.config(append_runs=-1)
