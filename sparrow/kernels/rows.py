@@ -1,4 +1,4 @@
-"""Loops over compressed rows, compiled: rows brought into another order."""
+"""Loops over compressed rows and sorted columns, compiled: what is brought into another order."""
 
 from __future__ import annotations
 
@@ -138,4 +138,41 @@ def scattered(rows: NDArray[Any], begins: NDArray[np.int64], column: NDArray[Any
     out, words = np.empty(column.shape, column.dtype), np.dtype(f"u{column.itemsize}")
     at = begins.astype(np.uint64)
     _scatter(readonly(rows), at, readonly(column).view(words), out.view(words))
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _splice(words, at, more, out):  # type: ignore[no-untyped-def]
+    first = 0
+    for k in range(len(more)):
+        for i in range(first, at[k]):
+            out[i + k] = words[i]
+        first = at[k]
+        out[first + k] = more[k]
+    for i in range(first, len(words)):
+        out[i + len(more)] = words[i]
+
+
+def spliced(values: NDArray[Any], at: NDArray[np.int64], more: NDArray[Any]) -> NDArray[Any]:
+    """Return ``np.insert(values, at, more)`` for ascending places, several times as fast and without holding the GIL.
+
+    Parameters
+    ----------
+    values, more
+        What is inserted, in the type of the values.
+    at
+        Before which of the values each of the others comes.
+
+    Examples
+    --------
+    >>> spliced(np.array([1, 2, 3]), np.array([0, 2, 3]), np.array([7, 8, 9]))
+    array([7, 1, 2, 8, 3, 9])
+    """
+    if values.dtype.itemsize > 8:
+        return np.insert(values, at, more)
+    announce()
+    more = more.astype(values.dtype, copy=False)
+    out = np.empty(len(values) + len(more), values.dtype)
+    words = f"u{values.dtype.itemsize}"
+    _splice(readonly(values).view(words), readonly(at), readonly(more).view(words), out.view(words))
     return out

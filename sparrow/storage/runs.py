@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.kernels.entries import Block, concatenate, in_order
+from sparrow.kernels.rows import spliced
 from sparrow.relation import Chunk
 
 __all__ = ["Merged", "Part", "cut", "joined", "members", "merged"]
@@ -122,8 +123,8 @@ def joined(blocks: Sequence[Block], ndim: int, dtype: np.dtype[Any]) -> Block:
     ranked = np.argsort(keys[1], kind="stable")
     at = np.searchsorted(keys[0], keys[1][ranked])
     small = small.take(ranked)
-    coords = tuple(np.insert(a, at, b) for a, b in zip(large.coords, small.coords, strict=True))
-    return Block(coords, np.insert(large.values, at, small.values))
+    coords = tuple(spliced(a, at, b) for a, b in zip(large.coords, small.coords, strict=True))
+    return Block(coords, spliced(large.values, at, small.values))
 
 
 def members(block: Block, wanted: Block) -> NDArray[np.bool_]:
@@ -141,18 +142,15 @@ def members(block: Block, wanted: Block) -> NDArray[np.bool_]:
 
 def _keys(*blocks: Block) -> list[NDArray[np.int64]] | None:
     """Return one integer for each entry of blocks that are not empty, ascending as the cells; None past 2^63."""
-    columns = list(zip(*(block.coords for block in blocks), strict=True))
-    low = [min(int(column.min()) for column in side) for side in columns]
-    spans = [max(int(column.max()) for column in side) - base + 1 for side, base in zip(columns, low, strict=True)]
+    spans = [max(int(column.max()) for column in side) + 1 for side in zip(*(b.coords for b in blocks), strict=True)]
     if math.prod(spans) >= 2**63:
         return None
     out: list[NDArray[np.int64]] = []
     for block in blocks:
-        keys = np.zeros(block.count, np.int64)
-        for column, base, span in zip(block.coords, low, spans, strict=True):
+        keys = block.coords[0].astype(np.int64)
+        for column, span in zip(block.coords[1:], spans[1:], strict=True):
             keys *= span
             keys += column
-            keys -= base
         out.append(keys)
     return out
 
