@@ -148,6 +148,8 @@ def _tensor(group: Any, name: str) -> tuple[hdf5.Matrix, Any]:
     if not version.startswith("0."):
         raise IngestError(f"this is binsparse {version}, and 0.1 is read", name)
     values = _Values(hdf5.group_of(group.file, group.name, name, "values")["values"], kind, found, group, name)
+    if (count := found.get("number_of_stored_values", len(values))) != len(values):
+        raise IngestError(f"{group.name!r} holds {len(values)} values, and its descriptor tells {count!r:.30}", name)
     order, levels = _levels(found, len(shape), name)
     if levels == [("sparse", len(shape))]:
         tensor = _coordinates(group, values, shape, order, name)

@@ -8,6 +8,7 @@ so that what killed processes left is cleared. Readers say what they will read n
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import tempfile
@@ -348,9 +349,13 @@ class ObjectStore:
     def _delete_files(self, paths: Sequence[str]) -> None:
         import obstore
 
-        if paths:
-            with contextlib.suppress(NotFoundError):
-                self._counted("deleted", paths[0], obstore.delete, [self._key(path) for path in paths])
+        for _, turn in itertools.groupby(sorted(paths, key=staging.turn), staging.turn):
+            part = list(turn)  # which some stores delete in any order
+            try:
+                self._counted("deleted", part[0], obstore.delete, [self._key(path) for path in part])
+            except NotFoundError:  # another process cleared it too
+                for path in part if len(part) > 1 else ():
+                    self._delete_files([path])
 
     # -- new tensors and bundles
 
@@ -420,7 +425,7 @@ class ObjectStore:
         staging.making.set(tuple(rest))
         with contextlib.suppress(StorageError):  # what cannot be deleted now is cleared by who comes next
             with own.guard:
-                written = [] if own.published else sorted(own.written, key=staging.visible_last)
+                written = [] if own.published else sorted(own.written)
             if own.replaces:  # labels are called by their content alone: they may be those of the tensor that stays
                 written = [path for path in written if f"/{staging.LABELS}/" not in path]
             self._delete_files(written if own.marker is None else [*written, own.marker])

@@ -21,8 +21,8 @@ __all__ = [
     "making",
     "new_marker",
     "note",
+    "turn",
     "visible",
-    "visible_last",
 ]
 
 LOG, LISTING, LABELS = "_delta_log", "bundle.json", "_labels"
@@ -73,6 +73,9 @@ def visible(names: Sequence[str]) -> bool:
     return LOG in names or LISTING in names
 
 
-def visible_last(path: str) -> tuple[bool, str]:
-    """Sort logs and listings first: what is deleted becomes invisible before it becomes incomplete."""
-    return f"/{LOG}/" not in path and not path.endswith(f"/{LISTING}"), path
+def turn(path: str) -> int:
+    """Return when a file is deleted: nothing incomplete is visible, and the marker tells to the end whose it was."""
+    name = path.rpartition("/")[2]
+    if f"/{LOG}/" in path or name == LISTING:
+        return 0
+    return 2 if is_marker(name) else 1

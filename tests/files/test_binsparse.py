@@ -112,6 +112,7 @@ def test_triangles_of_binsparse(tmp_path: Path, structure: str, want: list[list[
         ({"format": "CSR"}, "no 'pointers_to_1'"),
         ({"data_types": {}}, "cannot be read"),
         ({"format": ["COO"]}, "is not read"),
+        ({"number_of_stored_values": 99}, "values, and its descriptor tells 99"),
     ],
 )
 def test_damaged_binsparse(tmp_path: Path, change: dict[str, Any], problem: str) -> None:

@@ -184,6 +184,27 @@ def test_what_dies_leaves_old_or_new(cloud: Cloud, home: str, monkeypatch: pytes
     assert len(passed) < number
 
 
+def test_the_marker_goes_last(cloud: Cloud, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what is left behind by a process that dies while it clears up would be nobody's, and the name taken."""
+
+    def before(request: Request) -> int | None:
+        log = request.method == "PUT" and "json" in request.path
+        return (
+            403
+            if log or (request.method == "DELETE" and "parquet" in request.path) or "batch" in request.path
+            else None
+        )
+
+    cloud.before = before
+    with pytest.raises(errors.StorageError, match="cannot write in"):
+        sp.eye(4).save(f"{home}/t")
+    cloud.before = lambda request: None
+    assert [name for name in cloud.blobs if "_creating" in name]
+    monkeypatch.setattr(staging, "alive", lambda pid: False)
+    assert sp.eye(4).save(f"{home}/t").verify() == []
+    assert len([name for name in cloud.blobs if "parquet" in name]) == 1
+
+
 def test_options_lead_there_and_nothing_tells_the_secret(cloud: Cloud) -> None:
     with running(cloud) as address:
         options = cloud.options(address)
