@@ -1,7 +1,8 @@
 """Print the table of ``bench/RESULTS.md``: sparrow side by side with its peers, as ratios.
 
 ``python bench/run.py`` takes about half an hour and 12 GB of disk; ``--small`` a minute, on data too small to judge by;
-``--write`` puts the table into ``bench/RESULTS.md``, and draws the figure of ``docs/training.md``.
+``--write`` puts the table into ``bench/RESULTS.md``, and draws the figures of ``docs/training.md`` and of the
+decision on products.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ def main() -> None:
         import spgemm
 
         rows += spgemm.run(options.small, rounds=3 if options.small else 5)
+        if options.write:
+            spgemm.draw(FOLDER.parent / "docs" / "decisions")
     if "solvers" in parts:
         import solvers
 

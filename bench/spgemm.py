@@ -1,13 +1,24 @@
-"""Products of sparse matrices, in memory and from Parquet, against SciPy in RAM."""
+"""Products of sparse matrices, in memory and from Parquet, against SciPy, MKL and GraphBLAS in RAM; how they grow."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from harness import DATA, Row, alternate, fresh
 
 import sparrow as sp
+from sparrow.sorting import Spool
+
+os.environ |= {
+    "KMP_BLOCKTIME": "0",
+    "OMP_WAIT_POLICY": "passive",
+}  # else threads of a peer spin while the next one runs
 
 
 def run(small: bool, rounds: int) -> list[Row]:
@@ -27,7 +38,53 @@ def run(small: bool, rounds: int) -> list[Row]:
         took = alternate({"sparrow": ours, "scipy": theirs}, rounds)
         detail = f"{took['sparrow']:.2f} s : {took['scipy']:.2f} s"
         out.append(Row(name, "SciPy in RAM", took["sparrow"] / took["scipy"], bound, detail))
+    for name, A, B in [("cnr-2000, A @ A", web, web), ("power law, A @ A", power, power), ("A.T @ A", users.T, users)]:
+        out += against_peers(name, A, B, rounds)
+    if "graphblas" in peers(web, web):
+        from graphblas import monoid, semiring
+
+        graph = _of_graphblas(csr)
+        theirs = lambda: semiring.plus_pair(graph @ graph).new(mask=graph.S).reduce_scalar(monoid.plus).new().value  # noqa: E731
+        ours = sp.matmul(web, web, semiring="plus_pair", mask=web).sum
+        assert int(theirs()) == int(ours())
+        took = alternate({"sparrow": ours, "graphblas": theirs}, rounds)
+        detail = f"{took['sparrow']:.2f} s : {took['graphblas']:.2f} s"
+        ratio = took["sparrow"] / took["graphblas"]
+        out.append(Row("triangles of cnr-2000, as a sum under a mask", "GraphBLAS in RAM", ratio, 0.6, detail))
     return out
+
+
+def _of_graphblas(matrix: Any) -> Any:
+    from graphblas.io import from_scipy_sparse
+
+    return from_scipy_sparse(matrix)
+
+
+def peers(A: Any, B: Any) -> dict[str, Callable[[], Any]]:
+    """Return products by the libraries that are installed, of the same matrices in RAM."""
+    left, right = A.compute().to_scipy("csr"), B.compute().to_scipy("csr")
+    found: dict[str, Callable[[], Any]] = {}
+    if importlib.util.find_spec("graphblas"):
+        from graphblas import semiring
+
+        one, other = _of_graphblas(left), _of_graphblas(right)
+        found["graphblas"] = lambda: semiring.plus_times(one @ other).new().wait()
+    if importlib.util.find_spec("sparse_dot_mkl"):
+        from sparse_dot_mkl import dot_product_mkl
+
+        found["mkl"] = lambda: dot_product_mkl(left, right)
+    return found
+
+
+def against_peers(name: str, A: Any, B: Any, rounds: int) -> list[Row]:
+    """Compare a product with GraphBLAS and MKL, each on as many threads as it takes, where they are installed."""
+    took = alternate({"sparrow": (A @ B).compute, **peers(A, B)}, rounds)
+    bounds = {"graphblas": ("GraphBLAS in RAM", 0.5), "mkl": ("MKL in RAM, not sorted", 1.0)}
+    return [
+        Row(name, against, took["sparrow"] / took[peer], bound, f"{took['sparrow']:.2f} s : {took[peer]:.2f} s")
+        for peer, (against, bound) in bounds.items()
+        if peer in took
+    ]
 
 
 def against_scipy(name: str, A: Any, B: Any, rounds: int) -> list[Row]:
@@ -48,3 +105,47 @@ def against_scipy(name: str, A: Any, B: Any, rounds: int) -> list[Row]:
         Row(name, "SciPy csr @ csr, not sorted", took["sparrow"] / took["scipy"], 0.4, detail),
         Row(f"{name}, min_plus", "plus_times", took["min"] / took["sparrow"], 1.1, tropical),
     ]
+
+
+def draw(folder: Path, products: list[int] | None = None) -> None:
+    """Write ``products-growth.svg``: seconds and spilled bytes of products from disk to disk, as they grow."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams.update({"svg.hashsalt": "products", "svg.fonttype": "none", "font.size": 9})
+    import matplotlib.pyplot as plt
+
+    sizes = products or [10**6, 3 * 10**6, 10**7, 3 * 10**7, 10**8]
+    found = [_grown(size) for size in sizes]
+    figure, axes = plt.subplots(figsize=(5.2, 3.4), layout="constrained")
+    axes.loglog([each[0] for each in found], [each[1] for each in found], "-o", ms=3, label="seconds")
+    axes.loglog([each[0] for each in found], [each[2] / 1e9 for each in found], "--o", ms=3, label="GB spilled")
+    axes.set(xlabel="products")
+    axes.legend(frameon=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / "products-growth.svg", metadata={"Date": None})
+    plt.close(figure)
+    for count, seconds, nbytes in found:
+        print(f"{count / 1e6:,.0f} M products: {seconds:.2f} s, {nbytes / 1e6:,.0f} MB spilled")
+
+
+def _grown(products: int) -> tuple[int, float, int]:
+    """Return the products of a stored matrix of ten entries a row with itself, the seconds, and the bytes spilled."""
+    height, spilled, write = products // 100, [0], Spool.write
+    path, result = fresh(DATA / "growth.sparrow"), DATA / "growth-result.sparrow"
+    A = sp.random((height, height), nnz=10 * height, seed=9).save(path)
+
+    def counted(self: Spool, segment: Any, start: int, array: Any) -> None:
+        spilled[0] += array.nbytes
+        write(self, segment, start, array)
+
+    with sp.config(memory_limit="300MB"):
+        sp.matmul(A[:100], A).nnz  # noqa: B018 - loops are compiled
+        Spool.write = counted  # type: ignore[method-assign]
+        start = time.perf_counter()
+        (A @ A).save(fresh(result))
+        took = time.perf_counter() - start
+        Spool.write = write  # type: ignore[method-assign]
+    fresh(path)
+    fresh(result)
+    return products, took, spilled[0]

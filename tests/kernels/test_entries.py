@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparrow.errors import DuplicateError, InvalidValueError
-from sparrow.kernels.entries import Block, canonical, check_duplicates, concatenate, is_sorted, merge
+from sparrow.kernels.entries import Block, canonical, check_duplicates, concatenate, in_order, is_sorted, merge
 
 CELLS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(-2, 2)), max_size=12)
 RULES = ["sum", "last", "first", "min", "max"]
@@ -100,3 +100,19 @@ def test_sums_keep_the_dtype(dtype: str) -> None:
     found = canonical(block, (1,), 0, "sum")
     assert found.values.dtype == dtype
     assert found.values[0] == np.add(block.values[:1], block.values[:1])[0]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float32", "float64", "complex128"])
+@pytest.mark.parametrize("height", [7, 20_000, 2**40])
+def test_many_entries_are_sorted_by_their_first_coordinate_as_they_come(dtype: str, height: int) -> None:
+    rng = np.random.default_rng(height)
+    kind = np.int64 if height > 2**31 else np.int32
+    rows, columns = rng.integers(0, height, 5000).astype(kind), np.arange(5000, dtype=np.int32)
+    values = rng.integers(0, 2, 5000).astype(dtype)
+    found = in_order(Block((rows, columns), values), (height, 5000), leading=1)
+    order = np.argsort(rows, kind="stable")
+    for mine, wanted in zip((*found.coords, found.values), (rows, columns, values), strict=True):
+        assert mine.dtype == wanted.dtype
+        np.testing.assert_array_equal(mine, wanted[order])
+    again = in_order(found, (height, 5000), leading=1)
+    assert again is found

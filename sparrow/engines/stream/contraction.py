@@ -38,6 +38,8 @@ __all__ = ["Masked", "Multiplication", "multiplied"]
 
 _PRODUCTS = 1 << 20
 """About how many products a thread computes at a time."""
+_ADDED = 4
+"""How many times more of them where they are added up at once: nothing is written."""
 _SHARE = 4
 """Of the free memory, one part for the operand of rows: beyond, it is read twice, piece by piece."""
 _LARGE = 3
@@ -305,6 +307,8 @@ class Multiplication:
         bounds = self.cuts()
         if self._spilled is not None:
             return None
+        if self._rows is not None:
+            bounds = [*bounds[:-1:_ADDED], bounds[-1]]
         sources = self.sources(0, bounds[-1]) if len(bounds) > 1 else (None, None)
 
         def added(span: tuple[int, int]) -> Any:
