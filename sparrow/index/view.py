@@ -561,11 +561,12 @@ def check_permutation(order: Sequence[int], ndim: int) -> tuple[int, ...]:
         If it does not name every dimension once.
     """
     try:
+        order = tuple(order)
         resolved = tuple(operator.index(k) + (ndim if k < 0 else 0) for k in order)
     except TypeError:
         raise ShapeError(f"{order!r} is no order of {ndim} dimensions: name each by its number, once") from None
     if sorted(resolved) != list(range(ndim)):
-        raise ShapeError(f"{tuple(order)} does not name each of the {ndim} dimensions once")
+        raise ShapeError(f"{order} does not name each of the {ndim} dimensions once")
     return resolved
 
 

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
+from sparrow.arguments import check_integer
 from sparrow.errors import ConflictError, NotFoundError, ReadOnlyError, ShapeError, UnsupportedError
 from sparrow.index import Box
 from sparrow.kernels.entries import Block
@@ -241,6 +242,7 @@ class StoredHandle:
         self._check_writable("restore")
         with self._turn.lock:
             self._check_there()
+            check_integer("version", version, 0)
             old = Snapshot(Log.open(self.path, operator.index(version)))
             if old.identity != self._snapshot.identity:
                 raise UnsupportedError(
