@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.errors import InvalidValueError, NotFoundError, UnsupportedError
 
-__all__ = ["check_choice", "check_integer", "check_number", "check_path", "check_seed"]
+__all__ = ["check_choice", "check_integer", "check_number", "check_path", "check_seed", "full_path"]
 
 
 def check_integer(name: str, value: Any, least: int) -> None:
@@ -67,3 +67,17 @@ def check_path(path: Any, name: str = "path") -> str:
     if b"\0" in encoded:
         raise InvalidValueError(f"{name}={text!r}: no name of a file holds a null character")
     return text
+
+
+def full_path(path: str) -> str:
+    """Return a path of this machine as an absolute one.
+
+    Raises
+    ------
+    NotFoundError
+        If it begins in the current folder, which is no more.
+    """
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError:
+        raise NotFoundError(f"{path!r} is in the current folder, which was removed: os.chdir to another one") from None

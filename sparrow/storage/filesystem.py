@@ -19,8 +19,8 @@ from typing import Any, BinaryIO, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from sparrow.arguments import check_path
-from sparrow.errors import InvalidValueError, NotFoundError, UnsupportedError
+from sparrow.arguments import check_path, full_path
+from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.storage.local import LOCAL
 
 __all__ = [
@@ -235,10 +235,7 @@ def absolute(path: str | os.PathLike[str]) -> str:
     url = _is_url(text)  # whose store may not be known before its options are
     if "%" in text:
         raise InvalidValueError(f"{text!r} holds a '%', which Delta logs take for an escape: use another name")
-    try:
-        whole = text.rstrip("/") if url else os.path.abspath(text)
-    except FileNotFoundError:
-        raise NotFoundError(f"{text!r} is in the current folder, which was removed: os.chdir to another one") from None
+    whole = text.rstrip("/") if url else full_path(text)
     if (found := _NOT_IN_LOGS.search(whole)) is not None:
         raise InvalidValueError(f"{whole!r} holds {found[0]!r}, which Delta logs cannot: use another name")
     return whole
