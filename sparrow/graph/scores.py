@@ -168,7 +168,7 @@ def common_neighbors(A: Tensor, pairs: Any = None) -> Tensor:
         Links from rows to columns; their direction, values, and links of a node to itself do not matter.
     pairs
         The pairs of nodes that are asked for, shape (m, 2), by label where there are labels, else by position; or a
-        tensor that has entries there. All pairs by default.
+        tensor that has entries there. All pairs by default. A node and itself are no pair.
 
     Returns
     -------
@@ -208,7 +208,7 @@ def adamic_adar(A: Tensor, pairs: Any = None) -> Tensor:
         Links from rows to columns; their direction, values, and links of a node to itself do not matter.
     pairs
         The pairs of nodes that are asked for, shape (m, 2), by label where there are labels, else by position; or a
-        tensor that has entries there. All pairs by default.
+        tensor that has entries there. All pairs by default. A node and itself are no pair.
 
     Returns
     -------

@@ -174,7 +174,7 @@ def power_iteration(
     )
 
 
-def _weights(given: ArrayLike | Mapping[int, float] | None, n: int, name: str) -> NDArray[np.float64]:
+def _weights(given: ArrayLike | Mapping[Any, float] | None, n: int, name: str) -> NDArray[np.float64]:
     """Return weights of all nodes that sum to 1, shape (n,), or (1,) where they are alike."""
     if given is None:
         return np.array([1 / n])

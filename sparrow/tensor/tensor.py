@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import display, engines, memory, pictures, storage
+from sparrow.arguments import check_integer
 from sparrow.errors import InvalidValueError, ShapeError, StorageError, UnsupportedError
 from sparrow.index import Mode, View, check_permutation
 from sparrow.interop.conversion import check_fill
@@ -230,6 +231,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         """
         if not self.ndim or any(not -self.ndim <= axis < self.ndim for axis in axes):
             raise ShapeError(f"axes {axes} are out of range for {self.ndim} dimensions")
+        check_integer("bins", bins, 1)
         down, across = (axis % self.ndim for axis in axes)
         found = self._density((down, across), bins, sample)
         names = (self.dims[down], self.dims[across]) if self.ndim > 1 else ("", self.dims[0])
