@@ -124,6 +124,9 @@ class Operator(LinearOperator):  # type: ignore[misc]
             raise ShapeError(f"a linear operator is a matrix: two dimensions, not shape {tensor.shape}; take a slice")
         dtype = tensor.dtype if tensor.dtype.kind in "fc" and tensor.dtype != np.float16 else np.dtype(np.float64)
         super().__init__(dtype, tensor.shape)
+        height, width = tensor.shape
+        remedy = "number rows and columns that have entries anew"
+        memory.check(8 * (height + width), f"vectors of a matrix of shape {tensor.shape}", remedy)
         self._tensor = tensor
         self._persist = persist
         self._kept: Tensor | None = None
