@@ -424,6 +424,6 @@ def test_a_current_folder_that_was_removed_is_told(tmp_path: Path, monkeypatch: 
     for work in works:
         with pytest.raises(errors.NotFoundError):
             work()
-    assert (A @ A).nnz == 3
+    assert A.sum() == 3
     A[0, 1] = 1
     assert A.nnz == 4
