@@ -38,6 +38,7 @@ __all__ = [
     "quote_literal",
     "quote_name",
     "sorted_batches",
+    "streamed",
 ]
 
 FEED_OVERSHOOT = 340_000_000
@@ -199,11 +200,18 @@ def sorted_batches(
     """Yield columns of a table sorted by others, sorted outside memory where it does not fit."""
     names, keys = ", ".join(map(quote_name, columns)), ", ".join(map(quote_name, by))
     with failures():
-        query = f"select {names} from {quote_name(table)} order by {keys}"
-        yield from con.sql(query).to_arrow_reader(rows)
+        yield from streamed(con, f"select {names} from {quote_name(table)} order by {keys}", rows)
 
 
 # -- answers that Ctrl-C ends ----------------------------------------------------------------------
+
+
+def streamed(con: duckdb.DuckDBPyConnection, query: str, rows: int = 1_000_000) -> Iterator[pa.RecordBatch]:
+    """Yield what a query gives; within :func:`failures` Ctrl-C ends it at once, whatever DuckDB is at."""
+    reader = _on_a_thread(lambda: con.sql(query).to_arrow_reader(rows), con)
+    while (batch := _on_a_thread(functools.partial(next, reader, None), con)) is not None:
+        yield batch
+
 
 _answers: WeakKeyDictionary[Any, duckdb.DuckDBPyConnection] = WeakKeyDictionary()
 """The connection of each relation that :func:`answer` gave."""

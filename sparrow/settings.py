@@ -7,6 +7,7 @@ context, as :mod:`sparrow.workers` and asyncio do.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -16,12 +17,13 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, fields, replace
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 from weakref import ref
 
+from sparrow.arguments import check_path
 from sparrow.errors import InvalidValueError
 
 __all__ = ["JOINS", "Settings", "config", "current", "parse_bytes"]
@@ -84,7 +86,7 @@ def parse_bytes(size: int | float | str) -> int:
         if match is None or match[2].upper() not in _UNITS:
             raise InvalidValueError(f"{size!r} is not a size: give bytes or a text such as '500MB' or '2GiB'")
         size = float(match[1]) * _UNITS[match[2].upper()]
-    if not size > 0:
+    if not isinstance(size, Real) or not 0 < size < math.inf:
         raise InvalidValueError(f"a size must be positive, got {size!r}")
     return int(size)
 
@@ -188,13 +190,14 @@ def config(
             raise InvalidValueError(f"threads must be at least 1, got {threads}")
         given["threads"] = int(threads)
     if temp_directory is not None:
-        if not os.path.isdir(temp_directory):
-            raise InvalidValueError(f"temp_directory {os.fspath(temp_directory)!r} is not a folder")
-        given["temp_directory"] = os.fspath(temp_directory)
-    if progress is not None:
-        given["progress"] = progress
-    if deterministic is not None:
-        given["deterministic"] = deterministic
+        given["temp_directory"] = check_path(temp_directory, "temp_directory")
+        if not os.path.isdir(given["temp_directory"]):
+            raise InvalidValueError(f"temp_directory {given['temp_directory']!r} is not a folder")
+    for name, flag in (("progress", progress), ("deterministic", deterministic)):
+        if flag is not None:
+            if flag not in (True, False):
+                raise InvalidValueError(f"{name}={flag!r}: give True or False")
+            given[name] = bool(flag)
     if engine is not None:
         if not engine or not isinstance(engine, str):
             raise InvalidValueError(f"engine must be the name of an engine, got {engine!r}")
@@ -208,6 +211,8 @@ def config(
             raise InvalidValueError(f"append_runs must be at least 0, got {append_runs}")
         given["append_runs"] = int(append_runs)
     if storage_options is not None:
+        if not isinstance(storage_options, Mapping):
+            raise InvalidValueError("storage_options are texts by name, such as {'AWS_REGION': 'eu-west-1'}")
         given["storage_options"] = dict(storage_options)
     return _Change(given)
 

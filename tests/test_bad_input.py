@@ -100,6 +100,59 @@ CASES: list[tuple[str, type[Exception], list[str]]] = [
     ("bool(A)", ValueError, ["(3, 4)"]),
     ("np.sum(A, out='x')", TypeError, ["out=str"]),
     ("np.gradient(A)", TypeError, ["np.gradient"]),
+    ("sp.linalg.cg(S, None)", TypeError, ["b=None", "numbers"]),
+    ("sp.linalg.cg('x', [1, 2])", TypeError, ["cg", "numbers"]),
+    ("sp.linalg.cg(S, [1, 2], x0='x')", TypeError, ["x0='x'"]),
+    ("sp.linalg.eigsh(None)", TypeError, ["eigsh", "numbers"]),
+    ("sp.linalg.eigsh(S, k=1.5)", TypeError, ["k=1.5"]),
+    ("sp.linalg.lobpcg(S, None)", TypeError, ["X=None"]),
+    ("sp.linalg.spsolve(S, 3)", ValueError, ["spsolve", "()", "2 rows"]),
+    ("sp.linalg.spsolve(S, [1, 2, 3])", ValueError, ["(3,)", "2 rows"]),
+    ("sp.linalg.splu(5)", ValueError, ["splu", "()"]),
+    ("sp.linalg.pagerank(S, tol='x')", ValueError, ["tol='x'"]),
+    ("sp.linalg.pagerank(S, damping=float('nan'))", ValueError, ["damping=nan"]),
+    ("sp.linalg.pagerank(S, max_iter=None)", ValueError, ["max_iter=None"]),
+    ("sp.linalg.pagerank(S, personalization={'x': 1})", ValueError, ["personalization", "'x'"]),
+    ("sp.linalg.power_iteration(S, seed=None)", ValueError, ["seed=None"]),
+    ("sp.graph.bfs(S, None)", KeyError, ["None"]),
+    ("sp.graph.bfs(S, [[0, 1]])", ValueError, ["(1, 2)"]),
+    ("sp.graph.hits(S, tol=None)", ValueError, ["tol=None"]),
+    ("sp.graph.label_propagation(S, seed='x')", ValueError, ["seed='x'"]),
+    ("sp.graph.random_walks(S, [0], 2, seed=-1)", ValueError, ["seed=-1"]),
+    ("sp.graph.adamic_adar(S, 3)", ValueError, ["pairs=3"]),
+    ("sp.graph.symmetrize(S, [])", ValueError, ["combine=[]"]),
+    ("A.save(None)", TypeError, ["path=None"]),
+    ("A.save(b'x')", TypeError, ["os.fsdecode"]),
+    ("A.save('a\\\\b')", ValueError, ["Delta logs", "another name"]),
+    ("A.save('a\\nb')", ValueError, ["Delta logs", "another name"]),
+    ("A.save('a\\0b')", ValueError, ["null"]),
+    ("A.save('a', orders=(1, 0))", ValueError, ["orders=(1, 0)", "[(1, 0)]"]),
+    ("A.set_labels(1.5, ['a'])", TypeError, ["1.5"]),
+    ("A.to_npz(5)", TypeError, ["path=5"]),
+    ("sp.open(None)", TypeError, ["path=None"]),
+    ("sp.export(A, None)", TypeError, ["dst=None"]),
+    ("sp.ingest.edges(None, 'x')", TypeError, ["src=None"]),
+    ("sp.tile(A, 10**12)", MemoryError, ["1000000000000 copies"]),
+    ("sp.tile(A, 2**70)", MemoryError, ["copies"]),
+    ("sp.repeat(A, 10**12)", MemoryError, ["12000000000000 slices"]),
+    ("sp.Semiring('plus', 'times', {})", ValueError, ["identity={}"]),
+    ("sp.sql(None)", TypeError, ["query=None"]),
+    ("sp.Bundle('x')", ValueError, ["{'X': X, 'y': y}"]),
+    ("sp.config(memory_limit=[])", ValueError, ["[]"]),
+    ("sp.config(memory_limit=float('inf'))", ValueError, ["inf"]),
+    ("sp.config(temp_directory=3.5)", TypeError, ["temp_directory=3.5"]),
+    ("sp.config(storage_options='x')", ValueError, ["AWS_REGION"]),
+    ("sp.config(deterministic='no')", ValueError, ["deterministic='no'", "True or False"]),
+    ("sp.config(progress='maybe')", ValueError, ["progress='maybe'"]),
+    ("sp.training.train_test_split(A, seed=None)", ValueError, ["seed=None"]),
+    ("sp.training.ParameterStore(shards=None)", ValueError, ["shards=None"]),
+    ("sp.models.evaluation.split(A, seed='x')", ValueError, ["seed='x'"]),
+    ("sp.models.evaluation.split(A, test=None)", ValueError, ["test=None"]),
+    ("sp.models.evaluation.hold_out_entries(A, None)", ValueError, ["share=None"]),
+    ("sp.models.evaluation.min_links(S, None)", ValueError, ["least=None"]),
+    ("sp.models.LogisticRegression(class_weight={0: -1}).fit(A, [0, 1, 1])", ValueError, ["class_weight[0]=-1"]),
+    ("sp.optim.Cosine('x', steps=3)", ValueError, ["lr='x'"]),
+    ("sp.optim.SGD(0.1).update(np.ones(3), np.ones(3), None)", TypeError, ["create_state"]),
 ]  # fmt: skip
 
 
@@ -108,7 +161,7 @@ def refused(expression: str, **names: Any) -> SparrowError:
     dense = np.array([[0, 2.0, 0, 0], [0, 0, 3.0, 0], [1.0, 0, 0, 0]])
     A, B = sp.asarray(dense), sp.asarray(np.array([1, 0], np.uint8))
     with pytest.raises(SparrowError) as caught:
-        eval(expression, {"np": np, "sp": sp, "A": A, "B": B, **names})
+        eval(expression, {"np": np, "sp": sp, "A": A, "B": B, "S": sp.eye(2), **names})
     assert np.array_equal(A.to_numpy(), dense)
     assert B.to_numpy().tolist() == [1, 0]
     return caught.value

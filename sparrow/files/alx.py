@@ -20,6 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import memory, storage
+from sparrow.arguments import full_path
 from sparrow.errors import ExistsError, IngestError, InvalidValueError, NotFoundError, UnsupportedError
 from sparrow.files.registry import Duplicates, Format, Option, Reader, Writer
 from sparrow.files.rows import Written, write_entries
@@ -368,7 +369,7 @@ class AlxWriter(Writer):
         files = of(self.dst)
         if files.fetches:
             raise UnsupportedError(f"{self.dst!r}: shards are a folder, which is written on this machine: copy it then")
-        target = os.path.abspath(self.dst)
+        target = full_path(self.dst)
         if os.path.isdir(target) and not all(map(split_of, os.listdir(target))):
             raise ExistsError(f"{self.dst!r} holds other files than shards: choose another name")
         staged = files.stage(target)

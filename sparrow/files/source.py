@@ -12,7 +12,7 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import memory
+from sparrow.arguments import check_path
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
 from sparrow.files.kinds import refuse_container
 from sparrow.storage.filesystem import of
@@ -116,12 +117,12 @@ def open_sources(src: SourceLike) -> list[Source]:
     InvalidValueError
         If the list is empty or names standard input twice.
     """
-    wanted = [src] if isinstance(src, str | os.PathLike) else list(src)
+    wanted = list(src) if isinstance(src, Iterable) and not isinstance(src, str | bytes) else [src]
     if not wanted:
         raise InvalidValueError("no files to read: give a path, a glob pattern, a list of them, or '-'")
     found: list[Source] = []
     for item in wanted:
-        name = os.fspath(item)
+        name = check_path(item, "src")
         files = of(name)
         if name == "-":
             found.append(Source("standard input", None, None))

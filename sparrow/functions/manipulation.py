@@ -9,13 +9,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import engines, plan
+from sparrow import engines, memory, plan
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.views import as_tensor, expand_dims, moveaxis
 from sparrow.plan import PLUS_TIMES, concatenated, resolved_axis, triangle
 from sparrow.schema import check_array, check_integer, check_integers
 from sparrow.tensor import Tensor
 from sparrow.tensor.products import contracted
+
+_COPY_BYTES = 64
+"""About what one of many copies that are joined takes."""
 
 __all__ = [
     "concat", "diagonal", "kron", "nonzero", "repeat", "reshape", "roll", "split", "stack", "tile", "tril", "triu",
@@ -377,6 +380,8 @@ def tile(tensor: Tensor, reps: int | Sequence[int]) -> Tensor:
         tensor = expand_dims(tensor, 0)
     if any(n < 0 for n in counts):
         raise InvalidValueError(f"a tensor cannot be laid side by side {counts} times")
+    what = f"{max(counts, default=0)} copies of a tensor side by side"
+    memory.check(_COPY_BYTES * max(counts, default=0), what, "broadcast along a new axis instead")
     for axis, n in enumerate(counts):
         if n == 0:
             tensor = split(tensor, [0], axis)[0]
@@ -426,6 +431,8 @@ def repeat(tensor: Tensor, repeats: int | Sequence[int], axis: int | str | None 
         raise InvalidValueError(f"slices cannot be repeated {repeats} times: give integers from 0 on")
     if counts.shape not in ((), (1,), (size,)):
         raise ShapeError(f"repeats of shape {counts.shape} for axis {axis} of size {size}: give one number, or {size}")
+    total = int(counts.sum(dtype=np.float64)) * (size if counts.size == 1 else 1)
+    memory.check(8 * total, f"the places of {total} slices", "broadcast along a new axis instead")
     view: Tensor = tensor[(*(slice(None),) * axis, np.repeat(np.arange(size), counts.astype(np.int64)), ...)]
     return view
 

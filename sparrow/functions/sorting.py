@@ -227,7 +227,7 @@ def diff(
     parts = [part for part in (prepend, tensor, append) if part is not None]
     found: Any = concat(parts, axis) if len(parts) > 1 else tensor
     before = (slice(None),) * axis
-    for _ in range(times):
+    for _ in range(min(times, found.shape[axis])):
         later, earlier = (
             found[(*before, slice(1, None), ...)],
             _by_position(found[(*before, slice(None, -1), ...)], axis),

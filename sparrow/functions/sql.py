@@ -103,6 +103,8 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
     [('bob', 0, 3.0, 1)]
     """
     frame = sys._getframe(1)
+    if not isinstance(query, str):
+        raise UnsupportedError(f"query={query!r}: give the text of one query")
     for name, thing in tensors.items():
         if not _is_relation(thing):
             raise UnsupportedError(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sparrow import progress
+from sparrow.arguments import check_integer, check_seed
 from sparrow.graph.links import Links
 from sparrow.graph.nodes import check_graph, per_group, per_node, room_for_nodes
 from sparrow.tensor import Tensor
@@ -97,6 +98,8 @@ def label_propagation(A: Tensor, *, max_iter: int = 100, seed: int = 0) -> Tenso
 
     vote: Any = graphs.vote
     A = check_graph(A)
+    check_integer("max_iter", max_iter, 0)
+    check_seed(seed)
     n = A.shape[0]
     with (
         room_for_nodes(A, 40, "label propagation"),

@@ -15,7 +15,7 @@ from sparrow.functions.generation import in_memory
 from sparrow.functions.views import as_tensor
 from sparrow.kernels.entries import Block
 from sparrow.labels import label_positions
-from sparrow.schema import Schema, is_fill
+from sparrow.schema import Schema, check_array, is_fill
 from sparrow.tensor import Tensor
 
 __all__ = ["check_graph", "labels_of", "per_group", "per_node", "positions", "room_for_nodes", "turned"]
@@ -71,12 +71,14 @@ def positions(A: Tensor, nodes: Any) -> NDArray[np.int64]:
     """
     labels = labels_of(A)
     several = isinstance(nodes, Iterable) and not isinstance(nodes, str | bytes) and getattr(nodes, "ndim", 1) > 0
-    given = nodes if several else [nodes]
+    given: Any = nodes if several else [nodes]
     if labels is not None:
         return label_positions(labels, given, A.dims[0])
-    found = np.asarray(given if isinstance(given, np.ndarray) else list(given))
+    found = check_array(given if isinstance(given, np.ndarray) else list(given), "nodes")
+    if found.ndim != 1:
+        raise ShapeError(f"nodes of shape {found.shape}: give a list of them, of one dimension")
     if len(found) and found.dtype.kind not in "iu":
-        raise LabelError(f"the graph has no labels: nodes are positions, not {found[0].item()!r}")
+        raise LabelError(f"the graph has no labels: nodes are positions, not {found.tolist()[0]!r}")
     n = A.shape[0]
     found = found.astype(np.int64)
     if len(found) and not ((found >= -n) & (found < n)).all():

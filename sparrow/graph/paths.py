@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory, progress
+from sparrow.arguments import check_seed
 from sparrow.errors import InvalidValueError
 from sparrow.graph.links import Links
 from sparrow.graph.nodes import check_graph, per_node, positions, room_for_nodes
@@ -164,6 +165,7 @@ def random_walks(A: Tensor, sources: Any, length: int, *, weighted: bool = False
     A = check_graph(A)
     if check_integer(length, "length") < 0:
         raise InvalidValueError(f"length={length} must not be negative")
+    check_seed(seed)
     starts = positions(A, sources)
     memory.check(8 * len(starts) * (length + 1), f"{len(starts)} walks of {length} links", "walk in several calls")
     walks = np.full((len(starts), length + 1), -1, np.int64)

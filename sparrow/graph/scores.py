@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import progress
+from sparrow.arguments import check_integer, check_number
 from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError
 from sparrow.functions.creation import from_coords
 from sparrow.functions.elementwise import logical_and, logical_not, not_equal
@@ -135,6 +136,8 @@ def hits(A: Tensor, *, tol: float = 1e-8, max_iter: int = 1000) -> tuple[Tensor,
     from sparrow.linalg.operators import Operator
 
     A = check_graph(A)
+    check_integer("max_iter", max_iter, 1)
+    check_number("tol", tol)
     n = A.shape[0]
     operator = Operator(A, persist=True)
     with room_for_nodes(A, 48, "hits"), progress.bar("hits", None, "rounds") as advance:
@@ -165,7 +168,7 @@ def common_neighbors(A: Tensor, pairs: Any = None) -> Tensor:
         Links from rows to columns; their direction, values, and links of a node to itself do not matter.
     pairs
         The pairs of nodes that are asked for, shape (m, 2), by label where there are labels, else by position; or a
-        tensor that has entries there. All pairs by default.
+        tensor that has entries there. All pairs by default. A node and itself are no pair.
 
     Returns
     -------
@@ -205,7 +208,7 @@ def adamic_adar(A: Tensor, pairs: Any = None) -> Tensor:
         Links from rows to columns; their direction, values, and links of a node to itself do not matter.
     pairs
         The pairs of nodes that are asked for, shape (m, 2), by label where there are labels, else by position; or a
-        tensor that has entries there. All pairs by default.
+        tensor that has entries there. All pairs by default. A node and itself are no pair.
 
     Returns
     -------
@@ -254,7 +257,10 @@ def _pairs(A: Tensor, pairs: Any) -> tuple[Tensor, bool]:
             raise ShapeError(f"pairs of shape {pairs.shape} are none of a graph of shape {A.shape}")
         mask: Tensor = logical_and(not_equal(pairs, pairs.fill_value), logical_not(itself))
         return mask, False
-    ends = list(zip(*pairs, strict=True))
+    try:
+        ends = list(zip(*pairs, strict=True))
+    except (TypeError, ValueError):
+        raise ShapeError(f"pairs={pairs!r}: pairs are two nodes each, give shape (m, 2)") from None
     if len(ends) not in (0, 2):
         raise ShapeError(f"pairs are two nodes each, not {len(ends)}: give shape (m, 2)")
     one, other = (positions(A, list(side)) for side in ends) if ends else (np.empty(0, np.int64),) * 2

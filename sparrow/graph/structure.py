@@ -89,7 +89,8 @@ def symmetrize(A: Tensor, combine: Literal["max", "min", "sum"] = "max") -> Tens
            [2, 0]])
     """
     A = check_graph(A)
-    if combine not in _COMBINE:
+    given: Any = combine
+    if not isinstance(given, str) or given not in _COMBINE:
         raise InvalidValueError(f"combine={combine!r} must be one of {', '.join(map(repr, _COMBINE))}")
     found: Tensor = _COMBINE[combine](A, turned(A))
     return found

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow import memory
 from sparrow.errors import IndexingError, ShapeError
 from sparrow.index.box import Box
 from sparrow.index.key import Array, Flag, Integer, Key, Mode, Slice
@@ -344,7 +345,9 @@ class View:
     ) -> tuple[tuple[IntArray, ...], IntArray | None]:
         """Repeat entries along the new axes that are longer than 1."""
         for number, axis in enumerate(self.axes):
-            if isinstance(axis, New) and axis.length > 1:
+            if isinstance(axis, New) and axis.length > 1 and m:
+                nbytes = 8 * m * axis.length * (len(coords) + 1)
+                memory.check(nbytes, f"{m} entries, each repeated {axis.length} times", "take a smaller view")
                 again = np.repeat(np.arange(m), axis.length)
                 coords = [column[again] for column in coords]
                 coords[number] = np.tile(np.arange(axis.length), m)
@@ -561,11 +564,12 @@ def check_permutation(order: Sequence[int], ndim: int) -> tuple[int, ...]:
         If it does not name every dimension once.
     """
     try:
+        order = tuple(order)
         resolved = tuple(operator.index(k) + (ndim if k < 0 else 0) for k in order)
     except TypeError:
         raise ShapeError(f"{order!r} is no order of {ndim} dimensions: name each by its number, once") from None
     if sorted(resolved) != list(range(ndim)):
-        raise ShapeError(f"{tuple(order)} does not name each of the {ndim} dimensions once")
+        raise ShapeError(f"{order} does not name each of the {ndim} dimensions once")
     return resolved
 
 

@@ -186,6 +186,9 @@ def outer(x1: Any, x2: Any, /) -> Tensor:
     if one.ndim != 1 or other.ndim != 1:
         raise ShapeError(f"outer takes two vectors, got shapes {one.shape} and {other.shape}")
     product: Tensor = one[:, None] * other[None, :]
+    if one.fill_value == 0 and other.fill_value == 0:  # by entries, however long the vectors are
+        found: Tensor = matmul(one[:, None], other[None, :])
+        return found.rename(dict(zip(found.dims, product.dims, strict=True)))
     return product
 
 

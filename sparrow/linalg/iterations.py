@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sparrow import progress
+from sparrow.arguments import check_integer, check_number, check_seed
 from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, UnsupportedError
+from sparrow.functions.views import as_tensor
 from sparrow.kernels import compiling
-from sparrow.linalg.operators import Operator, check_square
+from sparrow.linalg.operators import Operator, check_square, check_vector
 from sparrow.tensor import Tensor
 
 __all__ = ["pagerank", "power_iteration"]
@@ -67,10 +69,14 @@ def pagerank(
     >>> sp.linalg.pagerank(links).round(3)
     array([0.257, 0.257, 0.486])
     """
+    A = as_tensor(A)
     if A.dtype.kind == "c":
         raise UnsupportedError("pagerank: links of complex values are not followed in proportion; take their magnitude")
-    if not 0 <= damping < 1:
-        raise InvalidValueError(f"damping={damping!r} must be at least 0 and less than 1")
+    check_number("damping", damping, 1)
+    if damping == 1:
+        raise InvalidValueError("damping=1 must be less than 1: some jumps are needed")
+    check_integer("max_iter", max_iter, 1)
+    check_number("tol", tol)
     check_square(A, "pagerank")
     from sparrow.kernels.ranks import completed
 
@@ -139,10 +145,14 @@ def power_iteration(
     >>> round(float(value), 9), vector.round(6)
     (3.0, array([0.707107, 0.707107]))
     """
+    A = as_tensor(A)
     check_square(A, "power_iteration")
+    check_integer("max_iter", max_iter, 1)
+    check_number("tol", tol)
+    check_seed(seed)
     operator = Operator(A, persist=True)
     n = operator.shape[0]
-    start = np.random.default_rng(seed).standard_normal(n) if v0 is None else np.asarray(v0)
+    start = np.random.default_rng(seed).standard_normal(n) if v0 is None else check_vector(v0, "v0")
     if start.shape != (n,):
         raise ShapeError(f"v0 has shape {start.shape}, the matrix {operator.shape}: give one number a row")
     vector = start.astype(np.result_type(operator.dtype, start.dtype))
@@ -164,18 +174,18 @@ def power_iteration(
     )
 
 
-def _weights(given: ArrayLike | Mapping[int, float] | None, n: int, name: str) -> NDArray[np.float64]:
+def _weights(given: ArrayLike | Mapping[Any, float] | None, n: int, name: str) -> NDArray[np.float64]:
     """Return weights of all nodes that sum to 1, shape (n,), or (1,) where they are alike."""
     if given is None:
         return np.array([1 / n])
     if isinstance(given, Mapping):
         weights = np.zeros(n)
         for node, weight in given.items():
-            if not -n <= node < n:
-                raise ShapeError(f"{name} names node {node}, there are {n}")
-            weights[node] = weight
+            if not isinstance(node, int | np.integer) or not -n <= node < n:
+                raise ShapeError(f"{name} names node {node!r}, nodes are 0 to {n - 1}")
+            weights[node] = check_vector(weight, name)
     else:
-        weights = np.asarray(given, np.float64)
+        weights = check_vector(given, name).astype(np.float64)
     if weights.shape != (n,):
         raise ShapeError(f"{name} has shape {weights.shape}: give a number for each of {n} nodes")
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):

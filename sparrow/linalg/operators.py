@@ -18,6 +18,7 @@ from sparrow.kernels.compiling import readonly
 from sparrow.plan import Contract, Dense
 from sparrow.plan.estimates import entries_at_most
 from sparrow.progress import quantity
+from sparrow.schema import check_array
 from sparrow.tensor import Tensor
 from sparrow.workers import ordered_map
 
@@ -38,6 +39,38 @@ def check_square(A: Any, what: str) -> None:
     """
     if len(A.shape) != 2 or A.shape[0] != A.shape[1]:
         raise ShapeError(f"{what} takes a square matrix, not shape {A.shape}")
+
+
+def check_matrix(A: Any, what: str) -> Any:
+    """Return what a solver is given as a matrix: as it is if it has a shape, else as an array.
+
+    Raises
+    ------
+    ShapeError
+        If it has not two dimensions.
+    UnsupportedError
+        If it does not hold numbers.
+    """
+    A = A if hasattr(A, "shape") else check_array(A, "A")
+    if A.dtype is not None and np.dtype(A.dtype).kind not in "biufc":
+        raise UnsupportedError(f"{what} takes a matrix of numbers, not of {A.dtype}")
+    if len(A.shape) != 2:
+        raise ShapeError(f"{what} takes a matrix, not shape {A.shape}")
+    return A
+
+
+def check_vector(given: Any, name: str) -> NDArray[Any]:
+    """Return an argument as an array of numbers.
+
+    Raises
+    ------
+    UnsupportedError
+        If it holds anything else.
+    """
+    found = given.to_numpy() if isinstance(given, Tensor) else check_array(given, name)
+    if found.dtype.kind not in "biufc":
+        raise UnsupportedError(f"{name}={given!r}: give numbers")
+    return found
 
 
 def aslinearoperator(A: Any, persist: bool | None = None) -> Operator:
@@ -86,10 +119,14 @@ class Operator(LinearOperator):  # type: ignore[misc]
     """
 
     def __init__(self, tensor: Tensor, persist: bool | None = None) -> None:
+        tensor = as_tensor(tensor)
         if tensor.ndim != 2:
             raise ShapeError(f"a linear operator is a matrix: two dimensions, not shape {tensor.shape}; take a slice")
         dtype = tensor.dtype if tensor.dtype.kind in "fc" and tensor.dtype != np.float16 else np.dtype(np.float64)
         super().__init__(dtype, tensor.shape)
+        height, width = tensor.shape
+        remedy = "number rows and columns that have entries anew"
+        memory.check(8 * (height + width), f"vectors of a matrix of shape {tensor.shape}", remedy)
         self._tensor = tensor
         self._persist = persist
         self._kept: Tensor | None = None

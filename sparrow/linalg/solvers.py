@@ -6,14 +6,14 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import scipy.sparse.linalg as scipy_linalg
 
 from sparrow import progress
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.linalg.arrays import trace
 from sparrow.linalg.direct import handed_over
-from sparrow.linalg.operators import Operator, check_square
+from sparrow.linalg.operators import Operator, check_matrix, check_square, check_vector
+from sparrow.schema import check_integer
 from sparrow.tensor import Tensor
 
 __all__ = ["bicgstab", "cg", "eigsh", "expm_multiply", "gmres", "lobpcg", "lsmr", "lsqr", "minres", "svds"]
@@ -30,29 +30,30 @@ def _called(name: str, A: Any, given: tuple[Any, ...], options: dict[str, Any], 
     unknown = options.keys() - inspect.signature(solve).parameters.keys()
     if unknown:
         raise TypeError(f"{name}() has no argument {', '.join(map(repr, sorted(unknown)))}")
-    if square and hasattr(A, "shape"):
+    A = check_matrix(A, name)
+    if square:
         check_square(A, name)
     operator = _operator(A)
     options = {word: _operator(each) for word, each in options.items()}
-    given = tuple(each if each is None or isinstance(each, int) else np.asarray(each) for each in given)
-    _check_sizes(name, getattr(A, "shape", None), given)
+    given = _checked(name, A.shape, given)
     with progress.bar(name, None, "products") as advance:
         if isinstance(operator, Operator):
             operator.on_product = advance
         return solve(operator, *given, **options)
 
 
-def _check_sizes(name: str, shape: Any, given: tuple[Any, ...]) -> None:
-    """Check a right-hand side, or a number of values, against the shape of a matrix."""
-    if shape is None or len(shape) != 2:
-        return
+def _checked(name: str, shape: tuple[int, int], given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a right-hand side and a start as arrays, or a number of values as it is, checked against the matrix."""
     if name in ("eigsh", "svds"):
-        most = min(shape) - 1
-        if isinstance(given[0], int) and not 1 <= given[0] <= most:
-            raise InvalidValueError(f"{name}: k={given[0]} of a matrix of shape {shape}: use 1 to {most}")
-    elif given[0].ndim == 0 or len(given[0]) != shape[0]:
-        names = {"lobpcg": "X", "expm_multiply": "B"}
-        raise ShapeError(f"{name}: {names.get(name, 'b')} has the shape {given[0].shape}, A has {shape[0]} rows")
+        k, most = check_integer(given[0], "k"), min(shape) - 1
+        if not 1 <= k <= most:
+            raise InvalidValueError(f"{name}: k={k} of a matrix of shape {shape}: use 1 to {most}")
+        return (k,)
+    word = {"lobpcg": "X", "expm_multiply": "B"}.get(name, "b")
+    side = check_vector(given[0], word)
+    if side.ndim == 0 or len(side) != shape[0]:
+        raise ShapeError(f"{name}: {word} has the shape {side.shape}, A has {shape[0]} rows")
+    return (side, *(None if each is None else check_vector(each, "x0") for each in given[1:]))
 
 
 def cg(A: Any, b: Any, x0: Any = None, **options: Any) -> tuple[Any, int]:

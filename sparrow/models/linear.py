@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from sparrow.errors import InvalidValueError
 from sparrow.kernels import linear
 from sparrow.models.estimator import Estimator
-from sparrow.models.parameters import available_if, check_choice
+from sparrow.models.parameters import available_if, check_choice, check_number
 from sparrow.optim import Optimizer
 from sparrow.optim.schedules import Rate
 
@@ -281,6 +282,8 @@ class LogisticRegression(Estimator):
         beyond = [name for name in self.class_weight if name not in self.classes_]
         if beyond:
             raise InvalidValueError(f"class_weight has {beyond[0]!r}, the classes are {self.classes_.tolist()}")
+        for name, weight in self.class_weight.items():
+            check_number(f"class_weight[{name!r}]", weight, math.inf)
         return np.array([float(self.class_weight.get(each, 1.0)) for each in self.classes_.tolist()])
 
     @property

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable
 from types import MethodType
 from typing import Any, Self
 
-import numpy as np
-
+from sparrow.arguments import check_choice, check_integer, check_number
 from sparrow.errors import InvalidValueError, UnsupportedError
 
 __all__ = ["Parameters", "available_if", "check_choice", "check_integer", "check_number"]
@@ -117,23 +115,3 @@ class _Unavailable(UnsupportedError, AttributeError):
 
 def _same(value: Any, default: Any) -> bool:
     return value is default or (type(value) is type(default) and bool(value == default))
-
-
-def check_integer(name: str, value: Any, least: int) -> None:
-    """Raise ``InvalidValueError`` unless a setting is an integer of at least so much."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InvalidValueError(f"{name}={value!r}: give an integer of at least {least}")
-
-
-def check_number(name: str, value: Any, most: float) -> None:
-    """Raise ``InvalidValueError`` unless a setting is a finite number from 0 to ``most``."""
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not 0 <= value <= most or math.isinf(value):
-        rest = "a finite number of at least 0" if most == math.inf else f"a number from 0 to {most:g}"
-        raise InvalidValueError(f"{name}={value!r}: give {rest}")
-
-
-def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    """Raise ``InvalidValueError`` unless a setting is one of some words."""
-    if not isinstance(value, str) or value not in allowed:
-        raise InvalidValueError(f"{name}={value!r}: use one of {', '.join(map(repr, allowed))}")

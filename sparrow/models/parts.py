@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines
+from sparrow.arguments import check_integer, check_seed
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.creation import asarray
 from sparrow.kernels.entries import Block
@@ -117,9 +118,10 @@ def split(A: Any, seed: int = 0, test: float = 0.1, validation: float = 0.0) -> 
     """
     A = asarray(A)
     check_matrix(A.__sparrow_scan__())
-    if seed < 0:
-        raise InvalidValueError(f"seed={seed!r}: give an integer of at least 0")
-    if not (test > 0 and validation >= 0 and test + validation < 1):
+    check_seed(seed)
+    given: tuple[Any, ...] = test, validation
+    numbers = all(isinstance(share, int | float) for share in given)
+    if not (numbers and test > 0 and validation >= 0 and test + validation < 1):
         raise InvalidValueError(
             f"test={test!r} and validation={validation!r} are shares of the rows: between 0 and 1, together too"
         )
@@ -235,7 +237,9 @@ def hold_out_entries(A: Any, share: float = 0.1, seed: int = 0) -> HeldOutEntrie
     scan = A.__sparrow_scan__()
     check_matrix(scan)
     block = engines.entries(scan)
-    count = round(share * block.count) if 0 < share < 1 else 0
+    check_seed(seed)
+    number: Any = share
+    count = round(number * block.count) if isinstance(number, int | float) and 0 < number < 1 else 0
     if not 0 < count < block.count:
         raise InvalidValueError(f"share={share!r} of {block.count} entries leaves nothing to train or to test with")
     tested = np.zeros(block.count, bool)
@@ -288,8 +292,7 @@ def min_links(A: Any, least: int) -> tuple[Tensor, NDArray[np.int64]]:
     A = asarray(A)
     if A.ndim != 2 or A.shape[0] != A.shape[1]:
         raise ShapeError(f"a graph is a square matrix, and this tensor has the shape {A.shape}")
-    if least < 0:
-        raise InvalidValueError(f"least={least}: say how many links a node needs, at least 0")
+    check_integer("least", least, 0)
     degrees = np.minimum(np.asarray(A.count(axis=1)), np.asarray(A.count(axis=0)))
     kept = np.flatnonzero(degrees >= least)
     if not len(kept):

@@ -127,7 +127,7 @@ class _Spooled:
         yield from ordered_map(read, bounds, 2)
 
     def _read(self, segments: list[Segment], start: int, stop: int) -> NDArray[Any]:
-        at = bisect_right(self.starts, start) - 1
+        at = max(bisect_right(self.starts, start) - 1, 0)
         pieces = []
         while at < len(segments) and self.starts[at] < stop:
             begin = self.starts[at]

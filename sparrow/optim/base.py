@@ -304,6 +304,8 @@ class Optimizer(ABC):
         state.step += 1
 
     def _check_state(self, w: Weights, state: State) -> None:
+        if not isinstance(state, State):
+            raise UnsupportedError(f"state={state!r} is no state: make it with create_state(w)")
         if set(state.arrays) != set(self.names):
             raise UnsupportedError(
                 f"the state has {sorted(state.arrays)}, {type(self).__name__} wants {sorted(self.names)}: "

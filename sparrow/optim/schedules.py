@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from sparrow.arguments import check_number
 from sparrow.errors import InvalidValueError
 
 __all__ = ["Cosine", "InverseScaling", "Rate", "Schedule", "Steps"]
@@ -146,5 +147,6 @@ class Cosine(Schedule):
 
 def _above_zero(**given: float) -> None:
     for name, value in given.items():
-        if not 0 < value < math.inf:
+        check_number(name, value)
+        if not value:
             raise InvalidValueError(f"{name}={value!r}: give a finite number above 0")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -66,6 +67,8 @@ class Semiring:
     associative: bool = False
 
     def __post_init__(self) -> None:
+        if self.identity is not None and not isinstance(self.identity, Number | np.bool_):
+            raise InvalidValueError(f"Semiring: identity={self.identity!r} must be a number")
         for what, given, known in (("add", self.add, _ADD), ("multiply", self.multiply, _MULTIPLY)):
             if not callable(given) and given not in known:
                 raise InvalidValueError(

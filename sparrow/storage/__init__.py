@@ -12,7 +12,7 @@ from sparrow.storage.connections import using
 from sparrow.storage.creation import create, creating
 from sparrow.storage.filesystem import Folder, Traffic, counting
 from sparrow.storage.foreign import delta_table
-from sparrow.storage.handle import StoredHandle, commits_back, open, save  # noqa: A004
+from sparrow.storage.handle import StoredHandle, commits_back, open, reopened, save  # noqa: A004
 from sparrow.storage.layout import Profile, Sizes
 from sparrow.storage.snapshot import FileRecord, Snapshot
 from sparrow.storage.verify import Finding
@@ -40,6 +40,7 @@ __all__ = [
     "is_tensor",
     "open",
     "open_bundle",
+    "reopened",
     "save",
     "using",
     "write_bundle",

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from sparrow import settings
+from sparrow.arguments import check_path
 from sparrow.errors import InvalidValueError, MissingDependencyError, StorageError, UnsupportedError
 from sparrow.storage.filesystem import without_secrets
 
@@ -67,7 +68,7 @@ def using(path: str | os.PathLike[str], options: Mapping[str, str] | None) -> It
     InvalidValueError
         If options are not texts by name.
     """
-    where = without_secrets(os.fspath(path)).rstrip("/")
+    where = without_secrets(check_path(path)).rstrip("/")
     if not options and "://" in where and where not in _given:
         options = settings.current().storage_options
     if not options:

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from sparrow.arguments import check_path, full_path
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.storage.local import LOCAL
 
@@ -39,6 +40,7 @@ __all__ = [
 Piece: TypeAlias = tuple[str, int, int]
 """A stretch of a file: its path, where the stretch begins and how long it is."""
 
+_NOT_IN_LOGS = re.compile(r"[\x00-\x1f\x7f\\]")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+://)([^/]*@)?([^?]*)(\?.*)?", re.DOTALL)
 
 
@@ -193,7 +195,7 @@ def of(path: str | os.PathLike[str]) -> FileSystem:
     MissingDependencyError
         If it is a URL and what reads object stores is not installed.
     """
-    text = os.fspath(path)
+    text = check_path(path)
     if not _is_url(text):
         return LOCAL
     from sparrow.storage.stores import store_of
@@ -227,13 +229,16 @@ def absolute(path: str | os.PathLike[str]) -> str:
     UnsupportedError
         If it is a URL with a user, password or query in it.
     InvalidValueError
-        If it holds a percent sign, which Delta logs take for an escape.
+        If it holds a percent sign, a backslash or a control character, which Delta logs do not keep as they are.
     """
-    text = os.fspath(path)
+    text = check_path(path)
     url = _is_url(text)  # whose store may not be known before its options are
     if "%" in text:
         raise InvalidValueError(f"{text!r} holds a '%', which Delta logs take for an escape: use another name")
-    return text.rstrip("/") if url else os.path.abspath(text)
+    whole = text.rstrip("/") if url else full_path(text)
+    if (found := _NOT_IN_LOGS.search(whole)) is not None:
+        raise InvalidValueError(f"{whole!r} holds {found[0]!r}, which Delta logs cannot: use another name")
+    return whole
 
 
 def replacing(path: str | os.PathLike[str]) -> AbstractContextManager[BinaryIO]:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 import pyarrow as pa
 
+from sparrow.arguments import check_integer
 from sparrow.errors import ConflictError, NotFoundError, ReadOnlyError, ShapeError, UnsupportedError
 from sparrow.index import Box
 from sparrow.kernels.entries import Block
@@ -26,7 +27,7 @@ from sparrow.storage.connections import using
 from sparrow.storage.creation import create, creating
 from sparrow.storage.filesystem import absolute, of
 from sparrow.storage.layout import Sizes, check_profile
-from sparrow.storage.log import Commit, Log, LostRace
+from sparrow.storage.log import Commit, Log, LostRace, forked
 from sparrow.storage.orders import build_order
 from sparrow.storage.rewrites import Claim, prepare
 from sparrow.storage.snapshot import FileRecord, Snapshot
@@ -49,6 +50,8 @@ class _PathLock:
 
 _locks: WeakValueDictionary[str, _PathLock] = WeakValueDictionary()
 _locks_guard = threading.Lock()
+_handles: WeakSet[StoredHandle] = WeakSet()
+"""All that there are, for processes that inherit them by a fork."""
 
 
 def _path_lock(path: str) -> _PathLock:
@@ -89,12 +92,13 @@ class StoredHandle:
         self._read_only = read_only
         self._sizes = sizes or Sizes()
         self._turn = _path_lock(of(log.path).identity(log.path))
+        _handles.add(self)
 
     def __repr__(self) -> str:
         return f"<StoredHandle of {self.path!r}, version {self._snapshot.version}>"
 
     def __reduce__(self) -> tuple[Callable[..., StoredHandle], tuple[str, int]]:
-        return open, (self.path, self._snapshot.version)
+        return reopened, (self.path, self._snapshot.version)
 
     @property
     def current(self) -> Snapshot:
@@ -246,6 +250,7 @@ class StoredHandle:
         self._check_writable("restore")
         with self._turn.lock:
             self._check_there()
+            check_integer("version", version, 0)
             old = Snapshot(Log.open(self.path, operator.index(version)))
             if old.identity != self._snapshot.identity:
                 raise UnsupportedError(
@@ -472,6 +477,22 @@ def open(  # noqa: A001
                 raise NotFoundError(f"{final!r} is a bundle, not a tensor: open one of its members {names}") from None
             raise
         return StoredHandle(log, version is not None, sizes)
+
+
+def reopened(path: str, version: int) -> StoredHandle:
+    """Open what a pickled tensor stands for, read-only; where a fork forbids that it is what was inherited.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be opened.
+    """
+    for handle in list(_handles) if forked() else ():
+        if (handle.path, handle.current.version) == (path, version):
+            inherited = object.__new__(StoredHandle)  # a copy would open it
+            vars(inherited).update(vars(handle), _read_only=True)
+            return inherited
+    return open(path, version)
 
 
 def commits_back(path: str | os.PathLike[str]) -> Iterator[Commit]:

@@ -231,7 +231,7 @@ def parquet_options(
             plain = sample.tobytes()
             size = pa.Codec(codec.lower() if codec == "ZSTD" else "lz4_raw").compress(plain, asbytes=True)
             if profile == "small":
-                split = sample.view(np.uint8).reshape(len(sample), -1).T.tobytes()
+                split = np.ascontiguousarray(sample).view(np.uint8).reshape(len(sample), -1).T.tobytes()
                 if len(pa.Codec("zstd").compress(split, asbytes=True)) < len(size):
                     encoding[name] = "BYTE_STREAM_SPLIT"
             elif 5 * len(size) > 4 * len(plain):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
+from sparrow.arguments import full_path
 from sparrow.errors import CorruptionError, ExistsError, NotFoundError, StorageError
 
 if TYPE_CHECKING:
@@ -169,12 +170,14 @@ class LocalFileSystem:
     @contextmanager
     def replacing(self, path: str) -> Iterator[BinaryIO]:
         """Write a hidden file and rename it."""
-        target = os.path.abspath(path)
+        target = os.path.realpath(full_path(path))  # what a link leads to is written, not the link
         parent, name = os.path.split(target)
         if not os.path.isdir(parent):
             raise NotFoundError(f"there is no folder {parent!r} to write {name!r} into")
         if os.path.isdir(target):
             raise ExistsError(f"{path!r} is a folder: give the name of a file")
+        if os.path.exists(target) and not os.path.isfile(target):
+            raise ExistsError(f"{path!r} is a device or a pipe, which no file takes the place of: write a file")
         part = _partial(parent, name)
         with _telling("write", parent):
             try:
@@ -217,7 +220,7 @@ class LocalFileSystem:
 
     def recover(self, path: str) -> None:
         """Rename back what stood at a path, or around it, before it was to be replaced by two renames."""
-        path = os.path.abspath(path)
+        path = full_path(path)
         if not os.path.lexists(path):
             self.recover(os.path.dirname(path))  # the bundle it is a member of
             if os.path.lexists(_aside(path)):

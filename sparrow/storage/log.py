@@ -531,14 +531,18 @@ def _refuse_fork() -> None:
         If this is one.
     """
     global _began
-    own = os.getpid()
-    _began = own if _began is None else _began
-    if own != _began:
+    _began = os.getpid() if _began is None else _began
+    if forked():
         raise StorageError(
             "this process was forked from one that had used stored tensors: it can read those that are open, but open, "
             "refresh or write none. Start it by multiprocessing.get_context('spawn') or 'forkserver' "
             "(joblib's default, loky, does so)"
         )
+
+
+def forked() -> bool:
+    """Return whether this is the child of a process that had used logs, by a fork: then it cannot."""
+    return _began is not None and os.getpid() != _began
 
 
 @contextmanager

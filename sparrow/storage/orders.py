@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sparrow import memory
-from sparrow.database import connect, quote_literal, quote_name
+from sparrow.database import connect, quote_literal, quote_name, streamed
 from sparrow.errors import ExistsError
 from sparrow.index import Box, check_permutation
 from sparrow.kernels.entries import Block, concatenate, sort_order
@@ -125,8 +125,7 @@ def _sorted(snapshot: Snapshot, order: tuple[int, ...]) -> Iterator[Block]:
         else:
             con.register("entries", source.table)
             files = "entries"
-        relation = con.sql(f"select {names} from {files} order by {keys}")
-        for batch in relation.to_arrow_reader(_BATCH):
+        for batch in streamed(con, f"select {names} from {files} order by {keys}", _BATCH):
             arrays = [as_numpy(column) for column in batch.columns]
             yield Block(tuple(arrays[: schema.ndim]), decode(arrays[schema.ndim :], schema.dtype))
     finally:

@@ -42,6 +42,8 @@ def parse_age(age: str | timedelta) -> timedelta:
         if match is None or match[2] not in _UNITS:
             raise InvalidValueError(f"{age!r} is no age: say for example '7 days', '12 hours' or '0 seconds'")
         return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+    if not isinstance(age, timedelta):
+        raise InvalidValueError(f"{age!r} is no age: say for example '7 days', or give a datetime.timedelta")
     if age < timedelta(0):
         raise InvalidValueError(f"an age must not be negative, got {age}")
     return age

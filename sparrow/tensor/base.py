@@ -157,6 +157,8 @@ class Base:
 
     def _numbers(self, axes: Iterable[Any]) -> tuple[Any, ...]:
         """Return axes with those that are given by name as numbers."""
+        if not isinstance(axes, Iterable):
+            raise ShapeError(f"{axes!r} is no order of {self.ndim} dimensions: name each by its number, once")
         return tuple(named_axis(axis, self.dims) if isinstance(axis, str) else axis for axis in axes)
 
     @property

@@ -50,7 +50,7 @@ class Bundle(Mapping[str, Tensor]):
     """The folder, None where the tensors are in hand."""
 
     def __init__(self, tensors: Mapping[str, Any]) -> None:
-        if not tensors:
+        if not hasattr(tensors, "keys") or not len(tensors):
             raise InvalidValueError("a bundle holds at least one tensor: give them by name, as in {'X': X, 'y': y}")
         self.path = None
         self._members: dict[str, str] = {}

@@ -190,7 +190,7 @@ class Naming(Writing):
         handle = self._writable()
         if not self._view.is_identity:
             raise UnsupportedError("a view cannot be given labels: give them to the tensor that it was taken from")
-        several = [dim] if isinstance(dim, str | int) else list(dim)
+        several = list(dim) if isinstance(dim, Iterable) and not isinstance(dim, str) else [dim]
         axes = [self._axis(one) for one in several]
         found = check_labels(labels, self.dims[axes[0]]) if axes and labels is not None else None
 

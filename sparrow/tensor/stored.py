@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sparrow import engines, storage
-from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.index import check_permutation
 from sparrow.tensor.base import labelled
 from sparrow.tensor.naming import Naming
@@ -72,10 +72,17 @@ class Stored(Naming):
             profile=profile,
             overwrite=overwrite,
             labels=labelled(scan),
-            orders=[check_permutation(self._numbers(order), self.ndim) for order in orders],
+            orders=[check_permutation(self._numbers(order), self.ndim) for order in self._listed(orders)],
             storage_options=storage_options,
         )
         return type(self)(handle)
+
+    def _listed(self, orders: Any) -> Sequence[Any]:
+        """Return orders as a list, which one by itself is not."""
+        found = list(orders) if isinstance(orders, Iterable) else [orders]
+        if not all(isinstance(order, Iterable) for order in found):
+            raise ShapeError(f"orders={orders!r}: give a list of orders, such as [(1, 0)]")
+        return found
 
     def _stored(self) -> storage.StoredHandle:
         if not isinstance(self._handle, storage.StoredHandle):

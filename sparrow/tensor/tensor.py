@@ -10,13 +10,14 @@ import importlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from types import EllipsisType, ModuleType
-from typing import Any, Literal, SupportsIndex, TypeAlias, overload
+from typing import Any, Literal, NoReturn, SupportsIndex, TypeAlias, overload
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import display, engines, memory, pictures, storage
+from sparrow.arguments import check_integer
 from sparrow.errors import InvalidValueError, ShapeError, StorageError, UnsupportedError
 from sparrow.index import Mode, View, check_permutation
 from sparrow.interop.conversion import check_fill
@@ -231,6 +232,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         """
         if not self.ndim or any(not -self.ndim <= axis < self.ndim for axis in axes):
             raise ShapeError(f"axes {axes} are out of range for {self.ndim} dimensions")
+        check_integer("bins", bins, 1)
         down, across = (axis % self.ndim for axis in axes)
         found = self._density((down, across), bins, sample)
         names = (self.dims[down], self.dims[across]) if self.ndim > 1 else ("", self.dims[0])
@@ -535,17 +537,40 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
             names = {dim: found for dim in range(base.schema.ndim) if (found := base.labels(dim)) is not None}
             return _rebuild, (base.schema, base.block, names, self._view, self._stype)
         if isinstance(base, storage.Snapshot):
-            return _reopen_pinned, (base.path, base.version, self._view, self._stype)
+            return _reopen, (base.path, base.version, self._view, self._stype, True)
         scan = self.__sparrow_scan__()
         return _rebuild, (scan.schema, engines.entries(scan), labelled(scan), None, self._stype)
 
 
-def _reopen(path: str, version: int, view: View, stype: str) -> Tensor:
-    return Tensor(storage.open(path, version), view, stype)
+class _Lost(Tensor):
+    """A tensor that could not be opened where it was sent: whatever is asked of it raises why."""
+
+    __slots__ = ("_error",)
+
+    def __init__(self, error: StorageError) -> None:
+        self._handle = self._source = self._counted = None
+        self._error = error
+
+    @property
+    def _base(self) -> NoReturn:
+        raise self._error
 
 
-def _reopen_pinned(path: str, version: int, view: View, stype: str) -> Tensor:
-    return Tensor(storage.open(path, version).current, view, stype)
+def _reopen(path: str, version: int, view: View, stype: str, pinned: bool = False) -> Tensor:
+    """Open a tensor that was pickled.
+
+    A worker of ``multiprocessing`` takes an ``OSError`` in what it is sent for the end of all work: nobody hears of it,
+    and its parent waits for ever. So it is raised when the tensor is used.
+    """
+    from multiprocessing import parent_process
+
+    try:
+        handle = storage.reopened(path, version)
+    except StorageError as error:
+        if parent_process() is None:
+            raise
+        return _Lost(error)
+    return Tensor(handle.current if pinned else handle, view, stype)
 
 
 def _rebuild(schema: Schema, block: Block, labels: dict[int, pa.Array], view: View | None, stype: str) -> Tensor:

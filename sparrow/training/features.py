@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import memory
+from sparrow.arguments import check_seed
 from sparrow.errors import InvalidValueError, LabelError, ShapeError, UnsupportedError
 from sparrow.functions.creation import from_coords
 from sparrow.functions.views import as_tensor
@@ -77,8 +78,7 @@ def train_test_split(
     number: Any = test_size
     if not isinstance(number, int | float | np.integer | np.floating) or not np.isfinite(number):
         raise InvalidValueError(f"test_size={test_size!r}: give a share of the rows, or how many")
-    if seed < 0:
-        raise InvalidValueError(f"seed={seed} must be at least 0")
+    check_seed(seed)
     count = int(test_size) if isinstance(test_size, int | np.integer) else int(np.ceil(test_size * height))
     if not 0 < count < height:
         raise InvalidValueError(

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sparrow import settings
+from sparrow.arguments import check_integer
 from sparrow.errors import (
     ExistsError,
     IndexingError,
@@ -90,8 +91,7 @@ class ParameterStore:
     """
 
     def __init__(self, optimizer: Optimizer | None = None, shards: int = 8) -> None:
-        if shards < 1:
-            raise InvalidValueError(f"shards={shards} must be at least 1")
+        check_integer("shards", shards, 1)
         if optimizer is not None and not hasattr(optimizer, "update"):
             raise UnsupportedError(f"{optimizer!r} is no optimiser: give one of sp.optim")
         if getattr(optimizer, "lazy", None) is False:

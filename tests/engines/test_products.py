@@ -558,3 +558,11 @@ def test_sums_at_a_mask_have_the_same_bits_on_any_number_of_threads(monkeypatch:
     assert found[0] == found[1]
     a = A.to_scipy("csr")
     assert np.isclose(found[0], (a @ a).multiply(a).sum())
+
+
+def test_a_cell_of_what_asks_for_a_product_twice(tmp_path: Path) -> None:
+    a, b, c = some((6, 7), 0), some((7, 6), 1), some((6, 6), 2)
+    A, B, C = (sp.asarray(each).save(tmp_path / str(number)) for number, each in enumerate((a, b, c)))
+    product = A @ B
+    for cell in np.ndindex(6, 6):
+        assert sp.where(product > 1, product, C)[cell] == np.where(a @ b > 1, a @ b, c)[cell]

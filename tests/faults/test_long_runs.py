@@ -57,7 +57,7 @@ def test_opening_and_committing_read_the_last_checkpoint_and_what_follows_it(lon
 
 
 FORKED = """
-import os, sys, warnings
+import os, pickle, sys, warnings
 warnings.simplefilter("ignore")
 import numpy as np, sparrow as sp
 path = sys.argv[1]
@@ -80,6 +80,8 @@ else:
     try:
         assert np.isclose((tensor @ np.ones(40)).sum(), expected[0])
         assert sp.sql("select count(*) from tensor", tensor=tensor).fetchall() == expected[1]
+        for sent in (tensor, tensor[[3, 1]], tensor.T):
+            assert np.array_equal(pickle.loads(pickle.dumps(sent)).to_numpy(), sent.to_numpy())
         write, save = lambda: tensor.put([[0], [0]], [1]), lambda: sp.eye(3).save(path + "2")
         for work in (lambda: sp.open(path), tensor.refresh, write, save):
             try:

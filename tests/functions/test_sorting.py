@@ -153,3 +153,8 @@ def test_differences(axis: int, n: int) -> None:
         np.testing.assert_array_equal(found.to_numpy(), np.diff(a, n, axis, **edges))
     with pytest.raises(InvalidValueError, match="-1"):
         sp.diff(sp.asarray([1]), n=-1)
+
+
+def test_more_differences_than_there_are_cells() -> None:
+    a = np.arange(6).reshape(2, 3)
+    assert sp.diff(sp.asarray(a), n=2**70).shape == np.diff(a, n=99).shape == (2, 0)

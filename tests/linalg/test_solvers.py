@@ -247,3 +247,17 @@ def test_norms_by_axes() -> None:
         sp.linalg.norm(A[0, 0], "fro")
     with pytest.raises(errors.ShapeError, match="one or two axes"):
         sp.linalg.norm(A, 1)
+
+
+def test_long_vectors_multiply_by_their_entries() -> None:
+    n = 2**40
+    x, y = sp.from_coords([[3, n - 1]], [2.0, 3.0], shape=(n,)), sp.from_coords([[7]], [5.0], shape=(n,))
+    found = sp.linalg.outer(x, y)
+    assert (found.nnz, found[3, 7], found[n - 1, 7]) == (2, 10, 15)
+
+
+def test_vectors_that_do_not_fit_are_told() -> None:
+    A = sp.from_coords([[1, 5], [2, 5]], [1.0, 2.0], shape=(2**36, 2**36))
+    for solve in (sp.linalg.pagerank, lambda A: sp.linalg.svds(A, k=1)):
+        with pytest.raises(errors.TooLargeError, match="vectors of a matrix"):
+            solve(A)

@@ -100,6 +100,12 @@ def test_rows_without_links_are_zero_and_others_are_not(solver: Any) -> None:
     assert not DENSE.any(axis=0).all()
 
 
+def test_links_that_a_step_takes_away() -> None:
+    model = sp.models.ALS(factors=2, epochs=1).fit(sp.asarray(np.ones((4, 3))) * 0)
+    assert not model.user_factors.any()
+    assert not model.item_factors.any()
+
+
 @pytest.mark.parametrize("shape", [(5, 4), (0, 4), (5, 0), (1, 1)])
 @pytest.mark.parametrize("solver", ["cg", "exact", "subspace"])
 def test_no_links_at_all(shape: tuple[int, int], solver: Any, tmp_path: Path) -> None:

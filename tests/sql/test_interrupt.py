@@ -11,6 +11,7 @@ import duckdb
 import pytest
 
 import sparrow as sp
+from sparrow import database
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -25,6 +26,18 @@ def test_an_interrupt_is_a_keyboard_interrupt(fetch: str) -> None:
             getattr(relation, fetch)()
         timer.join()
     assert sp.sql("select 1").fetchall() == [(1,)]
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_what_an_engine_reads_ends_at_an_interrupt() -> None:
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    endless = "select sum(a.range * b.range) as s from range(1000000000) a, range(1000000) b order by s"
+    with pytest.raises(KeyboardInterrupt), database.failures():
+        list(database.streamed(database.connect(), endless))
+    timer.join()
+    A = sp.asarray([[0, 1], [2, 3]])
+    assert sp.matmul(A, A, engine="duckdb").nnz == 4
 
 
 def test_an_answer_is_a_relation_of_duckdb_in_every_way() -> None:

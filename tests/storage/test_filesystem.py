@@ -399,3 +399,31 @@ def test_deltalake_still_removes_files_by_a_public_name() -> None:
         1_700_000_000_000,
         3,
     )
+
+
+def test_a_file_takes_the_place_of_files_only(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(errors.ExistsError, match="a device or a pipe"):
+        sp.eye(3).to_npz(tmp_path / "pipe")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "link.npz").symlink_to(tmp_path / "own" / "eye.npz")
+    sp.eye(3).to_npz(tmp_path / "link.npz")
+    assert (tmp_path / "link.npz").is_symlink()
+    assert os.listdir(tmp_path / "own") == ["eye.npz"]
+
+
+def test_a_current_folder_that_was_removed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    A = sp.eye(3).save(tmp_path / "t")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    works: list[Callable[[], object]] = [
+        lambda: A.save("x"), lambda: sp.open("x"), lambda: A.to_npz("x.npz"), lambda: sp.export(A, "x.mtx"),
+        lambda: sp.ingest.mtx("x.mtx", "y"), lambda: sp.ingest.mtx(tmp_path / "x.mtx", "y"),
+    ]  # fmt: skip
+    for work in works:
+        with pytest.raises(errors.NotFoundError):
+            work()
+    assert A.sum() == 3
+    A[0, 1] = 1
+    assert A.nnz == 4

@@ -266,6 +266,13 @@ def test_encoding_of_values_follows_a_sample(tmp_path: Path, values: Any, profil
     assert_same(read_all(handle.current), block)
 
 
+def test_many_values_that_are_all_different_are_stored_small(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).random(40_000)
+    block = Block((np.arange(len(values)),), values)
+    handle = storage.save(tmp_path / "t", Schema((len(values),)), [block], profile="small")
+    assert_same(read_all(handle.current), block)
+
+
 def test_a_web_graph_is_small(tmp_path: Path, shared: Path) -> None:
     with gzip.open(shared / "cnr-2000" / "cnr-2000.edges.txt.gz", "rb") as file:
         lines = [line for line in file.read().split(b"\n") if line and not line.startswith(b"#")]

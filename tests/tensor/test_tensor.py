@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from sparrow.errors import (
     DuplicateError,
     InvalidValueError,
     LabelError,
+    NotFoundError,
     ReadOnlyError,
     ShapeError,
     TooLargeError,
@@ -372,3 +375,18 @@ def test_a_pinned_view_of_files_pickles_as_path_and_version(tmp_path: Path) -> N
     C = pickle.loads(text)
     assert C.version == 0
     assert np.array_equal(C.to_numpy(), np.arange(0.0, 1000, 2))
+
+
+def test_what_a_worker_cannot_open_is_told_when_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    A = sp.eye(3).save(tmp_path / "t")
+    sent = [pickle.dumps(each) for each in (A, A[[2, 0]], A.T)]
+    shutil.rmtree(tmp_path / "t")
+    for text in sent:
+        with pytest.raises(NotFoundError):
+            pickle.loads(text)
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: "another")
+    for text in sent:  # an OSError here would end a worker of a pool without a word
+        there = pickle.loads(text)
+        for use in (lambda t: t.nnz, lambda t: t @ [1, 2, 3], lambda t: t.shape, lambda t: t + 1, pickle.dumps, repr):
+            with pytest.raises(NotFoundError, match=str(tmp_path)):
+                use(there)

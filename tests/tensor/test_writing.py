@@ -602,3 +602,12 @@ def test_a_claim_of_a_whole_append_is_its_view(tmp_path: Path) -> None:
         "ranges": [],
         "boxes": [[[r.start, r.stop, r.step] for r in Box.everything((50, 50)).ranges]],
     }
+
+
+def test_rows_of_any_length_are_set_to_the_fill() -> None:
+    n = 2**40
+    A = sp.from_coords([[1, 5, 5], [2, 5, n - 1]], [1.0, 2.0, 3.0], shape=(n, n))
+    A[5, :] = 0
+    assert A.nnz == 1
+    A[:, 2:] = 0
+    assert A.nnz == 0

@@ -82,7 +82,7 @@ class DuckDB:
         if schema.ndim:
             text = f"SELECT * FROM ({text}) ORDER BY {', '.join(map(str, range(1, schema.ndim + 1)))}"
         with database.failures():
-            for batch in con.sql(text).to_arrow_reader():
+            for batch in database.streamed(con, text):
                 columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
                 coords = tuple(column.astype(dtype, copy=False) for column, dtype in zip(columns, dtypes, strict=False))
                 if schema.dtype.kind != "c":
@@ -97,7 +97,7 @@ class DuckDB:
         con = database.connect()
         text = _registered(compile_scan(scan, f"sparrow:{next(_names)}"), con)
         with database.failures():
-            return int(con.execute(f"SELECT count(*) FROM ({text})").fetchall()[0][0])
+            return sum(batch[0][0].as_py() for batch in database.streamed(con, f"SELECT count(*) FROM ({text})"))
 
     def scalars(self, nodes: Sequence[Reduce]) -> list[Any]:
         """Return reductions over all axes, each by a query."""
@@ -206,7 +206,7 @@ def _join(scan: Scan, x: NDArray[Any], out: NDArray[Any], whole: bool) -> None:
     if whole:
         con.execute(f"CREATE TEMP VIEW product AS {text}")
         text = sql_text("duckdb", "modulo64")
-    for batch in con.sql(text).to_arrow_reader():
+    for batch in database.streamed(con, text):
         rows = batch.column(0).to_numpy()
         for k in range(1, batch.num_columns):
             column = batch.column(k).to_numpy()

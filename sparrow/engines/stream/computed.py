@@ -248,7 +248,7 @@ class Computed:
     def read_rows(self, chunk: Chunk) -> Block | RowBlock:
         """Compute a piece, row by row where that spares the coordinates of rows."""
         ref = chunk.ref
-        if self._rowwise and isinstance(ref, _Span):
+        if self._rowwise and self._schema.shape and isinstance(ref, _Span):
             rows: Block | RowBlock = ref.evaluate(ref.start, ref.stop, rowwise=True)  # type: ignore[call-arg]
             return rows
         return self.read(chunk)
