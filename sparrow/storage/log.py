@@ -483,7 +483,8 @@ def _parsed(path: str, version: int, text: bytes) -> Commit:
         noted = info.get(_NOTES)
         notes = json.loads(noted) if isinstance(noted, str) else None
         added = [line["add"] for line in lines if "add" in line]
-        removed = tuple(line["remove"]["path"] for line in lines if "remove" in line)
+        gone = [line["remove"] for line in lines if "remove" in line]
+        removed = tuple(file["path"] for file in gone)
         when = info.get("timestamp", 0)
         if notes is not None and SEAL in notes:
             columns = next((line["metaData"]["schemaString"] for line in lines if "metaData" in line), None)
@@ -493,6 +494,8 @@ def _parsed(path: str, version: int, text: bytes) -> Commit:
                 raise ValueError("it is not as it was committed")
             if not all(file.keys() >= _OF_A_FILE for file in added):
                 raise ValueError(f"it does not say {', '.join(sorted(_OF_A_FILE))} of each file")
+            if not all(isinstance(file.get("dataChange"), bool) for file in gone):
+                raise ValueError("it does not say dataChange of each file that it removes")
             when = notes["time"]
         return Commit(
             version,

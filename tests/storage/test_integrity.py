@@ -217,6 +217,19 @@ def test_an_entry_after_a_checkpoint_that_lacks_a_key(path: Path, key: str) -> N
         sp.open(path).to_numpy()
 
 
+@pytest.mark.parametrize("change", [('"dataChange"', '"dat!Change"'), ('"dataChange":true', '"dataChange":null')])
+def test_a_removal_that_does_not_say_what_deltalake_wants(path: Path, change: tuple[str, str]) -> None:
+    for value in (1, 2):
+        commit(path, value)
+
+    def changed(text: str) -> str:
+        return "\n".join(line.replace(*change) if line.startswith('{"remove"') else line for line in text.splitlines())
+
+    edited(path, 1, changed)
+    with pytest.raises(errors.CorruptionError, match=entry(path, 1).name):
+        sp.open(path).to_numpy()
+
+
 def test_an_entry_below_the_newest(path: Path) -> None:
     for value in (1, 2, 3):
         commit(path, value)

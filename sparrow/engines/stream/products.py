@@ -143,14 +143,15 @@ def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
         block = relation.block  # one chunk, all of it shown
         if block.count * out[0].size <= few:
             _added += block.count * out[0].size
-            _sum(*block.coords, _numbers(block.values, scan.schema.fill_value, out.dtype), x, out)
+            rows, cols = block.coords
+            _add(rows, cols, _numbers(block.values, scan.schema.fill_value, out.dtype), 0, 0, x, out)
             return
     order = product_order(scan)
     loader = _Loader(scan, order, out.dtype)
     chunks = relation.chunks(scan.view.box(), order)
-    rows = sum(chunk.rows for chunk in chunks)
-    if rows * out[0].size <= few:
-        _added += rows * out[0].size
+    count = sum(chunk.rows for chunk in chunks)
+    if count * out[0].size <= few:
+        _added += count * out[0].size
         apart = len(chunks) > 1 and groups_output(scan.view, order)
         for chunk in chunks:
             part = np.zeros_like(out) if apart else out
@@ -163,7 +164,7 @@ def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
     threads = min(settings.current().threads, len(chunks))
     if not groups_output(scan.view, order):
         scatter = matvec.scatter_vector if x.ndim == 1 else matvec.scatter_matrix
-        with progress.bar("multiplying", rows, "entries") as advance:
+        with progress.bar("multiplying", count, "entries") as advance:
             for chunk, arguments in zip(chunks, ordered_map(loader.load, chunks, threads), strict=True):
                 scatter(*arguments, x, out)
                 advance(chunk.rows)
@@ -176,7 +177,7 @@ def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
         return first, last, edges
 
     height = len(out)
-    with progress.bar("multiplying", rows, "entries") as advance:
+    with progress.bar("multiplying", count, "entries") as advance:
         for chunk, (first, last, edges) in zip(chunks, ordered_map(summed, chunks, threads), strict=True):
             if first < height:
                 out[first] += edges[0]
@@ -189,14 +190,10 @@ def _add(
     rows: NDArray[Any], cols: NDArray[Any], values: NDArray[Any], row0: int, col0: int, x: Any, out: NDArray[Any]
 ) -> None:
     """Add a few entries by NumPy, one after the other as the loops do: to the same bits."""
-    rows, cols = rows - row0, cols - col0
+    rows, cols = rows - row0 if row0 else rows, cols - col0 if col0 else cols
     inside = (rows >= 0) & (rows < len(out)) & (cols >= 0) & (cols < len(x))
     if not inside.all():
         rows, cols, values = rows[inside], cols[inside], values[inside]
-    _sum(rows, cols, values, x, out)
-
-
-def _sum(rows: NDArray[Any], cols: NDArray[Any], values: NDArray[Any], x: Any, out: NDArray[Any]) -> None:
     with np.errstate(all="ignore"):
         np.add.at(out, rows, (values if x.ndim == 1 else values[:, None]) * x[cols])
 
@@ -207,7 +204,8 @@ def _numbers(values: NDArray[Any], fill: Any, dtype: np.dtype[Any]) -> NDArray[A
     if fill == 0:
         return numbers
     with np.errstate(all="ignore"):
-        return numbers - fill.astype(dtype)
+        less: NDArray[Any] = numbers - fill.astype(dtype)
+    return less
 
 
 def _cast(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
