@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import random
 import threading
@@ -15,12 +14,11 @@ from weakref import WeakSet, WeakValueDictionary
 
 import pyarrow as pa
 
-from sparrow.arguments import check_integer
 from sparrow.errors import ConflictError, NotFoundError, ReadOnlyError, ShapeError, UnsupportedError
 from sparrow.index import Box
 from sparrow.kernels.entries import Block
 from sparrow.relation import Edit, Growth, Relation
-from sparrow.schema import Schema
+from sparrow.schema import Schema, check_integer
 from sparrow.storage.bundle import is_bundle, is_tensor, open_bundle
 from sparrow.storage.commits import Work, appended, compacted, edited, grown, restored
 from sparrow.storage.connections import using
@@ -250,8 +248,7 @@ class StoredHandle:
         self._check_writable("restore")
         with self._turn.lock:
             self._check_there()
-            check_integer("version", version, 0)
-            old = Snapshot(Log.open(self.path, operator.index(version)))
+            old = Snapshot(Log.open(self.path, check_integer(version, "version")))
             if old.identity != self._snapshot.identity:
                 raise UnsupportedError(
                     f"version {version} of {self.path!r} is another tensor, which this one was saved over: "

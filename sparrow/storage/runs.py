@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.kernels.entries import Block, concatenate, in_order
-from sparrow.kernels.rows import spliced
 from sparrow.relation import Chunk
 
 __all__ = ["Merged", "Part", "cut", "joined", "members", "merged"]
@@ -120,6 +119,8 @@ def joined(blocks: Sequence[Block], ndim: int, dtype: np.dtype[Any]) -> Block:
         both = concatenate([large, small], ndim, dtype)
         tops = [int(column.max()) + 1 for column in both.coords]
         return in_order(both, tops)
+    from sparrow.kernels.rows import spliced
+
     ranked = np.argsort(keys[1], kind="stable")
     at = np.searchsorted(keys[0], keys[1][ranked])
     small = small.take(ranked)
