@@ -129,6 +129,26 @@ def _scatter(rows, columns, near):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _gather_all(w, a, b, columns, near, near_a, near_b):  # type: ignore[no-untyped-def]
+    """Bring rows of weights and states side by side; those of a state that there is not stay."""
+    _gather(w, columns, near)
+    if len(a):
+        _gather(a, columns, near_a)
+    if len(b):
+        _gather(b, columns, near_b)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _scatter_all(w, a, b, columns, near, near_a, near_b):  # type: ignore[no-untyped-def]
+    """Bring them back."""
+    _scatter(w, columns, near)
+    if len(a):
+        _scatter(a, columns, near_a)
+    if len(b):
+        _scatter(b, columns, near_b)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def train(  # type: ignore[no-untyped-def]
     data, indices, indptr, targets, weights, batch, loss, factors, w, a, b, bias, bias_a, bias_b, with_bias, kind,
     everywhere, rates, constants, for_bias, slots, totals,
@@ -164,18 +184,26 @@ def train(  # type: ignore[no-untyped-def]
         most = max(most, indptr[min(head + batch, height)] - indptr[head])
     places = np.empty(most, np.uint32)
     room: Any = len(w) if everywhere else min(most, len(w))
-    touched = np.empty(1 if everywhere else room + 1, np.uint32)
+    touched = np.empty(room + 1, np.uint32)
+    # Arrays that nothing else can be: a loop over one that may be w itself is a third slower.
     sums = np.empty((room, width), w.dtype)
-    near = w if everywhere else np.empty((room, width), w.dtype)
-    near_a = a if everywhere and len(a) else np.zeros((room, width), w.dtype)
-    near_b = b if everywhere and len(b) else np.zeros((room, width), w.dtype)
+    flat = sums.reshape(-1)
+    near = np.empty((room, width), w.dtype)
+    near_a = np.zeros((room, width), w.dtype)
+    near_b = np.zeros((room, width), w.dtype)
+    count: Any = _ZERO
+    if everywhere:
+        count = room
+        for column in range(room):
+            touched[column] = column
+        _gather_all(w, a, b, touched[:count], near, near_a, near_b)
     done = _ZERO
     first = _ZERO
     while first < height:
         last = min(first + batch, height)
         begin = indptr[first]
         counted: Any = _ZERO
-        count: Any = _ZERO
+        count = count if everywhere else _ZERO
         for i in range(first, last):
             if weights[i] == 0.0:
                 continue
@@ -193,17 +221,10 @@ def train(  # type: ignore[no-untyped-def]
                 slots[j] = p
                 touched[p] = j
                 places[e - begin] = p
-        if everywhere:
-            count = len(w)
-        else:
-            _gather(w, touched[:count], near)
-            if len(a):
-                _gather(a, touched[:count], near_a)
-            if len(b):
-                _gather(b, touched[:count], near_b)
-        for place in range(count):
-            for k in range(width):
-                sums[place, k] = 0.0
+        if not everywhere:
+            _gather_all(w, a, b, touched[:count], near, near_a, near_b)
+        for cell in range(count * width):
+            flat[cell] = 0.0
         scale = 1.0 / counted if counted else 0.0
         total = totals[0]
         for k in range(outputs):
@@ -235,7 +256,7 @@ def train(  # type: ignore[no-untyped-def]
                     for f in range(factors):
                         sums[p, f + 1] += slope * (inner[f] - x * near[p, f + 1])
         if not math.isfinite(total):
-            return done
+            break
         totals[0] = total
         rate = rates[done]
         steps(
@@ -243,11 +264,7 @@ def train(  # type: ignore[no-untyped-def]
             sums[:count].reshape(-1), rate, constants,
         )  # fmt: skip
         if not everywhere:
-            _scatter(w, touched[:count], near)
-            if len(a):
-                _scatter(a, touched[:count], near_a)
-            if len(b):
-                _scatter(b, touched[:count], near_b)
+            _scatter_all(w, a, b, touched[:count], near, near_a, near_b)
         if with_bias:
             each(
                 kind, bias[0], bias_a[0] if len(bias_a) else spare[0], bias_b[0] if len(bias_b) else spare[1],
@@ -255,4 +272,6 @@ def train(  # type: ignore[no-untyped-def]
             )  # fmt: skip
         done += 1
         first = last
+    if everywhere:
+        _scatter_all(w, a, b, touched[:count], near, near_a, near_b)
     return done

@@ -22,7 +22,7 @@ LISTED, EVERYWHERE, DENSE = range(3)
 """Rows of the list only; all rows, those without a gradient as if it were 0; all rows of a dense gradient."""
 _RESCALE, _CLIP, _DECAY, _L1, _FIRST, _SECOND, _EPSILON = range(7)
 _ZERO = np.int64(0)
-_SGD, _ADAM, _ADAGRAD = np.int64(SGD), np.int64(ADAM), np.int64(ADAGRAD)
+_SGD, _MOMENTUM, _ADAM, _ADAGRAD = np.int64(SGD), np.int64(MOMENTUM), np.int64(ADAM), np.int64(ADAGRAD)
 """Typed: of plain constants Numba makes a function each."""
 
 
@@ -63,7 +63,7 @@ def step(kind, x, a, b, g, rate, constants):  # type: ignore[no-untyped-def]
     return x, a, b
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def each(kind, xs, a, b, gradient, rate, constants):  # type: ignore[no-untyped-def]
     """Update weights side by side, all arrays of one length; ``a`` and ``b`` are spare where a kind has none."""
     for p in range(len(xs)):
@@ -82,6 +82,8 @@ def steps(kind, xs, a, b, gradient, rate, constants):  # type: ignore[no-untyped
     """
     if kind == SGD:
         each(_SGD, xs, a, b, gradient, rate, constants)
+    elif kind == MOMENTUM:
+        each(_MOMENTUM, xs, a, b, gradient, rate, constants)
     elif kind == ADAGRAD:
         each(_ADAGRAD, xs, a, b, gradient, rate, constants)
     elif kind == ADAM:

@@ -123,7 +123,9 @@ class Descent:
         states = [_two(state, self.optimizer.names, rows.dtype) for state in (self.state, self.of_bias)]
         everywhere = self.optimizer.lazy is False and not self.optimizer.is_local
         if self._slots is None:
-            memory.check(rows.nbytes + 8 * len(rows), "the gradient of a batch", "take fewer columns by hashing them")
+            most = len(rows) if everywhere else min(len(rows), len(chunk.data))
+            side = (2 + len(self.optimizer.names)) * rows[:1].nbytes
+            memory.check(4 * len(rows) + most * side, "the gradient of a batch", "take fewer columns by hashing them")
             self._slots = np.zeros(len(rows), np.uint32)
         plain = dataclasses.replace(self.optimizer, l1=0.0, weight_decay=0.0)
         step = self.state.step
