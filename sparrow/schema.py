@@ -21,11 +21,11 @@ __all__ = [
     "DTYPES",
     "LARGEST_DIMENSION",
     "Schema",
+    "as_integer",
+    "as_integers",
     "check_array",
     "check_dims",
     "check_dtype",
-    "check_integer",
-    "check_integers",
     "check_shape",
     "default_dims",
     "given_dims",
@@ -70,7 +70,7 @@ def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     return found
 
 
-def check_integer(value: Any, name: str) -> int:
+def as_integer(value: Any, name: str) -> int:
     """Return an argument as a Python integer.
 
     Raises
@@ -92,11 +92,11 @@ def check_array(given: Any, name: str) -> NDArray[Any]:
         raise InvalidValueError(f"{name}={given!r} is no array: {error}") from None
 
 
-def check_integers(given: Any, name: str) -> list[int]:
+def as_integers(given: Any, name: str) -> list[int]:
     """Return an argument that is an integer or several as a list."""
     several = type(given) in (tuple, list) or (isinstance(given, np.ndarray) and given.ndim)
     several = several or (isinstance(given, Sequence) and not isinstance(given, str | bytes))
-    return [check_integer(n, name) for n in (given if several else [given])]
+    return [as_integer(n, name) for n in (given if several else [given])]
 
 
 def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:

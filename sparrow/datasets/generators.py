@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sparrow.errors import ExistsError, InvalidValueError
 from sparrow.files.registry import packed
 from sparrow.progress import bar
-from sparrow.schema import check_integer
+from sparrow.schema import as_integer
 from sparrow.storage.filesystem import of, replacing
 
 __all__ = ["powerlaw_libsvm", "powerlaw_tns", "rmat"]
@@ -219,7 +219,7 @@ def powerlaw_tns(
 
 def _check(**given: tuple[Any, int, int | None]) -> None:
     for name, (value, least, most) in given.items():
-        if check_integer(value, name) < least or (most is not None and value > most):
+        if as_integer(value, name) < least or (most is not None and value > most):
             raise InvalidValueError(f"{name}={value}: give a number from {least}" + (f" to {most}" if most else ""))
 
 

@@ -14,7 +14,7 @@ from sparrow.functions.inspection import check_device
 from sparrow.functions.manipulation import roll
 from sparrow.functions.views import as_tensor
 from sparrow.plan import resolved_axis
-from sparrow.schema import check_dtype, check_integers
+from sparrow.schema import as_integers, check_dtype
 from sparrow.tensor import Tensor
 
 __all__ = [
@@ -64,7 +64,7 @@ axes
 
 
 def _transformed(name: str, function: Callable[..., Any], x: Any, sizes: Any, **options: Any) -> NDArray[Any]:
-    if sizes is not None and min(check_integers(sizes, "n" if "n" in options else "s"), default=1) < 1:
+    if sizes is not None and min(as_integers(sizes, "n" if "n" in options else "s"), default=1) < 1:
         raise InvalidValueError(f"{name}: {sizes} cells, and a transform takes 1 at least")
     cells = np.asarray(operand(x))
     try:
@@ -269,7 +269,7 @@ def ifftshift(x: Tensor | ArrayLike, /, *, axes: int | tuple[int, ...] | None = 
 
 def _shifted(x: Any, axes: int | tuple[int, ...] | None, by: Callable[[int], int]) -> Tensor:
     tensor = as_tensor(x)
-    given = range(tensor.ndim) if axes is None else check_integers(axes, "axes")
+    given = range(tensor.ndim) if axes is None else as_integers(axes, "axes")
     along = tuple(resolved_axis(axis, tensor.ndim) for axis in given)
     return roll(tensor, tuple(by(tensor.shape[axis]) for axis in along), along) if along else tensor
 

@@ -17,7 +17,7 @@ from sparrow.functions.views import as_tensor, broadcast_to, moveaxis
 from sparrow.interop.conversion import check_fill
 from sparrow.kernels.entries import Block, concatenate
 from sparrow.relation import MemoryHandle, MemoryRelation
-from sparrow.schema import Schema, check_array, check_dtype, check_integer, check_shape, given_dims
+from sparrow.schema import Schema, as_integer, check_array, check_dtype, check_shape, given_dims
 from sparrow.stypes import COMPRESSED, check_stype
 from sparrow.tensor import Tensor
 
@@ -369,7 +369,7 @@ def eye(
     check_device(device)
     schema = Schema(check_shape((n_rows, n_rows if n_cols is None else n_cols)), dtype=_or_float(dtype))
     height, width = schema.shape
-    offset = check_integer(k, "k")
+    offset = as_integer(k, "k")
     row, column = max(-offset, 0), max(offset, 0)
     count = max(min(height - row, width - column), 0)
     memory.check(count * memory.entry_bytes(schema), f"the {count} entries of the diagonal")
@@ -471,7 +471,7 @@ def linspace(
     array([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
     check_device(device)
-    count = check_integer(num, "num")
+    count = as_integer(num, "num")
     kind = None if dtype is None else check_dtype(dtype)
     try:
         cells = np.linspace(start, stop, count, dtype=kind, endpoint=endpoint)

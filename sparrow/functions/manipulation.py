@@ -13,7 +13,7 @@ from sparrow import engines, memory, plan
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.views import as_tensor, expand_dims, moveaxis
 from sparrow.plan import PLUS_TIMES, concatenated, resolved_axis, triangle
-from sparrow.schema import check_array, check_integer, check_integers
+from sparrow.schema import as_integer, as_integers, check_array
 from sparrow.tensor import Tensor
 from sparrow.tensor.products import contracted
 
@@ -148,7 +148,7 @@ def split(tensor: Tensor, indices_or_sections: int | Sequence[int], axis: int | 
             raise ShapeError(f"an axis of size {size} does not split into {parts} equal parts")
         bounds = [size * k // parts for k in range(parts + 1)]
     else:
-        cuts = check_integers(indices_or_sections, "indices_or_sections")
+        cuts = as_integers(indices_or_sections, "indices_or_sections")
         bounds = [0, *(slice(None, at).indices(size)[1] for at in cuts), size]
     before = (slice(None),) * axis
     return [tensor[(*before, slice(a, b), ...)] for a, b in itertools.pairwise(bounds)]
@@ -186,7 +186,7 @@ def roll(tensor: Tensor, shift: int | Sequence[int], axis: int | str | Sequence[
     if axis is None:
         return reshape(roll(reshape(tensor, -1), shift, 0), tensor.shape)
     axes = list(axis) if isinstance(axis, Sequence) and not isinstance(axis, str) else [axis]
-    shifts = check_integers(shift, "shift")
+    shifts = as_integers(shift, "shift")
     shifts = shifts * len(axes) if len(shifts) == 1 else shifts
     if len(shifts) != len(axes):
         raise ShapeError(f"{len(shifts)} shifts {shift} do not fit {len(axes)} axes {axis}")
@@ -270,7 +270,7 @@ def tril(tensor: Tensor, k: int = 0) -> Tensor:
            [4, 5, 0]])
     """
     tensor = as_tensor(tensor)
-    return Tensor(triangle(tensor.__sparrow_scan__(), check_integer(k, "k"), upper=False))
+    return Tensor(triangle(tensor.__sparrow_scan__(), as_integer(k, "k"), upper=False))
 
 
 def triu(tensor: Tensor, k: int = 0) -> Tensor:
@@ -300,7 +300,7 @@ def triu(tensor: Tensor, k: int = 0) -> Tensor:
            [0, 5, 6]])
     """
     tensor = as_tensor(tensor)
-    return Tensor(triangle(tensor.__sparrow_scan__(), check_integer(k, "k"), upper=True))
+    return Tensor(triangle(tensor.__sparrow_scan__(), as_integer(k, "k"), upper=True))
 
 
 def diagonal(tensor: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
@@ -338,12 +338,12 @@ def diagonal(tensor: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) ->
         matrices = moveaxis(tensor, (rows, columns), (-2, -1))
         if tensor.ndim == 2:
             return diagonal(matrices, offset)
-        right = check_integer(offset, "offset")
+        right = as_integer(offset, "offset")
         height, width = matrices.shape[-2:]
         place = np.arange(max(min(height + min(right, 0), width - max(right, 0)), 0))
         found: Tensor = matrices[..., place + max(-right, 0), place + max(right, 0)]
         return found
-    return Tensor(plan.diagonal(tensor.__sparrow_scan__(), check_integer(offset, "offset")))
+    return Tensor(plan.diagonal(tensor.__sparrow_scan__(), as_integer(offset, "offset")))
 
 
 def tile(tensor: Tensor, reps: int | Sequence[int]) -> Tensor:
@@ -373,7 +373,7 @@ def tile(tensor: Tensor, reps: int | Sequence[int]) -> Tensor:
            [0, 2, 0, 2]])
     """
     tensor = as_tensor(tensor)
-    counts = check_integers(reps, "reps")
+    counts = as_integers(reps, "reps")
     while len(counts) < tensor.ndim:
         counts.insert(0, 1)
     for _ in range(len(counts) - tensor.ndim):

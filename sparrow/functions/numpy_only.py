@@ -21,7 +21,7 @@ from sparrow.functions.sets import unique_counts
 from sparrow.functions.sorting import sort
 from sparrow.functions.views import as_tensor, expand_dims, flip, moveaxis, swapaxes
 from sparrow.plan import resolved_axis
-from sparrow.schema import check_integer, check_integers
+from sparrow.schema import as_integer, as_integers
 from sparrow.tensor import Tensor
 from sparrow.tensor.operators import where
 
@@ -103,7 +103,7 @@ def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
     one, other = (resolved_axis(axis, tensor.ndim) for axis in axes)
     if one == other:
         raise ShapeError(f"axes={tuple(axes)} must be two different axes")
-    turns = check_integer(k, "k") % 4
+    turns = as_integer(k, "k") % 4
     if turns == 2:
         return flip(tensor, (one, other))
     if turns == 1:
@@ -116,7 +116,7 @@ def diag(v: Any, k: int = 0) -> Tensor:
     tensor = as_tensor(v)
     if tensor.ndim != 1:
         return diagonal(tensor, k)
-    offset = check_integer(k, "k")
+    offset = as_integer(k, "k")
     stored = (tensor if tensor.fill_value == 0 else tensor.refill(0)).to_format("coo")
     place = stored.coords[0].astype(np.int64)
     size = len(tensor) + abs(offset)
@@ -296,7 +296,7 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: 
         raise UnsupportedError(f"np.pad({name}=) is not supported on sparse tensors")
     values = np.broadcast_to(np.asarray(constant_values), (tensor.ndim, 2)).tolist()
     for axis, (width, value) in enumerate(zip(widths, values, strict=True)):
-        before, after = check_integers(width, "pad_width")
+        before, after = as_integers(width, "pad_width")
         if before < 0 or after < 0:
             raise InvalidValueError(f"pad_width={pad_width!r} must not be negative")
         if mode == "constant":

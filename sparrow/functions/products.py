@@ -15,7 +15,7 @@ from sparrow.functions.generation import eye
 from sparrow.functions.statistics import sum as total
 from sparrow.functions.views import as_tensor, broadcast_to
 from sparrow.plan import resolved_axis
-from sparrow.schema import check_integer
+from sparrow.schema import as_integer
 from sparrow.tensor import Tensor
 from sparrow.tensor.products import matmul
 
@@ -56,7 +56,7 @@ def matrix_power(x: Tensor | ArrayLike, n: int, /) -> Any:
     power = as_tensor(x)
     if power.ndim < 2 or power.shape[-1] != power.shape[-2]:
         raise ShapeError(f"matrix_power takes square matrices, got shape {power.shape}")
-    left = check_integer(n, "n")
+    left = as_integer(n, "n")
     if left < 0:
         return np.linalg.matrix_power(np.asarray(power), left)
     if left == 0:

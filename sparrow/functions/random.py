@@ -14,7 +14,7 @@ from sparrow import memory
 from sparrow.errors import InvalidValueError
 from sparrow.functions.generation import in_memory
 from sparrow.kernels.entries import Block, canonical, concatenate
-from sparrow.schema import Schema, check_dtype, check_integer, check_shape, given_dims
+from sparrow.schema import Schema, as_integer, check_dtype, check_shape, given_dims
 from sparrow.tensor import Tensor
 
 __all__ = ["random"]
@@ -101,7 +101,7 @@ def _number(schema: Schema, nnz: int | None, density: float | None) -> int:
         if not isinstance(density, numbers.Real) or not 0 <= density <= 1:
             raise InvalidValueError(f"density={density!r} must lie between 0 and 1")
         return min(round(density * schema.size), schema.size)
-    count = check_integer(nnz, "nnz")
+    count = as_integer(nnz, "nnz")
     if not 0 <= count <= schema.size:
         raise InvalidValueError(f"nnz={count} entries do not fit the {schema.size} cells of shape {schema.shape}")
     return count

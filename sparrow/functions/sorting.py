@@ -12,7 +12,7 @@ from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.manipulation import concat
 from sparrow.functions.views import as_tensor, flip, moveaxis
 from sparrow.plan import Cast, accumulated, map_cells, names_along, resolved_axis, sorted_lines
-from sparrow.schema import check_dtype, check_integer
+from sparrow.schema import as_integer, check_dtype
 from sparrow.tensor import Tensor
 
 __all__ = ["argsort", "cumulative_prod", "cumulative_sum", "diff", "sort"]
@@ -219,7 +219,7 @@ def diff(
     """
     tensor = as_tensor(tensor)
     axis = resolved_axis(axis, tensor.ndim, tensor.dims)
-    times = check_integer(n, "n")
+    times = as_integer(n, "n")
     if times < 0:
         raise InvalidValueError(f"n={n}: differences are taken 0 times or more")
     if not times:

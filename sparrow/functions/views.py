@@ -9,7 +9,7 @@ from sparrow.errors import ShapeError
 from sparrow.interop.conversion import from_object
 from sparrow.plan import resolved_axis
 from sparrow.relation import MemoryHandle, MemoryRelation
-from sparrow.schema import check_integers, check_shape
+from sparrow.schema import as_integers, check_shape
 from sparrow.tensor import Tensor
 
 __all__ = [
@@ -163,7 +163,7 @@ def permute_dims(tensor: Tensor, axes: Sequence[int]) -> Tensor:
     (4, 2, 3)
     """
     tensor = as_tensor(tensor)
-    order = check_integers(axes, "axes")
+    order = as_integers(axes, "axes")
     return tensor.transpose(order) if tensor.ndim or order else tensor
 
 

@@ -13,7 +13,7 @@ from sparrow.errors import InvalidValueError
 from sparrow.graph.links import Links
 from sparrow.graph.nodes import check_graph, per_node, positions, room_for_nodes
 from sparrow.kernels.compiling import readonly
-from sparrow.schema import check_integer
+from sparrow.schema import as_integer
 from sparrow.tensor import Tensor
 
 __all__ = ["bfs", "random_walks", "shortest_paths"]
@@ -53,7 +53,7 @@ def bfs(A: Tensor, source: Any, *, directed: bool = True, max_depth: int | None 
     >>> sp.graph.bfs(links, 0).to_numpy()
     array([ 0,  1,  2, -1])
     """
-    limit = np.inf if max_depth is None else check_integer(max_depth, "max_depth")
+    limit = np.inf if max_depth is None else as_integer(max_depth, "max_depth")
     A = check_graph(A)
     with room_for_nodes(A, 24, "breadth-first search"), Links(A, undirected=not directed) as links:
         far = _distances(A, links, source, "breadth-first search", limit)
@@ -163,7 +163,7 @@ def random_walks(A: Tensor, sources: Any, length: int, *, weighted: bool = False
            [ 3, -1, -1, -1]])
     """
     A = check_graph(A)
-    if check_integer(length, "length") < 0:
+    if as_integer(length, "length") < 0:
         raise InvalidValueError(f"length={length} must not be negative")
     check_seed(seed)
     starts = positions(A, sources)

@@ -14,7 +14,7 @@ from sparrow.functions.manipulation import diagonal as any_diagonal
 from sparrow.functions.products import matmul, matrix_power, vecdot
 from sparrow.functions.views import as_tensor, matrix_transpose
 from sparrow.plan import resolved_axis
-from sparrow.schema import check_integers
+from sparrow.schema import as_integers
 from sparrow.tensor import Tensor
 
 __all__ = [
@@ -141,7 +141,7 @@ def norm(
         return np.linalg.norm(found, ord, along, keepdims)  # type: ignore[arg-type]
     if ord is None:
         return found.norm(2, axis, keepdims=keepdims)
-    axes = tuple(range(found.ndim)) if axis is None else tuple(check_integers(axis, "axis"))
+    axes = tuple(range(found.ndim)) if axis is None else tuple(as_integers(axis, "axis"))
     if len(axes) == 1:
         if isinstance(ord, str):
             raise UnsupportedError(f"ord={ord!r} is a norm of matrices: name two axes, or give a number")

@@ -13,7 +13,7 @@ from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.linalg.arrays import trace
 from sparrow.linalg.direct import handed_over
 from sparrow.linalg.operators import Operator, check_matrix, check_square, check_vector
-from sparrow.schema import check_integer
+from sparrow.schema import as_integer
 from sparrow.tensor import Tensor
 
 __all__ = ["bicgstab", "cg", "eigsh", "expm_multiply", "gmres", "lobpcg", "lsmr", "lsqr", "minres", "svds"]
@@ -45,7 +45,7 @@ def _called(name: str, A: Any, given: tuple[Any, ...], options: dict[str, Any], 
 def _checked(name: str, shape: tuple[int, int], given: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return a right-hand side and a start as arrays, or a number of values as it is, checked against the matrix."""
     if name in ("eigsh", "svds"):
-        k, most = check_integer(given[0], "k"), min(shape) - 1
+        k, most = as_integer(given[0], "k"), min(shape) - 1
         if not 1 <= k <= most:
             raise InvalidValueError(f"{name}: k={k} of a matrix of shape {shape}: use 1 to {most}")
         return (k,)

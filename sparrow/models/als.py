@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory, progress, settings
+from sparrow.arguments import check_choice, check_integer, check_number
 from sparrow.errors import ConvergenceError, InvalidValueError, UnsupportedError
 from sparrow.interop.conversion import from_object
 from sparrow.models.biases import Biases
 from sparrow.models.checkpoints import Checkpoints
-from sparrow.models.parameters import Parameters, check_choice, check_integer, check_number
+from sparrow.models.parameters import Parameters
 from sparrow.models.passes import Links, check_matrix, whole_side
 from sparrow.models.ranking import Factors
 from sparrow.models.recommending import Recommender, with_items_of

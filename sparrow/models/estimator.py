@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory, progress
+from sparrow.arguments import check_integer, check_number
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.creation import asarray
 from sparrow.kernels import compiling, linear
@@ -33,7 +34,7 @@ from sparrow.models.checking import (
 from sparrow.models.checkpoints import Checkpoints
 from sparrow.models.descent import OPTIMIZERS, Descent, Weights, initial, is_init, optimizer_of
 from sparrow.models.metrics import Classification, Metrics, Regression
-from sparrow.models.parameters import Parameters, check_integer, check_number
+from sparrow.models.parameters import Parameters
 from sparrow.models.rows import Chunk, Features, Rows, features, given_labels, label_array, row_weights
 from sparrow.optim import Optimizer
 from sparrow.optim.schedules import Schedule

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any, Self
 
-from sparrow.arguments import check_choice, check_integer, check_number
 from sparrow.errors import InvalidValueError, UnsupportedError
 
-__all__ = ["Parameters", "available_if", "check_choice", "check_integer", "check_number"]
+__all__ = ["Parameters", "available_if"]
 
 
 class Parameters:

@@ -21,7 +21,7 @@ from sparrow.errors import AxisError, InvalidValueError, ShapeError, Unsupported
 from sparrow.plan.aggregates import REDUCTIONS, Totals, meaning_of
 from sparrow.plan.labels import names_along
 from sparrow.plan.nodes import Reduce, Scan
-from sparrow.schema import Schema, check_integer
+from sparrow.schema import Schema, as_integer
 from sparrow.stypes import of_reduction, settled
 
 __all__ = ["Axis", "Where", "named_axis", "reduction", "resolved_axis"]
@@ -100,7 +100,7 @@ def resolved_axis(axis: int | str, ndim: int, dims: Sequence[str] = ()) -> int:
     """
     if isinstance(axis, str) and dims:
         return named_axis(axis, dims)
-    resolved = check_integer(axis, "axis")
+    resolved = as_integer(axis, "axis")
     resolved += ndim if resolved < 0 else 0
     if not 0 <= resolved < ndim:
         raise AxisError(f"axis {axis} is out of range for {ndim} dimensions")

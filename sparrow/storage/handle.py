@@ -18,7 +18,7 @@ from sparrow.errors import ConflictError, NotFoundError, ReadOnlyError, ShapeErr
 from sparrow.index import Box
 from sparrow.kernels.entries import Block
 from sparrow.relation import Edit, Growth, Relation
-from sparrow.schema import Schema, check_integer
+from sparrow.schema import Schema, as_integer
 from sparrow.storage.bundle import is_bundle, is_tensor, open_bundle
 from sparrow.storage.commits import Work, appended, compacted, edited, grown, restored
 from sparrow.storage.connections import using
@@ -248,7 +248,7 @@ class StoredHandle:
         self._check_writable("restore")
         with self._turn.lock:
             self._check_there()
-            old = Snapshot(Log.open(self.path, check_integer(version, "version")))
+            old = Snapshot(Log.open(self.path, as_integer(version, "version")))
             if old.identity != self._snapshot.identity:
                 raise UnsupportedError(
                     f"version {version} of {self.path!r} is another tensor, which this one was saved over: "

@@ -14,7 +14,7 @@ from sparrow.errors import InvalidValueError, SparrowError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.interop.scipy_operators import check_star
 from sparrow.plan import Cast, Clip, Round, map_cells
-from sparrow.schema import check_dtype, check_integer
+from sparrow.schema import as_integer, check_dtype
 from sparrow.tensor.base import as_scan
 from sparrow.tensor.nanreductions import NanReductions
 from sparrow.tensor.numpy_reductions import NUMPY
@@ -159,7 +159,7 @@ class Operators(NanReductions, NDArrayOperatorsMixin):
         >>> sp.asarray([0.25, 0.0, 1.75]).round(1).to_numpy()
         array([0.2, 0. , 1.8])
         """
-        return into(out, self._mapped(Round(check_integer(decimals, "decimals"))), "round")  # type: ignore[no-any-return]
+        return into(out, self._mapped(Round(as_integer(decimals, "decimals"))), "round")  # type: ignore[no-any-return]
 
     def __round__(self, ndigits: int | None = None) -> Self:
         return self.round(ndigits or 0)

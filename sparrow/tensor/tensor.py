@@ -24,7 +24,7 @@ from sparrow.interop.conversion import check_fill
 from sparrow.kernels.entries import Block
 from sparrow.plan import Scan, Step, names_along, refilled, reshaped
 from sparrow.relation import MemoryHandle, MemoryRelation
-from sparrow.schema import Schema, check_integers, check_shape, is_fill
+from sparrow.schema import Schema, as_integers, check_shape, is_fill
 from sparrow.stypes import COMPRESSED, check_stype, of_view, settled
 from sparrow.tensor.actions import Actions
 from sparrow.tensor.arraylike import ArrayMethods
@@ -377,7 +377,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
                [2, 0],
                [3, 0]])
         """
-        sizes = check_integers(shape[0] if len(shape) == 1 else shape, "shape")
+        sizes = as_integers(shape[0] if len(shape) == 1 else shape, "shape")
         if order not in ("C", "F", "A"):
             raise InvalidValueError(f"order={order!r} must be 'C', 'F' or 'A'")
         if order == "F":
