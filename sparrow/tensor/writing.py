@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from sparrow import engines
+from sparrow import engines, storage
 from sparrow.errors import DuplicateError, LabelError, ReadOnlyError, UnsupportedError
 from sparrow.index import View
 from sparrow.interop.conversion import from_frame, from_object
@@ -237,7 +237,10 @@ class Writing(Base):
 
 
 def _told(handle: Handle) -> list[Any]:
-    """Return the labels of all dimensions, None of those without, as an error tells them."""
-    current = handle.current
+    """Return the labels of all dimensions, None of those without, as an error tells them.
+
+    Those of the latest version: a cell that another writer has brought may have labels that this one has not seen.
+    """
+    current = handle.current if handle.path is None else storage.open(handle.path).current
     found = [current.labels(dim) for dim in range(current.schema.ndim)]
     return [None if names is None else names.to_pylist() for names in found]

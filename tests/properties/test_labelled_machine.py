@@ -92,7 +92,10 @@ class Writers(RuleBasedStateMachine):
     def happened(self, writer: sp.Tensor, model: Model) -> None:
         """Take note of what a writer did: a version more, or none where nothing changed."""
         assert writer.version is not None
-        if writer.version != self.latest:
+        if writer.version < self.latest:  # with nothing to write it has not looked at what the other did
+            assert model.cells == self.model.cells
+            model = self.versions[writer.version]
+        elif writer.version != self.latest:
             assert writer.version == self.latest + 1
             self.latest = writer.version
             self.versions[self.latest] = model
