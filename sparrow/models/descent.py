@@ -124,7 +124,7 @@ class Descent:
         everywhere = self.optimizer.lazy is False and not self.optimizer.is_local
         if self._slots is None:
             most = len(rows) if everywhere else min(len(rows), len(chunk.data))
-            side = (2 + len(self.optimizer.names)) * rows[:1].nbytes
+            side = 4 * rows[:1].nbytes  # its weights, two states, the gradient
             memory.check(4 * len(rows) + most * side, "the gradient of a batch", "take fewer columns by hashing them")
             self._slots = np.zeros(len(rows), np.uint32)
         plain = dataclasses.replace(self.optimizer, l1=0.0, weight_decay=0.0)

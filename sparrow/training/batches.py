@@ -231,9 +231,7 @@ class Batches:
         """Yield the rows of the windows, read ahead as far as there is memory for it."""
         if not order.windows:
             return
-        begun, self._begun = self._begun, None
-        first = begun[1] if begun is not None and begun[0] == order.windows[0] else source.slab(order.windows[0])
-        del begun
+        first = self._first(source, order.windows[0])
         ahead = min(self.prefetch, memory.share(4) // max(first.nbytes, 1))
         threads = settings.current().threads if ahead else 1
         further = [] if self._following is None or threads == 1 else [*self._order(source, self._following).windows[:1]]
@@ -250,6 +248,13 @@ class Batches:
             yield from itertools.islice(slabs, len(order.windows))
             for window, found in zip(further, slabs, strict=True):
                 self._begun = window, found
+
+    def _first(self, source: Source, window: Window) -> Slab:
+        """Return the rows of a window, if it was read ahead those; what was read for another epoch waits for that."""
+        if self._begun is not None and self._begun[0] == window:
+            (_, found), self._begun = self._begun, None
+            return found
+        return source.slab(window)
 
     def _order(self, source: Source, epoch: int) -> Order:
         return epoch_order(source.bounds, self.shuffle, self.seed, epoch)

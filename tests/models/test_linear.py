@@ -293,6 +293,21 @@ def test_an_epoch_is_read_while_the_one_before_is_in_use(monkeypatch: pytest.Mon
     assert (next(counts[0]), next(counts[1])) == (4, 5)
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_what_is_read_ahead_waits_while_rows_are_validated(monkeypatch: pytest.MonkeyPatch, shuffle: bool) -> None:
+    X, y = data(400, 10, classes=2)
+    read, count = Source.slab, itertools.count()
+
+    def counted(self: Source, window: Any) -> Any:
+        next(count)
+        return read(self, window)
+
+    monkeypatch.setattr(Source, "slab", counted)
+    with sp.config(threads=2):
+        LogisticRegression(epochs=3, validation=0.2, shuffle=shuffle).fit(X, y)
+    assert next(count) == 6  # three epochs of one window, each validated
+
+
 def test_a_killed_process_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     X, y = data(400, 10, classes=2)
     X.save(tmp_path / "X")
