@@ -25,7 +25,8 @@ from sparrow.storage.layout import METADATA_KEY, Profile, Sizes, arrow_schema
 from sparrow.storage.log import Active
 from sparrow.storage.rewrites import Claim, Piece, Rewrite, discard, exists_already, met, plan, prepare, width, write
 from sparrow.storage.runs import Part, cut, members
-from sparrow.storage.snapshot import FileTable, Snapshot, file_tables
+from sparrow.storage.snapshot import Snapshot
+from sparrow.storage.tables import FileTable, file_tables
 from sparrow.storage.writer import DataFile, TensorWriter
 from sparrow.workers import ordered_map
 
@@ -107,9 +108,11 @@ def _laid(snapshot: Snapshot, edit: Edit, upsert: Block, sizes: Sizes) -> Work:
     """Write entries that are appended: into the files that they meet where these are few, else beside them."""
     bound = settings.current().append_runs
     taken = _members(snapshot, snapshot.runs, upsert)
+    # The types in which what they are merged with is read; files may hold others, since shapes change.
+    read = tuple(map(snapshot.schema.coordinate_dtype, range(snapshot.schema.ndim)))
     fits = all(
-        kind.itemsize > 4 or column.max() < 2**31
-        for kind, column in zip(snapshot.base.coordinate_dtypes, upsert.coords, strict=True)
+        column.max() <= min(np.iinfo(kind).max for kind in kinds)
+        for column, *kinds in zip(upsert.coords, snapshot.base.coordinate_dtypes, read, strict=True)
     )
     few = max(sizes.group_rows // _WORTH_A_RUN, _WORTH_A_RUN * upsert.count)
     if not taken.any() and (met(snapshot, upsert) <= few or not (bound or snapshot.runs)):
@@ -121,7 +124,9 @@ def _laid(snapshot: Snapshot, edit: Edit, upsert: Block, sizes: Sizes) -> Work:
         if edit.existing == "first":
             upsert = upsert.take(~taken)
         if edit.existing == "first" or not taken.any():
-            return replace(_beside(snapshot, upsert, bound, sizes), shape=edit.shape)
+            coords = tuple(column.astype(kind, copy=False) for column, kind in zip(upsert.coords, read, strict=True))
+            beside = _beside(snapshot, Block(coords, upsert.values), bound, sizes)
+            return replace(beside, shape=edit.shape)
     return _then(snapshot, folded(snapshot, sizes), lambda draft: _rewritten(draft, edit, sizes))
 
 
