@@ -164,12 +164,11 @@ def _beside(snapshot: Snapshot, upsert: Block, bound: int, sizes: Sizes) -> Work
     if not kept and _between(snapshot, upsert) <= _WORTH_FOLDING * rows:
         return folded(snapshot, sizes, upsert)
     gone = snapshot.runs[len(kept) :]
-    everything = Box.everything(tuple(int(column.max()) + 1 for column in upsert.coords))
-    everything = Box.everything(tuple(map(max, snapshot.schema.shape, map(len, everything.ranges))))
+    everything = Box.everything(snapshot.schema.shape)
     parts = [part for table in gone for part in snapshot.parts(table, everything)]
     chunks = cut([*parts, _part(upsert)], sizes.group_rows)
     added = _written(snapshot, chunks, rows, sizes, run=True)
-    return Work(added, [(name, int(n)) for table in gone for name, n in zip(table.names, table.nbytes, strict=True)])
+    return Work(added, _whole(gone))
 
 
 def _part(block: Block) -> Part:
@@ -179,9 +178,9 @@ def _part(block: Block) -> Part:
 
 def _between(snapshot: Snapshot, upsert: Block) -> int:
     """Return how many entries the files have that are to be read where these and all runs are put in order."""
-    base, low, high = snapshot.base, *(_part(upsert).low, _part(upsert).high)
-    lows = [low[0], *(int(run.low[:, 0].min()) for run in snapshot.runs)]
-    highs = [high[0], *(int(run.high[:, 0].max()) for run in snapshot.runs)]
+    base, leading = snapshot.base, upsert.coords[0]
+    lows = [int(leading[0]), *(int(run.low[:, 0].min()) for run in snapshot.runs)]
+    highs = [int(leading[-1]), *(int(run.high[:, 0].max()) for run in snapshot.runs)]
     return int(base.rows[(base.high[:, 0] >= min(lows)) & (base.low[:, 0] <= max(highs))].sum())
 
 
@@ -190,7 +189,7 @@ def folded(snapshot: Snapshot, sizes: Sizes, more: Block | None = None) -> Work:
     if not snapshot.runs and more is None:
         return Work()
     base = snapshot.base
-    everything = Box.everything(snapshot.schema.shape if more is None else tuple(2**62 for _ in more.coords))
+    everything = Box.everything(snapshot.schema.shape)
     parts = [part for table in snapshot.tables for part in snapshot.parts(table, everything)]
     chunks = cut(parts if more is None else [*parts, _part(more)], sizes.group_rows)
     needs = [{part.ref[0] for part in chunk.ref.parts if not part.run} for chunk in chunks]
@@ -211,8 +210,7 @@ def folded(snapshot: Snapshot, sizes: Sizes, more: Block | None = None) -> Work:
         discard(snapshot.path, added)
         raise
     places = [at for at in range(len(base)) if base.path(at) in touched]
-    gone = [(name, int(n)) for table in snapshot.runs for name, n in zip(table.names, table.nbytes, strict=True)]
-    return Work(added, _removed(snapshot, places) + gone)
+    return Work(added, _removed(snapshot, places) + _whole(snapshot.runs))
 
 
 def _mixed(chunk: Chunk) -> bool:
@@ -339,12 +337,7 @@ def grown(snapshot: Snapshot, growth: Growth, sizes: Sizes) -> Work:
 
 def _draft(snapshot: Snapshot, work: Work) -> Snapshot:
     """Return what a snapshot would be with files put in and taken out."""
-    more, ndim = work.added, snapshot.schema.ndim
-    new = Active(
-        [file.name for file in more],
-        *(np.array([getattr(file, name) for file in more], np.int64) for name in ("nbytes", "rows")),
-        *(np.array([getattr(f, name) for f in more], np.int64).reshape(len(more), ndim) for name in ("low", "high")),
-    )
+    more, new = work.added, Active.of(work.added, snapshot.schema.ndim)
     kinds = tuple(map(np.dtype, more[0].coordinate_dtypes)) if more else snapshot.base.coordinate_dtypes
     draft = copy.copy(snapshot)
     active = snapshot.active.without({name for name, _ in work.removed}).plus(new)
@@ -442,6 +435,10 @@ def _columns(
 
 def _removed(snapshot: Snapshot, places: Iterable[int]) -> list[tuple[str, int]]:
     return [(snapshot.base.names[at], int(snapshot.base.nbytes[at])) for at in places]
+
+
+def _whole(tables: Iterable[FileTable]) -> list[tuple[str, int]]:
+    return [(name, nbytes) for table in tables for name, nbytes in zip(table.names, table.nbytes.tolist(), strict=True)]
 
 
 def _data_file(table: FileTable, at: int) -> DataFile:
