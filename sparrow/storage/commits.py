@@ -25,7 +25,8 @@ from sparrow.storage.layout import METADATA_KEY, Profile, Sizes, arrow_schema
 from sparrow.storage.log import Active
 from sparrow.storage.rewrites import Claim, Piece, Rewrite, discard, exists_already, met, plan, prepare, width, write
 from sparrow.storage.runs import Part, cut, members
-from sparrow.storage.snapshot import FileTable, Snapshot, file_tables
+from sparrow.storage.snapshot import Snapshot
+from sparrow.storage.tables import FileTable, file_tables
 from sparrow.storage.writer import DataFile, TensorWriter
 from sparrow.workers import ordered_map
 
@@ -107,9 +108,11 @@ def _laid(snapshot: Snapshot, edit: Edit, upsert: Block, sizes: Sizes) -> Work:
     """Write entries that are appended: into the files that they meet where these are few, else beside them."""
     bound = settings.current().append_runs
     taken = _members(snapshot, snapshot.runs, upsert)
+    # The types in which what they are merged with is read; files may hold others, since shapes change.
+    read = tuple(map(snapshot.schema.coordinate_dtype, range(snapshot.schema.ndim)))
     fits = all(
-        kind.itemsize > 4 or column.max() < 2**31
-        for kind, column in zip(snapshot.base.coordinate_dtypes, upsert.coords, strict=True)
+        column.max() <= min(np.iinfo(kind).max for kind in kinds)
+        for column, *kinds in zip(upsert.coords, snapshot.base.coordinate_dtypes, read, strict=True)
     )
     few = max(sizes.group_rows // _WORTH_A_RUN, _WORTH_A_RUN * upsert.count)
     if not taken.any() and (met(snapshot, upsert) <= few or not (bound or snapshot.runs)):
@@ -121,7 +124,9 @@ def _laid(snapshot: Snapshot, edit: Edit, upsert: Block, sizes: Sizes) -> Work:
         if edit.existing == "first":
             upsert = upsert.take(~taken)
         if edit.existing == "first" or not taken.any():
-            return replace(_beside(snapshot, upsert, bound, sizes), shape=edit.shape)
+            coords = tuple(column.astype(kind, copy=False) for column, kind in zip(upsert.coords, read, strict=True))
+            beside = _beside(snapshot, Block(coords, upsert.values), bound, sizes)
+            return replace(beside, shape=edit.shape)
     return _then(snapshot, folded(snapshot, sizes), lambda draft: _rewritten(draft, edit, sizes))
 
 
@@ -159,12 +164,11 @@ def _beside(snapshot: Snapshot, upsert: Block, bound: int, sizes: Sizes) -> Work
     if not kept and _between(snapshot, upsert) <= _WORTH_FOLDING * rows:
         return folded(snapshot, sizes, upsert)
     gone = snapshot.runs[len(kept) :]
-    everything = Box.everything(tuple(int(column.max()) + 1 for column in upsert.coords))
-    everything = Box.everything(tuple(map(max, snapshot.schema.shape, map(len, everything.ranges))))
+    everything = Box.everything(snapshot.schema.shape)
     parts = [part for table in gone for part in snapshot.parts(table, everything)]
     chunks = cut([*parts, _part(upsert)], sizes.group_rows)
     added = _written(snapshot, chunks, rows, sizes, run=True)
-    return Work(added, [(name, int(n)) for table in gone for name, n in zip(table.names, table.nbytes, strict=True)])
+    return Work(added, _whole(gone))
 
 
 def _part(block: Block) -> Part:
@@ -174,9 +178,9 @@ def _part(block: Block) -> Part:
 
 def _between(snapshot: Snapshot, upsert: Block) -> int:
     """Return how many entries the files have that are to be read where these and all runs are put in order."""
-    base, low, high = snapshot.base, *(_part(upsert).low, _part(upsert).high)
-    lows = [low[0], *(int(run.low[:, 0].min()) for run in snapshot.runs)]
-    highs = [high[0], *(int(run.high[:, 0].max()) for run in snapshot.runs)]
+    base, leading = snapshot.base, upsert.coords[0]
+    lows = [int(leading[0]), *(int(run.low[:, 0].min()) for run in snapshot.runs)]
+    highs = [int(leading[-1]), *(int(run.high[:, 0].max()) for run in snapshot.runs)]
     return int(base.rows[(base.high[:, 0] >= min(lows)) & (base.low[:, 0] <= max(highs))].sum())
 
 
@@ -185,7 +189,7 @@ def folded(snapshot: Snapshot, sizes: Sizes, more: Block | None = None) -> Work:
     if not snapshot.runs and more is None:
         return Work()
     base = snapshot.base
-    everything = Box.everything(snapshot.schema.shape if more is None else tuple(2**62 for _ in more.coords))
+    everything = Box.everything(snapshot.schema.shape)
     parts = [part for table in snapshot.tables for part in snapshot.parts(table, everything)]
     chunks = cut(parts if more is None else [*parts, _part(more)], sizes.group_rows)
     needs = [{part.ref[0] for part in chunk.ref.parts if not part.run} for chunk in chunks]
@@ -206,8 +210,7 @@ def folded(snapshot: Snapshot, sizes: Sizes, more: Block | None = None) -> Work:
         discard(snapshot.path, added)
         raise
     places = [at for at in range(len(base)) if base.path(at) in touched]
-    gone = [(name, int(n)) for table in snapshot.runs for name, n in zip(table.names, table.nbytes, strict=True)]
-    return Work(added, _removed(snapshot, places) + gone)
+    return Work(added, _removed(snapshot, places) + _whole(snapshot.runs))
 
 
 def _mixed(chunk: Chunk) -> bool:
@@ -334,12 +337,7 @@ def grown(snapshot: Snapshot, growth: Growth, sizes: Sizes) -> Work:
 
 def _draft(snapshot: Snapshot, work: Work) -> Snapshot:
     """Return what a snapshot would be with files put in and taken out."""
-    more, ndim = work.added, snapshot.schema.ndim
-    new = Active(
-        [file.name for file in more],
-        *(np.array([getattr(file, name) for file in more], np.int64) for name in ("nbytes", "rows")),
-        *(np.array([getattr(f, name) for f in more], np.int64).reshape(len(more), ndim) for name in ("low", "high")),
-    )
+    more, new = work.added, Active.of(work.added, snapshot.schema.ndim)
     kinds = tuple(map(np.dtype, more[0].coordinate_dtypes)) if more else snapshot.base.coordinate_dtypes
     draft = copy.copy(snapshot)
     active = snapshot.active.without({name for name, _ in work.removed}).plus(new)
@@ -437,6 +435,10 @@ def _columns(
 
 def _removed(snapshot: Snapshot, places: Iterable[int]) -> list[tuple[str, int]]:
     return [(snapshot.base.names[at], int(snapshot.base.nbytes[at])) for at in places]
+
+
+def _whole(tables: Iterable[FileTable]) -> list[tuple[str, int]]:
+    return [(name, nbytes) for table in tables for name, nbytes in zip(table.names, table.nbytes.tolist(), strict=True)]
 
 
 def _data_file(table: FileTable, at: int) -> DataFile:

@@ -56,6 +56,17 @@ class Active:
     """Smallest coordinates, shape (files, dimensions)."""
     high: NDArray[np.int64]
 
+    @classmethod
+    def of(cls, files: Sequence[DataFile], ndim: int) -> Active:
+        """Return files that were written."""
+        return cls(
+            [file.name for file in files],
+            np.array([file.nbytes for file in files], np.int64),
+            np.array([file.rows for file in files], np.int64),
+            np.array([file.low for file in files], np.int64).reshape(len(files), ndim),
+            np.array([file.high for file in files], np.int64).reshape(len(files), ndim),
+        )
+
     def without(self, paths: Container[str]) -> Active:
         """Return these files less some."""
         return self.at([at for at, path in enumerate(self.paths) if path not in paths])
@@ -155,7 +166,7 @@ class Log:
         }
         adds = _adds(files, schema)
         columns = Schema.from_arrow(schema)
-        active = _active(files, schema.get_field_index("value"))
+        active = Active.of(files, schema.get_field_index("value"))
         notes = _sealed(notes, active, schema, adds, (), {}, columns.to_json())
         try:
             create_table_with_add_actions(
@@ -388,7 +399,7 @@ class Log:
         files = self.active(old.names[: old.get_field_index("value")])
         gone = {path for path, _ in removed} if schema is None else set(files.paths)
         columns = None if schema is None else Schema.from_arrow(schema)
-        after = files.without(gone).plus(_active(added, ndim)) if schema is None else _active(added, ndim)
+        after = files.without(gone).plus(Active.of(added, ndim)) if schema is None else Active.of(added, ndim)
         text = None if columns is None else columns.to_json()
         if text == self._table.schema().to_json():
             text = None  # deltalake writes no columns that stay as they are
@@ -595,16 +606,6 @@ def _integers(column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
     if column.null_count:
         raise ValueError(f"{column.null_count} of {len(column)} numbers are missing")
     return as_numpy(column.cast(pa.int64()))
-
-
-def _active(files: Sequence[DataFile], ndim: int) -> Active:
-    return Active(
-        [file.name for file in files],
-        np.array([file.nbytes for file in files], np.int64),
-        np.array([file.rows for file in files], np.int64),
-        np.array([file.low for file in files], np.int64).reshape(len(files), ndim),
-        np.array([file.high for file in files], np.int64).reshape(len(files), ndim),
-    )
 
 
 def _state(files: Active, columns: pa.Schema, metadata: str, shape: Sequence[int]) -> str:

@@ -26,7 +26,8 @@ from sparrow.storage.filesystem import of
 from sparrow.storage.footers import read_group
 from sparrow.storage.layout import Profile, Sizes
 from sparrow.storage.runs import members
-from sparrow.storage.snapshot import FileTable, Snapshot, covered
+from sparrow.storage.snapshot import Snapshot
+from sparrow.storage.tables import FileTable
 from sparrow.storage.writer import DataFile, TensorWriter
 from sparrow.workers import ordered_map
 
@@ -304,6 +305,14 @@ def _taken_along(table: FileTable, sizes: Sizes, added: int, neighbours: Iterabl
 def width(snapshot: Snapshot) -> int:
     """Return about how many bytes an entry takes."""
     return max(1, snapshot.nbytes // max(snapshot.nnz, 1)) if snapshot.nnz >= 1000 else 2 * snapshot.schema.ndim + 4
+
+
+def covered(box: Box, low: Sequence[int], high: Sequence[int]) -> bool:
+    """Return whether a box holds every cell within bounds."""
+    return all(
+        len(r) > 0 and r[0] <= lo and hi <= r[-1] and (r.step == 1 or (lo == hi and lo in r))
+        for r, lo, hi in zip(box.ranges, low, high, strict=True)
+    )
 
 
 def _touches(snapshot: Snapshot, edit: Edit, piece: Piece, schema: Schema) -> bool:

@@ -8,7 +8,9 @@ files reads the tensor; who wants it in order merges here, chunk by chunk.
 from __future__ import annotations
 
 import math
+import threading
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -19,9 +21,12 @@ from numpy.typing import NDArray
 from sparrow.kernels.entries import Block, concatenate, in_order
 from sparrow.relation import Chunk
 
-__all__ = ["Merged", "Part", "cut", "joined", "members", "merged"]
+__all__ = ["Decoded", "Merged", "Part", "cut", "joined", "members", "merged"]
 
 Key: TypeAlias = tuple[int, ...]
+
+_HELD = 1 << 20
+"""Entries of runs that stay decoded, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,32 @@ class Merged:
     stop: Key | None
 
 
-def cut(parts: Sequence[Part], rows: int) -> list[Chunk]:
+class Decoded:
+    """Row groups of runs that stay decoded, since each is read for many chunks; safe from several threads."""
+
+    def __init__(self, before: Decoded | None = None) -> None:
+        self._lock = threading.Lock()
+        self._held: OrderedDict[Any, Block] = OrderedDict()
+        if before is not None:
+            with before._lock:
+                self._held.update(before._held)
+
+    def get(self, part: Part, decode: Callable[[], Block]) -> Block:
+        """Return the entries of a row group, not to be written to."""
+        with self._lock:
+            found = self._held.get(part.ref)
+            if found is not None:
+                self._held.move_to_end(part.ref)
+                return found
+        found = decode()
+        with self._lock:
+            self._held[part.ref] = found
+            while sum(block.count for block in self._held.values()) > _HELD:
+                self._held.popitem(last=False)
+        return found
+
+
+def cut(parts: Sequence[Part], rows: int = _HELD // 4) -> list[Chunk]:
     """Return chunks that hold the entries of all parts, in order.
 
     They begin where row groups of the files in order do, and in between wherever about ``rows`` entries of runs come.

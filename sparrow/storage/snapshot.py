@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from sparrow import settings
 from sparrow.errors import CorruptionError, InvalidValueError, NotFoundError, StorageError
 from sparrow.index import Box
 from sparrow.kernels.entries import Block
 from sparrow.relation import ArrowSource, Chunk, ParquetSource, ScanStats
 from sparrow.schema import Schema
 from sparrow.storage.filesystem import Piece, of
-from sparrow.storage.footers import DATA_FILE, RUN, Footer, check_groups, ends_ahead, footer, read_group
+from sparrow.storage.footers import read_group
 from sparrow.storage.labels import LABELS, Vocabulary, is_part, label_files, read_labels
 from sparrow.storage.layout import Metadata, stored_columns
 from sparrow.storage.log import Active, Log
-from sparrow.storage.runs import Merged, Part, cut, merged
-from sparrow.workers import ordered_map
+from sparrow.storage.runs import Decoded, Merged, Part, cut, merged
+from sparrow.storage.tables import FileTable, digest, log_tables
 
-__all__ = ["FileRecord", "FileTable", "Snapshot", "order_folder"]
+__all__ = ["FileRecord", "Snapshot", "order_folder"]
 
 ORDERS = "_orders"
 
 _AHEAD, _AHEAD_BYTES = 16, 32 << 20
 """How many row groups, and how many bytes of them, may be fetched ahead."""
-_HELD = 1 << 20
-"""Entries of runs that a snapshot keeps decoded, at most: each run is read for many chunks."""
 _BESIDE = 4
 """How many row groups threads may read side by side that still count as one after the other."""
 
@@ -116,94 +109,6 @@ def only(chunks: Sequence[Chunk], numbers: Iterable[int]) -> list[Chunk]:
     return out
 
 
-class FileTable:
-    """The files of one version of one order, sorted by their keys; arrays have one row for each file.
-
-    Key ranges are disjoint, so the bounds of the dimensions suffice to sort files: where those of
-    the leading dimension agree, all their entries do, and the next dimension decides.
-    """
-
-    def __init__(
-        self, folder: str, order: tuple[int, ...], active: Active, coordinate_dtypes: tuple[np.dtype[Any], ...]
-    ) -> None:
-        keys: list[NDArray[np.int64]] = []
-        for dim in order:
-            keys += [active.low[:, dim], active.high[:, dim]]
-        ranked = np.lexsort(tuple(reversed(keys))) if keys else np.arange(len(active.paths))
-        self.folder = folder
-        self.order = order
-        self.coordinate_dtypes = coordinate_dtypes
-        self.names = [active.paths[at] for at in ranked.tolist()]
-        self.nbytes, self.rows = active.nbytes[ranked], active.rows[ranked]
-        self.low, self.high = active.low[ranked], active.high[ranked]
-        self._footers: WeakValueDictionary[int, Footer] = WeakValueDictionary()
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def path(self, at: int) -> str:
-        """Return the full path of a file, by its place in the order."""
-        return os.path.join(self.folder, self.names[at])
-
-    def footer(self, at: int) -> Footer:
-        """Return the footer of a file, which agrees with the log.
-
-        Raises
-        ------
-        NotFoundError
-            If the file is gone.
-        CorruptionError
-            If it is damaged, or not the file that the log means.
-        """
-        found = footer(self.path(at), len(self.order))
-        if self._footers.get(at) is not found:
-            told = int(self.nbytes[at]), int(self.rows[at]), self.low[at].tolist(), self.high[at].tolist()
-            low, high = (found.low.min(axis=0), found.high.max(axis=0)) if len(found.rows) else (found.low, found.high)
-            if told != (found.size, int(found.rows.sum()), low.tolist(), high.tolist()):
-                raise CorruptionError(
-                    f"the data file {self.path(at)!r} is not the one that the log means: its size, rows or bounds "
-                    "differ; verify() tells more"
-                )
-            self._footers[at] = found
-        return found
-
-    def footers_ahead(self, places: Iterable[int]) -> None:
-        """Take note that some footers will be read."""
-        ends_ahead([self.path(at) for at in places])
-
-    def check_groups(self, places: Iterable[int]) -> None:
-        """Check all row groups of some files, for readers that cannot."""
-
-        def work(at: int) -> None:
-            self.footer(at)
-            check_groups(self.path(at), len(self.order))
-
-        for _ in ordered_map(work, places, settings.current().threads):
-            pass
-
-    def meeting(self, box: Box) -> NDArray[np.int64]:
-        """Return the places of the files that may hold entries of a box."""
-        return np.flatnonzero(box.meeting(self.low, self.high))
-
-    @property
-    def active(self) -> Active:
-        """The files, as the log tells them."""
-        return Active(self.names, self.nbytes, self.rows, self.low, self.high)
-
-
-def digest(names: Iterable[str]) -> str:
-    """Return what tells the contents of files: equal digests mean equal bytes in them."""
-    return hashlib.sha256("\n".join(sorted(name.split("-")[0] for name in names)).encode()).hexdigest()
-
-
-def covered(box: Box, low: Sequence[int], high: Sequence[int]) -> bool:
-    """Return whether a box holds every cell within bounds."""
-    return all(
-        len(r) > 0 and r[0] <= lo and hi <= r[-1] and (r.step == 1 or (lo == hi and lo in r))
-        for r, lo, hi in zip(box.ranges, low, high, strict=True)
-    )
-
-
 def order_folder(path: str, order: Sequence[int]) -> str:
     """Return the folder of a derived order."""
     return os.path.join(path, ORDERS, "-".join(map(str, order)))
@@ -220,35 +125,6 @@ def follow(path: str) -> str:
     if of(path).is_link(path):
         raise CorruptionError(f"{path!r} is a link: it may lead anywhere and is not followed")
     return path
-
-
-def file_tables(
-    folder: str, order: Sequence[int], active: Active, coordinate_dtypes: tuple[np.dtype[Any], ...]
-) -> tuple[FileTable, tuple[FileTable, ...]]:
-    """Return the files in order, and the runs beside them, large ones first."""
-    writers: dict[str, list[int]] = {}
-    for at, name in enumerate(active.paths):
-        if name.endswith(f"{RUN}.parquet") and (named := DATA_FILE.fullmatch(name)) is not None:
-            writers.setdefault(named["nonce"][:16], []).append(at)
-    if not writers:
-        return FileTable(folder, tuple(order), active, coordinate_dtypes), ()
-    beside = {at for places in writers.values() for at in places}
-    base, *runs = (
-        FileTable(folder, tuple(order), active.at(places), coordinate_dtypes)
-        for places in ([at for at in range(len(active.paths)) if at not in beside], *writers.values())
-    )
-    return base, tuple(sorted(runs, key=lambda run: (-int(run.rows.sum()), run.names)))
-
-
-def log_tables(log: Log, metadata: Metadata, order: Sequence[int]) -> tuple[FileTable, tuple[FileTable, ...]]:
-    """Return the files of a log's version, those in order and runs."""
-    ndim = metadata.schema.ndim
-    schema = log.schema()
-    if tuple(schema.names[:ndim]) != metadata.schema.dims or schema.get_field_index("value") != ndim:
-        raise CorruptionError(f"the columns {schema.names} of {log.path!r} are not those its metadata names")
-    log.check(log.shape(metadata.schema.shape))
-    kinds = tuple(np.dtype(schema.field(dim).type.to_pandas_dtype()) for dim in range(ndim))
-    return file_tables(log.path, order, log.active(metadata.schema.dims), kinds)
 
 
 class Snapshot:
@@ -280,7 +156,7 @@ class Snapshot:
         if before is not None and before.identity == self.identity:
             self._known = dict(before._labels or before._known)
         self._lock = threading.Lock()
-        self._held: OrderedDict[tuple[str, int], Block] = OrderedDict() if before is None else before._held.copy()
+        self._decoded: Decoded = Decoded(before._decoded if before and before._kinds == self._kinds else None)
 
     def __repr__(self) -> str:
         return f"<Snapshot of {self.path!r}, version {self._version}>"
@@ -471,7 +347,7 @@ class Snapshot:
         """
         table = self.table(order)
         if self.runs and table is self.base:
-            return cut([part for each in self.tables for part in self.parts(each, box)], _HELD // 4)
+            return cut([part for each in self.tables for part in self.parts(each, box)])
         out: list[Chunk] = []
         places = table.meeting(box).tolist()
         table.footers_ahead(places)
@@ -500,19 +376,12 @@ class Snapshot:
         """Return the entries of a row group, or those in memory; not to be written to."""
         if isinstance(part.ref, Block):
             return part.ref
-        with self._lock:
-            found = self._held.get(part.ref)
-            if found is not None:
-                self._held.move_to_end(part.ref)
-                return found
-        path, group = part.ref
-        found = read_group(path, group, self.schema.ndim, self.schema.dtype, self._kinds)
-        if part.run:
-            with self._lock:
-                self._held[part.ref] = found
-                while sum(block.count for block in self._held.values()) > _HELD:
-                    self._held.popitem(last=False)
-        return found
+
+        def decode() -> Block:
+            path, group = part.ref
+            return read_group(path, group, self.schema.ndim, self.schema.dtype, self._kinds)
+
+        return self._decoded.get(part, decode) if part.run else decode()
 
     few = False
 
@@ -531,7 +400,7 @@ class Snapshot:
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
         """Return what a scan of the box touches."""
-        shares = [_touched(table, box) for table in self._tables(order)]
+        shares = [table.stats(box) for table in self._tables(order)]
         return ScanStats(*map(sum, zip(*map(astuple, shares), strict=True)))
 
     def source(self, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource | ArrowSource:
@@ -562,32 +431,6 @@ class Snapshot:
             for at in range(len(table))
             for found in (table.footer(at),)
         ]
-
-
-def _touched(table: FileTable, box: Box) -> ScanStats:
-    """Return what a scan of a box touches of some files."""
-    files = table.meeting(box)
-    table.footers_ahead(files.tolist())
-    groups = read = rows = nbytes = files_read = 0
-    for at in files.tolist():
-        found = table.footer(at)
-        meets = box.meeting(found.low, found.high)
-        groups += len(meets)
-        read += int(meets.sum())
-        files_read += bool(meets.any())
-        rows += int(found.rows[meets].sum())
-        nbytes += int(found.nbytes[meets].sum())
-    skipped = np.ones(len(table), dtype=bool)
-    skipped[files] = False
-    if skipped.any():
-        # An estimate: groups are of almost one size but for the last of a file, so a large file tells that of all.
-        known = int(files[table.rows[files].argmax()]) if files.size else -1
-        if known < 0 or len(table.footer(known).rows) < 2:
-            known = int(table.rows.argmax())
-        sizes = table.footer(known).rows
-        size = max(round(float(sizes[:-1].mean() if len(sizes) > 1 else sizes[0])), 1)
-        groups += int((-(-table.rows[skipped] // size)).sum())
-    return ScanStats(len(table), files_read, groups, read, rows, nbytes)
 
 
 def _incomplete(path: str, nbytes: int) -> str | None:

@@ -257,6 +257,23 @@ def test_parts_are_merged_in_order(cells: list[set[tuple[int, int]]], wide: bool
     assert members(whole, asked).tolist() == [cell in seen for cell in sorted(seen | {(0, 0), (9, 9)})]
 
 
+def test_coordinates_that_a_run_does_not_hold_are_put_in_order(tmp_path: Path) -> None:
+    handle = storage.save(tmp_path / "t", Schema((2**32,)), [random_entries(Schema((6000,)), 3000)])
+    handle.commit(Edit("resize", shape=(6000,)))  # files of wide coordinates, which are read as narrow ones
+    block = read_all(handle.current)
+    free = np.setdiff1d(np.arange(6000), block.coords[0])[:, None].tolist()
+    sizes = storage.Sizes(group_rows=64)
+    handle = storage.open(tmp_path / "t", sizes=sizes)
+    handle.commit(append(free[::20], np.ones(len(free[::20]))))
+    assert handle.current.runs
+    more = free[1::20][: len(free[::20]) - 1]
+    edit = Edit("append", upsert=entries([*more, (2**31 + 7,)], np.ones(len(more) + 1)), shape=(2**32,))
+    handle.commit(edit)
+    found = read_all(handle.current).coords[0]
+    assert found.tolist() == sorted([*block.coords[0].tolist(), *(k for (k,) in free[::20] + more), 2**31 + 7])
+    assert handle.verify() == []
+
+
 def test_the_bound_is_a_setting() -> None:
     with sp.config(append_runs=3) as found:
         assert found.append_runs == 3
