@@ -109,7 +109,7 @@ class Binsparse(Reader):
         with hdf5.opened(self.src) as (name, file):
             there = described(file)
             path = (there[0] if len(there) == 1 else "/") if self.group is None else self.group
-            group = file.get(path)
+            group = hdf5.found_in(file, path, name)
             if group is None or _NAME not in group.attrs:
                 told = ", ".join(map(repr, there)) or "no group has one"
                 raise IngestError(f"{path!r} has no attribute 'binsparse' that describes a tensor: {told}", name)

@@ -104,9 +104,7 @@ class H5ad(Reader):
         dtype = None if self.dtype is None else check_dtype(self.dtype)
         with hdf5.opened(self.src) as (name, file):
             path = self.matrix.strip("/")
-            found = file.get(path)
-            if found is not None and found.file != file:
-                raise IngestError(f"{path!r} is a link to another file, which is not read", name)
+            found = hdf5.found_in(file, path, name)
             if found is None:
                 groups = ("layers", "obsp", "varp", "obsm", "varm")
                 there = [f"{group}/{key}" for group in groups for key in file.get(group, ())]
@@ -162,7 +160,7 @@ def _matrix(found: Any, name: str) -> hdf5.Matrix:
 
 def _names(file: Any, side: str, name: str) -> pa.Array | None:
     """Return the names of observations or variables; None where there are none."""
-    found = file.get(side)
+    found = hdf5.found_in(file, side, name)
     if found is None:
         return None
     if not hasattr(found, "keys"):  # the first versions: a table
@@ -171,8 +169,8 @@ def _names(file: Any, side: str, name: str) -> pa.Array | None:
             return None
         values = found[:][field].tolist() if len(found) else []
         return pa.array([value.decode() if isinstance(value, bytes) else str(value) for value in values], pa.string())
-    index = _text(found.attrs.get("_index", "_index"))
-    return hdf5.texts(found[index], name) if index in found else None
+    index = hdf5.found_in(found, _text(found.attrs.get("_index", "_index")), name)
+    return None if index is None else hdf5.texts(index, name)
 
 
 def _text(value: Any) -> str:

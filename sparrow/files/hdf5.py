@@ -23,8 +23,8 @@ from sparrow.sorting import Rows
 from sparrow.storage.filesystem import of
 
 __all__ = [
-    "ENTRIES", "Matrix", "Pieces", "appended", "compressed", "created", "dense", "group_of", "growing", "in_range",
-    "opened", "store", "texts", "unique", "unpacked",
+    "ENTRIES", "Matrix", "Pieces", "appended", "compressed", "created", "dense", "found_in", "group_of", "growing",
+    "in_range", "opened", "store", "texts", "unique", "unpacked",
 ]  # fmt: skip
 
 _ROWS, ENTRIES = 1 << 18, 1 << 19
@@ -98,22 +98,39 @@ def appended(array: Any, part: NDArray[Any]) -> None:
     array[len(array) - len(part) :] = part
 
 
+def found_in(group: Any, path: str, name: str) -> Any:
+    """Return what is at a path of a group, None where nothing is.
+
+    Raises
+    ------
+    IngestError
+        If it is a link to another file, which may be anybody's, or its bytes are in one. What a dataset is a view of
+        may be such a link as well.
+    """
+    found = group.get(path)
+    if found is None:
+        return None
+    if found.file != group.file:
+        raise IngestError(f"{path!r} is a link to another file, which is not read", name)
+    if not hasattr(found, "keys") and (found.external or found.is_virtual):
+        raise IngestError(f"{found.name!r} is a view of other datasets or in other files, which are not read", name)
+    return found
+
+
 def group_of(file: Any, path: str, name: str, *members: str) -> Any:
     """Return a group that has these members.
 
     Raises
     ------
     IngestError
-        If there is none.
+        If there is none, or it leads to other files.
     """
-    found = file.get(path)
-    if found is not None and found.file != file:
-        raise IngestError(f"{path!r} is a link to another file, which is not read", name)
+    found = found_in(file, path, name)
     if found is None:
         there = ", ".join(map(repr, file))
         raise IngestError(f"there is no {path!r} in the file: it holds {there or 'nothing'}", name)
     for member in members:
-        if not hasattr(found, "keys") or member not in found:
+        if not hasattr(found, "keys") or found_in(found, member, name) is None:
             raise IngestError(f"{path!r} holds no {member!r}", name)
     return found
 
@@ -210,19 +227,10 @@ def dense(array: Any, name: str) -> Matrix:
 
 def unpacked(array: Any, name: str) -> int:
     """Return the bytes of a dataset, or raise ``IngestError`` where they are far more than are stored."""
-    _check_here(array, name)
     size = int(array.size * array.dtype.itemsize)
     if size > _BOMB_LEAST and size > _BOMB_RATIO * max(array.id.get_storage_size(), 1):
         raise IngestError(f"{array.name!r} unpacks to {_BOMB_RATIO} times its size and more", name)
     return size
-
-
-def _check_here(array: Any, name: str) -> None:
-    """Raise ``IngestError`` for a dataset whose bytes are in other files, which may be anybody's."""
-    sources = {source.file_name for source in array.virtual_sources()} if array.is_virtual else set()
-    # The file of a dataset behind a link is the one that the link leads to; a link within it stays.
-    if array.external or sources - {"."}:
-        raise IngestError(f"{array.name!r} is in other files, which are not read", name)
 
 
 def _dtype(array: Any, name: str) -> np.dtype[Any]:
@@ -235,11 +243,12 @@ def _dtype(array: Any, name: str) -> np.dtype[Any]:
 def texts(array: Any, name: str) -> pa.Array:
     """Return a dataset of texts or integers as labels."""
     if hasattr(array, "keys") and "codes" in array:
-        return _of_categories(array, name)
+        return _of_categories(group_of(array.file, array.name, name, "categories", "codes"), name)
     if hasattr(array, "keys"):  # texts of which some may be missing
-        if "mask" in array and array["mask"][:].any():
+        mask = found_in(array, "mask", name)
+        if mask is not None and mask[:].any():
             raise IngestError(f"names in {array.name!r} are missing: say labels=False to do without", name)
-        array = array["values"]
+        array = group_of(array.file, array.name, name, "values")["values"]
     if array.ndim != 1:
         raise IngestError(f"{array.name!r} is no list of names", name)
     unpacked(array, name)

@@ -71,7 +71,14 @@ def _paths(block: TextBlock, form: Form) -> dict[str, list[str]]:
         first = json.loads(next(line for line in bytes(memoryview(block.data)).split(b"\n") if line.strip()))  # type: ignore[arg-type]
     except (ValueError, RecursionError):
         first = {}
-    return {name: [name] if name in first else name.split(".") for name in form.columns}
+    own = first if isinstance(first, dict) else {}
+    paths = {name: [name] if name in own else name.split(".") for name in form.columns}
+    for name, path in paths.items():
+        for outer, above in paths.items():
+            if len(above) < len(path) and path[: len(above)] == above:
+                problem = f"column {outer!r} is to hold column {name!r}, and a value at the same time"
+                raise IngestError(problem, block.source.name, block.first_line)
+    return paths
 
 
 def _schema(paths: dict[str, list[str]], types: dict[str, pa.DataType]) -> pa.Schema:
@@ -109,13 +116,15 @@ def _read(block: TextBlock, form: Form, types: dict[str, pa.DataType], paths: di
 
     data: Any = block.data
     lines = bytes(memoryview(data)).split(b"\n")
-    numbers = np.flatnonzero([bool(line.strip()) for line in lines])
+    starts = [line.lstrip()[:1] for line in lines]
+    numbers = np.flatnonzero([bool(start) for start in starts])
     known = _schema(paths, types)
     unknown = "ignore" if all(name in types for name in form.columns) else "infer"
     if not len(numbers):
         plain = pa.schema([pa.field(name, types[name]) for name in form.columns if name in types])
         return Lines(pa.RecordBatch.from_pylist([], plain), lambda row: block.first_line)
-    if _deep(block.data, len(numbers)):  # pyarrow would overflow its stack
+    # Of lines that are no objects some, such as null, end the process in pyarrow; deep ones overflow its stack.
+    if not {b"", b"{"}.issuperset(starts) or _deep(block.data, len(numbers)):
         return _slowly(block, lines, form, types, paths)
     try:
         table = arrow_json.read_json(

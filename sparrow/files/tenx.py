@@ -108,7 +108,7 @@ class Tenx(Reader):
                 raise IngestError(f"the shape {shape} is none of a matrix", name)
             matrix = hdf5.compressed(group, (int(shape[0]), int(shape[1])), False, name)
             if "features" in group:
-                features = group[f"features/{self.features}"]
+                features = hdf5.group_of(group, "features", name, self.features)[self.features]
             else:
                 features = group["genes" if self.features == "id" else "gene_names"]
             labels = {

@@ -736,6 +736,23 @@ def test_members_within_members_of_json_lines(ingest: Any, monkeypatch: pytest.M
         ingest(text + '{"user": {"id": "u", "at": null}, "a.b": 1, "stars": 1}\n', **names)
 
 
+@pytest.mark.parametrize("names", [["a", "a.b"], ["a.b", "a"]])
+def test_a_member_is_no_value_and_what_holds_another(ingest: Any, names: list[str]) -> None:
+    for line in ({"a": {"b": 1}}, {"a": 1}):
+        with pytest.raises(IngestError, match=r"column 'a' is to hold column 'a\.b'"):
+            ingest(json.dumps(line) + "\n", coords=names, dims=["x", "y"], text=["a", "a.b"])
+    assert ingest('{"a": 1, "a.b": 2}\n', coords=["a", "a.b"], dims=["x", "y"]) == {(1, 2): 1}
+
+
+@pytest.mark.parametrize("line", ["5", "null", "[1]", '"u"'])
+def test_a_line_that_is_no_object(tmp_path: Path, line: str) -> None:
+    for number, lines in enumerate(([line, '{"u": 1}'], ['{"u": 1}', line]), 1):
+        (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
+        with pytest.raises(IngestError, match="a line holds an object of names and values") as found:
+            sp.ingest.columns(tmp_path / "a.jsonl", tmp_path / "A.sparrow", coords=["u"])
+        assert found.value.line == number
+
+
 def test_half_a_pair_in_json_lines(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"u": "a", "v": 1}\n{"u": "\\ud800", "v": 2}\n')
     with pytest.raises(IngestError, match="no Unicode: it holds half a pair") as found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -217,6 +218,8 @@ def test_bytes_of_other_files_are_not_read(tmp_path: Path) -> None:
         file["X"] = np.eye(2)
     layout = h5py.VirtualLayout((2, 2), float)
     layout[:] = h5py.VirtualSource("other.h5", "X", (2, 2))
+    within = h5py.VirtualLayout((2, 2), float)
+    within[:] = h5py.VirtualSource(".", "link", (2, 2))
 
     def attempt(build: Any) -> None:
         with h5py.File(tmp_path / "a.h5ad", "w") as file:
@@ -227,6 +230,38 @@ def test_bytes_of_other_files_are_not_read(tmp_path: Path) -> None:
     attempt(lambda file: file.create_dataset("X", (2, 3), "u1", external=[(str(tmp_path / "secret"), 0, 6)]))
     attempt(lambda file: file.create_virtual_dataset("X", layout))
     attempt(lambda file: file.update({"X": h5py.ExternalLink("other.h5", "X")}))
+
+    def behind(file: Any) -> None:
+        file["link"] = h5py.ExternalLink("other.h5", "X")
+        file.create_virtual_dataset("X", within)
+
+    attempt(behind)
+
+    def linked(member: str) -> Any:
+        def build(file: Any) -> None:
+            file.create_group("X").attrs.update({"encoding-type": "csr_matrix", "shape": (2, 2)})
+            file["X"].update({"data": [1.0, 2.0], "indices": [0, 1], "indptr": [0, 1, 2]})
+            file["obs/_index"], file["var/_index/values"] = np.array([b"a", b"b"]), np.array([b"c", b"d"])
+            file["var/_index/mask"] = np.zeros(2, bool)
+            del file[member]
+            file[member] = h5py.ExternalLink("other.h5", "X")
+
+        return build
+
+    for member in ("X/data", "X/indptr", "obs", "obs/_index", "var/_index/values", "var/_index/mask"):
+        attempt(linked(member))
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        told = {"version": "0.1", "format": "DVEC", "shape": [2], "data_types": {"values": "float64"}}
+        file.attrs["binsparse"] = json.dumps({"binsparse": told})
+        file["values"] = h5py.ExternalLink("other.h5", "X")
+    with pytest.raises(IngestError, match="'values' is a link to another file"):
+        sp.ingest.binsparse(tmp_path / "a.h5", tmp_path / "A.sparrow")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        parts = {"data": [1], "indices": [0], "indptr": [0, 1], "shape": [1, 1], "barcodes": np.array([b"a"])}
+        file.create_group("matrix").update(parts)
+        file["matrix/features"] = h5py.ExternalLink("other.h5", "/")
+    with pytest.raises(IngestError, match="'features' is a link to another file"):
+        sp.ingest.tenx(tmp_path / "a.h5", tmp_path / "A.sparrow")
 
 
 def test_names_by_their_numbers_and_tables_beside_the_matrix(tmp_path: Path) -> None:

@@ -12,14 +12,14 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple
+from http.server import BaseHTTPRequestHandler
+from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-from tests.storage.server import BUCKET, SECRET, Request
+from tests.storage.server import BUCKET, SECRET, Request, started
 
 __all__ = ["Answer", "Azure", "Cloud", "Google", "running"]
 
@@ -250,34 +250,18 @@ class Azure(Cloud):
 def running(cloud: Cloud) -> Iterator[str]:
     """Serve a stand-in at an address of this machine."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        wbufsize = 1 << 20
-        disable_nagle_algorithm = True
+    def reply(handler: BaseHTTPRequestHandler) -> None:
+        body = handler.rfile.read(int(handler.headers.get("content-length", 0)))
+        given = {name.lower(): value for name, value in handler.headers.items()}
+        found = cloud.answer(handler.command, handler.path, given, body)
+        handler.send_response(found.status)
+        for name, value in {"content-length": str(len(found.body)), **found.headers}.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        handler.wfile.write(b"" if handler.command == "HEAD" else found.body)
+        handler.wfile.flush()
 
-        def log_message(self, *args: object) -> None:
-            pass
-
-        def handle_one_request(self) -> None:
-            with suppress(ConnectionError):
-                super().handle_one_request()
-
-        def reply(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            given = {name.lower(): value for name, value in self.headers.items()}
-            found = cloud.answer(self.command, self.path, given, body)
-            self.send_response(found.status)
-            for name, value in {"content-length": str(len(found.body)), **found.headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(b"" if self.command == "HEAD" else found.body)
-            self.wfile.flush()
-
-        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = reply
-
-    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    server = started(reply)
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:

@@ -68,6 +68,32 @@ class Request:
         return self.method in ("PUT", "POST", "DELETE")
 
 
+def started(answer: Callable[[BaseHTTPRequestHandler], None]) -> ThreadingHTTPServer:
+    """Return a server of this machine that has requests of every method answered, on threads."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = 1 << 20  # head and body in one packet: else the other side waits 40 ms before it says so
+        disable_nagle_algorithm = True
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+        def handle_one_request(self) -> None:
+            with suppress(ConnectionError):
+                super().handle_one_request()
+
+        def reply(self) -> None:
+            answer(self)
+
+        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = reply
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    return server
+
+
 class Proxy:
     """Passes requests on to a server, unless ``before`` answers with the status to give instead."""
 
@@ -77,29 +103,8 @@ class Proxy:
         self.requests: list[Request] = []
         self.bytes = self.most = self._now = 0
         self.guard = threading.Lock()
-        proxy = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            wbufsize = 1 << 20  # head and body in one packet: else the other side waits 40 ms before it says so
-            disable_nagle_algorithm = True
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-            def handle_one_request(self) -> None:
-                with suppress(ConnectionError):
-                    super().handle_one_request()
-
-            def answer(self) -> None:
-                proxy.pass_on(self)
-
-            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = answer
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
+        self._http = started(self.pass_on)
         self.address = f"http://127.0.0.1:{self._http.server_address[1]}"
-        threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
 
     def close(self) -> None:
         """End it."""
