@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import operand
+from sparrow.schema import as_integer
 from sparrow.tensor import Tensor
 
 __all__ = [
@@ -20,25 +21,26 @@ __all__ = [
 _R = TypeVar("_R")
 
 
-def _matrices(x: Any, what: str, square: bool = False) -> NDArray[Any]:
-    """Return dense cells, of at least two dimensions, the last two of one size where ``square``."""
+def _of_matrices(function: Callable[..., _R], x: Any, *args: Any, square: bool = False, **options: Any) -> _R:
+    """Call NumPy's function of the dense cells of matrices, of as many rows as columns where ``square``."""
     found = operand(x)
     shape = np.shape(found)
     if len(shape) < 2 or (square and shape[-1] != shape[-2]):
-        raise ShapeError(f"{what} takes {'square ' * square}matrices, got shape {shape}")
-    return np.asarray(found)
+        raise ShapeError(f"{function.__name__} takes {'square ' * square}matrices, got shape {shape}")
+    return _of_cells(function, found, *args, **options)
 
 
-def _solved(what: str, function: Callable[..., _R], *args: Any, **options: Any) -> _R:
+def _of_cells(function: Callable[..., _R], x: Any, *args: Any, **options: Any) -> _R:
     """Call NumPy's function; what it refuses is an error of ours, a matrix that is singular stays NumPy's."""
+    cells = np.asarray(x)
     try:
-        return function(*args, **options)
+        return function(cells, *args, **options)
     except np.linalg.LinAlgError:
         raise
     except TypeError as error:
-        raise UnsupportedError(f"{what}: {error}") from None
-    except ValueError as error:
-        raise ShapeError(f"{what}: {error}") from None
+        raise UnsupportedError(f"{function.__name__}: {error}") from None
+    except (IndexError, ValueError) as error:
+        raise ShapeError(f"{function.__name__}: {error}") from None
 
 
 def cholesky(x: Tensor | ArrayLike, /, *, upper: bool = False) -> NDArray[Any]:
@@ -72,7 +74,7 @@ def cholesky(x: Tensor | ArrayLike, /, *, upper: bool = False) -> NDArray[Any]:
     array([[2., 0.],
            [0., 3.]])
     """
-    return _solved("cholesky", np.linalg.cholesky, _matrices(x, "cholesky", True), upper=upper)
+    return _of_matrices(np.linalg.cholesky, x, square=True, upper=upper)
 
 
 def cross(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int = -1) -> NDArray[Any]:
@@ -102,7 +104,7 @@ def cross(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int = -1) 
     >>> sp.linalg.cross(sp.asarray([1, 0, 0]), sp.asarray([0, 2, 0]))
     array([0, 0, 2])
     """
-    return _solved("cross", np.linalg.cross, np.asarray(operand(x1)), np.asarray(operand(x2)), axis=axis)
+    return _of_cells(np.linalg.cross, operand(x1), np.asarray(operand(x2)), axis=as_integer(axis, "axis"))
 
 
 def det(x: Tensor | ArrayLike, /) -> Any:
@@ -132,7 +134,7 @@ def det(x: Tensor | ArrayLike, /) -> Any:
     >>> float(sp.linalg.det(sp.asarray([[4.0, 1.0], [0.0, 3.0]])))
     12.0
     """
-    return _solved("det", np.linalg.det, _matrices(x, "det", True))
+    return _of_matrices(np.linalg.det, x, square=True)
 
 
 def eigh(x: Tensor | ArrayLike, /) -> Any:
@@ -164,7 +166,7 @@ def eigh(x: Tensor | ArrayLike, /) -> Any:
     >>> sp.linalg.eigh(sp.asarray([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
     array([1., 2.])
     """
-    return _solved("eigh", np.linalg.eigh, _matrices(x, "eigh", True))
+    return _of_matrices(np.linalg.eigh, x, square=True)
 
 
 def eigvalsh(x: Tensor | ArrayLike, /) -> NDArray[Any]:
@@ -196,7 +198,7 @@ def eigvalsh(x: Tensor | ArrayLike, /) -> NDArray[Any]:
     >>> sp.linalg.eigvalsh(sp.asarray([[2.0, 0.0], [0.0, 1.0]]))
     array([1., 2.])
     """
-    return _solved("eigvalsh", np.linalg.eigvalsh, _matrices(x, "eigvalsh", True))
+    return _of_matrices(np.linalg.eigvalsh, x, square=True)
 
 
 def inv(x: Tensor | ArrayLike, /) -> NDArray[Any]:
@@ -229,7 +231,7 @@ def inv(x: Tensor | ArrayLike, /) -> NDArray[Any]:
     array([[0.25, 0.  ],
            [0.  , 0.5 ]])
     """
-    return _solved("inv", np.linalg.inv, _matrices(x, "inv", True))
+    return _of_matrices(np.linalg.inv, x, square=True)
 
 
 def matrix_rank(x: Tensor | ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> Any:
@@ -261,10 +263,10 @@ def matrix_rank(x: Tensor | ArrayLike, /, *, rtol: float | ArrayLike | None = No
     >>> int(sp.linalg.matrix_rank(sp.asarray([[4.0, 0.0], [2.0, 0.0]])))
     1
     """
-    matrices = _matrices(x, "matrix_rank")
-    if not matrices.shape[-1] or not matrices.shape[-2]:
-        return np.zeros(matrices.shape[:-2], int)[()]
-    return _solved("matrix_rank", np.linalg.matrix_rank, matrices, rtol=rtol)
+    shape = np.shape(operand(x))
+    if 0 in shape[-2:] and len(shape) > 1:
+        return np.zeros(shape[:-2], int)[()]
+    return _of_matrices(np.linalg.matrix_rank, x, rtol=rtol)
 
 
 def pinv(x: Tensor | ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> NDArray[Any]:
@@ -300,7 +302,7 @@ def pinv(x: Tensor | ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> 
     array([[0.25],
            [0.  ]])
     """
-    return _solved("pinv", np.linalg.pinv, _matrices(x, "pinv"), rtol=rtol)
+    return _of_matrices(np.linalg.pinv, x, rtol=rtol)
 
 
 def qr(x: Tensor | ArrayLike, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Any:
@@ -336,7 +338,7 @@ def qr(x: Tensor | ArrayLike, /, *, mode: Literal["reduced", "complete"] = "redu
     """
     if mode not in ("reduced", "complete"):
         raise InvalidValueError(f"qr: mode={mode!r}: use 'reduced' or 'complete'")
-    return _solved("qr", np.linalg.qr, _matrices(x, "qr"), mode)
+    return _of_matrices(np.linalg.qr, x, mode)
 
 
 def slogdet(x: Tensor | ArrayLike, /) -> Any:
@@ -367,7 +369,7 @@ def slogdet(x: Tensor | ArrayLike, /) -> Any:
     >>> float(found.sign), float(found.logabsdet)
     (-1.0, 0.0)
     """
-    return _solved("slogdet", np.linalg.slogdet, _matrices(x, "slogdet", True))
+    return _of_matrices(np.linalg.slogdet, x, square=True)
 
 
 def solve(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /) -> NDArray[Any]:
@@ -400,7 +402,7 @@ def solve(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /) -> NDArray[Any]:
     >>> sp.linalg.solve(sp.asarray([[4.0, 1.0], [0.0, 3.0]]), [5.0, 3.0])
     array([1., 1.])
     """
-    return _solved("solve", np.linalg.solve, _matrices(x1, "solve", True), np.asarray(operand(x2)))
+    return _of_matrices(np.linalg.solve, x1, np.asarray(operand(x2)), square=True)
 
 
 def svd(x: Tensor | ArrayLike, /, *, full_matrices: bool = True) -> Any:
@@ -434,7 +436,7 @@ def svd(x: Tensor | ArrayLike, /, *, full_matrices: bool = True) -> Any:
     >>> sp.linalg.svd(sp.asarray([[0.0, 3.0], [-4.0, 0.0]])).S
     array([4., 3.])
     """
-    return _solved("svd", np.linalg.svd, _matrices(x, "svd"), full_matrices=full_matrices)
+    return _of_matrices(np.linalg.svd, x, full_matrices=full_matrices)
 
 
 def svdvals(x: Tensor | ArrayLike, /) -> NDArray[Any]:
@@ -466,4 +468,4 @@ def svdvals(x: Tensor | ArrayLike, /) -> NDArray[Any]:
     >>> sp.linalg.svdvals(sp.asarray([[0.0, 3.0], [-4.0, 0.0]]))
     array([4., 3.])
     """
-    return _solved("svdvals", np.linalg.svdvals, _matrices(x, "svdvals"))
+    return _of_matrices(np.linalg.svdvals, x)

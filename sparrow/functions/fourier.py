@@ -14,7 +14,7 @@ from sparrow.functions.inspection import check_device
 from sparrow.functions.manipulation import roll
 from sparrow.functions.views import as_tensor
 from sparrow.plan import resolved_axis
-from sparrow.schema import as_integers, check_dtype
+from sparrow.schema import as_integer, as_integers, check_dtype
 from sparrow.tensor import Tensor
 
 __all__ = [
@@ -63,32 +63,29 @@ axes
     Along which, all by default."""
 
 
-def _transformed(name: str, function: Callable[..., Any], x: Any, sizes: Any, **options: Any) -> NDArray[Any]:
-    if sizes is not None and min(as_integers(sizes, "n" if "n" in options else "s"), default=1) < 1:
-        raise InvalidValueError(f"{name}: {sizes} cells, and a transform takes 1 at least")
+def _transformed(function: Callable[..., Any], x: Any, sizes: list[int], **options: Any) -> NDArray[Any]:
+    if min(sizes, default=1) < 1:
+        raise InvalidValueError(f"{function.__name__}: {sizes} cells, and a transform takes 1 at least")
     cells = np.asarray(operand(x))
     try:
         found: NDArray[Any] = function(cells, **options)
-    except IndexError as error:
-        raise ShapeError(f"{name} of shape {cells.shape}: {error}") from None
     except TypeError:
-        raise UnsupportedError(f"{name}: cells of {cells.dtype}, and it takes real ones") from None
-    except ValueError as error:
+        raise UnsupportedError(f"{function.__name__}: cells of {cells.dtype}, and it takes real ones") from None
+    except (IndexError, ValueError) as error:
         kind = InvalidValueError if "norm" in str(error) else ShapeError
-        raise kind(f"{name} of shape {cells.shape}: {error}") from None
+        raise kind(f"{function.__name__} of shape {cells.shape}: {error}") from None
     return found
 
 
-def _along_one(name: str, function: Callable[..., Any], what: str, n: str, given: str, shown: str) -> Any:
+def _along_one(function: Callable[..., Any], what: str, n: str, given: str, shown: str) -> Any:
     def call(x: Tensor | ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> NDArray[Any]:
-        return _transformed(name, function, x, n, n=n, axis=axis, norm=norm)
+        sizes = [] if n is None else [as_integer(n, "n")]
+        return _transformed(function, x, sizes, n=n, axis=as_integer(axis, "axis"), norm=norm)
 
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = _DOC.format(name=name, what=what, parameters=_ONE.format(n=n), given=given, shown=shown)
-    return call
+    return _told(call, function, what, _ONE.format(n=n), given, shown)
 
 
-def _along_many(name: str, function: Callable[..., Any], what: str, n: str, given: str, shown: str) -> Any:
+def _along_many(function: Callable[..., Any], what: str, n: str, given: str, shown: str) -> Any:
     def call(
         x: Tensor | ArrayLike,
         /,
@@ -97,52 +94,60 @@ def _along_many(name: str, function: Callable[..., Any], what: str, n: str, give
         axes: tuple[int, ...] | None = None,
         norm: str = "backward",
     ) -> NDArray[Any]:
-        along = range(-len(s), 0) if s is not None and axes is None else axes
-        return _transformed(name, function, x, s, s=s, axes=None if along is None else tuple(along), norm=norm)
+        sizes = None if s is None else as_integers(s, "s")
+        if axes is None and sizes is not None:
+            along: Any = range(-len(sizes), 0)
+        else:
+            along = None if axes is None else as_integers(axes, "axes")
+        return _transformed(function, x, sizes or [], s=sizes, axes=along, norm=norm)
 
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = _DOC.format(name=name, what=what, parameters=_MANY.format(n=n), given=given, shown=shown)
+    return _told(call, function, what, _MANY.format(n=n), given, shown)
+
+
+def _told(call: Any, function: Callable[..., Any], what: str, parameters: str, given: str, shown: str) -> Any:
+    call.__name__ = call.__qualname__ = name = function.__name__
+    call.__doc__ = _DOC.format(name=name, what=what, parameters=parameters, given=given, shown=shown)
     return call
 
 
 fft = _along_one(
-    "fft", np.fft.fft, "the discrete Fourier transform along an axis", "go in",
+    np.fft.fft, "the discrete Fourier transform along an axis", "go in",
     "[0, 1, 0, 0]", "array([ 1.+0.j,  0.-1.j, -1.+0.j,  0.+1.j])",
 )  # fmt: skip
 ifft = _along_one(
-    "ifft", np.fft.ifft, "the inverse of :func:`fft` along an axis", "go in",
+    np.fft.ifft, "the inverse of :func:`fft` along an axis", "go in",
     "[1, -1j, -1, 1j]", "array([0.+0.j, 1.+0.j, 0.+0.j, 0.+0.j])",
 )  # fmt: skip
 rfft = _along_one(
-    "rfft", np.fft.rfft, "the transform of real cells along an axis, the half that says all", "go in",
+    np.fft.rfft, "the transform of real cells along an axis, the half that says all", "go in",
     "[0, 1, 0, 0]", "array([ 1.+0.j,  0.-1.j, -1.+0.j])",
 )  # fmt: skip
 irfft = _along_one(
-    "irfft", np.fft.irfft, "the inverse of :func:`rfft` along an axis", "come out",
+    np.fft.irfft, "the inverse of :func:`rfft` along an axis", "come out",
     "[1, -1j, -1]", "array([0., 1., 0., 0.])",
 )  # fmt: skip
 hfft = _along_one(
-    "hfft", np.fft.hfft, "the real transform of one half of Hermitian cells along an axis", "come out",
+    np.fft.hfft, "the real transform of one half of Hermitian cells along an axis", "come out",
     "[1, 1j, -1]", "array([0., 4., 0., 0.])",
 )  # fmt: skip
 ihfft = _along_one(
-    "ihfft", np.fft.ihfft, "the inverse of :func:`hfft` along an axis", "go in",
+    np.fft.ihfft, "the inverse of :func:`hfft` along an axis", "go in",
     "[0, 4, 0, 0]", "array([ 1.-0.j,  0.+1.j, -1.-0.j])",
 )  # fmt: skip
 fftn = _along_many(
-    "fftn", np.fft.fftn, "the discrete Fourier transform along several axes", "go in",
+    np.fft.fftn, "the discrete Fourier transform along several axes", "go in",
     "[[0, 1], [0, 0]]", "array([[ 1.+0.j, -1.+0.j],\n       [ 1.+0.j, -1.+0.j]])",
 )  # fmt: skip
 ifftn = _along_many(
-    "ifftn", np.fft.ifftn, "the inverse of :func:`fftn` along several axes", "go in",
+    np.fft.ifftn, "the inverse of :func:`fftn` along several axes", "go in",
     "[[1, -1], [1, -1]]", "array([[0.+0.j, 1.+0.j],\n       [0.+0.j, 0.+0.j]])",
 )  # fmt: skip
 rfftn = _along_many(
-    "rfftn", np.fft.rfftn, "the transform of real cells along several axes, the half that says all", "go in",
+    np.fft.rfftn, "the transform of real cells along several axes, the half that says all", "go in",
     "[[0, 1], [0, 0]]", "array([[ 1.+0.j, -1.+0.j],\n       [ 1.+0.j, -1.+0.j]])",
 )  # fmt: skip
 irfftn = _along_many(
-    "irfftn", np.fft.irfftn, "the inverse of :func:`rfftn` along several axes", "come out",
+    np.fft.irfftn, "the inverse of :func:`rfftn` along several axes", "come out",
     "[[1, -1], [1, -1]]", "array([[0., 1.],\n       [0., 0.]])",
 )  # fmt: skip
 

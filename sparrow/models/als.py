@@ -177,7 +177,7 @@ class ALS(Parameters, Recommender):
         check_integer("epochs", self.epochs, 0)
         check_integer("seed", self.seed, 0)
         for name in ("regularization", "unobserved_weight"):
-            check_number(name, getattr(self, name), math.inf)
+            check_number(name, getattr(self, name))
         check_number("frequency_scaling", self.frequency_scaling, 1.0)
         for name, allowed in (("solver", SOLVERS), ("dtype", DTYPES), ("init", ("uniform", "normal"))):
             check_choice(name, getattr(self, name), allowed)

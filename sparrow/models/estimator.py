@@ -102,13 +102,13 @@ class Estimator(Parameters, ABC):
                 names = ", ".join(map(repr, OPTIMIZERS))
                 raise InvalidValueError(f"optimizer={self.optimizer!r}: use one of {names}, or one of sp.optim")
             if self.lr is not None and not callable(self.lr):
-                check_number("lr", self.lr, math.inf)
+                check_number("lr", self.lr)
         elif not isinstance(self.optimizer, Optimizer):
             raise InvalidValueError(f"optimizer={self.optimizer!r}: name one, or give one of sp.optim")
         elif self.lr is not None:
             raise InvalidValueError(f"lr={self.lr!r} beside optimizer={self.optimizer!r}: say lr there")
-        check_number("l1", self.l1, math.inf)
-        check_number("l2", self.l2, math.inf)
+        check_number("l1", self.l1)
+        check_number("l2", self.l2)
         check_integer("epochs", self.epochs, 1)
         check_integer("batch_size", self.batch_size, 1)
         check_integer("seed", self.seed, 0)

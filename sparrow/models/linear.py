@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -284,7 +283,7 @@ class LogisticRegression(Estimator):
         if beyond:
             raise InvalidValueError(f"class_weight has {beyond[0]!r}, the classes are {self.classes_.tolist()}")
         for name, weight in self.class_weight.items():
-            check_number(f"class_weight[{name!r}]", weight, math.inf)
+            check_number(f"class_weight[{name!r}]", weight)
         return np.array([float(self.class_weight.get(each, 1.0)) for each in self.classes_.tolist()])
 
     @property

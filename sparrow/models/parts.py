@@ -120,7 +120,7 @@ def split(A: Any, seed: int = 0, test: float = 0.1, validation: float = 0.0) -> 
     check_matrix(A.__sparrow_scan__())
     check_seed(seed)
     given: tuple[Any, ...] = test, validation
-    numbers = all(isinstance(share, int | float) for share in given)
+    numbers = all(isinstance(share, int | float | np.floating) for share in given)
     if not (numbers and test > 0 and validation >= 0 and test + validation < 1):
         raise InvalidValueError(
             f"test={test!r} and validation={validation!r} are shares of the rows: between 0 and 1, together too"
@@ -239,7 +239,7 @@ def hold_out_entries(A: Any, share: float = 0.1, seed: int = 0) -> HeldOutEntrie
     block = engines.entries(scan)
     check_seed(seed)
     number: Any = share
-    count = round(number * block.count) if isinstance(number, int | float) and 0 < number < 1 else 0
+    count = round(number * block.count) if isinstance(number, int | float | np.floating) and 0 < number < 1 else 0
     if not 0 < count < block.count:
         raise InvalidValueError(f"share={share!r} of {block.count} entries leaves nothing to train or to test with")
     tested = np.zeros(block.count, bool)

@@ -91,6 +91,13 @@ def test_shares_are_checked(shares: tuple[float, float]) -> None:
         split(sp.asarray(links(0)), test=shares[0], validation=shares[1])
 
 
+def test_shares_may_be_numbers_of_numpy() -> None:
+    A = sp.asarray(links(0))
+    share: Any = np.float32(0.25)
+    assert split(A, test=share).train.shape == split(A, test=0.25).train.shape
+    assert hold_out_entries(A, share).train.nnz == hold_out_entries(A, 0.25).train.nnz
+
+
 def test_only_matrices_are_split() -> None:
     with pytest.raises(sp.errors.ShapeError):
         split(sp.zeros((3, 3, 3)))
