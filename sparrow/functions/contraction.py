@@ -174,7 +174,7 @@ def einsum_path(
     chosen = semiring_of(semiring)
     terms, given = _parsed(*_separate(subscripts, operands))
     path = _path(terms, given, chosen, optimize)
-    lines = [f"{_written(terms.inputs, terms.output)}, {semiring_of(semiring)}"]
+    lines = [f"{_written(terms.inputs, terms.output)}, {chosen}"]
     left = [_expected(own, each) for own, each in zip(terms.inputs, given, strict=True)]
     for step in path:
         taken = [left[k] for k in step]

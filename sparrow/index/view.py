@@ -155,6 +155,11 @@ class View:
             return None
         return frozenset([axis.dim for axis in own if axis.length != self.base_shape[axis.dim]])
 
+    @property
+    def shows_all(self) -> bool:
+        """Whether it shows all of its base and nothing else, its axes in any order."""
+        return self.cut == frozenset() and len(self.axes) == len(self.base_shape)
+
     @_kept
     def sources(self) -> tuple[int | None, ...]:
         """For each axis the dimension whose name it keeps, ``~dim`` of a list along one, None where there is none."""

@@ -39,8 +39,9 @@ Duplicates: TypeAlias = Literal["error", "sum", "last", "first", "min", "max"]
 """What becomes of several entries for one cell."""
 
 _FEW = 1 << 12
-_SHORT = 1 << 16
 """Entries up to which NumPy's own indexing is as fast as a compiled loop."""
+_SHORT = 1 << 16
+"""Cells whose positions have 16 bits, which NumPy sorts digit by digit."""
 _MANY = 1 << 18
 """Entries from which threads are worth starting."""
 _SPREAD = 4

@@ -34,7 +34,6 @@ from numba import njit
 from sparrow.kernels.intrinsics import prefetch
 
 __all__ = [
-    "counting_order",
     "rows_matrix",
     "rows_vector",
     "scatter_matrix",
@@ -266,15 +265,3 @@ def rows_matrix(indptr, indices, values, x, y):  # type: ignore[no-untyped-def]
             for k in range(start, stop):
                 total += values[k] * x[np.uint64(indices[k]), column]
             y[i, column] = total
-
-
-@njit(cache=True, nogil=True)
-def counting_order(keys, indptr):  # type: ignore[no-untyped-def]
-    """Return the stable order that sorts ``keys`` (shape (n,)), given where each key's entries begin (CSR pointers)."""
-    order = np.empty(len(keys), np.int64)
-    free = indptr[:-1].copy()
-    for k in range(len(keys)):
-        key = keys[k]
-        order[free[key]] = k
-        free[key] += 1
-    return order

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,8 @@ from scipy import sparse
 from scipy.sparse import linalg
 
 from sparrow import memory
-from sparrow.errors import InvalidValueError, ShapeError
-from sparrow.linalg.operators import check_matrix, check_square, check_vector
+from sparrow.errors import InvalidValueError
+from sparrow.linalg.operators import check_matrix, check_rows, check_square, check_vector
 from sparrow.tensor import Tensor
 
 __all__ = ["handed_over", "spilu", "splu", "spsolve", "spsolve_triangular"]
@@ -50,11 +49,7 @@ def handed_over(A: Any, what: str, remedy: str = _WAY_OUT) -> Any:
 
 def _right(b: Any, A: Any, what: str) -> Any:
     """Return a right-hand side as SciPy takes it: an array, or sparse as it is."""
-    found = b if sparse.issparse(b) else check_vector(b, "b")
-    rows = len(A) if isinstance(A, Sequence) else A.shape[0]
-    if found.ndim not in (1, 2) or found.shape[0] != rows:
-        raise ShapeError(f"{what}: b has the shape {found.shape}, A has {rows} rows")
-    return found
+    return check_rows(b if sparse.issparse(b) else check_vector(b, "b"), "b", A.shape[0], what)
 
 
 def spsolve(A: Any, b: Any, **options: Any) -> Any:
@@ -87,7 +82,8 @@ def spsolve(A: Any, b: Any, **options: Any) -> Any:
     >>> sp.linalg.spsolve(sp.asarray([[4.0, 1.0], [0.0, 3.0]]), [5.0, 3.0])
     array([1., 1.])
     """
-    return linalg.spsolve(handed_over(A, "spsolve"), _right(b, A, "spsolve"), **options)
+    matrix = handed_over(A, "spsolve")
+    return linalg.spsolve(matrix, _right(b, matrix, "spsolve"), **options)
 
 
 def splu(A: Any, **options: Any) -> Any:
@@ -191,4 +187,4 @@ def spsolve_triangular(A: Any, b: Any, lower: bool = True, **options: Any) -> An
         if (matrix.indices < columns if lower else matrix.indices > columns).any():
             side, part = ("above", "tril") if lower else ("below", "triu")
             raise InvalidValueError(f"spsolve_triangular: entries {side} the diagonal: take sp.{part}(A)")
-    return linalg.spsolve_triangular(matrix, _right(b, A, "spsolve_triangular"), lower, **options)
+    return linalg.spsolve_triangular(matrix, _right(b, matrix, "spsolve_triangular"), lower, **options)

@@ -73,6 +73,19 @@ def check_vector(given: Any, name: str) -> NDArray[Any]:
     return found
 
 
+def check_rows(given: Any, name: str, rows: int, what: str) -> Any:
+    """Return a vector, or several as a matrix, if there is a row for each of the matrix A.
+
+    Raises
+    ------
+    ShapeError
+        If there is not.
+    """
+    if given.ndim not in (1, 2) or given.shape[0] != rows:
+        raise ShapeError(f"{what}: {name} has the shape {given.shape}, A has {rows} rows")
+    return given
+
+
 def aslinearoperator(A: Any, persist: bool | None = None) -> Operator:
     """Return a matrix as a ``scipy.sparse.linalg.LinearOperator``, for SciPy's solvers and those of others.
 

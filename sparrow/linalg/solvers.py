@@ -9,10 +9,10 @@ from typing import Any
 import scipy.sparse.linalg as scipy_linalg
 
 from sparrow import progress
-from sparrow.errors import InvalidValueError, ShapeError
+from sparrow.errors import InvalidValueError
 from sparrow.linalg.arrays import trace
 from sparrow.linalg.direct import handed_over
-from sparrow.linalg.operators import Operator, check_matrix, check_square, check_vector
+from sparrow.linalg.operators import Operator, check_matrix, check_rows, check_square, check_vector
 from sparrow.schema import as_integer
 from sparrow.tensor import Tensor
 
@@ -50,9 +50,7 @@ def _checked(name: str, shape: tuple[int, int], given: tuple[Any, ...]) -> tuple
             raise InvalidValueError(f"{name}: k={k} of a matrix of shape {shape}: use 1 to {most}")
         return (k,)
     word = {"lobpcg": "X", "expm_multiply": "B"}.get(name, "b")
-    side = check_vector(given[0], word)
-    if side.ndim == 0 or len(side) != shape[0]:
-        raise ShapeError(f"{name}: {word} has the shape {side.shape}, A has {shape[0]} rows")
+    side = check_rows(check_vector(given[0], word), word, shape[0], name)
     return (side, *(None if each is None else check_vector(each, "x0") for each in given[1:]))
 
 

@@ -141,18 +141,12 @@ def estimated(letters: Sequence[Any], scan: Scan, depth: int = _DEEPEST) -> Esti
     if countable(scan) and len(set(letters)) == len(letters):
         for axis, (letter, along) in enumerate(zip(letters, scan.view.axes, strict=True)):
             columns = None
-            if isinstance(scan.relation, MemoryRelation) and isinstance(along, Range) and _shows_all(scan):
+            if isinstance(scan.relation, MemoryRelation) and isinstance(along, Range) and scan.view.shows_all:
                 columns = [scan.relation.block.coords[along.dim]]
             found = counted(scan, axis, columns)
             if found is not None:
                 degrees[letter] = found
     return Estimate.of(letters, entries_expected(scan, depth), scan.schema.shape, degrees)
-
-
-def _shows_all(scan: Scan) -> bool:
-    """Return whether a scan shows all entries, its axes in any order."""
-    whole = {Range(dim, 0, 1, n) for dim, n in enumerate(scan.view.base_shape)}
-    return len(scan.view.axes) == len(whole) and set(scan.view.axes) == whole
 
 
 def products_expected(node: Product, depth: int = _DEEPEST) -> tuple[float, float]:

@@ -52,3 +52,4 @@ def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     few = zlib.crc32(request.node.nodeid.encode()) % 2 << 20
     monkeypatch.setattr(products, "_FEW", few)
     monkeypatch.setattr(products, "_FEW_AT_FIRST", few)
+    monkeypatch.setattr(products, "_added", 0)  # whatever ran before

@@ -181,9 +181,7 @@ class _Ordered:
         out = kept(one.letters, other.letters, [term.letters for term in left], last, semiring)
         node = product(one.scan, other.scan, (one.letters, other.letters), out, semiring)
         products, expected = one.known.times(other.known, out)
-        work = Multiplication(node, one.scan, other.scan)
-        relation: Any = Computed(node, (one.scan, other.scan), work.cuts, work.between, begin=work.begin,
-                                 most=work.most, rowwise=True)  # fmt: skip
+        relation: Any = contraction.multiplied(node, one.scan, other.scan)
         found = None
         if expected.nnz * memory.entry_bytes(node.schema) <= memory.share(_SHARE):
             room = memory.reserve(0, f"a step of einsum, of shape {node.schema.shape}", "take a part of its operands")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sparrow import memory, progress, settings
 from sparrow.index import Range
 from sparrow.kernels.compiling import readonly
-from sparrow.kernels.entries import Block, row_pointers
+from sparrow.kernels.entries import Block, in_order
 from sparrow.plan import Scan
 from sparrow.relation import MemoryRelation, Stretches
 from sparrow.schema import Schema
@@ -90,16 +90,12 @@ class Persisted(MemoryRelation):
         copy = self.nbytes if dim else 0
         if height > _SPARE * self.nnz + _PIECES[0] or 8 * (height + 1) + copy > memory.left():
             return None
-        from sparrow.kernels import matvec
         from sparrow.kernels.rows import pointers
 
-        coords, values = self.block.coords, self.block.values
-        if dim == 0:
-            return Rows(pointers(coords[0], 0, height), coords[1], values)
-        indptr = row_pointers(coords[1], height)
-        order = matvec.counting_order(readonly(coords[1]), readonly(indptr))
-        indices, values = ordered_map(lambda column: column[order], (coords[0], values), settings.current().threads)
-        return Rows(indptr, indices, values)
+        block = self.block
+        if dim:
+            block = in_order(Block(block.coords[::-1], block.values), self.schema.shape[::-1], leading=1)
+        return Rows(pointers(block.coords[0], 0, height), block.coords[1], block.values)
 
 
 def rows_of(scan: Scan) -> Rows | None:

@@ -162,8 +162,7 @@ def entries(scan: Scan, room: memory.Reservation | None = None) -> Block:
 def _turned(scan: Scan) -> Block | None:
     """Return entries in memory as they lie, where a scan shows all of them with axes in another order."""
     view, relation = scan.view, scan.relation
-    whole = {Range(dim, 0, 1, n) for dim, n in enumerate(view.base_shape)}
-    if not isinstance(relation, MemoryRelation) or len(view.axes) != len(whole) or set(view.axes) != whole:
+    if not isinstance(relation, MemoryRelation) or not view.shows_all:
         return None
     block = relation.block
     coords = (block.coords[axis.dim] for axis in view.axes if isinstance(axis, Range))
