@@ -382,6 +382,10 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
             if i < np.uint64(len(begins)):
                 begin_off, end_off = begins[i], ends[i]
             if single and high - low == _ONE:
+                if low + _ROWS < end:
+                    begin = starts[np.uint64(places[low + _ROWS])]
+                    prefetch(columns, begin)
+                    prefetch(right, begin)
                 x = left[low]
                 k = np.uint64(places[low])
                 for p in range(starts[k], starts[k + _ONE]):
