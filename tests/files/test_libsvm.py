@@ -308,7 +308,10 @@ def test_any_file(tmp_path: Path, texts: list[str], duplicates: str, block: int,
     reader._BLOCK, before = block, reader._BLOCK
     try:
         with settings.config(threads=threads, progress=False):
-            if any(len(x) > 1 for x in plain.labels) or all(plain.labels):
+            if any(len(x) > 1 for x in plain.labels) and not plain.indices:
+                with pytest.raises(IngestError, match="parted by commas"):
+                    ingest(tmp_path, *texts, duplicates=duplicates)
+            elif any(len(x) > 1 for x in plain.labels) or all(plain.labels):
                 plain.check(ingest(tmp_path, *texts, duplicates=duplicates))
             else:
                 with pytest.raises(IngestError, match="must start with a label"):
