@@ -38,6 +38,15 @@ class Device(Protocol):
     def get(self, array: Any) -> NDArray[Any]:
         """Return an array of the device as one of NumPy."""
 
+    def solve(self, matrices: Any, vectors: Any) -> Any:
+        """Return the solution of each of some symmetric systems, shapes (m, n, n) and (m, n), in their type.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If a matrix is not positive definite.
+        """
+
     def room(self) -> int:
         """Return the bytes of its memory that are free."""
 
@@ -61,6 +70,14 @@ class _GPU:
     def get(self, array: Any) -> NDArray[Any]:
         """Return a copy in the memory of the machine."""
         return np.asarray(self.xp.asnumpy(array))
+
+    def solve(self, matrices: Any, vectors: Any) -> Any:
+        """Return the solutions by cuSOLVER's factors of Cholesky."""
+        import cupyx
+        import cupyx.lapack
+
+        with cupyx.errstate(linalg="raise"):  # else what is not positive definite goes unseen
+            return cupyx.lapack.posv(matrices, vectors)
 
     def room(self) -> int:
         """Return what the driver has free and CuPy keeps for later, within the limit that CuPy was given."""
