@@ -255,6 +255,10 @@ class StandIn:
         """Return the memory that is free."""
         return self.bytes
 
+    def exhausted(self, error: Exception) -> bool:
+        """Return whether an error says that there is too little memory."""
+        return isinstance(error, MemoryError)
+
     def release(self) -> None:
         """Count."""
         self.released += 1

@@ -20,6 +20,9 @@ _HOST_BYTES = 128
 _TILE_ROWS = 1 << 22
 """Entries of a tile, at most: enough to keep a device busy, few enough that others are decoded meanwhile."""
 
+_EXHAUSTED = ("ALLOC_FAILED", "INSUFFICIENT_RESOURCES", "cudaErrorMemoryAllocation")
+"""What the ``RuntimeError`` of cuBLAS, cuSOLVER, cuSPARSE and CUDA says where memory ends."""
+
 
 class Device(Protocol):
     """Where arrays are computed with.
@@ -49,6 +52,9 @@ class Device(Protocol):
 
     def room(self) -> int:
         """Return the bytes of its memory that are free."""
+
+    def exhausted(self, error: Exception) -> bool:
+        """Return whether an error says that there is too little memory."""
 
     def release(self) -> None:
         """Give back what is kept for later, after it has run out of memory."""
@@ -86,6 +92,10 @@ class _GPU:
             free = self.xp.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
             limit = pool.get_limit()
             return int(min(free, limit - pool.used_bytes()) if limit else free)
+
+    def exhausted(self, error: Exception) -> bool:
+        """Return whether it is CuPy's own error, or one of libraries that take memory beside CuPy's."""
+        return isinstance(error, MemoryError) or any(name in str(error) for name in _EXHAUSTED)
 
     def release(self) -> None:
         """Give back what CuPy keeps."""

@@ -67,12 +67,12 @@ class Method:
 
     def forms(self, longest: int) -> bool:
         """Return whether rows of so many links make matrices of d x d."""
-        d = self.matrix.shape[0]
+        d = int(self.matrix.shape[0])
         return self.name == "subspace" or self.matrix.ndim > 1 or longest >= d
 
     def room(self, longest: int, piece: int) -> int:
         """Return about how many bytes such a row takes, whose links are gathered in pieces."""
-        d, links = self.matrix.shape[0], min(longest, piece)
+        d, links = int(self.matrix.shape[0]), min(longest, piece)
         side = d if self.forms(longest) or longest > piece else links
         return int(self.matrix.dtype.itemsize) * (3 * links * d + 3 * side * side + 12 * d) + 40 * links
 
