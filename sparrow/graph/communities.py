@@ -57,13 +57,14 @@ def kcore(A: Tensor) -> Tensor:
         core = links.counts()
         if links.held is not None:
             indptr, cols, _ = links.held
+            core = core.astype(np.int32)  # half the memory to jump about in
             begin = np.zeros(int(core.max(initial=0)) + 2, np.int64)
             order, place = np.empty(len(core), np.int32), np.empty(len(core), np.int32)
             graphs.by_degree(core, begin, order, place)
             state = np.zeros(1, np.int64)
             while state[0] < len(core):
                 advance(graphs.peel(indptr, cols, core, begin, order, place, state, AT_ONCE))
-            return per_node(A, core)
+            return per_node(A, core.astype(np.int64))
         tally = np.zeros(int(core.max(initial=0)) + 1, np.int64)
         active = core > 0
         while active.any():
