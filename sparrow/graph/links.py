@@ -213,8 +213,8 @@ class Links:
         scan = self._tensor.__sparrow_scan__()
         laid = rows_of(scan) if scan.step is None else None
         if laid is not None:  # persisted: nothing is copied
-            weights = laid.values.astype(np.float64, copy=False) if self._weighted else _NO_WEIGHTS
-            return laid.indptr - laid.indptr[0], laid.indices.astype(np.int32, copy=False), weights
+            lengths = laid.values.astype(np.float64, copy=False) if self._weighted else _NO_WEIGHTS
+            return laid.indptr - laid.indptr[0], laid.indices.astype(np.int32, copy=False), lengths
         counts = np.zeros(self.size + 1, np.int64)
         cols: list[NDArray[np.int32]] = []
         weights: list[NDArray[np.float64]] = []
@@ -232,7 +232,8 @@ class Links:
     def _both_ways(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
         from sparrow.kernels import graphs
 
-        indptr, cols, _ = map(readonly, self._gathered())
+        pointers, heads, _ = self._gathered()
+        indptr, cols = readonly(pointers), readonly(heads)
         back, sources = np.zeros(self.size + 2, np.int64), np.empty_like(cols)
         graphs.turn(indptr, cols, back, sources)
         starts, both = np.empty_like(indptr), np.empty(2 * len(cols), np.int32)
