@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 MINUTES ?= 5
 
-.PHONY: help tools demo test trial lint types site bench clean
+.PHONY: help tools demo test trial lint types site bench gpu clean
 .DEFAULT_GOAL := help
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo 'make types   check types'
 	@echo 'make site    write the documentation to site/, its links checked'
 	@echo 'make bench   time sparrow beside SciPy, DuckDB, scikit-learn, implicit and pydata/sparse, print ratios'
+	@echo 'make gpu     on a machine with a CUDA device: test and time engine="cupy" on it (CUPY=cupy-cuda13x for CUDA 13)'
 	@echo 'make clean   remove what these targets made, $(VENV) included'
 
 $(BIN)/python:
@@ -77,6 +78,15 @@ $(VENV)/.bench: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	$(BIN)/python bench/run.py
+
+# The tests of every engine compute on the device where there is one; in one process, which has its memory alone.
+CUPY ?= cupy-cuda12x
+gpu: $(VENV)/.dev
+	@echo 'Installing $(CUPY) into $(VENV)'
+	@$(PIP) install '$(CUPY)>=14'
+	$(BIN)/python -c 'from sparrow.engines.cupy.device import current_gpu; print(current_gpu().room(), "bytes free")'
+	$(BIN)/python -m pytest -n 0 tests/engines tests/models/test_als_devices.py tests/tensor/test_exports.py
+	$(BIN)/python bench/run.py --only gpu
 
 clean:
 	rm -rf $(VENV) $(DEMO) site bench/data bench/results dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

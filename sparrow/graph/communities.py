@@ -8,7 +8,7 @@ import numpy as np
 
 from sparrow import progress
 from sparrow.arguments import check_integer, check_seed
-from sparrow.graph.links import Links
+from sparrow.graph.links import AT_ONCE, Links
 from sparrow.graph.nodes import check_graph, per_group, per_node, room_for_nodes
 from sparrow.tensor import Tensor
 
@@ -18,8 +18,10 @@ __all__ = ["kcore", "label_propagation"]
 def kcore(A: Tensor) -> Tensor:
     """Return the core number of each node, links taken both ways: the largest k of a k-core that it is in.
 
-    A k-core is a largest part of a graph in which every node has k neighbours or more. Each node's number begins as
-    that of its neighbours and falls to the largest h of which h neighbours have at least h, round after round.
+    A k-core is a largest part of a graph in which every node has k neighbours or more. Of links that fit in memory the
+    nodes of the fewest neighbours are taken away, one after the other (Batagelj and Zaversnik 2003). Else each node's
+    number begins as that of its neighbours and falls to the largest h of which h neighbours have at least h, round
+    after round.
 
     Parameters
     ----------
@@ -53,6 +55,16 @@ def kcore(A: Tensor) -> Tensor:
         progress.bar("core numbers", None, "links") as advance,
     ):
         core = links.counts()
+        if links.held is not None:
+            indptr, cols, _ = links.held
+            core = core.astype(np.int32)  # half the memory to jump about in
+            begin = np.zeros(int(core.max(initial=0)) + 2, np.int64)
+            order, place = np.empty(len(core), np.int32), np.empty(len(core), np.int32)
+            graphs.by_degree(core, begin, order, place)
+            state = np.zeros(1, np.int64)
+            while state[0] < len(core):
+                advance(graphs.peel(indptr, cols, core, begin, order, place, state, AT_ONCE))
+            return per_node(A, core.astype(np.int64))
         tally = np.zeros(int(core.max(initial=0)) + 1, np.int64)
         active = core > 0
         while active.any():

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines, memory, progress
-from sparrow.graph.links import Links, as_lists
+from sparrow.graph.links import AT_ONCE, Links, as_lists
 from sparrow.graph.nodes import check_graph, per_group, per_node, room_for_nodes
 from sparrow.tensor import Tensor
 
@@ -70,9 +70,9 @@ def connected_components(A: Tensor) -> Tensor:
 def strongly_connected_components(A: Tensor) -> Tensor:
     """Return which part of the graph each node belongs to, where links lead from each of its nodes to each other.
 
-    Links are read pass after pass. Of as many as fit in memory the parts are found by SciPy and taken as one node from
-    then on; what nothing leads to, or from, is set aside. Where a pass brings little, the largest nodes colour what
-    they lead to and find who leads to them.
+    Of links that fit in memory one search finds all parts (Pearce 2016). Others are read pass after pass: of as many as
+    fit the parts are found by SciPy and taken as one node from then on; what nothing leads to, or from, is set aside.
+    Where a pass brings little, the largest nodes colour what they lead to and find who leads to them.
 
     Parameters
     ----------
@@ -100,11 +100,13 @@ def strongly_connected_components(A: Tensor) -> Tensor:
     n = A.shape[0]
     room = max(memory.share(_SHARE) // _LINK_BYTES, _LEAST)
     with (
-        room_for_nodes(A, 24, "strongly connected components"),
+        room_for_nodes(A, 32, "strongly connected components"),
         ExitStack() as kept,
         Links(A) as links,
         progress.bar("strongly connected components", None, "links") as advance,
     ):
+        if links.held is not None:
+            return per_group(A, _searched(links, advance))
         part = np.arange(n)
         alive = np.ones(n, np.bool_)
         back: Links | None = None
@@ -115,6 +117,22 @@ def strongly_connected_components(A: Tensor) -> Tensor:
                 _coloured(links, back, alive, part, advance)
             before, left = left, _contracted(links, alive, part, room, advance)
         return per_group(A, part)
+
+
+def _searched(links: Links, advance: Callable[[int], None]) -> NDArray[np.int32]:
+    """Return a number of each node's part, below the number of nodes: of links in memory."""
+    from sparrow.kernels import graphs
+
+    assert links.held is not None
+    indptr, cols, _ = links.held
+    n = links.size
+    rank, path, waiting = np.zeros(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
+    at, first = np.empty(n, np.int64), np.empty(n, np.bool_)
+    state = np.array([0, 0, 0, 1, n])
+    while state[0] < n:
+        advance(graphs.strong(indptr, cols, rank, path, at, first, waiting, state, AT_ONCE))
+    rank -= 1
+    return rank
 
 
 def _contracted(

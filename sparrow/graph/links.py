@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines, memory, settings
+from sparrow.engines.stream.persisted import rows_of
 from sparrow.errors import UnsupportedError
 from sparrow.functions.elementwise import logical_or, not_equal
 from sparrow.functions.generation import in_memory
@@ -24,8 +25,10 @@ from sparrow.plan.estimates import entries_at_most
 from sparrow.schema import Schema
 from sparrow.tensor import Tensor
 
-__all__ = ["Links", "Lists", "as_lists", "fits", "mirrored"]
+__all__ = ["AT_ONCE", "Links", "Lists", "as_lists", "fits", "mirrored"]
 
+AT_ONCE = 1 << 25
+"""Links that a loop looks at in memory before Ctrl-C may end it."""
 _SHARE = 4
 """Links in memory may take one part in so many of the memory limit."""
 _FEW = 16
@@ -107,6 +110,14 @@ class Links:
             self._folder.cleanup()
 
     @property
+    def held(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]] | None:
+        """Where the links of each node begin, the nodes that they lead to, and their weights; None out of memory."""
+        if self._held is None:
+            return None
+        indptr, cols, weights = self._held
+        return readonly(indptr), readonly(cols), readonly(weights)
+
+    @property
     def tensor(self) -> Tensor:
         """What is read where the links are not in memory."""
         return self._tensor
@@ -125,6 +136,8 @@ class Links:
 
     def counts(self) -> NDArray[np.int64]:
         """Return how many links lead from each node."""
+        if self._held is not None:
+            return np.diff(self._held[0])
         found = np.zeros(self.size, np.int64)
         for lists in self.lists():
             found[lists.nodes] = lists.stops - lists.starts
@@ -195,26 +208,38 @@ class Links:
             yield _listed(carried, wanted)
 
     def _gathered(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+        from sparrow.kernels.rows import pointers
+
+        scan = self._tensor.__sparrow_scan__()
+        laid = rows_of(scan) if scan.step is None else None
+        if laid is not None:  # persisted: nothing is copied
+            lengths = laid.values.astype(np.float64, copy=False) if self._weighted else _NO_WEIGHTS
+            return laid.indptr - laid.indptr[0], laid.indices.astype(np.int32, copy=False), lengths
         counts = np.zeros(self.size + 1, np.int64)
-        cols, weights = [np.empty(0, np.int32)], [_NO_WEIGHTS]
-        for block in engines.sorted_blocks(self._tensor.__sparrow_scan__()):
-            counts[1:] += np.bincount(block.coords[0], minlength=self.size)
+        cols: list[NDArray[np.int32]] = []
+        weights: list[NDArray[np.float64]] = []
+        for block in engines.sorted_blocks(scan):
+            if not block.count:
+                continue
+            rows = block.coords[0]
+            first, last = int(rows[0]), int(rows[-1]) + 1
+            counts[first + 1 : last + 1] += np.diff(pointers(rows, first, last))
             cols.append(block.coords[1].astype(np.int32, copy=False))
             if self._weighted:
                 weights.append(block.values.astype(np.float64))
-        return np.cumsum(counts), np.concatenate(cols), np.concatenate(weights)
+        return np.cumsum(counts), _joined(cols, np.int32), _joined(weights, np.float64)
 
     def _both_ways(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
         from sparrow.kernels import graphs
-        from sparrow.kernels.links import transpose
 
-        indptr, cols, _ = self._gathered()
-        back = np.append(0, np.cumsum(np.bincount(cols, minlength=self.size)))
-        sources, nothing = np.empty_like(cols), np.empty(0, np.float32)
-        transpose(indptr, cols, nothing, False, back[:-1].copy(), sources, nothing)
-        pointers, both = np.empty_like(indptr), np.empty(2 * len(cols), np.int32)
-        graphs.both_ways(indptr, cols, back, sources, pointers, both)
-        return pointers, both[: pointers[-1]].copy(), _NO_WEIGHTS
+        pointers, heads, _ = self._gathered()
+        indptr, cols = readonly(pointers), readonly(heads)
+        back, sources = np.zeros(self.size + 2, np.int64), np.empty_like(cols)
+        graphs.turn(indptr, cols, back, sources)
+        starts, both = np.empty_like(indptr), np.empty(2 * len(cols), np.int32)
+        graphs.both_ways(indptr, cols, readonly(back), readonly(sources), starts, both)
+        both.resize(starts[-1], refcheck=False)
+        return starts, both, _NO_WEIGHTS
 
     def _store(self, tensor: Tensor) -> None:
         """Keep a tensor in files of our own, in the order of its rows."""
@@ -252,6 +277,10 @@ def _listed(parts: list[tuple[NDArray[Any], ...]], wanted: NDArray[np.int64] | N
         np.ascontiguousarray(cols, np.int32),
         np.ascontiguousarray(weights),
     )
+
+
+def _joined(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, dtype), *parts])
 
 
 def _sorted(scan: Scan) -> bool:

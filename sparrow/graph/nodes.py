@@ -96,7 +96,7 @@ def per_node(A: Tensor, values: NDArray[Any], fill_value: Any = 0) -> Tensor:
     return in_memory(schema, block, None if labels is None else {0: labels})
 
 
-def per_group(A: Tensor, groups: NDArray[np.int64]) -> Tensor:
+def per_group(A: Tensor, groups: NDArray[Any]) -> Tensor:
     """Return the group of each node as a tensor, groups numbered from 0 in the order of their first nodes."""
     nodes = np.arange(len(groups))
     first = np.empty_like(nodes)

@@ -10,13 +10,16 @@ from numpy.typing import NDArray
 from sparrow import memory, progress
 from sparrow.arguments import check_seed
 from sparrow.errors import InvalidValueError
-from sparrow.graph.links import Links
+from sparrow.graph.links import AT_ONCE, Links
 from sparrow.graph.nodes import check_graph, per_node, positions, room_for_nodes
 from sparrow.kernels.compiling import readonly
 from sparrow.schema import as_integer
 from sparrow.tensor import Tensor
 
 __all__ = ["bfs", "random_walks", "shortest_paths"]
+
+_SAMPLE = 1024
+"""Weights that say how far nodes are near."""
 
 
 def bfs(A: Tensor, source: Any, *, directed: bool = True, max_depth: int | None = None) -> Tensor:
@@ -56,6 +59,8 @@ def bfs(A: Tensor, source: Any, *, directed: bool = True, max_depth: int | None 
     limit = np.inf if max_depth is None else as_integer(max_depth, "max_depth")
     A = check_graph(A)
     with room_for_nodes(A, 24, "breadth-first search"), Links(A, undirected=not directed) as links:
+        if links.held is not None:
+            return per_node(A, _searched(links, positions(A, source), limit), -1)
         far = _distances(A, links, source, "breadth-first search", limit)
         return per_node(A, np.where(np.isinf(far), -1, far).astype(np.int64), -1)
 
@@ -95,7 +100,44 @@ def shortest_paths(A: Tensor, source: Any) -> Tensor:
     """
     A = check_graph(A)
     with room_for_nodes(A, 24, "shortest paths"), Links(A, weighted=True) as links:
+        if links.held is not None and bool((links.held[2] >= 0).all()):
+            return per_node(A, _nearer(links, positions(A, source)), np.inf)
         return per_node(A, _distances(A, links, source, "shortest paths", np.inf), np.inf)
+
+
+def _searched(links: Links, at: NDArray[np.int64], limit: float) -> NDArray[np.int64]:
+    """Return how many links away each node is, -1 where no way leads: of links in memory, by a queue of nodes."""
+    from sparrow.kernels import graphs
+
+    assert links.held is not None
+    indptr, cols, _ = links.held
+    far, queue = np.full(links.size, -1), np.empty(links.size, np.int32)
+    at = np.unique(at)
+    far[at], queue[: len(at)] = 0, at
+    state = np.array([0, len(at)])
+    with progress.bar("breadth-first search", None, "links") as advance:
+        while state[0] < state[1]:
+            advance(graphs.search(indptr, cols, queue, float(limit), far, state, AT_ONCE))
+    return far
+
+
+def _nearer(links: Links, at: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return how far each node is, of links in memory none of which is shorter than 0: near nodes go before others."""
+    from sparrow.kernels import graphs
+
+    assert links.held is not None
+    indptr, cols, weights = links.held
+    n = links.size
+    far, near, later, waits = np.full(n, np.inf), np.empty(n, np.int32), np.empty(n, np.int32), np.zeros(n, np.uint8)
+    at = np.unique(at)
+    far[at], near[: len(at)], waits[at] = 0.0, at, 1
+    # Three median links: nodes are looked at 1.0 to 1.3 times each, on webs, power laws and grids alike.
+    width = 3 * float(np.median(weights[:: max(len(weights) // _SAMPLE, 1)])) if len(weights) else 0.0
+    bound, state = np.array([width]), np.array([0, len(at), 0])
+    with progress.bar("shortest paths", None, "links") as advance:
+        while state[1] or state[2]:
+            advance(graphs.nearer(indptr, cols, weights, width, far, near, later, waits, bound, state, AT_ONCE))
+    return far
 
 
 def _distances(A: Tensor, links: Links, source: Any, doing: str, limit: float) -> NDArray[np.float64]:

@@ -200,9 +200,19 @@ def cupy_array(array: scipy.sparse.sparray, format: str) -> Any:
             "use astype first"
         )
     arrays = (array.data, array.coords) if format == "coo" else (array.data, array.indices, array.indptr)
+    try:
+        cupy.cuda.runtime.getDeviceCount()
+    except RuntimeError as error:  # CuPy's CUDARuntimeError, where there is no device
+        raise MissingDependencyError(f"to_cupy needs a CUDA device, and CuPy finds none ({error})") from error
     on_device = [tuple(map(cupy.asarray, part)) if isinstance(part, tuple) else cupy.asarray(part) for part in arrays]
-    kind = getattr(cupyx.scipy.sparse, f"{format}_matrix")
-    return kind(tuple(on_device), shape=array.shape)
+    found = getattr(cupyx.scipy.sparse, f"{format}_matrix")(tuple(on_device), shape=array.shape)
+    counted = (found.row if format == "coo" else found.indices).dtype
+    if max(*array.shape, array.nnz) > np.iinfo(counted).max:
+        raise UnsupportedError(
+            f"this CuPy counts rows, columns and entries in {counted}, and the matrix has shape {array.shape} and "
+            f"{array.nnz} entries: newer ones count in int64"
+        )
+    return found
 
 
 def from_cupy(array: Any) -> Any:

@@ -4,6 +4,9 @@ Links come as lists: ``nodes`` (shape (m,), int32) with the links of ``nodes[k]`
 nodes; ``starts`` and ``stops`` int64). A list is whole: all links of its node. What is kept for each node is an array
 over all of them, which loops change in place, so they run on one thread; ``active`` says whose lists are still to be
 looked at, and a loop that looks at a list takes its node out.
+
+Loops that jump from node to node take all links, in memory: those of node k are at ``cols[indptr[k]:indptr[k + 1]]``.
+They return after about ``most`` links and go on where they were: numbers in ``state``.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ import numpy as np
 from numba import njit
 
 __all__ = [
-    "both_ways", "colour", "count_triangles", "flatten", "gather", "h_index", "reach", "relax", "unite", "vote",
+    "both_ways", "by_degree", "colour", "count_triangles", "flatten", "gather", "h_index", "nearer", "peel", "reach",
+    "relax", "search", "strong", "turn", "unite", "vote",
 ]  # fmt: skip
 
 _MIXED, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
@@ -235,3 +239,236 @@ def both_ways(indptr, cols, back, sources, pointers, out):  # type: ignore[no-un
                 out[kept] = before = found
                 kept += 1
     pointers[len(indptr) - 1] = kept
+
+
+@njit(cache=True, nogil=True)
+def turn(indptr, cols, back, sources):  # type: ignore[no-untyped-def]
+    """Write links by the node that they lead to: ``back``, zeros of shape (n + 2,), whose first n + 1 say where."""
+    n = len(indptr) - 1
+    for k in range(len(cols)):
+        back[cols[k] + 2] += 1
+    for node in range(2, n + 2):
+        back[node] += back[node - 1]
+    for node in range(n):  # counts up where each begins, to where the next one does
+        for k in range(indptr[node], indptr[node + 1]):
+            at = back[cols[k] + 1]
+            back[cols[k] + 1] = at + 1
+            sources[at] = node
+
+
+@njit(cache=True, nogil=True)
+def search(indptr, cols, queue, limit, far, state, most):  # type: ignore[no-untyped-def]
+    """Find what nodes of a queue lead to, link by link; ``far`` (int64) is -1 of those not found yet.
+
+    Parameters
+    ----------
+    queue
+        Shape (n,), int32: the nodes found, nearest first.
+    limit
+        Links further than this are not followed.
+    state
+        The place in the queue, and its end.
+    """
+    first, last = state[0], state[1]
+    looked = 0
+    while first < last and looked < most:
+        node = queue[first]
+        first += 1
+        if far[node] >= limit:
+            first = last
+            break
+        for k in range(indptr[node], indptr[node + 1]):
+            other = cols[k]
+            if far[other] < 0:
+                far[other] = far[node] + 1
+                queue[last] = other
+                last += 1
+        looked += indptr[node + 1] - indptr[node]
+    state[0], state[1] = first, last
+    return looked
+
+
+@njit(cache=True, nogil=True)
+def nearer(indptr, cols, weights, width, far, near, later, waits, bound, state, most):  # type: ignore[no-untyped-def]
+    """Shorten distances along links that are no shorter than 0: near nodes first, in the order found, then others.
+
+    Parameters
+    ----------
+    width
+        Nodes are near that are so much further than the nearest.
+    far
+        Shape (n,), float64.
+    near, later
+        Shape (n,), int32: rooms for nodes, the former used in a circle.
+    waits
+        Shape (n,), uint8: 1 of nodes in the former, 2 of nodes in the latter.
+    bound
+        How far the near ones are at most, shape (1,).
+    state
+        Where the near nodes begin, how many they and the others are.
+    """
+    n = len(far)
+    head, filled, kept = state[0], state[1], state[2]
+    limit = bound[0]
+    looked = 0
+    while looked < most:
+        while filled > 0 and looked < most:
+            node = near[head]
+            head = head + 1 if head + 1 < n else 0
+            filled -= 1
+            waits[node] = 0
+            so_far = far[node]
+            for k in range(indptr[node], indptr[node + 1]):
+                other = cols[k]
+                away = so_far + weights[k]
+                if away < far[other]:
+                    far[other] = away
+                    if away <= limit:
+                        if waits[other] != 1:
+                            waits[other] = 1
+                            at = head + filled
+                            near[at if at < n else at - n] = other
+                            filled += 1
+                    elif waits[other] == 0:
+                        waits[other] = 2
+                        later[kept] = other
+                        kept += 1
+            looked += 1 + indptr[node + 1] - indptr[node]
+        if filled > 0:
+            break
+        least = np.inf
+        count = 0
+        for k in range(kept):  # those that came near have been looked at
+            node = later[k]
+            if waits[node] == 2:
+                later[count] = node
+                count += 1
+                least = min(least, far[node])
+        looked += kept
+        kept = 0
+        if count == 0:
+            break
+        limit = least + width
+        for k in range(count):
+            node = later[k]
+            if far[node] <= limit:
+                waits[node] = 1
+                near[(head + filled) % n] = node
+                filled += 1
+            else:
+                later[kept] = node
+                kept += 1
+    state[0], state[1], state[2] = head, filled, kept
+    bound[0] = limit
+    return looked
+
+
+@njit(cache=True, nogil=True)
+def strong(indptr, cols, rank, path, at, first, waiting, state, most):  # type: ignore[no-untyped-def]
+    """Give nodes that lead to each other one number in ``rank`` (int32, 0 before), by Pearce's algorithm.
+
+    Parameters
+    ----------
+    path, at, first
+        Shape (n,), int32, int64 and bool: the nodes on the way, the next link of each, and whether it leads to none
+        that was found before.
+    waiting
+        Shape (n,), int32: nodes whose part is not all found.
+    state
+        The node that the search began at, how many are on the way and waiting, and the numbers to give next, in a
+        part being found and to a part: 0, 0, 0, 1, n at first.
+    """
+    begun, depth, held, number, part = state[0], state[1], state[2], state[3], state[4]
+    looked = 0
+    while looked < most:
+        if depth == 0:
+            while begun < len(rank) and rank[begun] != 0:
+                begun += 1
+            if begun == len(rank):
+                break
+            path[0], at[0], first[0], rank[begun] = begun, indptr[begun], True, number
+            depth, number = 1, number + 1
+        top = depth - 1
+        node = path[top]
+        own, k, end = rank[node], at[top], indptr[node + 1]
+        looked -= k - 1
+        other = node
+        while k < end:
+            other = cols[k]
+            found = rank[other]
+            if found == 0:
+                break
+            if found < own:
+                own = found
+                first[top] = False
+            k += 1
+        looked += k
+        rank[node] = own
+        if k < end:
+            at[top] = k
+            path[depth], at[depth], first[depth], rank[other] = other, indptr[other], True, number
+            depth, number = depth + 1, number + 1
+        elif first[top]:
+            number -= 1
+            while held > 0 and own <= rank[waiting[held - 1]]:
+                held -= 1
+                number -= 1
+                rank[waiting[held]] = part
+            rank[node] = part
+            part -= 1
+            depth = top
+        else:
+            waiting[held] = node
+            held += 1
+            depth = top
+    state[0], state[1], state[2], state[3], state[4] = begun, depth, held, number, part
+    return looked
+
+
+@njit(cache=True, nogil=True)
+def by_degree(degree, begin, order, place):  # type: ignore[no-untyped-def]
+    """Sort nodes by their degrees: ``order`` are they, ``place`` is where each is, ``begin`` where each degree begins.
+
+    ``begin`` comes as zeros, two longer than the largest degree.
+    """
+    for node in range(len(degree)):
+        begin[degree[node] + 1] += 1
+    for k in range(1, len(begin)):
+        begin[k] += begin[k - 1]
+    for node in range(len(degree)):
+        at = begin[degree[node]]
+        begin[degree[node]] = at + 1
+        order[at], place[node] = node, at
+    for k in range(len(begin) - 1, 0, -1):
+        begin[k] = begin[k - 1]
+    begin[0] = 0
+
+
+@njit(cache=True, nogil=True)
+def peel(indptr, cols, core, begin, order, place, state, most):  # type: ignore[no-untyped-def]
+    """Take nodes away, those of the fewest neighbours first: ``core`` becomes the most that they had left.
+
+    Parameters
+    ----------
+    core, begin, order, place
+        The degrees, and what :func:`by_degree` wrote.
+    state
+        How many were taken away, shape (1,).
+    """
+    looked = 0
+    while state[0] < len(order) and looked < most:
+        node = order[state[0]]
+        state[0] += 1
+        own = core[node]
+        for k in range(indptr[node], indptr[node + 1]):
+            other = cols[k]
+            degree = core[other]
+            if degree > own:  # to the beginning of its degree, which then begins behind it
+                at, here = begin[degree], place[other]
+                moved = order[at]
+                order[at], order[here] = other, moved
+                place[other], place[moved] = at, here
+                begin[degree] = at + 1
+                core[other] = degree - 1
+        looked += 1 + indptr[node + 1] - indptr[node]
+    return looked

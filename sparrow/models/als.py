@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory, progress, settings
+from sparrow import engines, memory, progress, settings
 from sparrow.arguments import check_choice, check_integer, check_number
+from sparrow.engines.cupy import CuPy
 from sparrow.errors import ConvergenceError, InvalidValueError, UnsupportedError
 from sparrow.interop.conversion import from_object
 from sparrow.models.biases import Biases
@@ -21,7 +22,7 @@ from sparrow.models.parameters import Parameters
 from sparrow.models.passes import Links, check_matrix, whole_side
 from sparrow.models.ranking import Factors
 from sparrow.models.recommending import Recommender, with_items_of
-from sparrow.models.solvers import SOLVERS, Equations, Solver, half_step, solve_rows
+from sparrow.models.solvers import SOLVERS, Equations, Place, Processor, Solver, half_step, solve_rows
 from sparrow.models.tables import DTYPES, FactorTable, Precision, Survey
 from sparrow.relation import MemoryRelation
 from sparrow.tensor import Tensor
@@ -102,6 +103,10 @@ class ALS(Parameters, Recommender):
         Bytes that links may take in memory, such as ``"128MB"``. If they fit, at 16 bytes a link, they are kept, else
         streamed. By default what the memory limit leaves beside the tables, and 128 MB on the way when streamed.
         A row is never cut, and row groups are read whole, so these are the least.
+    engine
+        Who solves: ``"stream"`` the processor, ``"cupy"`` a GPU (:doc:`/engines`), on which both tables stay for
+        the whole fit while links go there part by part; ``"auto"`` the GPU where ``sp.config(engine="cupy")`` says so.
+        What is found agrees to rounding. :meth:`fold_in` and recommendations are always the processor's.
 
     Attributes
     ----------
@@ -144,6 +149,7 @@ class ALS(Parameters, Recommender):
         memory_map: str | os.PathLike[str] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         buffer: int | float | str | None = None,
+        engine: Literal["auto", "stream", "cupy"] = "auto",
     ) -> None:
         # As scikit-learn wants it: kept as given, checked by fit.
         self.factors = factors
@@ -161,6 +167,7 @@ class ALS(Parameters, Recommender):
         self.memory_map = memory_map
         self.checkpoint = checkpoint
         self.buffer = buffer
+        self.engine: Literal["auto", "stream", "cupy"] = engine
 
     # -- settings -------------------------------------------------------------------------------
 
@@ -179,7 +186,8 @@ class ALS(Parameters, Recommender):
         for name in ("regularization", "unobserved_weight"):
             check_number(name, getattr(self, name))
         check_number("frequency_scaling", self.frequency_scaling, 1.0)
-        for name, allowed in (("solver", SOLVERS), ("dtype", DTYPES), ("init", ("uniform", "normal"))):
+        for name, allowed in (("solver", SOLVERS), ("dtype", DTYPES), ("init", ("uniform", "normal")),
+                              ("engine", ("auto", "stream", "cupy"))):  # fmt: skip
             check_choice(name, getattr(self, name), allowed)
         for name in ("memory_map", "checkpoint"):
             if not isinstance(getattr(self, name), str | os.PathLike | None):
@@ -196,6 +204,22 @@ class ALS(Parameters, Recommender):
                 "regularization=0 with unobserved_weight=0: rows with few links have no unique solution, raise one"
             )
         return Equations(float(self.regularization), float(self.unobserved_weight), float(self.frequency_scaling))
+
+    def _place(self) -> Place:
+        """Return what solves half steps.
+
+        Raises
+        ------
+        MissingDependencyError
+            If that is a GPU, and there is no CuPy or no device.
+        """
+        how = self.solver, int(self.cg_steps), int(self.block)
+        engine = engines.engine_for(self.engine)
+        if not isinstance(engine, CuPy):
+            return Processor(*how)
+        from sparrow.models.devices import OnDevice
+
+        return OnDevice(engine.device(), *how)
 
     # -- fitting --------------------------------------------------------------------------------
 
@@ -233,7 +257,9 @@ class ALS(Parameters, Recommender):
         StorageError
             If a folder cannot be written to.
         TooLargeError
-            If the tables pass the memory limit and are not memory-mapped.
+            If the tables pass the memory limit and are not memory-mapped, or the memory of the GPU.
+        MissingDependencyError
+            If ``engine="cupy"``, and there is no CuPy or no device.
 
         Examples
         --------
@@ -246,7 +272,7 @@ class ALS(Parameters, Recommender):
         from sparrow.kernels import compiling
 
         compiling.announce()
-        equations = self._checked()
+        equations, place = self._checked(), self._place()
         scan = _tensor(A).__sparrow_scan__()
         check_matrix(scan)
         with _one_blas_thread():
@@ -262,7 +288,7 @@ class ALS(Parameters, Recommender):
                 room.hold(tables + links.nbytes)
                 try:
                     biases = Biases(links.rows, users, items) if self.biases else None
-                    losses = self._epochs(links, users, items, equations, biases)
+                    losses = self._epochs(links, users, items, equations, biases, place)
                 finally:
                     links.close()
         self._users, self._items = users, items
@@ -285,7 +311,13 @@ class ALS(Parameters, Recommender):
         return users, items
 
     def _epochs(
-        self, links: Links, users: FactorTable, items: FactorTable, equations: Equations, biases: Biases | None
+        self,
+        links: Links,
+        users: FactorTable,
+        items: FactorTable,
+        equations: Equations,
+        biases: Biases | None,
+        place: Place,
     ) -> list[float]:
         """Fill the tables; return the loss after each half step."""
         losses: list[float] = []
@@ -306,7 +338,10 @@ class ALS(Parameters, Recommender):
             items.start((self.seed, 1), self.init, np.diff(links.cols.indptr) > 0)
             if biases is not None:
                 biases.begin()
-        sides = ((links.rows, users, items, links.cols), (links.cols, items, users, links.rows))
+        W, H = place.take(users, items)
+        if biases is not None:
+            biases.fit_in((W, H))
+        sides = ((links.rows, W, H, links.cols), (links.cols, H, W, links.rows))
         survey: Survey | None = None
 
         def text() -> str:
@@ -317,8 +352,7 @@ class ALS(Parameters, Recommender):
 
             def solve(which: int, survey: Survey, shift: NDArray[np.float32] | None = None) -> tuple[float, Survey]:
                 side, solved, fixed, _ = sides[which]
-                how = self.solver, self.cg_steps, self.block
-                return half_step(side, fixed, survey, solved, equations, *how, advance, shift)
+                return half_step(side, fixed, survey, solved, equations, place, advance, shift)
 
             for step in range(len(losses), 2 * self.epochs):
                 _, solved, fixed, other = sides[step % 2]
@@ -332,7 +366,11 @@ class ALS(Parameters, Recommender):
                     raise ConvergenceError(self._diverged(step))
                 losses.append(loss)
                 if saved is not None:
+                    place.bring()
                     saved.save(tables, len(losses), {"losses": [loss.hex() for loss in losses]})
+        place.bring()
+        if biases is not None:
+            biases.fit_in((users, items))
         return losses
 
     def _identity(self, links: Links) -> dict[str, Any]:

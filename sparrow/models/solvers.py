@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +13,10 @@ from numpy.typing import NDArray
 from sparrow import settings
 from sparrow.errors import ConvergenceError
 from sparrow.models.passes import HEIGHT, Part, Side, room_for, single
-from sparrow.models.tables import FactorTable, Survey
+from sparrow.models.tables import FactorTable, Survey, Table
 from sparrow.workers import ordered_map
 
-__all__ = ["SOLVERS", "Equations", "half_step", "solve_rows"]
+__all__ = ["SOLVERS", "Equations", "Place", "Processor", "Solver", "Work", "half_step", "solve_rows"]
 
 Solver = Literal["cg", "exact", "subspace"]
 SOLVERS = ("cg", "exact", "subspace")
@@ -44,13 +45,11 @@ class Equations:
 @np.errstate(all="ignore")
 def half_step(
     side: Side,
-    fixed: FactorTable,
+    fixed: Table,
     survey: Survey,
-    solved: FactorTable,
+    solved: Table,
     equations: Equations,
-    solver: Solver,
-    cg_steps: int,
-    block: int,
+    place: Place,
     advance: Callable[[int], None],
     shift: NDArray[np.float32] | None = None,
 ) -> tuple[float, Survey]:
@@ -65,8 +64,10 @@ def half_step(
         eigenbasis of its Gramian, in place: factors are determined up to a rotation of both tables.
     solved
         The table to solve for: rows of the solver's start, if it has one, in the basis that ``fixed`` comes in.
-    equations, solver, cg_steps, block
-        The settings of :class:`sparrow.models.ALS`.
+    equations
+        What the rows' equations consist of.
+    place
+        What solves them, and how.
     advance
         Told the number of links of each part that is done.
     shift
@@ -92,19 +93,19 @@ def half_step(
     spectrum, basis = _eigenbasis(survey.gramian, alpha)
     errors: float | None = None
     gramian = survey.gramian
-    condition = _condition(side, spectrum, survey, ridge) if solver == "exact" else 1.0
+    condition = _condition(side, spectrum, survey, ridge) if place.solver == "exact" else 1.0
     if condition <= _MIXED:
         if alpha:
             fixed.rotate(basis)
             gramian = np.diag(spectrum / alpha)
-        work = _single(solver, spectrum, basis if alpha else basis[:0], cg_steps, block, condition > _SINGLE)
-        errors = _run(side, fixed, solved, ridge, work, advance, shift)
-        if errors is None and solver != "exact":
+        work = place.single(spectrum, basis if alpha else basis[:0], condition > _SINGLE)
+        errors = _run(side, fixed, solved, ridge, place, work, advance, shift)
+        if errors is None and place.solver != "exact":
             raise _singular(equations)
     if errors is None:
         if alpha:
             gramian = fixed.survey(lambda first, last: np.zeros(last - first), precise=True).gramian
-        errors = _run(side, fixed, solved, ridge, _double(alpha * gramian), advance, shift)
+        errors = _run(side, fixed, solved, ridge, place, place.double(alpha * gramian), advance, shift)
         if errors is None:
             raise _singular(equations)
     after = solved.survey(lambda first, last: ridge(np.diff(side.indptr[first : last + 1])))
@@ -127,12 +128,13 @@ def solve_rows(
         If the equations have no solution.
     """
     solved = FactorTable(side.rows, fixed.shape[1], "float32")
-    work = _double(equations.unobserved_weight * gramian)
+    place = Processor("exact")
+    work = place.double(equations.unobserved_weight * gramian)
 
     def ridge(counts: NDArray[np.int64]) -> NDArray[np.float64]:
         return equations.ridge(counts, fixed.shape[0])
 
-    if _run(side, fixed, solved, ridge, work, lambda n: None, shift) is None:
+    if _run(side, fixed, solved, ridge, place, work, lambda n: None, shift) is None:
         raise _singular(equations)
     return solved.to_numpy()
 
@@ -164,15 +166,43 @@ def _condition(
     return float((spectrum[-1] + weights[1] + few * survey.largest) / np.float64(spectrum[0] + weights[0]))
 
 
-_Work = Callable[[Part, FactorTable, NDArray[np.float64], NDArray[np.float32], NDArray[np.float64]], int | None]
+Work = Callable[[Part, Any, NDArray[np.float64], Any, NDArray[np.float64]], int | None]
+"""Solves the rows of a part: from the fixed table, the ridge of each row and, in their place, the factors to improve.
+
+Writes the sums of squared errors of blocks; returns the number of a row without a solution, -1 or None without one.
+"""
+
+
+class Place(Protocol):
+    """What solves half steps: the processor, or a device with memory of its own."""
+
+    @property
+    def solver(self) -> Solver:
+        """Which solver of :class:`sparrow.models.ALS` it is."""
+
+    def here(self) -> AbstractContextManager[Any]:
+        """Return what a thread enters to compute there."""
+
+    def take(self, *tables: FactorTable) -> tuple[Table, ...]:
+        """Return tables that stand for those in memory."""
+
+    def bring(self) -> None:
+        """Have the tables in memory hold what was computed."""
+
+    def single(self, spectrum: NDArray[np.float64], basis: NDArray[np.float32], double: bool) -> Work:
+        """Return the work of the solver in the eigenbasis, in float32 but for what needs more where ``double``."""
+
+    def double(self, weighted: NDArray[np.float64]) -> Work:
+        """Return the work of the exact solver in float64, from the weighted Gramian."""
 
 
 def _run(
     side: Side,
-    fixed: FactorTable,
-    solved: FactorTable,
+    fixed: Table,
+    solved: Table,
     ridge: Callable[[NDArray[np.int64]], NDArray[np.float64]],
-    work: _Work,
+    place: Place,
+    work: Work,
     advance: Callable[[int], None],
     shift: NDArray[np.float32] | None,
 ) -> float | None:
@@ -182,10 +212,11 @@ def _run(
     def done(part: Part) -> int | None:
         part = part if shift is None else part.less(shift)
         stop = part.first + len(part.indptr) - 1
-        factors = solved.read(part.first, stop)
         out = losses[part.block : part.block + len(part.cuts) - 1]
-        failed = work(part, fixed, ridge(np.diff(part.indptr)), factors, out)
-        solved.write(part.first, factors)
+        with place.here():
+            factors = solved.read(part.first, stop)
+            failed = work(part, fixed, ridge(np.diff(part.indptr)), factors, out)
+            solved.write(part.first, factors)
         return None if failed is not None and failed >= 0 else len(part.cols)
 
     for links in ordered_map(done, side.parts(), settings.current().threads):
@@ -203,64 +234,81 @@ def _arguments(part: Part, fixed: FactorTable) -> tuple[Any, Any, Any]:
     return readonly(part.indptr), links, fixed.operands()
 
 
-def _single(
-    solver: Solver,
-    spectrum: NDArray[np.float64],
-    basis: NDArray[np.float32],
-    cg_steps: int,
-    width: int,
-    double: bool,
-) -> _Work:
-    """Return the work of a solver in the eigenbasis, in float32 but for the long rows of "exact" where ``double``."""
-    from sparrow.kernels import als
-    from sparrow.kernels.blas import address
-    from sparrow.kernels.compiling import readonly
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """The compiled loops, over tables in memory."""
 
-    room = room_for(len(spectrum))
-    lapack = (address("ssyrk"), address("spotrf"), address("spotrs"))
-    diagonal, turn = readonly(single(spectrum)), readonly(basis)
+    solver: Solver
+    cg_steps: int = 0
+    block: int = 1
 
-    def cg(part: Part, fixed: FactorTable, ridge: Any, factors: Any, losses: Any) -> None:
-        als.conjugate_gradient(
-            readonly(part.cuts), HEIGHT, room, *_arguments(part, fixed), diagonal, readonly(single(ridge)),
-            turn, cg_steps, address("sgemm"), factors, losses,
-        )  # fmt: skip
+    def here(self) -> AbstractContextManager[None]:
+        """Return what does nothing."""
+        return nullcontext()
 
-    def subspace(part: Part, fixed: FactorTable, ridge: Any, factors: Any, losses: Any) -> int:
-        failed: int = als.subspace(
-            readonly(part.cuts), HEIGHT, room, *_arguments(part, fixed), diagonal, readonly(single(ridge)),
-            turn, min(width, len(spectrum)), address("sgemm"), lapack, factors, losses,
-        )  # fmt: skip
-        return failed
+    def take(self, *tables: FactorTable) -> tuple[FactorTable, ...]:
+        """Return the tables."""
+        return tables
 
-    def exact(part: Part, fixed: FactorTable, ridge: Any, factors: Any, losses: Any) -> int:
-        failed: int = als.eigenbasis(
-            readonly(part.cuts), *_arguments(part, fixed), readonly(spectrum), readonly(ridge), double, lapack,
-            _double_lapack(), factors, losses,
-        )  # fmt: skip
-        return failed
+    def bring(self) -> None:
+        """Do nothing: they are there."""
 
-    works: dict[Solver, _Work] = {"cg": cg, "subspace": subspace, "exact": exact}
-    return works[solver]
+    def single(self, spectrum: NDArray[np.float64], basis: NDArray[np.float32], double: bool) -> Work:
+        """Return the work of the solver, in float32 but for the long rows of "exact" where ``double``."""
+        from sparrow.kernels import als
+        from sparrow.kernels.blas import address
+        from sparrow.kernels.compiling import readonly
+
+        room = room_for(len(spectrum))
+        lapack = (address("ssyrk"), address("spotrf"), address("spotrs"))
+        diagonal, turn = readonly(single(spectrum)), readonly(basis)
+
+        def cg(part: Part, fixed: FactorTable, ridge: Any, factors: Any, losses: Any) -> None:
+            als.conjugate_gradient(
+                readonly(part.cuts), HEIGHT, room, *_arguments(part, fixed), diagonal, readonly(single(ridge)),
+                turn, self.cg_steps, address("sgemm"), factors, losses,
+            )  # fmt: skip
+
+        def subspace(part: Part, fixed: FactorTable, ridge: Any, factors: Any, losses: Any) -> int:
+            failed: int = als.subspace(
+                readonly(part.cuts), HEIGHT, room, *_arguments(part, fixed), diagonal, readonly(single(ridge)),
+                turn, min(self.block, len(spectrum)), address("sgemm"), lapack, factors, losses,
+            )  # fmt: skip
+            return failed
+
+        def exact(part: Part, fixed: FactorTable, ridge: Any, factors: Any, losses: Any) -> int:
+            failed: int = als.eigenbasis(
+                readonly(part.cuts), *_arguments(part, fixed), readonly(spectrum), readonly(ridge), double, lapack,
+                _double_lapack(), factors, losses,
+            )  # fmt: skip
+            return failed
+
+        works: dict[Solver, Work] = {"cg": cg, "subspace": subspace, "exact": exact}
+        return works[self.solver]
+
+    def double(self, weighted: NDArray[np.float64]) -> Work:
+        """Return the work of the exact solver in float64."""
+        from sparrow.kernels import als
+        from sparrow.kernels.compiling import readonly
+
+        matrix = readonly(weighted)
+
+        def exact(part: Part, fixed: FactorTable, ridge: Any, factors: Any, losses: Any) -> int:
+            failed: int = als.normal_equations(
+                readonly(part.cuts),
+                *_arguments(part, fixed),
+                matrix,
+                readonly(ridge),
+                _double_lapack(),
+                factors,
+                losses,
+            )
+            return failed
+
+        return exact
 
 
 def _double_lapack() -> tuple[int, int, int]:
     from sparrow.kernels.blas import address
 
     return address("dsyrk"), address("dpotrf"), address("dpotrs")
-
-
-def _double(weighted: NDArray[np.float64]) -> _Work:
-    """Return the work of the exact solver in float64, from the weighted Gramian."""
-    from sparrow.kernels import als
-    from sparrow.kernels.compiling import readonly
-
-    matrix = readonly(weighted)
-
-    def exact(part: Part, fixed: FactorTable, ridge: Any, factors: Any, losses: Any) -> int:
-        failed: int = als.normal_equations(
-            readonly(part.cuts), *_arguments(part, fixed), matrix, readonly(ridge), _double_lapack(), factors, losses
-        )
-        return failed
-
-    return exact

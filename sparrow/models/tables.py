@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from sparrow import settings
 from sparrow.errors import StorageError
 from sparrow.workers import ordered_map
 
-__all__ = ["DTYPES", "FactorTable", "Precision", "Survey"]
+__all__ = ["DTYPES", "FactorTable", "Precision", "Survey", "Table"]
 
 Precision = Literal["float32", "float16", "bfloat16"]
 DTYPES = ("float32", "float16", "bfloat16")
@@ -33,6 +33,35 @@ class Survey:
     """The sum of squared lengths of rows, each times its regularisation."""
     largest: float
     """The largest squared length of a row."""
+
+
+class Table(Protocol):
+    """What half steps ask of a table: :class:`FactorTable` says what each means.
+
+    Rows that are read and written are arrays of wherever it is.
+    """
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and of factors."""
+
+    def read(self, start: int, stop: int) -> Any:
+        """Return rows in float32."""
+
+    def write(self, start: int, rows: Any) -> None:
+        """Write rows from ``start``."""
+
+    def last(self) -> NDArray[np.float32]:
+        """Return a copy of the last column, in memory."""
+
+    def put_last(self, values: NDArray[np.float32] | np.float32) -> None:
+        """Write the last column."""
+
+    def rotate(self, basis: NDArray[np.float32]) -> None:
+        """Multiply the table by an orthogonal matrix, in place."""
+
+    def survey(self, ridge: Callable[[int, int], NDArray[np.float64]], precise: bool = False) -> Survey:
+        """Return T'T and what belongs to it."""
 
 
 def _mapped(path: Path, shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:

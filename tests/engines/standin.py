@@ -24,11 +24,12 @@ UFUNCS = [
     "square", "subtract", "tan", "tanh", "trunc"
 ]  # fmt: skip
 FUNCTIONS = [
-    "arange", "argsort", "concatenate", "cumsum", "empty", "flatnonzero", "full", "ones", "searchsorted", "unique",
-    "where", "zeros"
+    "arange", "argsort", "concatenate", "cumsum", "empty", "flatnonzero", "full", "matmul", "ones", "searchsorted",
+    "unique", "where", "zeros"
 ]  # fmt: skip
 ATTRIBUTES = [
-    "all", "any", "astype", "dtype", "imag", "max", "min", "ndim", "real", "reshape", "shape", "size", "sum", "view"
+    "all", "any", "astype", "dtype", "imag", "max", "min", "ndim", "real", "reshape", "shape", "size", "sum",
+    "transpose", "view"
 ]  # fmt: skip
 MATRIX = [
     "data", "indices", "indptr"
@@ -76,12 +77,30 @@ class Array:
     def __int__(self) -> int:
         return int(self._host)
 
+    def __float__(self) -> float:
+        return float(self._host)
+
     def __invert__(self) -> Any:
         return _wrapped(~self._host, self._most)
 
 
 def _operators() -> None:
-    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "lt", "gt", "eq", "ne", "and_", "or_"):
+    for name in (
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "lt",
+        "gt",
+        "eq",
+        "ne",
+        "and_",
+        "or_",
+        "lshift",
+        "rshift",
+    ):
         plain = getattr(operator, name)
         spelled = name.rstrip("_")
 
@@ -223,9 +242,22 @@ class StandIn:
         found: NDArray[Any] = array._host.copy()
         return found
 
+    def solve(self, matrices: Array, vectors: Array) -> Array:
+        """Return solutions; cuSOLVER takes stacks of them, of one type, and one right side each."""
+        assert matrices.dtype == vectors.dtype
+        assert (matrices.ndim, vectors.ndim) == (3, 2)
+        assert matrices.size
+        left, right = _host(matrices), _host(vectors)
+        np.linalg.cholesky(left)
+        return Array(np.linalg.solve(left, right[:, :, None])[:, :, 0], self._most)
+
     def room(self) -> int:
         """Return the memory that is free."""
         return self.bytes
+
+    def exhausted(self, error: Exception) -> bool:
+        """Return whether an error says that there is too little memory."""
+        return isinstance(error, MemoryError)
 
     def release(self) -> None:
         """Count."""

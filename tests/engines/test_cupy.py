@@ -114,6 +114,9 @@ def test_what_the_memory_of_a_gpu_has_free(monkeypatch: pytest.MonkeyPatch) -> N
     assert gpu.room() == 50
     gpu.release()
     assert freed == [1]
+    full = ["CUSOLVER_STATUS_ALLOC_FAILED", "CUSPARSE_STATUS_INSUFFICIENT_RESOURCES: ...", "CUBLAS_STATUS_ALLOC_FAILED"]
+    assert all(map(gpu.exhausted, [MemoryError("out of memory"), *map(RuntimeError, full)]))
+    assert not gpu.exhausted(RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED"))
     assert set(entered) == {3}
 
 
@@ -124,6 +127,7 @@ def test_names_are_cupys() -> None:
     assert [name for name in standin.FUNCTIONS if not hasattr(cupy, name)] == []
     assert [name for name in standin.ATTRIBUTES if not hasattr(cupy.ndarray, name)] == []
     assert callable(sparse.csr_matrix)
+    assert callable(pytest.importorskip("cupyx.lapack").posv)
     assert issubclass(cupy.cuda.memory.OutOfMemoryError, MemoryError)
 
 

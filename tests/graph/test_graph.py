@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow import errors, graph, memory
-from sparrow.graph import components, links
+from sparrow.graph import communities, components, links, paths
 
 
 @st.composite
@@ -71,6 +71,49 @@ def test_against_networkx(a: Any, folder: Any) -> None:
     compared(a, A)
     with out_of_core():
         compared(a, A)
+
+
+@settings(max_examples=12)
+@given(a=matrices(), most=st.integers(1, 30), data=st.data())
+def test_loops_over_links_in_memory_go_on_where_they_were(a: Any, most: int, data: st.DataObject) -> None:
+    n = len(a)
+    one, both = directed(a), simple(a)
+    sources = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=4))
+    depth = data.draw(st.integers(0, 4))
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (paths, components, communities):
+            patch.setattr(module, "AT_ONCE", most)
+        for A in (sp.asarray(a), sp.asarray(a).persist(), sp.asarray(a.T).persist().T):
+            steps = nx.multi_source_dijkstra_path_length(one, set(sources), cutoff=depth, weight=None)
+            found = graph.bfs(A, sources, max_depth=depth).to_numpy()
+            np.testing.assert_array_equal(found, array_of(steps, n, -1))
+            far = nx.multi_source_dijkstra_path_length(one, set(sources))
+            np.testing.assert_array_equal(graph.shortest_paths(A, sources).to_numpy(), array_of(far, n, np.inf))
+            strong = set(map(frozenset, nx.strongly_connected_components(one)))
+            assert partition(graph.strongly_connected_components(A)) == strong
+            np.testing.assert_array_equal(graph.kcore(A).to_numpy(), array_of(nx.core_number(both), n))
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 2**32), least=st.sampled_from([0, -1]), spread=st.sampled_from([3, 1000]))
+def test_ways_of_any_length(seed: int, least: int, spread: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 25))
+    lengths = np.where(rng.random((n, n)) < 0.2, rng.integers(least, spread, (n, n)) / 2.0, np.inf)
+    if rng.random() < 0.5:
+        lengths[:, rng.integers(n)] = np.nan if least < 0 else np.inf  # what no way is shorter by
+    at = np.nonzero(~np.isinf(lengths))
+    A = sp.from_coords(at, lengths[at], shape=(n, n), fill_value=np.inf)  # so that a link may have length 0
+    one = nx.DiGraph()
+    one.add_nodes_from(range(n))
+    one.add_weighted_edges_from((i, j, lengths[i, j]) for i, j in np.argwhere(np.isfinite(lengths)).tolist())
+    try:
+        wanted: Any = nx.single_source_bellman_ford_path_length(one, 0)
+    except nx.NetworkXUnbounded:
+        with pytest.raises(errors.InvalidValueError, match="shorter than 0"):
+            graph.shortest_paths(A, 0)
+        return
+    np.testing.assert_allclose(graph.shortest_paths(A, 0).to_numpy(), array_of(wanted, n, np.inf))
 
 
 def compared(a: Any, A: sp.Tensor) -> None:

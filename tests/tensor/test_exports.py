@@ -351,6 +351,8 @@ def test_what_cupy_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
         vars(module).update(asarray=np.asarray, **(kinds if name.endswith("sparse") else {}))
         monkeypatch.setitem(sys.modules, name, module)
     sys.modules["cupyx"].scipy = SimpleNamespace(sparse=sys.modules["cupyx.scipy.sparse"])  # type: ignore[attr-defined]
+    cuda = SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=lambda: 1))
+    sys.modules["cupy"].cuda = cuda  # type: ignore[attr-defined]
     dense = some_dense((3, 4), 6)
     for kind in FORMATS:
         out = sp.asarray(dense).to_cupy(kind)
@@ -360,6 +362,20 @@ def test_what_cupy_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
         sp.asarray(dense.astype(int)).to_cupy()
     with pytest.raises(UnsupportedError, match="of 3 dimensions"):
         sp.asarray(np.ones((2, 2, 2))).to_cupy()
+
+    class Narrow(scipy.sparse.coo_matrix):  # type: ignore[misc]
+        row = np.zeros(1, np.int32)
+
+    sys.modules["cupyx.scipy.sparse"].coo_matrix = Narrow  # type: ignore[attr-defined]
+    with pytest.raises(UnsupportedError, match="counts rows, columns and entries in int32"):
+        sp.from_coords([[0], [2**35]], [1.0], shape=(2, 2**36)).to_cupy("coo")
+
+    def none() -> int:
+        raise RuntimeError("cudaErrorNoDevice")
+
+    cuda.runtime.getDeviceCount = none
+    with pytest.raises(MissingDependencyError, match=r"needs a CUDA device.*cudaErrorNoDevice"):
+        sp.asarray(dense).to_cupy()
 
     class OnDevice:
         def get(self) -> Any:

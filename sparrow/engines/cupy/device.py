@@ -20,6 +20,9 @@ _HOST_BYTES = 128
 _TILE_ROWS = 1 << 22
 """Entries of a tile, at most: enough to keep a device busy, few enough that others are decoded meanwhile."""
 
+_EXHAUSTED = ("ALLOC_FAILED", "INSUFFICIENT_RESOURCES", "cudaErrorMemoryAllocation")
+"""What the ``RuntimeError`` of cuBLAS, cuSOLVER, cuSPARSE and CUDA says where memory ends."""
+
 
 class Device(Protocol):
     """Where arrays are computed with.
@@ -38,8 +41,20 @@ class Device(Protocol):
     def get(self, array: Any) -> NDArray[Any]:
         """Return an array of the device as one of NumPy."""
 
+    def solve(self, matrices: Any, vectors: Any) -> Any:
+        """Return the solution of each of some symmetric systems, shapes (m, n, n) and (m, n), in their type.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If a matrix is not positive definite.
+        """
+
     def room(self) -> int:
         """Return the bytes of its memory that are free."""
+
+    def exhausted(self, error: Exception) -> bool:
+        """Return whether an error says that there is too little memory."""
 
     def release(self) -> None:
         """Give back what is kept for later, after it has run out of memory."""
@@ -62,6 +77,14 @@ class _GPU:
         """Return a copy in the memory of the machine."""
         return np.asarray(self.xp.asnumpy(array))
 
+    def solve(self, matrices: Any, vectors: Any) -> Any:
+        """Return the solutions by cuSOLVER's factors of Cholesky."""
+        import cupyx
+        import cupyx.lapack
+
+        with cupyx.errstate(linalg="raise"):  # else what is not positive definite goes unseen
+            return cupyx.lapack.posv(matrices, vectors)
+
     def room(self) -> int:
         """Return what the driver has free and CuPy keeps for later, within the limit that CuPy was given."""
         with self.here():
@@ -69,6 +92,10 @@ class _GPU:
             free = self.xp.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
             limit = pool.get_limit()
             return int(min(free, limit - pool.used_bytes()) if limit else free)
+
+    def exhausted(self, error: Exception) -> bool:
+        """Return whether it is CuPy's own error, or one of libraries that take memory beside CuPy's."""
+        return isinstance(error, MemoryError) or any(name in str(error) for name in _EXHAUSTED)
 
     def release(self) -> None:
         """Give back what CuPy keeps."""

@@ -70,7 +70,7 @@ class CuPy:
 
     def check(self) -> None:
         """Raise ``MissingDependencyError`` where there is no CuPy, or no device."""
-        self._device()
+        self.device()
 
     def declines(self, node: Node) -> str | None:
         """Return why a node is not computed on a device, whatever stands below; None where it is."""
@@ -106,7 +106,7 @@ class CuPy:
         """Return reductions over all axes of one scan."""
         from sparrow.engines.cupy.reductions import scalars
 
-        return scalars(self._device(), nodes, *self._lowered(nodes[0].scans))
+        return scalars(self.device(), nodes, *self._lowered(nodes[0].scans))
 
     def array(self, node: Contract | Accumulate | Map) -> Any:
         """Return the product of a tensor and a dense array."""
@@ -115,14 +115,21 @@ class CuPy:
             raise UnsupportedError(f"engine='cupy': {reason}: use engine='stream'")
         from sparrow.engines.cupy.products import accumulate
 
-        return matmul(node.on(self._lowered(node.scans)), partial(accumulate, self._device()))
+        return matmul(node.on(self._lowered(node.scans)), partial(accumulate, self.device()))
 
     def manner(self, node: Node) -> str:
         """Return how it runs a node, in a few words for people."""
         threads = settings.current().threads
         return f"decoded on {threads} threads, multiplied on the device" if isinstance(node, Contract) else ""
 
-    def _device(self) -> Device:
+    def device(self) -> Device:
+        """Return what computes.
+
+        Raises
+        ------
+        MissingDependencyError
+            Where there is no CuPy, or no device.
+        """
         from sparrow.engines.cupy.device import current_gpu
 
         return (self._given or current_gpu)()
@@ -131,4 +138,4 @@ class CuPy:
         from sparrow.engines.cupy.nodes import BUILDERS
         from sparrow.engines.cupy.tiles import lowered
 
-        return lowered(self._device(), BUILDERS, scans, steps_below(scans))
+        return lowered(self.device(), BUILDERS, scans, steps_below(scans))

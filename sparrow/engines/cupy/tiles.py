@@ -193,17 +193,20 @@ def halved(device: Device, work: Callable[[int, int], T], start: int, stop: int,
         try:
             with device.here():
                 found.append(work(first, last))
+            continue
         except TooLargeError:
             raise
-        except MemoryError as error:
-            device.release()
+        except (MemoryError, RuntimeError) as error:
+            if not device.exhausted(error):
+                raise
             if last - first < 2:
                 raise TooLargeError(
                     f"{what}: the device has {device.room()} bytes of memory free, too few for one coordinate along "
                     "the leading dimension: use engine='stream', or free memory of the device"
                 ) from error
-            middle = (first + last) // 2
-            waiting += [(middle, last), (first, middle)]
+        device.release()  # not before: the error holds on to what was computed
+        middle = (first + last) // 2
+        waiting += [(middle, last), (first, middle)]
     return found
 
 

@@ -1,0 +1,216 @@
+"""Least squares of many rows at once: each row's equations are sums over its links to rows of a table.
+
+For rows with links of values y to rows h of a table, the factors w solve
+``(sum of h h' + M + ridge I) w = sum of y h``. Rows of
+about as many links make a batch: the rows of the table that they link to are gathered, and products and solutions are
+those of stacked matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.engines.cupy.device import Device
+
+__all__ = ["Links", "Method", "Rows", "batches", "solved"]
+
+_LONGER, _MORE = 1.25, 4
+"""A batch ends before a row that is so many times, and by so many links, longer than its shortest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Links on a device, row after row, and the table that they lead to."""
+
+    columns: Any
+    """Shape (n,), integers."""
+    values: Any
+    """Shape (n,), or None where all are 1."""
+    last: int
+    """The number of a row of the table that is 0."""
+    table: Callable[[Any, Any], Any]
+    """Returns rows of the table, given by number in an array of any shape, in a type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a batch, on a device, each with at least one link."""
+
+    starts: Any
+    """Where the links of each begin, shape (rows,)."""
+    counts: Any
+    """How many each has, shape (rows,)."""
+    longest: int
+    """The most that one has."""
+    ridge: Any
+    """The multiple of the identity of each, shape (rows,)."""
+    factors: Any
+    """What an approximate method begins with, shape (rows, d)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How rows are solved for."""
+
+    name: Literal["cg", "exact", "subspace"]
+    matrix: Any
+    """M, shape (d, d), or its diagonal, shape (d,), on the device, in the type that is computed in."""
+    steps: int = 0
+    """Steps of "cg"."""
+    block: int = 1
+    """Coordinates that "subspace" solves for at once."""
+
+    def forms(self, longest: int) -> bool:
+        """Return whether rows of so many links make matrices of d x d."""
+        d = int(self.matrix.shape[0])
+        return self.name == "subspace" or self.matrix.ndim > 1 or longest >= d
+
+    def room(self, longest: int, piece: int) -> int:
+        """Return about how many bytes such a row takes, whose links are gathered in pieces."""
+        d, links = int(self.matrix.shape[0]), min(longest, piece)
+        side = d if self.forms(longest) or longest > piece else links
+        return int(self.matrix.dtype.itemsize) * (3 * links * d + 3 * side * side + 12 * d) + 40 * links
+
+
+def batches(counts: NDArray[np.int64], method: Method, piece: int, room: int) -> Iterator[tuple[int, int]]:
+    """Yield where batches of rows begin and end that are sorted by the number of their links."""
+    first = 0
+    while first < len(counts):
+        last = int(np.searchsorted(counts, counts[first] * _LONGER + _MORE, side="right"))
+        last = min(last, first + max(room // method.room(int(counts[last - 1]), piece), 1))
+        yield first, last
+        first = last
+
+
+def solved(device: Device, links: Links, rows: Rows, method: Method, piece: int) -> tuple[Any, Any]:
+    """Return the factors of rows, shape (rows, d), and the sum of the squared errors of their links.
+
+    Parameters
+    ----------
+    piece
+        The most links of a row that are gathered at once.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a matrix is not positive definite.
+    """
+    xp, matrix = device.xp, method.matrix
+    dtype = matrix.dtype
+    held = [_gathered(device, links, rows, 0, rows.longest, dtype)] if rows.longest <= piece else None
+
+    def pieces() -> Iterable[tuple[Any, Any]]:
+        starts = range(0, rows.longest, piece)
+        return held or (_gathered(device, links, rows, at, min(piece, rows.longest - at), dtype) for at in starts)
+
+    ridge, before = (given.astype(dtype, copy=False) for given in (rows.ridge, rows.factors))
+    if held is not None and not method.forms(rows.longest):
+        ((found, values),) = held
+        diagonal = ridge[:, None] + matrix
+        if method.name == "cg":
+
+            def bent(x: Any) -> Any:
+                return _times(xp, _along(xp, found, x), found) + diagonal * x
+
+            after = _descended(xp, bent, before, _times(xp, values, found), method.steps)
+        else:
+            after = _few(device, found, values, diagonal)
+    else:
+        left, right = _formed(xp, pieces())
+        size, d = right.shape
+        if matrix.ndim > 1:
+            left = left + matrix
+            matrix = xp.zeros(d, dtype)
+        across = left.reshape(size, d * d)[:, :: d + 1]
+        across[...] = across + (ridge[:, None] + matrix)
+        if method.name == "exact":
+            after = device.solve(left, right)
+        elif method.name == "cg":
+            after = _descended(xp, lambda x: _along(xp, left, x), before, right, method.steps)
+        else:
+            after = _by_blocks(device, left, right, before, method.block)
+    error = xp.zeros((), np.float64)
+    for found, values in pieces():
+        gap = values - _along(xp, found, after)
+        error = error + (gap * gap).sum(dtype=np.float64)
+    return after, error
+
+
+def _gathered(device: Device, links: Links, rows: Rows, first: int, count: int, dtype: Any) -> tuple[Any, Any]:
+    """Return the rows of the table of some links of each row, shape (rows, count, d), and their values.
+
+    Where a row has fewer links both are 0.
+    """
+    xp = device.xp
+    place = xp.arange(first, first + count, dtype=np.int64)
+    there = place < rows.counts[:, None]
+    at = xp.where(there, rows.starts[:, None] + place, 0)
+    found = links.table(xp.where(there, links.columns[at], links.last), dtype)
+    return found, there.astype(dtype) if links.values is None else xp.where(there, links.values[at], 0).astype(dtype)
+
+
+def _along(xp: Any, matrices: Any, vectors: Any) -> Any:
+    """Return each matrix times its vector."""
+    return xp.matmul(matrices, vectors[:, :, None])[:, :, 0]
+
+
+def _times(xp: Any, vectors: Any, matrices: Any) -> Any:
+    """Return each vector times its matrix."""
+    return xp.matmul(vectors[:, None, :], matrices)[:, 0, :]
+
+
+def _formed(xp: Any, pieces: Iterable[tuple[Any, Any]]) -> tuple[Any, Any]:
+    """Return the sums of h h' and of y h of each row."""
+    left = right = None
+    for found, values in pieces:
+        one, other = xp.matmul(found.transpose(0, 2, 1), found), _times(xp, values, found)
+        left, right = (one, other) if left is None else (left + one, right + other)
+    return left, right
+
+
+def _few(device: Device, found: Any, values: Any, diagonal: Any) -> Any:
+    """Return the solutions by as many equations as there are links (the identity of Woodbury), M being diagonal."""
+    xp = device.xp
+    root = 1 / xp.sqrt(diagonal)
+    found = found * root[:, None, :]
+    left = xp.matmul(found, found.transpose(0, 2, 1))
+    size, n = values.shape
+    across = left.reshape(size, n * n)[:, :: n + 1]
+    across[...] = across + 1
+    return root * _times(xp, device.solve(left, values), found)
+
+
+def _descended(xp: Any, bent: Callable[[Any], Any], x: Any, right: Any, steps: int) -> Any:
+    """Return what some steps of conjugate gradients make of ``x``; a row stops where it has nothing to gain."""
+    residual = right - bent(x)
+    along = residual
+    energy = (residual * residual).sum(axis=1)
+    enough = energy * 1e-13
+    for _ in range(steps):
+        done = (energy < enough) | (energy == 0)
+        away = bent(along)
+        length = xp.where(done, 0, energy / (away * along).sum(axis=1))[:, None]
+        x = x + xp.where(done[:, None], 0, length * along)
+        residual = residual - xp.where(done[:, None], 0, length * away)
+        left = (residual * residual).sum(axis=1)
+        along = residual + xp.where(done, 0, left / energy)[:, None] * along
+        energy = left
+    return x
+
+
+def _by_blocks(device: Device, left: Any, right: Any, x: Any, block: int) -> Any:
+    """Return what solving for some coordinates after the other makes of ``x``."""
+    xp = device.xp
+    residual = right - _along(xp, left, x)
+    moves = []
+    for low in range(0, x.shape[1], block):
+        part = slice(low, low + block)
+        moved = device.solve(left[:, part, part], residual[:, part])
+        residual = residual - _along(xp, left[:, :, part], moved)
+        moves.append(moved)
+    return x + xp.concatenate(moves, axis=1)

@@ -1,0 +1,201 @@
+"""ALS on a device: one of NumPy and SciPy, or a GPU where there is one."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparrow as sp
+from sparrow import engines
+from sparrow.engines.cupy import CuPy, solves
+from sparrow.errors import ConvergenceError, InvalidValueError, MissingDependencyError, TooLargeError
+from sparrow.models import ALS
+from tests.engines.conftest import device as any_device
+from tests.engines.standin import StandIn
+from tests.models import als_reference as reference
+
+DENSE = reference.matrix(70, 50, 6)
+RATINGS = reference.matrix(70, 50, 6, seed=1, weighted=True)
+SOLVERS = ("cg", "exact", "subspace")
+
+
+@contextlib.contextmanager
+def on(device: Any = None) -> Iterator[Any]:
+    """Let a device be what ``engine="cupy"`` computes on."""
+    before = engines.registry._engines["cupy"]
+    engines.unregister("cupy")
+    engines.register(CuPy((lambda: device) if device is not None else any_device()))
+    try:
+        yield device
+    finally:
+        engines.unregister("cupy")
+        engines.register(before)
+
+
+def both(dense: Any, device: Any = None, **options: Any) -> tuple[ALS, ALS]:
+    """Return models fitted by the processor and on a device."""
+    A = sp.asarray(dense)
+    with on(device):
+        return ALS(**options, engine="stream").fit(A), ALS(**options, engine="cupy").fit(A)
+
+
+def products(model: ALS) -> Any:
+    """Return what does not depend on the basis of the tables."""
+    return model.user_factors.astype(float) @ model.item_factors.astype(float).T
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(("dense", "alpha", "nu"), [(DENSE, 0.05, 0.0), (RATINGS, 0.05, 0.5), (RATINGS, 0.0, 1.0)])
+@pytest.mark.parametrize("factors", [4, 24])
+def test_factors_are_those_of_the_processor(solver: str, dense: Any, alpha: float, nu: float, factors: int) -> None:
+    options = {"regularization": 0.3, "unobserved_weight": alpha, "frequency_scaling": nu, "block": 7, "epochs": 2}
+    # from the uniform start, which is nearly of rank 1, some steps of "cg" amplify rounding
+    one, other = both(dense, factors=factors, solver=solver, init="normal", **options)
+    np.testing.assert_allclose(other.loss_, one.loss_, rtol=1e-5)
+    np.testing.assert_allclose(products(other), products(one), atol=2e-4)
+    if solver == "exact":
+        wanted = reference.solve(dense.T, other.user_factors, 0.3, alpha, nu)
+        assert reference.distance(other.item_factors, wanted) < 1e-5
+    assert not other.user_factors[~dense.any(axis=1)].any()
+    assert other.fold_in(sp.asarray(dense)[:3]).shape == (3, factors)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("room", [1 << 30, 200_000, 30_000])
+def test_rows_in_batches_and_pieces_of_any_size(solver: str, room: int) -> None:
+    device = StandIn(room=room)
+    options = {"solver": solver, "epochs": 2, "block": 5, "init": "normal"}
+    one, other = both(RATINGS, device, factors=12, unobserved_weight=0.01, **options)
+    np.testing.assert_allclose(products(other), products(one), atol=2e-4)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_row_of_more_links_than_fit(solver: str) -> None:
+    dense = np.random.default_rng(0).random((3, 900)) + 1
+    one, other = both(dense, StandIn(room=40_000), factors=8, solver=solver, epochs=2, init="normal")
+    np.testing.assert_allclose(products(other), products(one), atol=2e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_tables_in_half_precision(dtype: Any) -> None:
+    one, other = both(DENSE, factors=8, solver="exact", dtype=dtype, epochs=3)
+    np.testing.assert_allclose(other.loss_, one.loss_, rtol=1e-3)
+    np.testing.assert_allclose(products(other), products(one), atol=0.02)
+    assert other.user_factors.dtype == one.user_factors.dtype
+
+
+@pytest.mark.parametrize(("alpha", "regularization"), [(0.0, 1e-4), (1e-6, 1e-6), (1e-3, 1e-6)])
+def test_exact_is_exact_where_the_condition_is_bad(alpha: float, regularization: float) -> None:
+    dense = RATINGS if alpha == 0 else DENSE
+    _, model = both(dense, factors=40, regularization=regularization, unobserved_weight=alpha, epochs=3, solver="exact")
+    wanted = reference.solve(dense.T, model.user_factors, regularization, alpha)
+    assert reference.distance(model.item_factors, wanted) < 1e-5
+
+
+def test_biases_and_mapped_tables(tmp_path: Path) -> None:
+    options = {"factors": 4, "unobserved_weight": 0.0, "biases": True, "solver": "exact", "epochs": 3}
+    one, other = both(RATINGS, memory_map=tmp_path, **options)
+    assert other.mean_ == one.mean_
+    np.testing.assert_allclose(other.user_biases_, one.user_biases_, atol=1e-4)
+    np.testing.assert_allclose(products(other), products(one), atol=1e-3)
+    np.testing.assert_array_equal(products(pickle.loads(pickle.dumps(other))), products(other))
+    half = both(RATINGS, dtype="bfloat16", **options)
+    np.testing.assert_allclose(half[1].item_biases_, half[0].item_biases_, atol=0.02)
+
+
+def test_a_fit_goes_on_from_a_checkpoint_and_streams_its_links(tmp_path: Path) -> None:
+    A = sp.asarray(DENSE).save(tmp_path / "A", orders=[(1, 0)])
+    with on():
+        ALS(8, epochs=2, engine="cupy", checkpoint=tmp_path / "half").fit(A)
+        on_gpu = ALS(8, epochs=4, engine="cupy", checkpoint=tmp_path / "half", buffer=1).fit(A)
+        whole = ALS(8, epochs=4, engine="cupy").fit(A)
+        # what a GPU began the processor ends
+        ALS(8, epochs=2, engine="cupy", checkpoint=tmp_path / "begun").fit(A)
+        ended = ALS(8, epochs=4, checkpoint=tmp_path / "begun").fit(A)
+    for model in (on_gpu, ended):
+        np.testing.assert_allclose(model.loss_, whole.loss_, rtol=1e-4)
+        np.testing.assert_allclose(products(model), products(whole), atol=1e-3)
+
+
+def test_the_engine_of_the_settings_is_that_of_a_fit() -> None:
+    A = sp.asarray(DENSE)
+    with on(StandIn()) as device:
+        with sp.config(engine="cupy"):
+            ALS(4, epochs=1).fit(A)
+        assert device.puts > 10
+        device.puts = 0
+        with sp.config(engine="duckdb"):
+            ALS(4, epochs=1).fit(A)
+        ALS(4, epochs=1).fit(A)
+        with sp.config(engine="cupy"):
+            ALS(4, epochs=1, engine="stream").fit(A.persist())
+        assert device.puts == 0
+    with pytest.raises(InvalidValueError, match="engine='duckdb'"):
+        ALS(4, engine="duckdb").fit(A)  # type: ignore[arg-type]
+
+
+def test_tables_stay_on_the_device() -> None:
+    taken: list[tuple[int, ...]] = []
+
+    class Watched(StandIn):
+        def get(self, array: Any) -> Any:
+            taken.append(array.shape)
+            return super().get(array)
+
+    both(DENSE, Watched(), factors=6, epochs=5)
+    assert [shape for shape in taken if shape in ((70, 6), (50, 6))] == [(70, 6), (50, 6)]  # at the end
+
+
+def test_what_does_not_fit_the_device_is_said() -> None:
+    A = sp.asarray(DENSE)
+    with on(StandIn(most=3500)) as device, sp.config(threads=1):  # batches are halved
+        model = ALS(8, epochs=2, solver="exact", engine="cupy").fit(A)
+        assert device.released
+    np.testing.assert_allclose(products(model), products(ALS(8, epochs=2, solver="exact").fit(A)), atol=2e-4)
+    with on(StandIn(room=1000)), pytest.raises(TooLargeError, match=r"both tables.*3840 bytes.*1000 bytes.*'stream'"):
+        ALS(8, epochs=1, engine="cupy").fit(A)
+    with on(StandIn(most=1500)), pytest.raises(TooLargeError, match=r"both tables.*engine='stream'"):
+        ALS(8, epochs=1, engine="cupy").fit(A)
+    wide = sp.asarray(np.ones((2, 200)))
+    with on(StandIn(most=3300)), pytest.raises(TooLargeError, match=r"rows of 4 factors.*engine='stream'"):
+        ALS(4, 1e-10, 0.0, epochs=1, solver="exact", engine="cupy").fit(wide)
+
+
+@pytest.mark.parametrize("solver", ["exact", "subspace"])
+def test_equations_without_a_solution_are_named(solver: Any) -> None:
+    A = sp.asarray(np.eye(4))
+    engine: Any
+    for engine in ("stream", "cupy"):
+        with on(), pytest.raises(ConvergenceError, match="raise regularization"):
+            ALS(3, 1e-300, 0.0, solver=solver, epochs=3, engine=engine).fit(A)
+
+
+def test_no_links_at_all() -> None:
+    for shape in ((3, 4), (0, 3), (3, 0)):
+        one, other = both(np.zeros(shape), factors=2, epochs=2)
+        np.testing.assert_array_equal(other.user_factors, one.user_factors)
+        np.testing.assert_array_equal(other.loss_, one.loss_)
+
+
+def test_without_a_device_a_fit_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "cupy", None)
+    monkeypatch.setitem(engines.registry._engines, "cupy", CuPy())
+    with pytest.raises(MissingDependencyError, match=r"'sparrow-tensor\[gpu\]'.*use engine='stream'"):
+        ALS(4, engine="cupy").fit(sp.asarray(DENSE))
+
+
+def test_batches_are_of_rows_of_about_one_length() -> None:
+    method = solves.Method("exact", np.zeros(16, np.float32))
+    counts = np.sort(np.random.default_rng(0).zipf(1.5, 1000).clip(max=5000))
+    found = list(solves.batches(counts, method, 64, 1 << 20))
+    assert [first for first, _ in found] == [0, *(last for _, last in found[:-1])]
+    assert found[-1][1] == len(counts)
+    for first, last in found:
+        assert counts[last - 1] <= counts[first] * 1.25 + 4
+        assert last - first == 1 or (last - first) * method.room(int(counts[last - 1]), 64) <= 1 << 20
