@@ -20,12 +20,24 @@ def check_integer(name: str, value: Any, least: int) -> None:
         raise InvalidValueError(f"{name}={value!r}: give an integer of at least {least}")
 
 
-def check_number(name: str, value: Any, most: float = math.inf) -> None:
-    """Raise ``InvalidValueError`` unless a setting is a finite number from 0 to ``most``."""
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not 0 <= value <= most or math.isinf(value):
-        rest = "a finite number of at least 0" if most == math.inf else f"a number from 0 to {most:g}"
-        raise InvalidValueError(f"{name}={value!r}: give {rest}")
+def check_number(
+    name: str,
+    value: Any,
+    most: float = math.inf,
+    *,
+    least: float = 0.0,
+    above: float = -math.inf,
+    below: float = math.inf,
+) -> None:
+    """Raise ``InvalidValueError`` unless a setting is a finite number from ``least`` to ``most``, and within bounds."""
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if number and math.isfinite(value) and least <= value <= most and above < value < below:
+        return
+    lower = f"above {above:g}" if above > -math.inf else f"of at least {least:g}" if least > -math.inf else ""
+    upper = f"below {below:g}" if below < math.inf else ""
+    bounds = " and ".join(filter(None, (lower, upper)))
+    wanted = f"a number from {least:g} to {most:g}" if most < math.inf else f"a finite number {bounds}".rstrip()
+    raise InvalidValueError(f"{name}={value!r}: give {wanted}")
 
 
 def check_choice(name: str, value: Any, allowed: Collection[str]) -> None:
