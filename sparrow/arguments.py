@@ -11,7 +11,14 @@ import numpy as np
 
 from sparrow.errors import InvalidValueError, NotFoundError, UnsupportedError
 
-__all__ = ["check_choice", "check_integer", "check_number", "check_path", "check_seed", "full_path"]
+__all__ = ["check_choice", "check_flag", "check_integer", "check_number", "check_path", "check_seed", "full_path"]
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return a setting that is on or off; raise ``InvalidValueError`` if it is neither."""
+    if isinstance(value, bool | np.bool_) or (isinstance(value, int | np.integer) and value in (0, 1)):
+        return bool(value)
+    raise InvalidValueError(f"{name}={value!r}: give True or False")
 
 
 def check_integer(name: str, value: Any, least: int) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory
-from sparrow.arguments import check_number
+from sparrow.arguments import check_flag, check_number
 from sparrow.errors import ConvergenceError, InvalidValueError, LazyUpdateWarning, ShapeError, UnsupportedError
 from sparrow.formats import RowSparse
 from sparrow.kernels import compiling, optim
@@ -97,8 +97,8 @@ class Optimizer(ABC):
         check_number("rescale_grad", self.rescale_grad, least=-math.inf)
         if self.clip_gradient is not None:
             check_number("clip_gradient", self.clip_gradient, above=0)
-        if self.lazy not in (True, False, None):
-            raise InvalidValueError(f"lazy={self.lazy!r}: use True, False or None")
+        if self.lazy is not None:
+            self.lazy = check_flag("lazy", self.lazy)
 
     # -- what kernels are told ------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sparrow.arguments import check_number
+from sparrow.arguments import check_flag, check_number
 from sparrow.errors import InvalidValueError
 from sparrow.kernels import optim
 from sparrow.optim.base import Optimizer
@@ -53,7 +53,7 @@ class SGD(Optimizer):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_number("momentum", self.momentum, below=1)
-        if self.nesterov and not self.momentum:
+        if check_flag("nesterov", self.nesterov) and not self.momentum:
             raise InvalidValueError("nesterov=True with momentum=0: give a momentum such as 0.9")
 
     @property

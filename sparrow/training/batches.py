@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory, settings
-from sparrow.arguments import check_integer
+from sparrow.arguments import check_flag, check_integer
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.formats import CSR
 from sparrow.tensor import Tensor
@@ -142,7 +142,7 @@ class Batches:
         if last_batch not in get_args(LastBatch):
             raise InvalidValueError(f"last_batch={last_batch!r}: use {', '.join(map(repr, get_args(LastBatch)))}")
         self.last_batch = last_batch
-        self.shuffle = bool(shuffle)
+        self.shuffle = check_flag("shuffle", shuffle)
         self.seed = int(seed)
         self.num_parts = int(num_parts)
         self.part_index = int(part_index)
