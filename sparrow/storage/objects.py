@@ -104,6 +104,12 @@ class ObjectStore:
         way = f"set {variables}, or give storage_options= to sp.open or save" if variables else "it asks for a password"
         if "169.254.169.254" in text or "metadata.google" in text:
             return StorageError(f"{path!r} cannot be {what}: there are no credentials for {self._root}: {way}")
+        if "builder error" in text and (endpoint := re.search(r"http://[^/\s]+", text)):
+            name = f"{SCHEMES[self._scheme][1]}allow_http"
+            return StorageError(
+                f"{path!r} cannot be {what}: {endpoint[0]} is not encrypted; to allow that set {name.upper()}=true, or "
+                f"give storage_options={{{name!r}: 'true'}}"
+            )
         refused = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError)
         if refused or re.search(r"40[13] (Forbidden|Unauthorized)", text):
             code = re.search(r"<Code>(\w+)</Code>", text)
