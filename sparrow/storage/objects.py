@@ -16,7 +16,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
 from fnmatch import fnmatchcase
@@ -30,6 +30,7 @@ from sparrow.storage import staging
 from sparrow.storage.connections import SCHEMES, check_process, client, short
 from sparrow.storage.filesystem import Folder, NewFile, Piece, count_request
 from sparrow.storage.remote import WINDOW, RemoteFile, Upload, Url, spooled
+from sparrow.workers import Pool
 
 __all__ = ["ObjectStore"]
 
@@ -437,14 +438,14 @@ class ObjectStore:
             self._delete_files(written if own.marker is None else [*written, own.marker])
 
 
-_threads: ThreadPoolExecutor | None = None
+_threads: Pool | None = None
 
 
-def _pool() -> ThreadPoolExecutor:
+def _pool() -> Pool:
     """Return the threads that wait for stores; they do no work."""
     global _threads
-    if _threads is None:
-        _threads = ThreadPoolExecutor(_CONNECTIONS, "sparrow-fetch")
+    if _threads is None or _threads.ended:
+        _threads = Pool(_CONNECTIONS, "sparrow-fetch")
     return _threads
 
 

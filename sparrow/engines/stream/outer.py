@@ -70,7 +70,7 @@ class Outer:
         """How many cells come of it, at most."""
         return stored_rows(self._rows) * stored_rows(self._others)
 
-    def cuts(self) -> Sequence[int]:
+    def cuts(self) -> list[int]:
         """Return the bounds of pieces."""
         more = stored_rows(self._others) / self._whole.view.repeats
         return pieces([self._whole], self._whole.schema.shape[0], more=max(more, 1 / self._whole.view.repeats))
