@@ -48,6 +48,7 @@ tools: pyproject.toml constraints.txt | $(BIN)/python
 
 demo: $(VENV)/.runtime
 	@$(BIN)/sparrow demo $(DEMO)
+	@command -v sparrow > /dev/null || echo '   (first put the command on your path: . $(BIN)/activate)'
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 3 --dist worksteal $(TESTS)

@@ -11,7 +11,14 @@ import numpy as np
 
 from sparrow.errors import InvalidValueError, NotFoundError, UnsupportedError
 
-__all__ = ["check_choice", "check_integer", "check_number", "check_path", "check_seed", "full_path"]
+__all__ = ["check_choice", "check_flag", "check_integer", "check_number", "check_path", "check_seed", "full_path"]
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return a setting that is on or off; raise ``InvalidValueError`` if it is neither."""
+    if isinstance(value, bool | np.bool_) or (isinstance(value, int | np.integer) and value in (0, 1)):
+        return bool(value)
+    raise InvalidValueError(f"{name}={value!r}: give True or False")
 
 
 def check_integer(name: str, value: Any, least: int) -> None:
@@ -20,12 +27,24 @@ def check_integer(name: str, value: Any, least: int) -> None:
         raise InvalidValueError(f"{name}={value!r}: give an integer of at least {least}")
 
 
-def check_number(name: str, value: Any, most: float = math.inf) -> None:
-    """Raise ``InvalidValueError`` unless a setting is a finite number from 0 to ``most``."""
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not 0 <= value <= most or math.isinf(value):
-        rest = "a finite number of at least 0" if most == math.inf else f"a number from 0 to {most:g}"
-        raise InvalidValueError(f"{name}={value!r}: give {rest}")
+def check_number(
+    name: str,
+    value: Any,
+    most: float = math.inf,
+    *,
+    least: float = 0.0,
+    above: float = -math.inf,
+    below: float = math.inf,
+) -> None:
+    """Raise ``InvalidValueError`` unless a setting is a finite number from ``least`` to ``most``, and within bounds."""
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if number and math.isfinite(value) and least <= value <= most and above < value < below:
+        return
+    lower = f"above {above:g}" if above > -math.inf else f"of at least {least:g}" if least > -math.inf else ""
+    upper = f"below {below:g}" if below < math.inf else ""
+    bounds = " and ".join(filter(None, (lower, upper)))
+    wanted = f"a number from {least:g} to {most:g}" if most < math.inf else f"a finite number {bounds}".rstrip()
+    raise InvalidValueError(f"{name}={value!r}: give {wanted}")
 
 
 def check_choice(name: str, value: Any, allowed: Collection[str]) -> None:

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import importlib
+import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 __all__ = ["on_demand"]
 
 
-def on_demand(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package whose names are in these modules: of its own, or told by a whole name.
+def on_demand(package: str, public: Sequence[str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package that imports its public names under ``if TYPE_CHECKING``.
 
+    Type checkers take those imports for what they are; here they tell where a name comes from, once it is asked for.
     Whoever completes names after ``sp.`` asks for every package, and should not wait for what these import.
 
     Examples
     --------
-    >>> on_demand("sparrow.linalg", {"arrays": ["norm"]})("norm").__module__
-    'sparrow.linalg.arrays'
+    >>> get, names = on_demand("sparrow.linalg", ["norm", "diagonal"])
+    >>> get("norm").__module__, names()
+    ('sparrow.linalg.arrays', ['diagonal', 'norm'])
     """
-    where = {name: module for module, names in modules.items() for name in names}
+
+    @functools.cache
+    def modules() -> dict[str, str]:
+        tree = ast.parse(inspect.getsource(sys.modules[package]))
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+        return {alias.name: str(node.module) for node in imports for alias in node.names}
 
     def get(name: str) -> Any:
-        if name not in where:
+        if name not in public:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = importlib.import_module(where[name] if "." in where[name] else f"{package}.{where[name]}")
-        found = module if name == where[name] else getattr(module, name)
+        where = modules()[name]
+        if where == package:
+            found = importlib.import_module(f"{package}.{name}")
+        else:
+            found = getattr(importlib.import_module(where), name)
         setattr(sys.modules[package], name, found)
         return found
 
-    return get
+    return get, lambda: sorted(public)

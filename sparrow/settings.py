@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, Literal
 from weakref import ref
 
-from sparrow.arguments import check_path
+from sparrow.arguments import check_flag, check_path
 from sparrow.errors import InvalidValueError
 
 __all__ = ["JOINS", "Settings", "config", "current", "parse_bytes"]
@@ -31,6 +31,9 @@ __all__ = ["JOINS", "Settings", "config", "current", "parse_bytes"]
 JOINS = ("auto", "exact", "outer", "inner", "left")
 
 _MINIMUM_LIMIT = 700_000_000
+"""Of the default, however small the machine is."""
+_LEAST_LIMIT = 1_000_000
+"""What buffers of one row group, line or batch want; whoever gives less forgot the unit."""
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
           "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}  # fmt: skip
 
@@ -172,8 +175,8 @@ def config(
     Raises
     ------
     InvalidValueError
-        If a size is no size, ``threads`` is below 1 or ``append_runs`` below 0, the folder does not exist, ``engine``
-        is no name or there is no such ``join``.
+        If a size is no size or below 1 MB, ``threads`` is below 1 or ``append_runs`` below 0, the folder does not
+        exist, ``engine`` is no name or there is no such ``join``.
 
     Examples
     --------
@@ -184,7 +187,11 @@ def config(
     """
     given: dict[str, Any] = {}
     if memory_limit is not None:
-        given["memory_limit"] = parse_bytes(memory_limit)
+        given["memory_limit"] = size = parse_bytes(memory_limit)
+        if size < _LEAST_LIMIT:
+            raise InvalidValueError(
+                f"memory_limit={memory_limit!r} is {size} bytes, and the least is '1MB': say the unit, as in '4GB'"
+            )
     if threads is not None:
         if not isinstance(threads, Integral) or threads < 1:
             raise InvalidValueError(f"threads must be at least 1, got {threads}")
@@ -195,9 +202,7 @@ def config(
             raise InvalidValueError(f"temp_directory {given['temp_directory']!r} is not a folder")
     for name, flag in (("progress", progress), ("deterministic", deterministic)):
         if flag is not None:
-            if flag not in (True, False):
-                raise InvalidValueError(f"{name}={flag!r}: give True or False")
-            given[name] = bool(flag)
+            given[name] = check_flag(name, flag)
     if engine is not None:
         if not engine or not isinstance(engine, str):
             raise InvalidValueError(f"engine must be the name of an engine, got {engine!r}")

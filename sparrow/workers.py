@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from sparrow import settings
 
-__all__ = ["Beside", "abandoned", "apart", "beside", "local", "ordered_map"]
+__all__ = ["Beside", "Pool", "abandoned", "apart", "beside", "local", "ordered_map"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -98,7 +98,27 @@ def local() -> SimpleNamespace:
     return own
 
 
-class Beside(ThreadPoolExecutor):
+class Pool(ThreadPoolExecutor):
+    """Threads that end with the process, wherever Ctrl-C came in between."""
+
+    ended = False
+    """Whether it takes no more work: another one is needed."""
+
+    def submit(self, work: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
+        """Return the future result of ``work``.
+
+        Ctrl-C while a thread starts leaves one that the executor does not know and would never end: so all of them do,
+        after what they were given.
+        """
+        try:
+            return super().submit(work, *args, **kwargs)
+        except KeyboardInterrupt:
+            self.ended = True
+            self.shutdown(wait=False)
+            raise
+
+
+class Beside(Pool):
     """A thread beside the caller's, for work in the order in which it is submitted; the settings travel to it."""
 
     def __init__(self, name: str) -> None:
@@ -268,7 +288,7 @@ def _job() -> _Job[Any, Any] | None:
 # -- the pool ------------------------------------------------------------------------------------
 
 _lock = threading.Lock()
-_pool: ThreadPoolExecutor | None = None
+_pool: Pool | None = None
 _size = 0
 
 
@@ -276,10 +296,10 @@ def _start(job: _Job[Any, Any]) -> bool:
     """Let a worker serve a job; return False where no thread can be had, so that the caller does the work."""
     global _pool, _size
     with _lock:
-        if _pool is None or _size < job.threads:
+        if _pool is None or _pool.ended or _size < job.threads:
             if _pool is not None:
                 _pool.shutdown(wait=False)  # its threads finish what they were given
-            _pool, _size = ThreadPoolExecutor(job.threads, "sparrow-worker"), job.threads
+            _pool, _size = Pool(job.threads, "sparrow-worker"), job.threads
         try:
             _pool.submit(job.serve)
         except RuntimeError:  # the interpreter ends, or the system has no more threads

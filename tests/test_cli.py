@@ -702,6 +702,20 @@ def test_orders_compact_and_restore(cli: Any, stored: Path, tmp_path: Path) -> N
     assert cli("verify", target).code == 0
 
 
+def test_a_graph_grows_in_a_shell(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("0 1\n1 2\n")
+    (tmp_path / "b.csv").write_text("src,dst\n2,7\n")
+    target = tmp_path / "a.sparrow"
+    cli("ingest", "edges", tmp_path / "a.txt", target)
+    refused = cli("append", target, tmp_path / "b.csv")
+    assert refused.code == 1
+    assert "append: coordinate 7 is out of range for dimension 1 of size 3; 'sparrow resize' makes room" in refused.err
+    assert "(src: 1,000, dst: 1,000), 2 entries, version 1" in cli("resize", target, "1000,1_000").out
+    assert "now 3 in (src: 1,000, dst: 1,000), version 2" in cli("append", target, tmp_path / "b.csv").out
+    assert cli("resize", target, "3,3").out.endswith("(src: 3, dst: 3), 2 of 3 entries, version 3\n")
+    assert "is no shape: give 2 sizes" in cli("resize", target, "big").err
+
+
 def test_recipes_are_commands(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "graph.txt").write_text("# Nodes: 3\n3\t7\n7\t3\n3\t9\n")
     assert "snap" in cli("ingest", "--help").out

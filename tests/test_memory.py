@@ -166,14 +166,14 @@ FORK = """
 import os
 from sparrow import memory
 from sparrow.settings import config
-with config(memory_limit=1000), memory.reserve(600, "the parent's") as room:
+with config(memory_limit=10**6), memory.reserve(600_000, "the parent's") as room:
     pid = os.fork()
     if pid == 0:
-        free = memory.left() == 1000
+        free = memory.left() == 10**6
         room.release()
-        os._exit(0 if free and memory.left() == 1000 else 1)
+        os._exit(0 if free and memory.left() == 10**6 else 1)
     assert os.waitpid(pid, 0)[1] == 0
-    assert memory.left() == 400
+    assert memory.left() == 400_000
 """
 
 

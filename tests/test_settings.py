@@ -60,6 +60,15 @@ def test_a_block_sets_back_after_an_error() -> None:
     assert current() == before
 
 
+@pytest.mark.parametrize("size", [1, 4, 0.5, "16", "999kB"])
+def test_a_limit_without_its_unit_is_refused(size: float | str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "_LEAST_LIMIT", 1_000_000)
+    with pytest.raises(InvalidValueError, match=r"the least is '1MB': say the unit, as in '4GB'"):
+        config(memory_limit=size)
+    with config(memory_limit="1MB") as now:
+        assert now.memory_limit == 1_000_000
+
+
 def test_a_refused_setting_changes_nothing(tmp_path: Path) -> None:
     before = current()
     with pytest.raises(InvalidValueError, match="threads must be at least 1"):

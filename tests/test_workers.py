@@ -314,6 +314,27 @@ def test_without_threads_the_caller_works(monkeypatch: pytest.MonkeyPatch) -> No
     ]
 
 
+@pytest.mark.usefixtures("fresh_pool")
+def test_ctrl_c_while_a_thread_starts_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        begun.append(thread)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            list(ordered_map(str, range(5), 2))
+    for thread in begun:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert len(begun) == 1
+    assert list(ordered_map(str, range(5), 2)) == list("01234")
+
+
 FORK = """
 import os, threading
 from sparrow.workers import ordered_map

@@ -25,7 +25,7 @@ __all__ = ["main", "program"]
 VERBS = (
     *("demo", "ingest", "export", "info", "show", "sql", "explain", "multiply", "graph", "pagerank"),
     *("als", "train", "predict"),
-    *("append", "files", "orders", "compact", "verify", "history", "restore", "vacuum"),
+    *("append", "resize", "files", "orders", "compact", "verify", "history", "restore", "vacuum"),
 )
 
 

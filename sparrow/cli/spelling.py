@@ -47,7 +47,7 @@ class Program(typer.Typer):
 _OTHERS = {"version": "at"}
 """Options that are called otherwise than the arguments that they give."""
 _VERBS = {"add_order": "orders"} | {
-    name: name for name in ("append", "compact", "history", "restore", "vacuum", "verify")
+    name: name for name in ("append", "compact", "history", "resize", "restore", "vacuum", "verify")
 }
 _LIST = r"'[^']*'(?:(?:, | or )'[^']*')*"
 

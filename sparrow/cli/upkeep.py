@@ -1,4 +1,4 @@
-"""The verbs of what is on disk: ``append files orders compact verify history restore vacuum``."""
+"""The verbs of what is on disk: ``append resize files orders compact verify history restore vacuum``."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
     for command, short in (
         (append, "Add the entries of a table or tensor."),
+        (resize, "Make dimensions longer, or cut them."),
         (files, "The data files: rows, bytes, first and last entry."),
         (orders, "The sort orders of a tensor, or one more."),
         (compact, "Rewrite small files as full ones."),
@@ -54,10 +55,36 @@ def append(
     before = tensor.nnz
     is_tensor = os.path.isdir(source) or storage.is_tensor(source)
     tensor.append(open_one(source) if is_tensor else source, duplicates, value)
-    sizes = ", ".join(f"{name}: {size}" for name, size in zip(tensor.dims, tensor.shape, strict=True))
     more = tensor.nnz - before
     entries = "entry" if more == 1 else "entries"
-    print(f"{path}: {more:,} {entries} more, now {tensor.nnz:,} in ({sizes}), version {tensor.version}")
+    print(f"{path}: {more:,} {entries} more, now {tensor.nnz:,} in ({_sizes(tensor)}), version {tensor.version}")
+
+
+def resize(
+    path: StoredPath,
+    shape: Annotated[str, typer.Argument(metavar="SHAPE", help="The new sizes, such as 1000,1000.")],
+) -> None:
+    """Change the shape in one commit: new cells hold nothing, entries beyond the new shape go.
+
+    Growing writes no data. Dimensions with labels grow by what is appended.
+
+    \b
+    Example:
+      sparrow resize web.sparrow 1000000,1000000
+    """
+    tensor = open_one(path)
+    try:
+        sizes = [int(size.replace("_", "")) for size in shape.strip("()").split(",") if size.strip()]
+    except ValueError:
+        raise typer.BadParameter(f"{shape!r} is no shape: give {tensor.ndim} sizes, such as 1000,1000") from None
+    before = tensor.nnz
+    tensor.resize(sizes)
+    gone = f" of {before:,}" if tensor.nnz < before else ""
+    print(f"{path}: ({_sizes(tensor)}), {tensor.nnz:,}{gone} entries, version {tensor.version}")
+
+
+def _sizes(tensor: Any) -> str:
+    return ", ".join(f"{name}: {size:,}" for name, size in zip(tensor.dims, tensor.shape, strict=True))
 
 
 def files(

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from sparrow.arguments import check_flag
 from sparrow.errors import ExistsError, InvalidValueError
 from sparrow.files.registry import packed
 from sparrow.progress import bar
@@ -246,7 +247,7 @@ def _lines(blocks: Iterable[list[NDArray[Any]]], delimiter: str) -> Iterator[tup
 
 def _write(dst: str | os.PathLike[str], texts: Iterable[tuple[int, bytes]], count: int, overwrite: bool) -> int:
     """Write a file, whole or not at all."""
-    if of(dst).occupied(os.fspath(dst)) and not overwrite:
+    if not check_flag("overwrite", overwrite) and of(dst).occupied(os.fspath(dst)):
         raise ExistsError(f"{os.fspath(dst)!r} exists: choose another name, or pass overwrite=True to replace it")
     with replacing(dst) as file, bar("generating", count, "rows") as advance, packed(file, dst) as sink:
         for n, text in texts:

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from sparrow.arguments import check_flag
 from sparrow.engines.stream.chains import Done, done
 from sparrow.engines.telling import letters_of, shape_for_people, told
 from sparrow.kernels.entries import Block
@@ -61,7 +62,7 @@ def explained(analyze: bool = False) -> Iterator[list[str]]:
     >>> print(plans[0].splitlines()[0])
     matmul (d0: 2) int64
     """
-    plans = _Plans(analyze)
+    plans = _Plans(check_flag("analyze", analyze))
     token, listening = _plans.set(plans), done.set(plans.done if analyze else None)
     try:
         yield plans

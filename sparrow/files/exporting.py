@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sparrow.arguments import check_path
+from sparrow.arguments import check_flag, check_path
 from sparrow.errors import ExistsError, InvalidValueError, UnsupportedError
 from sparrow.files.registry import COMPRESSION, Format, formats, options_of
 from sparrow.storage.filesystem import of
@@ -76,7 +76,7 @@ def export(
     """
     if not isinstance(source, Tensor | Bundle):
         raise UnsupportedError(f"{type(source).__name__} is no tensor: sp.asarray makes one of an array or a table")
-    name = check_path(dst, "dst")
+    name, overwrite = check_path(dst, "dst"), check_flag("overwrite", overwrite)
     chosen = _format(name, format)
     assert chosen.writer is not None
     known = [each.name for each in options_of(chosen.writer)]

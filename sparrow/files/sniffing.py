@@ -169,7 +169,8 @@ def _json(line: str, name: str) -> IngestError:
         found = json.loads(line)
     except ValueError:
         return IngestError("this is JSON, but no object in each line: write it so", name, token=line[:80])
-    return _table("these are JSON lines", name, [str(key) for key in found])
+    numbers = [str(key) for key in list(found)[2:] if isinstance(found[key], int | float)]
+    return _table("these are JSON lines", name, [str(key) for key in found], numbers[0] if numbers else None)
 
 
 def _refuse_table(lines: list[str], name: str) -> None:
@@ -182,7 +183,9 @@ def _refuse_table(lines: list[str], name: str) -> None:
         numbers = any(_is_number(token) for row in below for token in row)
         if numbers and not any(_is_number(token) for token in first) and all(len(row) >= len(first) for row in below):
             names = [token.strip().strip('"') for token in first]
-            raise _table("this is a table", name, names)
+            whole = [row for row in below if len(row) == len(names)]
+            values = [k for k in range(2, len(names)) if whole and all(_is_number(row[k].strip('"')) for row in whole)]
+            raise _table("this is a table", name, names, names[values[0]] if values else None)
 
 
 def _one_column(lines: list[str], name: str) -> IngestError:
@@ -196,11 +199,13 @@ def _one_column(lines: list[str], name: str) -> IngestError:
     return IngestError("a line of one column is no entry of any format that is read", name, token=at[:80])
 
 
-def _table(what: str, name: str, columns: list[str] | None = None) -> IngestError:
+def _table(what: str, name: str, columns: list[str] | None = None, value: str | None = None) -> IngestError:
     told = f" of columns {', '.join(map(repr, columns))}" if columns else ""
     coords = ",".join(columns[:2]) if columns else "A,B"
-    value = f" --value {columns[2]}" if columns and len(columns) > 2 else "" if columns else " --value V"
-    example = shlex.join(["sparrow", "ingest", "columns", name]) + f" DST --coords {shlex.quote(coords)}{value}"
+    if not columns:
+        value = "V"
+    values = f" --value {shlex.quote(value)}" if value else ""
+    example = shlex.join(["sparrow", "ingest", "columns", name]) + f" DST --coords {shlex.quote(coords)}{values}"
     return IngestError(f"{what}{told}: say which are coordinates and which the value, for example {example}", name)
 
 

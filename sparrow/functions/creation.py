@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import DTypeLike
 
 from sparrow import storage
+from sparrow.arguments import check_flag
 from sparrow.errors import (
     InvalidValueError,
     LabelError,
@@ -278,6 +279,7 @@ def asarray(
     3
     """
     check_device(device)
+    copy = None if copy is None else check_flag("copy", copy)
     kind = None if dtype is None else check_dtype(dtype)
     if isinstance(obj, Tensor):
         if labels is not None:
@@ -332,6 +334,7 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
     3
     """
     check_device(device)
+    copy = None if copy is None else check_flag("copy", copy)
     if isinstance(x, Tensor) or copy is False:
         return asarray(x, copy=copy)
     try:

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sparrow.arguments import check_flag
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import operand
 from sparrow.schema import as_integer
@@ -74,7 +75,7 @@ def cholesky(x: Tensor | ArrayLike, /, *, upper: bool = False) -> NDArray[Any]:
     array([[2., 0.],
            [0., 3.]])
     """
-    return _of_matrices(np.linalg.cholesky, x, square=True, upper=upper)
+    return _of_matrices(np.linalg.cholesky, x, square=True, upper=check_flag("upper", upper))
 
 
 def cross(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int = -1) -> NDArray[Any]:
@@ -436,7 +437,7 @@ def svd(x: Tensor | ArrayLike, /, *, full_matrices: bool = True) -> Any:
     >>> sp.linalg.svd(sp.asarray([[0.0, 3.0], [-4.0, 0.0]])).S
     array([4., 3.])
     """
-    return _of_matrices(np.linalg.svd, x, full_matrices=full_matrices)
+    return _of_matrices(np.linalg.svd, x, full_matrices=check_flag("full_matrices", full_matrices))
 
 
 def svdvals(x: Tensor | ArrayLike, /) -> NDArray[Any]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sparrow import memory
+from sparrow.arguments import check_flag
 from sparrow.functions.elementwise import operand
 from sparrow.functions.views import as_tensor
 from sparrow.tensor import Tensor
@@ -210,5 +211,6 @@ def isin(x1: Any, x2: Tensor | ArrayLike, /, *, assume_unique: bool = False, inv
     2
     """
     cells, among = operand(x1), operand(x2)
-    function = IsIn(np.unique(unique_values(among) if isinstance(among, Tensor) else np.asarray(among)), invert)
+    values = np.unique(unique_values(among) if isinstance(among, Tensor) else np.asarray(among))
+    function = IsIn(values, check_flag("invert", invert))
     return cells._cells(function, cells) if isinstance(cells, Tensor) else function(cells)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from sparrow import engines
+from sparrow.arguments import check_flag
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.manipulation import concat
 from sparrow.functions.views import as_tensor, flip, moveaxis
@@ -56,6 +57,8 @@ def sort(tensor: Tensor, axis: int | str = -1, descending: bool = False, stable:
     >>> sp.sort(A, descending=True).nnz == A.nnz
     True
     """
+    check_flag("stable", stable)
+    descending = check_flag("descending", descending)
     tensor = as_tensor(tensor)
     axis = resolved_axis(axis, tensor.ndim, tensor.dims)
     last = tensor.ndim - 1
@@ -96,6 +99,8 @@ def argsort(tensor: Tensor, axis: int | str = -1, descending: bool = False, stab
     >>> sp.argsort(sp.asarray([[3, 0, 0, -1]]))
     array([[3, 1, 2, 0]])
     """
+    check_flag("stable", stable)
+    descending = check_flag("descending", descending)
     tensor = as_tensor(tensor)
     axis = resolved_axis(axis, tensor.ndim, tensor.dims)
     cells = tensor.to_numpy()
@@ -251,14 +256,12 @@ def _totals(
     tensor = as_tensor(tensor)
     if axis is None and tensor.ndim != 1:
         raise ShapeError(f"say axis=: along which of the axes of shape {tensor.shape}")
-    if not isinstance(include_initial, bool | np.bool_):
-        raise InvalidValueError(f"include_initial={include_initial!r} must be True or False")
     node = accumulated(
         tensor.__sparrow_scan__(),
         ufunc,
         resolved_axis(0 if axis is None else axis, tensor.ndim, tensor.dims),
         None if dtype is None else check_dtype(dtype),
-        ufunc.identity if include_initial else None,
+        ufunc.identity if check_flag("include_initial", include_initial) else None,
     )
     totals: NDArray[Any] = engines.array(node)
     return totals

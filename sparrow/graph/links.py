@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines, memory, settings
+from sparrow.arguments import check_flag
 from sparrow.engines.stream.persisted import rows_of
 from sparrow.errors import UnsupportedError
 from sparrow.functions.elementwise import logical_or, not_equal
@@ -84,6 +85,7 @@ class Links:
     """
 
     def __init__(self, A: Tensor, weighted: bool = False, undirected: bool = False) -> None:
+        weighted = check_flag("weighted", weighted)
         if weighted and A.dtype.kind == "c":
             raise UnsupportedError("links of complex values have no lengths: take the real part, or the magnitude")
         self.size = A.shape[0]

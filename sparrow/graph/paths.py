@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory, progress
-from sparrow.arguments import check_seed
+from sparrow.arguments import check_flag, check_seed
 from sparrow.errors import InvalidValueError
 from sparrow.graph.links import AT_ONCE, Links
 from sparrow.graph.nodes import check_graph, per_node, positions, room_for_nodes
@@ -57,7 +57,7 @@ def bfs(A: Tensor, source: Any, *, directed: bool = True, max_depth: int | None 
     array([ 0,  1,  2, -1])
     """
     limit = np.inf if max_depth is None else as_integer(max_depth, "max_depth")
-    A = check_graph(A)
+    A, directed = check_graph(A), check_flag("directed", directed)
     with room_for_nodes(A, 24, "breadth-first search"), Links(A, undirected=not directed) as links:
         if links.held is not None:
             return per_node(A, _searched(links, positions(A, source), limit), -1)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.arguments import check_flag
 from sparrow.errors import InvalidValueError
 from sparrow.functions.elementwise import add, maximum, minimum
 from sparrow.graph.components import connected_components, strongly_connected_components
@@ -50,7 +51,7 @@ def degrees(A: Tensor, direction: Literal["out", "in", "both"] = "out", *, weigh
     >>> sp.graph.degrees(links).to_numpy(), sp.graph.degrees(links, "in", weighted=True).to_numpy()
     (array([2, 1, 0]), array([0, 1, 6]))
     """
-    A = check_graph(A)
+    A, weighted = check_graph(A), check_flag("weighted", weighted)
     if direction not in ("out", "in", "both"):
         raise InvalidValueError(f"direction={direction!r} must be 'out', 'in' or 'both'")
     axes = {"out": (1,), "in": (0,), "both": (1, 0)}[direction]

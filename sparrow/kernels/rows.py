@@ -171,7 +171,6 @@ def spliced(values: NDArray[Any], at: NDArray[np.int64], more: NDArray[Any]) -> 
     if values.dtype.itemsize > 8:
         return np.insert(values, at, more)
     announce()
-    more = more.astype(values.dtype, copy=False)
     out = np.empty(len(values) + len(more), values.dtype)
     words = f"u{values.dtype.itemsize}"
     _splice(readonly(values).view(words), readonly(at), readonly(more).view(words), out.view(words))

@@ -71,45 +71,4 @@ __all__ = [
     "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
 
-
-__getattr__ = on_demand(
-    __name__,
-    {
-        "sparrow.functions.factoring": [
-            "cholesky",
-            "cross",
-            "det",
-            "eigh",
-            "eigvalsh",
-            "inv",
-            "matrix_rank",
-            "pinv",
-            "qr",
-            "slogdet",
-            "solve",
-            "svd",
-            "svdvals",
-        ],
-        "arrays": [
-            "diagonal",
-            "matmul",
-            "matrix_norm",
-            "matrix_power",
-            "matrix_transpose",
-            "norm",
-            "outer",
-            "tensordot",
-            "trace",
-            "vecdot",
-            "vector_norm",
-        ],
-        "direct": ["spilu", "splu", "spsolve", "spsolve_triangular"],
-        "iterations": ["pagerank", "power_iteration"],
-        "operators": ["Operator", "aslinearoperator"],
-        "solvers": ["bicgstab", "cg", "eigsh", "expm_multiply", "gmres", "lobpcg", "lsmr", "lsqr", "minres", "svds"],
-    },
-)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = on_demand(__name__, __all__)

@@ -15,18 +15,4 @@ if TYPE_CHECKING:
 
 __all__ = ["ALS", "FactorizationMachine", "LinearRegression", "LogisticRegression", "evaluation", "load"]
 
-
-__getattr__ = on_demand(
-    __name__,
-    {
-        "evaluation": ["evaluation"],
-        "als": ["ALS"],
-        "factorization": ["FactorizationMachine"],
-        "linear": ["LinearRegression", "LogisticRegression"],
-        "saving": ["load"],
-    },
-)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = on_demand(__name__, __all__)

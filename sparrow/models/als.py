@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines, memory, progress, settings
-from sparrow.arguments import check_choice, check_integer, check_number
+from sparrow.arguments import check_choice, check_flag, check_integer, check_number
 from sparrow.engines.cupy import CuPy
 from sparrow.errors import ConvergenceError, InvalidValueError, UnsupportedError
 from sparrow.interop.conversion import from_object
@@ -192,8 +192,7 @@ class ALS(Parameters, Recommender):
         for name in ("memory_map", "checkpoint"):
             if not isinstance(getattr(self, name), str | os.PathLike | None):
                 raise InvalidValueError(f"{name}={getattr(self, name)!r}: name a folder, or None")
-        if not isinstance(self.biases, bool | np.bool_):
-            raise InvalidValueError(f"biases={self.biases!r}: say True or False")
+        check_flag("biases", self.biases)
         if self.biases and self.unobserved_weight != 0:
             raise InvalidValueError(
                 f"biases=True is for explicit ratings: unobserved_weight={self.unobserved_weight:g} has absent cells "

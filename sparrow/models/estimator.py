@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory, progress
-from sparrow.arguments import check_integer, check_number
+from sparrow.arguments import check_flag, check_integer, check_number
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.creation import asarray
 from sparrow.kernels import compiling, linear
@@ -109,6 +109,8 @@ class Estimator(Parameters, ABC):
             raise InvalidValueError(f"lr={self.lr!r} beside optimizer={self.optimizer!r}: say lr there")
         check_number("l1", self.l1)
         check_number("l2", self.l2)
+        for name in ("fit_intercept", "shuffle"):
+            check_flag(name, getattr(self, name))
         check_integer("epochs", self.epochs, 1)
         check_integer("batch_size", self.batch_size, 1)
         check_integer("seed", self.seed, 0)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sparrow.arguments import check_flag
 from sparrow.errors import ExistsError, InvalidValueError, ShapeError, StorageError, UnsupportedError
 from sparrow.storage.filesystem import of
 from sparrow.storage.local import disk_full, fsync_folder
@@ -68,7 +69,7 @@ def writing(
     """
     import pyarrow.parquet as pq
 
-    final = Path(path)
+    final, overwrite = Path(path), check_flag("overwrite", overwrite)
     refused = "choose another name, or pass overwrite=True to replace it"
     if not overwrite:
         check_absent(final, refused)

@@ -227,9 +227,7 @@ class Rows:
         InvalidValueError
             If a value is not finite.
         """
-        batches = self._made()
-        batches.epoch, batches._following = epoch, following
-        with closing(iter(batches)) as source:  # type: ignore[type-var]
+        with closing(self._made().of_epoch(epoch, following)) as source:  # type: ignore[type-var]
             for batch in source:
                 yield self._chunk(batch.X, batch.label, batch.rows, batch.size - batch.pad)
 

@@ -14,17 +14,4 @@ if TYPE_CHECKING:
 
 __all__ = ["FTRL", "SGD", "AdaGrad", "Adam", "Cosine", "InverseScaling", "Optimizer", "Schedule", "State", "Steps"]
 
-
-__getattr__ = on_demand(
-    __name__,
-    {
-        "adaptive": ["FTRL", "AdaGrad", "Adam"],
-        "base": ["Optimizer", "State"],
-        "schedules": ["Cosine", "InverseScaling", "Schedule", "Steps"],
-        "sgd": ["SGD"],
-    },
-)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = on_demand(__name__, __all__)

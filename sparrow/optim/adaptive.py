@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sparrow.arguments import check_number
 from sparrow.kernels import optim
-from sparrow.optim.base import Optimizer, check_number
+from sparrow.optim.base import Optimizer
 from sparrow.optim.schedules import Rate
 
 __all__ = ["FTRL", "AdaGrad", "Adam"]
@@ -54,9 +55,9 @@ class Adam(Optimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number("beta1", self.beta1, most=1.0)
-        check_number("beta2", self.beta2, most=1.0)
-        check_number("epsilon", self.epsilon, least_taken=False)
+        check_number("beta1", self.beta1, below=1)
+        check_number("beta2", self.beta2, below=1)
+        check_number("epsilon", self.epsilon, above=0)
 
     @property
     def kind(self) -> int:
@@ -124,7 +125,7 @@ class AdaGrad(Optimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number("epsilon", self.epsilon, least_taken=False)
+        check_number("epsilon", self.epsilon, above=0)
 
     @property
     def kind(self) -> int:
@@ -178,7 +179,7 @@ class FTRL(Optimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number("beta", self.beta, least_taken=False)
+        check_number("beta", self.beta, above=0)
 
     @property
     def kind(self) -> int:

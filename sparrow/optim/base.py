@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory
+from sparrow.arguments import check_flag, check_number
 from sparrow.errors import ConvergenceError, InvalidValueError, LazyUpdateWarning, ShapeError, UnsupportedError
 from sparrow.formats import RowSparse
 from sparrow.kernels import compiling, optim
 from sparrow.optim.schedules import Rate
 
-__all__ = ["Optimizer", "State", "check_number"]
+__all__ = ["Optimizer", "State"]
 
 Weights: TypeAlias = "NDArray[Any] | RowSparse"
 _NONE = {kind: np.zeros((0, 0), kind) for kind in (np.float32, np.float64)}
@@ -90,14 +91,14 @@ class Optimizer(ABC):
 
     def __post_init__(self) -> None:
         if not callable(self.lr):
-            check_number("lr", self.lr, least_taken=False)
+            check_number("lr", self.lr, above=0)
         for name in ("weight_decay", "l1"):
             check_number(name, getattr(self, name))
         check_number("rescale_grad", self.rescale_grad, least=-math.inf)
         if self.clip_gradient is not None:
-            check_number("clip_gradient", self.clip_gradient, least_taken=False)
-        if self.lazy not in (True, False, None):
-            raise InvalidValueError(f"lazy={self.lazy!r}: use True, False or None")
+            check_number("clip_gradient", self.clip_gradient, above=0)
+        if self.lazy is not None:
+            self.lazy = check_flag("lazy", self.lazy)
 
     # -- what kernels are told ------------------------------------------------------------------
 
@@ -355,15 +356,6 @@ def _gradient(w: Weights, grad: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
 
 def _flat(array: NDArray[Any]) -> NDArray[Any]:
     return array.view(np.ndarray).reshape(len(array), math.prod(array.shape[1:]))
-
-
-def check_number(name: str, value: Any, least: float = 0.0, most: float = math.inf, least_taken: bool = True) -> None:
-    """Raise ``InvalidValueError`` unless a setting is a finite number within bounds, ``most`` not taken."""
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value >= most or value < least or (value == least and not least_taken):
-        above = "" if least == -math.inf else f" {'of at least' if least_taken else 'above'} {least:g}"
-        below = "" if most == math.inf else f"{' and' if above else ''} below {most:g}"
-        raise InvalidValueError(f"{name}={value!r}: give a finite number{above}{below}")
 
 
 @functools.cache

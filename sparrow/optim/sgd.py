@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sparrow.arguments import check_flag, check_number
 from sparrow.errors import InvalidValueError
 from sparrow.kernels import optim
-from sparrow.optim.base import Optimizer, check_number
+from sparrow.optim.base import Optimizer
 from sparrow.optim.schedules import Rate
 
 __all__ = ["SGD"]
@@ -51,8 +52,8 @@ class SGD(Optimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number("momentum", self.momentum, most=1.0)
-        if self.nesterov and not self.momentum:
+        check_number("momentum", self.momentum, below=1)
+        if check_flag("nesterov", self.nesterov) and not self.momentum:
             raise InvalidValueError("nesterov=True with momentum=0: give a momentum such as 0.9")
 
     @property

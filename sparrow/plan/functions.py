@@ -47,6 +47,10 @@ class Output:
         return self.function(*values)[self.number]
 
 
+_FEW = 1000
+"""Decimals beyond which 10 to their power is infinite, as of a third of them; NumPy multiplies it up in a loop."""
+
+
 @dataclass(frozen=True, slots=True)
 class Round:
     """Values rounded to a number of decimals, halves to even, as ``numpy.round`` does it."""
@@ -55,7 +59,7 @@ class Round:
 
     def __call__(self, values: Any) -> NDArray[Any]:
         """Return the values rounded."""
-        return np.asarray(np.round(values, self.decimals))
+        return np.asarray(np.round(values, max(-_FEW, min(self.decimals, _FEW))))
 
 
 def function_name(function: Callable[..., Any]) -> str:

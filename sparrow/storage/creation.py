@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sparrow.arguments import check_flag
 from sparrow.errors import (
     ConflictError,
     CorruptionError,
@@ -62,6 +63,7 @@ def creating(
     StorageError
         If the folder cannot be made, or the disk is full.
     """
+    overwrite = check_flag("overwrite", overwrite)
     final = absolute(path)
     with using(final, storage_options):
         files = of(final)

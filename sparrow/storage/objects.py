@@ -16,7 +16,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
 from fnmatch import fnmatchcase
@@ -30,6 +30,7 @@ from sparrow.storage import staging
 from sparrow.storage.connections import SCHEMES, check_process, client, short
 from sparrow.storage.filesystem import Folder, NewFile, Piece, count_request
 from sparrow.storage.remote import WINDOW, RemoteFile, Upload, Url, spooled
+from sparrow.workers import Pool
 
 __all__ = ["ObjectStore"]
 
@@ -104,6 +105,12 @@ class ObjectStore:
         way = f"set {variables}, or give storage_options= to sp.open or save" if variables else "it asks for a password"
         if "169.254.169.254" in text or "metadata.google" in text:
             return StorageError(f"{path!r} cannot be {what}: there are no credentials for {self._root}: {way}")
+        if "builder error" in text and (endpoint := re.search(r"http://[^/\s]+", text)):
+            name = f"{SCHEMES[self._scheme][1]}allow_http"
+            return StorageError(
+                f"{path!r} cannot be {what}: {endpoint[0]} is not encrypted; to allow that set {name.upper()}=true, or "
+                f"give storage_options={{{name!r}: 'true'}}"
+            )
         refused = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError)
         if refused or re.search(r"40[13] (Forbidden|Unauthorized)", text):
             code = re.search(r"<Code>(\w+)</Code>", text)
@@ -431,14 +438,14 @@ class ObjectStore:
             self._delete_files(written if own.marker is None else [*written, own.marker])
 
 
-_threads: ThreadPoolExecutor | None = None
+_threads: Pool | None = None
 
 
-def _pool() -> ThreadPoolExecutor:
+def _pool() -> Pool:
     """Return the threads that wait for stores; they do no work."""
     global _threads
-    if _threads is None:
-        _threads = ThreadPoolExecutor(_CONNECTIONS, "sparrow-fetch")
+    if _threads is None or _threads.ended:
+        _threads = Pool(_CONNECTIONS, "sparrow-fetch")
     return _threads
 
 

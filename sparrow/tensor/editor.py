@@ -240,7 +240,7 @@ def check_appended(other: Schema, target: Schema, more: Mapping[int, int]) -> No
     """Raise an error where a tensor cannot be appended to another that grows by some cells along axes."""
     shape = tuple(n + more.get(axis, 0) for axis, n in enumerate(target.shape))
     if other.shape != shape:
-        raise ShapeError(f"append: the shapes must be equal, got {target.shape} and {other.shape}")
+        raise ShapeError(f"append: the shapes must be equal, got {target.shape} and {other.shape}; see resize()")
     check_kind(other.dtype, target.dtype)
     if not is_fill(np.asarray([other.fill_value]), target.fill_value)[0]:
         raise InvalidValueError(

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
 from sparrow import engines, formats, memory
+from sparrow.arguments import check_flag
 from sparrow.errors import MissingDependencyError, SharingError, UnsupportedError
 from sparrow.formats.container import check_scipy
 from sparrow.interop import binsparse, interchange
@@ -184,7 +185,8 @@ class Exports(Base):
         [{'i': 0, 'j': 1, 'value': 5}, {'i': 2, 'j': 0, 'value': 6}]
         """
         scan = self.__sparrow_scan__()
-        return labelled_table(scan.schema, engines.entries(scan), labelled(scan) if labels else {})
+        names = labelled(scan) if check_flag("labels", labels) else {}
+        return labelled_table(scan.schema, engines.entries(scan), names)
 
     def to_batches(self, labels: bool = False) -> Iterator[pa.RecordBatch]:
         """Yield the entries as Arrow record batches, sorted by the dimensions, without holding all of them.
@@ -206,7 +208,7 @@ class Exports(Base):
         [3]
         """
         scan = self.__sparrow_scan__()
-        names = labelled(scan) if labels else {}
+        names = labelled(scan) if check_flag("labels", labels) else {}
         for block in engines.sorted_blocks(scan):
             yield from labelled_table(scan.schema, block, names).to_batches()
 
@@ -248,9 +250,9 @@ class Exports(Base):
         """
         import polars
 
-        if lazy:
+        if check_flag("lazy", lazy):
             scan = self.__sparrow_scan__()
-            return lazy_frame(scan, labelled(scan) if labels else {})
+            return lazy_frame(scan, labelled(scan) if check_flag("labels", labels) else {})
         frame = polars.from_arrow(self.to_arrow(labels))
         assert isinstance(frame, polars.DataFrame)
         return frame

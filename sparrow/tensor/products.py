@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines
+from sparrow.arguments import check_flag
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.index import View
 from sparrow.kernels.entries import Block
@@ -176,6 +177,7 @@ def contracted(
     Tensor, ndarray or scalar
         An array where an operand is one and something is summed.
     """
+    complement = check_flag("complement", complement)
     if complement and mask is None:
         raise InvalidValueError("complement=True needs mask=: without one every cell is computed")
     if mask is not None and not isinstance(mask, Base):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from sparrow import engines
-from sparrow.errors import InvalidValueError
+from sparrow.arguments import check_flag
 from sparrow.plan import Axis, Where, accumulated, reduction, resolved_axis
 from sparrow.schema import check_dtype
 from sparrow.tensor import masked
@@ -42,8 +42,7 @@ class Reductions(Base):
         out: Any = None,
         **options: Any,
     ) -> Self | Any:
-        if not isinstance(keepdims, bool | np.bool_):
-            raise InvalidValueError(f"{name}: keepdims={keepdims!r} must be True or False")
+        keepdims = check_flag("keepdims", keepdims)
         cells: Any = "all" if where is True else where
         if initial is not None or not isinstance(cells, str):
             return into(out, masked.reduced(self, name, axis, keepdims, cells, initial, options), name)

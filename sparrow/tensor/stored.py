@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sparrow import engines, storage
+from sparrow.arguments import check_flag
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.index import check_permutation
 from sparrow.tensor.base import labelled
@@ -308,4 +309,4 @@ class Stored(Naming):
         >>> A.vacuum()
         []
         """
-        return self._stored().vacuum(older_than, dry_run)
+        return self._stored().vacuum(older_than, check_flag("dry_run", dry_run))

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import display, engines, memory, pictures, storage
-from sparrow.arguments import check_integer
+from sparrow.arguments import check_flag, check_integer
 from sparrow.errors import InvalidValueError, ShapeError, StorageError, UnsupportedError
 from sparrow.index import Mode, View, check_permutation
 from sparrow.interop.conversion import check_fill
@@ -392,7 +392,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         wanted = check_shape(tuple(sizes))
         if wanted == own.shape:
             return self
-        if copy is False:
+        if copy is not None and not check_flag("copy", copy):
             raise InvalidValueError(f"copy=False: cells of shape {own.shape} in shape {wanted} are no view")
         return self._of(reshaped(scan, wanted))
 
@@ -517,7 +517,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
               rows        2 of 2 read, 0 skipped, 32 bytes
             scalar 2
         """
-        return engines.explain(self.__sparrow_scan__(), analyze, engine)
+        return engines.explain(self.__sparrow_scan__(), check_flag("analyze", analyze), engine)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         """Return the functions of the array API standard that work on tensors: the module ``sparrow``."""

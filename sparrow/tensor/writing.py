@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from sparrow import engines, storage
-from sparrow.errors import DuplicateError, LabelError, ReadOnlyError, UnsupportedError
+from sparrow.errors import DuplicateError, IndexingError, LabelError, ReadOnlyError, UnsupportedError
 from sparrow.index import View
 from sparrow.interop.conversion import from_frame, from_object
 from sparrow.interop.tables import frame_of
@@ -132,6 +132,8 @@ class Writing(Base):
             If both have a cell and ``duplicates`` is "error", or a table has one twice.
         ShapeError
             If the shapes differ.
+        IndexingError
+            If a coordinate of a table lies beyond the shape.
         LabelError
             If a column is missing, names of dimensions or types of labels do not fit, or new labels are for a view.
         InvalidValueError
@@ -184,7 +186,10 @@ class Writing(Base):
             other = frame_of(other, {self.dims[axis]: kind for axis, kind in kinds.items()})
         is_table = hasattr(other, "__arrow_c_stream__") or hasattr(other, "collect_batches")
         if is_table and not hasattr(other, "__sparrow_entries__"):
-            relation = MemoryRelation(*from_frame(other, self._schema, kinds, duplicates, value))
+            try:
+                relation = MemoryRelation(*from_frame(other, self._schema, kinds, duplicates, value))
+            except IndexingError as error:
+                raise IndexingError(f"append: {error}; resize() makes room") from None
         else:
             relation = MemoryRelation(*from_object(other))
         return Scan(relation, View.identity(relation.schema.shape), relation.schema)

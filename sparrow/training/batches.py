@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory, settings
+from sparrow.arguments import check_flag, check_integer
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.formats import CSR
 from sparrow.tensor import Tensor
@@ -134,17 +135,20 @@ class Batches:
         part_index: int = 0,
         prefetch: int = 4,
     ) -> None:
-        self.batch_size = _integer("batch_size", batch_size, 1)
+        counts = {"batch_size": batch_size, "num_parts": num_parts}
+        for name, given in (counts | {"seed": seed, "part_index": part_index, "prefetch": prefetch}).items():
+            check_integer(name, given, int(name in counts))
+        self.batch_size = int(batch_size)
         if last_batch not in get_args(LastBatch):
             raise InvalidValueError(f"last_batch={last_batch!r}: use {', '.join(map(repr, get_args(LastBatch)))}")
         self.last_batch = last_batch
-        self.shuffle = bool(shuffle)
-        self.seed = _integer("seed", seed, 0)
-        self.num_parts = _integer("num_parts", num_parts, 1)
-        self.part_index = _integer("part_index", part_index, 0)
+        self.shuffle = check_flag("shuffle", shuffle)
+        self.seed = int(seed)
+        self.num_parts = int(num_parts)
+        self.part_index = int(part_index)
         if self.part_index >= self.num_parts:
             raise InvalidValueError(f"part_index={part_index} is out of range: there are {num_parts} parts, from 0")
-        self.prefetch = _integer("prefetch", prefetch, 0)
+        self.prefetch = int(prefetch)
         self.epoch = 0
         X, y = with_labels(X, y)
         self._data = named_inputs(X)
@@ -153,9 +157,8 @@ class Batches:
         self._label = named_labels(y, height, first)
         self._start, self._stop = (height * k // self.num_parts for k in (self.part_index, self.part_index + 1))
         self._columns: dict[str, NDArray[Any]] = {}
-        self._following: int | None = None
-        """The epoch whose first window is read while the last of the one before is in use."""
         self._begun: tuple[Window, Slab] | None = None
+        """The first window of an epoch to come, read while the last of another was in use."""
         _known_to_torch()
 
     @property
@@ -178,7 +181,40 @@ class Batches:
 
     def __iter__(self) -> Iterator[Batch]:
         epoch, self.epoch = self.epoch, self.epoch + 1
-        return self._batches(epoch, *self._part_of_worker())
+        return self.of_epoch(epoch)
+
+    def of_epoch(self, epoch: int, following: int | None = None) -> Iterator[Batch]:
+        """Return the batches of one epoch, whichever came before.
+
+        Parameters
+        ----------
+        epoch
+            Its number, from 0.
+        following
+            The epoch that is asked for next: its first rows are read while the last ones of this are in use.
+
+        Returns
+        -------
+        iterator of Batch
+
+        Raises
+        ------
+        InvalidValueError
+            If a number is no integer of at least 0.
+
+        Examples
+        --------
+        >>> import numpy as np, sparrow as sp
+        >>> train = sp.batches(np.eye(6), batch_size=3, shuffle=True)
+        >>> [batch.rows.tolist() for batch in train.of_epoch(1)] == [batch.rows.tolist() for batch in train.of_epoch(1)]
+        True
+        >>> train.epoch
+        0
+        """
+        check_integer("epoch", epoch, 0)
+        if following is not None:
+            check_integer("following", following, 0)
+        return self._batches(epoch, following, *self._part_of_worker())
 
     def __getitem__(self, key: Any) -> Any:
         raise UnsupportedError(
@@ -195,7 +231,7 @@ class Batches:
 
     # -- an epoch -------------------------------------------------------------------------------
 
-    def _batches(self, epoch: int, start: int, stop: int) -> Iterator[Batch]:
+    def _batches(self, epoch: int, following: int | None, start: int, stop: int) -> Iterator[Batch]:
         """Yield the batches of an epoch over the rows between two bounds."""
         size, height = self.batch_size, stop - start
         sparse = {name: one for name, one in self._label.items() if isinstance(one, Tensor) and one.ndim == 2}
@@ -205,7 +241,7 @@ class Batches:
         have = _height(waiting)
         lacking = -height % size if self.last_batch == "pad" else 0
         head: list[Slice] = []
-        with closing(self._slabs(source, order)) as slabs:
+        with closing(self._slabs(source, order, following)) as slabs:
             for slab in slabs:
                 at, end = 0, len(slab.rows)
                 few = min(lacking - _height(head), end)
@@ -227,14 +263,14 @@ class Batches:
                 waiting.append((begun, 0, few))
             yield self._batch(waiting, size - have)
 
-    def _slabs(self, source: Source, order: Order) -> Generator[Slab]:
+    def _slabs(self, source: Source, order: Order, following: int | None) -> Generator[Slab]:
         """Yield the rows of the windows, read ahead as far as there is memory for it."""
         if not order.windows:
             return
         first = self._first(source, order.windows[0])
         ahead = min(self.prefetch, memory.share(4) // max(first.nbytes, 1))
         threads = settings.current().threads if ahead else 1
-        further = [] if self._following is None or threads == 1 else [*self._order(source, self._following).windows[:1]]
+        further = [] if following is None or threads == 1 else [*self._order(source, following).windows[:1]]
         read = [first]
         del first
 
@@ -322,16 +358,6 @@ def _together(data: dict[str, Tensor], labels: dict[str, Tensor]) -> dict[str, T
 
 def _height(slices: Sequence[Slice]) -> int:
     return sum(stop - start for _, start, stop in slices)
-
-
-def _integer(name: str, given: Any, least: int) -> int:
-    try:
-        value = given.__index__()
-    except (AttributeError, TypeError):
-        raise InvalidValueError(f"{name}={given!r} is no integer") from None
-    if value < least:
-        raise InvalidValueError(f"{name}={given} must be at least {least}")
-    return int(value)
 
 
 def _known_to_torch() -> None:

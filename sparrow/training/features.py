@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import memory
-from sparrow.arguments import check_seed
+from sparrow.arguments import check_flag, check_seed
 from sparrow.errors import InvalidValueError, LabelError, ShapeError, UnsupportedError
 from sparrow.functions.creation import from_coords
 from sparrow.functions.views import as_tensor
@@ -215,7 +215,7 @@ def idf(X: Any, smooth: bool = True) -> NDArray[np.float64]:
     """
     X = _matrix(X)
     have = X.count(axis=0).to_numpy()
-    if smooth:
+    if check_flag("smooth", smooth):
         return np.asarray(np.log((1 + len(X)) / (1 + have)) + 1)
     return np.asarray(np.log(max(len(X), 1) / np.where(have, have, max(len(X), 1))) + 1)
 
@@ -261,7 +261,7 @@ def hashed(X: Any, columns: int, signed: bool = True, seed: int = 0) -> Tensor:
     width = X.shape[1]
     memory.check(40 * width, f"hashing {width} columns", "index the columns that matter first")
     hashes = scattered(np.arange(width, dtype=np.uint64) + np.uint64((seed + 1) * 0x9E3779B97F4A7C15 % 2**64))
-    signs = np.where(hashes >> np.uint64(63), -1, 1) if signed else np.ones(width, np.int64)
+    signs = np.where(hashes >> np.uint64(63), -1, 1) if check_flag("signed", signed) else np.ones(width, np.int64)
     kind = X.dtype if X.dtype.kind in "fc" or (X.dtype.kind == "i" and X.dtype.itemsize >= 4) else np.dtype(np.int64)
     coords = [np.arange(width), (hashes % np.uint64(columns)).astype(np.int64)]
     out: Tensor = X @ from_coords(coords, signs.astype(kind), (width, columns))

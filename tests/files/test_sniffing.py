@@ -105,6 +105,21 @@ def test_binary_files(tmp_path: Path) -> None:
         sniffed(str(tmp_path / "nothing"))
 
 
+@pytest.mark.parametrize(
+    ("text", "example"),
+    [
+        ("movie,title,genres\n1,Alien,horror\n2,Brazil,comedy\n", "--coords movie,title$"),
+        ("movie,title,genres,year\n1,Alien,horror,1979\n2,Brazil,comedy,1985\n", "--coords movie,title --value year$"),
+        ("user,film,stars\n1,7,4.5\n", "--coords user,film --value stars$"),
+        ('{"user": 1, "film": "Alien", "mood": "good", "stars": 4.5}\n', "--coords user,film --value stars$"),
+    ],
+)
+def test_what_is_told_of_a_table_can_be_done(text: str, example: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(text)
+    with pytest.raises(IngestError, match=example):
+        sniffed(str(tmp_path / "a.txt"))
+
+
 def test_the_command_without_a_format(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "A.mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 2 1\n2 1 5\n")
     done = cli("ingest", str(tmp_path / "A.mtx"), str(tmp_path / "A.sparrow"), "--dtype", "int8")

@@ -170,7 +170,7 @@ def test_same_bits_streamed_mapped_resumed_and_pickled(tmp_path: Path, dtype: An
 def test_biases_are_refused_beside_absent_links_that_weigh() -> None:
     with pytest.raises(InvalidValueError, match=r"biases=True .* Set unobserved_weight=0, or do without"):
         ALS(biases=True).fit(DENSE)
-    with pytest.raises(InvalidValueError, match="biases='yes': say True or False"):
+    with pytest.raises(InvalidValueError, match="biases='yes': give True or False"):
         ALS(biases="yes").fit(DENSE)  # type: ignore[arg-type]
     model = ALS(2, epochs=1).fit(DENSE)
     assert not hasattr(model, "mean_")

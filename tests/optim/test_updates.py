@@ -277,7 +277,7 @@ def test_that_lazy_differs_is_told_once_and_only_where_it_does() -> None:
         (lambda: SGD(0.1, nesterov=True), "nesterov=True with momentum=0"),
         (lambda: SGD(0.1, weight_decay=-1), "weight_decay=-1"),
         (lambda: SGD(0.1, clip_gradient=0), "clip_gradient=0"),
-        (lambda: SGD(0.1, lazy="yes"), "lazy='yes': use True, False or None"),  # type: ignore[arg-type]
+        (lambda: SGD(0.1, lazy="yes"), "lazy='yes': give True or False"),  # type: ignore[arg-type]
         (lambda: Adam(beta1=1.5), "beta1=1.5"),
         (lambda: AdaGrad(epsilon=float("nan")), "epsilon=nan"),
         (lambda: FTRL(beta="1"), "beta='1'"),  # type: ignore[arg-type]

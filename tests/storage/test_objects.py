@@ -742,6 +742,9 @@ def test_errors_say_the_way_out(home: str, proxy: Proxy, monkeypatch: pytest.Mon
     with pytest.raises(errors.StorageError, match="is denied: set AWS_ACCESS_KEY_ID") as raised:
         sp.open(f"{home}/t")
     assert SECRET not in str(raised.value)
+    options = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ALLOW_HTTP": "false"}
+    with pytest.raises(errors.StorageError, match=r"is not encrypted; to allow that set AWS_ALLOW_HTTP=true"):
+        sp.open("s3://another/t", storage_options=options)
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(errors.MissingDependencyError, match=r"sparrow-tensor\[cloud\]"):
         sp.open("s3://another/t")

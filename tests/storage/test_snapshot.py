@@ -279,7 +279,7 @@ def test_opening_what_is_no_tensor(tmp_path: Path) -> None:
     storage.write_bundle(tmp_path / "b", {"x": None})
     with pytest.raises(errors.NotFoundError, match="is a bundle, not a tensor: open one of its members 'x'"):
         storage.open(tmp_path / "b")
-    for version in (5, -1):
+    for version in (5, -1, 10**9):
         with pytest.raises(errors.NotFoundError, match=f"no version {version}: versions go from 0 to 0"):
             storage.open(tmp_path / "b" / "x", version)
     with pytest.raises(errors.UnsupportedError, match="is a URL"):

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -147,6 +148,32 @@ def test_products_with_what_broadcasting_repeats_look_it_up() -> None:
     ):
         np.testing.assert_equal([tuple(row.values()) for row in found.to_arrow().to_pylist()], entries)
         assert found.fill_value == 0
+
+
+@given(seed=st.integers(0, 99), turned=st.booleans(), data=st.data())
+def test_products_of_operands_that_share_no_axis(seed: int, turned: bool, data: st.DataObject) -> None:
+    first, second = (tuple(data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=2))) for _ in range(2))
+    key = (slice(None),) * len(first) + (None,) * len(second)
+    a, b = some(first, seed, data.draw(st.sampled_from(DTYPES)))[key], some(second, seed + 1)
+    A, B = sp.asarray(a.reshape(first))[key], sp.asarray(b)
+    if turned:
+        a, b, A, B = a[::-1], b[..., ::-1], A[::-1], B[..., ::-1]
+    with patch.object(derived, "_PIECE_ROWS", 3):
+        agree(A * B, a * b)
+        agree(B * A, b * a)
+        agree((A * 2 * B)[1:, ..., :2], (a * 2 * b)[1:, ..., :2])
+
+
+def test_each_entry_of_operands_that_share_no_axis_meets_each() -> None:
+    n = 10**12
+    v = sp.from_coords([[5, n - 1]], [2.0, np.inf], shape=(n,))
+    w = sp.from_coords([[7, 8]], [10.0, 0.5], shape=(n,))
+    assert (v[:, None] * w).to_arrow()["value"].to_pylist() == [20, 1, np.inf, np.inf]
+    many = sp.asarray(np.ones(2**18))
+    for outer in (many[:, None] * many, many[:, None] + many, many[:, None] / many):
+        with pytest.raises(TooLargeError, match=r"68\.7G cells, would take 1\.10 TB"):
+            outer.nnz  # noqa: B018
+    assert (many[:, None] * many)[[3, 5]].nnz == 2**19
 
 
 def test_lazy_where_sparse_and_at_once_where_dense() -> None:

@@ -235,6 +235,9 @@ def test_operands_of_other_classes_get_their_turn() -> None:
 def test_rounding_and_formatting() -> None:
     A = sp.asarray(a / 3)
     agree(round(A), np.round(a / 3))
+    with np.errstate(all="ignore"):
+        for decimals in (5000, -5000):
+            agree(A.round(20_000 * decimals), np.round(a / 3, decimals))
     agree(round(A, 2), np.round(a / 3, 2))
     assert f"{A}" == format(A) == repr(A)
     assert f"{sp.asarray(2.5):.2f}" == "2.50"

@@ -25,8 +25,7 @@ def mapped(device: Device, node: Map, scans: list[Scan]) -> Tiled:
     arrays = {k: _array(device, o, shape) for k, o in enumerate(node.operands) if isinstance(o, Dense)}
     once = [scan.view.repeats <= 1 for scan in scans]
     walked = any(needed and single for needed, single in zip(node.required, once, strict=True))
-    if not any(node.required):
-        check_repeats(node, scans)
+    check_repeats(node, scans, node.required)
     repeated = {k: _Repeated(device, scan) for k, scan in enumerate(scans) if walked and not once[k]}
     required = [needed for k, needed in enumerate(node.required) if k not in repeated]
 

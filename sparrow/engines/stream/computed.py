@@ -288,7 +288,7 @@ class Computed:
         return ArrowSource(arrow_table(self._schema, concatenate(blocks, self._schema.ndim, self._schema.dtype)))
 
 
-def pieces(scans: Sequence[Scan], size: int, rows: int | None = None) -> list[int]:
+def pieces(scans: Sequence[Scan], size: int, rows: int | None = None, more: float = 1) -> list[int]:
     """Return bounds along the leading axis, of ``size`` cells, between which the scans have entries for one piece.
 
     Bounds come from the chunks of scans whose leading axis walks the leading dimension of an order; where there is
@@ -298,8 +298,10 @@ def pieces(scans: Sequence[Scan], size: int, rows: int | None = None) -> list[in
     ----------
     rows
         About how many entries a piece has.
+    more
+        How many come of each that the scans show.
     """
-    rows = _PIECE_ROWS if rows is None else rows
+    rows = max(int((_PIECE_ROWS if rows is None else rows) / more), 1)
     if fit_one_piece(scans, rows):
         return [0, size] if size else [0]
     steps: list[tuple[int, int]] = []

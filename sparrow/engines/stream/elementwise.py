@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory
-from sparrow.engines.orders import scan_order
 from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of
 from sparrow.engines.stream.contraction import Masked
 from sparrow.engines.stream.fusing import Program
 from sparrow.engines.stream.lookup import Lookup
+from sparrow.engines.stream.outer import outer, stored_rows
 from sparrow.kernels.elementwise import apply, combine
 from sparrow.kernels.entries import Block, pick
 from sparrow.plan import Dense, Map, Scan, called, function_name
@@ -25,6 +25,8 @@ __all__ = ["check_repeats", "dense_cells", "mapped_cells"]
 
 _MOST_REPEATED = 1 << 31
 """Cells that repeated entries may fill, whatever the memory limit."""
+_QUOTIENTS = (np.true_divide, np.floor_divide, np.remainder, np.fmod)
+"""Of two absent cells no number comes, and so an entry."""
 
 
 def mapped_cells(program: Program, scans: list[Scan]) -> Computed:
@@ -34,6 +36,7 @@ def mapped_cells(program: Program, scans: list[Scan]) -> Computed:
         return _at_mask(program, scans, masked)
     schema, required = program.node.schema, program.required
     shape, fills = schema.shape, [scan.schema.fill_value for scan in scans]
+    crossed = outer(scans, required)
     walked = [k for k, scan in enumerate(scans) if required[k] and scan.view.repeats <= 1]
 
     def looked_up() -> Scan | None:
@@ -42,6 +45,8 @@ def mapped_cells(program: Program, scans: list[Scan]) -> Computed:
         return other if other is not None and Lookup.fits(other) else None
 
     def begin(first: int, last: int) -> Evaluate:
+        if crossed is not None and crossed.fits:
+            return crossed.begin(program, first, last)
         repeated = looked_up()
         if repeated is not None:
             return along(walked[0], Lookup(repeated, first, last), first, last)
@@ -65,8 +70,9 @@ def mapped_cells(program: Program, scans: list[Scan]) -> Computed:
 
     def cuts() -> list[int]:
         read = scans if looked_up() is None else [scans[walked[0]]]
-        if not any(required):
-            check_repeats(program.node, scans)
+        check_repeats(program.node, scans, required)
+        if crossed is not None and crossed.fits:
+            return crossed.cuts()
         return pieces(read, shape[0] if shape else 1)
 
     def each(block: Block) -> Block:
@@ -116,28 +122,34 @@ def _at_mask(program: Program, scans: list[Scan], number: int) -> Computed:
     return Computed(program.node, scans, product.cuts, lambda a, b: begin(a, b)(a, b), begin=begin, total=total)
 
 
-def check_repeats(node: Map, scans: Sequence[Scan]) -> None:
+def check_repeats(node: Map, scans: Sequence[Scan], required: Sequence[bool]) -> None:
     """Refuse at once what would go on for hours: broadcasting that makes billions of entries, beyond the limit.
+
+    Of products those whose operands share no axis are known to; absent cells leave of others nobody knows how many.
 
     Raises
     ------
     TooLargeError
         If it does; ``scans`` are what a function of cells, at the end of others, reads of relations.
     """
-    schema = node.schema
-    for scan in scans:
-        repeats = scan.view.repeats
-        if repeats <= 1:
-            continue
-        rows = scan.relation.stats(scan.view.box(), scan_order(scan)).rows
-        cells = min(rows * repeats, schema.size)
-        if cells > _MOST_REPEATED and cells * memory.entry_bytes(schema) > memory.limit():
-            what = f"{function_name(node.function)} of shape {schema.shape}, which repeats {rows} entries in "
-            raise memory.too_large(
-                f"{what}up to {quantity(cells, 'cells')},",
-                cells * memory.entry_bytes(schema),
-                "take a part of it, give a divisor 1 instead of 0 (np.where(d == 0, 1, d))",
-            )
+    size = node.schema.size
+    crossed = outer(scans, required)
+    if crossed is not None:
+        _check_cells(node, min(crossed.cells, size), "has each entry of one operand meet each of the other")
+    elif not any(required):
+        for scan in scans:
+            if scan.view.repeats > 1:
+                rows = stored_rows(scan)
+                _check_cells(node, min(rows * scan.view.repeats, size), f"repeats {rows} entries")
+
+
+def _check_cells(node: Map, cells: int, what: str) -> None:
+    nbytes = cells * memory.entry_bytes(node.schema)
+    if cells > _MOST_REPEATED and nbytes > memory.limit():
+        of = f"{function_name(node.function)} of shape {node.schema.shape}"
+        told = f"{of}, which {what} in up to {quantity(cells, 'cells')},"
+        ones = ", give a divisor 1 instead of 0 (np.where(d == 0, 1, d))" if node.function in _QUOTIENTS else ""
+        raise memory.too_large(told, nbytes, f"take a part of it{ones}")
 
 
 def dense_cells(node: Map) -> NDArray[Any]:
