@@ -341,7 +341,7 @@ def _draft(snapshot: Snapshot, work: Work) -> Snapshot:
     kinds = tuple(map(np.dtype, more[0].coordinate_dtypes)) if more else snapshot.base.coordinate_dtypes
     draft = copy.copy(snapshot)
     active = snapshot.active.without({name for name, _ in work.removed}).plus(new)
-    draft.base, draft.runs = file_tables(snapshot.path, snapshot.base.order, active, kinds)
+    draft.take(*file_tables(snapshot.path, snapshot.base.order, active, kinds))
     draft._digest = None
     return draft
 
