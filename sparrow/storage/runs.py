@@ -137,9 +137,8 @@ def cut(parts: Sequence[Part], rows: int = _GROUP, box: Box | None = None) -> li
     for at, shares in enumerate(found):
         if not shares:
             continue
-        start = starts[at] if at else None
-        stop = starts[at + 1] if at + 1 < len(starts) else None
-        bounds = _tighter(start, first_key, max), _tighter(stop, end_key, min)
+        following = starts[at + 1] if at + 1 < len(starts) else None
+        bounds = _tighter(starts[at] if at else None, first_key, max), _tighter(following, end_key, min)
         low, high = (
             [side(ends) for ends in zip(*(getattr(part, name) for part, _ in shares), strict=True)]
             for side, name in ((min, "low"), (max, "high"))
