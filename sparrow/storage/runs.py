@@ -22,7 +22,7 @@ from sparrow.index import Box
 from sparrow.kernels.entries import Block, concatenate, in_order
 from sparrow.relation import Chunk, Stretches
 
-__all__ = ["Decoded", "Merged", "Part", "cut", "joined", "members", "merged"]
+__all__ = ["Decoded", "Merged", "Part", "cut", "joined", "members", "merged", "place"]
 
 Key: TypeAlias = tuple[int, ...]
 
@@ -162,8 +162,8 @@ def merged(ref: Merged, read: Callable[[Part], Block], ndim: int, dtype: np.dtyp
     blocks: list[Block] = []
     for part in ref.parts:
         block = read(part)
-        start = 0 if ref.start is None else _place(block, ref.start)
-        stop = block.count if ref.stop is None else _place(block, ref.stop)
+        start = 0 if ref.start is None else place(block, ref.start)
+        stop = block.count if ref.stop is None else place(block, ref.stop)
         if start < stop:
             found = block.take(slice(start, stop))
             inside = found if ref.box is None else _inside(found, part, ref.box)
@@ -252,7 +252,7 @@ def _keys(*blocks: Block) -> list[NDArray[np.int64]] | None:
     return out
 
 
-def _place(block: Block, key: Key) -> int:
+def place(block: Block, key: Key) -> int:
     """Return how many entries come before a key, of which the first coordinates are given."""
     start, stop = 0, block.count
     for column, wanted in zip(block.coords, key, strict=False):

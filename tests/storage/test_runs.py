@@ -70,7 +70,7 @@ def histories(draw: st.DrawFn) -> tuple[Schema, list[Edit | str]]:
             out.append(Edit("clear", (Box(tuple(range(k, n) for k, n in zip(low, shape, strict=True))),)))
         else:
             cells = sorted(draw(st.sets(cell, min_size=1, max_size=9)))
-            rule: Any = draw(st.sampled_from(["first"] * 5 + RULES)) if kind == "append" else "last"
+            rule: Any = draw(st.sampled_from(["first"] * 3 + ["sum"] * 3 + RULES)) if kind == "append" else "last"
             values = draw(st.lists(st.integers(1, 9), min_size=len(cells), max_size=len(cells)))
             out.append(Edit(kind, upsert=entries(cells, values), existing=rule))
     return Schema(shape), out
@@ -257,6 +257,39 @@ def written(rounds: int, rows: int, path: Path, bound: int) -> list[int]:
             assert len(handle.current.runs) <= min(1 + math.log2(rounds), bound)
     assert_same(read_all(handle.current), entries([[k] for k in range(rounds * rows)], np.ones(rounds * rows)))
     return out
+
+
+def test_entries_that_change_are_written_where_they_are(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    cells = rng.permutation(20_000)
+    stored, recent, new = (
+        np.sort(cells[start:stop]) for start, stop in [(0, 12_000), (12_000, 13_000), (13_000, 13_100)]
+    )
+    sizes = storage.Sizes(file_rows=9_000, group_rows=64)
+    ones = lambda some: entries(some[:, None].tolist(), np.ones(len(some)))  # noqa: E731
+    handle = storage.save(tmp_path / "t", Schema((20_000,)), [ones(stored)], sizes=sizes)
+
+    def appended(some: Any, rule: Any = "sum") -> int:
+        before = {record.path for record in handle.files()}
+        handle.commit(Edit("append", upsert=ones(np.sort(some)), existing=rule))
+        return sum(record.rows for record in handle.files() if record.path not in before)
+
+    assert appended(recent) == len(recent)
+    # Those of runs are written with these alone, whatever is stored in order.
+    assert appended(np.concatenate([recent[::40], new])) == len(recent) + len(new)
+    assert len(handle.current.runs) == 1
+    # Those of files with files, which are small from then on; new ones stand beside them.
+    neighbours, more = stored[6_000:6_020], np.setdiff1d(np.arange(20_000), cells[:13_100])[::500]
+    first = appended(np.concatenate([neighbours, more]))
+    assert len(stored) / 4 < first <= len(stored) + 2 * len(more)
+    assert len(handle.current.runs) == 2
+    assert appended(neighbours) < len(stored) / 4
+    wanted = np.zeros(20_000)
+    for some in (stored, recent, recent[::40], new, neighbours, more, neighbours):
+        wanted[some] += 1
+    assert_same(read_all(handle.current), entries(np.flatnonzero(wanted)[:, None].tolist(), wanted[wanted > 0]))
+    assert handle.verify() == []
+    assert len(foreign(tmp_path / "t")) == np.count_nonzero(wanted)
 
 
 def test_entries_all_over_are_written_seldom(tmp_path: Path) -> None:
