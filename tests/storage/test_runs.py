@@ -266,7 +266,10 @@ def test_entries_that_change_are_written_where_they_are(tmp_path: Path) -> None:
         np.sort(cells[start:stop]) for start, stop in [(0, 12_000), (12_000, 13_000), (13_000, 13_100)]
     )
     sizes = storage.Sizes(file_rows=9_000, group_rows=64)
-    ones = lambda some: entries(some[:, None].tolist(), np.ones(len(some)))  # noqa: E731
+
+    def ones(some: Any) -> Block:
+        return entries(some[:, None].tolist(), np.ones(len(some)))
+
     handle = storage.save(tmp_path / "t", Schema((20_000,)), [ones(stored)], sizes=sizes)
 
     def appended(some: Any, rule: Any = "sum") -> int:
