@@ -56,6 +56,8 @@ class Chunk:
     """Largest coordinate of each dimension."""
     ref: Any
     """What the relation needs to find it."""
+    counted: bool = True
+    """Whether ``rows`` is how many entries it has, and no estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,17 @@ class ScanStats:
     row_groups_read: int
     rows: int
     nbytes: int
+
+    def plus(self, other: ScanStats) -> ScanStats:
+        """Return what two scans touch together."""
+        return ScanStats(
+            self.files + other.files,
+            self.files_read + other.files_read,
+            self.row_groups + other.row_groups,
+            self.row_groups_read + other.row_groups_read,
+            self.rows + other.rows,
+            self.nbytes + other.nbytes,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.compiling import announce, readonly
 
-__all__ = ["place_rows", "pointers", "repeat", "scattered"]
+__all__ = ["place_rows", "places", "pointers", "repeat", "scattered", "spliced"]
 
 
 @njit(cache=True, nogil=True)
@@ -143,14 +143,18 @@ def scattered(rows: NDArray[Any], begins: NDArray[np.int64], column: NDArray[Any
 
 @njit(cache=True, nogil=True)
 def _splice(words, at, more, out):  # type: ignore[no-untyped-def]
-    first = 0
-    for k in range(len(more)):
-        for i in range(first, at[k]):
-            out[i + k] = words[i]
-        first = at[k]
-        out[first + k] = more[k]
-    for i in range(first, len(words)):
-        out[i + len(more)] = words[i]
+    first = k = np.uint64(0)  # unsigned: a negative index would be looked for
+    for j in range(np.uint64(len(more))):
+        stop = np.uint64(at[j])
+        for i in range(first, stop):
+            out[k] = words[i]
+            k += np.uint64(1)
+        first = stop
+        out[k] = more[j]
+        k += np.uint64(1)
+    for i in range(first, np.uint64(len(words))):
+        out[k] = words[i]
+        k += np.uint64(1)
 
 
 def spliced(values: NDArray[Any], at: NDArray[np.int64], more: NDArray[Any]) -> NDArray[Any]:
@@ -174,4 +178,38 @@ def spliced(values: NDArray[Any], at: NDArray[np.int64], more: NDArray[Any]) -> 
     out = np.empty(len(values) + len(more), values.dtype)
     words = f"u{values.dtype.itemsize}"
     _splice(readonly(values).view(words), readonly(at), readonly(more).view(words), out.view(words))
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _places(rows, rest, wanted, wanted_rest, out):  # type: ignore[no-untyped-def]
+    at, count = np.uint64(0), np.uint64(len(rows))
+    for k in range(np.uint64(len(wanted))):
+        row, other = wanted[k], wanted_rest[k]
+        while at < count and (rows[at] < row or (rows[at] == row and rest[at] < other)):
+            at += np.uint64(1)
+        out[k] = at
+
+
+def places(
+    rows: NDArray[Any], rest: NDArray[Any], wanted: NDArray[Any], wanted_rest: NDArray[Any]
+) -> NDArray[np.int64]:
+    """Return before which of some entries others come, all sorted by row and within it by a second number.
+
+    Parameters
+    ----------
+    rows, rest
+        Both numbers of each entry, int32 or int64.
+    wanted, wanted_rest
+        Those of the others, of the same types.
+
+    Examples
+    --------
+    >>> rows, rest = np.array([1, 1, 4]), np.array([0, 7, 2])
+    >>> places(rows, rest, np.array([0, 1, 4, 5]), np.array([9, 3, 2, 0]))
+    array([0, 1, 2, 3])
+    """
+    announce()
+    out = np.empty(len(wanted), np.int64)
+    _places(readonly(rows), readonly(rest), readonly(wanted), readonly(wanted_rest), out)
     return out

@@ -8,6 +8,7 @@ nothing, and nothing but labels is read.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -28,6 +29,9 @@ from sparrow.schema import Schema, given_name
 __all__ = ["Join", "aligned", "by_name", "fitted", "matched", "multiplied", "on_labels", "places_of"]
 
 Join: TypeAlias = Literal["exact", "outer", "inner", "left"]
+
+_STRETCHES = 16
+"""Up to so many stretches of lines are joined one after the other; more are taken through a list, which costs more."""
 
 
 def aligned(operands: Sequence[Any], usual: Join, apart: int | None = None) -> tuple[list[Any], Labels]:
@@ -210,7 +214,11 @@ def on_labels(scan: Scan, axis: int, places: NDArray[Any]) -> Scan:
     size, ndim = scan.schema.shape[axis], scan.schema.ndim
     lacking = places < 0
     if lacking.any():
-        scan, places = _with_line_of_fill(scan, axis), np.where(lacking, size, places)
+        follows = np.where(lacking[1:] | lacking[:-1], lacking[1:] & lacking[:-1], np.diff(places) == 1)
+        bounds = [0, *(np.flatnonzero(~follows) + 1).tolist(), len(places)]
+        if len(bounds) <= _STRETCHES and not lacking.all():
+            return _joined_lines(scan, axis, [(int(places[k]), stop - k) for k, stop in itertools.pairwise(bounds)])
+        scan, places = _joined_lines(scan, axis, [(0, size), (-1, 1)]), np.where(lacking, size, places)
     start, stop = (int(places[0]), int(places[0]) + len(places)) if len(places) else (0, 0)
     straight = np.array_equal(places, np.arange(start, stop))
     key: list[Any] = [slice(None)] * ndim
@@ -225,17 +233,24 @@ def places_of(labels: pa.Array, among: pa.Array) -> NDArray[Any]:
     return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
 
 
-def _with_line_of_fill(scan: Scan, axis: int) -> Scan:
+def _joined_lines(scan: Scan, axis: int, stretches: Sequence[tuple[int, int]]) -> Scan:
+    """Return stretches of lines along an axis, one after the other: where each begins, -1 of fill, and its length."""
     old = scan.schema
 
     def schema(size: int) -> Schema:
         shape = (*old.shape[:axis], size, *old.shape[axis + 1 :])
         return Schema(shape, old.dims, old.dtype, old.fill_value, old.stype if old.stype == "dense" else "coo")
 
-    line, whole = schema(1), schema(old.shape[axis] + 1)
-    nothing = MemoryRelation(line, concatenate([], old.ndim, old.dtype))
+    parts: list[Scan] = []
+    for start, size in stretches:
+        if start < 0:
+            nothing = MemoryRelation(schema(size), concatenate([], old.ndim, old.dtype))
+            parts.append(Scan(nothing, View.identity(nothing.schema.shape), nothing.schema))
+        else:
+            parts.append(scan.then(scan.view.then((slice(None),) * axis + (slice(start, start + size),))))
+    whole = schema(sum(size for _, size in stretches))
     names = {k: found for k, found in names_along(scan).items() if k != axis}
-    join = Concat((scan, Scan(nothing, View.identity(line.shape), line)), axis, whole).named(names)
+    join = Concat(tuple(parts), axis, whole).named(names)
     return Scan(join, View.identity(whole.shape), whole)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,14 +17,14 @@ from sparrow import settings
 from sparrow.errors import NotFoundError, ShapeError
 from sparrow.index import Box
 from sparrow.kernels.entries import Block
-from sparrow.relation import Chunk, Edit, Growth, with_labels
+from sparrow.relation import Chunk, Edit, Growth, apply_edit, with_labels
 from sparrow.schema import Schema, is_fill
 from sparrow.storage.filesystem import of
 from sparrow.storage.labels import is_part, write_labels, write_more
 from sparrow.storage.layout import METADATA_KEY, Profile, Sizes, arrow_schema
 from sparrow.storage.log import Active
 from sparrow.storage.rewrites import Claim, Piece, Rewrite, discard, exists_already, met, plan, prepare, width, write
-from sparrow.storage.runs import Part, cut, members
+from sparrow.storage.runs import Part, cut, members, place
 from sparrow.storage.snapshot import Snapshot
 from sparrow.storage.tables import FileTable, file_tables
 from sparrow.storage.writer import DataFile, TensorWriter
@@ -105,9 +105,13 @@ def edited(snapshot: Snapshot, edit: Edit, sizes: Sizes) -> Work:
 
 
 def _laid(snapshot: Snapshot, edit: Edit, upsert: Block, sizes: Sizes) -> Work:
-    """Write entries that are appended: into the files that they meet where these are few, else beside them."""
+    """Write entries that are appended: into the files that they meet where these are few, else beside them.
+
+    Those whose cells have an entry go where it is: into files in order, which become small ones, or runs.
+    """
     bound = settings.current().append_runs
-    taken = _members(snapshot, snapshot.runs, upsert)
+    in_runs = [_members(snapshot, run, upsert) for run in snapshot.runs]
+    taken = np.any(in_runs, axis=0) if in_runs else np.zeros(upsert.count, dtype=bool)
     # The types in which what they are merged with is read; files may hold others, since shapes change.
     read = tuple(map(snapshot.schema.coordinate_dtype, range(snapshot.schema.ndim)))
     fits = all(
@@ -117,20 +121,34 @@ def _laid(snapshot: Snapshot, edit: Edit, upsert: Block, sizes: Sizes) -> Work:
     few = max(sizes.group_rows // _WORTH_A_RUN, _WORTH_A_RUN * upsert.count)
     if not taken.any() and (met(snapshot, upsert) <= few or not (bound or snapshot.runs)):
         return _rewritten(snapshot, edit, sizes)
-    if bound and fits and not is_fill(upsert.values, snapshot.schema.fill_value).any():
-        taken |= _members(snapshot, (snapshot.base,), upsert)
-        if edit.existing == "error" and taken.any():
-            raise exists_already(tuple(int(column[taken.argmax()]) for column in upsert.coords))
-        if edit.existing == "first":
-            upsert = upsert.take(~taken)
-        if edit.existing == "first" or not taken.any():
-            coords = tuple(column.astype(kind, copy=False) for column, kind in zip(upsert.coords, read, strict=True))
-            beside = _beside(snapshot, Block(coords, upsert.values), bound, sizes)
-            return replace(beside, shape=edit.shape)
-    return _then(snapshot, folded(snapshot, sizes), lambda draft: _rewritten(draft, edit, sizes))
+    if not bound or not fits or is_fill(upsert.values, snapshot.schema.fill_value).any():
+        return _then(snapshot, folded(snapshot, sizes), lambda draft: _rewritten(draft, edit, sizes))
+    in_order = _members(snapshot, snapshot.base, upsert)
+    there = in_order | taken
+    if edit.existing == "error" and there.any():
+        raise exists_already(tuple(int(column[there.argmax()]) for column in upsert.coords))
+    coords = tuple(column.astype(kind, copy=False) for column, kind in zip(upsert.coords, read, strict=True))
+    new = Block(coords, upsert.values).take(~there)
+    if edit.existing == "first":
+        taken[:] = in_order[:] = False
+    changing = replace(edit, upsert=upsert.take(taken & ~in_order)) if taken.any() else None
+    meeting = [changing is not None and bool(found.any()) for found in in_runs]
+    gone, rows = _taken_in(snapshot, new.count, meeting, bound)
+    if len(gone) == len(snapshot.runs) and new.count and _between(snapshot, new) <= _WORTH_FOLDING * rows:
+        if changing is None and not in_order.any():
+            return replace(folded(snapshot, sizes, new), shape=edit.shape)
+        return _then(snapshot, folded(snapshot, sizes), lambda draft: _rewritten(draft, edit, sizes))
+    beside = _beside(snapshot, new, changing, gone, rows, sizes)
+    try:
+        changed = replace(edit, upsert=upsert.take(in_order), shape=None)
+        inside = _rewritten(snapshot, changed, sizes.smaller()) if in_order.any() else Work()
+    except BaseException:
+        beside.undo(snapshot.path)
+        raise
+    return Work(inside.added + beside.added, inside.removed + beside.removed, shape=edit.shape)
 
 
-def _members(snapshot: Snapshot, tables: Iterable[FileTable], wanted: Block) -> NDArray[np.bool_]:
+def _members(snapshot: Snapshot, table: FileTable, wanted: Block) -> NDArray[np.bool_]:
     """Return which of some sorted entries have their cells in some files."""
     out = np.zeros(wanted.count, dtype=bool)
     if not wanted.count:
@@ -144,30 +162,39 @@ def _members(snapshot: Snapshot, tables: Iterable[FileTable], wanted: Block) -> 
         places = np.flatnonzero(near)
         return (places, members(snapshot.read_part(part), wanted.take(places))) if len(places) else None
 
-    parts = [part for table in tables for part in snapshot.parts(table, box)]
+    parts = list(snapshot.parts(table, box))
     for found in ordered_map(look, parts, settings.current().threads if len(parts) > 1 else 1):
         if found is not None:
             out[found[0]] |= found[1]
     return out
 
 
-def _beside(snapshot: Snapshot, upsert: Block, bound: int, sizes: Sizes) -> Work:
-    """Write new entries as a run, with those that are at most about as large; where all is, in order.
+def _taken_in(snapshot: Snapshot, rows: int, meeting: Sequence[bool], bound: int) -> tuple[tuple[FileTable, ...], int]:
+    """Return the runs that become one with new entries, and how many entries that has.
 
-    So an entry is written about as often as the number of entries has digits, and there are about as many runs.
+    They are those whose entries change, and those that are at most about as large: so an entry is written about as
+    often as the number of entries has digits, and there are about as many runs.
     """
-    if not upsert.count:
+    kept = list(zip(snapshot.runs, meeting, strict=True))
+    gone = [run for run, changes in kept if changes]
+    kept = [(run, changes) for run, changes in kept if not changes]
+    rows += sum(int(run.rows.sum()) for run in gone)
+    while kept and rows and (int(kept[-1][0].rows.sum()) <= rows or len(kept) >= bound):
+        gone.append(kept.pop()[0])
+        rows += int(gone[-1].rows.sum())
+    return tuple(gone), rows
+
+
+def _beside(
+    snapshot: Snapshot, new: Block, changing: Edit | None, gone: Sequence[FileTable], rows: int, sizes: Sizes
+) -> Work:
+    """Write new entries as a run, with those of other runs, some of which change."""
+    if not new.count and changing is None:
         return Work()
-    rows, kept = upsert.count, list(snapshot.runs)
-    while kept and (int(kept[-1].rows.sum()) <= rows or len(kept) >= bound):
-        rows += int(kept.pop().rows.sum())
-    if not kept and _between(snapshot, upsert) <= _WORTH_FOLDING * rows:
-        return folded(snapshot, sizes, upsert)
-    gone = snapshot.runs[len(kept) :]
     everything = Box.everything(snapshot.schema.shape)
     parts = [part for table in gone for part in snapshot.parts(table, everything)]
-    chunks = cut([*parts, _part(upsert)], sizes.group_rows)
-    added = _written(snapshot, chunks, rows, sizes, run=True)
+    chunks = cut([*parts, _part(new)] if new.count else parts, sizes.group_rows)
+    added = _written(snapshot, chunks, rows, sizes, run=True, changing=changing)
     return Work(added, _whole(gone))
 
 
@@ -217,9 +244,28 @@ def _mixed(chunk: Chunk) -> bool:
     return any(part.run for part in chunk.ref.parts)
 
 
-def _written(snapshot: Snapshot, chunks: list[Chunk], rows: int, sizes: Sizes, run: bool = False) -> list[DataFile]:
-    """Write the entries of chunks to new files."""
+def _written(
+    snapshot: Snapshot,
+    chunks: list[Chunk],
+    rows: int,
+    sizes: Sizes,
+    run: bool = False,
+    changing: Edit | None = None,
+) -> list[DataFile]:
+    """Write the entries of chunks, of which an edit changes some, to new files."""
     schema = snapshot.schema
+
+    def read(chunk: Chunk) -> Block:
+        block = snapshot.read(chunk)
+        if changing is None or changing.upsert is None:
+            return block
+        bounds, more = chunk.ref, changing.upsert
+        start = 0 if bounds.start is None else place(more, bounds.start)
+        stop = more.count if bounds.stop is None else place(more, bounds.stop)
+        shape = changing.shape or schema.shape
+        share = Edit(changing.operation, upsert=more.take(slice(start, stop)), existing=changing.existing)
+        return apply_edit(block, share, replace(schema, shape=shape)) if start < stop else block
+
     with TensorWriter(
         snapshot.path,
         schema.dims,
@@ -229,7 +275,7 @@ def _written(snapshot: Snapshot, chunks: list[Chunk], rows: int, sizes: Sizes, r
         sizes=sizes.for_total(rows * width(snapshot), rows),
         run=run,
     ) as writer:
-        for block in ordered_map(snapshot.read, chunks, settings.current().threads if len(chunks) > 1 else 1):
+        for block in ordered_map(read, chunks, settings.current().threads if len(chunks) > 1 else 1):
             writer.write(block)
         return writer.finish()
 
@@ -341,7 +387,7 @@ def _draft(snapshot: Snapshot, work: Work) -> Snapshot:
     kinds = tuple(map(np.dtype, more[0].coordinate_dtypes)) if more else snapshot.base.coordinate_dtypes
     draft = copy.copy(snapshot)
     active = snapshot.active.without({name for name, _ in work.removed}).plus(new)
-    draft.base, draft.runs = file_tables(snapshot.path, snapshot.base.order, active, kinds)
+    draft.take(*file_tables(snapshot.path, snapshot.base.order, active, kinds))
     draft._digest = None
     return draft
 

@@ -56,6 +56,8 @@ _SAMPLE = 16384
 _PAGE_ROWS = 65536
 _ZSTD_LEVEL = 15
 _WORTH_A_TRIAL = 4096
+_OFTEN = 8
+"""How many times smaller files are that appends change than others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,10 @@ class Sizes:
     def small(self, nbytes: int, rows: int) -> bool:
         """Return whether a file is so small that an append had better rewrite it than stand beside it."""
         return 8 * nbytes < self.file_bytes and 8 * rows < self.file_rows
+
+    def smaller(self) -> Sizes:
+        """Return the sizes of files that change here and there, and so are written again and again."""
+        return Sizes(max(self.file_bytes // _OFTEN, 1), max(self.file_rows // _OFTEN, self.group_rows), self.group_rows)
 
     def for_total(self, nbytes: int, rows: int) -> Sizes:
         """Return the sizes that divide so much into equal files of at most about twice the usual size."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from sparrow.errors import CorruptionError, InvalidValueError, NotFoundError, StorageError
@@ -22,7 +21,7 @@ from sparrow.storage.labels import LABELS, Vocabulary, is_part, label_files, rea
 from sparrow.storage.layout import Metadata, stored_columns
 from sparrow.storage.log import Active, Log
 from sparrow.storage.runs import Decoded, Merged, Part, cut, merged
-from sparrow.storage.tables import FileTable, digest, log_tables
+from sparrow.storage.tables import FileTable, beside, digest, groups_meeting, log_tables
 
 __all__ = ["FileRecord", "Snapshot", "order_folder"]
 
@@ -92,6 +91,8 @@ class Group:
     number: int
     place: int = field(compare=False)
     reading: Reading | None = field(compare=False)
+    run: bool = False
+    """Whether the file is of a run."""
 
 
 def only(chunks: Sequence[Chunk], numbers: Iterable[int]) -> list[Chunk]:
@@ -142,7 +143,8 @@ class Snapshot:
             schema = Schema(shape, found.schema.dims, found.schema.dtype, found.schema.fill_value, found.schema.stype)
             labels = label_files(log.path, found.labels, log.labels(ndim))
             metadata = replace(found, schema=schema, labels=labels)
-            self.base, self.runs = log_tables(log, metadata, found.order or tuple(range(ndim)))
+            base, runs = log_tables(log, metadata, found.order or tuple(range(ndim)))
+        self.take(base, runs)
         self.path = log.path
         self.metadata = metadata
         self.identity = log.identity, found.replaced
@@ -156,7 +158,8 @@ class Snapshot:
         if before is not None and before.identity == self.identity:
             self._known = dict(before._labels or before._known)
         self._lock = threading.Lock()
-        self._decoded: Decoded = Decoded(before._decoded if before and before._kinds == self._kinds else None)
+        known = before._decoded if before is not None and before._kinds == self._kinds else None
+        self._decoded: Decoded = Decoded((int(run.rows.sum()) for run in self.runs), known)
 
     def __repr__(self) -> str:
         return f"<Snapshot of {self.path!r}, version {self._version}>"
@@ -176,18 +179,16 @@ class Snapshot:
         """Whether chunks are row groups, whose entries are counted: where runs stand beside the files they are not."""
         return not self.runs
 
-    @property
-    def tables(self) -> tuple[FileTable, ...]:
-        """The files in order, then the runs beside them."""
-        return (self.base, *self.runs)
+    def take(self, base: FileTable, runs: tuple[FileTable, ...]) -> None:
+        """Be of some files in order, and of runs beside them."""
+        self.base, self.runs = base, runs
+        self.tables: tuple[FileTable, ...] = (base, beside(runs)) if runs else (base,)
+        """The files in order, then those of all runs, whatever run they are of."""
 
     @property
     def active(self) -> Active:
         """All files of the base order."""
-        out = self.base.active
-        for run in self.runs:
-            out = out.plus(run.active)
-        return out
+        return self.base.active if not self.runs else self.base.active.plus(self.tables[1].active)
 
     @property
     def extra(self) -> dict[str, Any]:
@@ -347,19 +348,35 @@ class Snapshot:
         """
         table = self.table(order)
         if self.runs and table is self.base:
-            return cut([part for each in self.tables for part in self.parts(each, box)])
+            parts = [part for each in self.tables for part in self.parts(each, box)]
+            return cut(parts, box=box)
+        return self._groups(table, box)
+
+    def apart(self, box: Box, order: tuple[int, ...] | None = None) -> tuple[list[Chunk], list[Chunk]]:
+        """Return what :meth:`chunks` does without merging anything: the row groups in order, and those of runs.
+
+        Where runs would be read for a small part of them, they are merged and stay decoded instead.
+        """
+        first, *others = (self._groups(table, box) for table in self._tables(order))
+        runs = others[0] if others else []
+        if sum(chunk.rows for chunk in runs) > sum(chunk.rows for chunk in first):
+            return self.chunks(box, order), []
+        return first, runs
+
+    def _groups(self, table: FileTable, box: Box) -> list[Chunk]:
+        """Return the row groups of some files that may hold entries of a box."""
         out: list[Chunk] = []
-        places = table.meeting(box).tolist()
+        places, run = table.meeting(box).tolist(), table in self.tables[1:]
         table.footers_ahead(places)
         reading = Reading() if of(self.path).fetches else None
         for at in places:
             path, found = table.path(at), table.footer(at)
-            for group in np.flatnonzero(box.meeting(found.low, found.high)).tolist():
+            for group in groups_meeting(found, box):
                 low, high = tuple(found.low[group].tolist()), tuple(found.high[group].tolist())
                 if reading is not None:
                     start, length = found.pieces[group][:2] if found.pieces else (0, 0)
                     reading.pieces.append((path, start, length))
-                out.append(Chunk(int(found.rows[group]), low, high, Group(path, group, len(out), reading)))
+                out.append(Chunk(int(found.rows[group]), low, high, Group(path, group, len(out), reading, run)))
         return out
 
     def parts(self, table: FileTable, box: Box) -> Iterator[Part]:
@@ -368,7 +385,7 @@ class Snapshot:
         table.footers_ahead(places)
         for at in places:
             found = table.footer(at)
-            for group in np.flatnonzero(box.meeting(found.low, found.high)).tolist():
+            for group in groups_meeting(found, box):
                 low, high = tuple(found.low[group].tolist()), tuple(found.high[group].tolist())
                 yield Part(low, high, int(found.rows[group]), table is not self.base, (table.path(at), group))
 
@@ -394,14 +411,16 @@ class Snapshot:
         found: Group | Merged = chunk.ref
         if isinstance(found, Merged):
             return merged(found, self.read_part, self.schema.ndim, self.schema.dtype)
+        if found.run and (held := self._decoded.held((found.path, found.number))) is not None:
+            return held
         if found.reading is not None:
             found.reading.come_to(found.place)
         return read_group(found.path, found.number, self.schema.ndim, self.schema.dtype, self._kinds, dims)
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
         """Return what a scan of the box touches."""
-        shares = [table.stats(box) for table in self._tables(order)]
-        return ScanStats(*map(sum, zip(*map(astuple, shares), strict=True)))
+        first, *others = (table.stats(box) for table in self._tables(order))
+        return first.plus(others[0]) if others else first
 
     def source(self, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource | ArrowSource:
         """Return the files that may hold entries of the box, and how the columns lie in them; a stream of a store.

@@ -20,14 +20,22 @@ from sparrow.storage.layout import Metadata
 from sparrow.storage.log import Active, Log
 from sparrow.workers import ordered_map
 
-__all__ = ["FileTable", "digest", "file_tables", "log_tables"]
+__all__ = ["FileTable", "beside", "digest", "file_tables", "groups_meeting", "log_tables"]
+
+
+def groups_meeting(footer: Footer, box: Box) -> list[int]:
+    """Return the row groups that may hold entries of a box, of a file that may."""
+    if len(footer.rows) == 1:  # its bounds are those of the file
+        return [0]
+    found: list[int] = np.flatnonzero(box.meeting(footer.low, footer.high)).tolist()
+    return found
 
 
 class FileTable:
     """The files of one version of one order, sorted by their keys; arrays have one row for each file.
 
-    Key ranges are disjoint, so the bounds of the dimensions suffice to sort files: where those of
-    the leading dimension agree, all their entries do, and the next dimension decides.
+    Key ranges are disjoint but for those of several runs, so the bounds of the dimensions suffice to sort files: where
+    those of the leading dimension agree, all their entries do, and the next dimension decides.
     """
 
     def __init__(
@@ -99,10 +107,10 @@ class FileTable:
         groups = read = rows = nbytes = files_read = 0
         for at in files.tolist():
             found = self.footer(at)
-            meets = box.meeting(found.low, found.high)
-            groups += len(meets)
-            read += int(meets.sum())
-            files_read += bool(meets.any())
+            meets = groups_meeting(found, box)
+            groups += len(found.rows)
+            read += len(meets)
+            files_read += bool(meets)
             rows += int(found.rows[meets].sum())
             nbytes += int(found.nbytes[meets].sum())
         skipped = np.ones(len(self), dtype=bool)
@@ -144,6 +152,14 @@ def file_tables(
         for places in ([at for at in range(len(active.paths)) if at not in beside], *writers.values())
     )
     return base, tuple(sorted(runs, key=lambda run: (-int(run.rows.sum()), run.names)))
+
+
+def beside(runs: Sequence[FileTable]) -> FileTable:
+    """Return the files of all runs, which may lie between each other's keys, as one table."""
+    active = runs[0].active
+    for run in runs[1:]:
+        active = active.plus(run.active)
+    return FileTable(runs[0].folder, runs[0].order, active, runs[0].coordinate_dtypes)
 
 
 def log_tables(log: Log, metadata: Metadata, order: Sequence[int]) -> tuple[FileTable, tuple[FileTable, ...]]:

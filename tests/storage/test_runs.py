@@ -22,7 +22,7 @@ from sparrow.index import Box
 from sparrow.kernels.entries import Block
 from sparrow.relation import Edit, apply_edit
 from sparrow.schema import Schema
-from sparrow.storage import commits
+from sparrow.storage import commits, footers
 from sparrow.storage.log import Log
 from sparrow.storage.runs import Part, cut, joined, members, merged
 from sparrow.storage.writer import TensorWriter
@@ -70,7 +70,7 @@ def histories(draw: st.DrawFn) -> tuple[Schema, list[Edit | str]]:
             out.append(Edit("clear", (Box(tuple(range(k, n) for k, n in zip(low, shape, strict=True))),)))
         else:
             cells = sorted(draw(st.sets(cell, min_size=1, max_size=9)))
-            rule: Any = draw(st.sampled_from(["first"] * 5 + RULES)) if kind == "append" else "last"
+            rule: Any = draw(st.sampled_from(["first"] * 3 + ["sum"] * 3 + RULES)) if kind == "append" else "last"
             values = draw(st.lists(st.integers(1, 9), min_size=len(cells), max_size=len(cells)))
             out.append(Edit(kind, upsert=entries(cells, values), existing=rule))
     return Schema(shape), out
@@ -156,6 +156,93 @@ def test_readers_of_all_kinds(tmp_path: Path) -> None:
     np.testing.assert_array_equal(sp.open(tmp_path / "t").to_numpy(), wanted)
 
 
+@pytest.fixture(scope="module")
+def overlapping(tmp_path_factory: pytest.TempPathFactory) -> tuple[sp.Tensor, Any]:
+    """Return a tensor with several runs beside many row groups, and its array."""
+    path = tmp_path_factory.mktemp("runs") / "t"
+    rng = np.random.default_rng(0)
+    wanted = np.where(rng.random((60, 50, 4)) < 0.3, rng.integers(1, 50, (60, 50, 4)), 0).astype(float)
+    cells = rng.permutation(np.argwhere(wanted))
+    ends = [0, *(len(cells) - left for left in (930, 430, 190, 70, 0))]
+    handle = storage.save(path, Schema(wanted.shape), [])
+    with mock.patch.object(commits, "_WORTH_A_RUN", 2), mock.patch.object(commits, "_WORTH_FOLDING", 0):
+        for start, stop in itertools.pairwise(ends):
+            some = sorted(map(tuple, cells[start:stop].tolist()))
+            handle = storage.open(path, sizes=storage.Sizes(file_rows=900, group_rows=90))
+            handle.commit(append(some, [wanted[cell] for cell in some]))
+    assert len(handle.current.runs) > 2
+    return sp.open(path), wanted
+
+
+def test_what_needs_no_order_merges_nothing(overlapping: tuple[sp.Tensor, Any]) -> None:
+    a, wanted = overlapping
+    x, flat = np.random.default_rng(1).random(50), wanted[:, :, 1]
+    with mock.patch("sparrow.storage.snapshot.merged", side_effect=AssertionError("merged")):
+        for name in ("sum", "max", "min", "mean", "std", "any"):
+            np.testing.assert_allclose(getattr(a, name)(), getattr(wanted, name)())
+            for axes in ((0,), (1, 2), (0, 2)):
+                np.testing.assert_allclose(getattr(a, name)(axis=axes).to_numpy(), getattr(wanted, name)(axis=axes))
+        assert a[5:].nnz == np.count_nonzero(wanted[5:])
+        assert (a[:, :, 1] != 0).sum() == np.count_nonzero(flat)
+        np.testing.assert_allclose((a * 2 + 1).sum(), (wanted * 2 + 1).sum())
+        assert (a[3:50] > 20).sum() == (wanted[3:50] > 20).sum()
+        assert int(a.T.argmax()) == wanted.T.argmax()
+        assert int(a.T.argmin()) == wanted.T.argmin()
+        for engine in ("stream", "duckdb"):
+            np.testing.assert_allclose(sp.matmul(a[:, :, 1], x, engine=engine), flat @ x)
+        np.testing.assert_allclose(a[:, :, 1].T @ np.ones((60, 3)), flat.T @ np.ones((60, 3)))
+        assert sp.sql("select count(*), sum(value) from a where d0 > 9").fetchall() == [
+            (np.count_nonzero(wanted[10:]), wanted[10:].sum())
+        ]
+
+
+@given(st.data())
+def test_a_view_merges_what_it_shows(overlapping: tuple[sp.Tensor, Any], data: st.DataObject) -> None:
+    a, wanted = overlapping
+    key = tuple(
+        data.draw(
+            st.one_of(
+                st.integers(0, n - 1),
+                st.slices(n),
+                st.lists(st.integers(0, n - 1), min_size=1, max_size=4).map(np.array) if dim == 0 else st.nothing(),
+            )
+        )
+        for dim, n in enumerate(wanted.shape)
+    )
+    seen: list[int] = []
+
+    def counted(*args: Any) -> Block:
+        block = merged(*args)
+        seen.append(block.count)
+        return block
+
+    with mock.patch("sparrow.storage.snapshot.merged", counted):
+        found, shown = (
+            a.oindex[key],
+            wanted[np.ix_(*(np.atleast_1d(np.arange(n)[k]) for n, k in zip(wanted.shape, key, strict=True)))],
+        )
+        array = found.to_numpy() if isinstance(found, sp.Tensor) else np.asarray(found)
+    np.testing.assert_array_equal(array.ravel(), shown.ravel())
+    if all(not isinstance(part, slice) or part.step in (None, 1, -1) for part in key):
+        distinct = key[0] if isinstance(key[0], int | slice) else np.unique(key[0])
+        assert sum(seen) <= np.count_nonzero(wanted[(distinct, *key[1:])])
+
+
+def test_runs_of_a_scan_stay_decoded(overlapping: tuple[sp.Tensor, Any]) -> None:
+    a, wanted = overlapping
+    assert a.path is not None
+    read: list[tuple[str, int]] = []
+
+    def counted(path: str, group: int, *args: Any) -> Block:
+        if path.endswith("-run.parquet"):
+            read.append((path, group))
+        return footers.read_group(path, group, *args)
+
+    with sp.config(threads=1), mock.patch("sparrow.storage.snapshot.read_group", counted):
+        np.testing.assert_array_equal(sp.open(a.path).to_numpy(), wanted)
+    assert len(read) == len(set(read)) > 3
+
+
 def written(rounds: int, rows: int, path: Path, bound: int) -> list[int]:
     """Return how many entries each of some appends writes, of entries all over the keys."""
     order = np.random.default_rng(0).permutation(rounds * rows)
@@ -170,6 +257,42 @@ def written(rounds: int, rows: int, path: Path, bound: int) -> list[int]:
             assert len(handle.current.runs) <= min(1 + math.log2(rounds), bound)
     assert_same(read_all(handle.current), entries([[k] for k in range(rounds * rows)], np.ones(rounds * rows)))
     return out
+
+
+def test_entries_that_change_are_written_where_they_are(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    cells = rng.permutation(20_000)
+    stored, recent, new = (
+        np.sort(cells[start:stop]) for start, stop in [(0, 12_000), (12_000, 13_000), (13_000, 13_100)]
+    )
+    sizes = storage.Sizes(file_rows=9_000, group_rows=64)
+
+    def ones(some: Any) -> Block:
+        return entries(some[:, None].tolist(), np.ones(len(some)))
+
+    handle = storage.save(tmp_path / "t", Schema((20_000,)), [ones(stored)], sizes=sizes)
+
+    def appended(some: Any, rule: Any = "sum") -> int:
+        before = {record.path for record in handle.files()}
+        handle.commit(Edit("append", upsert=ones(np.sort(some)), existing=rule))
+        return sum(record.rows for record in handle.files() if record.path not in before)
+
+    assert appended(recent) == len(recent)
+    # Those of runs are written with these alone, whatever is stored in order.
+    assert appended(np.concatenate([recent[::40], new])) == len(recent) + len(new)
+    assert len(handle.current.runs) == 1
+    # Those of files with files, which are small from then on; new ones stand beside them.
+    neighbours, more = stored[6_000:6_020], np.setdiff1d(np.arange(20_000), cells[:13_100])[::500]
+    first = appended(np.concatenate([neighbours, more]))
+    assert len(stored) / 4 < first <= len(stored) + 2 * len(more)
+    assert len(handle.current.runs) == 2
+    assert appended(neighbours) < len(stored) / 4
+    wanted = np.zeros(20_000)
+    for some in (stored, recent, recent[::40], new, neighbours, more, neighbours):
+        wanted[some] += 1
+    assert_same(read_all(handle.current), entries(np.flatnonzero(wanted)[:, None].tolist(), wanted[wanted > 0]))
+    assert handle.verify() == []
+    assert len(foreign(tmp_path / "t")) == np.count_nonzero(wanted)
 
 
 def test_entries_all_over_are_written_seldom(tmp_path: Path) -> None:
@@ -231,13 +354,17 @@ def test_verify_finds_a_cell_of_two_runs(tmp_path: Path) -> None:
 
 
 @given(
-    st.lists(st.sets(st.tuples(st.integers(0, 5), st.integers(0, 2**62 - 1)), max_size=20), max_size=5), st.booleans()
+    st.lists(st.sets(st.tuples(st.integers(0, 5), st.integers(0, 2**62 - 1)), max_size=20), max_size=5),
+    st.sampled_from([1, 2, 3, 4]),
+    st.booleans(),
 )
-def test_parts_are_merged_in_order(cells: list[set[tuple[int, int]]], wide: bool) -> None:
-    seen: set[tuple[int, int]] = set()
+def test_parts_are_merged_in_order(cells: list[set[tuple[int, ...]]], ndim: int, wide: bool) -> None:
+    seen: set[tuple[int, ...]] = set()
     parts: list[Part] = []
     for k, some in enumerate(cells):
-        mine = sorted({(a, b if wide else b % 50) for a, b in some} - seen)
+        wider = {(a, b if wide else b % 50, b % 3, b % 2**61) for a, b in some}
+        places = {cell[1:2] if ndim == 1 else cell[:ndim] for cell in wider}
+        mine = sorted(places - seen)
         seen |= set(mine)
         blocks = [mine[:7], mine[7:]] if k == 0 else [mine]
         for block in (entries(each, np.arange(len(each))) for each in blocks if each):
@@ -246,15 +373,15 @@ def test_parts_are_merged_in_order(cells: list[set[tuple[int, int]]], wide: bool
     chunks = cut(parts, 4)
     found: list[tuple[int, ...]] = []
     for chunk in chunks:
-        block = merged(chunk.ref, lambda part: part.ref, 2, np.dtype(float))
+        block = merged(chunk.ref, lambda part: part.ref, ndim, np.dtype(float))
         if block.count:
             assert all(int(c.min()) >= n for c, n in zip(block.coords, chunk.low, strict=True))
             assert all(int(c.max()) <= n for c, n in zip(block.coords, chunk.high, strict=True))
         found += zip(*(column.tolist() for column in block.coords), strict=True)
     assert found == sorted(seen)
-    whole = joined([part.ref for part in parts], 2, np.dtype(float))
-    asked = entries(sorted(seen | {(0, 0), (9, 9)}), np.zeros(len(seen | {(0, 0), (9, 9)})))
-    assert members(whole, asked).tolist() == [cell in seen for cell in sorted(seen | {(0, 0), (9, 9)})]
+    whole = joined([part.ref for part in parts], ndim, np.dtype(float))
+    more = sorted(seen | {(0,) * ndim, (9,) * ndim})
+    assert members(whole, entries(more, np.zeros(len(more)))).tolist() == [cell in seen for cell in more]
 
 
 def test_coordinates_that_a_run_does_not_hold_are_put_in_order(tmp_path: Path) -> None:

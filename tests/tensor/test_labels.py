@@ -30,6 +30,7 @@ from sparrow.errors import (
     ShapeError,
     UnsupportedError,
 )
+from sparrow.plan import alignment
 from sparrow.relation import MemoryRelation
 from tests.engines.toy import Toy
 
@@ -119,6 +120,25 @@ def test_cells_meet_by_label(a: sp.Tensor, b: sp.Tensor, name: str, join: str) -
     for engine in ("stream", "duckdb", "toy"):
         dense = found.compute(engine=engine).to_numpy()
         np.testing.assert_array_equal(dense, np.reshape(expected, (len(rows), len(columns))))
+
+
+@pytest.mark.parametrize("stretches", [1, 16, 1000])
+def test_labels_that_lack_here_and_there(stretches: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alignment, "_STRETCHES", stretches)
+    sides = [np.arange(0, 90, 2), np.setdiff1d(np.arange(5, 100), [17, 40]), np.arange(3, 40)]
+    parts, wanted = [], np.zeros((100, 100))
+    for k, numbers in enumerate(sides):
+        array = np.random.default_rng(k).integers(0, 3, (len(numbers), len(numbers))).astype(float)
+        part = sp.asarray(array, dims=("user", "item")).copy()
+        for dim in part.dims:
+            part.set_labels(dim, [f"u{number:03}" for number in numbers])
+        parts.append(part)
+        wanted[np.ix_(numbers, numbers)] += array
+    total = parts[0] + parts[1] + parts[2]
+    there = np.unique(np.concatenate(sides))
+    assert names(total, 0) == names(total, 1) == [f"u{number:03}" for number in there]
+    np.testing.assert_array_equal(total.to_numpy(), wanted[np.ix_(there, there)])
+    np.testing.assert_array_equal(total.sum(axis="user").to_numpy(), wanted[:, there].sum(axis=0))
 
 
 @settings(max_examples=10)

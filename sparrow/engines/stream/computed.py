@@ -168,9 +168,10 @@ class Computed:
             return []
         order = self._own_order()
         if order is not None:
-            return [self._seen(chunk, order) for chunk in self._chunks_below(box, order)]
+            below = self._inputs[0].relation
+            return [self._seen(chunk, order) for chunk in below.chunks(self._narrowed(box), order)]
         if not shape:
-            return [Chunk(1, (), (), _Span(self._evaluate, 0, 1))]
+            return [Chunk(1, (), (), _Span(self._evaluate, 0, 1), False)]
         bounds = self._pieces()
         first, last = box.ranges[0][0], box.ranges[0][-1]
         low, high = (0,) * (len(shape) - 1), tuple(n - 1 for n in shape[1:])
@@ -184,7 +185,7 @@ class Computed:
                 start, stop = (int(inside[0]), int(inside[-1]) + 1) if len(inside) else (0, 0)
             if start < stop:
                 rows = _PIECE_ROWS if self._most is None else self._most(start, stop)
-                out.append(Chunk(rows, (start, *low), (stop - 1, *high), _Span(evaluate, start, stop)))
+                out.append(Chunk(rows, (start, *low), (stop - 1, *high), _Span(evaluate, start, stop), False))
         return out
 
     @property
@@ -221,8 +222,13 @@ class Computed:
             key[dim] = wanted
         return self._inputs[0].view.then(tuple(key), "orthogonal").box()
 
-    def _chunks_below(self, box: Box, order: tuple[int, ...]) -> list[Chunk]:
-        return self._inputs[0].relation.chunks(self._narrowed(box), order)
+    def apart(self, box: Box, order: tuple[int, ...] | None = None) -> tuple[list[Chunk], list[Chunk]]:
+        """Return the pieces where they are the chunks of the input: those that it has in order, and beside."""
+        order = self._own_order()
+        if order is None or any(len(r) == 0 for r in box.ranges):
+            return self.chunks(box), []
+        first, beside = reading.apart(self._inputs[0].relation, self._narrowed(box), order)
+        return [self._seen(chunk, order) for chunk in first], [self._seen(chunk, order) for chunk in beside]
 
     def _seen(self, chunk: Chunk, order: tuple[int, ...]) -> Chunk:
         """Return a chunk of the input as one of the result: bounds at the coordinates of the view."""
@@ -234,7 +240,7 @@ class Computed:
             else:
                 low.append(0)
                 high.append(0)
-        return Chunk(chunk.rows, tuple(low), tuple(high), _Below(order, chunk))
+        return Chunk(chunk.rows, tuple(low), tuple(high), _Below(order, chunk), False)
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Compute a piece."""

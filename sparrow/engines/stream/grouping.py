@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory, progress, settings
+from sparrow.engines.orders import scan_order
 from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import pieces
 from sparrow.index import New, Range, View
@@ -161,16 +162,20 @@ class Grouping:
             return
         order = _order(scan, kept)
         placed = any(fold.needs_positions for fold in self.folds)
-        if _leads(view, kept, order) and not (placed and not _positions_ascend(view, kept, order)):
-            grouped = _grouped(scan.schema.shape, kept, self.folds)
-            axes = None if placed else kept
-            yield from _runs(reading.mapped(scan, grouped, order, axes=axes, doing="reducing"), self.folds)
-            return
         cells = math.prod(view.axes[k].length for k in kept)
         small = cells <= max(4 * _rows(scan, order), _SMALL)
         fits = cells * (8 + _width(self.folds)) <= memory.limit() // 4
-        scatters = all(fold.scatters for fold in self.folds)
-        if small and fits and scatters and not (placed and not _positions_ascend(view, kept, order)):
+        scatters = small and fits and all(fold.scatters for fold in self.folds)
+        anyhow = not (placed and not _positions_ascend(view, kept, order))
+        # Entries without positions are read file by file where others stand beside those in order, merged where not.
+        first, others = ([], []) if placed else reading.apart(scan.relation, view.box(), order)
+        if _leads(view, kept, order) and anyhow and not (kept and others and scatters):
+            chunks = None if placed or (kept and others) else first + others
+            grouped = _grouped(scan.schema.shape, kept, self.folds)
+            axes = None if placed else kept
+            yield from _runs(reading.mapped(scan, grouped, order, chunks, axes, "reducing"), self.folds)
+            return
+        if scatters and anyhow:
             yield _scattered(scan, order, kept, self.folds, self.counted)
             return
         permuted = _permuted(scan, kept)
@@ -338,7 +343,8 @@ def _scattered(
     shape = scan.schema.shape
     cells = tuple(shape[k] for k in kept)
     axes = None if any(fold.needs_positions for fold in folds) else kept
-    chunks = scan.relation.chunks(scan.view.box(), order)
+    # Positions have to ascend where a fold looks at them.
+    chunks = scan.relation.chunks(scan.view.box(), order) if axes is None else reading.loose(scan, order)
 
     def keyed(block: Block) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
         keys = flat_positions([block.coords[k] for k in kept], cells, block.count)
@@ -380,7 +386,9 @@ def first_extreme(scan: Scan, fold: Best) -> int:
     shape = scan.schema.shape
     best: NDArray[Any] | None = None
     start = np.zeros(1, np.int64)
-    for block in reading.blocks(scan, axes=()):
+    order = scan_order(scan)
+    chunks = reading.loose(scan, order)
+    for block in reading.blocks(scan, order, chunks, axes=()):
         here = fold.runs(block.values, start, np.arange(block.count))[0]
         if best is None or bool(fold.beats(here, best)[0]):
             best = here
@@ -389,21 +397,22 @@ def first_extreme(scan: Scan, fold: Best) -> int:
     fill = np.asarray(scan.schema.fill_value)
     count = reading.count(scan)
     if count < scan.schema.size and bool(fold.beats(fill, best)[0]):
-        return _first_absent(scan, count)
+        return _first_absent(scan, order, count)
     target = best[0]
     first = scan.schema.size
-    for block in reading.blocks(scan):
+    for block in reading.blocks(scan, order, chunks):
         hit = block.values == target if target == target else np.isnan(block.values)
         if hit.any():
             first = min(first, int(flat_positions(block.coords, shape, block.count)[hit].min()))
     return first
 
 
-def _first_absent(scan: Scan, count: int) -> int:
+def _first_absent(scan: Scan, order: tuple[int, ...], count: int) -> int:
     """Return the smallest flat position without an entry; the number of entries bounds it."""
+    chunks = reading.loose(scan, order)
     for low in range(0, count + 1, _WINDOW):
         taken = np.zeros(min(_WINDOW, count + 1 - low), bool)
-        for block in reading.blocks(scan):
+        for block in reading.blocks(scan, order, chunks):
             at = flat_positions(block.coords, scan.schema.shape, block.count) - low
             taken[at[(at >= 0) & (at < len(taken))]] = True
         if not taken.all():

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sparrow import memory, progress, settings
 from sparrow.engines.orders import groups_output, product_order
 from sparrow.engines.stream import persisted
-from sparrow.engines.stream.reading import trimmed
+from sparrow.engines.stream.reading import apart, trimmed
 from sparrow.errors import UnsupportedError
 from sparrow.index import Range
 from sparrow.kernels.compiling import readonly
@@ -148,41 +148,44 @@ def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
             return
     order = product_order(scan)
     loader = _Loader(scan, order, out.dtype)
-    chunks = relation.chunks(scan.view.box(), order)
-    count = sum(chunk.rows for chunk in chunks)
+    chunks, others = apart(relation, scan.view.box(), order)
+    count = sum(chunk.rows for chunk in (*chunks, *others))
+    grouped = groups_output(scan.view, order)
     if count * out[0].size <= few:
         _added += count * out[0].size
-        apart = len(chunks) > 1 and groups_output(scan.view, order)
         for chunk in chunks:
-            part = np.zeros_like(out) if apart else out
+            part = np.zeros_like(out) if grouped and len(chunks) > 1 else out
             _add(*loader.load(chunk), x, part)
-            if apart:
+            if part is not out:
                 out += part
+        for chunk in others:
+            _add(*loader.load(chunk), x, out)
         return
     from sparrow.kernels import matvec
 
-    threads = min(settings.current().threads, len(chunks))
-    if not groups_output(scan.view, order):
-        scatter = matvec.scatter_vector if x.ndim == 1 else matvec.scatter_matrix
-        with progress.bar("multiplying", count, "entries") as advance:
-            for chunk, arguments in zip(chunks, ordered_map(loader.load, chunks, threads), strict=True):
-                scatter(*arguments, x, out)
-                advance(chunk.rows)
-        return
-    sum_runs = matvec.sum_runs_vector if x.ndim == 1 else matvec.sum_runs_matrix
+    if not grouped:
+        chunks, others = [], chunks + others
+    scatter, sum_runs = (
+        (matvec.scatter_vector, matvec.sum_runs_vector)
+        if x.ndim == 1
+        else (matvec.scatter_matrix, matvec.sum_runs_matrix)
+    )
 
     def summed(chunk: Chunk) -> tuple[int, int, NDArray[Any]]:
         edges = np.zeros((2, *out.shape[1:]), out.dtype)
         first, last = sum_runs(*loader.load(chunk), x, out, edges)
         return first, last, edges
 
-    height = len(out)
+    height, threads = len(out), settings.current().threads
     with progress.bar("multiplying", count, "entries") as advance:
         for chunk, (first, last, edges) in zip(chunks, ordered_map(summed, chunks, threads), strict=True):
             if first < height:
                 out[first] += edges[0]
             if last < height:
                 out[last] += edges[1]
+            advance(chunk.rows)
+        for chunk, arguments in zip(others, ordered_map(loader.load, others, threads), strict=True):
+            scatter(*arguments, x, out)
             advance(chunk.rows)
 
 

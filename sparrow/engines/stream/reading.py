@@ -19,12 +19,12 @@ from sparrow.engines.orders import scan_order, sorted_order
 from sparrow.index import Box, Listed, Range, View
 from sparrow.kernels.entries import Block, RowBlock, canonical, in_order
 from sparrow.plan import Scan
-from sparrow.relation import Chunk, MemoryRelation, Stretches
+from sparrow.relation import Chunk, MemoryRelation, Relation, Stretches
 from sparrow.workers import ordered_map
 
 __all__ = [
-    "at_once", "blocks", "cell", "count", "entries", "is_few", "mapped", "reader", "room_for", "sorted_blocks",
-    "trimmed",
+    "apart", "at_once", "blocks", "cell", "count", "entries", "is_few", "loose", "mapped", "reader", "room_for",
+    "sorted_blocks", "trimmed",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -53,6 +53,20 @@ def blocks(
         The axes whose coordinates are wanted, all by default; the columns of the others may hold anything.
     """
     yield from mapped(scan, lambda block: block, order, chunks, axes)
+
+
+def apart(relation: Relation, box: Box, order: tuple[int, ...]) -> tuple[list[Chunk], list[Chunk]]:
+    """Return the chunks of a relation that has files beside those in order: the ones in order, and the others.
+
+    Each is sorted in itself. For those who add up entries in any order, whom that spares to merge them.
+    """
+    found = getattr(relation, "apart", None)
+    return (relation.chunks(box, order), []) if found is None else found(box, order)
+
+
+def loose(scan: Scan, order: tuple[int, ...]) -> list[Chunk]:
+    """Return all chunks of :func:`apart` of a scan."""
+    return [chunk for chunks in apart(scan.relation, scan.view.box(), order) for chunk in chunks]
 
 
 def mapped(
@@ -398,17 +412,17 @@ def count(scan: Scan) -> int:
         return int(rows.lengths.sum())
     order = scan_order(scan)
     box = view.box()
-    countable = not view.points and view.repeats == 1 and relation.exact
+    countable = not view.points and view.repeats == 1
     dims = _dims(view, ())
 
     def counted(chunk: Chunk) -> int:
-        if countable and _inside(box, chunk):
+        if countable and chunk.counted and _inside(box, chunk):
             return chunk.rows
         block = trimmed(relation.read(chunk, dims), view, order, chunk)
         _, kept = view.from_base(block.coords, block.count)
         return block.count if kept is None else len(kept)
 
-    return sum(ordered_map(counted, relation.chunks(box, order), settings.current().threads))
+    return sum(ordered_map(counted, loose(scan, order), settings.current().threads))
 
 
 def cell(scan: Scan) -> Any:
@@ -416,7 +430,8 @@ def cell(scan: Scan) -> Any:
     if isinstance(scan.relation, MemoryRelation):
         found = scan.relation.at([coordinate for _, coordinate in scan.view.fixed])
         return scan.schema.fill_value if found is None else found
-    for block in blocks(scan):
+    order = scan_order(scan)
+    for block in blocks(scan, order, loose(scan, order)):
         return block.values[0]
     return scan.schema.fill_value
 
