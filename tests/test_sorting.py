@@ -79,7 +79,7 @@ def inputs(draw: st.DrawFn, weighted: bool, largest: int) -> list[Rows]:
     if draw(st.booleans()):  # as files of whole columns come
         whole = Rows(
             tuple(np.concatenate([piece.coords[k] for piece in pieces]) for k in range(ndim)),
-            np.concatenate([piece.values for piece in pieces]) if weighted else None,  # type: ignore[misc]
+            np.concatenate([piece.values for piece in pieces]) if weighted else None,
         )
         whole = whole.take(np.lexsort((whole.coords[0], *reversed(whole.coords[1:]))))
         cuts = np.cumsum([piece.size for piece in pieces])
