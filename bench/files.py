@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
+import h5py
 import numpy as np
+import pyarrow as pa
+import scipy.io
+import scipy.sparse
+import sparse
 from harness import DATA, Row, fresh, in_process, processes_in_turn
+from pyarrow import feather
+from pyarrow import parquet as pq
 
 import sparrow as sp
 
@@ -46,6 +55,68 @@ igraph.Graph.Read_Edgelist(args[0])
 import scipy.io
 begin()
 scipy.io.mmread(args[0])
+"""),
+    "mtx-columns": ("scipy.io.mmread", """
+import scipy.io
+begin()
+scipy.io.mmread(args[0])
+"""),
+    "tns": ("pandas.read_csv", """
+import pandas
+begin()
+pandas.read_csv(args[0], sep=" ", header=None)
+"""),
+    "npz": ("scipy.sparse.load_npz and sum_duplicates", """
+import scipy.sparse
+begin()
+scipy.sparse.load_npz(args[0]).tocoo().tocsr().sum_duplicates()
+"""),
+    "npz-pydata": ("sparse.load_npz", """
+import sparse
+begin()
+sparse.load_npz(args[0])
+"""),
+    "npy": ("numpy.load and csr_array", """
+import numpy as np, scipy.sparse
+begin()
+scipy.sparse.csr_array(np.load(args[0]))
+"""),
+    "libffm": ("lists by str.split", """
+import numpy as np
+begin()
+labels, lists = [], []
+with open(args[0]) as file:
+    for k, line in enumerate(file):
+        label, *cells = line.split()
+        labels.append(float(label))
+        lists += [(k, *cell.split(":")) for cell in cells]
+np.array(lists, np.float64)
+"""),
+    "tenx": ("h5py and csc_array", """
+import h5py, scipy.sparse
+begin()
+with h5py.File(args[0]) as file:
+    group = file["matrix"]
+    parts = group["data"][:], group["indices"][:], group["indptr"][:]
+    names = group["barcodes"].asstr()[:], group["features/id"].asstr()[:]
+    scipy.sparse.csc_array(parts, shape=tuple(group["shape"][:])).tocsr()
+"""),
+    "binsparse": ("h5py and csr_array", """
+import h5py, json, scipy.sparse
+begin()
+with h5py.File(args[0]) as file:
+    shape = json.loads(file.attrs["binsparse"])["binsparse"]["shape"]
+    scipy.sparse.csr_array((file["values"][:], file["indices_1"][:], file["pointers_to_1"][:]), shape=shape)
+"""),
+    "parquet": ("pandas.read_parquet and sort_values", """
+import pandas
+begin()
+pandas.read_parquet(args[0]).sort_values(["user", "film"])
+"""),
+    "arrow": ("pandas.read_feather and sort_values", """
+import pandas
+begin()
+pandas.read_feather(args[0]).sort_values(["user", "film"])
 """),
     "h5ad": ("anndata.read_h5ad", """
 import warnings, anndata
@@ -97,7 +168,41 @@ sp.ingest.edges(args[0], args[2], overwrite=True)
 
 def _inputs(folder: Path, count: int) -> dict[str, tuple[str, dict[str, object]]]:
     """Write the files, ``count`` links or so each, and return them with the options of their readers."""
-    folder.mkdir(parents=True, exist_ok=True)
+    stamp = folder / f"{count}.made"
+    if not stamp.exists():
+        _write(fresh(folder), count)
+        stamp.touch()
+    table: dict[str, object] = {"coords": ["c0", "c1"], "value": "c2", "header": False, "delimiter": "::",
+                                "duplicates": "last"}  # fmt: skip
+    lines: dict[str, object] = {"coords": ["user", "film"], "value": "stars", "duplicates": "last"}
+    return {
+        "webgraph": ("web.graph-txt", {}),
+        "edges": ("edges.txt", {}),
+        "edges-igraph": ("edges.txt", {}),
+        "mtx": ("web.mtx", {}),
+        "h5ad": ("web.h5ad", {}),
+        "triples": ("triples.txt", {}),
+        "columns": ("ratings.dat", table),
+        "json": ("ratings.jsonl", lines),
+        "text": ("text.txt", {}),
+        "metis": ("web.metis", {}),
+        "mtx-columns": ("columns.mtx", {}),
+        "tns": ("cube.tns", {}),
+        "npz": ("web.npz", {}),
+        "npz-pydata": ("cube.npz", {}),
+        "npy": ("dense.npy", {}),
+        "libffm": ("events.ffm", {}),
+        "tenx": ("counts.h5", {}),
+        "binsparse": ("web.h5", {}),
+        "parquet": ("ratings.parquet", lines),
+        "arrow": ("ratings.arrow", lines),
+        "alx": ("shards", {}),
+    }
+
+
+def _write(folder: Path, count: int) -> None:
+    """Write the files."""
+    folder.mkdir(parents=True)
     scale = max(int(np.log2(count / 8)), 4)
     sp.datasets.rmat(folder / "edges.txt", scale, count, seed=1, overwrite=True)
     graph = sp.ingest.edges(
@@ -132,33 +237,69 @@ def _inputs(folder: Path, count: int) -> dict[str, tuple[str, dict[str, object]]
         file.writelines(
             " ".join(f"w{word}" for word in words[start : start + 50]) + ".\n" for start in range(0, len(words), 50)
         )
-    table: dict[str, object] = {"coords": ["c0", "c1"], "value": "c2", "header": False, "delimiter": "::",
-                                "duplicates": "last"}  # fmt: skip
-    lines: dict[str, object] = {"coords": ["user", "film"], "value": "stars", "duplicates": "last"}
-    return {
-        "webgraph": ("web.graph-txt", {}),
-        "edges": ("edges.txt", {}),
-        "edges-igraph": ("edges.txt", {}),
-        "mtx": ("web.mtx", {}),
-        "h5ad": ("web.h5ad", {}),
-        "triples": ("triples.txt", {}),
-        "columns": ("ratings.dat", table),
-        "json": ("ratings.jsonl", lines),
-        "text": ("text.txt", {}),
-        "metis": ("web.metis", {}),
-        "alx": ("shards", {}),
-    }
+    _write_matrices(folder, scale)
+    stars = pa.table({"user": heads, "film": tails, "stars": kinds % 5 + 0.5})
+    pq.write_table(stars, folder / "ratings.parquet")
+    feather.write_feather(stars, folder / "ratings.arrow", "uncompressed")
 
 
-READERS = {"edges-igraph": "edges", "json": "columns"}
+def _write_matrices(folder: Path, scale: int) -> None:
+    """Write the graph by columns, as arrays and in HDF5, a tensor of three dimensions, a dense one, and samples."""
+    graph = sp.open(folder / "web.sparrow")
+    assert isinstance(graph, sp.Tensor)
+    matrix = graph.astype("float32").to_scipy("csr")
+    size, n = 1 << scale, graph.nnz
+    scipy.io.mmwrite(folder / "columns.mtx", matrix.tocsc().tocoo(), symmetry="general")
+    scipy.sparse.save_npz(folder / "web.npz", matrix)
+    sp.datasets.powerlaw_tns(folder / "cube.tns", (size, 1000, 100), n, seed=1, overwrite=True)
+    rng = np.random.default_rng(2)
+    places = rng.integers(0, (size, 1000, 100), (n, 3)).T
+    sparse.save_npz(folder / "cube.npz", sparse.COO(places, rng.random(n), (size, 1000, 100)))
+    dense = np.where(rng.random((n // 500, 5000)) < 0.1, rng.random((n // 500, 5000)), 0)
+    np.save(folder / "dense.npy", dense)
+    with open(folder / "events.ffm", "w") as file:
+        file.writelines(
+            "1 " + " ".join(f"{field}:{index}:0.25" for field, index in enumerate(row)) + "\n"
+            for row in rng.integers(0, 10_000, (n // 20, 20)).tolist()
+        )
+    columns = matrix.tocsc()
+    with h5py.File(folder / "counts.h5", "w") as file:
+        group = file.create_group("matrix")
+        group["data"], group["indices"] = columns.data.astype("i4"), columns.indices.astype("i8")
+        group["indptr"], group["shape"] = columns.indptr.astype("i8"), np.array(columns.shape, "i4")
+        group["barcodes"] = np.array([b"B%d-1" % k for k in range(size)])
+        group["features/id"] = group["features/name"] = np.array([b"G%d" % k for k in range(size)])
+        group["features/feature_type"] = np.array([b"Gene Expression"] * size)
+    told = {"version": "0.1", "format": "CSR", "shape": list(matrix.shape), "number_of_stored_values": n,
+            "data_types": {"pointers_to_1": "int64", "indices_1": "int64", "values": "float32"}}  # fmt: skip
+    with h5py.File(folder / "web.h5", "w") as file:
+        file.attrs["binsparse"] = json.dumps({"binsparse": told})
+        file["pointers_to_1"], file["indices_1"] = matrix.indptr.astype("i8"), matrix.indices.astype("i8")
+        file["values"] = matrix.data
 
 
-def run(count: int, rounds: int) -> list[Row]:
-    """Return a row for each reader."""
+READERS = {
+    "edges-igraph": "edges",
+    "json": "columns",
+    "parquet": "columns",
+    "arrow": "columns",
+    "mtx-columns": "mtx",
+    "npz-pydata": "npz",
+}
+CALLED = {"mtx-columns": "mtx by columns", "npz-pydata": "npz of pydata/sparse", "parquet": "columns of Parquet",
+          "arrow": "columns of Arrow", "json": "columns of JSON lines", "tenx": "tenx (HDF5)"}  # fmt: skip
+LIBRARIES = {"edges": "networkx", "edges-igraph": "igraph", "h5ad": "anndata", "triples": "pandas", "text": "sklearn"}
+"""What rows are left out without."""
+
+
+def run(count: int, rounds: int, only: Sequence[str] = ()) -> list[Row]:
+    """Return a row for each reader, or for those that are named; files that are there are taken again."""
     out: list[Row] = []
     small, large = DATA / "files-small", DATA / "files"
     _inputs(small, 20_000)
     for name, (file, options) in _inputs(large, count).items():
+        if (only and name not in only) or find_spec(LIBRARIES.get(name, "numpy")) is None:
+            continue
         against, code = PEERS[name]
         target = fresh(DATA / "files.sparrow")
         peer: tuple[object, ...] = (large / file,)
@@ -172,5 +313,7 @@ def run(count: int, rounds: int) -> list[Row]:
         took = processes_in_turn({"sparrow": ours, "peer": (code, peer)}, rounds)
         (mine, memory), (theirs, more) = took["sparrow"], took["peer"]
         detail = f"{mine:.2f} s : {theirs:.2f} s, peak {memory / 1e6:.0f} MB : {more / 1e6:.0f} MB"
-        out.append(Row(f"{name.split('-')[0]} to a stored tensor", against, mine / theirs, 1.0, detail))
+        out.append(
+            Row(f"{CALLED.get(name, name.split('-')[0])} to a stored tensor", against, mine / theirs, 1.0, detail)
+        )
     return out

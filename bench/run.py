@@ -24,7 +24,7 @@ def main() -> None:
         "--only",
         default="",
         help="parts, with commas: size, products, spgemm, solvers, cells, tiny, labels, batches, text, files, memory, "
-        "als, training, stores, gpu",
+        "als, training, stores, gpu; files.mtx is one reader of files",
     )
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
@@ -73,6 +73,10 @@ def main() -> None:
         import files
 
         rows += files.run(100_000, 1) if options.small else files.run(4_000_000, 2)
+    elif readers := [part.removeprefix("files.") for part in parts if part.startswith("files.")]:
+        import files
+
+        rows += files.run(100_000, 1, readers) if options.small else files.run(4_000_000, 3, readers)
     if "memory" in parts:
         import text
 

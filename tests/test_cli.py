@@ -724,3 +724,17 @@ def test_recipes_are_commands(cli: Any, tmp_path: Path) -> None:
     assert opened(tmp_path / "graph.sparrow").shape == (3, 3)
     assert cli("ingest", "snap").code == 2
     assert cli("ingest", "nothing", "a", "b").code == 2
+    (tmp_path / "west0479.mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 3\n")
+    assert cli("ingest", "published", "west0479", tmp_path / "west.sparrow", "--files", tmp_path).code == 0
+    assert opened(tmp_path / "west.sparrow").shape == (2, 2)
+
+
+def test_published_sets_are_listed_and_told(cli: Any) -> None:
+    assert "uk-2002" in cli("datasets").out
+    assert {each["name"] for each in json.loads(cli("datasets", "--json").out)} >= {"a9a", "uk-2002"}
+    told = cli("datasets", "uk-2002").out
+    assert "298113762" in told
+    assert "curl -fLO http://data.law.di.unimi.it/webdata/uk-2002/uk-2002.graph" in told
+    assert json.loads(cli("datasets", "a9a", "--json").out)["nnz"] == 451592
+    assert "index_base=1" in cli("datasets", "a9a").out
+    assert cli("datasets", "mnist").code == 1

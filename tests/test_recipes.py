@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import runpy
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,40 @@ def test_libsvm_collection(run: Callable[..., str], shipped: Path, tmp_path: Pat
         "train": ((32561, 123), 451592),
         "test": ((16281, 123), 225731),
     }
+
+
+def test_published(run: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "wiki-Vote.txt").write_text("# unpacked\r\n3\t7\r\n7\t3\r\n")
+    told = run("published.py", "wiki-Vote", tmp_path / "votes.sparrow", "--files", tmp_path)
+    assert told == "<Tensor votes.sparrow (src: 8, dst: 8) int64 nnz=2 coo v0>\n"
+    votes = sp.open(tmp_path / "votes.sparrow")
+    votes[0, 0] = 5  # it is the caller's own
+    with pytest.raises(sp.errors.ExistsError):
+        sp.datasets.ingest("wiki-Vote", tmp_path / "votes.sparrow", tmp_path)
+    assert run("published.py", "heart_scale", tmp_path / "votes.sparrow", "--overwrite") != told
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "shape", "nnz"),
+    [
+        ("in-2004", {"in-2004.graph": "cnr-2000/cnr-2000.graph", "in-2004.properties": "cnr-2000/cnr-2000.properties"},
+         (325557, 325557), 3216152),
+        ("p2p-Gnutella08", {"p2p-Gnutella08.txt": "p2p-Gnutella08/p2p-Gnutella08.txt"}, (6301, 6301), 20777),
+        ("news20.binary", {"news20.binary.gz": "a9a/a9a.gz"}, (32561, 1355191), 451592),
+        ("uber", {"uber.tns.gz": "tns/med.tns.gz"}, (2425, 10816, 29567), 100000),
+        ("bcsstk13", {"bcsstk13.mtx.gz": "mtx/bcsstk13.mtx.gz"}, (2003, 2003), 83883),
+        ("ml-latest-small", {"ratings.csv.gz": "ml-latest-small/ratings.csv.gz"}, (610, 9724), 100836),
+        ("WN18", {"train2id.txt": "kg-wn18/valid.txt", "valid2id.txt": "kg-wn18/valid.txt",
+                  "test2id.txt": "kg-wn18/test.txt", "entity2id.txt": "kg-wn18/entity2id.txt",
+                  "relation2id.txt": "kg-wn18/relation2id.txt"}, (40943, 18, 40943), 5000),
+    ],
+)  # fmt: skip
+def test_published_files_of_each_family(
+    name: str, files: dict[str, str], shape: tuple[int, ...], nnz: int, shared: Path, tmp_path: Path
+) -> None:
+    for file, source in files.items():
+        shutil.copy(shared / source, tmp_path / file)
+    found = sp.datasets.ingest(name, tmp_path / "stored.sparrow", tmp_path)
+    if isinstance(found, Mapping):
+        found = found["X" if "X" in found else "test"]
+    assert (found.shape, found.nnz) == (shape, nnz)

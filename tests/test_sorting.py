@@ -76,6 +76,14 @@ def inputs(draw: st.DrawFn, weighted: bool, largest: int) -> list[Rows]:
         if draw(st.booleans()):
             rows = rows.take(np.lexsort(tuple(reversed(coords))))
         pieces.append(rows)
+    if draw(st.booleans()):  # as files of whole columns come
+        whole = Rows(
+            tuple(np.concatenate([piece.coords[k] for piece in pieces]) for k in range(ndim)),
+            np.concatenate([piece.values for piece in pieces]) if weighted else None,
+        )
+        whole = whole.take(np.lexsort((whole.coords[0], *reversed(whole.coords[1:]))))
+        cuts = np.cumsum([piece.size for piece in pieces])
+        pieces = [whole.take(slice(stop - piece.size, stop)) for piece, stop in zip(pieces, cuts, strict=True)]
     return pieces
 
 
@@ -270,10 +278,28 @@ def test_the_spool_leaves_no_name_behind(tmp_path: Any) -> None:
 @given(st.lists(st.integers(0, 2**63 - 1)), st.integers(0, 63))
 def test_the_radix_sort_is_stable(keys: list[int], shift: int) -> None:
     array: NDArray[np.int64] = np.array(keys, np.int64) >> shift
-    found, order = sort_stable(array)
+    found, order = sort_stable(array, 0)
     want = np.argsort(array, kind="stable")
     assert order.tolist() == want.tolist()
     assert found.tolist() == array[want].tolist()
+
+
+def test_what_is_sorted_by_columns_is_sorted_by_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    below: list[int] = []
+
+    def spy(keys: Any, sorted_bits: int) -> Any:
+        below.append(sorted_bits)
+        return sort_stable(keys, sorted_bits)
+
+    monkeypatch.setattr(sorting, "sort_stable", spy)
+    rng = np.random.default_rng(5)
+    pieces = [Rows((rng.integers(0, 50, 400), np.sort(rng.integers(100 * k, 100 * (k + 1), 400))), rng.random(400))
+              for k in range(3)]  # fmt: skip
+    for parts, bits in ((pieces, [32] * 4), (pieces[::-1], [32] * 3 + [0])):
+        below.clear()
+        found, _ = run(parts, "sum", np.dtype(np.float64))
+        assert found == expected(parts, "sum", np.dtype(np.float64))
+        assert below == bits
 
 
 @given(st.lists(st.integers(0, 2**21 - 1), min_size=3, max_size=3))

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from sparrow.cli import als, exporting, graphs, ingesting, reading, training, upkeep
+from sparrow.cli import als, datasets, exporting, graphs, ingesting, reading, training, upkeep
 from sparrow.cli.arguments import QUERY_THREAD
 from sparrow.cli.spelling import Program
 from sparrow.files.registry import Format, formats
@@ -24,7 +24,7 @@ __all__ = ["main", "program"]
 
 VERBS = (
     *("demo", "ingest", "export", "info", "show", "sql", "explain", "multiply", "graph", "pagerank"),
-    *("als", "train", "predict"),
+    *("als", "train", "predict", "datasets"),
     *("append", "resize", "files", "orders", "compact", "verify", "history", "restore", "vacuum"),
 )
 
@@ -85,7 +85,7 @@ def program() -> typer.Typer:
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    for verbs in (ingesting, exporting, reading, graphs, als, training, upkeep):
+    for verbs in (ingesting, exporting, reading, graphs, als, training, datasets, upkeep):
         verbs.add_to(app)
     return app
 

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from sparrow import storage
-from sparrow.datasets.shipped import cache_folder, names, shipped, stored
+from sparrow.datasets.shipped import cache_folder, names, read, shipped, stored
 from sparrow.errors import ExistsError, IngestError, LabelError, NotFoundError
+from sparrow.files.registry import COMPRESSION
 from sparrow.progress import bar
 from sparrow.resources import data_folder
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 
-__all__ = ["describe", "load", "tabulated"]
+__all__ = ["describe", "ingest", "load", "tabulated", "way"]
 
 _BLOCK = 1 << 22
 
@@ -144,35 +145,114 @@ def load(
     if name in shipped():
         found = stored(name, home)
     else:
-        about = describe(name)
+        describe(name)
         found = _place(name, home)
         if not found.exists():
-            _store(name, about, found, Path(files) if files is not None else home / "files" / name)
-    if storage.is_bundle(found):
-        return Bundle._stored(str(found), storage.open_bundle(found), version=0)
-    return Tensor(storage.open(found, 0))
+            _store(name, found, _folder(name, cache, files))
+    return _opened(found, version=0)
+
+
+def ingest(
+    name: str,
+    dst: str | os.PathLike[str],
+    files: str | os.PathLike[str] | None = None,
+    *,
+    overwrite: bool = False,
+    profile: str = "fast",
+) -> Tensor | Bundle:
+    """Store a data set where you want it, to be written to, by the reader and the options that its description tells.
+
+    Parameters
+    ----------
+    name
+        One of :func:`list`.
+    dst
+        The folder to create.
+    files
+        The folder that fetched files are in, ``files/NAME`` of the user's cache folder by default; text packed or not.
+    overwrite
+        Replace what is at ``dst``.
+    profile
+        ``"fast"`` or ``"small"``.
+
+    Returns
+    -------
+    Tensor or Bundle
+        What ``sp.open(dst)`` does.
+
+    Raises
+    ------
+    LabelError
+        If there is none of that name.
+    NotFoundError
+        If a file is missing; the error says what to fetch.
+    IngestError
+        If a file is not the one that was published.
+    ExistsError
+        If something is at ``dst`` and ``overwrite`` is not set.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.datasets.ingest("heart_scale", "heart.sparrow")["X"].nnz
+    3378
+    """
+    options = {"overwrite": overwrite, "profile": profile}
+    if name in shipped():
+        read(name, dst, None, **options)
+    else:
+        _read(name, dst, _folder(name, None, files), **options)
+    return _opened(dst)
+
+
+def _opened(path: str | os.PathLike[str], version: int | None = None) -> Tensor | Bundle:
+    if storage.is_bundle(path):
+        return Bundle._stored(str(path), storage.open_bundle(path), version=version)
+    return Tensor(storage.open(path, version))
 
 
 def _place(name: str, home: Path) -> Path:
     return home / f"{name}.sparrow"
 
 
-def _store(name: str, about: dict[str, Any], target: Path, folder: Path) -> None:
-    """Store fetched files."""
-    from sparrow import ingest
+def _folder(name: str, cache: str | os.PathLike[str] | None, files: str | os.PathLike[str] | None) -> Path:
+    """Return where fetched files are."""
+    return cache_folder(cache) / "files" / name if files is None else Path(files)
 
-    missing = [file for file in about["files"] if not (folder / file).exists()]
-    if missing:
-        raise NotFoundError(_way(name, about, folder, missing))
-    for file, digest in about.get("sha256", {}).items():
-        if _digest(folder / file) != digest:
-            raise IngestError(
-                f"this is not the file that was published: its sha256 is not {digest}", str(folder / file)
-            )
-    first = folder / about["files"][0] if not about.get("whole") else folder
+
+def _store(name: str, target: Path, folder: Path) -> None:
+    """Store fetched files in the cache."""
+    _find(name, folder)
     target.parent.mkdir(parents=True, exist_ok=True)
     with suppress(ExistsError):  # another process stored it meanwhile
-        getattr(ingest, about["format"])(first, target, **about.get("options", {}))
+        _read(name, target, folder)
+
+
+def _read(name: str, target: str | os.PathLike[str], folder: Path, **options: Any) -> None:
+    """Store fetched files with the reader that the description names."""
+    from sparrow import ingest
+
+    about, files = describe(name), _find(name, folder)
+    for file, digest in about.get("sha256", {}).items():
+        if files[file].name == file and _digest(files[file]) != digest:
+            raise IngestError(f"this is not the file that was published: its sha256 is not {digest}", str(files[file]))
+    source = folder if about.get("whole") else files[about["files"][0]]
+    getattr(ingest, about["format"])(source, target, **about.get("options", {}), **options)
+
+
+def _find(name: str, folder: Path) -> dict[str, Path]:
+    """Return where the files of a set are, by the names they were published under; they may be packed otherwise."""
+    about, found = describe(name), dict[str, Path]()
+    for file in about["files"]:
+        plain = file.removesuffix(Path(file).suffix) if Path(file).suffix in COMPRESSION else file
+        here = [folder / each for each in (file, plain, *(plain + end for end in COMPRESSION))]
+        path = next((each for each in here if each.exists()), None)
+        if path is None:
+            raise NotFoundError(
+                f"the data set {name!r} is not on this machine: there is no {folder / file}. {way(name, folder)}"
+            )
+        found[file] = path
+    return found
 
 
 def _digest(path: Path) -> str:
@@ -184,11 +264,38 @@ def _digest(path: Path) -> str:
     return found.hexdigest()
 
 
-def _way(name: str, about: dict[str, Any], folder: Path, missing: list[str]) -> str:
-    """Return what to fetch, and where to put it."""
-    place = shlex.quote(str(folder))
-    lines = [f"the data set {name!r} is not on this machine: there is no {folder / missing[0]}. To fetch it:"]
-    lines += [f"  mkdir -p {place} && cd {place}"]
+def way(name: str, files: str | os.PathLike[str] | None = None) -> str:
+    """Return what to fetch for a data set, and where to put it.
+
+    Parameters
+    ----------
+    name
+        One of :func:`list` that is to be fetched.
+    files
+        The folder to put it in; ``files/NAME`` of the user's cache folder by default.
+
+    Returns
+    -------
+    str
+        Lines for a shell, then page, licence and whom to cite.
+
+    Raises
+    ------
+    LabelError
+        If there is none of that name.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> print(sp.datasets.way("west0479", "downloads"))
+    To fetch it:
+      mkdir -p downloads && cd downloads
+      curl -fLO https://suitesparse-collection-website.herokuapp.com/MM/HB/west0479.tar.gz
+      tar -xzf west0479.tar.gz --strip-components 1
+    Then load it again. ...
+    """
+    about, place = describe(name), shlex.quote(str(_folder(name, None, files)))
+    lines = ["To fetch it:", f"  mkdir -p {place} && cd {place}"]
     lines += [f"  curl -fLO {shlex.quote(address)}" for address in about["fetch"]]
     lines += [f"  {command}" for command in about.get("unpack", [])]
     lines += [f"Then load it again. About it: {about['page']}. Licence: {about['licence']}. Cite: {about['cite']}"]

@@ -15,7 +15,7 @@ from typing import Any
 from sparrow.errors import ExistsError, LabelError
 from sparrow.resources import data_folder
 
-__all__ = ["cache_folder", "names", "path", "shipped", "stored"]
+__all__ = ["cache_folder", "names", "path", "read", "shipped", "stored"]
 
 
 def __dir__() -> list[str]:
@@ -78,15 +78,20 @@ def path(name: str, cache: str | os.PathLike[str] | None = None) -> Path:
 
 def stored(name: str, cache: Path) -> Path:
     """Return the stored form of a data set, which is made where it is not there."""
-    from sparrow import ingest
-
-    about = shipped()[name]
-    found = cache / f"{name}-{about['sha256'][:8]}.sparrow"
+    found = cache / f"{name}-{shipped()[name]['sha256'][:8]}.sparrow"
     if not found.exists():
         cache.mkdir(parents=True, exist_ok=True)
         with suppress(ExistsError):  # another process stored it meanwhile
-            getattr(ingest, about["format"])(_file(about["file"], cache), found, **about["options"])
+            read(name, found, cache)
     return found
+
+
+def read(name: str, target: str | os.PathLike[str], cache: Path | None, **options: Any) -> None:
+    """Store a data set."""
+    from sparrow import ingest
+
+    about = shipped()[name]
+    getattr(ingest, about["format"])(_file(about["file"], cache), target, **about["options"], **options)
 
 
 def cache_folder(folder: str | os.PathLike[str] | None) -> Path:

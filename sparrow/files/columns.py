@@ -93,6 +93,8 @@ class Columns(Reader):
         What begins lines of CSV that say nothing.
     encoding
         How CSV is written where that is not UTF-8, such as ``"latin-1"``.
+    decimal
+        What parts the whole from the fraction in the numbers of CSV: ``"."``, or ``","`` as in ``3,5``.
     format
         ``"csv"``, ``"json"`` (an object in each line), ``"parquet"`` or ``"arrow"``; told from the content by default.
     overwrite
@@ -188,6 +190,7 @@ class Columns(Reader):
     nulls: Annotated[Literal["error", "drop"], Option("What becomes of rows with nulls.")] = "error"
     comment: Annotated[str | None, Option("CSV: what begins lines that say nothing.")] = None
     encoding: Annotated[str | None, Option("CSV: how it is written, if not in UTF-8.")] = None
+    decimal: Annotated[Literal[".", ","], Option("CSV: what stands before the fraction of a number.")] = "."
     format: Annotated[
         Literal["csv", "json", "parquet", "arrow"] | None, Option("Of the files. [default: told from the content]")
     ] = None
@@ -247,6 +250,8 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
             raise InvalidValueError(f"comment={self.comment!r}: say what such lines begin with, as '#'")
         if self.encoding is not None:
             check_encoding(self.encoding)
+        if self.decimal == parted:
+            raise InvalidValueError(f"decimal={self.decimal!r} parts the columns: it can mean one thing only")
 
     def _others(self) -> list[pa.Array | None]:
         """Return the labels that ``labels_of`` has for each dimension, and take its sizes for the others."""
@@ -304,7 +309,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         numbers = tuple(name for name, kind in ids.items() if kind == "int")
         form = Form(
             names, floats, texts, tuple(self.coords), numbers, self.header, self.delimiter, self.quotes, self.comment,
-            self.encoding,
+            self.encoding, self.decimal,
         )  # fmt: skip
         return Query(names, form, self.format)
 

@@ -47,6 +47,8 @@ class Form:
     comment: str | None = None
     """What begins lines that say nothing."""
     encoding: str | None = None
+    decimal: str = "."
+    """What parts the whole from the fraction in numbers."""
 
     @property
     def own(self) -> bool:
@@ -282,7 +284,9 @@ class _Parser:
             pa.BufferReader(pa.py_buffer(block.data)),
             read_options=reading,
             parse_options=parsing,
-            convert_options=arrow_csv.ConvertOptions(include_columns=columns, column_types=types, **more),
+            convert_options=arrow_csv.ConvertOptions(
+                include_columns=columns, column_types=types, decimal_point=self._form.decimal, **more
+            ),
         )
 
     def _padded(self, block: TextBlock, field: pa.Field) -> tuple[int, str] | None:

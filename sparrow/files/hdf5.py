@@ -253,6 +253,15 @@ def texts(array: Any, name: str) -> pa.Array:
         raise IngestError(f"{array.name!r} is no list of names", name)
     unpacked(array, name)
     check_labels(len(array), 8 * len(array))
+    if array.dtype.kind in "iu" and "categories" in array.attrs:  # as anndata wrote them before 0.8
+        try:
+            known = array.file[array.attrs["categories"]]
+            sound = known.dtype.kind not in "iu" and known.name.startswith(array.parent.name)
+        except (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError):
+            sound = False
+        if not sound:
+            raise IngestError(f"the names that {array.name!r} numbers are damaged: say labels=False", name)
+        return _taken(texts(known, name), array, name)
     if array.dtype.kind in "iu":
         return pa.array(array[:].astype(np.int64))
     try:
@@ -265,7 +274,10 @@ def texts(array: Any, name: str) -> pa.Array:
 
 def _of_categories(group: Any, name: str) -> pa.Array:
     """Return the names that are told by their numbers among those that there are."""
-    known, codes = texts(group["categories"], name), group["codes"]
+    return _taken(texts(group["categories"], name), group["codes"], name)
+
+
+def _taken(known: pa.Array, codes: Any, name: str) -> pa.Array:
     unpacked(codes, name)
     numbers = in_range(codes, 0, len(codes), len(known), name)
     labels = known.take(pa.array(numbers))

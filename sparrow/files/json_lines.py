@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Generator
 from contextlib import closing
 from typing import Any, cast
@@ -166,9 +167,10 @@ def _slowly(
         try:
             found = json.loads(line)
         except (ValueError, RecursionError) as wrong:
-            raise IngestError(f"this is no JSON: {wrong}", name, number, token) from None
+            raise IngestError(f"this is no JSON{_spread(token, name) or f': {wrong}'}", name, number, token) from None
         if not isinstance(found, dict):
-            raise IngestError("a line holds an object of names and values", name, number, token)
+            way = _spread("[", name) if isinstance(found, list) else ""
+            raise IngestError(f"a line holds an object of names and values{way}", name, number, token)
         numbers.append(number)
         for column, values in columns.items():
             value: Any = found
@@ -203,3 +205,9 @@ def _slowly(
         problem = f"a column holds several types: {' '.join(str(error).split())[:200]}"
         raise IngestError(problem, name, block.first_line) from error
     return Lines(pa.RecordBatch.from_arrays(arrays, form.columns), lambda row: numbers[row])
+
+
+def _spread(line: str, name: str) -> str:
+    """Return the way out for JSON that is not written object by line: one list, or objects over several lines."""
+    wanted = {"[": ".[]", "[{": ".[]", "{": "."}.get(line)
+    return "" if wanted is None else f"; by lines: jq -c '{wanted}' {shlex.quote(name)} | sparrow ingest columns - DST"

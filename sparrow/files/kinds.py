@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sparrow.errors import IngestError
 
-__all__ = ["lists_of", "refuse_container", "refuse_no_edges"]
+__all__ = ["NTRIPLES", "lists_of", "refuse_container", "refuse_no_edges"]
 
 _SAMPLE = 1000
 """Lines that are looked at."""
@@ -36,10 +36,18 @@ _CONTAINERS = {
     b"\x80\x03": ("a pickle", "pickles are never loaded, for they may run programs: write it in another format"),
     b"\x80\x04": ("a pickle", "pickles are never loaded, for they may run programs: write it in another format"),
     b"\x80\x05": ("a pickle", "pickles are never loaded, for they may run programs: write it in another format"),
+    b"Obj\x01": ("Avro", "sp.ingest.columns(polars.read_avro(...), ...) stores it"),
+    b"MATLAB 5.0 MAT-file": ("a MATLAB file", "scipy.io.loadmat(...) reads it: sp.asarray(...).save(DST)"),
+    b"RDX2\n": ("data of R", "Matrix::writeMM(x, 'x.mtx') or write.csv(x, 'x.csv') in R writes it anew"),
+    b"RDX3\n": ("data of R", "Matrix::writeMM(x, 'x.mtx') or write.csv(x, 'x.csv') in R writes it anew"),
+    b"X\n\x00\x00\x00": ("data of R", "Matrix::writeMM(x, 'x.mtx') or write.csv(x, 'x.csv') in R writes it anew"),
     b"%PDF-": ("a PDF", "take the text out of it first"),
     b"\xff\xfe": ("text in UTF-16", "iconv -f utf-16 -t utf-8 {file} | sparrow ingest FORMAT - DST"),
     b"\xfe\xff": ("text in UTF-16", "iconv -f utf-16 -t utf-8 {file} | sparrow ingest FORMAT - DST"),
 }
+
+NTRIPLES = "sed 's/ *\\.$//; s/ /\\t/; s/ /\\t/' {file} | sparrow ingest triples - DST"
+"""How N-Triples are read."""
 
 _GRAPHS = (
     (
@@ -52,7 +60,7 @@ _GRAPHS = (
     (
         "N-Triples",
         r"(<[^>\s]+>|_:\S+)\s+<[^>\s]+>\s+.*\.$",
-        "sed 's/ *\\.$//; s/ /\\t/; s/ /\\t/' {file} | sparrow ingest triples - DST",
+        NTRIPLES,
     ),
 )
 """Graphs in text that is not read: how it begins."""
@@ -80,6 +88,8 @@ def refuse_container(start: bytes, name: str) -> None:
             )
     if start[257:262] == b"ustar":
         raise IngestError(f"this is a tar archive: tar -xOf {file} | sparrow ingest FORMAT - DST", name)
+    if start.startswith(b"ORC") and b"\x00" in start:
+        raise IngestError("this is ORC, no text: sp.ingest.columns(pyarrow.orc.read_table(...), ...) stores it", name)
     for magic, (kind, way) in _CONTAINERS.items():
         if start.startswith(magic):
             raise IngestError(f"this is {kind}, no text: {way.format(file=file)}", name)

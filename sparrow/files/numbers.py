@@ -139,7 +139,7 @@ def parse(block: TextBlock, layout: Layout) -> tuple[NDArray[np.int64], NDArray[
     floats, integers = np.empty((0 if whole else n, v)), np.empty((n if whole else 0, v), np.int64)
     hard = np.empty(2 * n * v, np.int64)
     count, hards, status, at = kernels.parse_numbers(block.data, whole, coords, floats, integers, hard)
-    if status == kernels.BAD_VALUE and not whole and _FORTRAN.search(block.text(0, len(block.data))):
+    if status == kernels.BAD_VALUE and not whole and _FORTRAN.search(bytes(block.data)):
         return parse(replace(block, data=_plain_exponents(block)), layout)
     if status != kernels.GOOD:
         raise _error(block, layout, status, at)
@@ -157,13 +157,12 @@ def parse(block: TextBlock, layout: Layout) -> tuple[NDArray[np.int64], NDArray[
     return coords[:, :count], numbers[:count].reshape(-1).view(layout.dtype)
 
 
-_FORTRAN = re.compile(r"(?<=[0-9.])[dD](?=[+-]?[0-9])")
+_FORTRAN = re.compile(rb"(?<=[0-9.])[dD](?=[+-]?[0-9])")
 """What Fortran writes before the exponent of a double."""
 
 
 def _plain_exponents(block: TextBlock) -> NDArray[np.uint8]:
-    text = _FORTRAN.sub("e", bytes(block.data).decode("latin-1"))
-    return np.frombuffer(bytearray(text, "latin-1"), np.uint8)
+    return np.frombuffer(bytearray(_FORTRAN.sub(b"e", bytes(block.data))), np.uint8)
 
 
 def _read(block: TextBlock, layout: Layout, start: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -205,12 +206,12 @@ class TableIngest:
         if pa.types.is_decimal(kind) or pa.types.is_null(kind):
             return np.dtype(np.float64)
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-            raise IngestError(
-                f"the column {name!r} holds {kind}, and values are numbers: name another, "
-                "or none to say which cells there are",
-                first.source,
-                *self._first_text(first, name),
-            )
+            line, token = self._first_text(first, name)
+            way = "name another, or none to say which cells there are"
+            if token is not None and re.fullmatch(r"\s*[-+]?\d+,\d+\s*", token):
+                way = "say decimal=',' if a comma stands before the fraction"
+            problem = f"the column {name!r} holds {kind}, and values are numbers: {way}"
+            raise IngestError(problem, first.source, line, token)
         return check_dtype(kind.to_pandas_dtype())
 
     def _first_text(self, batch: Batch, name: str) -> tuple[int | None, str | None]:

@@ -199,8 +199,11 @@ def _column(path: str, column: int) -> pa.Array:
                     continue
                 if len(cells) <= column:
                     raise IngestError("the line has no name behind its id", path, number, line[:80])
-                found.append(cells[column])
-                size += len(cells[column])
+                cell = cells[column]
+                if len(cell) > 1 and cell[0] == cell[-1] == '"':  # as R writes texts
+                    cell = cell[1:-1].replace('""', '"')
+                found.append(cell)
+                size += len(cell)
             check_labels(len(found), size + 60 * len(found))
     return pa.array(found, pa.string())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from sparrow import settings, storage
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
+from sparrow.files.kinds import NTRIPLES
 from sparrow.files.registry import Duplicates, Format, Option, Reader, names_of
 from sparrow.files.rows import Names, Shelf, Written, write_entries
 from sparrow.files.source import Source, SourceLike, TextBlock, blocks, folder_of, open_sources, total_size
@@ -275,7 +277,10 @@ class _Reading:
         if status != kernels.GOOD:
             problem = "the line ends too early" if status == kernels.TOO_FEW else "the line goes on"
             line = block.text(at, at + 200).split("\n")[0].strip()
-            raise IngestError(f"{problem}: a triple is a head, a relation and a tail", block.source.name,
+            way = ""
+            if line.endswith(" .") and line[0] in "<_":
+                way = f"; this looks like N-Triples: {NTRIPLES.format(file=shlex.quote(block.source.name))}"
+            raise IngestError(f"{problem}: a triple is a head, a relation and a tail{way}", block.source.name,
                               block.line_at(at), line)  # fmt: skip
         starts, ends = starts[:count], ends[:count]
         if self._named and not probing:

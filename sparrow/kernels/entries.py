@@ -190,7 +190,7 @@ def sort_order(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[
     if key is not None and len(key) < 2**31:
         from sparrow.kernels.keys import sort_stable
 
-        return sort_stable(key)[1]
+        return sort_stable(key, 0)[1]
     if key is not None:
         return np.argsort(key, kind="stable")
     return np.lexsort(tuple(reversed(coords)))

@@ -9,7 +9,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["Keys", "Layout", "covers", "layout_for", "pack", "repack", "sort_stable", "take", "unpack"]
+__all__ = [
+    "Keys", "Layout", "ascending_below", "covers", "layout_for", "pack", "repack", "sort_stable", "take", "unpack",
+]  # fmt: skip
 
 Layout: TypeAlias = tuple[int, ...]
 """Bits of each dimension in a key, the first dimension highest; 63 at most in all."""
@@ -70,10 +72,24 @@ def repack(keys: Keys, old: Layout, new: Layout) -> Keys:
 
 
 @njit(cache=True, nogil=True)
-def sort_stable(keys: Keys) -> tuple[Keys, NDArray[np.int32]]:
+def ascending_below(keys: Keys, bits: Any) -> Any:
+    """Return whether the lowest bits of keys never descend."""
+    mask = (np.int64(1) << bits) - 1
+    before = np.int64(0)
+    for i in range(len(keys)):
+        here = keys[i] & mask
+        if here < before:
+            return False
+        before = here
+    return True
+
+
+@njit(cache=True, nogil=True)
+def sort_stable(keys: Keys, sorted_bits: Any) -> tuple[Keys, NDArray[np.int32]]:
     """Return the keys in ascending order and the stable order that sorts them: shape (n,), n below 2^31.
 
-    A radix sort, least digit first, which leaves out the digits that all keys share.
+    A radix sort, least digit first, which leaves out the digits that all keys share, and so many lowest bits as keys
+    that agree above them are sorted by already.
     """
     n = len(keys)
     order = np.empty(n, np.int32)
@@ -86,7 +102,7 @@ def sort_stable(keys: Keys) -> tuple[Keys, NDArray[np.int32]]:
     spare = np.empty(n if differing else 0, np.int64)
     other = np.empty(n if differing else 0, np.int32)
     counts = np.empty(1 << 11, np.int64)
-    shift = 0
+    shift = sorted_bits
     moved = False
     while shift < 63 and (differing >> shift) != 0:
         # Start at a digit's lowest bit that differs: fewer passes where few bits do.

@@ -58,6 +58,8 @@ class Run:
     """Whether the rows came in strictly ascending order."""
     last: tuple[int, ...]
     """The coordinates of the last row."""
+    minor: tuple[int, int] | None = None
+    """Where rows came sorted by all coordinates but the leading one: these of the first row and of the last, packed."""
 
     @property
     def nbytes(self) -> int:

@@ -13,7 +13,18 @@ from numpy.typing import NDArray
 from sparrow import memory, settings
 from sparrow.errors import DuplicateError, InvalidValueError
 from sparrow.kernels.entries import Block, Duplicates
-from sparrow.kernels.keys import Keys, Layout, covers, layout_for, pack, repack, sort_stable, take, unpack
+from sparrow.kernels.keys import (
+    Keys,
+    Layout,
+    ascending_below,
+    covers,
+    layout_for,
+    pack,
+    repack,
+    sort_stable,
+    take,
+    unpack,
+)
 from sparrow.schema import is_fill
 from sparrow.sorting.rows import Column, Rows, Run, cell
 from sparrow.sorting.spool import Segment, Spool, memory_budget
@@ -27,6 +38,8 @@ _SAMPLE = 1024
 _CHUNK = 1 << 18
 _RANGE = (1 << 15, 1 << 20)
 """The fewest and the most rows of a range that a thread sorts at once."""
+_CACHED, _STRETCH = 1 << 17, 1 << 10
+"""Rows that a cache holds while they are sorted, and of each run on average: ranges are no larger than both ask for."""
 _PART = 1 << 24
 """Rows of a part; how an input is cut into parts must not depend on the threads."""
 
@@ -115,14 +128,18 @@ class Sorter:
         values = None if rows.values is None else np.ascontiguousarray(rows.values)
         later, earlier = keys[1:], keys[:-1]
         ascending = bool((later > earlier).all())
+        below = sum(layout[1:])
+        minor = None
+        if ascending_below(keys, below):
+            minor = int(keys[0]) & ((1 << below) - 1), int(keys[-1]) & ((1 << below) - 1)
         if not ascending and bool((later < earlier).any()):
             if values is None:
                 keys.sort()
             else:
-                keys, order = sort_stable(keys)
+                keys, order = sort_stable(keys, 0 if minor is None else below)
                 values = take(values, order)
         last = cell(keys[-1], layout)
-        return Run(layout, len(keys), maxima, keys, values, keys[::_SAMPLE].copy(), ascending, last)
+        return Run(layout, len(keys), maxima, keys, values, keys[::_SAMPLE].copy(), ascending, last, minor)
 
     def consume(self, prepared: Iterable[Run | Rows], *, pause: bool = False) -> bool:
         """Take in everything, or with ``pause`` until memory is full of rows that came strictly ascending.
@@ -192,7 +209,7 @@ class Sorter:
                 self._spool.write(keys, start, repack(chunk, run.layout, layout))
         else:
             keys = repack(keys, run.layout, layout)
-        return replace(run, layout=layout, keys=keys, samples=repack(run.samples, run.layout, layout))
+        return replace(run, layout=layout, keys=keys, samples=repack(run.samples, run.layout, layout), minor=None)
 
     def _spill(self) -> None:
         """Merge the runs in memory into one on disk."""
@@ -202,9 +219,10 @@ class Sorter:
         values = self._spool.reserve(count, self._dtype) if self.weighted else None
         samples: list[Keys] = []
         at = 0
+        sorted_bits = _sorted_bits(fresh)
 
         def gather(each: _Range) -> tuple[Keys, NDArray[Any] | None]:
-            return self._gather(fresh, each)
+            return self._gather(fresh, each, sorted_bits)
 
         for merged, weights in ordered_map(gather, self._ranges(fresh)[0], self._threads):
             self._spool.write(keys, at, merged)
@@ -212,7 +230,9 @@ class Sorter:
                 self._spool.write(values, at, weights)
             samples.append(merged[-at % _SAMPLE :: _SAMPLE].copy())
             at += len(merged)
-        run = replace(fresh[0], count=count, keys=keys, values=values, samples=np.concatenate(samples))
+        first, last = fresh[0].minor, fresh[-1].minor
+        minor = (first[0], last[1]) if sorted_bits and first is not None and last is not None else None
+        run = replace(fresh[0], count=count, keys=keys, values=values, samples=np.concatenate(samples), minor=minor)
         self._runs = [run for run in self._runs if isinstance(run.keys, Segment)] + [run]
         self._room.release()
 
@@ -242,6 +262,7 @@ class Sorter:
             If a cell comes twice and ``duplicates`` is ``"error"``, from the iterators.
         """
         places = [_place_in(known) for known in ids or (None,) * self._ndim]
+        sorted_bits = _sorted_bits(self._runs)
 
         def finish(coords: tuple[NDArray[Any], ...], values: NDArray[Any]) -> Block:
             values = self._as_dtype(values)
@@ -255,7 +276,7 @@ class Sorter:
             if each.single:
                 keys, values = self._one_cell(each)
             else:
-                keys, weights = self._gather(self._runs, each)
+                keys, weights = self._gather(self._runs, each, sorted_bits)
                 fresh = np.ones(len(keys), bool)
                 np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
                 at, values = self._reduce(fresh, weights, lambda i: cell(keys[i], self._layout))
@@ -365,8 +386,8 @@ class Sorter:
     def _read(self, column: Column, start: int, stop: int) -> NDArray[Any]:
         return self._spool.read(column, start, stop) if isinstance(column, Segment) else column[start:stop]
 
-    def _gather(self, runs: Sequence[Run], each: _Range) -> tuple[Keys, NDArray[Any] | None]:
-        """Return the rows of a range, sorted, equal keys in the order of the input."""
+    def _gather(self, runs: Sequence[Run], each: _Range, sorted_bits: int) -> tuple[Keys, NDArray[Any] | None]:
+        """Return the rows of a range, sorted, equal keys in the order of the input; see :func:`_sorted_bits`."""
         parts: list[tuple[Keys, NDArray[Any] | None]] = []
         for run, start, stop in zip(runs, each.start.tolist(), each.stop.tolist(), strict=True):
             if start < stop:
@@ -382,7 +403,7 @@ class Sorter:
             return keys, None
         values = np.concatenate([part[1] for part in parts if part[1] is not None])
         if not ordered:
-            keys, order = sort_stable(keys)
+            keys, order = sort_stable(keys, sorted_bits)
             values = take(values, order)
         return keys, values
 
@@ -391,6 +412,7 @@ class Sorter:
         if not runs:
             return [[]]
         size = min(max(self._budget // (48 * (self._threads + 2)), _RANGE[0]), _RANGE[1])
+        size = min(size, max(_CACHED, _STRETCH * len(runs)))
         samples = np.sort(np.concatenate([run.samples for run in runs]))
         step = max(size // _SAMPLE, 1)
         cuts, times = np.unique(samples[step::step], return_counts=True)
@@ -429,6 +451,12 @@ class Sorter:
             if rows.size:
                 self._maxima = _larger(self._maxima, [int(column.max()) for column in rows.coords])
                 yield rows
+
+
+def _sorted_bits(runs: Sequence[Run]) -> int:
+    """Return the bits below the leading coordinate where rows that agree in it are sorted, run behind run; 0 else."""
+    follow = all(a.minor and b.minor and a.minor[1] <= b.minor[0] for a, b in itertools.pairwise(runs))
+    return sum(runs[0].layout[1:]) if runs and follow else 0
 
 
 def _larger(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:

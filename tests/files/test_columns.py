@@ -627,6 +627,16 @@ def test_other_encodings(ingest: Any) -> None:
         ingest(data, coords=["ort"], encoding="utf-16")
 
 
+def test_commas_before_fractions(ingest: Any) -> None:
+    text = "a;v\n1;3,5\n2;-4,25\n3;7\n"
+    assert ingest(text, coords=["a"], value="v", delimiter=";", decimal=",") == {(1,): 3.5, (2,): -4.25, (3,): 7}
+    with pytest.raises(IngestError, match="say decimal=',' if a comma stands") as caught:
+        ingest(text, coords=["a"], value="v", delimiter=";")
+    assert (caught.value.line, caught.value.token) == (2, "3,5")
+    with pytest.raises(InvalidValueError, match="can mean one thing only"):
+        ingest("a,v\n1,2\n", coords=["a"], delimiter=",", decimal=",")
+
+
 def test_means_and_counts(ingest: Any, schema: Any) -> None:
     rng = np.random.default_rng(0)
     frame = pl.DataFrame({"i": rng.integers(0, 9, 500), "j": rng.integers(0, 9, 500), "v": rng.integers(-2, 3, 500)})
@@ -716,7 +726,9 @@ def test_json_lines(ingest: Any, monkeypatch: pytest.MonkeyPatch, block: int) ->
     assert ingest(text, coords=["item", "user"], ids={"item": "str"}) == {(str(k), "ann"): 1 for k in range(1, 9)}
     late = text + '\n{"user": "eve", "item": "x", "stars": 1}\n'
     assert ("eve", "x") in ingest(late, coords=["user", "item"])
-    for bad, problem in [("{", "no JSON"), ("[1]", "holds an object"), ('{"item": {}}', "something else here"),
+    for bad, problem in [("{", r"no JSON; by lines: jq -c '\.' .*sparrow ingest columns - DST"),
+                         ("[", r"no JSON; by lines: jq -c '\.\[\]'"), ("[1]", r"holds an object .*jq -c '\.\[\]'"),
+                         ('{"item": {}}', "something else here"),
                          ('{"user": "a"}', "is a null")]:  # fmt: skip
         with pytest.raises(IngestError, match=problem) as caught:
             ingest(f"{text}\n{bad}\n", coords=["user", "item"])

@@ -142,7 +142,10 @@ def test_folders(tmp_path: Path, beginning: str, packed: bool) -> None:
     dense = random_matrix(1, 4, 3, "i8")
     folder = tmp_path / "counts"
     tenx_folder(folder, dense, beginning, packed)
+    if not packed:  # as R writes texts
+        (folder / "barcodes.tsv").write_text('"C0-1"\n"C1""-1"\nC2-1\n')
     A = sp.ingest.tenx(folder, tmp_path / "A.sparrow", dtype="int32")
+    assert A.labels("barcode").to_pylist() == ["C0-1", "C1-1" if packed else 'C1"-1', "C2-1"]
     assert (A.dims, A.dtype) == (("feature", "barcode"), np.int32)
     np.testing.assert_array_equal(A.to_numpy(), dense)
     assert A.labels("feature").to_pylist() == ["E0", "E1", "E2", "E3"]
@@ -277,6 +280,23 @@ def test_names_by_their_numbers_and_tables_beside_the_matrix(tmp_path: Path) -> 
     found = sp.ingest.h5ad(tmp_path / "a.h5ad", tmp_path / "A.sparrow", matrix="obsm/X_pca")
     assert (found.shape, found.dims) == ((3, 4), ("obs", "component"))
     assert found.labels("obs").to_pylist() == ["r", "p", "q"]
+
+
+def test_names_by_their_numbers_as_old_files_have_them(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5ad", "w") as file:
+        file["X"] = np.eye(3, 2)
+        for axis, codes in (("obs", [2, 0, 1]), ("var", [1, 0])):
+            group = file.create_group(axis)
+            group.attrs["_index"] = "n"
+            group["n"], group["__categories/n"] = np.array(codes, "i1"), np.array([b"p", b"q", b"r"])
+            group["n"].attrs["categories"] = group["__categories/n"].ref
+    found = sp.ingest.h5ad(tmp_path / "a.h5ad", tmp_path / "A.sparrow")
+    assert found.labels("obs").to_pylist() == ["r", "p", "q"]
+    assert found.labels("var").to_pylist() == ["q", "p"]
+    with h5py.File(tmp_path / "a.h5ad", "a") as file:
+        file["obs/n"].attrs["categories"] = file["obs/n"].ref
+    with pytest.raises(IngestError, match="names that '/obs/n' numbers are damaged"):
+        sp.ingest.h5ad(tmp_path / "a.h5ad", tmp_path / "B.sparrow")
 
 
 @settings(max_examples=20)

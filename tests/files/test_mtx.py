@@ -149,6 +149,10 @@ def test_exponents_of_fortran(tmp_path: Path) -> None:
     with pytest.raises(IngestError, match="the value is no number") as found:
         sp.ingest.mtx(tmp_path / "b.mtx", tmp_path / "B.sparrow")
     assert (found.value.line, found.value.token) == (3, "1D")
+    # A byte that is no UTF-8 is shown as \x9d, which is no exponent.
+    (tmp_path / "a.mtx").write_bytes(HEAD.encode() + b"2 2 1\n1 1 1\x9d3\n")
+    with pytest.raises(IngestError, match="the value is no number"):
+        sp.ingest.mtx(tmp_path / "a.mtx", tmp_path / "B.sparrow")
 
 
 def test_a_value_without_a_negative_is_not_mirrored(tmp_path: Path) -> None:

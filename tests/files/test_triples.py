@@ -100,6 +100,7 @@ def test_real_files(
         ("a r b\na r\n", "ends too early", 2, "a r"),
         ("a\tr\tb\na\t\tb\n", "ends too early", 2, "a\t\tb"),
         ("a r b\na r b c\n", "the line goes on", 2, "a r b c"),
+        ("<a> <r> <b> .\n", "looks like N-Triples: sed", 1, "<a> <r> <b> ."),
         ("3\n0 1 0\n1 0 0\n", "there are 2 triples, and 3 by the first line", None, None),
     ],
 )

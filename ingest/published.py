@@ -1,0 +1,30 @@
+"""A published data set by its name, from files as their owner gives them out: ``sparrow datasets`` tells the names.
+
+    python ingest/published.py wiki-Vote votes.sparrow --files downloads
+    python ingest/published.py a9a a9a.sparrow
+
+Which reader takes the files, and with what options, is in the descriptions of ``datasets/``: graphs of LAW, SNAP and
+Common Crawl, ALX's WebGraph, the LIBSVM site, FROSTT, SuiteSparse, MovieLens, WordNet and Freebase. Nothing is fetched:
+where a file is missing, the error says what to fetch and where to put it.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import sparrow as sp
+
+
+def main() -> None:
+    """Store the set and say what it is."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("name")
+    parser.add_argument("target")
+    parser.add_argument("--files", metavar="FOLDER", help="where its files are")
+    parser.add_argument("--overwrite", action="store_true")
+    chosen = parser.parse_args()
+    print(sp.datasets.ingest(chosen.name, chosen.target, chosen.files, overwrite=chosen.overwrite))
+
+
+if __name__ == "__main__":
+    main()

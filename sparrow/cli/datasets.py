@@ -1,0 +1,59 @@
+"""The verb about data sets that others publish: ``datasets``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sparrow.cli.arguments import AsJson, write_json, write_table
+
+__all__ = ["add_to"]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command(short_help="Published data sets: where from, and what to fetch.")(datasets)
+
+
+def datasets(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One of them, all that is known of it.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List published data sets that ``sparrow ingest published NAME DST`` stores, or tell what is known of one.
+
+    \b
+    Examples:
+      sparrow datasets
+      sparrow datasets west0479
+      sparrow ingest published west0479 west.sparrow --files downloads
+    """
+    from sparrow import datasets as published
+
+    if name is None:
+        found = published.list()
+        if as_json:
+            write_json(found)
+            return
+        rows = []
+        for each in found:
+            shape = " x ".join(f"{size:,}" for size in each["shape"] or ())
+            nnz = "" if each["nnz"] is None else f"{each['nnz']:,}"
+            rows.append((each["name"], each["format"], shape, nnz, each["where"], each["title"]))
+        write_table(rows, ("name", "format", "shape", "entries", "where", "title"))
+        return
+    about = published.describe(name)
+    if as_json:
+        write_json(about)
+        return
+    for key, value in about.items():
+        if key not in ("fetch", "unpack", "family"):
+            typer.echo(f"{key:12}{_text(value)}")
+    if "fetch" in about:
+        typer.echo(published.way(name))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={each!r}" for key, each in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
