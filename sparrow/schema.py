@@ -96,7 +96,11 @@ def as_integers(given: Any, name: str) -> list[int]:
     """Return an argument that is an integer or several as a list."""
     several = type(given) in (tuple, list) or (isinstance(given, np.ndarray) and given.ndim)
     several = several or (isinstance(given, Sequence) and not isinstance(given, str | bytes))
-    return [as_integer(n, name) for n in (given if several else [given])]
+    numbers = given if several else (given,)
+    try:
+        return list(map(operator.index, numbers))
+    except TypeError:
+        return [as_integer(n, name) for n in numbers]
 
 
 def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -226,6 +230,11 @@ class Schema:
         """Whether absent cells are 0."""
         return bool(self.fill_value == 0)
 
+    @property
+    def coordinate_dtypes(self) -> tuple[np.dtype[Any], ...]:
+        """The integer type of each dimension's coordinates."""
+        return _coordinate_dtypes(self.shape)
+
     def coordinate_dtype(self, dim: int) -> np.dtype[Any]:
         """Return the integer type of a dimension's coordinates: int32, or int64 past 2^31 cells."""
         return _INT32 if self.shape[dim] <= 2**31 else _INT64
@@ -244,11 +253,20 @@ class Schema:
         return known_schema(view.shape, _named_through(self.dims, view.sources), self.dtype, self.fill_value, stype)
 
 
+@lru_cache(1024)
+def _coordinate_dtypes(shape: tuple[int, ...]) -> tuple[np.dtype[Any], ...]:
+    return tuple(_INT32 if size <= 2**31 else _INT64 for size in shape)
+
+
 def known_schema(shape: tuple[int, ...], dims: tuple[str, ...], dtype: np.dtype[Any], fill: Any, stype: str) -> Schema:
     """Return a schema of parts that come of others, and so are known to be allowed."""
     schema = object.__new__(Schema)
-    for name, value in (("shape", shape), ("dims", dims), ("dtype", dtype), ("fill_value", fill), ("stype", stype)):
-        object.__setattr__(schema, name, value)
+    put = object.__setattr__
+    put(schema, "shape", shape)
+    put(schema, "dims", dims)
+    put(schema, "dtype", dtype)
+    put(schema, "fill_value", fill)
+    put(schema, "stype", stype)
     return schema
 
 

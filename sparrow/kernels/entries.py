@@ -48,9 +48,12 @@ _SPREAD = 4
 """Cells along an axis for each entry, up to which entries are sorted by it by counting."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # a frozen one takes three times as long to make, and every call makes a few
 class Block:
-    """Entries: ``coords[k]`` (shape (n,), int32 or int64) along dimension k, and ``values`` (shape (n,))."""
+    """Entries: ``coords[k]`` (shape (n,), int32 or int64) along dimension k, and ``values`` (shape (n,)).
+
+    Neither is ever put in the place of another.
+    """
 
     coords: tuple[NDArray[Any], ...]
     values: NDArray[Any]

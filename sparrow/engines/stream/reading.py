@@ -125,16 +125,16 @@ def entries(scan: Scan, room: memory.Reservation | None = None) -> Block:
     TooLargeError
         If they would pass the memory limit.
     """
-    if is_few(scan):
-        block = at_once(scan)
-        nbytes = block.count * memory.entry_bytes(scan.schema)
-        if room is None:
-            memory.check(nbytes, lambda: _told(scan), _REMEDY)
-        else:
+    block = at_once(scan)
+    if block is not None:
+        schema = scan.schema
+        nbytes = len(block.values) * memory.entry_bytes(schema)
+        if room is not None:
             room.grow(nbytes)
-        dtype_of = scan.schema.coordinate_dtype
-        coords = [column.astype(dtype_of(axis)) for axis, column in enumerate(block.coords)]
-        return Block(tuple(coords), block.values.astype(scan.schema.dtype))
+        elif nbytes > memory.left():
+            raise memory.too_large(_told(scan), nbytes, _REMEDY)
+        coords = map(np.ndarray.astype, block.coords, schema.coordinate_dtypes)  # copies: these are the caller's
+        return Block(tuple(coords), block.values.astype(schema.dtype))
     if room is None:
         with room_for(scan) as room:
             return entries(scan, room)
@@ -222,12 +222,18 @@ def is_few(scan: Scan) -> bool:
     return scan.relation.few and view.repeats <= 1 and view.size > 0
 
 
-def at_once(scan: Scan) -> Block:
-    """Return few entries, canonical in the order of the view's axes, without chunks; not to be written to."""
-    view, block = scan.view, scan.relation.whole()
+def at_once(scan: Scan) -> Block | None:
+    """Return few entries, canonical in the order of the view's axes, without chunks; not to be written to.
+
+    None where they are not few.
+    """
+    view, relation = scan.view, scan.relation
+    if not relation.few or view.repeats > 1 or not view.size:
+        return None
+    block = relation.whole()
     if view.is_identity:
         return block
-    order = scan.relation.orders[0]
+    order = relation.orders[0]
     if view.cut is not None and view.cut <= {order[0] if order else None}:
         block = _stretch(block, scan, order)
     else:
