@@ -352,7 +352,7 @@ class MemoryRelation:
     @property
     def orders(self) -> tuple[tuple[int, ...], ...]:
         """The base order only."""
-        return base_orders(self.schema.ndim)
+        return base_orders(len(self.schema.shape))
 
     def labels(self, dim: int) -> pa.Array | None:
         """Return the labels of a dimension, or None."""

@@ -140,7 +140,9 @@ def given_name(name: str) -> bool:
 
 def given_dims(dims: Sequence[str] | None) -> tuple[str, ...]:
     """Return names as they were given, none for ``None``; ``InvalidValueError`` where there is no sequence of them."""
-    if dims is not None and not isinstance(dims, Iterable):
+    if dims is None:
+        return ()
+    if not isinstance(dims, Iterable):
         raise InvalidValueError(f"dims={dims!r}: give a sequence of names")
     return tuple(str(name) for name in dims or ())
 

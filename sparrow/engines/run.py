@@ -26,8 +26,15 @@ def _ready(engine: Engine, scan: Scan) -> Scan:
     return scan if engine is STREAM else prepared(engine, [scan])[0]
 
 
-def entries(scan: Scan, engine: str = "auto") -> Block:
+def entries(scan: Scan, engine: str = "auto", own: bool = True) -> Block:
     """Return the entries of a scan, canonical in the order of the view's axes, in memory.
+
+    Parameters
+    ----------
+    engine
+        The engine that computes them.
+    own
+        Whether they are the caller's, to keep and to write to; otherwise they may be what a tensor holds.
 
     Raises
     ------
@@ -38,7 +45,8 @@ def entries(scan: Scan, engine: str = "auto") -> Block:
     """
     run = engine_for(engine)
     with watched(scan, run) as watch:
-        return watch.entries(run.entries(_ready(run, watch.plan(scan))))
+        plan = watch.plan(scan)
+        return watch.entries(STREAM.entries(plan, own) if run is STREAM else run.entries(_ready(run, plan)))
 
 
 def count(scan: Scan, engine: str = "auto") -> int:

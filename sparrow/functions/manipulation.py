@@ -65,7 +65,8 @@ def concat(tensors: Sequence[Any], axis: int | str | None = 0) -> Tensor:
 
 def _several(tensors: Any) -> list[Tensor]:
     """Return the tensors to join, at least one."""
-    if not isinstance(tensors, Sequence | Tensor | np.ndarray) or isinstance(tensors, str):
+    several = type(tensors) in (list, tuple) or isinstance(tensors, Sequence | Tensor | np.ndarray)
+    if not several or isinstance(tensors, str):
         raise UnsupportedError(f"{tensors!r} is no sequence of tensors: give them as a list")
     if not len(tensors):
         raise ShapeError("nothing to join: give at least one tensor")

@@ -86,6 +86,8 @@ class Computed:
         Whether what ``begin`` returns may be asked for entries row by row, with ``rowwise=True``.
     merged
         Returns all entries, of those of the inputs, of a step that gives no more than it takes in.
+    fresh
+        Whether what ``merged`` returns has memory of its own, in the types of the schema.
     """
 
     exact = False
@@ -105,12 +107,14 @@ class Computed:
         total: Callable[[], Any] | None = None,
         rowwise: bool = False,
         merged: Callable[..., Block] | None = None,
+        fresh: bool = False,
     ) -> None:
         self._rowwise = rowwise
         self._begin = begin
         self._most = most
         self._total = total
         self._merged = merged
+        self.fresh = fresh
         self._each = each
         self._axes = axes
         self.schema = step.schema
@@ -126,7 +130,7 @@ class Computed:
     @property
     def orders(self) -> tuple[tuple[int, ...], ...]:
         """The base order only."""
-        return base_orders(self.schema.ndim)
+        return base_orders(len(self.schema.shape))
 
     @property
     def inputs(self) -> tuple[Scan, ...]:

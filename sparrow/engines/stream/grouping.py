@@ -106,6 +106,8 @@ class Grouping:
         size = axes[self.kept[0]].length
         if not size:
             return [0]
+        if reading.is_few(self.scan):
+            return [0, size]
         order = _order(self.scan, self.kept)
         rows = _rows(self.scan, order)
         cells = math.prod(axes[k].length for k in self.kept)
@@ -142,12 +144,19 @@ class Grouping:
         return Groups((leading, *found.coords[1:]), found.counts, found.states)
 
     def _gathered(self, scan: Scan) -> Groups:
-        parts: list[Groups] = []
+        if reading.is_few(scan):
+            parts = list(self._groups(scan))
+            return parts[0] if len(parts) == 1 else self._together(scan, parts)
+        parts = []
         what = f"the groups of a reduction of shape {scan.schema.shape} to axes {self.kept}"
         with memory.reserve(0, what, "reduce a part of the tensor") as room:
             for part in self._groups(scan):
                 room.grow(part.nbytes)
                 parts.append(part)
+        return self._together(scan, parts)
+
+    def _together(self, scan: Scan, parts: Sequence[Groups]) -> Groups:
+        """Return successive groups as one."""
         if parts:
             return _joined(parts)
         coords = tuple(np.zeros(0, scan.schema.coordinate_dtype(k)) for k in self.kept)
@@ -163,6 +172,11 @@ class Grouping:
         placed = any(fold.needs_positions for fold in self.folds)
         if _leads(view, kept, order) and not (placed and not _positions_ascend(view, kept, order)):
             grouped = _grouped(scan.schema.shape, kept, self.folds)
+            block = reading.at_once(scan) if view.keeps_order(order) else None
+            if block is not None:
+                if block.count:
+                    yield grouped(block)
+                return
             axes = None if placed else kept
             yield from _runs(reading.mapped(scan, grouped, order, axes=axes, doing="reducing"), self.folds)
             return
@@ -243,12 +257,12 @@ def _grouped(shape: tuple[int, ...], kept: tuple[int, ...], folds: Sequence[Fold
     """Return the function that finds the groups of a block in which they stand together."""
 
     def grouped(block: Block) -> Groups:
-        columns = tuple(block.coords[k] for k in kept)
+        columns = [block.coords[k] for k in kept]
         starts = group_starts(columns, block.count)
         positions = _placed(block, kept, shape, folds)
         with np.errstate(all="ignore"):
-            states = tuple(fold.runs(block.values, starts, positions) for fold in folds)
-        return Groups(tuple(c[starts] for c in columns), run_lengths(starts, block.count), states)
+            states = tuple([fold.runs(block.values, starts, positions) for fold in folds])
+        return Groups(tuple([c[starts] for c in columns]), run_lengths(starts, block.count), states)
 
     return grouped
 

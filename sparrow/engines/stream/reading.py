@@ -112,13 +112,15 @@ def _dims(view: View, axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(wanted))
 
 
-def entries(scan: Scan, room: memory.Reservation | None = None) -> Block:
+def entries(scan: Scan, room: memory.Reservation | None = None, own: bool = True) -> Block:
     """Return all entries of a scan, canonical in the order of the view's axes.
 
     Parameters
     ----------
     room
         What they are added to while they are gathered, and after; by default it is given back at the end.
+    own
+        Whether they are the caller's, to keep and to write to.
 
     Raises
     ------
@@ -127,12 +129,16 @@ def entries(scan: Scan, room: memory.Reservation | None = None) -> Block:
     """
     block = at_once(scan)
     if block is not None:
+        if not own and room is None:
+            return block
         schema = scan.schema
         nbytes = len(block.values) * memory.entry_bytes(schema)
         if room is not None:
             room.grow(nbytes)
         elif nbytes > memory.left():
             raise memory.too_large(_told(scan), nbytes, _REMEDY)
+        if scan.view.is_identity and getattr(scan.source, "fresh", False):
+            return block
         coords = map(np.ndarray.astype, block.coords, schema.coordinate_dtypes)  # copies: these are the caller's
         return Block(tuple(coords), block.values.astype(schema.dtype))
     if room is None:
@@ -233,8 +239,8 @@ def at_once(scan: Scan) -> Block | None:
     block = relation.whole()
     if view.is_identity:
         return block
-    order = relation.orders[0]
-    if view.cut is not None and view.cut <= {order[0] if order else None}:
+    order, cut = relation.orders[0], view.cut
+    if cut is not None and (not cut or cut == {order[0]}):
         block = _stretch(block, scan, order)
     else:
         everything = Chunk(block.count, (0,) * len(order), tuple([n - 1 for n in view.base_shape]), None)
@@ -246,21 +252,22 @@ def at_once(scan: Scan) -> Block | None:
 
 def _stretch(block: Block, scan: Scan, order: tuple[int, ...]) -> Block:
     """Return what a view shows that cuts sorted entries along their first dimension at most."""
-    if scan.view.cut:
-        first = next(axis for axis in scan.view.axes if isinstance(axis, Range) and axis.dim == order[0])
+    view = scan.view
+    if view.cut:
+        first = next(axis for axis in view.axes if isinstance(axis, Range) and axis.dim == order[0])
         column = block.coords[first.dim]
         kind = column.dtype.type  # a Python integer would cast the whole column
         start = column.searchsorted(kind(first.start))
         stop = column.searchsorted(kind(first.start + first.length - 1), "right")
-        block = block.take(slice(int(start), int(stop)))
+        block = block.take(slice(start, stop))
     columns: list[NDArray[Any]] = []
-    for number, axis in enumerate(scan.view.axes):
+    for axis, dtype in zip(view.axes, scan.schema.coordinate_dtypes, strict=True):
         if isinstance(axis, Range):
             column = block.coords[axis.dim]
             moved = column - axis.start if axis.start else column
-            columns.append(moved.astype(scan.schema.coordinate_dtype(number), copy=False) if scan.view.cut else moved)
+            columns.append(moved if moved.dtype is dtype else moved.astype(dtype))
         else:
-            columns.append(np.zeros(block.count, np.int32))
+            columns.append(np.zeros(len(block.values), dtype))
     return Block(tuple(columns), block.values)
 
 

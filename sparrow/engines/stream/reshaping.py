@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sparrow.engines.stream.computed import Computed, fit_one_piece, piece_of, pieces
 from sparrow.kernels.entries import Block, canonical
 from sparrow.plan import Concat, Diagonal, Reshape, Scan, Triangle, starts_of
+from sparrow.schema import Schema
 
 __all__ = ["diagonal", "joined", "reshaped", "triangle"]
 
@@ -23,12 +24,9 @@ def joined(node: Concat, *scans: Scan) -> Computed:
     starts = starts_of(node)
 
     def joined_at(offsets: Sequence[int], blocks: Sequence[Block]) -> Block:
-        coords = [[block.coords[k] for block in blocks] for k in range(len(shape))]
-        kind = schema.coordinate_dtypes[axis]
-        coords[axis] = [
-            column.astype(kind, copy=False) + by if by else column
-            for column, by in zip(coords[axis], offsets, strict=True)
-        ]
+        coords: list[Sequence[NDArray[Any]]] = list(zip(*[block.coords for block in blocks], strict=True))
+        kind, along = schema.coordinate_dtypes[axis], zip(coords[axis], offsets, strict=True)
+        coords[axis] = [column.astype(kind, copy=False) + by if by else column for column, by in along]
         if len(blocks) == 1:
             return Block(tuple([column for (column,) in coords]), blocks[0].values.astype(dtype, copy=False))
         values = np.concatenate([block.values for block in blocks], dtype=dtype)
@@ -52,7 +50,9 @@ def joined(node: Concat, *scans: Scan) -> Computed:
                 found.append(piece_of(scan, low, high))
         return joined_at(offsets, found)
 
-    return Computed(node, scans, cuts, evaluate, merged=lambda *blocks: joined_at(starts[:-1], blocks))
+    return Computed(
+        node, scans, cuts, evaluate, merged=lambda *blocks: joined_at(starts[:-1], blocks), fresh=len(scans) > 1
+    )
 
 
 def reshaped(node: Reshape, scan: Scan) -> Computed:
@@ -60,7 +60,6 @@ def reshaped(node: Reshape, scan: Scan) -> Computed:
     old, schema = scan.schema.shape, node.schema
     shape = schema.shape
     inner, outer = math.prod(shape[1:]), math.prod(old[1:])
-    kinds = schema.coordinate_dtypes
 
     def cuts() -> list[int]:
         if not shape:
@@ -76,39 +75,42 @@ def reshaped(node: Reshape, scan: Scan) -> Computed:
         base = low // outer if old else 0
         end = -(-high // outer) if old else 1
         block = piece_of(scan, base, end)
-        position, values = positions(block, base, end), block.values
+        position, values = _positions(block, old, base, end), block.values
         offset = low - base * outer
         if offset or high < end * outer:
             kept = (position >= offset) & (position < offset + (high - low))
             position, values = position[kept] - offset, values[kept]
-        return placed(position, values, start)
-
-    def positions(block: Block, base: int, end: int) -> NDArray[Any]:
-        # They are counted from the first leading index read; where they pass 2^63 all the same, Python's integers
-        # hold them.
-        cells = (end - base + 1) * outer
-        kind: Any = np.int32 if cells < 2**31 else np.int64 if cells < 2**63 else object
-        position: NDArray[Any] = block.coords[0].astype(kind, copy=False) if old else np.zeros(block.count, kind)
-        position = position - base if base else position
-        for column, size in zip(block.coords[1:], old[1:], strict=True):
-            position = position * size + column
-        return position
-
-    def placed(position: NDArray[Any], values: NDArray[Any], start: int) -> Block:
-        coords = []
-        for k in range(len(shape) - 1, 0, -1):
-            quotient = position // max(shape[k], 1)
-            coords.append((position - quotient * shape[k]).astype(kinds[k], copy=False))
-            position = quotient
-        if shape:
-            leading = position.astype(kinds[0], copy=False)
-            coords.append(leading + start if start else leading)
-        return Block(tuple(coords[::-1]), values)
+        return _placed(position, values, schema, start)
 
     def merged(block: Block) -> Block:
-        return placed(positions(block, 0, old[0] if old else 1), block.values, 0)
+        return _placed(_positions(block, old, 0, old[0] if old else 1), block.values, schema, 0)
 
     return Computed(node, [scan], cuts, evaluate, merged=merged)
+
+
+def _positions(block: Block, shape: tuple[int, ...], base: int, end: int) -> NDArray[Any]:
+    """Return the places of entries in row-major order, counted from the leading index ``base`` and up to ``end``."""
+    cells = (end - base + 1) * math.prod(shape[1:])
+    kind: Any = np.int32 if cells < 2**31 else np.int64 if cells < 2**63 else object  # Python's integers hold them all
+    position: NDArray[Any] = block.coords[0].astype(kind, copy=False) if shape else np.zeros(block.count, kind)
+    position = position - base if base else position
+    for column, size in zip(block.coords[1:], shape[1:], strict=True):
+        position = position * size + column
+    return position
+
+
+def _placed(position: NDArray[Any], values: NDArray[Any], schema: Schema, start: int) -> Block:
+    """Return entries at places in row-major order that are counted from the leading index ``start``."""
+    shape, kinds = schema.shape, schema.coordinate_dtypes
+    coords = []
+    for k in range(len(shape) - 1, 0, -1):
+        quotient = position // max(shape[k], 1)
+        coords.append((position - quotient * shape[k]).astype(kinds[k], copy=False))
+        position = quotient
+    if shape:
+        leading = position.astype(kinds[0], copy=False)
+        coords.append(leading + start if start else leading)
+    return Block(tuple(coords[::-1]), values)
 
 
 def triangle(node: Triangle, scan: Scan) -> Computed:
@@ -122,7 +124,7 @@ def triangle(node: Triangle, scan: Scan) -> Computed:
     def evaluate(start: int, stop: int) -> Block:
         return cut(piece_of(scan, start, stop))
 
-    return Computed(node, [scan], lambda: pieces([scan], schema.shape[0]), evaluate, merged=cut)
+    return Computed(node, [scan], lambda: pieces([scan], schema.shape[0]), evaluate, merged=cut, fresh=True)
 
 
 def diagonal(node: Diagonal, scan: Scan) -> Computed:
@@ -143,4 +145,4 @@ def diagonal(node: Diagonal, scan: Scan) -> Computed:
     def cuts() -> list[int]:
         return sorted({min(max(bound - row, 0), length) for bound in [*pieces([scan], height), row, row + length]})
 
-    return Computed(node, [scan], cuts, evaluate, merged=cut)
+    return Computed(node, [scan], cuts, evaluate, merged=cut, fresh=True)
