@@ -68,7 +68,7 @@ def working() -> int:
 
 def left() -> int:
     """Return the bytes of the limit that nothing has reserved."""
-    return max(limit() - _ledger.reserved, 0)
+    return max(settings.current().memory_limit - _ledger.reserved, 0)
 
 
 def share(parts: float, least: int = 0, beside: int = 0) -> int:

@@ -310,13 +310,14 @@ class Stretches:
 
 def _laid_out(block: Block, schema: Schema) -> Block:
     """Return entries as one stretch for each column, in the types of a schema, without a copy where they are."""
-    kinds = (*schema.coordinate_dtypes, schema.dtype)
-    columns = (*block.coords, block.values)
-    for column, dtype in zip(columns, kinds, strict=True):
-        if column.dtype is not dtype or not column.flags.c_contiguous:
-            *coords, values = map(np.ascontiguousarray, columns, kinds)
-            return Block(tuple(coords), values)
-    return block
+    kinds, values = schema.coordinate_dtypes, block.values
+    as_it_is = values.dtype is schema.dtype and values.flags.c_contiguous
+    for column, dtype in zip(block.coords, kinds, strict=True):
+        as_it_is = as_it_is and column.dtype is dtype and column.flags.c_contiguous
+    if as_it_is:
+        return block
+    coords = tuple(map(np.ascontiguousarray, block.coords, kinds))
+    return Block(coords, np.ascontiguousarray(values, schema.dtype))
 
 
 class MemoryRelation:

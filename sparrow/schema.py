@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.index import View
-from sparrow.stypes import of_view
+from sparrow.stypes import COMPRESSED, of_view
 
 __all__ = [
     "DTYPES",
@@ -247,7 +247,7 @@ class Schema:
         Its storage type is ``stype``, or the one inferred for the view.
         """
         if stype is None:
-            stype = of_view(self.stype, view).stype
+            stype = of_view(self.stype, view).stype if self.stype in COMPRESSED else self.stype
         if view.is_identity:
             if stype == self.stype:
                 return self
@@ -263,13 +263,17 @@ def _coordinate_dtypes(shape: tuple[int, ...]) -> tuple[np.dtype[Any], ...]:
 def known_schema(shape: tuple[int, ...], dims: tuple[str, ...], dtype: np.dtype[Any], fill: Any, stype: str) -> Schema:
     """Return a schema of parts that come of others, and so are known to be allowed."""
     schema = object.__new__(Schema)
-    put = object.__setattr__
-    put(schema, "shape", shape)
-    put(schema, "dims", dims)
-    put(schema, "dtype", dtype)
-    put(schema, "fill_value", fill)
-    put(schema, "stype", stype)
+    _put_shape(schema, shape)
+    _put_dims(schema, dims)
+    _put_dtype(schema, dtype)
+    _put_fill(schema, fill)
+    _put_stype(schema, stype)
     return schema
+
+
+_put_shape, _put_dims, _put_dtype, _put_fill, _put_stype = (
+    vars(Schema)[name].__set__ for name in ("shape", "dims", "dtype", "fill_value", "stype")
+)
 
 
 @lru_cache(1024)

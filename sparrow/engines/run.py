@@ -12,7 +12,7 @@ from sparrow.engines.registry import STREAM, Engine, engine_for
 from sparrow.engines.stream import lowered, reading
 from sparrow.engines.stream.computed import Evaluate, pieces, pieces_of
 from sparrow.engines.telling import told
-from sparrow.engines.watching import explained, watched
+from sparrow.engines.watching import explained, is_watched, watched
 from sparrow.index import View
 from sparrow.kernels.entries import Block
 from sparrow.plan import Accumulate, Contract, Dense, Map, Node, Reduce, Scan, Step
@@ -44,9 +44,10 @@ def entries(scan: Scan, engine: str = "auto", own: bool = True) -> Block:
         If there is no such engine.
     """
     run = engine_for(engine)
+    if run is STREAM and not is_watched():
+        return STREAM.entries(scan, own)
     with watched(scan, run) as watch:
-        plan = watch.plan(scan)
-        return watch.entries(STREAM.entries(plan, own) if run is STREAM else run.entries(_ready(run, plan)))
+        return watch.entries(run.entries(_ready(run, watch.plan(scan))))
 
 
 def count(scan: Scan, engine: str = "auto") -> int:

@@ -40,19 +40,21 @@ def concatenated(scans: Sequence[Scan], axis: int) -> Concat:
     schemas = [scan.schema for scan in scans]
     before, after = first.shape[:axis], first.shape[axis + 1 :]
     dtype, fill = first.dtype, first.fill_value
-    size, mixed = 0, False
-    for other in schemas:
-        shape = other.shape
+    size = first.shape[axis]
+    one_dtype = one_fill = True
+    for other in schemas[1:]:
+        shape, filled = other.shape, other.fill_value
         if len(shape) != len(first.shape) or shape[:axis] != before or shape[axis + 1 :] != after:
             raise ShapeError(f"shapes {first.shape} and {shape} do not join along axis {axis}")
         size += shape[axis]
-        mixed = mixed or other.dtype != first.dtype
-    if mixed:
+        one_dtype = one_dtype and other.dtype == dtype
+        one_fill = one_fill and (filled == fill or (filled != filled and fill != fill))
+    if not one_fill:
+        fills = ", ".join(str(other.fill_value) for other in schemas)
+        raise UnsupportedError(f"tensors of fills {fills} do not join: their fills must be equal")
+    if not one_dtype:
         dtype = np.result_type(*[other.dtype for other in schemas])
         fill = fill.astype(dtype)
-    fills = [other.fill_value for other in schemas]
-    if [each for each in fills if each != fill and (each == each or fill == fill)]:
-        raise UnsupportedError(f"tensors of fills {', '.join(map(str, fills))} do not join: their fills must be equal")
     types = [other.stype for other in schemas]
     stype = settled("concat", types, of_concat(types, axis))
     shape = (*before, size, *after)

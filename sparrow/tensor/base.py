@@ -42,11 +42,11 @@ class Base:
             base = given.schema
         self._counted: tuple[Any, int] | None = None
         if view is None:
-            self._taken = view = View.identity(base.shape)
+            view = View.identity(base.shape)
             self._stype = base.stype if stype is None else stype
         else:
-            self._taken = view
             self._stype = of_view(base.stype, view).stype if stype is None else stype
+        self._taken = view
         self._fitted = (view, base.through(view, self._stype))
 
     def _of(self, step: Step) -> Self:

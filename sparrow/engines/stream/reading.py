@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 _FEW_ROWS = 1 << 12
 """The most members of a list whose entries are looked for in a chunk one by one."""
+_HANDFUL = 1 << 10
+"""Entries for which there is always room."""
 _SORT_COPIES = 4
 """Entries are held about so many times while they are sorted in memory."""
 
@@ -131,12 +133,11 @@ def entries(scan: Scan, room: memory.Reservation | None = None, own: bool = True
     if block is not None:
         if not own and room is None:
             return block
-        schema = scan.schema
-        nbytes = len(block.values) * memory.entry_bytes(schema)
+        schema, count = scan.schema, len(block.values)
         if room is not None:
-            room.grow(nbytes)
-        elif nbytes > memory.left():
-            raise memory.too_large(_told(scan), nbytes, _REMEDY)
+            room.grow(count * memory.entry_bytes(schema))
+        elif count > _HANDFUL:
+            memory.check(count * memory.entry_bytes(schema), lambda: _told(scan), _REMEDY)
         if scan.view.is_identity and getattr(scan.source, "fresh", False):
             return block
         coords = map(np.ndarray.astype, block.coords, schema.coordinate_dtypes)  # copies: these are the caller's

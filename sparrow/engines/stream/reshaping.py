@@ -25,11 +25,12 @@ def joined(node: Concat, *scans: Scan) -> Computed:
 
     def joined_at(offsets: Sequence[int], blocks: Sequence[Block]) -> Block:
         coords: list[Sequence[NDArray[Any]]] = list(zip(*[block.coords for block in blocks], strict=True))
-        kind, along = schema.coordinate_dtypes[axis], zip(coords[axis], offsets, strict=True)
+        kind = schema.coordinate_dtypes[axis]
+        along = zip(coords[axis], offsets, strict=True)
         coords[axis] = [column.astype(kind, copy=False) + by if by else column for column, by in along]
         if len(blocks) == 1:
             return Block(tuple([column for (column,) in coords]), blocks[0].values.astype(dtype, copy=False))
-        values = np.concatenate([block.values for block in blocks], dtype=dtype)
+        values = np.concatenate([block.values for block in blocks]).astype(dtype, copy=False)
         block = Block(tuple(map(np.concatenate, coords)), values)
         return block if axis == 0 else canonical(block, shape, schema.fill_value, keep_fill=True)
 
@@ -83,9 +84,9 @@ def reshaped(node: Reshape, scan: Scan) -> Computed:
         return _placed(position, values, schema, start)
 
     def merged(block: Block) -> Block:
-        return _placed(_positions(block, old, 0, old[0] if old else 1), block.values, schema, 0)
+        return _placed(_positions(block, old, 0, old[0] if old else 1), block.values.copy(), schema, 0)
 
-    return Computed(node, [scan], cuts, evaluate, merged=merged)
+    return Computed(node, [scan], cuts, evaluate, merged=merged, fresh=len(shape) > 1 or len(old) > 1)
 
 
 def _positions(block: Block, shape: tuple[int, ...], base: int, end: int) -> NDArray[Any]:
