@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,8 +25,8 @@ def test_the_oldest_counts_go_where_they_are_too_many(monkeypatch: pytest.Monkey
 
 
 def test_a_count_does_not_look_at_those_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Watched(OrderedDict[object, object]):
-        def values(self) -> object:  # type: ignore[override]
+    class Watched(OrderedDict[Any, Any]):
+        def values(self) -> Any:
             raise AssertionError
 
     monkeypatch.setattr(estimates, "_known", Watched())

@@ -575,7 +575,7 @@ def test_what_a_reduction_means_is_told_by_type_fill_and_options() -> None:
             dense = np.full((4, 6), fill, dtype)
             dense[1, 2], dense[3, 5] = 2, 5
             A = scan_of(memory(dense, fill))
-            options = [{"ddof": 0}, {"ddof": 1}, {"ddof": 0.5}] if name == "var" else [{}]
+            options: list[dict[str, Any]] = [{"ddof": 0}, {"ddof": 1}, {"ddof": 0.5}] if name == "var" else [{}]
             for given_ in options:
                 found = reduction(A, name, axis=1, **given_)
                 wanted = getattr(dense, name)(axis=1, **given_)

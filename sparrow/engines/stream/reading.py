@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 _FEW_ROWS = 1 << 12
 """The most members of a list whose entries are looked for in a chunk one by one."""
+_LEADING = frozenset([0])
 _HANDFUL = 1 << 10
 """Entries for which there is always room."""
 _SORT_COPIES = 4
@@ -241,26 +242,28 @@ def at_once(scan: Scan) -> Block | None:
     if view.is_identity:
         return block
     order, cut = relation.orders[0], view.cut
-    if cut is not None and (not cut or cut == {order[0]}):
-        block = _stretch(block, scan, order)
+    if cut is not None and not cut:
+        new = np.zeros(len(block.values), np.int32) if len(view.axes) > len(order) else None
+        block = Block(tuple([new if dim is None else block.coords[dim] for dim in view.sources]), block.values)  # type: ignore[misc]
+    elif cut == _LEADING:
+        block = _stretch(block, scan)
     else:
         everything = Chunk(block.count, (0,) * len(order), tuple([n - 1 for n in view.base_shape]), None)
         block = _shown(trimmed(block, view, order, everything), scan)
-    if not view.ndim or view.keeps_order(order):
+    if not view.axes or view.keeps_order(order):
         return block
     return in_order(block, scan.schema.shape, _out_of_order(view, order))
 
 
-def _stretch(block: Block, scan: Scan, order: tuple[int, ...]) -> Block:
-    """Return what a view shows that cuts sorted entries along their first dimension at most."""
+def _stretch(block: Block, scan: Scan) -> Block:
+    """Return what a view shows that cuts sorted entries along their first dimension alone."""
     view = scan.view
-    if view.cut:
-        first = next(axis for axis in view.axes if isinstance(axis, Range) and axis.dim == order[0])
-        column = block.coords[first.dim]
-        kind = column.dtype.type  # a Python integer would cast the whole column
-        start = column.searchsorted(kind(first.start))
-        stop = column.searchsorted(kind(first.start + first.length - 1), "right")
-        block = block.take(slice(start, stop))
+    first = next(axis for axis in view.axes if isinstance(axis, Range) and axis.dim == 0)
+    column = block.coords[0]
+    kind = column.dtype.type  # a Python integer would cast the whole column
+    start = column.searchsorted(kind(first.start))
+    stop = column.searchsorted(kind(first.start + first.length - 1), "right")
+    block = block.take(slice(start, stop))
     columns: list[NDArray[Any]] = []
     for axis, dtype in zip(view.axes, scan.schema.coordinate_dtypes, strict=True):
         if isinstance(axis, Range):
