@@ -1,4 +1,7 @@
-"""One call on a tensor of 100 x 100 cells and 500 entries in memory, computed: against pydata/sparse and SciPy."""
+"""One call on a tensor of 100 x 100 cells and 500 entries in memory, computed: against pydata/sparse and SciPy.
+
+And the plan of an einsum of several small tensors: how long it takes, and what its order costs beside the best one.
+"""
 
 # ruff: noqa: PLW0108 - an expression is made anew by each call
 
@@ -41,7 +44,7 @@ def run(rounds: int) -> list[Row]:
             ours, theirs = fastest(own[name], call, rounds)
             detail = f"{SIDE} x {SIDE}, {1e6 * ours:.0f} us : {1e6 * theirs:.0f} us"
             out.append(Row(name, peer, ours / theirs, 1.0 if peer == "pydata/sparse" else 20.0, detail))
-    return out
+    return out + _planned(min(rounds, 20))
 
 
 def fastest(one: Call, other: Call, rounds: int) -> tuple[float, float]:
@@ -134,3 +137,93 @@ def _expressions(A: Any, B: Any) -> dict[str, Call]:
 
 def _computed(call: Call) -> Call:
     return lambda: call().compute()
+
+
+EXPRESSIONS, LENGTH, GOAL = 10, 24, 5e-3
+"""How many random ones; cells along each letter; seconds that a plan may take."""
+
+
+def _planned(rounds: int) -> list[Row]:
+    """Return how long einsum plans, the worst of random expressions, and how many products its order takes."""
+    rng = np.random.default_rng(0)
+    slowest, worst = (0.0, ""), (0.0, "")
+    for number in range(EXPRESSIONS):
+        terms, out = _expression(rng, 3 + number % 3)
+        cells = [rng.random((LENGTH, LENGTH)) < rng.choice([0.02, 0.1, 0.3]) for _ in terms]
+        text = f"{','.join(terms)}->{out}"
+        took = []
+        for _ in range(rounds):
+            tensors = [sp.asarray(each.astype(float)) for each in cells]  # new ones, of which nothing is known
+            start = time.perf_counter()
+            sp.einsum(text, *tensors)
+            took.append(time.perf_counter() - start)
+        slowest = max(slowest, (min(took), text))
+        path = sp.einsum_path(text, *tensors)[0][1:]
+        orders = _Orders(terms, out, cells)
+        worst = max(worst, (orders.products(path) / max(orders.best((1 << len(terms)) - 1), 1), text))
+    return [
+        Row("plan of einsum, 3 to 5 tensors", "the goal of 5 ms", slowest[0] / GOAL, 1.0,
+            f"the slowest of {EXPRESSIONS}, {slowest[1]}: {1e3 * slowest[0]:.1f} ms"),
+        Row("its products", "the best order", worst[0], 2.0, f"the worst of {EXPRESSIONS}, {worst[1]}"),
+    ]  # fmt: skip
+
+
+def _expression(rng: np.random.Generator, count: int) -> tuple[list[str], str]:
+    """Return the letters of matrices that hang together, and of a result."""
+    letters = "abcdef"[: count + 1]
+    terms, used = ["ab"], ["a", "b"]
+    while len(terms) < count:
+        one, other = rng.choice(used), rng.choice(list(letters))
+        if one != other:
+            terms.append("".join(rng.permutation([one, other])))
+            used = sorted({*used, other})
+    return terms, "".join(rng.choice(used, 2, replace=False))
+
+
+class _Orders:
+    """The products that orders of an einsum take, counted: those of a set of operands are of the same cells in each."""
+
+    def __init__(self, terms: list[str], out: str, cells: list[Any]) -> None:
+        self._terms, self._out = terms, out
+        self._known: dict[int, tuple[str, Any]] = {
+            1 << k: each for k, each in enumerate(zip(terms, cells, strict=True))
+        }
+        self._best: dict[int, int] = {}
+
+    def products(self, path: list[tuple[int, ...]]) -> int:
+        """Return how many products a path takes."""
+        left, total = [1 << k for k in range(len(self._terms))], 0
+        for step in path:
+            taken = [left[k] for k in step]
+            left = [*(each for k, each in enumerate(left) if k not in step), sum(taken)]
+            total += self._pairs(*taken) if len(taken) == 2 else 0
+        return total
+
+    def best(self, members: int) -> int:
+        """Return how many the best order of some operands takes."""
+        if members & (members - 1) == 0:
+            return 0
+        if members not in self._best:
+            parts = (part for part in range(1, members) if part & members == part and part < members ^ part)
+            self._best[members] = min(
+                self.best(part) + self.best(members ^ part) + self._pairs(part, members ^ part) for part in parts
+            )
+        return self._best[members]
+
+    def _pairs(self, one: int, other: int) -> int:
+        """Return how many pairs of entries of two sets of operands meet."""
+        (a, left), (b, right) = self._product(one), self._product(other)
+        both = "".join(letter for letter in a if letter in b)
+        return int((np.einsum(f"{a}->{both}", left.astype(int)) * np.einsum(f"{b}->{both}", right.astype(int))).sum())
+
+    def _product(self, members: int) -> tuple[str, Any]:
+        """Return letters and pattern of the product of some operands."""
+        if members not in self._known:
+            inside = [term for k, term in enumerate(self._terms) if members >> k & 1]
+            rest = [term for k, term in enumerate(self._terms) if not members >> k & 1]
+            kept = "".join(sorted({*"".join(inside)} & {*"".join([self._out, *rest])}))
+            cells = [each for k, (_, each) in enumerate(self._known[1 << k] for k in range(len(self._terms)))
+                     if members >> k & 1]  # fmt: skip
+            found = np.einsum(f"{','.join(inside)}->{kept}", *(each.astype(float) for each in cells), optimize=True)
+            self._known[members] = kept, found > 0
+        return self._known[members]

@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -47,7 +48,12 @@ def entry_bytes(schema: Schema, wide: bool = False) -> int:
     """
     if wide:
         return 8 * schema.ndim + schema.dtype.itemsize
-    return sum([4 if size <= 2**31 else 8 for size in schema.shape]) + schema.dtype.itemsize
+    return _coordinate_bytes(schema.shape) + schema.dtype.itemsize
+
+
+@lru_cache(1024)
+def _coordinate_bytes(shape: tuple[int, ...]) -> int:
+    return sum([4 if size <= 2**31 else 8 for size in shape])
 
 
 def limit() -> int:
@@ -62,7 +68,7 @@ def working() -> int:
 
 def left() -> int:
     """Return the bytes of the limit that nothing has reserved."""
-    return max(limit() - _ledger.reserved, 0)
+    return max(settings.current().memory_limit - _ledger.reserved, 0)
 
 
 def share(parts: float, least: int = 0, beside: int = 0) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -39,6 +40,7 @@ __all__ = [
     "arrow_table",
     "as_arrow",
     "as_numpy",
+    "base_orders",
     "labelled_table",
     "scan",
     "with_labels",
@@ -271,6 +273,12 @@ def apply_edit(block: Block, edit: Edit, schema: Schema) -> Block:
     return block.take(~absent) if absent.any() else block
 
 
+@lru_cache(128)
+def base_orders(ndim: int) -> tuple[tuple[int, ...], ...]:
+    """Return the sort orders of what has the base order only."""
+    return (tuple(range(ndim)),)
+
+
 _tokens = itertools.count()
 _CHUNK = 1 << 18
 
@@ -313,9 +321,16 @@ class Stretches:
             yield Stretches(starts, stops)
 
 
-def _laid_out(column: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return an array as one stretch of a type, without a copy where it is."""
-    return column if column.dtype is dtype and column.flags.c_contiguous else np.ascontiguousarray(column, dtype=dtype)
+def _laid_out(block: Block, schema: Schema) -> Block:
+    """Return entries as one stretch for each column, in the types of a schema, without a copy where they are."""
+    kinds, values = schema.coordinate_dtypes, block.values
+    as_it_is = values.dtype is schema.dtype and values.flags.c_contiguous
+    for column, dtype in zip(block.coords, kinds, strict=True):
+        as_it_is = as_it_is and column.dtype is dtype and column.flags.c_contiguous
+    if as_it_is:
+        return block
+    coords = tuple(map(np.ascontiguousarray, block.coords, kinds))
+    return Block(coords, np.ascontiguousarray(values, schema.dtype))
 
 
 class MemoryRelation:
@@ -331,24 +346,17 @@ class MemoryRelation:
         Labels by dimension number.
     """
 
+    version = None
+    exact = True
+
     def __init__(self, schema: Schema, block: Block, labels: dict[int, pa.Array] | None = None) -> None:
-        self._schema = schema
-        coords = [_laid_out(column, schema.coordinate_dtype(dim)) for dim, column in enumerate(block.coords)]
-        self.block = Block(tuple(coords), _laid_out(block.values, schema.dtype))
+        self.schema = schema
+        self.block = _laid_out(block, schema)
+        self.nnz = len(block.values)
+        self.few = self.nnz <= _CHUNK
         self._labels = labels or {}
-        self._label_keys = {dim: ("labels", id(found)) for dim, found in labels.items()} if labels else {}
-        self._token = ("memory", next(_tokens))
-
-    schema = property(lambda self: self._schema)
-    token = property(lambda self: self._token)
-    version = property(lambda self: None)
-    exact = property(lambda self: True)
-    label_keys = property(lambda self: self._label_keys)
-
-    @property
-    def nnz(self) -> int:
-        """The number of entries."""
-        return self.block.count
+        self.label_keys = {dim: ("labels", id(found)) for dim, found in labels.items()} if labels else {}
+        self.token = ("memory", next(_tokens))
 
     @property
     def nbytes(self) -> int:
@@ -358,7 +366,7 @@ class MemoryRelation:
     @property
     def orders(self) -> tuple[tuple[int, ...], ...]:
         """The base order only."""
-        return (tuple(range(self._schema.ndim)),)
+        return base_orders(len(self.schema.shape))
 
     def labels(self, dim: int) -> pa.Array | None:
         """Return the labels of a dimension, or None."""
@@ -380,12 +388,12 @@ class MemoryRelation:
 
     def _rows(self, box: Box) -> tuple[int, int]:
         """Return the positions between which the box lies, by the leading dimension."""
-        if not self._schema.ndim:
+        if not self.schema.ndim:
             return 0, self.nnz
         leading = box.ranges[0]
         if len(leading) == 0:
             return 0, 0
-        if len(leading) == self._schema.shape[0]:
+        if len(leading) == self.schema.shape[0]:
             return 0, self.nnz
         column = self.block.coords[0]
         low, high = column.dtype.type(leading[0]), column.dtype.type(leading[-1])  # else the column would be cast
@@ -397,8 +405,8 @@ class MemoryRelation:
 
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
         """Return pieces of the arrays: those between the bounds of the leading dimension, or of its members."""
-        ndim = self._schema.ndim
-        low, high = (0,) * ndim, tuple(n - 1 for n in self._schema.shape)
+        ndim = self.schema.ndim
+        low, high = (0,) * ndim, tuple(n - 1 for n in self.schema.shape)
         listed, out = self._listed(box), []
         if listed is not None:
             leading = self.block.coords[0]
@@ -416,11 +424,6 @@ class MemoryRelation:
                 high = (int(leading[last - 1]), *high[1:])
             out.append(Chunk(last - first, low, high, (first, last)))
         return out
-
-    @property
-    def few(self) -> bool:
-        """Whether the arrays are one piece."""
-        return len(self.block.values) <= _CHUNK
 
     def whole(self) -> Block:
         """Return the arrays."""
@@ -443,7 +446,7 @@ class MemoryRelation:
     def source(self, box: Box, order: tuple[int, ...] | None = None) -> ArrowSource:
         """Return the entries between the bounds of the leading dimension as an Arrow table, without a copy."""
         start, stop = self._rows(box)
-        return ArrowSource(arrow_table(self._schema, self.block.take(slice(start, stop))))
+        return ArrowSource(arrow_table(self.schema, self.block.take(slice(start, stop))))
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
@@ -507,33 +510,28 @@ class MemoryHandle:
     path = None
 
     def __init__(self, relation: MemoryRelation) -> None:
-        self._relation = relation
-
-    @property
-    def current(self) -> MemoryRelation:
-        """The current relation."""
-        return self._relation
+        self.current = relation
 
     def commit(self, edit: Edit) -> MemoryRelation:
         """Apply the edit; readers of the old relation keep it."""
-        old = self._relation
+        old = self.current
         shape = old.schema.shape if edit.shape is None else edit.shape
         schema = Schema(shape, old.schema.dims, old.schema.dtype, old.schema.fill_value, old.schema.stype)
         block = apply_edit(old.block, edit, schema)
-        self._relation = type(old)(schema, block, old._labels)
-        return self._relation
+        self.current = type(old)(schema, block, old._labels)
+        return self.current
 
     def grow(self, growth: Callable[[Relation], Growth], operation: str = "append") -> MemoryRelation:
         """Append with new labels; readers of the old relation keep it."""
-        old = self._relation
+        old = self.current
         found = growth(old)
         schema = replace(old.schema, shape=found.shape)
         block = old.block
         for edit in found.edits():
             block = apply_edit(block, edit, schema)
-        self._relation = type(old)(schema, block, with_labels(old._labels, found.labels))
-        return self._relation
+        self.current = type(old)(schema, block, with_labels(old._labels, found.labels))
+        return self.current
 
     def refresh(self) -> MemoryRelation:
         """Return the current relation: memory has no other writers."""
-        return self._relation
+        return self.current

@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.index import View
-from sparrow.stypes import of_view
+from sparrow.stypes import COMPRESSED, of_view
 
 __all__ = [
     "DTYPES",
@@ -96,7 +96,11 @@ def as_integers(given: Any, name: str) -> list[int]:
     """Return an argument that is an integer or several as a list."""
     several = type(given) in (tuple, list) or (isinstance(given, np.ndarray) and given.ndim)
     several = several or (isinstance(given, Sequence) and not isinstance(given, str | bytes))
-    return [as_integer(n, name) for n in (given if several else [given])]
+    numbers = given if several else (given,)
+    try:
+        return list(map(operator.index, numbers))
+    except TypeError:
+        return [as_integer(n, name) for n in numbers]
 
 
 def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -136,7 +140,9 @@ def given_name(name: str) -> bool:
 
 def given_dims(dims: Sequence[str] | None) -> tuple[str, ...]:
     """Return names as they were given, none for ``None``; ``InvalidValueError`` where there is no sequence of them."""
-    if dims is not None and not isinstance(dims, Iterable):
+    if dims is None:
+        return ()
+    if not isinstance(dims, Iterable):
         raise InvalidValueError(f"dims={dims!r}: give a sequence of names")
     return tuple(str(name) for name in dims or ())
 
@@ -226,6 +232,11 @@ class Schema:
         """Whether absent cells are 0."""
         return bool(self.fill_value == 0)
 
+    @property
+    def coordinate_dtypes(self) -> tuple[np.dtype[Any], ...]:
+        """The integer type of each dimension's coordinates."""
+        return _coordinate_dtypes(self.shape)
+
     def coordinate_dtype(self, dim: int) -> np.dtype[Any]:
         """Return the integer type of a dimension's coordinates: int32, or int64 past 2^31 cells."""
         return _INT32 if self.shape[dim] <= 2**31 else _INT64
@@ -236,7 +247,7 @@ class Schema:
         Its storage type is ``stype``, or the one inferred for the view.
         """
         if stype is None:
-            stype = of_view(self.stype, view).stype
+            stype = of_view(self.stype, view).stype if self.stype in COMPRESSED else self.stype
         if view.is_identity:
             if stype == self.stype:
                 return self
@@ -244,12 +255,25 @@ class Schema:
         return known_schema(view.shape, _named_through(self.dims, view.sources), self.dtype, self.fill_value, stype)
 
 
+@lru_cache(1024)
+def _coordinate_dtypes(shape: tuple[int, ...]) -> tuple[np.dtype[Any], ...]:
+    return tuple(_INT32 if size <= 2**31 else _INT64 for size in shape)
+
+
 def known_schema(shape: tuple[int, ...], dims: tuple[str, ...], dtype: np.dtype[Any], fill: Any, stype: str) -> Schema:
     """Return a schema of parts that come of others, and so are known to be allowed."""
     schema = object.__new__(Schema)
-    for name, value in (("shape", shape), ("dims", dims), ("dtype", dtype), ("fill_value", fill), ("stype", stype)):
-        object.__setattr__(schema, name, value)
+    _put_shape(schema, shape)
+    _put_dims(schema, dims)
+    _put_dtype(schema, dtype)
+    _put_fill(schema, fill)
+    _put_stype(schema, stype)
     return schema
+
+
+_put_shape, _put_dims, _put_dtype, _put_fill, _put_stype = (
+    vars(Schema)[name].__set__ for name in ("shape", "dims", "dtype", "fill_value", "stype")
+)
 
 
 @lru_cache(1024)

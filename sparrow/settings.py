@@ -116,7 +116,8 @@ def available_threads() -> int:
 
 def current() -> Settings:
     """Return the settings in force, here and now: of the process, and on top of them of the blocks around."""
-    return _within(_scope.get(), _of_process())
+    scope = _scope.get()
+    return _of_process() if scope is None else _within(scope, _of_process())
 
 
 def config(

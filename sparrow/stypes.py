@@ -69,7 +69,8 @@ class Inference:
     """Whether it is ``dense`` for want of a rule."""
 
 
-_DENSE = Inference("dense")
+_KNOWN = {stype: Inference(stype) for stype in STORAGE_TYPES}
+_DENSE = _KNOWN["dense"]
 _FALLBACK = Inference("dense", fallback=True)
 
 
@@ -130,7 +131,7 @@ def of_function(
     types = [operand for operand in operands if operand is not None]
     compressed = {stype for stype in types if stype in COMPRESSED}
     if "coo" in types:
-        return Inference("coo")
+        return _KNOWN["coo"]
     if not compressed:
         return _DENSE
     (stype, *others) = sorted(compressed)
@@ -156,14 +157,14 @@ def of_reduction(stype: str, gone: int) -> Inference:
     fallback.
     """
     if stype not in COMPRESSED:
-        return Inference(stype)
+        return _KNOWN[stype]
     return _DENSE if stype in _SWAPPED and gone == 1 else _FALLBACK
 
 
 def of_concat(operands: Sequence[str], axis: int) -> Inference:
     """Return the storage type of tensors joined along an axis: ``csr`` stays along axis 0, ``csc`` along axis 1."""
     if "coo" in operands:
-        return Inference("coo")
+        return _KNOWN["coo"]
     if set(operands) == {"dense"}:
         return _DENSE
     for stype, kept in (("csr", 0), ("csc", 1)):
@@ -174,7 +175,7 @@ def of_concat(operands: Sequence[str], axis: int) -> Inference:
 
 def of_other(stype: str) -> Inference:
     """Return the storage type of the result of an operation of which there is no rule."""
-    return _FALLBACK if stype in COMPRESSED else Inference(stype)
+    return _FALLBACK if stype in COMPRESSED else _KNOWN[stype]
 
 
 def of_dot(
@@ -222,7 +223,7 @@ def of_view(stype: str, view: View) -> Inference:
     ('coo', 'dense')
     """
     if stype not in COMPRESSED:
-        return Inference(stype)
+        return _KNOWN[stype]
     if view.ndim < len(view.base_shape):
         return Inference("coo")
     dims = []

@@ -12,7 +12,7 @@ from sparrow.engines.registry import STREAM, Engine, engine_for
 from sparrow.engines.stream import lowered, reading
 from sparrow.engines.stream.computed import Evaluate, pieces, pieces_of
 from sparrow.engines.telling import told
-from sparrow.engines.watching import explained, watched
+from sparrow.engines.watching import explained, is_watched, watched
 from sparrow.index import View
 from sparrow.kernels.entries import Block
 from sparrow.plan import Accumulate, Contract, Dense, Map, Node, Reduce, Scan, Step
@@ -26,8 +26,15 @@ def _ready(engine: Engine, scan: Scan) -> Scan:
     return scan if engine is STREAM else prepared(engine, [scan])[0]
 
 
-def entries(scan: Scan, engine: str = "auto") -> Block:
+def entries(scan: Scan, engine: str = "auto", own: bool = True) -> Block:
     """Return the entries of a scan, canonical in the order of the view's axes, in memory.
+
+    Parameters
+    ----------
+    engine
+        The engine that computes them.
+    own
+        Whether they are the caller's, to keep and to write to; otherwise they may be what a tensor holds.
 
     Raises
     ------
@@ -37,6 +44,8 @@ def entries(scan: Scan, engine: str = "auto") -> Block:
         If there is no such engine.
     """
     run = engine_for(engine)
+    if run is STREAM and not is_watched():
+        return STREAM.entries(scan, own)
     with watched(scan, run) as watch:
         return watch.entries(run.entries(_ready(run, watch.plan(scan))))
 

@@ -21,7 +21,7 @@ from sparrow.storage import Traffic, counting
 if TYPE_CHECKING:
     from sparrow.engines.registry import Engine
 
-__all__ = ["explained", "watched"]
+__all__ = ["explained", "is_watched", "watched"]
 
 T = TypeVar("T")
 
@@ -170,6 +170,11 @@ def _step_told(step: Done) -> str:
 
 
 _NOBODY = _Unwatched()
+
+
+def is_watched() -> bool:
+    """Return whether anybody listens."""
+    return _plans.get() is not None
 
 
 def watched(node: Node, engine: Engine) -> _Unwatched:

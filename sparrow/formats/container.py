@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.interop.conversion import from_coordinates, from_object
-from sparrow.interop.interchange import dense_array, unasked_array
+from sparrow.interop.interchange import check_dense, dense_array, unasked_array
 from sparrow.kernels.entries import Block
 from sparrow.schema import Schema, check_dtype, check_shape, is_fill
 from sparrow.stypes import check_stype
@@ -356,7 +356,9 @@ class Container(ABC):
         >>> sp.formats.COO([7, 8], [[0, 2]], shape=(3,)).to_numpy()
         array([7, 0, 8])
         """
-        return dense_array(self._schema(), self._entries())
+        schema = self._schema()
+        check_dense(schema)
+        return dense_array(schema, self._entries())
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
@@ -423,6 +425,7 @@ def from_entries(format: str, schema: Schema, block: Block) -> Container:
     array([0, 1, 2])
     """
     if format != "coo" and not schema.zero_fill:
+        check_dense(schema)
         cells = dense_array(schema, block)
         stored = ~is_fill(cells, cells.dtype.type(0))
         schema, block = Schema(schema.shape, (), schema.dtype), Block(stored.nonzero(), cells[stored])

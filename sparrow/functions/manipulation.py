@@ -65,7 +65,8 @@ def concat(tensors: Sequence[Any], axis: int | str | None = 0) -> Tensor:
 
 def _several(tensors: Any) -> list[Tensor]:
     """Return the tensors to join, at least one."""
-    if not isinstance(tensors, Sequence | Tensor | np.ndarray) or isinstance(tensors, str):
+    several = type(tensors) in (list, tuple) or isinstance(tensors, Sequence | Tensor | np.ndarray)
+    if not several or isinstance(tensors, str):
         raise UnsupportedError(f"{tensors!r} is no sequence of tensors: give them as a list")
     if not len(tensors):
         raise ShapeError("nothing to join: give at least one tensor")
@@ -101,13 +102,13 @@ def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
     array([[1, 0],
            [0, 2]])
     """
-    found = _several(tensors)
-    scans = [tensor.__sparrow_scan__() for tensor in found]
-    if len({scan.schema.shape for scan in scans}) > 1:
+    scans = [tensor.__sparrow_scan__() for tensor in _several(tensors)]
+    shapes = [scan.schema.shape for scan in scans]
+    if len(set(shapes)) > 1:
         labelled = any(plan.names_along(scan) for scan in scans)  # these may fit once they are brought together
-        if not labelled or len({scan.schema.ndim for scan in scans}) > 1:
-            raise ShapeError(f"tensors to stack must have one shape, got {', '.join(str(t.shape) for t in found)}")
-    at = resolved_axis(axis, scans[0].schema.ndim + 1)
+        if not labelled or len(set(map(len, shapes))) > 1:
+            raise ShapeError(f"tensors to stack must have one shape, got {', '.join(map(str, shapes))}")
+    at = resolved_axis(axis, len(shapes[0]) + 1)
     return Tensor(concatenated([scan.then(scan.view.widened((at,))) for scan in scans], at))
 
 

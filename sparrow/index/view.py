@@ -387,16 +387,18 @@ class View:
 
     def keeps_order(self, order: Sequence[int]) -> bool:
         """Return whether base entries sorted by ``order`` come out sorted by the axes of the view, none twice."""
-        if self.points or self.repeats > 1:
-            return False
-        dims = []
-        for axis in self.axes:
-            if isinstance(axis, Range):
-                if axis.step < 0:
-                    return False
-                dims.append(axis.dim)
-        fixed = {dim for dim, _ in self.fixed}
-        return dims == [dim for dim in order if dim not in fixed]
+        if self.fixed:
+            fixed = [dim for dim, _ in self.fixed]
+            order = [dim for dim in order if dim not in fixed]
+        return self._walked == tuple(order)
+
+    @_kept
+    def _walked(self) -> tuple[int, ...] | None:
+        """The dimensions that axes walk from lower to higher coordinates; None where some are not, or cells repeat."""
+        own = [axis for axis in self.axes if isinstance(axis, Range)]
+        if self.points or self.repeats > 1 or any(axis.step < 0 for axis in own):
+            return None
+        return tuple([axis.dim for axis in own])
 
     # -- applying an index ----------------------------------------------------------------------
 

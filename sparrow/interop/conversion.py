@@ -27,11 +27,13 @@ from sparrow.schema import (
     LARGEST_DIMENSION,
     Schema,
     check_array,
+    check_dims,
     check_dtype,
     check_shape,
     given_dims,
     given_name,
     is_fill,
+    known_schema,
 )
 
 __all__ = [
@@ -69,7 +71,8 @@ def from_coordinates(
         raise ShapeError("values is ragged: give one number for each coordinate, or a scalar") from None
     if data.dtype == object:
         raise UnsupportedError("values must be numbers or booleans of one type, got objects")
-    columns = _columns(coords, None if shape is None else len(check_shape(shape)), data)
+    sizes = None if shape is None else check_shape(shape)
+    columns = _columns(coords, None if sizes is None else len(sizes), data)
     count = len(columns[0]) if columns else data.size
     try:
         data = data if data.shape == (count,) else np.broadcast_to(data, (count,))
@@ -79,13 +82,12 @@ def from_coordinates(
             f"values have shape {data.shape} for {count} coordinates: one value each, or a scalar"
             + (turned if data.shape == (len(columns),) else "")
         ) from None
-    if shape is None:
+    if sizes is None:
         if not count:
             raise ShapeError("without entries there is nothing to tell the shape from: say shape=")
-        shape = tuple(int(column.max()) + 1 for column in columns)
-    sizes = check_shape(shape)
+        sizes = check_shape(tuple(int(column.max()) + 1 for column in columns))
     for dim, (column, size) in enumerate(zip(columns, sizes, strict=True)):
-        for extreme in (int(column.min()), int(column.max())) if count else ():
+        for extreme in (int(column.min()), int(column.max())) if count and not _are_inside(column, size) else ():
             if extreme < 0:
                 raise IndexingError(
                     f"coordinate {extreme} is out of range for dimension {dim}: coordinates count from 0"
@@ -93,9 +95,21 @@ def from_coordinates(
             if extreme >= size:
                 raise IndexingError(f"coordinate {extreme} is out of range for dimension {dim} of size {size}")
     dtype = check_dtype(data.dtype)
-    schema = Schema(sizes, given_dims(dims), dtype, check_fill(fill_value, dtype))
-    block = Block(tuple(column.astype(schema.coordinate_dtype(d)) for d, column in enumerate(columns)), data)
+    names = check_dims(given_dims(dims) or None, len(sizes))
+    schema = known_schema(sizes, names, dtype, check_fill(fill_value, dtype), "coo")
+    block = Block(tuple(map(np.ndarray.astype, columns, schema.coordinate_dtypes)), data)
     return schema, canonical(block, sizes, schema.fill_value, rule)
+
+
+_UNSIGNED = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
+
+
+def _are_inside(column: np.ndarray[Any, Any], size: int) -> bool:
+    """Return whether integers are known to be from 0 on and below a size; looks once, where their type allows it."""
+    if size >> (8 * column.itemsize - 1) or not column.dtype.isnative:
+        return False
+    past = column.view(_UNSIGNED[column.itemsize]) >= size  # as negative ones are then
+    return not np.count_nonzero(past)
 
 
 def check_labels(labels: Any, dim: str, size: int | None = None) -> pa.Array:

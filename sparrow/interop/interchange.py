@@ -75,18 +75,17 @@ def _stacked(schema: Schema, block: Block) -> NDArray[np.int64]:
 
 def check_dense(schema: Schema, remedy: str = "take a smaller view") -> None:
     """Raise ``TooLargeError`` where all cells pass the memory limit, ``UnsupportedError`` where no array holds them."""
-    if schema.ndim > 64:
+    if len(schema.shape) > 64:
         raise UnsupportedError(f"NumPy's arrays have up to 64 dimensions, and this tensor has {schema.ndim}")
     memory.check(schema.size * schema.dtype.itemsize, "the dense array", remedy)
 
 
 def dense_array(schema: Schema, block: Block) -> NDArray[Any]:
-    """Return all cells as a NumPy array; raises ``TooLargeError`` past the memory limit."""
-    check_dense(schema)
+    """Return all cells as a NumPy array, :func:`check_dense` having looked whether one holds them."""
     fill = schema.fill_value
-    set_bits = any(fill.tobytes())  # of -0.0 too
+    set_bits = fill.tobytes().strip(b"\0")  # of -0.0 too
     cells = np.full(schema.shape, fill, dtype=schema.dtype) if set_bits else np.zeros(schema.shape, schema.dtype)
-    if schema.ndim:
+    if schema.shape:
         cells[block.coords] = block.values
     elif block.count:
         cells[...] = block.values[0]

@@ -48,9 +48,12 @@ _SPREAD = 4
 """Cells along an axis for each entry, up to which entries are sorted by it by counting."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # a frozen one takes three times as long to make, and every call makes a few
 class Block:
-    """Entries: ``coords[k]`` (shape (n,), int32 or int64) along dimension k, and ``values`` (shape (n,))."""
+    """Entries: ``coords[k]`` (shape (n,), int32 or int64) along dimension k, and ``values`` (shape (n,)).
+
+    Neither is ever put in the place of another.
+    """
 
     coords: tuple[NDArray[Any], ...]
     values: NDArray[Any]
@@ -113,11 +116,14 @@ def pick(block: Block, keep: NDArray[np.bool_]) -> Block:
     return Block(coords, compress(words(block.values), keep, count).view(block.values.dtype))
 
 
+_RULES = get_args(Duplicates)
+
+
 def check_duplicates(duplicates: str) -> Duplicates:
     """Return the rule for duplicates, or raise ``InvalidValueError`` naming the rules there are."""
     given: object = duplicates
-    if not isinstance(given, str) or given not in get_args(Duplicates):
-        raise InvalidValueError(f"duplicates={duplicates!r}: use one of {', '.join(map(repr, get_args(Duplicates)))}")
+    if not isinstance(given, str) or given not in _RULES:
+        raise InvalidValueError(f"duplicates={duplicates!r}: use one of {', '.join(map(repr, _RULES))}")
     return duplicates  # type: ignore[return-value]
 
 
@@ -144,8 +150,10 @@ def accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def flat_positions(coords: Sequence[NDArray[Any]], shape: Sequence[int], count: int) -> NDArray[np.int64]:
     """Return positions of ``count`` entries in C order; the cells must not pass 2^63."""
-    out = np.zeros(count, np.int64)
-    for column, n in zip(coords, shape, strict=True):
+    if not coords:
+        return np.zeros(count, np.int64)
+    out = coords[0].astype(np.int64)
+    for column, n in zip(coords[1:], shape[1:], strict=True):
         out *= n
         out += column
     return out
@@ -153,7 +161,7 @@ def flat_positions(coords: Sequence[NDArray[Any]], shape: Sequence[int], count: 
 
 def packed(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[np.int64] | None:
     """Return one ascending-comparable integer per entry, or None where the cells pass 2^63."""
-    if math.prod(max(n, 1) for n in shape) >= 2**63:
+    if math.prod([n or 1 for n in shape]) >= 2**63:
         return None
     return flat_positions(coords, shape, len(coords[0]) if coords else 0)
 
@@ -214,7 +222,18 @@ def canonical(
     DuplicateError
         If a coordinate comes twice and ``duplicates`` is ``"error"``.
     """
-    block = in_order(block, shape, leading)
+    key = packed(block.coords, shape) if leading is None and len(block.values) < _FEW else None
+    if key is None or np.count_nonzero(key[1:] <= key[:-1]):
+        block = _unique(in_order(block, shape, leading), duplicates)
+    if not keep_fill:
+        absent = is_fill(block.values, fill_value)
+        if np.count_nonzero(absent):
+            block = block.take(~absent)
+    return block
+
+
+def _unique(block: Block, duplicates: Duplicates) -> Block:
+    """Return sorted entries with one for each cell."""
     n = block.count
     fresh = np.zeros(n, dtype=bool)
     fresh[:1] = True
@@ -231,10 +250,6 @@ def canonical(
                 f"the cell {where} is given twice{others}: say duplicates='sum', 'last', 'first', 'min' or 'max'", where
             )
         block = Block(tuple(c[starts] for c in block.coords), reduce_runs(block.values, starts, duplicates))
-    if not keep_fill:
-        absent = is_fill(block.values, fill_value)
-        if absent.any():
-            block = block.take(~absent)
     return block
 
 

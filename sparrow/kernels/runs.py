@@ -27,7 +27,7 @@ def group_starts(columns: Sequence[NDArray[Any]], count: int) -> NDArray[np.int6
     fresh[0] = True
     for column in columns:
         fresh[1:] |= column[1:] != column[:-1]
-    return np.flatnonzero(fresh)
+    return fresh.nonzero()[0]
 
 
 def run_lengths(starts: NDArray[np.int64], count: int) -> NDArray[np.int64]:

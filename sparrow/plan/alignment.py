@@ -21,7 +21,7 @@ from sparrow.errors import LabelError
 from sparrow.index import View
 from sparrow.kernels.entries import concatenate
 from sparrow.labels import first_places
-from sparrow.plan.labels import Labels, Names, alike, names_along
+from sparrow.plan.labels import Labels, Names, alike, joined_names, names_along
 from sparrow.plan.nodes import Concat, Scan
 from sparrow.relation import MemoryRelation
 from sparrow.schema import Schema, given_name
@@ -45,7 +45,8 @@ def aligned(operands: Sequence[Any], usual: Join, apart: int | None = None) -> t
         How labels that differ are joined where the settings do not say it: all ("outer"), those of all sides
         ("inner"), those of the first ("left"), or none ("exact").
     apart
-        An axis along which labels are left as they are: that along which scans of one number of axes are joined.
+        An axis along which labels are left as they are: that along which scans of one number of axes are joined. The
+        result has labels there where all have some.
 
     Raises
     ------
@@ -55,7 +56,7 @@ def aligned(operands: Sequence[Any], usual: Join, apart: int | None = None) -> t
     """
     out = list(operands)
     at = [number for number, operand in enumerate(out) if isinstance(operand, Scan)]
-    if any(out[number].schema.dims != out[at[0]].schema.dims for number in at[1:]):
+    if len({out[number].schema.dims for number in at}) > 1:
         for number, scan in zip(at, matched([out[number] for number in at]), strict=True):
             out[number] = scan
     named = {number: found for number in at if (found := names_along(out[number]))}
@@ -67,6 +68,8 @@ def aligned(operands: Sequence[Any], usual: Join, apart: int | None = None) -> t
     for axis in range(ndim):
         own = {number: axis - ndim + len(size) for number, size in enumerate(sizes) if len(size) >= ndim - axis}
         found = {number: named[number][k] for number, k in own.items() if k in named.get(number, {})}
+        if axis == apart and len(found) == len(out):
+            result[axis] = joined_names(list(found.values()))
         if not found or axis == apart:
             continue
         rest = {sizes[number][k] for number, k in own.items() if number not in found} - {1}

@@ -33,7 +33,9 @@ _WIDEST = 1 << 22
 _MOST = 1 << 24
 """Entries that are counted."""
 _KEPT = 1 << 26
-"""Bytes of counts that are kept."""
+"""Bytes of counts that are kept..."""
+_BESIDE = 1 << 9
+"""... each taken for so many more."""
 
 
 class Degrees:
@@ -63,7 +65,20 @@ class Degrees:
 
 
 _known: OrderedDict[Hashable, Degrees] = OrderedDict()
+_held = 0
+"""Bytes of these."""
 _lock = threading.Lock()
+
+
+def _keep(key: Hashable, found: Degrees) -> None:
+    """Keep counts, in the place of the oldest where they are too many."""
+    global _held
+    with _lock:
+        given_up = [_known.pop(key)] if key in _known else []
+        _known[key] = found
+        _held += found.counts.nbytes + _BESIDE - sum(each.counts.nbytes + _BESIDE for each in given_up)
+        while _held > _KEPT and len(_known) > 1:
+            _held -= _known.popitem(last=False)[1].counts.nbytes + _BESIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +143,7 @@ def counted(scan: Scan, axis: int, columns: Iterable[NDArray[Any]] | None = None
         for part in columns:
             np.add.at(counts, part, 1)
         found = Degrees(counts)
-        with _lock:
-            _known[key] = found
-            while sum(each.counts.nbytes for each in _known.values()) > _KEPT and len(_known) > 1:
-                _known.popitem(last=False)
+        _keep(key, found)
     return found
 
 

@@ -85,7 +85,10 @@ Labels: TypeAlias = Mapping[int, Names]
 
 def names_along(scan: Scan) -> Labels:
     """Return the labels of what a scan shows: an axis along one dimension of the source has those. Reads nothing."""
-    own = scan.source.names if isinstance(scan.source, Step) else _of_relation(scan.source)
+    source = scan.source
+    if not isinstance(source, Step):
+        return _through(_of_relation(source), scan.view) if source.label_keys else {}
+    own = source.names
     return _through(own, scan.view) if own else own
 
 
@@ -120,15 +123,12 @@ def alike(arrays: Sequence[pa.Array], what: str) -> list[pa.Array]:
 
 
 def _of_relation(relation: Relation) -> Labels:
-    keys = relation.label_keys
-    if not keys:
-        return {}
     shape = relation.schema.shape
 
     def names(dim: int, key: Hashable) -> Names:
         return Names((key, shape[dim]), shape[dim], lambda: _taken(relation.labels(dim), range(shape[dim])))
 
-    return {dim: names(dim, key) for dim, key in keys.items()}
+    return {dim: names(dim, key) for dim, key in relation.label_keys.items()}
 
 
 def _through(own: Labels, view: View) -> Labels:

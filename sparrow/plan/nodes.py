@@ -80,14 +80,13 @@ class Step:
 
     def named(self, names: Mapping[int, Names]) -> Self:
         """Return the step itself, its axes labelled."""
-        if names or self.names:
-            object.__setattr__(self, "_names", names)
+        object.__setattr__(self, "_names", names)
         return self
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)  # a frozen one takes three times as long to make, and every call makes a few
 class Scan:
-    """The entries of a source that a view shows, at the view's coordinates."""
+    """The entries of a source that a view shows, at the view's coordinates; not changed once it is made."""
 
     source: Relation | Step
     view: View

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, UnsupportedError
-from sparrow.plan.aggregates import REDUCTIONS, Totals, meaning_of
+from sparrow.plan.aggregates import REDUCTIONS, Meaning, Totals, meaning_of
 from sparrow.plan.labels import names_along
 from sparrow.plan.nodes import Reduce, Scan
-from sparrow.schema import Schema, as_integer
+from sparrow.schema import Schema, as_integer, known_schema
 from sparrow.stypes import of_reduction, settled
 
 __all__ = ["Axis", "Where", "named_axis", "reduction", "resolved_axis"]
@@ -70,15 +71,17 @@ def reduction(
     """
     kept = _kept(scan, name, axis, where)
     old, stored = scan.schema, where == "stored"
-    meaning = meaning_of(name, scan.schema, options)
-    cells = math.prod(old.shape[k] for k in range(old.ndim) if k not in kept)
-    nothing = Totals(np.zeros(1, np.int64), cells, meaning.fill, stored)
-    fill = meaning.result([fold.empty(1) for fold in meaning.folds.values()], nothing)[0]
+    cells = math.prod([n for k, n in enumerate(old.shape) if k not in kept])
+    if all(type(value) in _PLAIN for value in options.values()):
+        plain = tuple([(key, type(value), value) for key, value in options.items()])
+        meaning, fill = _known_meaning(name, old.dtype, old.fill_value.tobytes(), cells, stored, plain)
+    else:
+        meaning, fill = _meaning(name, old, cells, stored, options)
     axes = tuple(k if k in kept else None for k in range(old.ndim)) if keepdims else kept
     dims = range(old.ndim) if keepdims else kept
-    shape = tuple(1 if k is None else old.shape[k] for k in axes)
+    shape = tuple([1 if k is None else old.shape[k] for k in axes])
     stype = settled(name, [old.stype], of_reduction(old.stype, old.ndim - len(axes))) if axes else "coo"
-    schema = Schema(shape, tuple(old.dims[k] for k in dims), np.asarray(fill).dtype, fill, stype)
+    schema = known_schema(shape, tuple([old.dims[k] for k in dims]), meaning.dtype, fill, stype)
     node = Reduce(scan, name, axes, stored, options, meaning, schema)
     names = names_along(scan)
     return (
@@ -86,6 +89,25 @@ def reduction(
         if names
         else node
     )
+
+
+_PLAIN = (type(None), int, float)
+"""Types of options whose values tell them."""
+
+
+def _meaning(name: str, schema: Schema, cells: int, stored: bool, options: Mapping[str, Any]) -> tuple[Meaning, Any]:
+    """Return what a reduction of groups of so many cells means, and its result of a group that has no entries."""
+    meaning = meaning_of(name, schema, options)
+    nothing = Totals(np.zeros(1, np.int64), cells, meaning.fill, stored)
+    return meaning, meaning.result([fold.empty(1) for fold in meaning.folds.values()], nothing)[0]
+
+
+@lru_cache(512)
+def _known_meaning(
+    name: str, dtype: np.dtype[Any], fill: bytes, cells: int, stored: bool, options: tuple[tuple[str, type, Any], ...]
+) -> tuple[Meaning, Any]:
+    schema = Schema((), (), dtype, np.frombuffer(fill, dtype)[0])
+    return _meaning(name, schema, cells, stored, {key: value for key, _, value in options})
 
 
 def resolved_axis(axis: int | str, ndim: int, dims: Sequence[str] = ()) -> int:
@@ -130,7 +152,7 @@ def _kept(scan: Scan, name: str, axis: Axis, where: object) -> tuple[int, ...]:
     if axis is None:
         gone = set(range(ndim))
     else:
-        several = isinstance(axis, Sequence) and not isinstance(axis, str)
+        several = type(axis) is not int and isinstance(axis, Sequence) and not isinstance(axis, str)
         if several and name in _POSITIONS:
             raise UnsupportedError(f"{name}: axis={axis!r} must be one axis or None")
         try:

@@ -12,9 +12,9 @@ import numpy as np
 from sparrow import memory
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.plan.alignment import aligned
-from sparrow.plan.labels import joined_names, names_along
+from sparrow.plan.labels import names_along
 from sparrow.plan.nodes import Accumulate, Concat, Diagonal, Refill, Reshape, Scan, Sort, Triangle
-from sparrow.schema import Schema, check_shape, default_dims, known_schema
+from sparrow.schema import LARGEST_DIMENSION, Schema, check_shape, default_dims, known_schema
 from sparrow.stypes import COMPRESSED, of_concat, of_other, settled
 
 __all__ = ["accumulated", "concatenated", "diagonal", "refilled", "reshaped", "sorted_lines", "starts_of", "triangle"]
@@ -38,32 +38,34 @@ def concatenated(scans: Sequence[Scan], axis: int) -> Concat:
     scans, names = aligned(scans, "outer", axis)
     first = scans[0].schema
     schemas = [scan.schema for scan in scans]
-    for other in schemas[1:]:
-        if other.shape != first.shape and (
-            other.ndim != first.ndim
-            or any(n != m for k, (n, m) in enumerate(zip(first.shape, other.shape, strict=True)) if k != axis)
-        ):
-            raise ShapeError(f"shapes {first.shape} and {other.shape} do not join along axis {axis}")
+    before, after = first.shape[:axis], first.shape[axis + 1 :]
     dtype, fill = first.dtype, first.fill_value
-    if any(other.dtype != dtype for other in schemas):
-        dtype = np.result_type(*(other.dtype for other in schemas))
+    size = first.shape[axis]
+    one_dtype = one_fill = True
+    for other in schemas[1:]:
+        shape, filled = other.shape, other.fill_value
+        if len(shape) != len(first.shape) or shape[:axis] != before or shape[axis + 1 :] != after:
+            raise ShapeError(f"shapes {first.shape} and {shape} do not join along axis {axis}")
+        size += shape[axis]
+        one_dtype = one_dtype and other.dtype == dtype
+        one_fill = one_fill and (filled == fill or (filled != filled and fill != fill))
+    if not one_fill:
+        fills = ", ".join(str(other.fill_value) for other in schemas)
+        raise UnsupportedError(f"tensors of fills {fills} do not join: their fills must be equal")
+    if not one_dtype:
+        dtype = np.result_type(*[other.dtype for other in schemas])
         fill = fill.astype(dtype)
-    fills = [other.fill_value for other in schemas]
-    if any(each != fill and (each == each or fill == fill) for each in fills):
-        raise UnsupportedError(f"tensors of fills {', '.join(map(str, fills))} do not join: their fills must be equal")
-    size = sum([other.shape[axis] for other in schemas])
-    shape = (*first.shape[:axis], size, *first.shape[axis + 1 :])
     types = [other.stype for other in schemas]
     stype = settled("concat", types, of_concat(types, axis))
-    found = [mine[axis] for scan in scans if axis in (mine := names_along(scan))]
-    if len(found) == len(scans):
-        names = {**names, axis: joined_names(found)}
-    return Concat(tuple(scans), axis, known_schema(check_shape(shape), first.dims, dtype, fill, stype)).named(names)
+    shape = (*before, size, *after)
+    if size > LARGEST_DIMENSION:
+        check_shape(shape)
+    return Concat(tuple(scans), axis, known_schema(shape, first.dims, dtype, fill, stype)).named(names)
 
 
 def starts_of(node: Concat) -> list[int]:
     """Return where each scan of a join begins along its axis, and the end of the last."""
-    return [0, *itertools.accumulate(scan.schema.shape[node.axis] for scan in node.operands)]
+    return [0, *itertools.accumulate([scan.schema.shape[node.axis] for scan in node.operands])]
 
 
 def reshaped(scan: Scan, shape: tuple[int, ...]) -> Reshape:

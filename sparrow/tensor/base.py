@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -33,18 +33,21 @@ class Base:
     def __init__(self, source: Handle | Relation | Step, view: View | None = None, stype: str | None = None) -> None:
         self._handle: Handle | None = None
         self._source: Relation | Step | None = None
-        if hasattr(source, "commit"):  # looking at a class of protocols takes longer than all the rest
-            self._handle = cast("Handle", source)
+        given: Any = source
+        if hasattr(given, "commit"):  # looking at a class of protocols takes longer than all the rest
+            self._handle = given
+            base = given.current.schema
         else:
-            self._source = source
-        base = self._base.schema
+            self._source = given
+            base = given.schema
         self._counted: tuple[Any, int] | None = None
         if view is None:
-            self._taken, self._stype = View.identity(base.shape), base.stype if stype is None else stype
+            view = View.identity(base.shape)
+            self._stype = base.stype if stype is None else stype
         else:
-            self._taken = view
             self._stype = of_view(base.stype, view).stype if stype is None else stype
-        self._fitted = (self._taken, base.through(self._taken, self._stype))
+        self._taken = view
+        self._fitted = (view, base.through(view, self._stype))
 
     def _of(self, step: Step) -> Self:
         """Return the tensor of an expression."""
@@ -59,10 +62,7 @@ class Base:
     @property
     def _base(self) -> Relation | Step:
         """The relation in force, or the expression."""
-        if self._handle is not None:
-            return self._handle.current
-        assert self._source is not None
-        return self._source
+        return self._source if self._handle is None else self._handle.current  # type: ignore[return-value]
 
     def _through(self, base: Schema) -> tuple[View, Schema]:
         """Return the view, as it was taken or refitted to another shape of the base, and what it shows."""
@@ -169,7 +169,8 @@ class Base:
 
 def labelled(scan: Scan) -> dict[int, pa.Array]:
     """Return the labels of the axes of a scan that have some. Reads."""
-    return {axis: names.array() for axis, names in names_along(scan).items()}
+    found = names_along(scan)
+    return {axis: names.array() for axis, names in found.items()} if found else {}
 
 
 def as_scan(obj: Any) -> Scan:

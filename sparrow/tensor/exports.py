@@ -61,16 +61,16 @@ class Exports(Base):
         array([[0, 2],
                [3, 0]])
         """
-        schema = self._schema
-        interchange.check_dense(schema)
-        return interchange.dense_array(schema, engines.entries(self.__sparrow_scan__()))
+        scan = self.__sparrow_scan__()
+        interchange.check_dense(scan.schema)
+        return interchange.dense_array(scan.schema, engines.entries(scan, own=False))
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise SharingError("a sparse tensor has no dense array to share: copy=False is not possible")
         if dtype is None and asked_by_an_operator(sys._getframe(1)):
             return wrapped(self)
-        dense = interchange.unasked_array(self._schema, lambda: engines.entries(self.__sparrow_scan__()))
+        dense = interchange.unasked_array(self._schema, lambda: engines.entries(self.__sparrow_scan__(), own=False))
         return dense if dtype is None else dense.astype(dtype)
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -282,3 +282,43 @@ def test_what_a_foreign_delta_table_is_opened_with(tmp_path: Any) -> None:
         sp.open(path, "2026-11-22", coords=["user"])
     with pytest.raises(InvalidValueError, match="without coords"):
         sp.open(path, value="stars")
+
+
+@pytest.mark.parametrize("kind", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", ">i4", ">u2"])
+@pytest.mark.parametrize("size", [100, 127, 128, 200, 256, 40_000, 2**31, 2**40, 2**63 - 1])
+def test_coordinates_of_every_type_are_inside(kind: str, size: int) -> None:
+    dtype = np.dtype(kind)
+    last = min(size, np.iinfo(dtype).max) - 1
+    A = sp.from_coords(np.array([[0, last]], dtype), [1, 2], shape=(size,))
+    assert (A.nnz, A[last]) == (2, 2)
+    outside = [-1] if dtype.kind == "i" else []
+    outside += [size] if size <= np.iinfo(dtype).max else []
+    for coordinate in outside:
+        with pytest.raises(IndexingError, match=rf"coordinate {coordinate} (is out of range for|of) dimension 0"):
+            sp.from_coords(np.array([[0, coordinate]], dtype), [1, 2], shape=(size,))
+
+
+@given(st.integers(0, 2**32), st.sampled_from(["error", "sum", "last", "first", "min", "max"]), st.booleans())
+def test_few_entries_sorted_or_not_are_alike(seed: int, duplicates: Any, ascending: bool) -> None:
+    rng = np.random.default_rng(seed)
+    shape = tuple(rng.integers(1, 6, rng.integers(1, 4)))
+    flat = rng.integers(0, np.prod(shape), rng.integers(0, 12))
+    flat = np.unique(flat) if duplicates == "error" else np.sort(flat) if ascending else flat
+    values = rng.integers(-2, 3, len(flat)).astype(float)
+    dense = np.zeros(np.prod(shape))
+    for cell in np.unique(flat):
+        own = values[flat == cell]
+        dense[cell] = {"last": own[-1], "first": own[0], "min": own.min(), "max": own.max()}.get(duplicates, own.sum())
+    A = sp.from_coords(np.array(np.unravel_index(flat, shape)), values, shape=shape, duplicates=duplicates)
+    assert A.nnz == np.count_nonzero(dense)
+    np.testing.assert_array_equal(A.to_numpy(), dense.reshape(shape))
+
+
+def test_what_is_given_and_what_is_made_share_no_memory() -> None:
+    coords, values = np.array([[0, 1, 2], [1, 1, 2]], np.int32), np.array([1.0, 2.0, 3.0])
+    A = sp.from_coords(coords, values, shape=(3, 3))
+    coords[:], values[:] = 0, 0
+    assert (A[0, 1], A[1, 1], A[2, 2]) == (1, 2, 3)
+    cells = A.to_numpy()
+    cells[:] = 7
+    assert A[0, 1] == 1

@@ -566,3 +566,27 @@ def test_bad_arguments() -> None:
         with pytest.raises(ValueError, match="no cells"):
             reduced(empty, name, axis=0)
         assert found(empty, name, axis=1).shape == (0,)
+
+
+def test_what_a_reduction_means_is_told_by_type_fill_and_options() -> None:
+    cases = [*itertools.product(("int8", "uint64", "float32", "float64"), (0, 1, 3), ("sum", "mean", "var", "max"))]
+    for _ in range(2):  # what was found the first time is kept
+        for dtype, fill, name in cases:
+            dense = np.full((4, 6), fill, dtype)
+            dense[1, 2], dense[3, 5] = 2, 5
+            A = scan_of(memory(dense, fill))
+            options: list[dict[str, Any]] = [{"ddof": 0}, {"ddof": 1}, {"ddof": 0.5}] if name == "var" else [{}]
+            for given_ in options:
+                found = reduction(A, name, axis=1, **given_)
+                wanted = getattr(dense, name)(axis=1, **given_)
+                nothing = getattr(dense, name)(axis=1, **given_)[0]
+                assert found.schema.dtype == wanted.dtype
+                np.testing.assert_allclose(found.schema.fill_value, nothing)
+                np.testing.assert_allclose(to_dense(engines.entries(scan_of(found)), found.schema), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("fill", [np.nan, np.inf, -0.0, 0.0])
+def test_fills_that_compare_oddly_are_told_apart(fill: float) -> None:
+    A = scan_of(memory(np.array([[1.0, fill], [fill, fill]]), fill))
+    found = reduction(A, "sum", axis=1)
+    np.testing.assert_array_equal(found.schema.fill_value, fill + fill)

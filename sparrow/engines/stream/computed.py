@@ -26,8 +26,7 @@ from sparrow.engines.stream import reading
 from sparrow.index import Box, Range, View
 from sparrow.kernels.entries import Block, RowBlock, concatenate
 from sparrow.plan import Scan, Step
-from sparrow.relation import ArrowSource, Chunk, ScanStats, arrow_table
-from sparrow.schema import Schema
+from sparrow.relation import ArrowSource, Chunk, ScanStats, arrow_table, base_orders
 
 __all__ = ["Computed", "Evaluate", "fit_one_piece", "piece_of", "pieces", "pieces_of", "range_of"]
 
@@ -85,6 +84,10 @@ class Computed:
         Returns the sum of all entries in their type where it is had without them, else None.
     rowwise
         Whether what ``begin`` returns may be asked for entries row by row, with ``rowwise=True``.
+    merged
+        Returns all entries, of those of the inputs, of a step that gives no more than it takes in.
+    fresh
+        Whether what ``merged`` returns has memory of its own, in the types of the schema.
     """
 
     exact = False
@@ -103,15 +106,19 @@ class Computed:
         most: Callable[[int, int], int] | None = None,
         total: Callable[[], Any] | None = None,
         rowwise: bool = False,
+        merged: Callable[..., Block] | None = None,
+        fresh: bool = False,
     ) -> None:
-        self._step = step
         self._rowwise = rowwise
         self._begin = begin
         self._most = most
         self._total = total
+        self._merged = merged
+        self.fresh = fresh
         self._each = each
         self._axes = axes
-        self._schema = step.schema
+        self.schema = step.schema
+        self.token: Hashable = step
         self._inputs = tuple(inputs)
         self._cuts = cuts
         self._bounds: Sequence[int] | None = None
@@ -121,19 +128,9 @@ class Computed:
         self._lock = threading.Lock()
 
     @property
-    def schema(self) -> Schema:
-        """Shape, names, dtype, fill."""
-        return self._schema
-
-    @property
-    def token(self) -> Hashable:
-        """The step: equal tokens mean equal entries."""
-        return self._step
-
-    @property
     def orders(self) -> tuple[tuple[int, ...], ...]:
         """The base order only."""
-        return (tuple(range(self._schema.ndim)),)
+        return base_orders(len(self.schema.shape))
 
     @property
     def inputs(self) -> tuple[Scan, ...]:
@@ -144,7 +141,7 @@ class Computed:
     def nnz(self) -> int:
         """The number of entries: computed once, and kept."""
         if self._count is None:
-            everything = Scan(self, View.identity(self._schema.shape), self._schema)
+            everything = Scan(self, View.identity(self.schema.shape), self.schema)
             self._count = sum(reading.mapped(everything, lambda block: block.count, axes=(), doing="counting"))
         return self._count
 
@@ -155,15 +152,15 @@ class Computed:
     @property
     def nbytes(self) -> int:
         """Bytes that the entries take in arrays."""
-        width = sum(self._schema.coordinate_dtype(dim).itemsize for dim in range(self._schema.ndim))
-        return self.nnz * (width + self._schema.dtype.itemsize)
+        width = sum(self.schema.coordinate_dtype(dim).itemsize for dim in range(self.schema.ndim))
+        return self.nnz * (width + self.schema.dtype.itemsize)
 
     def labels(self, dim: int) -> None:
         """Return None: what a step's labels are is said in its plan."""
 
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
         """Return the pieces that meet the box, cut to it along the leading dimension. Reads no data pages."""
-        shape = self._schema.shape
+        shape = self.schema.shape
         if any(len(r) == 0 for r in box.ranges):
             return []
         order = self._own_order()
@@ -192,21 +189,24 @@ class Computed:
     def few(self) -> bool:
         """Whether it is one piece of few entries: then nothing is cut, counted or handed to threads on the way."""
         if self._few is None:
-            self._few = all(map(reading.is_few, self._inputs)) and len(self._pieces()) <= 2
+            self._few = all(map(reading.is_few, self._inputs)) and (
+                (self._merged is not None and fit_one_piece(self._inputs)) or len(self._pieces()) <= 2
+            )
         return self._few
 
     def whole(self) -> Block:
         """Compute the one piece."""
-        return self._evaluate(0, self._schema.shape[0] if self._schema.shape else 1)
+        if self._merged is not None:
+            return self._merged(*[reading.at_once(scan) for scan in self._inputs])
+        return self._evaluate(0, self.schema.shape[0] if self.schema.shape else 1)
 
     def _pieces(self) -> Sequence[int]:
         """Return the bounds of the pieces."""
-        if not self._schema.shape:
-            return (0, 1)
-        with self._lock:
-            if self._bounds is None:
-                self._bounds = self._cuts()
-            return self._bounds
+        if self._bounds is None:
+            with self._lock:
+                if self._bounds is None:
+                    self._bounds = self._cuts() if self.schema.shape else (0, 1)
+        return self._bounds
 
     def _own_order(self) -> tuple[int, ...] | None:
         """Return the order in which the chunks of the input are the pieces, if they are."""
@@ -254,7 +254,7 @@ class Computed:
     def read_rows(self, chunk: Chunk) -> Block | RowBlock:
         """Compute a piece, row by row where that spares the coordinates of rows."""
         ref = chunk.ref
-        if self._rowwise and self._schema.shape and isinstance(ref, _Span):
+        if self._rowwise and self.schema.shape and isinstance(ref, _Span):
             rows: Block | RowBlock = ref.evaluate(ref.start, ref.stop, rowwise=True)  # type: ignore[call-arg]
             return rows
         return self.read(chunk)
@@ -285,13 +285,13 @@ class Computed:
             If they would pass the memory limit.
         """
         blocks = []
-        what = f"the entries of an expression of shape {self._schema.shape}"
+        what = f"the entries of an expression of shape {self.schema.shape}"
         with memory.reserve(0, what, "save(path) it and query the stored tensor") as room:
             for chunk in self.chunks(box, order):
                 block = self.read(chunk)
                 room.grow(block.nbytes)
                 blocks.append(block)
-        return ArrowSource(arrow_table(self._schema, concatenate(blocks, self._schema.ndim, self._schema.dtype)))
+        return ArrowSource(arrow_table(self.schema, concatenate(blocks, self.schema.ndim, self.schema.dtype)))
 
 
 def pieces(scans: Sequence[Scan], size: int, rows: int | None = None, more: float = 1) -> list[int]:
@@ -343,19 +343,22 @@ def fit_one_piece(scans: Sequence[Scan], rows: int | None = None) -> bool:
     """Return whether scans are known to have no more entries than one piece may: looks at counts, at no footers."""
     count = 0
     for scan in scans:
-        if not scan.relation.exact:
+        relation, repeats = scan.relation, scan.view.repeats
+        if not relation.exact:
             return False
-        count += max(scan.view.repeats, 1) * scan.relation.nnz
+        count += relation.nnz * (repeats or 1)
     return count < (_PIECE_ROWS if rows is None else rows)
 
 
 def piece_of(scan: Scan, start: int, stop: int) -> Block:
     """Return the canonical entries of a scan whose leading coordinate lies between two bounds, where they stand."""
-    if not scan.schema.ndim:
-        return reading.entries(scan)
     relation, schema = scan.relation, scan.schema
-    if start == 0 and stop == schema.shape[0] and reading.is_few(scan):
-        return reading.at_once(scan)
+    shape = schema.shape
+    if not shape:
+        return reading.entries(scan)
+    block = reading.at_once(scan) if start == 0 and stop == shape[0] else None
+    if block is not None:
+        return block
     part = scan.then(scan.view.then((slice(start, stop),)))
     view = part.view
     order = sorted_order(part)

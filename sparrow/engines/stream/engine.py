@@ -16,7 +16,7 @@ from sparrow.engines.stream.products import matmul
 from sparrow.engines.stream.reductions import scalars
 from sparrow.errors import UnsupportedError
 from sparrow.kernels.entries import Block
-from sparrow.plan import Accumulate, Contract, Dense, Map, Node, Reduce, Scan
+from sparrow.plan import Accumulate, Contract, Dense, Map, Node, Reduce, Scan, Step
 
 __all__ = ["Stream"]
 
@@ -48,9 +48,9 @@ class Stream:
         known = kind in (*BUILDERS, *ARRAYS, Reduce)
         return ("yes", "") if known else ("notimpl", "no function in the tables of lowering and engine")
 
-    def entries(self, scan: Scan) -> Block:
-        """Return all entries of a scan, canonical, in memory."""
-        return reading.entries(lowered([scan])[0])
+    def entries(self, scan: Scan, own: bool = True) -> Block:
+        """Return all entries of a scan, canonical, in memory; the caller's to keep and to write to, if ``own``."""
+        return reading.entries(lowered([scan])[0] if isinstance(scan.source, Step) else scan, own=own)
 
     def blocks(self, scan: Scan) -> Iterator[Block]:
         """Yield all entries of a scan in canonical blocks, sorted by its axes, within the memory limit."""

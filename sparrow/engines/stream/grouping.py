@@ -107,6 +107,8 @@ class Grouping:
         size = axes[self.kept[0]].length
         if not size:
             return [0]
+        if reading.is_few(self.scan):
+            return [0, size]
         order = _order(self.scan, self.kept)
         rows = _rows(self.scan, order)
         cells = math.prod(axes[k].length for k in self.kept)
@@ -143,12 +145,19 @@ class Grouping:
         return Groups((leading, *found.coords[1:]), found.counts, found.states)
 
     def _gathered(self, scan: Scan) -> Groups:
-        parts: list[Groups] = []
+        if reading.is_few(scan):
+            parts = list(self._groups(scan))
+            return parts[0] if len(parts) == 1 else self._together(scan, parts)
+        parts = []
         what = f"the groups of a reduction of shape {scan.schema.shape} to axes {self.kept}"
         with memory.reserve(0, what, "reduce a part of the tensor") as room:
             for part in self._groups(scan):
                 room.grow(part.nbytes)
                 parts.append(part)
+        return self._together(scan, parts)
+
+    def _together(self, scan: Scan, parts: Sequence[Groups]) -> Groups:
+        """Return successive groups as one."""
         if parts:
             return _joined(parts)
         coords = tuple(np.zeros(0, scan.schema.coordinate_dtype(k)) for k in self.kept)
@@ -162,16 +171,22 @@ class Grouping:
             return
         order = _order(scan, kept)
         placed = any(fold.needs_positions for fold in self.folds)
+        anyhow = not (placed and not _positions_ascend(view, kept, order))
+        leads = _leads(view, kept, order) and anyhow
+        grouped = _grouped(scan.schema.shape, kept, self.folds)
+        block = reading.at_once(scan) if leads and view.keeps_order(order) else None
+        if block is not None:
+            if block.count:
+                yield grouped(block)
+            return
         cells = math.prod(view.axes[k].length for k in kept)
         small = cells <= max(4 * _rows(scan, order), _SMALL)
         fits = cells * (8 + _width(self.folds)) <= memory.limit() // 4
         scatters = small and fits and all(fold.scatters for fold in self.folds)
-        anyhow = not (placed and not _positions_ascend(view, kept, order))
         # Entries without positions are read file by file where others stand beside those in order, merged where not.
         first, others = ([], []) if placed else reading.apart(scan.relation, view.box(), order)
-        if _leads(view, kept, order) and anyhow and not (kept and others and scatters):
+        if leads and not (kept and others and scatters):
             chunks = None if placed or (kept and others) else first + others
-            grouped = _grouped(scan.schema.shape, kept, self.folds)
             axes = None if placed else kept
             yield from _runs(reading.mapped(scan, grouped, order, chunks, axes, "reducing"), self.folds)
             return
@@ -248,12 +263,12 @@ def _grouped(shape: tuple[int, ...], kept: tuple[int, ...], folds: Sequence[Fold
     """Return the function that finds the groups of a block in which they stand together."""
 
     def grouped(block: Block) -> Groups:
-        columns = tuple(block.coords[k] for k in kept)
+        columns = [block.coords[k] for k in kept]
         starts = group_starts(columns, block.count)
         positions = _placed(block, kept, shape, folds)
         with np.errstate(all="ignore"):
-            states = tuple(fold.runs(block.values, starts, positions) for fold in folds)
-        return Groups(tuple(c[starts] for c in columns), run_lengths(starts, block.count), states)
+            states = tuple([fold.runs(block.values, starts, positions) for fold in folds])
+        return Groups(tuple([c[starts] for c in columns]), run_lengths(starts, block.count), states)
 
     return grouped
 

@@ -65,12 +65,15 @@ def lowered(scans: Sequence[Scan], share: bool = True) -> list[Scan]:
     share
         Whether what several steps or scans read is kept for the others while they run.
     """
-    if len(scans) == 1 and _is_one_step(scans[0]):
-        (scan,) = scans
-        step: Any = scan.source
-        return [Scan(_computed(step, step.scans), scan.view, scan.schema)]
+    if len(scans) == 1:
+        scan = scans[0]
+        if not isinstance(scan.source, Step):
+            return [scan]
+        inputs = _inputs_of_one(scan)
+        if inputs:
+            return [Scan(_computed(scan.source, inputs), scan.view, scan.schema)]
     if not any(isinstance(scan.source, Step) for scan in scans):
-        if not share or len(scans) < 2:
+        if not share or not scans:
             return list(scans)
         steps: list[Step] = []
     else:
@@ -79,12 +82,18 @@ def lowered(scans: Sequence[Scan], share: bool = True) -> list[Scan]:
     return _Lowering(steps, scans, share).scans
 
 
-def _is_one_step(scan: Scan) -> bool:
-    """Return whether a plan is one step over relations, all of it wanted: nothing to rewrite, fuse or share."""
-    step = scan.source
-    if not isinstance(step, Step) or not scan.view.is_identity or not scan.view.size:
-        return False
-    return not [below for below in step.scans if isinstance(below.source, Step) or not below.view.size]
+def _inputs_of_one(scan: Scan) -> Sequence[Scan]:
+    """Return the scans of a plan that is one step over relations, all of it wanted: nothing to rewrite, fuse or share.
+
+    None of any other plan.
+    """
+    if not scan.view.is_identity or not scan.view.size:
+        return ()
+    inputs = scan.source.scans  # type: ignore[union-attr]
+    for below in inputs:
+        if isinstance(below.source, Step) or not below.view.size:
+            return ()
+    return inputs
 
 
 def _computed(step: Step, scans: Sequence[Scan]) -> Computed:
@@ -95,14 +104,15 @@ def _computed(step: Step, scans: Sequence[Scan]) -> Computed:
     UnsupportedError
         If nothing does.
     """
+    build = BUILDERS.get(type(step))
+    if build is not None:
+        return build(step, *scans)
     if isinstance(step, Map):
         program = Program([step])
         return mapped_cells(program, program.scans)
     if isinstance(step, Reduce):
         return reduced_cells([step], scans[0])[0]
-    if type(step) not in BUILDERS:
-        raise UnsupportedError(f"engine='stream' has no implementation of the step {type(step).__name__}")
-    return BUILDERS[type(step)](step, *scans)
+    raise UnsupportedError(f"engine='stream' has no implementation of the step {type(step).__name__}")
 
 
 class _Lowering:

@@ -31,6 +31,9 @@ T = TypeVar("T")
 
 _FEW_ROWS = 1 << 12
 """The most members of a list whose entries are looked for in a chunk one by one."""
+_LEADING = frozenset([0])
+_HANDFUL = 1 << 10
+"""Entries for which there is always room."""
 _SORT_COPIES = 4
 """Entries are held about so many times while they are sorted in memory."""
 
@@ -126,29 +129,34 @@ def _dims(view: View, axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(wanted))
 
 
-def entries(scan: Scan, room: memory.Reservation | None = None) -> Block:
+def entries(scan: Scan, room: memory.Reservation | None = None, own: bool = True) -> Block:
     """Return all entries of a scan, canonical in the order of the view's axes.
 
     Parameters
     ----------
     room
         What they are added to while they are gathered, and after; by default it is given back at the end.
+    own
+        Whether they are the caller's, to keep and to write to.
 
     Raises
     ------
     TooLargeError
         If they would pass the memory limit.
     """
-    if is_few(scan):
-        block = at_once(scan)
-        nbytes = block.count * memory.entry_bytes(scan.schema)
-        if room is None:
-            memory.check(nbytes, lambda: _told(scan), _REMEDY)
-        else:
-            room.grow(nbytes)
-        dtype_of = scan.schema.coordinate_dtype
-        coords = [column.astype(dtype_of(axis)) for axis, column in enumerate(block.coords)]
-        return Block(tuple(coords), block.values.astype(scan.schema.dtype))
+    block = at_once(scan)
+    if block is not None:
+        if not own and room is None:
+            return block
+        schema, count = scan.schema, len(block.values)
+        if room is not None:
+            room.grow(count * memory.entry_bytes(schema))
+        elif count > _HANDFUL:
+            memory.check(count * memory.entry_bytes(schema), lambda: _told(scan), _REMEDY)
+        if scan.view.is_identity and getattr(scan.source, "fresh", False):
+            return block
+        coords = map(np.ndarray.astype, block.coords, schema.coordinate_dtypes)  # copies: these are the caller's
+        return Block(tuple(coords), block.values.astype(schema.dtype))
     if room is None:
         with room_for(scan) as room:
             return entries(scan, room)
@@ -236,39 +244,48 @@ def is_few(scan: Scan) -> bool:
     return scan.relation.few and view.repeats <= 1 and view.size > 0
 
 
-def at_once(scan: Scan) -> Block:
-    """Return few entries, canonical in the order of the view's axes, without chunks; not to be written to."""
-    view, block = scan.view, scan.relation.whole()
+def at_once(scan: Scan) -> Block | None:
+    """Return few entries, canonical in the order of the view's axes, without chunks; not to be written to.
+
+    None where they are not few.
+    """
+    view, relation = scan.view, scan.relation
+    if not relation.few or view.repeats > 1 or not view.size:
+        return None
+    block = relation.whole()
     if view.is_identity:
         return block
-    order = scan.relation.orders[0]
-    if view.cut is not None and view.cut <= {order[0] if order else None}:
-        block = _stretch(block, scan, order)
+    order, cut = relation.orders[0], view.cut
+    if cut is not None and not cut:
+        new = np.zeros(len(block.values), np.int32) if len(view.axes) > len(order) else None
+        block = Block(tuple([new if dim is None else block.coords[dim] for dim in view.sources]), block.values)  # type: ignore[misc]
+    elif cut == _LEADING:
+        block = _stretch(block, scan)
     else:
         everything = Chunk(block.count, (0,) * len(order), tuple([n - 1 for n in view.base_shape]), None)
         block = _shown(trimmed(block, view, order, everything), scan)
-    if not view.ndim or view.keeps_order(order):
+    if not view.axes or view.keeps_order(order):
         return block
     return in_order(block, scan.schema.shape, _out_of_order(view, order))
 
 
-def _stretch(block: Block, scan: Scan, order: tuple[int, ...]) -> Block:
-    """Return what a view shows that cuts sorted entries along their first dimension at most."""
-    if scan.view.cut:
-        first = next(axis for axis in scan.view.axes if isinstance(axis, Range) and axis.dim == order[0])
-        column = block.coords[first.dim]
-        kind = column.dtype.type  # a Python integer would cast the whole column
-        start = column.searchsorted(kind(first.start))
-        stop = column.searchsorted(kind(first.start + first.length - 1), "right")
-        block = block.take(slice(int(start), int(stop)))
+def _stretch(block: Block, scan: Scan) -> Block:
+    """Return what a view shows that cuts sorted entries along their first dimension alone."""
+    view = scan.view
+    first = next(axis for axis in view.axes if isinstance(axis, Range) and axis.dim == 0)
+    column = block.coords[0]
+    kind = column.dtype.type  # a Python integer would cast the whole column
+    start = column.searchsorted(kind(first.start))
+    stop = column.searchsorted(kind(first.start + first.length - 1), "right")
+    block = block.take(slice(start, stop))
     columns: list[NDArray[Any]] = []
-    for number, axis in enumerate(scan.view.axes):
+    for axis, dtype in zip(view.axes, scan.schema.coordinate_dtypes, strict=True):
         if isinstance(axis, Range):
             column = block.coords[axis.dim]
             moved = column - axis.start if axis.start else column
-            columns.append(moved.astype(scan.schema.coordinate_dtype(number), copy=False) if scan.view.cut else moved)
+            columns.append(moved if moved.dtype is dtype else moved.astype(dtype))
         else:
-            columns.append(np.zeros(block.count, np.int32))
+            columns.append(np.zeros(len(block.values), dtype))
     return Block(tuple(columns), block.values)
 
 

@@ -87,7 +87,7 @@ class Together:
             coords = tuple(np.zeros(len(values), np.int32) if k is None else next(columns) for k in node.axes)
             block = Block(coords, values)
             absent = is_fill(values, schema.fill_value)
-            return block.take(~absent) if absent.any() else block
+            return block.take(~absent) if np.count_nonzero(absent) else block
 
         if marginals is None:
             return Computed(node, [self._scan], cuts, evaluate)

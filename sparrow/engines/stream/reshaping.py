@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparrow.engines.stream.computed import Computed, fit_one_piece, piece_of, pieces
-from sparrow.kernels.entries import Block, canonical, concatenate
+from sparrow.kernels.entries import Block, canonical
 from sparrow.plan import Concat, Diagonal, Reshape, Scan, Triangle, starts_of
+from sparrow.schema import Schema
 
 __all__ = ["diagonal", "joined", "reshaped", "triangle"]
 
@@ -20,12 +23,16 @@ def joined(node: Concat, *scans: Scan) -> Computed:
     shape, dtype = schema.shape, schema.dtype
     starts = starts_of(node)
 
-    def shifted(block: Block, by: int) -> Block:
-        coords = block.coords
-        if by:
-            moved = coords[axis].astype(schema.coordinate_dtype(axis), copy=False) + by
-            coords = (*coords[:axis], moved, *coords[axis + 1 :])
-        return Block(coords, block.values if block.values.dtype == dtype else block.values.astype(dtype))
+    def joined_at(offsets: Sequence[int], blocks: Sequence[Block]) -> Block:
+        coords: list[Sequence[NDArray[Any]]] = list(zip(*[block.coords for block in blocks], strict=True))
+        kind = schema.coordinate_dtypes[axis]
+        along = zip(coords[axis], offsets, strict=True)
+        coords[axis] = [column.astype(kind, copy=False) + by if by else column for column, by in along]
+        if len(blocks) == 1:
+            return Block(tuple([column for (column,) in coords]), blocks[0].values.astype(dtype, copy=False))
+        values = np.concatenate([block.values for block in blocks]).astype(dtype, copy=False)
+        block = Block(tuple(map(np.concatenate, coords)), values)
+        return block if axis == 0 else canonical(block, shape, schema.fill_value, keep_fill=True)
 
     def cuts() -> list[int]:
         if axis or fit_one_piece(scans):
@@ -36,15 +43,17 @@ def joined(node: Concat, *scans: Scan) -> Computed:
         return bounds
 
     def evaluate(start: int, stop: int) -> Block:
-        found = []
+        offsets, found = [], []
         for scan, offset in zip(scans, starts, strict=False):
             low, high = (start, stop) if axis else (max(start - offset, 0), min(stop - offset, scan.schema.shape[0]))
             if low < high:
-                found.append(shifted(piece_of(scan, low, high), offset))
-        block = concatenate(found, schema.ndim, dtype)
-        return block if axis == 0 else canonical(block, shape, schema.fill_value, keep_fill=True)
+                offsets.append(offset)
+                found.append(piece_of(scan, low, high))
+        return joined_at(offsets, found)
 
-    return Computed(node, scans, cuts, evaluate)
+    return Computed(
+        node, scans, cuts, evaluate, merged=lambda *blocks: joined_at(starts[:-1], blocks), fresh=len(scans) > 1
+    )
 
 
 def reshaped(node: Reshape, scan: Scan) -> Computed:
@@ -67,41 +76,56 @@ def reshaped(node: Reshape, scan: Scan) -> Computed:
         base = low // outer if old else 0
         end = -(-high // outer) if old else 1
         block = piece_of(scan, base, end)
-        # Positions are counted from the first leading index read; where they pass 2^63 all the same, Python's
-        # integers hold them.
-        cells = (end - base + 1) * outer
-        kind: Any = np.int32 if cells < 2**31 else np.int64 if cells < 2**63 else object
-        position = block.coords[0].astype(kind) if old else np.zeros(block.count, kind)
-        position = position - base if base else position
-        for column, size in zip(block.coords[1:], old[1:], strict=True):
-            position = position * size + column
-        offset, values = low - base * outer, block.values
+        position, values = _positions(block, old, base, end), block.values
+        offset = low - base * outer
         if offset or high < end * outer:
             kept = (position >= offset) & (position < offset + (high - low))
             position, values = position[kept] - offset, values[kept]
-        coords = []
-        for k in range(len(shape) - 1, 0, -1):
-            quotient = position // max(shape[k], 1)
-            coords.append((position - quotient * shape[k]).astype(schema.coordinate_dtype(k), copy=False))
-            position = quotient
-        if shape:
-            leading = position.astype(schema.coordinate_dtype(0), copy=False)
-            coords.append(leading + start if start else leading)
-        return Block(tuple(reversed(coords)), values)
+        return _placed(position, values, schema, start)
 
-    return Computed(node, [scan], cuts, evaluate)
+    def merged(block: Block) -> Block:
+        return _placed(_positions(block, old, 0, old[0] if old else 1), block.values.copy(), schema, 0)
+
+    return Computed(node, [scan], cuts, evaluate, merged=merged, fresh=len(shape) > 1 or len(old) > 1)
+
+
+def _positions(block: Block, shape: tuple[int, ...], base: int, end: int) -> NDArray[Any]:
+    """Return the places of entries in row-major order, counted from the leading index ``base`` and up to ``end``."""
+    cells = (end - base + 1) * math.prod(shape[1:])
+    kind: Any = np.int32 if cells < 2**31 else np.int64 if cells < 2**63 else object  # Python's integers hold them all
+    position: NDArray[Any] = block.coords[0].astype(kind, copy=False) if shape else np.zeros(block.count, kind)
+    position = position - base if base else position
+    for column, size in zip(block.coords[1:], shape[1:], strict=True):
+        position = position * size + column
+    return position
+
+
+def _placed(position: NDArray[Any], values: NDArray[Any], schema: Schema, start: int) -> Block:
+    """Return entries at places in row-major order that are counted from the leading index ``start``."""
+    shape, kinds = schema.shape, schema.coordinate_dtypes
+    coords = []
+    for k in range(len(shape) - 1, 0, -1):
+        quotient = position // max(shape[k], 1)
+        coords.append((position - quotient * shape[k]).astype(kinds[k], copy=False))
+        position = quotient
+    if shape:
+        leading = position.astype(kinds[0], copy=False)
+        coords.append(leading + start if start else leading)
+    return Block(tuple(coords[::-1]), values)
 
 
 def triangle(node: Triangle, scan: Scan) -> Computed:
     """Return the cells of the last two axes on one side of a diagonal."""
     schema, k = node.schema, node.k
 
-    def evaluate(start: int, stop: int) -> Block:
-        block = piece_of(scan, start, stop)
+    def cut(block: Block) -> Block:
         distance = block.coords[-1] - block.coords[-2]  # of coordinates, none negative: it fits their type
-        return block.take(np.flatnonzero(distance >= k if node.upper else distance <= k))
+        return block.take((distance >= k if node.upper else distance <= k).nonzero()[0])
 
-    return Computed(node, [scan], lambda: pieces([scan], schema.shape[0]), evaluate)
+    def evaluate(start: int, stop: int) -> Block:
+        return cut(piece_of(scan, start, stop))
+
+    return Computed(node, [scan], lambda: pieces([scan], schema.shape[0]), evaluate, merged=cut, fresh=True)
 
 
 def diagonal(node: Diagonal, scan: Scan) -> Computed:
@@ -111,13 +135,15 @@ def diagonal(node: Diagonal, scan: Scan) -> Computed:
     row = max(-offset, 0)
     length = schema.shape[0]
 
+    def cut(block: Block) -> Block:
+        kept = (block.coords[1] - block.coords[0] == offset).nonzero()[0]
+        place = block.coords[0][kept].astype(schema.coordinate_dtype(0), copy=False)
+        return Block((place - row if row else place,), block.values[kept])
+
     def evaluate(start: int, stop: int) -> Block:
-        block = piece_of(scan, start + row, stop + row)
-        kept = np.flatnonzero(block.coords[1] - block.coords[0] == offset)
-        place = block.coords[0][kept].astype(schema.coordinate_dtype(0)) - row
-        return Block((place,), block.values[kept])
+        return cut(piece_of(scan, start + row, stop + row))
 
     def cuts() -> list[int]:
         return sorted({min(max(bound - row, 0), length) for bound in [*pieces([scan], height), row, row + length]})
 
-    return Computed(node, [scan], cuts, evaluate)
+    return Computed(node, [scan], cuts, evaluate, merged=cut, fresh=True)
