@@ -44,13 +44,15 @@ def concatenated(scans: Sequence[Scan], axis: int) -> Concat:
             or any(n != m for k, (n, m) in enumerate(zip(first.shape, other.shape, strict=True)) if k != axis)
         ):
             raise ShapeError(f"shapes {first.shape} and {other.shape} do not join along axis {axis}")
-    dtype, fill = first.dtype, first.fill_value
+    dtype, fill = first.dtype, next((other.fill_value for other in schemas if 0 not in other.shape), first.fill_value)
     if any(other.dtype != dtype for other in schemas):
         dtype = np.result_type(*(other.dtype for other in schemas))
         fill = fill.astype(dtype)
-    fills = [other.fill_value for other in schemas]
+    fills = [other.fill_value for other in schemas if 0 not in other.shape]  # what has no cells has none absent
     if any(each != fill and (each == each or fill == fill) for each in fills):
-        raise UnsupportedError(f"tensors of fills {', '.join(map(str, fills))} do not join: their fills must be equal")
+        raise UnsupportedError(
+            f"tensors of fills {', '.join(map(str, fills))} do not join: give them one, A.refill({fill})"
+        )
     size = sum([other.shape[axis] for other in schemas])
     shape = (*first.shape[:axis], size, *first.shape[axis + 1 :])
     types = [other.stype for other in schemas]
