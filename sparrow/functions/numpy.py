@@ -109,6 +109,11 @@ def _array_equal(a: Any, b: Any) -> bool:
     return one.shape == other.shape and bool((one == other).all())
 
 
+def _may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
+    """Return whether both are views of one tensor: an array is always a copy of the cells of a tensor."""
+    return isinstance(a, Tensor) and isinstance(b, Tensor) and a._base is b._base
+
+
 def _trace(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None) -> Any:
     """Return the sums of diagonals."""
     found = diagonal(a, offset, axis1, axis2)
@@ -474,10 +479,12 @@ Tensor._functions.update(
         np.hstack: _joined(hstack),
         np.iscomplexobj: _typed(np.iscomplexobj),
         np.isrealobj: _typed(np.isrealobj),
+        np.may_share_memory: _may_share_memory,
         np.meshgrid: _meshgrid,
         np.ones_like: _like(1),
         np.pad: pad,
         np.result_type: result_type,
+        np.shares_memory: _may_share_memory,
         np.stack: _joined(stack),
         np.vecdot: vecdot,
         np.vstack: _joined(vstack),
@@ -491,7 +498,11 @@ Tensor._functions.update({np.fft.ifftshift: called_as(np.fft.ifftshift, ifftshif
 Tensor._functions.update(
     {
         function: _dense(function)
-        for module, names in ((np, ["cross"]), (np.linalg, np.linalg.__all__), (np.fft, np.fft.__all__))
+        for module, names in (
+            (np, ["corrcoef", "cov", "cross"]),
+            (np.linalg, np.linalg.__all__),
+            (np.fft, np.fft.__all__),
+        )
         for function in (getattr(module, name) for name in names)
         if hasattr(function, "__wrapped__") and function not in Tensor._functions
     }

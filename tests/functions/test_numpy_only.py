@@ -184,6 +184,8 @@ AT_ONCE: list[Callable[[Any], Any]] = [
     lambda x: np.linalg.det(x[:, 1:]),
     lambda x: np.cross(x[:, :3], [1, 2, 3]),
     lambda x: np.fft.rfft(x, axis=0),
+    np.cov,
+    lambda x: np.corrcoef(x, rowvar=False),
     np.fft.fft2,
 ]
 
@@ -297,6 +299,16 @@ def test_what_is_refused() -> None:
     for kind, call in refused:
         with pytest.raises(kind):
             call()
+
+
+def test_memory_is_shared_by_views_of_one_tensor_alone() -> None:
+    A = sp.asarray(a)
+    for ask in (np.may_share_memory, np.shares_memory):
+        asked: Any = ask
+        assert not asked(A, np.asarray(A))
+        assert not asked(a, A)
+        assert not asked(A, np.copy(A))
+        assert asked(A[1:], A.T)
 
 
 def test_a_singular_matrix_is_what_numpy_says_it_is() -> None:

@@ -173,3 +173,21 @@ def test_masks_of_no_booleans_are_numpys(shape: tuple[int, ...], mask: tuple[int
         agree(tensor[key], wanted)
         tensor[key] = 5
         agree(tensor, dense)
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("toarray", r"A\.to_numpy\(\)"),
+        ("tocoo", r"A\.to_scipy\('coo'\)"),
+        ("multiply", r"A \* B"),
+        ("getnnz", "A.count"),
+    ],
+)
+def test_names_of_other_libraries_say_what_does_it(name: str, own: str) -> None:
+    A = sp.eye(2)
+    assert not hasattr(A, name)
+    with pytest.raises(AttributeError, match=own):
+        getattr(A, name)
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'$"):
+        A.nonsense  # type: ignore[attr-defined]
