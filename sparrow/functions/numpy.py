@@ -498,12 +498,9 @@ Tensor._functions.update({np.fft.ifftshift: called_as(np.fft.ifftshift, ifftshif
 Tensor._functions.update(
     {
         function: _dense(function)
-        for module, names in (
-            (np, ["corrcoef", "cov", "cross"]),
-            (np.linalg, np.linalg.__all__),
-            (np.fft, np.fft.__all__),
-        )
-        for function in (getattr(module, name) for name in names)
+        for module in (np, np.linalg, np.fft)
+        for name in (("corrcoef", "cov", "cross") if module is np else module.__all__)
+        for function in (getattr(module, name),)
         if hasattr(function, "__wrapped__") and function not in Tensor._functions
     }
 )

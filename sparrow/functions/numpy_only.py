@@ -419,6 +419,9 @@ def quantile(a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims:
     if method != "linear":
         raise UnsupportedError(f"np.quantile(method={method!r}) is not supported on sparse tensors: 'linear' is")
     lines, kept = _lines(as_tensor(a), axis)
+    kind = np.asarray(q).dtype
+    if type(q) not in (int, float) and kind.kind == "f":
+        lines = lines.astype(np.result_type(lines.dtype, kind))
     found = [_between(lines, share * (lines.shape[-1] - 1)) for share in shares.reshape(-1).tolist()]
     if keepdims:
         found = [np.reshape(one, kept) for one in found]
@@ -430,7 +433,7 @@ def quantile(a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims:
 
 def percentile(a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
     """Return :func:`quantile` of shares in hundredths."""
-    return quantile(a, np.true_divide(q, 100), axis, method, keepdims)
+    return quantile(a, q / 100 if type(q) in (int, float) else np.true_divide(q, 100), axis, method, keepdims)
 
 
 def median(a: Any, axis: Any = None, keepdims: bool = False) -> Any:

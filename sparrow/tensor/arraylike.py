@@ -51,10 +51,8 @@ class ArrayMethods(Computing, Operators):
             """Say what does what an attribute of other libraries does; of any other Python's own error."""
             if name not in _ELSEWHERE:
                 object.__getattribute__(self, name)
-            own = _ELSEWHERE[name]
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}: {own}", name=name, obj=self
-            )
+            said = f"{type(self).__name__!r} object has no attribute {name!r}: {_ELSEWHERE[name]}"
+            raise AttributeError(said, name=name, obj=self)
 
     def conjugate(self) -> Self:
         """Return the complex conjugates, lazily: :meth:`conj`.
