@@ -24,6 +24,8 @@ _REDUCTIONS = {
     np.multiply: "prod",
     np.minimum: "min",
     np.maximum: "max",
+    np.fmin: "nanmin",
+    np.fmax: "nanmax",
     np.logical_and: "all",
     np.logical_or: "any",
 }
@@ -67,7 +69,7 @@ def applied(tensor: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any], op
     elif method == "outer":
         found = _called(tensor, ufunc, _crossed(tensor, *inputs), outs, name, options)
     elif method == "reduce" and ufunc in _REDUCTIONS:
-        found = _reduced(inputs, _REDUCTIONS[ufunc], name, options)
+        found = _reduced(ufunc, inputs[0], options)
     elif method == "accumulate" and ufunc in _CUMULATIVE:
         found = getattr(inputs[0], _CUMULATIVE[ufunc])(options.get("axis", 0), options.get("dtype"))
     else:
@@ -151,14 +153,18 @@ def _crossed(tensor: Any, left: Any, right: Any) -> tuple[Any, Any]:
     return (one[(..., *(None,) * np.ndim(other))] if np.ndim(one) else one), other
 
 
-def _reduced(inputs: Sequence[Any], own: str, name: str, options: dict[str, Any]) -> Any:
+def _reduced(ufunc: np.ufunc, tensor: Any, options: dict[str, Any]) -> Any:
     """Return a reduction under NumPy's arguments of ``reduce``, whose axis is the first by default."""
+    own = _REDUCTIONS[ufunc]
     given = {key: value for key, value in options.items() if key != "casting"}
     axis = given.pop("axis", 0)
     dtype = given.pop("dtype", None)
-    tensor = inputs[0] if dtype is None else inputs[0].astype(dtype)
+    tensor = tensor if dtype is None else tensor.astype(dtype)
     if dtype is not None and own in ("sum", "prod"):
         given["dtype"] = dtype
     if given.get("where") is True:
         del given["where"]
-    return getattr(tensor, own)(axis, **given)
+    if "initial" not in given or own in ("sum", "prod", "min", "max"):
+        return getattr(tensor, own)(axis, **given)
+    start = np.asarray(given.pop("initial")).astype(bool if own in ("all", "any") else tensor.dtype)[()]
+    return ufunc(getattr(tensor, own)(axis, **given), start)
