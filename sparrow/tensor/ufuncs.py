@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from sparrow.errors import UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
-from sparrow.plan import Output
+from sparrow.plan import Output, resolved_axis
 from sparrow.schema import check_dtype
 from sparrow.tensor.base import Base
 from sparrow.tensor.products import matmul
@@ -72,6 +73,8 @@ def applied(tensor: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any], op
         found = _reduced(ufunc, inputs[0], options)
     elif method == "accumulate" and ufunc in _CUMULATIVE:
         found = getattr(inputs[0], _CUMULATIVE[ufunc])(options.get("axis", 0), options.get("dtype"))
+    elif method == "accumulate":
+        found = _accumulated(ufunc, inputs[0], **options)
     else:
         raise UnsupportedError(f"{name} is not supported on sparse tensors: A.to_numpy() where it fits")
     if not isinstance(found, tuple):
@@ -151,6 +154,15 @@ def _crossed(tensor: Any, left: Any, right: Any) -> tuple[Any, Any]:
         named: Any = other
         other = named.rename({dim: next(fresh) for dim in other.dims if dim in one.dims})
     return (one[(..., *(None,) * np.ndim(other))] if np.ndim(one) else one), other
+
+
+def _accumulated(ufunc: np.ufunc, tensor: Any, axis: int = 0, dtype: DTypeLike | None = None) -> NDArray[Any]:
+    """Return what NumPy accumulates, which is dense by nature, as sums are."""
+    along = resolved_axis(axis, tensor.ndim, tensor.dims)
+    try:
+        return ufunc.accumulate(np.asarray(tensor), along, dtype)
+    except (TypeError, ValueError) as error:
+        raise UnsupportedError(f"np.{ufunc.__name__}.accumulate: {error}") from None
 
 
 def _reduced(ufunc: np.ufunc, tensor: Any, options: dict[str, Any]) -> Any:

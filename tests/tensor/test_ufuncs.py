@@ -34,6 +34,8 @@ METHODS: list[Callable[[Any], Any]] = [
     lambda x: np.fmin.reduce(x, axis=1, keepdims=True, initial=-1),
     np.add.accumulate,
     lambda x: np.multiply.accumulate(x, axis=1, dtype=np.float32),
+    np.maximum.accumulate,
+    lambda x: np.logical_or.accumulate(x, axis=-1),
     lambda x: np.subtract.outer(x, x[0]),
     lambda x: np.multiply.outer(x, [1, 2]),
     lambda x: np.add.outer(3, x),
