@@ -70,7 +70,7 @@ def applied(tensor: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any], op
     elif method == "outer":
         found = _called(tensor, ufunc, _crossed(tensor, *inputs), outs, name, options)
     elif method == "reduce" and ufunc in _REDUCTIONS:
-        found = _reduced(ufunc, inputs[0], options)
+        found = _reduced(ufunc, _REDUCTIONS[ufunc], inputs[0], options)
     elif method == "accumulate" and ufunc in _CUMULATIVE:
         found = getattr(inputs[0], _CUMULATIVE[ufunc])(options.get("axis", 0), options.get("dtype"))
     elif method == "accumulate":
@@ -165,9 +165,8 @@ def _accumulated(ufunc: np.ufunc, tensor: Any, axis: int = 0, dtype: DTypeLike |
         raise UnsupportedError(f"np.{ufunc.__name__}.accumulate: {error}") from None
 
 
-def _reduced(ufunc: np.ufunc, tensor: Any, options: dict[str, Any]) -> Any:
+def _reduced(ufunc: np.ufunc, own: str, tensor: Any, options: dict[str, Any]) -> Any:
     """Return a reduction under NumPy's arguments of ``reduce``, whose axis is the first by default."""
-    own = _REDUCTIONS[ufunc]
     given = {key: value for key, value in options.items() if key != "casting"}
     axis = given.pop("axis", 0)
     dtype = given.pop("dtype", None)
