@@ -435,7 +435,9 @@ def from_entries(format: str, schema: Schema, block: Block) -> Container:
 def check_scipy(schema: Schema) -> None:
     """Raise ``UnsupportedError`` where SciPy has no sparse array of such fill, values and dimensions."""
     if not schema.zero_fill:
-        raise UnsupportedError(f"SciPy's arrays are zero where nothing is stored; here it is {schema.fill_value}")
+        raise UnsupportedError(
+            f"SciPy's arrays are zero where nothing is stored; here it is {schema.fill_value}: use A.refill(0)"
+        )
     if schema.dtype == np.float16 or not schema.ndim:
         what = "float16" if schema.ndim else "array without dimensions"
         raise UnsupportedError(f"SciPy's sparse arrays have no {what}: use to_numpy()")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sparrow import engines, memory, plan
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
-from sparrow.functions.views import as_tensor, expand_dims, moveaxis
+from sparrow.functions.views import as_tensor, as_tensors, expand_dims, moveaxis
 from sparrow.plan import PLUS_TIMES, concatenated, resolved_axis, triangle
 from sparrow.schema import as_integer, as_integers, check_array
 from sparrow.tensor import Tensor
@@ -46,7 +46,7 @@ def concat(tensors: Sequence[Any], axis: int | str | None = 0) -> Tensor:
     ShapeError
         If there are none, or shapes differ in another axis.
     UnsupportedError
-        If their fill values differ.
+        If the fill values of tensors differ; arrays take that of the tensors.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def _several(tensors: Any) -> list[Tensor]:
         raise UnsupportedError(f"{tensors!r} is no sequence of tensors: give them as a list")
     if not len(tensors):
         raise ShapeError("nothing to join: give at least one tensor")
-    return [as_tensor(tensor) for tensor in tensors]
+    return as_tensors(tensors)
 
 
 def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
@@ -93,7 +93,7 @@ def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
     ShapeError
         If there are none, their shapes differ, or there is no such axis.
     UnsupportedError
-        If their fill values differ.
+        If the fill values of tensors differ; arrays take that of the tensors.
 
     Examples
     --------

@@ -15,11 +15,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.errors import IndexingError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.contraction import einsum, einsum_path, tensordot
 from sparrow.functions.creation import asarray
 from sparrow.functions.dtypes import astype, result_type
 from sparrow.functions.elementwise import clip
+from sparrow.functions.fourier import fftshift, ifftshift
 from sparrow.functions.generation import meshgrid
 from sparrow.functions.indexing import take, take_along_axis
 from sparrow.functions.manipulation import (
@@ -44,19 +45,25 @@ from sparrow.functions.numpy_only import (
     at_least,
     average,
     bincount,
+    block,
     column_stack,
     compress,
+    delete,
     diag,
+    digitize,
+    dsplit,
     dstack,
     fliplr,
     flipud,
     histogram,
+    hsplit,
     hstack,
     interp,
     isclose,
     like,
     median,
     nan_to_num,
+    of_sets,
     outer,
     pad,
     percentile,
@@ -65,6 +72,7 @@ from sparrow.functions.numpy_only import (
     rot90,
     select,
     unique,
+    vsplit,
     vstack,
 )
 from sparrow.functions.products import matmul, matrix_power, multi_dot, vecdot
@@ -99,6 +107,11 @@ def _array_equal(a: Any, b: Any) -> bool:
     """Return whether shapes and cells are equal."""
     one, other = as_tensor(a), as_tensor(b)
     return one.shape == other.shape and bool((one == other).all())
+
+
+def _may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
+    """Return whether both are views of one tensor: an array is always a copy of the cells of a tensor."""
+    return isinstance(a, Tensor) and isinstance(b, Tensor) and a._base is b._base
 
 
 def _trace(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None) -> Any:
@@ -261,13 +274,21 @@ def _vdot(a: Any, b: Any) -> Any:
 def _matvec(a: Any, b: Any) -> Any:
     """Return the products of matrices and vectors."""
     b = b if isinstance(b, Tensor) else check_array(b, "np.matvec: x2")
+    _check_matrices(a, "np.matvec: x1")
     return matmul(a, b) if np.ndim(b) < 2 else matmul(a, b[..., None])[..., 0]
 
 
 def _vecmat(a: Any, b: Any) -> Any:
     """Return the products of vectors, their conjugates, and matrices."""
-    rows = np.conj(a if isinstance(a, Tensor) else check_array(a, "np.vecmat: x1"))
+    rows = a if isinstance(a, Tensor) else check_array(a, "np.vecmat: x1")
+    rows = np.conj(rows) if rows.dtype.kind == "c" else rows
+    _check_matrices(b, "np.vecmat: x2")
     return matmul(rows, b) if np.ndim(rows) < 2 else matmul(rows[..., None, :], b)[..., 0, :]
+
+
+def _check_matrices(given: Any, what: str) -> None:
+    if np.ndim(given) < 2:
+        raise ShapeError(f"{what} of shape {np.shape(given)} is no matrix")
 
 
 def _vectors(x1: Any, x2: Any) -> Tensor:
@@ -276,13 +297,76 @@ def _vectors(x1: Any, x2: Any) -> Tensor:
     return outer(x1, x2)
 
 
+def _diagflat(v: Any, k: int = 0) -> Tensor:
+    """Return the matrix with the cells on a diagonal."""
+    return diag(reshape(v, -1), k)
+
+
+def _extract(condition: Any, arr: Any) -> Any:
+    """Return the cells at which a condition holds, as a vector."""
+    return compress(np.ravel(condition), arr)
+
+
+def _rollaxis(a: Tensor, axis: int, start: int = 0) -> Tensor:
+    """Return the view with an axis before another, or as the last one."""
+    at = resolved_axis(axis, a.ndim)
+    to = a.ndim if start == a.ndim else resolved_axis(start, a.ndim)
+    return moveaxis(a, at, to - (at < to))
+
+
+def _angle(z: Tensor, deg: bool = False) -> Any:
+    """Return the angles of complex numbers; pi where a real one is negative."""
+    found = np.arctan2(z.imag if z.dtype.kind == "c" else 0, z.real)
+    return np.rad2deg(found) if deg else found
+
+
+def _take(a: Tensor, indices: Any, axis: int | None = None, mode: Literal["raise", "clip", "wrap"] = "raise") -> Any:
+    """Return slices by their numbers; those out of range are refused, or the nearest, or counted round and round."""
+    if mode == "raise":
+        return take(a, indices, axis)
+    if mode not in ("clip", "wrap"):
+        raise InvalidValueError(f"mode={mode!r} must be 'raise', 'clip' or 'wrap'")
+    size = a.size if axis is None else a.shape[resolved_axis(axis, a.ndim)]
+    places = np.asarray(indices)
+    if places.size and not size:
+        raise IndexingError("np.take: there is nothing to take from an axis of size 0")
+    return take(a, places.clip(0, size - 1) if mode == "clip" else places % max(size, 1), axis)
+
+
+def _of_cells(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of cells that NumPy has, but not as a ufunc."""
+    return lambda x: x._cells(function, x)
+
+
+def _without_nan(accumulated: Callable[..., Any], neutral: int) -> Callable[..., Any]:
+    """Return what accumulates cells, of which NaN do not count."""
+
+    def call(a: Tensor, axis: int | None = None, dtype: DTypeLike | None = None) -> Any:
+        cells = where(np.isnan(a), np.asarray(neutral, a.dtype), a) if a.dtype.kind in "fc" else a
+        return accumulated(cells, axis, dtype)
+
+    return call
+
+
+def _dense(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return NumPy's function of the dense cells of tensors: what it makes is dense by nature."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = [np.asarray(one) if isinstance(one, Tensor) else one for one in args]
+        return function(*given, **{k: np.asarray(v) if isinstance(v, Tensor) else v for k, v in kwargs.items()})
+
+    return call
+
+
 _OWN: dict[Any, Callable[..., Any]] = {
     np.allclose: all_close,
+    np.angle: _angle,
     np.amax: Tensor.max,
     np.amin: Tensor.min,
     np.append: append,
     np.argsort: _argsort,
     np.argwhere: argwhere,
+    np.around: Tensor.round,
     np.array_split: array_split,
     np.astype: _astype,
     np.average: average,
@@ -292,9 +376,12 @@ _OWN: dict[Any, Callable[..., Any]] = {
     np.copy: _copy,
     np.cumulative_prod: cumulative_prod,
     np.cumulative_sum: cumulative_sum,
+    np.delete: delete,
     np.diag: diag,
+    np.diagflat: _diagflat,
     np.diagonal: diagonal,
     np.diff: diff,
+    np.digitize: digitize,
     np.dstack: dstack,
     np.expand_dims: expand_dims,
     np.flatnonzero: _flatnonzero,
@@ -303,6 +390,7 @@ _OWN: dict[Any, Callable[..., Any]] = {
     np.flipud: flipud,
     np.histogram: histogram,
     np.interp: interp,
+    np.intersect1d: of_sets(np.intersect1d),
     np.isclose: isclose,
     np.isin: _isin,
     np.kron: kron,
@@ -313,6 +401,8 @@ _OWN: dict[Any, Callable[..., Any]] = {
     np.median: median,
     np.moveaxis: moveaxis,
     np.nan_to_num: nan_to_num,
+    np.nancumprod: _without_nan(Tensor.cumprod, 1),
+    np.nancumsum: _without_nan(Tensor.cumsum, 0),
     np.nonzero: nonzero,
     np.outer: outer,
     np.percentile: percentile,
@@ -322,20 +412,24 @@ _OWN: dict[Any, Callable[..., Any]] = {
     np.repeat: repeat,
     np.reshape: reshape,
     np.roll: roll,
+    np.rollaxis: _rollaxis,
     np.rot90: rot90,
     np.round: Tensor.round,
     np.select: select,
+    np.setdiff1d: of_sets(np.setdiff1d),
+    np.setxor1d: of_sets(np.setxor1d),
     np.size: _size,
     np.sort: _sort,
     np.split: split,
     np.squeeze: squeeze,
     np.swapaxes: swapaxes,
-    np.take: take,
+    np.take: _take,
     np.take_along_axis: take_along_axis,
     np.tile: tile,
     np.trace: _trace,
     np.tril: tril,
     np.triu: triu,
+    np.union1d: of_sets(np.union1d),
     np.unique: unique,
     np.unique_all: unique_all,
     np.unique_counts: unique_counts,
@@ -347,6 +441,16 @@ Tensor._functions.update({function: called_as(function, own) for function, own i
 Tensor._functions.update(
     {
         np.array_equal: called_as(np.array_equal, _array_equal, a2="b"),
+        np.block: block,
+        np.dsplit: dsplit,
+        np.extract: _extract,
+        np.fix: np.trunc,
+        np.hsplit: hsplit,
+        np.iscomplex: lambda x: np.imag(x) != 0,
+        np.isneginf: _of_cells(np.isneginf),
+        np.isposinf: _of_cells(np.isposinf),
+        np.isreal: lambda x: np.imag(x) == 0,
+        np.vsplit: vsplit,
         np.atleast_1d: partial(at_least, 1),
         np.atleast_2d: partial(at_least, 2),
         np.atleast_3d: partial(at_least, 3),
@@ -375,15 +479,28 @@ Tensor._functions.update(
         np.hstack: _joined(hstack),
         np.iscomplexobj: _typed(np.iscomplexobj),
         np.isrealobj: _typed(np.isrealobj),
+        np.may_share_memory: _may_share_memory,
         np.meshgrid: _meshgrid,
         np.ones_like: _like(1),
         np.pad: pad,
         np.result_type: result_type,
+        np.shares_memory: _may_share_memory,
         np.stack: _joined(stack),
         np.vecdot: vecdot,
         np.vstack: _joined(vstack),
         np.zeros_like: _like(0),
         np.searchsorted: called_as(np.searchsorted, _searchsorted),
         np.where: _where,
+    }
+)
+Tensor._functions.update({np.fft.fftshift: called_as(np.fft.fftshift, fftshift)})
+Tensor._functions.update({np.fft.ifftshift: called_as(np.fft.ifftshift, ifftshift)})
+Tensor._functions.update(
+    {
+        function: _dense(function)
+        for module in (np, np.linalg, np.fft)
+        for name in (("corrcoef", "cov", "cross") if module is np else module.__all__)
+        for function in (getattr(module, name),)
+        if hasattr(function, "__wrapped__") and function not in Tensor._functions
     }
 )

@@ -6,7 +6,7 @@ Nobody calls these as sparrow's: NumPy's functions find them, see :mod:`sparrow.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,17 +19,17 @@ from sparrow.functions.generation import full
 from sparrow.functions.manipulation import concat, diagonal, nonzero, reshape, split
 from sparrow.functions.sets import unique_counts
 from sparrow.functions.sorting import sort
-from sparrow.functions.views import as_tensor, expand_dims, flip, moveaxis, swapaxes
+from sparrow.functions.views import as_tensor, as_tensors, expand_dims, flip, moveaxis, swapaxes
 from sparrow.plan import resolved_axis
 from sparrow.schema import as_integer, as_integers
 from sparrow.tensor import Tensor
 from sparrow.tensor.operators import where
 
 __all__ = [
-    "Interp", "IsClose", "NanToNum", "all_close", "append", "argwhere", "array_split", "at_least", "average",
-    "bincount", "column_stack", "compress", "diag", "dstack", "fliplr", "flipud", "histogram", "hstack", "interp",
-    "isclose", "like", "median", "nan_to_num", "outer", "pad", "percentile", "ptp", "quantile", "rot90", "select",
-    "unique", "vstack",
+    "Digitize", "Interp", "IsClose", "NanToNum", "all_close", "append", "argwhere", "array_split", "at_least",
+    "average", "bincount", "block", "column_stack", "compress", "delete", "diag", "digitize", "dsplit", "dstack",
+    "fliplr", "flipud", "histogram", "hsplit", "hstack", "interp", "isclose", "like", "median", "nan_to_num", "of_sets",
+    "outer", "pad", "percentile", "ptp", "quantile", "rot90", "select", "unique", "vsplit", "vstack",
 ]  # fmt: skip
 
 
@@ -50,23 +50,23 @@ def at_least(ndim: int, *tensors: Any) -> Any:
 
 def vstack(tup: Sequence[Any]) -> Tensor:
     """Return tensors joined along the first axis, vectors as rows."""
-    return concat([at_least(2, one) for one in tup])
+    return concat([at_least(2, one) for one in as_tensors(tup)])
 
 
 def hstack(tup: Sequence[Any]) -> Tensor:
     """Return tensors joined along the second axis, vectors along their only one."""
-    found = [at_least(1, one) for one in tup]
+    found = [at_least(1, one) for one in as_tensors(tup)]
     return concat(found, 0 if found and found[0].ndim == 1 else 1)
 
 
 def dstack(tup: Sequence[Any]) -> Tensor:
     """Return tensors joined along the third axis."""
-    return concat([at_least(3, one) for one in tup], 2)
+    return concat([at_least(3, one) for one in as_tensors(tup)], 2)
 
 
 def column_stack(tup: Sequence[Any]) -> Tensor:
     """Return tensors joined along the second axis, vectors as columns."""
-    found = [at_least(1, one) for one in tup]
+    found = [at_least(1, one) for one in as_tensors(tup)]
     return concat([one[:, None] if one.ndim == 1 else one for one in found], 1)
 
 
@@ -85,6 +85,74 @@ def array_split(ary: Any, indices_or_sections: int | Sequence[int], axis: int = 
         least, longer = divmod(size, parts)
         indices_or_sections = [k * least + min(k, longer) for k in range(1, parts)]
     return split(tensor, indices_or_sections, axis)
+
+
+def hsplit(ary: Any, indices_or_sections: int | Sequence[int]) -> list[Tensor]:
+    """Return views that cut a tensor along the second axis, a vector along its only one."""
+    tensor = as_tensor(ary)
+    return split(tensor, indices_or_sections, 1 if tensor.ndim > 1 else 0)
+
+
+def vsplit(ary: Any, indices_or_sections: int | Sequence[int]) -> list[Tensor]:
+    """Return views that cut a tensor of two axes at least along the first."""
+    return _split(ary, indices_or_sections, 0, 2)
+
+
+def dsplit(ary: Any, indices_or_sections: int | Sequence[int]) -> list[Tensor]:
+    """Return views that cut a tensor of three axes at least along the third."""
+    return _split(ary, indices_or_sections, 2, 3)
+
+
+def _split(ary: Any, indices_or_sections: int | Sequence[int], axis: int, least: int) -> list[Tensor]:
+    tensor = as_tensor(ary)
+    if tensor.ndim < least:
+        raise ShapeError(f"a tensor of shape {tensor.shape} is not cut along axis {axis} of {least} or more")
+    return split(tensor, indices_or_sections, axis)
+
+
+def block(arrays: Any) -> Tensor:
+    """Return a tensor made of nested lists of blocks: the innermost lists are joined along the last axis, and so on."""
+    if not isinstance(arrays, list):
+        return at_least(0, arrays)  # type: ignore[no-any-return]
+    depth, leaves = _nested(arrays)
+    ndim = max(depth, *(leaf.ndim for leaf in leaves))
+    given = iter([_widened(leaf, ndim) for leaf in leaves])
+
+    def joined(part: Any, axis: int) -> Tensor:
+        return concat([joined(one, axis + 1) for one in part], axis) if isinstance(part, list) else next(given)
+
+    return joined(arrays, -depth)
+
+
+def _nested(arrays: list[Any]) -> tuple[int, list[Tensor]]:
+    """Return how deep lists stand in lists, and the blocks in them as tensors."""
+    found: list[Any] = []
+
+    def depths(part: Any) -> int:
+        if not isinstance(part, list):
+            found.append(part)
+            return 0
+        below = {depths(one) for one in part}
+        if len(below) != 1:
+            raise ShapeError("np.block: lists must be of one depth, and none empty")
+        return 1 + below.pop()
+
+    return depths(arrays), as_tensors(found)
+
+
+def _widened(tensor: Tensor, ndim: int) -> Tensor:
+    """Return the view with as many leading axes as there are dimensions missing."""
+    view: Tensor = tensor[(*(None,) * (ndim - tensor.ndim), ...)]
+    return view
+
+
+def delete(arr: Any, obj: Any, axis: int | None = None) -> Tensor:
+    """Return the slices of an axis, or the cells, but those at some positions: a view through a list."""
+    tensor = as_tensor(arr)
+    at = 0 if axis is None else resolved_axis(axis, tensor.ndim)
+    lines = reshape(tensor, -1) if axis is None else tensor
+    view: Tensor = lines[(*(slice(None),) * at, np.delete(np.arange(lines.shape[at]), obj), ...)]
+    return view
 
 
 def flipud(m: Any) -> Tensor:
@@ -129,6 +197,24 @@ def argwhere(a: Any) -> NDArray[np.int64]:
     if not tensor.ndim:
         return np.argwhere(tensor.to_numpy())
     return np.stack(nonzero(tensor), axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Digitize:
+    """The function of cells that says between which two edges each lies."""
+
+    bins: NDArray[Any]
+    right: bool
+
+    def __call__(self, cells: Any) -> Any:
+        """Return the number of the interval."""
+        return np.digitize(cells, self.bins, self.right)
+
+
+def digitize(x: Any, bins: Any, right: bool = False) -> Any:
+    """Return the number of the interval that each cell lies in, lazily."""
+    function = Digitize(np.asarray(bins), right)
+    return x._cells(function, x) if isinstance(x, Tensor) else function(x)
 
 
 @dataclass(frozen=True)
@@ -233,6 +319,15 @@ def unique(
     return (values, counts) if return_counts else values
 
 
+def of_sets(function: Callable[..., NDArray[Any]]) -> Callable[..., Any]:
+    """Return what NumPy's function of two sets does, of the distinct values of tensors."""
+
+    def call(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+        return function(*(unique(one) if isinstance(one, Tensor) else one for one in (ar1, ar2)))
+
+    return call
+
+
 def ptp(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Return the difference of the largest and the smallest cell."""
     tensor = as_tensor(a)
@@ -287,7 +382,7 @@ def compress(condition: Any, a: Any, axis: int | None = None) -> Any:
 
 
 def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0, **others: Any) -> Tensor:
-    """Return the tensor with cells around it: of one value, which is the fill, or its own ones once more."""
+    """Return the tensor with cells around it: of one value, entries if it is not the fill, or its own ones again."""
     tensor = as_tensor(array)
     widths = np.broadcast_to(np.asarray(pad_width), (tensor.ndim, 2)).tolist()
     if mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
@@ -301,7 +396,9 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: 
             raise InvalidValueError(f"pad_width={pad_width!r} must not be negative")
         if mode == "constant":
             sizes = [(*tensor.shape[:axis], n, *tensor.shape[axis + 1 :]) for n in (before, after)]
-            edges = [full(size, v, tensor.dtype) for size, v in zip(sizes, value, strict=True)]
+            edges = [
+                full(size, v, tensor.dtype).refill(tensor.fill_value) for size, v in zip(sizes, value, strict=True)
+            ]
             edges = [edge.rename(**dict(zip(edge.dims, tensor.dims, strict=True))) for edge in edges]
             parts = [part for part in (edges[0], tensor, edges[1]) if part is tensor or part.shape[axis]]
             tensor = concat(parts, axis) if len(parts) > 1 else tensor
@@ -322,6 +419,9 @@ def quantile(a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims:
     if method != "linear":
         raise UnsupportedError(f"np.quantile(method={method!r}) is not supported on sparse tensors: 'linear' is")
     lines, kept = _lines(as_tensor(a), axis)
+    kind = np.asarray(q).dtype
+    if type(q) not in (int, float) and kind.kind == "f":
+        lines = lines.astype(np.result_type(lines.dtype, kind))
     found = [_between(lines, share * (lines.shape[-1] - 1)) for share in shares.reshape(-1).tolist()]
     if keepdims:
         found = [np.reshape(one, kept) for one in found]
@@ -333,12 +433,13 @@ def quantile(a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims:
 
 def percentile(a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
     """Return :func:`quantile` of shares in hundredths."""
-    return quantile(a, np.true_divide(q, 100), axis, method, keepdims)
+    return quantile(a, q / 100 if type(q) in (int, float) else np.true_divide(q, 100), axis, method, keepdims)
 
 
 def median(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Return the cell in the middle of each line, or the mean of the two there, lazily."""
-    lines, kept = _lines(as_tensor(a), axis)
+    tensor = as_tensor(a)
+    lines, kept = _lines(tensor.astype(np.float64) if tensor.dtype == bool else tensor, axis)
     size = lines.shape[-1]
     middle = lines[..., size // 2]
     found = _unless_nan(lines, middle if size % 2 else (lines[..., size // 2 - 1] + middle) / 2)

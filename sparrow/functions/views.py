@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+import numpy as np
 
 from sparrow.errors import ShapeError
 from sparrow.interop.conversion import from_object
@@ -13,8 +15,8 @@ from sparrow.schema import as_integers, check_shape
 from sparrow.tensor import Tensor
 
 __all__ = [
-    "as_tensor", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "expand_dims", "flip", "matrix_transpose",
-    "moveaxis", "permute_dims", "squeeze", "swapaxes", "unstack",
+    "as_tensor", "as_tensors", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "expand_dims", "flip",
+    "matrix_transpose", "moveaxis", "permute_dims", "squeeze", "swapaxes", "unstack",
 ]  # fmt: skip
 
 
@@ -27,6 +29,24 @@ def as_tensor(obj: Any) -> Tensor:
         A tensor, or anything else that it takes.
     """
     return obj if isinstance(obj, Tensor) else Tensor(MemoryHandle(MemoryRelation(*from_object(obj))))
+
+
+def as_tensors(objects: Iterable[Any]) -> list[Tensor]:
+    """Return tensors as they are, and other arrays, whose cells are all given, with the fill of the first tensor.
+
+    Parameters
+    ----------
+    objects
+        Tensors, and anything else that :func:`as_tensor` takes.
+    """
+    given = list(objects)
+    found = [as_tensor(each) for each in given]
+    first = next((each for each in given if isinstance(each, Tensor)), None)
+    if first is None or not first.fill_value:
+        return found
+    dtype = np.result_type(*(each.dtype for each in found))
+    fill = first.fill_value.astype(dtype)
+    return [own if own is each else own.astype(dtype).refill(fill) for own, each in zip(found, given, strict=True)]
 
 
 def expand_dims(tensor: Tensor, axis: int | Sequence[int] = 0) -> Tensor:

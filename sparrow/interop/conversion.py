@@ -237,7 +237,7 @@ def _entries(obj: Any, dims: Sequence[str] | None) -> tuple[Schema, Block]:
         dense = np.asarray(obj)
     except ValueError:
         raise ShapeError("a nested list is ragged: its rows differ in length") from None
-    if dense.dtype == object and isinstance(obj, list | tuple | int):
+    if dense.dtype == object and isinstance(obj, list | tuple | int | np.ndarray):
         raise UnsupportedError("values must be numbers of 64 bits or booleans, all of one type, got objects")
     if dense.dtype == object:
         raise UnsupportedError(

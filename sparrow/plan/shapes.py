@@ -39,22 +39,23 @@ def concatenated(scans: Sequence[Scan], axis: int) -> Concat:
     first = scans[0].schema
     schemas = [scan.schema for scan in scans]
     before, after = first.shape[:axis], first.shape[axis + 1 :]
-    dtype, fill = first.dtype, first.fill_value
-    size = first.shape[axis]
+    dtype, fill = first.dtype, next((other.fill_value for other in schemas if 0 not in other.shape), first.fill_value)
+    size = 0
     one_dtype = one_fill = True
-    for other in schemas[1:]:
+    for other in schemas:
         shape, filled = other.shape, other.fill_value
         if len(shape) != len(first.shape) or shape[:axis] != before or shape[axis + 1 :] != after:
             raise ShapeError(f"shapes {first.shape} and {shape} do not join along axis {axis}")
         size += shape[axis]
         one_dtype = one_dtype and other.dtype == dtype
-        one_fill = one_fill and (filled == fill or (filled != filled and fill != fill))
-    if not one_fill:
-        fills = ", ".join(str(other.fill_value) for other in schemas)
-        raise UnsupportedError(f"tensors of fills {fills} do not join: their fills must be equal")
+        # What has no cells has none absent.
+        one_fill = one_fill and (filled == fill or (filled != filled and fill != fill) or 0 in shape)
     if not one_dtype:
         dtype = np.result_type(*[other.dtype for other in schemas])
         fill = fill.astype(dtype)
+    if not one_fill:
+        fills = ", ".join(str(other.fill_value) for other in schemas if 0 not in other.shape)
+        raise UnsupportedError(f"tensors of fills {fills} do not join: give them one, A.refill({fill})")
     types = [other.stype for other in schemas]
     stype = settled("concat", types, of_concat(types, axis))
     shape = (*before, size, *after)

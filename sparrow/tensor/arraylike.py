@@ -1,9 +1,12 @@
-"""Methods that arrays of NumPy have by the names of functions: what the function does, of the tensor."""
+"""Methods that arrays of NumPy have by the names of functions: what the function does, of the tensor.
+
+Of others, NumPy's, SciPy's and pydata/sparse's, the error says what does the same.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -13,11 +16,43 @@ from sparrow.tensor.operators import Operators
 
 __all__ = ["ArrayMethods"]
 
+_ELSEWHERE = {
+    **dict.fromkeys(("toarray", "todense", "maybe_densify", "A"), "A.to_numpy()"),
+    **{f"to{kind}": f"A.to_scipy({kind!r})" for kind in ("coo", "csr", "csc")},
+    **{f"to{kind}": f"A.to_scipy().asformat({kind!r})" for kind in ("bsr", "dia", "dok", "lil")},
+    **{name: f'A.to_format("coo").{name}' for name in ("coords", "data")},
+    **{name: f'A.to_format("csr").{name}' for name in ("indices", "indptr")},
+    **{name: f"np.{name}(A, ...)" for name in ("argsort", "compress", "maximum", "minimum", "repeat", "searchsorted")},
+    **{name: f"np.{name}(A)" for name in ("isinf", "isnan", "sort")},
+    "H": "A.conj().mT",
+    "broadcast_to": "sp.broadcast_to(A, shape)",
+    "count_nonzero": "A.count(axis)",
+    "format": "A.stype",
+    "getnnz": "A.nnz, or A.count(axis)",
+    "itemsize": "A.dtype.itemsize",
+    "multiply": "A * B",
+    "power": "A ** n",
+    "setdiag": "A[i, i] = values",
+    "tensordot": "sp.tensordot(A, B)",
+    "tobytes": "A.to_numpy().tobytes()",
+    "to_scipy_sparse": "A.to_scipy()",
+}
+"""What other libraries name otherwise."""
+
 
 class ArrayMethods(Computing, Operators):
     """Methods by the names of NumPy's functions."""
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:  # a class that has this has every attribute, to a checker of types
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Say what does what an attribute of other libraries does; of any other Python's own error."""
+            if name not in _ELSEWHERE:
+                object.__getattribute__(self, name)
+            said = f"{type(self).__name__!r} object has no attribute {name!r}: {_ELSEWHERE[name]}"
+            raise AttributeError(said, name=name, obj=self)
 
     def conjugate(self) -> Self:
         """Return the complex conjugates, lazily: :meth:`conj`.

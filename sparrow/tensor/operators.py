@@ -49,13 +49,14 @@ class Operators(NanReductions, NDArrayOperatorsMixin):
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Apply one of NumPy's functions of the named list; of any other a clear error."""
         if func not in self._functions:
+            module = func.__module__.replace("numpy", "np", 1)
             raise UnsupportedError(
-                f"np.{func.__name__} is not supported on sparse tensors: a method or a function of sparrow may do it, "
-                "or A.to_numpy() where it fits in memory"
+                f"{module}.{func.__name__} is not supported on sparse tensors: a method or a function of sparrow may "
+                "do it, or A.to_numpy() where it fits in memory"
             )
         try:
             return self._functions[func](*args, **kwargs)
-        except SparrowError:
+        except (SparrowError, np.linalg.LinAlgError):
             raise
         except (TypeError, ValueError) as error:  # what NumPy, asked for a part of it, says of an argument
             kind = UnsupportedError if isinstance(error, TypeError) else InvalidValueError

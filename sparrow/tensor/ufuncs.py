@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from sparrow.errors import UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
-from sparrow.plan import Output
+from sparrow.plan import Output, resolved_axis
 from sparrow.schema import check_dtype
 from sparrow.tensor.base import Base
 from sparrow.tensor.products import matmul
@@ -24,6 +25,8 @@ _REDUCTIONS = {
     np.multiply: "prod",
     np.minimum: "min",
     np.maximum: "max",
+    np.fmin: "nanmin",
+    np.fmax: "nanmax",
     np.logical_and: "all",
     np.logical_or: "any",
 }
@@ -67,9 +70,11 @@ def applied(tensor: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any], op
     elif method == "outer":
         found = _called(tensor, ufunc, _crossed(tensor, *inputs), outs, name, options)
     elif method == "reduce" and ufunc in _REDUCTIONS:
-        found = _reduced(inputs, _REDUCTIONS[ufunc], name, options)
+        found = _reduced(ufunc, _REDUCTIONS[ufunc], inputs[0], options)
     elif method == "accumulate" and ufunc in _CUMULATIVE:
         found = getattr(inputs[0], _CUMULATIVE[ufunc])(options.get("axis", 0), options.get("dtype"))
+    elif method == "accumulate":
+        found = _accumulated(ufunc, inputs[0], **options)
     else:
         raise UnsupportedError(f"{name} is not supported on sparse tensors: A.to_numpy() where it fits")
     if not isinstance(found, tuple):
@@ -151,14 +156,26 @@ def _crossed(tensor: Any, left: Any, right: Any) -> tuple[Any, Any]:
     return (one[(..., *(None,) * np.ndim(other))] if np.ndim(one) else one), other
 
 
-def _reduced(inputs: Sequence[Any], own: str, name: str, options: dict[str, Any]) -> Any:
+def _accumulated(ufunc: np.ufunc, tensor: Any, axis: int = 0, dtype: DTypeLike | None = None) -> NDArray[Any]:
+    """Return what NumPy accumulates, which is dense by nature, as sums are."""
+    along = resolved_axis(axis, tensor.ndim, tensor.dims)
+    try:
+        return ufunc.accumulate(np.asarray(tensor), along, dtype)
+    except (TypeError, ValueError) as error:
+        raise UnsupportedError(f"np.{ufunc.__name__}.accumulate: {error}") from None
+
+
+def _reduced(ufunc: np.ufunc, own: str, tensor: Any, options: dict[str, Any]) -> Any:
     """Return a reduction under NumPy's arguments of ``reduce``, whose axis is the first by default."""
     given = {key: value for key, value in options.items() if key != "casting"}
     axis = given.pop("axis", 0)
     dtype = given.pop("dtype", None)
-    tensor = inputs[0] if dtype is None else inputs[0].astype(dtype)
+    tensor = tensor if dtype is None else tensor.astype(dtype)
     if dtype is not None and own in ("sum", "prod"):
         given["dtype"] = dtype
     if given.get("where") is True:
         del given["where"]
-    return getattr(tensor, own)(axis, **given)
+    if "initial" not in given or own in ("sum", "prod", "min", "max"):
+        return getattr(tensor, own)(axis, **given)
+    start = np.asarray(given.pop("initial")).astype(bool if own in ("all", "any") else tensor.dtype)[()]
+    return ufunc(getattr(tensor, own)(axis, **given), start)

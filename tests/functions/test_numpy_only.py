@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sparrow as sp
-from sparrow.errors import InvalidValueError, ShapeError, SparrowError
+from sparrow.errors import IndexingError, InvalidValueError, ShapeError, SparrowError
 
 a = np.array([[0.0, 2, 0, 5], [3, 0, -1, 0], [0, 0, 0, 7]])
 b = np.stack([a, a[::-1] * 2])
@@ -83,6 +83,10 @@ LAZY: list[Callable[[Any], Any]] = [
     lambda x: np.quantile(x, [[0.1, 0.9]]),
     lambda x: np.percentile(x, 60, axis=(0, 1)),
     lambda x: np.percentile(x, [5, 95], axis=-1),
+    lambda x: np.percentile(np.astype(x, np.float32), [25, 50]),
+    lambda x: np.quantile(np.astype(x, np.float32), [0, 1], axis=0),
+    lambda x: np.quantile(np.astype(x, np.float32), np.float64(0.5), axis=0),
+    lambda x: np.percentile(np.astype(x, np.float32), 50, axis=0),
     np.trace,
     lambda x: np.diagonal(x, 1),
     lambda x: np.diagonal(x, 1, 1, 0),
@@ -103,6 +107,43 @@ LAZY: list[Callable[[Any], Any]] = [
     lambda x: np.ones_like(x, shape=(2, 1), order="C"),
     lambda x: np.full_like(x, 3, dtype=int, subok=False),
     lambda x: np.zeros_like(x, shape=()),
+    lambda x: np.concatenate([x, a]),
+    lambda x: np.stack([a.astype(int), x], axis=1),
+    lambda x: np.vstack([a[0], x]),
+    lambda x: np.hstack([x, a[:, :1]]),
+    lambda x: np.column_stack([a[:, 0], x]),
+    lambda x: np.append(x, [[1.0]]),
+    lambda x: np.concatenate([np.zeros_like(x)[:0], x]),
+    lambda x: np.pad(x, 1),
+    lambda x: np.pad(x, ((1, 0), (0, 2)), constant_values=7),
+    lambda x: np.around(x, 1),
+    np.angle,
+    lambda x: np.angle(x * 1j, deg=True),
+    lambda x: np.block([[x, a], [np.ones((1, 8))]]),
+    lambda x: np.block([x[0], 3]),
+    np.block,
+    lambda x: np.delete(x, 1, 0),
+    lambda x: np.delete(x, [0, -1], axis=1),
+    lambda x: np.delete(x, slice(2, 5)),
+    lambda x: np.diagflat(x[:2]),
+    lambda x: np.digitize(x, [-1, 0, 3]),
+    lambda x: np.digitize(x, [3, 0, -1], right=True),
+    lambda x: np.extract(a > 0, x),
+    np.fix,
+    lambda x: np.hsplit(x, 2),
+    lambda x: np.hsplit(x[0], [1]),
+    lambda x: np.vsplit(x, 3),
+    lambda x: np.dsplit(x[None], [1, 3]),
+    np.iscomplex,
+    lambda x: np.isreal(x + 1j * x),
+    lambda x: np.isposinf(np.where(x > 2, np.inf, x)),
+    np.isneginf,
+    lambda x: np.rollaxis(x[None], 2),
+    lambda x: np.rollaxis(x[None], 0, 3),
+    lambda x: np.take(x, [5, -9], 1, mode="clip"),
+    lambda x: np.take(x, [17, -9], mode="wrap"),
+    lambda x: np.fft.fftshift(x, 1),
+    lambda x: np.median(x > 1, axis=0),
 ]
 AT_ONCE: list[Callable[[Any], Any]] = [
     np.argwhere,
@@ -135,6 +176,21 @@ AT_ONCE: list[Callable[[Any], Any]] = [
     np.unique_all,
     np.unique_inverse,
     lambda x: np.meshgrid(x[0], x[:, 1], indexing="ij"),
+    lambda x: np.intersect1d(x, [0, 2, 9]),
+    lambda x: np.union1d([9.0], x),
+    lambda x: np.setdiff1d(x, [0, 2]),
+    lambda x: np.setxor1d([0, 9.0], x),
+    lambda x: np.nancumsum(np.where(x > 4, np.nan, x)),
+    lambda x: np.nancumprod(np.where(x > 4, np.nan, x), 1),
+    lambda x: np.linalg.inv(x[:, 1:] + 9 * np.eye(3)),
+    lambda x: np.linalg.solve(x[:, :3] + 9 * np.eye(3), x[:, 3]),
+    lambda x: np.linalg.svd(x)[1],
+    lambda x: np.linalg.det(x[:, 1:]),
+    lambda x: np.cross(x[:, :3], [1, 2, 3]),
+    lambda x: np.fft.rfft(x, axis=0),
+    np.cov,
+    lambda x: np.corrcoef(x, rowvar=False),
+    np.fft.fft2,
 ]
 
 
@@ -237,10 +293,38 @@ def test_what_is_refused() -> None:
         (ShapeError, lambda: np.rot90(A, axes=(1, 1))),
         (ShapeError, lambda: np.median(A[:0])),
         (ShapeError, lambda: np.size(A, 5)),
+        (ShapeError, lambda: np.vsplit(A[0], 2)),
+        (ShapeError, lambda: np.block([[A], A])),
+        (ShapeError, lambda: np.matvec(A[0], a[0])),
+        (ShapeError, lambda: np.vecmat(A[0], a[0])),
+        (IndexingError, lambda: np.take(A[:0], [1], 0, mode="wrap")),
+        (InvalidValueError, lambda: np.take(A, [1], 0, mode="x")),  # type: ignore[call-overload]
     ]
     for kind, call in refused:
         with pytest.raises(kind):
             call()
+
+
+def test_memory_is_shared_by_views_of_one_tensor_alone() -> None:
+    A = sp.asarray(a)
+    for ask in (np.may_share_memory, np.shares_memory):
+        asked: Any = ask
+        assert not asked(A, np.asarray(A))
+        assert not asked(a, A)
+        assert not asked(A, np.copy(A))
+        assert asked(A[1:], A.T)
+
+
+def test_a_singular_matrix_is_what_numpy_says_it_is() -> None:
+    with pytest.raises(np.linalg.LinAlgError):
+        np.linalg.inv(sp.zeros((2, 2)))
+
+
+def test_products_of_truth_values_are_truth_values() -> None:
+    X, Y = np.ones((2, 3), bool), np.eye(3, dtype=bool)
+    for A, B in ((sp.asarray(X), sp.asarray(Y)), (X, sp.asarray(Y)), (sp.asarray(X), Y)):
+        same(np.vecmat(A, B), np.vecmat(X, Y))
+        same(np.matvec(B, A), np.matvec(Y, X))
 
 
 def test_pad_keeps_names_and_the_labels_of_what_is_not_padded() -> None:

@@ -173,3 +173,16 @@ def test_masks_of_no_booleans_are_numpys(shape: tuple[int, ...], mask: tuple[int
         agree(tensor[key], wanted)
         tensor[key] = 5
         agree(tensor, dense)
+
+
+OWN = {"toarray": r"A\.to_numpy\(\)", "tocoo": r"A\.to_scipy\('coo'\)", "multiply": r"A \* B", "getnnz": r"A\.count"}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_names_of_other_libraries_say_what_does_it(name: str) -> None:
+    A = sp.eye(2)
+    assert not hasattr(A, name)
+    with pytest.raises(AttributeError, match=OWN[name]):
+        getattr(A, name)
+    with pytest.raises(AttributeError, match=r"has no attribute 'nonsense'$"):
+        getattr(A, "nonsense")  # noqa: B009
