@@ -33,6 +33,7 @@ from sparrow.workers import ordered_map
 
 if TYPE_CHECKING:
     from sparrow.engines.stream.panels import Spilled
+    from sparrow.engines.stream.strips import Strips
 
 __all__ = ["Masked", "Multiplication", "multiplied"]
 
@@ -43,7 +44,7 @@ _ADDED = 4
 _SHARE = 4
 """Of the free memory, one part for the operand of rows: beyond, it is read twice, piece by piece."""
 _LARGE = 3
-"""Of the memory to work in, one part for the operand that is held by rows: beyond, it is multiplied in panels."""
+"""Of the memory to work in, one part for the operand that is held by rows: beyond, it is put aside on disk."""
 _SMALLEST = 1 << 12
 """Of the memory limit in bytes, one part is the number of products that a thread computes at a time of a panel."""
 _LEAST = 1 << 14
@@ -62,7 +63,7 @@ def multiplied(node: Product, *scans: Scan) -> Computed:
     Raises
     ------
     TooLargeError
-        When it is read, if an operand that does not fit cannot be multiplied in panels.
+        When it is read, if an operand that does not fit can be multiplied neither in strips nor in panels.
     """
     work = Multiplication(node, *scans)
     if node.mask is None or node.complement:
@@ -105,7 +106,7 @@ class Multiplication:
         self._lock = threading.Lock()
         self._held: Held | None = None
         self._rows: OperandRows | None = None
-        self._spilled: Spilled | None = None
+        self._spilled: Spilled | Strips | None = None
         self._wanted: NDArray[Any] | None = None
         self._ready = False
 
@@ -116,7 +117,7 @@ class Multiplication:
         with self._lock:
             if self._ready:
                 return
-            room = self._reserved()
+            room = self.reserved()
             roles, left, right = self.operands.roles, self.operands.left, self.operands.right
             same = left.same_as(right)
             nbytes = left.rows * memory.entry_bytes(left.scan.schema, wide=True)
@@ -128,12 +129,12 @@ class Multiplication:
                 if len(roles.matched) == 1 and found.count <= right.rows // _SMALLER:
                     used = distinct(left.columns(found, roles.matched)[0])
             if large and used is None:
-                from sparrow.engines.stream.panels import Spilled
-
-                del found
+                found = None
                 room.release()
-                self._spilled, self._ready = Spilled(self), True
-                return
+                self._spilled = self._on_disk()
+                if self._spilled is not None:
+                    self._ready = True
+                    return
             block = right.entries(room, used)
             self._held = Held(self.operands, block, room)
             if same:
@@ -169,22 +170,32 @@ class Multiplication:
         wanted = distinct(np.concatenate(found)) if found else np.empty(0, self.schema.coordinate_dtype(0))
         return wanted if 2 * len(wanted) <= self.schema.shape[0] else None  # nearly all: not worth looking for
 
-    def _reserved(self) -> memory.Reservation:
+    def reserved(self) -> memory.Reservation:
         """Return room for the operand that is held."""
         which, shape = "left" if self.operands.roles.swapped else "right", self.operands.right.scan.schema.shape
         what = f"the {which} operand of a product, of shape {shape}, held by rows"
         return memory.reserve(0, what, "multiply some of its columns at a time")
 
     def _is_large(self) -> bool:
-        """Return whether the operand that would be held is better multiplied in panels."""
+        """Return whether the operand that would be held is better put aside on disk."""
         scan = self.operands.right.scan
         held = isinstance(scan.relation, MemoryRelation) and scan.view.is_identity
         nbytes = self.operands.right.rows * memory.entry_bytes(scan.schema, wide=True)
-        if held or nbytes <= memory.working() // _LARGE:
-            return False
-        from sparrow.engines.stream.panels import adds_up
+        return not held and nbytes > memory.working() // _LARGE
 
-        return adds_up(self.node.semiring)
+    def _on_disk(self) -> Spilled | Strips | None:
+        """Return the product, computed with what is put aside on disk; None where that cannot be."""
+        from sparrow.engines.stream.panels import Spilled, adds_up
+        from sparrow.engines.stream.strips import in_strips
+
+        found = in_strips(self)
+        return Spilled(self) if found is None and adds_up(self.node.semiring) else found
+
+    def laid_out(self, held: Held, block: Block) -> tuple[OperandRows, MaskRows | None]:
+        """Return entries of the operand of rows, row by row, and the cells that the mask has there."""
+        rows = held.rows(block, self._wanted)
+        bounds = rows.bounds(self.schema.shape[0] if self.schema.ndim else 1)
+        return rows, self._cells(held, rows, self.sources(*bounds, held=True)[1], *bounds)
 
     def panel(
         self, block: Block
@@ -193,20 +204,17 @@ class Multiplication:
 
         Sums are not in their last type: those of other entries are still to be added.
         """
-        room = self._reserved()
+        room = self.reserved()
         room.grow(block.nbytes)
         held = Held(self.operands, block, room)
         work = Loops(self.operands, held, partial=True).work
         size = min(_PRODUCTS, max(memory.limit() // _SMALLEST, _LEAST))
-        length = self.schema.shape[0] if self.schema.ndim else 1
 
         def cut(other: Block) -> tuple[list[tuple[int, int]], Callable[[tuple[int, int]], Block]]:
-            rows = held.rows(other, self._wanted)
-            _, mask = self.sources(*rows.bounds(length), held=True)
+            rows, mask = self.laid_out(held, other)
 
             def multiplied(span: tuple[int, int]) -> Block:
-                own = rows.stretch(*span)
-                return work(own, self._cells(held, own, mask, *own.bounds(length)), 0, span[1] - span[0])[0]
+                return work(rows, mask, *span)[0]
 
             return rows.spans(size), multiplied
 
