@@ -32,8 +32,8 @@ from sparrow.relation import MemoryRelation
 from sparrow.workers import ordered_map
 
 if TYPE_CHECKING:
-    from sparrow.engines.stream.panels import Spilled
-    from sparrow.engines.stream.strips import Strips
+    from sparrow.engines.stream.spilled import Spilled
+    from sparrow.engines.stream.summed import Summed
 
 __all__ = ["Masked", "Multiplication", "multiplied"]
 
@@ -106,8 +106,9 @@ class Multiplication:
         self._lock = threading.Lock()
         self._held: Held | None = None
         self._rows: OperandRows | None = None
-        self._spilled: Spilled | Strips | None = None
-        self._wanted: NDArray[Any] | None = None
+        self._spilled: Spilled | Summed | None = None
+        self.wanted: NDArray[Any] | None = None
+        """The leading coordinates at which a mask has cells, where they are few."""
         self._ready = False
 
     # -- what is held --------------------------------------------------------------------------------
@@ -123,9 +124,9 @@ class Multiplication:
             nbytes = left.rows * memory.entry_bytes(left.scan.schema, wide=True)
             found = used = None
             large = self._is_large()
-            self._wanted = self._rows_of_mask()
+            self.wanted = self._rows_of_mask()
             if not same and ((not roles.rows and not large) or nbytes <= memory.share(_SHARE)):
-                found = left.entries(room, self._wanted)
+                found = left.entries(room, self.wanted)
                 if len(roles.matched) == 1 and found.count <= right.rows // _SMALLER:
                     used = distinct(left.columns(found, roles.matched)[0])
             if large and used is None:
@@ -139,7 +140,7 @@ class Multiplication:
             self._held = Held(self.operands, block, room)
             if same:
                 found = block
-            self._rows = None if found is None else self._held.rows(found, self._wanted)
+            self._rows = None if found is None else self._held.rows(found, self.wanted)
             dots = self._rows is not None and self._by_dots(self._held, self._rows)
             self._loops = Loops(self.operands, self._held, dots=dots)
             self._ready = True
@@ -183,19 +184,18 @@ class Multiplication:
         nbytes = self.operands.right.rows * memory.entry_bytes(scan.schema, wide=True)
         return not held and nbytes > memory.working() // _LARGE
 
-    def _on_disk(self) -> Spilled | Strips | None:
+    def _on_disk(self) -> Spilled | Summed | None:
         """Return the product, computed with what is put aside on disk; None where that cannot be."""
-        from sparrow.engines.stream.panels import Spilled, adds_up
-        from sparrow.engines.stream.strips import in_strips
+        from sparrow.engines.stream.spilled import spilled
+        from sparrow.engines.stream.summed import Summed, adds_up
 
-        found = in_strips(self)
-        return Spilled(self) if found is None and adds_up(self.node.semiring) else found
+        found = spilled(self, adds_up(self.node.semiring))
+        return Summed(self) if found is None and adds_up(self.node.semiring) else found
 
-    def laid_out(self, held: Held, block: Block) -> tuple[OperandRows, MaskRows | None]:
-        """Return entries of the operand of rows, row by row, and the cells that the mask has there."""
-        rows = held.rows(block, self._wanted)
+    def cells_at(self, held: Held, rows: OperandRows) -> MaskRows | None:
+        """Return the cells that the mask has in rows; None where there is none."""
         bounds = rows.bounds(self.schema.shape[0] if self.schema.ndim else 1)
-        return rows, self._cells(held, rows, self.sources(*bounds, held=True)[1], *bounds)
+        return self._cells(held, rows, self.sources(*bounds, held=True)[1], *bounds)
 
     def panel(
         self, block: Block
@@ -211,7 +211,8 @@ class Multiplication:
         size = min(_PRODUCTS, max(memory.limit() // _SMALLEST, _LEAST))
 
         def cut(other: Block) -> tuple[list[tuple[int, int]], Callable[[tuple[int, int]], Block]]:
-            rows, mask = self.laid_out(held, other)
+            rows = held.rows(other, self.wanted)
+            mask = self.cells_at(held, rows)
 
             def multiplied(span: tuple[int, int]) -> Block:
                 return work(rows, mask, *span)[0]
@@ -334,7 +335,7 @@ class Multiplication:
         """Return the rows between two bounds along the leading letter: of what is held, or read."""
         if read is not None:
             assert self._held is not None
-            return self._held.rows(self.operands.left.cleaned(read(start, stop)), self._wanted)
+            return self._held.rows(self.operands.left.cleaned(read(start, stop)), self.wanted)
         assert self._rows is not None
         return self._rows.between(start, stop)
 

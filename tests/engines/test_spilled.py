@@ -14,32 +14,34 @@ import scipy.sparse
 
 import sparrow as sp
 from sparrow import progress
-from sparrow.engines.stream import contraction, held, panels, strips
+from sparrow.engines.stream import contraction, cutting, held, spilled, summed
 from sparrow.engines.stream.loops import Loops
 from sparrow.sorting import Spool
 
 
-@pytest.fixture(params=["strips", "panels"])
+@pytest.fixture(params=["strips", "panels", "sums"])
 def on_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Have products of stored tensors multiplied in small strips, or panels; gives how many there were of each."""
+    """Have products of stored tensors multiplied in small strips or panels; gives how many there were of each."""
     monkeypatch.setattr(contraction, "_LARGE", 10**12)
     monkeypatch.setattr(held, "_CACHED", 100)
+    for name, value in [("_HELD", 10**12), ("_NARROWEST", 700 * 16), ("_SAMPLED", 1), ("_LARGEST", 300)]:
+        monkeypatch.setattr(cutting, name, value)
+    for name, value in [("_HELD", 10**12), ("_LEAST", 700), ("_BATCH", 300)]:
+        monkeypatch.setattr(summed, name, value)
+    if request.param == "panels":
+        monkeypatch.setattr(spilled, "_FEW", 0)
+        monkeypatch.setattr(spilled, "_LONG", 10**12)
+    if request.param == "sums":
+        monkeypatch.setattr(spilled, "spilled", lambda work, adds_up: None)
     counts: list[int] = []
-    if request.param == "strips":
-        for name, value in [("_HELD", 10**12), ("_NARROWEST", 700 * 16), ("_SAMPLED", 1), ("_LARGEST", 300)]:
-            monkeypatch.setattr(strips, name, value)
-        kind, inner = strips.Strips, strips.Strips.__init__
-    else:
-        monkeypatch.setattr(strips, "_MOST", 0)
-        for name, value in [("_HELD", 10**12), ("_LEAST", 700), ("_BATCH", 300)]:
-            monkeypatch.setattr(panels, name, value)
-        kind, inner = panels.Spilled, panels.Spilled._gather
+    for kind, name in [(spilled.Spilled, "_multiply"), (summed.Summed, "_gather")]:
+        inner = getattr(kind, name)
 
-    def counted(self: Any, work: Any, parts: Any, others: Any) -> None:
-        counts.append(len(parts))
-        inner(self, work, parts, others)
+        def counted(self: Any, work: Any, parts: Any, others: Any, inner: Any = inner) -> None:
+            counts.append(len(parts))
+            inner(self, work, parts, others)
 
-    monkeypatch.setattr(kind, inner.__name__, counted)
+        monkeypatch.setattr(kind, name, counted)
     yield counts
     assert counts
 
@@ -108,7 +110,7 @@ def test_the_same_bits_on_any_number_of_threads(
         assert (A @ B).compute().to_arrow().equals(one)
     assert len(on_disk) == 2
     held = sp.asarray(plain[0]) @ sp.asarray(plain[1])
-    assert "panels" in request.node.name.split("[")[-1] or held.to_arrow().equals(one)
+    assert "strips" not in request.node.name or held.to_arrow().equals(one)
 
 
 def test_letters_of_all_kinds(tmp_path: Path, on_disk: list[int]) -> None:
@@ -161,7 +163,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, on_disk: list[int], monkeypatch: 
     def interrupted(*args: Any) -> Any:
         raise KeyboardInterrupt
 
-    for module in (panels, strips):
+    for module in (spilled, summed):
         monkeypatch.setattr(module, "Spool", kept)
     with monkeypatch.context() as patch:
         patch.setattr(Loops, "_products", interrupted)
@@ -189,10 +191,10 @@ def test_progress_counts_entries(tmp_path: Path, on_disk: list[int], monkeypatch
 
     monkeypatch.setattr(progress, "bar", Bar)
     (A @ B).compute()
-    for what in {"multiplying strips", "multiplying panels", "adding up panels"}.intersection(done):
+    for what in {"multiplying part by part", "multiplying panels", "adding up panels"}.intersection(done):
         total, *steps = done[what]
         assert 0 < total == sum(steps) or what == "adding up panels"
-    assert {"multiplying strips", "multiplying panels"}.intersection(done)
+    assert {"multiplying part by part", "multiplying panels"}.intersection(done)
     assert len(on_disk) == 1
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparrow import memory, progress, settings
-from sparrow.engines.stream.aside import Aside, read_in_order
 from sparrow.engines.stream.computed import range_of
+from sparrow.engines.stream.cutting import Aside, read_in_order
 from sparrow.kernels.entries import Block, Duplicates, concatenate
 from sparrow.plan import Semiring
 from sparrow.sorting import Rows, Spool
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sparrow.engines.stream.contraction import Multiplication
     from sparrow.engines.stream.operands import Operand
 
-__all__ = ["Spilled", "adds_up"]
+__all__ = ["Summed", "adds_up"]
 
 _RULES: dict[Any, Duplicates] = {"plus": "sum", "min": "min", "max": "max", "or": "max", "any": "first"}
 """What the sorter does with several sums of a cell."""
@@ -52,7 +52,7 @@ def _panel_size() -> int:
     return max(memory.working() // (_HELD * _ENTRY_BYTES), _LEAST)
 
 
-class Spilled:
+class Summed:
     """The entries of a product, computed panel by panel, on disk.
 
     Parameters
