@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ import sparrow as sp
 from sparrow import progress
 from sparrow.engines.stream import contraction, cutting, held, spilled, summed
 from sparrow.engines.stream.loops import Loops
+from sparrow.errors import StorageError
 from sparrow.sorting import Spool
 
 
@@ -28,9 +31,7 @@ def on_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(cutting, name, value)
     for name, value in [("_HELD", 10**12), ("_LEAST", 700), ("_BATCH", 300)]:
         monkeypatch.setattr(summed, name, value)
-    if request.param == "panels":
-        monkeypatch.setattr(spilled, "_FEW", 0)
-        monkeypatch.setattr(spilled, "_LONG", 10**12)
+    monkeypatch.setattr(spilled, "_LONG", 0 if request.param == "strips" else 10**12)
     if request.param == "sums":
         monkeypatch.setattr(spilled, "spilled", lambda work, adds_up: None)
     counts: list[int] = []
@@ -173,6 +174,35 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, on_disk: list[int], monkeypatch: 
     assert all(spool._file is None for spool in spools)
     assert (A @ B).nnz > 0
     assert spools[-1]._file is None
+
+
+def test_a_full_disk_names_its_folder_and_the_way_out(
+    tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, (A, B, _) = matrices(tmp_path, 17)
+    left, write = [20], os.pwrite
+
+    def filled(*args: Any) -> int:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(*args)
+
+    folder = tmp_path / "aside"
+    folder.mkdir()
+    with sp.config(temp_directory=folder), monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", filled)
+        with pytest.raises(StorageError, match=rf"{folder}.*No space left.*sp.config\(temp_directory="):
+            (A @ B).save(tmp_path / "never")
+        assert not (tmp_path / "never").exists()
+        assert not list(folder.iterdir())
+    assert (A @ B).nnz
+
+
+def test_rows_in_use_that_do_not_fit(tmp_path: Path, on_disk: list[int]) -> None:
+    (a, b, _), (A, B, _) = matrices(tmp_path, 19)
+    few = (A[:8] * 2.0).save(tmp_path / "few")
+    close(few @ B, (a[:8] * 2.0) @ b)
 
 
 def test_progress_counts_entries(tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,14 +129,16 @@ class Multiplication:
                 found = left.entries(room, self.wanted)
                 if len(roles.matched) == 1 and found.count <= right.rows // _SMALLER:
                     used = distinct(left.columns(found, roles.matched)[0])
-            if large and used is None:
+            block = None if used is None else right.some(room, used, memory.working() // _LARGE if large else None)
+            if large and block is None:
                 found = None
                 room.release()
                 self._spilled = self._on_disk()
                 if self._spilled is not None:
                     self._ready = True
                     return
-            block = right.entries(room, used)
+            if block is None:
+                block = right.entries(room)
             self._held = Held(self.operands, block, room)
             if same:
                 found = block
@@ -179,10 +181,9 @@ class Multiplication:
 
     def _is_large(self) -> bool:
         """Return whether the operand that would be held is better put aside on disk."""
-        scan = self.operands.right.scan
-        held = isinstance(scan.relation, MemoryRelation) and scan.view.is_identity
-        nbytes = self.operands.right.rows * memory.entry_bytes(scan.schema, wide=True)
-        return not held and nbytes > memory.working() // _LARGE
+        right = self.operands.right
+        held = isinstance(right.scan.relation, MemoryRelation) and right.scan.view.is_identity
+        return not held and right.rows * right.width(self.operands.dtype) > memory.working() // _LARGE
 
     def _on_disk(self) -> Spilled | Summed | None:
         """Return the product, computed with what is put aside on disk; None where that cannot be."""

@@ -23,7 +23,7 @@ from sparrow.kernels.runs import group_starts
 from sparrow.sorting import Segment, Spool
 from sparrow.workers import ordered_map
 
-__all__ = ["Aside", "Stretch", "panels", "read_in_order", "room_of_part", "size_of", "stretches", "strips", "width"]
+__all__ = ["Aside", "Stretch", "panels", "read_in_order", "room_of_part", "size_of", "stretches", "strips"]
 
 _HELD = 3
 """Of the memory to work in, one part for a panel or a strip."""
@@ -123,12 +123,6 @@ def size_of(parts: int) -> int:
     return min(max(memory.limit() >> parts, _LEAST), _LARGEST)
 
 
-def width(operand: Operand, dtype: np.dtype[Any]) -> int:
-    """Return the bytes that an entry of an operand takes where it is held, and multiplied in a type."""
-    schema = operand.scan.schema
-    return memory.entry_bytes(schema) + (dtype.itemsize if schema.dtype != dtype else 0)
-
-
 def room_of_part() -> int:
     """Return the bytes that a part takes: that depends on the limit alone, and so do the bits."""
     return max(memory.working() // _HELD, _NARROWEST)
@@ -153,7 +147,7 @@ def panels(operands: Operands, spool: Spool) -> tuple[list[Aside] | None, NDArra
         None where a row is too long; the first matched coordinates of all panels but the first.
     """
     right = operands.right
-    size = max(room_of_part() // width(right, operands.dtype), 1)
+    size = max(room_of_part() // right.width(operands.dtype), 1)
     out: list[Aside] = []
     held = 0
     for block in _whole_rows(read_in_order(right), min(size, size_of(_STRETCH))):
@@ -173,7 +167,7 @@ def strips(operands: Operands, spool: Spool) -> list[Aside] | None:
     aside = Aside(spool)
     for block in read_in_order(right):
         aside.append(block)
-    counts, room, each = aside.counts(), room_of_part(), width(right, operands.dtype)
+    counts, room, each = aside.counts(), room_of_part(), right.width(operands.dtype)
     number = -(-sum(counts) * each // room)
     rng = np.random.default_rng(0)
 
@@ -213,7 +207,7 @@ def stretches(
 
     left, roles = operands.left, operands.roles
     size = size_of(_STRETCH)
-    most = max(memory.working() // (_LONGEST * width(left, operands.dtype)), 2 * size)
+    most = max(memory.working() // (_LONGEST * left.width(operands.dtype)), 2 * size)
 
     def written(block: Block) -> Stretch:
         if wanted is not None:

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Spilled", "spilled"]
 
-_FEW, _LONG = 4, 3
-"""Strips up to which, and entries of a row in each from which, going through all strips costs less than sums do."""
+_LONG = 4
+"""Entries of a row in each strip from which going through all strips costs less than sums do."""
 _MOST = 64
 """Strips beyond which going through the other operand for each of them takes too long."""
 _PIECE = 10
@@ -233,14 +233,14 @@ def spilled(work: Multiplication, adds_up: bool) -> Spilled | None:
     right, roles = operands.right, operands.roles
     if not roles.rows:
         return None
-    number = -(-right.rows * cutting.width(right, operands.dtype) // cutting.room_of_part())
+    number = -(-right.rows * right.width(operands.dtype) // cutting.room_of_part())
     rows = min(right.rows, math.prod(right.sizes[letter] for letter in roles.matched))
-    cheap = number <= _FEW or right.rows >= _LONG * number * rows
+    long = right.rows >= _LONG * number * rows
     aside, result = Spool(), Spool()
     try:
         bounds = None
         parts: list[Aside] | None = None
-        if roles.matched and adds_up and not (roles.columns and cheap):
+        if roles.matched and adds_up and not (roles.columns and long):
             parts, bounds = cutting.panels(operands, aside)
         elif roles.columns and number <= _MOST:
             parts = cutting.strips(operands, aside)
