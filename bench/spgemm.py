@@ -143,11 +143,11 @@ def on_disk(small: bool) -> list[Row]:
         path = fresh(DATA / "spilled.sparrow")
         made().save(path)
         (spilled, peak), (held, _) = (in_process(_SPARROW, path, most, DATA, cpu=True) for most in (limit, 0))
-        by_hand, _ = in_process(_DUCKDB, path, limit, DATA, cpu=True)
+        most = limit + 200 * 10**6
+        by_hand, _ = in_process(_DUCKDB, path, most, DATA, cpu=True)  # under the limit alone it gives up
         name = f"{name}, on disk under {limit // 10**6} MB"
         out.append(Row(name, "the same held", spilled / held, 1.2, f"{spilled:.2f} : {held:.2f} s of CPU"))
         out.append(Row(name, "the join in DuckDB", spilled / by_hand, 0.15, f"{spilled:.2f} : {by_hand:.2f} s of CPU"))
-        most = limit + 200 * 10**6
         out.append(
             Row(name, "limit and 200 MB", peak / most, 1.0, f"{peak / 1e6:.0f} : {most / 1e6:.0f} MB at the peak")
         )

@@ -92,9 +92,8 @@ class Spilled:
 
     def most(self, start: int, stop: int) -> int:
         """Return how many entries there are at most between two bounds along the leading dimension."""
-        first = np.searchsorted(self._bounds, start, "right") - 1
-        last = np.searchsorted(self._bounds, stop)
-        return int(self._before[last] - self._before[max(first, 0)])
+        first, last = np.searchsorted(self._bounds, start, "right") - 1, np.searchsorted(self._bounds, stop)
+        return int(self._before[last] - self._before[first])
 
     def between(self, start: int, stop: int) -> Block:
         """Return the entries between two bounds along the leading dimension."""
@@ -131,8 +130,8 @@ class Spilled:
                     rows = held.rows(entries)
                     lengths = np.zeros(stretch.rows[0].count, np.int32)
                     at_rows = slice(None) if numbers is None else numbers[rows.pointers[:-1]]
-                    lengths[at_rows], *found = self._product(rows, work.cells_at(held, rows), loops)
-                    return _Part(self._spool.append(lengths), *found)
+                    lengths[at_rows], found, total = self._product(rows, work.cells_at(held, rows), loops)
+                    return _Part(self._spool.append(lengths), found, total)
 
                 wanted = [at for at, count in enumerate(counts) if count]
                 for at, found in zip(wanted, ordered_map(product, wanted, threads), strict=True):
@@ -168,7 +167,9 @@ class Spilled:
                 before.append(done)
             if total > size:
                 leading = self._read(self._stretches[at].rows[0])
-                ends = done + np.cumsum(sum(self._read(part.counts).astype(np.int64) for part in parts))
+                ends: NDArray[np.int64] = done + np.cumsum(
+                    np.add.reduce([self._read(part.counts) for part in parts], dtype=np.int64)
+                )
                 rows = np.searchsorted(ends, np.arange(done + size, done + total, size), "right")
                 for row in np.unique(np.searchsorted(leading, leading[rows])).tolist():
                     if row:
