@@ -162,6 +162,8 @@ class Spilled:
         bounds, before, done = [0], [0], 0
         for at, parts in enumerate(self._parts):
             total = sum(part.total for part in parts)
+            if not total:
+                continue
             if done > before[-1] and done + total > before[-1] + size:
                 bounds.append(self._stretches[at].low)
                 before.append(done)
