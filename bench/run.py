@@ -44,7 +44,7 @@ def main() -> None:
 
         rows += spgemm.run(options.small, rounds=3 if options.small else 5)
         if options.write:
-            spgemm.draw(FOLDER.parent / "docs" / "decisions")
+            spgemm.draw(FOLDER.parent / "docs" / "decisions", [spgemm.grown(size) for size in spgemm.SIZES])
     if "solvers" in parts:
         import solvers
 

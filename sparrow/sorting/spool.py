@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -28,6 +29,8 @@ class Segment:
 class Spool:
     """Arrays in an unnamed file of the temporary folder: it vanishes with the process, however that ends.
 
+    Several threads may write to it and read from it.
+
     Raises
     ------
     StorageError
@@ -38,19 +41,22 @@ class Spool:
         self._folder = settings.current().temp_directory
         self._size = 0
         self._file: IO[bytes] | None = None
+        self._lock = threading.Lock()
 
     def reserve(self, count: int, dtype: np.dtype[Any]) -> Segment:
         """Return room for an array of shape (count,)."""
-        segment = Segment(self._size, count, dtype)
-        self._size += count * dtype.itemsize
+        with self._lock:
+            segment = Segment(self._size, count, dtype)
+            self._size += count * dtype.itemsize
         return segment
 
     def write(self, segment: Segment, start: int, array: NDArray[Any]) -> None:
         """Write entries of an array from ``start``."""
         offset = segment.offset + start * segment.dtype.itemsize
         try:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 - until close()
+            with self._lock:
+                if self._file is None:
+                    self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 - until close()
             view = _bytes(np.ascontiguousarray(array))
             while view:
                 done = os.pwrite(self._file.fileno(), view[: 1 << 28], offset)
@@ -58,7 +64,7 @@ class Spool:
                 view = view[done:]
         except OSError as error:
             raise StorageError(
-                f"cannot sort on the disk of {self._folder!r} beyond {offset} bytes: {error.strerror or error}; "
+                f"cannot put {self._size} bytes aside on the disk of {self._folder!r}: {error.strerror or error}; "
                 "free space, or name another folder with sp.config(temp_directory=...)"
             ) from error
 
@@ -68,9 +74,9 @@ class Spool:
         self.write(segment, 0, array)
         return segment
 
-    def read(self, segment: Segment, start: int, stop: int) -> NDArray[Any]:
-        """Return entries of an array; may be called from several threads."""
-        out = np.empty(max(stop - start, 0), segment.dtype)
+    def read(self, segment: Segment, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Return entries of an array, written to ``out`` if it is given."""
+        out = np.empty(max(stop - start, 0), segment.dtype) if out is None else out
         view = _bytes(out)
         offset = segment.offset + start * segment.dtype.itemsize
         while view and self._file is not None:

@@ -32,7 +32,8 @@ from sparrow.relation import MemoryRelation
 from sparrow.workers import ordered_map
 
 if TYPE_CHECKING:
-    from sparrow.engines.stream.panels import Spilled
+    from sparrow.engines.stream.spilled import Spilled
+    from sparrow.engines.stream.summed import Summed
 
 __all__ = ["Masked", "Multiplication", "multiplied"]
 
@@ -43,7 +44,7 @@ _ADDED = 4
 _SHARE = 4
 """Of the free memory, one part for the operand of rows: beyond, it is read twice, piece by piece."""
 _LARGE = 3
-"""Of the memory to work in, one part for the operand that is held by rows: beyond, it is multiplied in panels."""
+"""Of the memory to work in, one part for the operand that is held by rows: beyond, it is put aside on disk."""
 _SMALLEST = 1 << 12
 """Of the memory limit in bytes, one part is the number of products that a thread computes at a time of a panel."""
 _LEAST = 1 << 14
@@ -62,7 +63,7 @@ def multiplied(node: Product, *scans: Scan) -> Computed:
     Raises
     ------
     TooLargeError
-        When it is read, if an operand that does not fit cannot be multiplied in panels.
+        When it is read, if an operand that does not fit can be multiplied neither in strips nor in panels.
     """
     work = Multiplication(node, *scans)
     if node.mask is None or node.complement:
@@ -105,8 +106,9 @@ class Multiplication:
         self._lock = threading.Lock()
         self._held: Held | None = None
         self._rows: OperandRows | None = None
-        self._spilled: Spilled | None = None
-        self._wanted: NDArray[Any] | None = None
+        self._spilled: Spilled | Summed | None = None
+        self.wanted: NDArray[Any] | None = None
+        """The leading coordinates at which a mask has cells, where they are few."""
         self._ready = False
 
     # -- what is held --------------------------------------------------------------------------------
@@ -116,29 +118,31 @@ class Multiplication:
         with self._lock:
             if self._ready:
                 return
-            room = self._reserved()
+            room = self.reserved()
             roles, left, right = self.operands.roles, self.operands.left, self.operands.right
             same = left.same_as(right)
             nbytes = left.rows * memory.entry_bytes(left.scan.schema, wide=True)
             found = used = None
             large = self._is_large()
-            self._wanted = self._rows_of_mask()
+            self.wanted = self._rows_of_mask()
             if not same and ((not roles.rows and not large) or nbytes <= memory.share(_SHARE)):
-                found = left.entries(room, self._wanted)
+                found = left.entries(room, self.wanted)
                 if len(roles.matched) == 1 and found.count <= right.rows // _SMALLER:
                     used = distinct(left.columns(found, roles.matched)[0])
-            if large and used is None:
-                from sparrow.engines.stream.panels import Spilled
-
-                del found
+            block = None if used is None else right.some(room, used, memory.working() // _LARGE if large else None)
+            if large and block is None:
+                found = None
                 room.release()
-                self._spilled, self._ready = Spilled(self), True
-                return
-            block = right.entries(room, used)
+                self._spilled = self._on_disk()
+                if self._spilled is not None:
+                    self._ready = True
+                    return
+            if block is None:
+                block = right.entries(room)
             self._held = Held(self.operands, block, room)
             if same:
                 found = block
-            self._rows = None if found is None else self._held.rows(found, self._wanted)
+            self._rows = None if found is None else self._held.rows(found, self.wanted)
             dots = self._rows is not None and self._by_dots(self._held, self._rows)
             self._loops = Loops(self.operands, self._held, dots=dots)
             self._ready = True
@@ -169,22 +173,30 @@ class Multiplication:
         wanted = distinct(np.concatenate(found)) if found else np.empty(0, self.schema.coordinate_dtype(0))
         return wanted if 2 * len(wanted) <= self.schema.shape[0] else None  # nearly all: not worth looking for
 
-    def _reserved(self) -> memory.Reservation:
+    def reserved(self) -> memory.Reservation:
         """Return room for the operand that is held."""
         which, shape = "left" if self.operands.roles.swapped else "right", self.operands.right.scan.schema.shape
         what = f"the {which} operand of a product, of shape {shape}, held by rows"
         return memory.reserve(0, what, "multiply some of its columns at a time")
 
     def _is_large(self) -> bool:
-        """Return whether the operand that would be held is better multiplied in panels."""
-        scan = self.operands.right.scan
-        held = isinstance(scan.relation, MemoryRelation) and scan.view.is_identity
-        nbytes = self.operands.right.rows * memory.entry_bytes(scan.schema, wide=True)
-        if held or nbytes <= memory.working() // _LARGE:
-            return False
-        from sparrow.engines.stream.panels import adds_up
+        """Return whether the operand that would be held is better put aside on disk."""
+        right = self.operands.right
+        held = isinstance(right.scan.relation, MemoryRelation) and right.scan.view.is_identity
+        return not held and right.rows * right.width(self.operands.dtype) > memory.working() // _LARGE
 
-        return adds_up(self.node.semiring)
+    def _on_disk(self) -> Spilled | Summed | None:
+        """Return the product, computed with what is put aside on disk; None where that cannot be."""
+        from sparrow.engines.stream.spilled import spilled
+        from sparrow.engines.stream.summed import Summed, adds_up
+
+        found = spilled(self, adds_up(self.node.semiring))
+        return Summed(self) if found is None and adds_up(self.node.semiring) else found
+
+    def cells_at(self, held: Held, rows: OperandRows) -> MaskRows | None:
+        """Return the cells that the mask has in rows; None where there is none."""
+        bounds = rows.bounds(self.schema.shape[0] if self.schema.ndim else 1)
+        return self._cells(held, rows, self.sources(*bounds, held=True)[1], *bounds)
 
     def panel(
         self, block: Block
@@ -193,20 +205,18 @@ class Multiplication:
 
         Sums are not in their last type: those of other entries are still to be added.
         """
-        room = self._reserved()
+        room = self.reserved()
         room.grow(block.nbytes)
         held = Held(self.operands, block, room)
         work = Loops(self.operands, held, partial=True).work
         size = min(_PRODUCTS, max(memory.limit() // _SMALLEST, _LEAST))
-        length = self.schema.shape[0] if self.schema.ndim else 1
 
         def cut(other: Block) -> tuple[list[tuple[int, int]], Callable[[tuple[int, int]], Block]]:
-            rows = held.rows(other, self._wanted)
-            _, mask = self.sources(*rows.bounds(length), held=True)
+            rows = held.rows(other, self.wanted)
+            mask = self.cells_at(held, rows)
 
             def multiplied(span: tuple[int, int]) -> Block:
-                own = rows.stretch(*span)
-                return work(own, self._cells(held, own, mask, *own.bounds(length)), 0, span[1] - span[0])[0]
+                return work(rows, mask, *span)[0]
 
             return rows.spans(size), multiplied
 
@@ -326,7 +336,7 @@ class Multiplication:
         """Return the rows between two bounds along the leading letter: of what is held, or read."""
         if read is not None:
             assert self._held is not None
-            return self._held.rows(self.operands.left.cleaned(read(start, stop)), self._wanted)
+            return self._held.rows(self.operands.left.cleaned(read(start, stop)), self.wanted)
         assert self._rows is not None
         return self._rows.between(start, stop)
 

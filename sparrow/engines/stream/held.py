@@ -39,15 +39,23 @@ class Held:
         The entries, sorted.
     room
         Grows by what is laid out.
+    between
+        Bounds along the first matched letter, where only what lies between them is multiplied; none by default.
     """
 
-    def __init__(self, operands: Operands, block: Block, room: memory.Reservation) -> None:
+    def __init__(
+        self, operands: Operands, block: Block, room: memory.Reservation, between: tuple[int, int] | None = None
+    ) -> None:
         from sparrow.kernels.rows import pointers
 
         self._operands, self._room = operands, room
         roles, right = operands.roles, operands.right
         inner, outer = right.columns(block, roles.matched), right.columns(block, roles.columns)
-        self.matched = Numbering(inner, [right.sizes[letter] for letter in roles.matched])
+        sizes = [right.sizes[letter] for letter in roles.matched]
+        self._first = 0
+        if between is not None:
+            self._first, sizes[0] = between[0], between[1] - between[0]
+        self.matched = Numbering(self._matched(inner), sizes)
         self.across = Numbering(outer, [right.sizes[letter] for letter in roles.columns])
         self._outer = outer
         own = self.matched.own
@@ -66,6 +74,10 @@ class Held:
         """Where rows begin, columns, and values, as loops take them."""
         self._turned: tuple[NDArray[Any], ...] | None = None
         self._lock = threading.Lock()
+
+    def _matched(self, columns: list[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Return matched coordinates, those along the first letter counted from the first that there is."""
+        return [columns[0] - columns[0].dtype.type(self._first), *columns[1:]] if self._first else columns
 
     def by_columns(self) -> tuple[NDArray[Any], ...]:
         """Return the same by columns, laid out when first asked for."""
@@ -93,7 +105,7 @@ class Held:
         if wanted is not None and block.count:
             block = pick(block, members(block.coords[0], wanted))
         coords = left.columns(block, roles.rows)
-        places = self.matched.of(left.columns(block, roles.matched), block.count)
+        places = self.matched.of(self._matched(left.columns(block, roles.matched)), block.count)
         starts = group_starts(coords, block.count) if coords else np.zeros(min(block.count, 1), np.int64)
         pointers = np.append(starts, block.count)
         places = readonly(places.astype(np.int32, copy=False))

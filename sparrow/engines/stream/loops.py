@@ -54,6 +54,17 @@ class Loops:
     def _inside(self, rows: OperandRows, mask: MaskRows | None, first: int, last: int) -> tuple[Block, NDArray[Any]]:
         """Return the products of some rows at the cells of a mask."""
         assert mask is not None
+        at, out = self._marked(rows, mask, first, last)
+        found = mask.block.take(at)
+        coords: list[Any] = [None] * self._schema.ndim
+        for letter, column in zip(
+            (*self._operands.roles.rows, *self._operands.roles.columns), found.coords, strict=True
+        ):
+            coords[self._node.out.index(letter)] = column
+        return self._finished(coords, out, found.values)
+
+    def _marked(self, rows: OperandRows, mask: MaskRows, first: int, last: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return which cells of a mask have products of some rows, and those."""
         cells = self._cells(mask, first, last)
         most = int((cells[1] - cells[0]).sum())
         at = np.empty(most + 1, np.uint32 if mask.block.count < 2**32 else np.uint64)
@@ -66,13 +77,7 @@ class Loops:
                 n = self._kernels().masked(
                     *own, *cells, np.uint64(0), np.uint64(last - first), self._fill, space.total, space.state, at, out
                 )
-        found = mask.block.take(at[:n])
-        coords: list[Any] = [None] * self._schema.ndim
-        for letter, column in zip(
-            (*self._operands.roles.rows, *self._operands.roles.columns), found.coords, strict=True
-        ):
-            coords[self._node.out.index(letter)] = column
-        return self._finished(coords, out[:n], found.values)
+        return at[:n], out[:n]
 
     def dots_pay(self, pointers: NDArray[Any], cells: tuple[NDArray[Any], ...], work: int) -> bool:
         """Return whether some rows are quicker cell by cell than by so many products."""
@@ -99,6 +104,20 @@ class Loops:
         pointers, columns, out = self._products(rows, mask, 0, len(rows.pointers) - 1)
         kinds = [self._schema.coordinate_dtype(axis) for axis in range(1, self._schema.ndim)]
         return RowBlock(rows.coords[0], pointers, Block(tuple(self._held.named(columns, kinds)), out))
+
+    def by_letters(
+        self, rows: OperandRows, mask: MaskRows | None, first: int, last: int
+    ) -> tuple[NDArray[np.int64], list[NDArray[Any]], NDArray[Any]]:
+        """Return where the products of each of some rows begin, their coordinates as columns, and they."""
+        columns = self._operands.roles.columns
+        kinds = [self._schema.coordinate_dtype(self._node.out.index(letter)) for letter in columns]
+        if mask is None or self._node.complement:
+            pointers, numbers, out = self._products(rows, mask, first, last)
+            return pointers, self._held.named(numbers, kinds), out
+        at, out = self._marked(rows, mask, first, last)
+        pointers = np.append(np.searchsorted(at, mask.begins[first:last]), len(at))
+        own = mask.block.take(at).coords[len(self._operands.roles.rows) :]
+        return pointers, [column.astype(kind, copy=False) for column, kind in zip(own, kinds, strict=True)], out
 
     def added(self, rows: OperandRows, mask: MaskRows, weighted: bool) -> Any:
         """Return the sum of the products of rows at the cells of a mask, each times its value there if ``weighted``."""

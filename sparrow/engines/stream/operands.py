@@ -75,20 +75,30 @@ class Operand:
         """About how many entries are read."""
         return self.scan.relation.stats(self.scan.view.box(), sorted_order(self.scan)).rows
 
+    def width(self, dtype: np.dtype[Any]) -> int:
+        """Return the bytes that an entry takes where it is held, and multiplied in a type."""
+        schema = self.scan.schema
+        return memory.entry_bytes(schema) + (dtype.itemsize if schema.dtype != dtype else 0)
+
     def entries(self, room: memory.Reservation, used: NDArray[Any] | None = None) -> Block:
         """Return all entries, sorted; if not all are wanted, those at ascending coordinates along the first axis."""
+        found = None if used is None else self.some(room, used)
+        if found is not None:
+            return found
         relation = self.scan.relation
-        order = sorted_order(self.scan)
-        if used is not None and self.scan.view.keeps_order(order) and isinstance(self.scan.view.axes[0], Range):
-            return self.cleaned(self._some(room, used, order))
         if isinstance(relation, MemoryRelation) and self.scan.view.is_identity:
             return self.cleaned(relation.block)
         return self.cleaned(reading.entries(self.scan, room))
 
-    def _some(self, room: memory.Reservation, used: NDArray[Any], order: tuple[int, ...]) -> Block:
-        """Return the entries at coordinates along the first axis, of the chunks that have some."""
-        scan, axis = self.scan, self.scan.view.axes[0]
-        assert isinstance(axis, Range)
+    def some(self, room: memory.Reservation, used: NDArray[Any], most: int | None = None) -> Block | None:
+        """Return the entries at ascending coordinates along the first axis, of the chunks that have some.
+
+        None where the entries do not lie in that order, and where those take more bytes than ``most``.
+        """
+        scan, order = self.scan, sorted_order(self.scan)
+        axis = scan.view.axes[0]
+        if not scan.view.keeps_order(order) or not isinstance(axis, Range):
+            return None
         walked = axis.start + axis.step * used.astype(np.int64)
         leads = order[0] == axis.dim
 
@@ -100,11 +110,14 @@ class Operand:
             return pick(block, members(block.coords[0], used))
 
         chunks = scan.relation.chunks(scan.view.box(), order) if len(used) else []
-        parts = []
+        parts, taken = [], 0
         for part in reading.mapped(scan, member, order, [c for c in chunks if wanted(c)] if leads else chunks):
             room.grow(part.nbytes)
             parts.append(part)
-        return concatenate(parts, scan.schema.ndim, scan.schema.dtype)
+            taken += part.nbytes
+            if most is not None and taken > most:
+                return None
+        return self.cleaned(concatenate(parts, scan.schema.ndim, scan.schema.dtype))
 
     def cleaned(self, block: Block) -> Block:
         """Return the entries whose coordinates along equal letters are equal."""

@@ -11,17 +11,16 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparrow import memory, progress, settings
-from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import range_of
+from sparrow.engines.stream.cutting import Aside, read_in_order
 from sparrow.kernels.entries import Block, Duplicates, concatenate
 from sparrow.plan import Semiring
-from sparrow.sorting import Rows, Segment, Spool
+from sparrow.sorting import Rows, Spool
 from sparrow.sorting.sorter import Sorter
 from sparrow.workers import ordered_map
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from sparrow.engines.stream.contraction import Multiplication
     from sparrow.engines.stream.operands import Operand
 
-__all__ = ["Spilled", "adds_up"]
+__all__ = ["Summed", "adds_up"]
 
 _RULES: dict[Any, Duplicates] = {"plus": "sum", "min": "min", "max": "max", "or": "max", "any": "first"}
 """What the sorter does with several sums of a cell."""
@@ -53,43 +52,7 @@ def _panel_size() -> int:
     return max(memory.working() // (_HELD * _ENTRY_BYTES), _LEAST)
 
 
-@dataclass(slots=True)
-class _Stored:
-    """Blocks of entries in a spool."""
-
-    spool: Spool
-    parts: list[tuple[Segment, ...]] = field(default_factory=list)
-    low: list[int] = field(default_factory=list)
-    """The first leading coordinate of each block."""
-    high: list[int] = field(default_factory=list)
-
-    def append(self, block: Block) -> None:
-        """Write a block."""
-        self.parts.append(tuple(map(self.spool.append, (*block.coords, block.values))))
-        if block.coords:
-            self.low.append(int(block.coords[0][0]))
-            self.high.append(int(block.coords[0][-1]))
-
-    def counts(self) -> list[int]:
-        """Return the number of entries of each block."""
-        return [part[-1].count for part in self.parts]
-
-    def read(self, at: int) -> Block:
-        """Return a block."""
-        *coords, values = (self.spool.read(segment, 0, segment.count) for segment in self.parts[at])
-        return Block(tuple(coords), values)
-
-    def batches(self, size: int) -> Iterator[Block]:
-        """Yield the entries, some blocks at a time."""
-        waiting: list[Block] = []
-        for at in range(len(self.parts)):
-            waiting.append(self.read(at))
-            if sum(block.count for block in waiting) >= size or at == len(self.parts) - 1:
-                yield concatenate(waiting, len(waiting[0].coords), waiting[0].values.dtype)
-                waiting = []
-
-
-class Spilled:
+class Summed:
     """The entries of a product, computed panel by panel, on disk.
 
     Parameters
@@ -100,7 +63,7 @@ class Spilled:
 
     def __init__(self, work: Multiplication) -> None:
         self._schema = work.schema
-        self._result = _Stored(Spool())
+        self._result = Aside(Spool())
         weakref.finalize(self, self._result.spool.close)
         spool = Spool()
         try:
@@ -135,16 +98,16 @@ class Spilled:
         ends = zip(self._result.low, self._result.high, strict=True)
         return [at for at, (low, high) in enumerate(ends) if low < stop and start <= high]
 
-    def _panels(self, right: Operand, spool: Spool) -> tuple[list[_Stored], list[tuple[int, int]]]:
+    def _panels(self, right: Operand, spool: Spool) -> tuple[list[Aside], list[tuple[int, int]]]:
         """Write the operand that is multiplied by rows, panel by panel; return the first and the last row of each."""
         size = _panel_size()
-        panels: list[_Stored] = []
+        panels: list[Aside] = []
         held = size
-        for block in _stream(right):
+        for block in read_in_order(right):
             start = 0
             while start < block.count:
                 if held == size:
-                    panels.append(_Stored(spool))
+                    panels.append(Aside(spool))
                     held = 0
                 part = block.take(slice(start, start + size - held))
                 panels[-1].append(part)
@@ -155,16 +118,16 @@ class Spilled:
 
     def _shares(
         self, left: Operand, matched: Sequence[int], bounds: Sequence[tuple[int, int]], spool: Spool
-    ) -> list[_Stored]:
+    ) -> list[Aside]:
         """Write what each panel is multiplied with."""
         if not matched:
-            everything = _Stored(spool)
-            for block in _stream(left):
+            everything = Aside(spool)
+            for block in read_in_order(left):
                 everything.append(block)
             memory.trim()
             return [everything] * len(bounds)
-        shares = [_Stored(spool) for _ in bounds]
-        for block in _stream(left):
+        shares = [Aside(spool) for _ in bounds]
+        for block in read_in_order(left):
             (column,) = left.columns(block, tuple(matched[:1]))
             for share, (low, high) in zip(shares, bounds, strict=True):
                 part = block.take((column >= low) & (column <= high))
@@ -173,7 +136,7 @@ class Spilled:
         memory.trim()
         return shares
 
-    def _gather(self, work: Multiplication, panels: Sequence[_Stored], shares: Sequence[_Stored]) -> None:
+    def _gather(self, work: Multiplication, panels: Sequence[Aside], shares: Sequence[Aside]) -> None:
         """Multiply panel by panel, and add up."""
         schema = self._schema
         sorter = Sorter(
@@ -181,8 +144,8 @@ class Spilled:
         )
         threads, size = settings.current().threads, min(_BATCH, max(_panel_size() // 2, _LEAST))
 
-        def multiplied(panel: _Stored, share: _Stored, advance: Any) -> Iterator[Any]:
-            cut = work.panel(next(panel.batches(2**62)))
+        def multiplied(panel: Aside, share: Aside, advance: Any) -> Iterator[Any]:
+            cut = work.panel(panel.together())
             for batch in share.batches(size):
                 spans, multiply = cut(batch)
 
@@ -210,13 +173,3 @@ class Spilled:
         finally:
             sorter.close()
             memory.trim()
-
-
-def _stream(operand: Operand) -> Iterator[Block]:
-    """Yield the entries of an operand, sorted."""
-    with progress.bar("reading an operand", operand.rows, "entries") as advance:
-        for block in reading.sorted_blocks(operand.scan):
-            advance(block.count)
-            found = operand.cleaned(block)
-            if found.count:
-                yield found

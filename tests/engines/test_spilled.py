@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +16,35 @@ import scipy.sparse
 
 import sparrow as sp
 from sparrow import progress
-from sparrow.engines.stream import contraction, held, panels
+from sparrow.engines.stream import contraction, cutting, held, spilled, summed
+from sparrow.engines.stream.loops import Loops
+from sparrow.errors import StorageError
 from sparrow.sorting import Spool
-from sparrow.sorting.sorter import Sorter
 
 
-@pytest.fixture
-def in_panels(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Have products of stored tensors multiplied in small panels; gives how many there were of each."""
+@pytest.fixture(params=["strips", "panels", "sums"])
+def on_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Have products of stored tensors multiplied in small strips or panels; gives how many there were of each."""
     monkeypatch.setattr(contraction, "_LARGE", 10**12)
-    monkeypatch.setattr(panels, "_HELD", 10**12)
-    monkeypatch.setattr(panels, "_LEAST", 700)
-    monkeypatch.setattr(panels, "_BATCH", 300)
     monkeypatch.setattr(held, "_CACHED", 100)
+    for name, value in [("_HELD", 10**12), ("_NARROWEST", 700 * 16), ("_SAMPLED", 1), ("_LARGEST", 300)]:
+        monkeypatch.setattr(cutting, name, value)
+    for name, value in [("_HELD", 10**12), ("_LEAST", 700), ("_BATCH", 300)]:
+        monkeypatch.setattr(summed, name, value)
+    monkeypatch.setattr(spilled, "_LONG", 0 if request.param == "strips" else 10**12)
+    if request.param == "sums":
+        monkeypatch.setattr(spilled, "spilled", lambda work, adds_up: None)
     counts: list[int] = []
-    inner = panels.Spilled._panels
+    for kind, name in [(spilled.Spilled, "_multiply"), (summed.Summed, "_gather")]:
+        inner = getattr(kind, name)
 
-    def counted(self: Any, *args: Any) -> Any:
-        found = inner(self, *args)
-        counts.append(len(found[0]))
-        return found
+        def counted(self: Any, work: Any, parts: Any, others: Any, inner: Any = inner) -> None:
+            counts.append(len(parts))
+            inner(self, work, parts, others)
 
-    monkeypatch.setattr(panels.Spilled, "_panels", counted)
-    return counts
+        monkeypatch.setattr(kind, name, counted)
+    yield counts
+    assert counts
 
 
 def matrices(tmp_path: Path, seed: int) -> tuple[list[Any], list[sp.Tensor]]:
@@ -48,11 +57,11 @@ def close(found: sp.Tensor, wanted: Any) -> None:
     np.testing.assert_allclose(found.to_numpy(), wanted.toarray(), atol=1e-12)
 
 
-def test_panels_against_scipy(tmp_path: Path, in_panels: list[int]) -> None:
+def test_panels_against_scipy(tmp_path: Path, on_disk: list[int]) -> None:
     (a, b, m), (A, B, M) = matrices(tmp_path, 3)
     product, inside = a @ b, (a @ b).multiply(m != 0)
     close(A @ B, product)
-    assert in_panels[0] == 4
+    assert on_disk[0] == 4
     close((A @ B).T, product.T)
     close((A @ B)[10:50, 3:], product[10:50, 3:])
     assert (A @ B).nnz == product.nnz
@@ -71,37 +80,62 @@ def test_panels_against_scipy(tmp_path: Path, in_panels: list[int]) -> None:
     ("semiring", "dtype"),  # loops of other types are no others of panels
     [*((name, "int64") for name in ("min_plus", "or_and", "plus_first", "any_pair")), ("min_plus", "float64")],
 )
-def test_panels_give_what_is_held(tmp_path: Path, in_panels: list[int], semiring: str, dtype: str) -> None:
+def test_panels_give_what_is_held(tmp_path: Path, on_disk: list[int], semiring: str, dtype: str) -> None:
     plain, _ = matrices(tmp_path, 5)
     scaled = [sp.asarray((each * 40).astype(dtype)) for each in plain]
     A, B = (each.save(tmp_path / f"scaled{k}") for k, each in enumerate(scaled[:2]))
     found = sp.matmul(A, B, semiring=semiring).compute()
     held = sp.matmul(*scaled[:2], semiring=semiring).compute()
-    assert len(in_panels) == 1
+    assert len(on_disk) == 1
     assert (found.dtype, found.fill_value) == (held.dtype, held.fill_value)
     np.testing.assert_allclose(found.to_numpy(), held.to_numpy(), atol=1e-12)
 
 
-def test_types_are_those_of_what_is_held(tmp_path: Path, in_panels: list[int]) -> None:
+def test_types_are_those_of_what_is_held(tmp_path: Path, on_disk: list[int]) -> None:
     (a, b, _), _ = matrices(tmp_path, 7)
     for k, dtype in enumerate(["bool", "uint8", "float32", "complex128"]):
         one, other = (sp.asarray((each * 300).astype(dtype)) for each in (a, b))
         found = one.save(tmp_path / f"a{k}") @ other.save(tmp_path / f"b{k}")
         np.testing.assert_allclose(found.to_numpy(), (one @ other).to_numpy(), rtol=1e-6)
         assert found.dtype == dtype
-    assert len(in_panels) == 4
+    assert len(on_disk) == 4
 
 
-def test_the_same_bits_on_any_number_of_threads(tmp_path: Path, in_panels: list[int]) -> None:
-    _, (A, B, _) = matrices(tmp_path, 9)
+def test_the_same_bits_on_any_number_of_threads(
+    tmp_path: Path, on_disk: list[int], request: pytest.FixtureRequest
+) -> None:
+    plain, (A, B, _) = matrices(tmp_path, 9)
     with sp.config(threads=1):
         one = (A @ B).compute().to_arrow()
     with sp.config(threads=3):
         assert (A @ B).compute().to_arrow().equals(one)
-    assert len(in_panels) == 2
+    assert len(on_disk) == 2
+    held = sp.asarray(plain[0]) @ sp.asarray(plain[1])
+    assert "strips" not in request.node.name or held.to_arrow().equals(one)
 
 
-def test_ids_up_to_2_to_the_40(tmp_path: Path, in_panels: list[int]) -> None:
+def test_letters_of_all_kinds(tmp_path: Path, on_disk: list[int]) -> None:
+    sizes = {"i": 9, "j": 11, "k": 13, "l": 8, "m": 7}
+
+    def some(letters: str, seed: int) -> sp.Tensor:
+        shape = tuple(sizes[letter] for letter in letters)
+        return sp.random(shape, density=0.4, seed=seed).save(tmp_path / f"{letters}{seed}")
+
+    for number, letters in enumerate(
+        ["ijk,kjl->ilj", "ijk,klj->ijl", "ijk,klm->imjl", "ijk,jkl->l", "ijk,ijk->i", "iij,jkk->i", "ijk,ijl->ikl"]
+    ):
+        own, out = letters.split("->")
+        A, B = (some(each, 2 * number + k) for k, each in enumerate(own.split(",")))
+        wanted = np.einsum(letters, A.to_numpy(), B.to_numpy())
+        np.testing.assert_allclose(sp.einsum(letters, A, B).to_numpy(), wanted, atol=1e-12, err_msg=letters)
+        M = some(out, 50 + number)
+        inside, outside = (sp.einsum(letters, A, B, mask=M, complement=way).to_numpy() for way in (False, True))
+        pattern = M.to_numpy() != 0
+        np.testing.assert_allclose(inside, wanted * pattern, atol=1e-12, err_msg=letters)
+        np.testing.assert_allclose(outside, wanted * ~pattern, atol=1e-12, err_msg=letters)
+
+
+def test_ids_up_to_2_to_the_40(tmp_path: Path, on_disk: list[int]) -> None:
     (a, b, _), _ = matrices(tmp_path, 15)
     spread = np.int64(2**33)
     places = [(each.tocoo().row * spread, each.tocoo().col * spread) for each in (a, b)]
@@ -115,10 +149,10 @@ def test_ids_up_to_2_to_the_40(tmp_path: Path, in_panels: list[int]) -> None:
     np.testing.assert_array_equal(rows // spread, wanted.row)
     np.testing.assert_array_equal(columns // spread, wanted.col)
     np.testing.assert_allclose(found.to_arrow()["value"], wanted.data)
-    assert len(in_panels) == 1
+    assert len(on_disk) == 1
 
 
-def test_ctrl_c_leaves_nothing(tmp_path: Path, in_panels: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_leaves_nothing(tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     _, (A, B, _) = matrices(tmp_path, 11)
     spools: list[Any] = []
     inner = Spool
@@ -130,9 +164,10 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, in_panels: list[int], monkeypatch
     def interrupted(*args: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sparrow.engines.stream.panels.Spool", kept)
+    for module in (spilled, summed):
+        monkeypatch.setattr(module, "Spool", kept)
     with monkeypatch.context() as patch:
-        patch.setattr(Sorter, "prepare", interrupted)
+        patch.setattr(Loops, "_products", interrupted)
         with pytest.raises(KeyboardInterrupt):
             (A @ B).save(tmp_path / "never")
     assert not (tmp_path / "never").exists()
@@ -141,7 +176,36 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, in_panels: list[int], monkeypatch
     assert spools[-1]._file is None
 
 
-def test_progress_counts_entries(tmp_path: Path, in_panels: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_names_its_folder_and_the_way_out(
+    tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, (A, B, _) = matrices(tmp_path, 17)
+    left, write = [20], os.pwrite
+
+    def filled(*args: Any) -> int:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(*args)
+
+    folder = tmp_path / "aside"
+    folder.mkdir()
+    with sp.config(temp_directory=folder), monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", filled)
+        with pytest.raises(StorageError, match=rf"{folder}.*No space left.*sp.config\(temp_directory="):
+            (A @ B).save(tmp_path / "never")
+        assert not (tmp_path / "never").exists()
+        assert not list(folder.iterdir())
+    assert (A @ B).nnz
+
+
+def test_rows_in_use_that_do_not_fit(tmp_path: Path, on_disk: list[int]) -> None:
+    (a, b, _), (A, B, _) = matrices(tmp_path, 19)
+    few = (A[:8] * 2.0).save(tmp_path / "few")
+    close(few @ B, (a[:8] * 2.0) @ b)
+
+
+def test_progress_counts_entries(tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     _, (A, B, _) = matrices(tmp_path, 13)
     done: dict[str, list[int]] = {}
 
@@ -157,10 +221,11 @@ def test_progress_counts_entries(tmp_path: Path, in_panels: list[int], monkeypat
 
     monkeypatch.setattr(progress, "bar", Bar)
     (A @ B).compute()
-    for what in ("multiplying panels", "adding up panels"):
+    for what in {"multiplying part by part", "multiplying panels", "adding up panels"}.intersection(done):
         total, *steps = done[what]
         assert 0 < total == sum(steps) or what == "adding up panels"
-    assert len(in_panels) == 1
+    assert {"multiplying part by part", "multiplying panels"}.intersection(done)
+    assert len(on_disk) == 1
 
 
 def test_memory_stays_within_the_limit(tmp_path: Path) -> None:

@@ -1,0 +1,294 @@
+"""Operands of a product that memory does not hold, cut on disk: one into parts that it holds, one to go with them.
+
+The operand that is multiplied by rows is cut along the matched letter, into panels, or across it, into strips of its
+columns. The other one is put aside in stretches of whole rows, which one part after the other is multiplied with.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import memory, progress, settings
+from sparrow.engines.stream import reading
+from sparrow.engines.stream.joining import members
+from sparrow.engines.stream.operands import Operand, Operands
+from sparrow.kernels.entries import Block, concatenate, pick, row_pointers
+from sparrow.kernels.runs import group_starts
+from sparrow.sorting import Segment, Spool
+from sparrow.workers import ordered_map
+
+__all__ = ["Aside", "Stretch", "panels", "read_in_order", "room_of_part", "size_of", "stretches", "strips"]
+
+_HELD = 3
+"""Of the memory to work in, one part for a panel or a strip."""
+_NARROWEST = 1 << 20
+"""The bytes that one takes at least."""
+_UNEVEN = 2
+"""How many times more than that one may take, where entries are uneven."""
+_SAMPLED = 64
+"""One entry of so many says where strips begin."""
+_LONGEST = 16
+"""Of the memory to work in, one part for a row of the other operand, which no stretch divides."""
+_STRETCH = 11
+"""Of the memory limit in bytes, one part of two to this is the number of entries of a stretch."""
+_LEAST, _LARGEST = 1 << 14, 1 << 18
+"""The fewest and the most entries that are dealt with at a time."""
+
+
+class Aside:
+    """Blocks of entries in a spool."""
+
+    def __init__(self, spool: Spool) -> None:
+        self.spool = spool
+        self.parts: list[tuple[Segment, ...]] = []
+        self.low: list[int] = []
+        """The first leading coordinate of each block."""
+        self.high: list[int] = []
+
+    def append(self, block: Block) -> None:
+        """Write a block."""
+        self.parts.append(tuple(map(self.spool.append, (*block.coords, block.values))))
+        if block.coords:
+            self.low.append(int(block.coords[0][0]))
+            self.high.append(int(block.coords[0][-1]))
+
+    def counts(self) -> list[int]:
+        """Return the number of entries of each block."""
+        return [part[-1].count for part in self.parts]
+
+    def read(self, at: int) -> Block:
+        """Return a block."""
+        *coords, values = (self.spool.read(segment, 0, segment.count) for segment in self.parts[at])
+        return Block(tuple(coords), values)
+
+    def together(self) -> Block:
+        """Return all entries as one block, held once."""
+        columns = list(zip(*self.parts, strict=True))
+        arrays = [np.empty(sum(segment.count for segment in column), column[0].dtype) for column in columns]
+        for array, column in zip(arrays, columns, strict=True):
+            start = 0
+            for segment in column:
+                self.spool.read(segment, 0, segment.count, array[start : start + segment.count])
+                start += segment.count
+        return Block(tuple(arrays[:-1]), arrays[-1])
+
+    def batches(self, size: int) -> Iterator[Block]:
+        """Yield the entries, some blocks at a time."""
+        waiting: list[Block] = []
+        for at in range(len(self.parts)):
+            waiting.append(self.read(at))
+            if sum(block.count for block in waiting) >= size or at == len(self.parts) - 1:
+                yield _joined(waiting)
+                waiting = []
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Whole rows of the operand of rows, in a spool."""
+
+    spool: Spool
+    rows: tuple[Segment, ...]
+    """The coordinates of each row along the letters of rows, where the result is."""
+    shares: tuple[tuple[Segment, ...] | None, ...]
+    """The entries that each panel is multiplied with: the number of the row, coordinates, and the value of each. For
+    strips there is one, without numbers, for all of them."""
+    low: int
+    """The first leading coordinate."""
+    high: int
+
+    def count(self, part: int) -> int:
+        """Return how many entries a part is multiplied with."""
+        share = self._share(part)
+        return 0 if share is None else share[-1].count
+
+    def read(self, part: int) -> tuple[NDArray[np.int32] | None, Block]:
+        """Return the entries that a part is multiplied with, and in which row each is; None if all rows are there."""
+        share = self._share(part)
+        assert share is not None
+        *coords, values = (self.spool.read(segment, 0, segment.count) for segment in share)
+        return (None if len(self.shares) == 1 else coords.pop(0)), Block(tuple(coords), values)
+
+    def _share(self, part: int) -> tuple[Segment, ...] | None:
+        return self.shares[min(part, len(self.shares) - 1)]
+
+
+def size_of(parts: int) -> int:
+    """Return how many entries are dealt with at a time: one of two to so many of the bytes of the limit."""
+    return min(max(memory.limit() >> parts, _LEAST), _LARGEST)
+
+
+def room_of_part() -> int:
+    """Return the bytes that a part takes: that depends on the limit alone, and so do the bits."""
+    return max(memory.working() // _HELD, _NARROWEST)
+
+
+def read_in_order(operand: Operand) -> Iterator[Block]:
+    """Yield the entries of an operand, sorted."""
+    with progress.bar("reading an operand", operand.rows, "entries") as advance:
+        for block in reading.sorted_blocks(operand.scan):
+            advance(block.count)
+            found = operand.cleaned(block)
+            if found.count:
+                yield found
+
+
+def panels(operands: Operands, spool: Spool) -> tuple[list[Aside] | None, NDArray[Any]]:
+    """Write the operand that is held in panels, each of whole rows.
+
+    Returns
+    -------
+    panels, bounds
+        None where a row is too long; the first matched coordinates of all panels but the first.
+    """
+    right = operands.right
+    size = max(room_of_part() // right.width(operands.dtype), 1)
+    out: list[Aside] = []
+    held = 0
+    for block in _whole_rows(read_in_order(right), min(size, size_of(_STRETCH))):
+        if block.count > _UNEVEN * size:
+            return None, np.empty(0, np.int64)
+        if not out or held + block.count > size + size // 8:
+            out.append(Aside(spool))
+            held = 0
+        out[-1].append(block)
+        held += block.count
+    return out, np.array([panel.low[0] for panel in out[1:]], np.int64)
+
+
+def strips(operands: Operands, spool: Spool) -> list[Aside] | None:
+    """Write the operand that is held in strips of its columns; None where few columns hold too much of it."""
+    right, columns = operands.right, operands.roles.columns
+    aside = Aside(spool)
+    for block in read_in_order(right):
+        aside.append(block)
+    counts, room, each = aside.counts(), room_of_part(), right.width(operands.dtype)
+    number = -(-sum(counts) * each // room)
+    rng = np.random.default_rng(0)
+
+    def sampled(at: int) -> NDArray[Any]:
+        return _keys(right, columns, aside.read(at).take(rng.integers(0, counts[at], -(-counts[at] // _SAMPLED))))
+
+    keys = np.sort(np.concatenate([sampled(at) for at in range(len(counts))] or [np.empty(0, np.int64)]))
+    bounds = np.unique(keys[[len(keys) * k // number for k in range(1, number)]])
+    out = [Aside(spool) for _ in range(len(bounds) + 1)]
+
+    def routed(at: int) -> list[tuple[int, Block]]:
+        block = aside.read(at)
+        return _routed(block, _keys(right, columns, block), bounds)
+
+    for found in ordered_map(routed, range(len(counts)), settings.current().threads):
+        for strip, block in found:
+            out[strip].append(block)
+    out = [strip for strip in out if strip.parts]
+    return out if all(sum(strip.counts()) * each <= _UNEVEN * room for strip in out) else None
+
+
+def stretches(
+    operands: Operands, spool: Spool, result: Spool, bounds: NDArray[Any] | None, wanted: NDArray[Any] | None
+) -> list[Stretch] | None:
+    """Write the operand of rows in stretches; None where one of its rows is too long.
+
+    Parameters
+    ----------
+    spool, result
+        Where entries go, and where coordinates of rows.
+    bounds
+        Of panels; None where all entries are multiplied with each part.
+    wanted
+        The leading coordinates that are, None if all of them.
+    """
+    from sparrow.kernels.rows import repeat
+
+    left, roles = operands.left, operands.roles
+    size = size_of(_STRETCH)
+    most = max(memory.working() // (_LONGEST * left.width(operands.dtype)), 2 * size)
+
+    def written(block: Block) -> Stretch:
+        if wanted is not None:
+            block = pick(block, members(block.coords[0], wanted))
+        rows = left.columns(block, roles.rows)
+        starts = group_starts(rows, block.count)
+        shares: list[tuple[Segment, ...] | None] = [None]
+        found = [(0, block)]
+        if bounds is not None and len(bounds):
+            numbers = np.empty(block.count, np.int32)
+            repeat(np.arange(len(starts), dtype=np.int32), np.append(starts, block.count), numbers)
+            (key,) = left.columns(block, roles.matched[:1])
+            shares = [None] * (len(bounds) + 1)
+            found = _routed(Block((numbers, *block.coords), block.values), key, bounds)
+        for number, share in found:
+            shares[number] = tuple(map(spool.append, (*share.coords, share.values)))
+        low, high = (int(block.coords[0][0]), int(block.coords[0][-1])) if block.count else (0, -1)
+        return Stretch(spool, tuple(result.append(column[starts]) for column in rows), tuple(shares), low, high)
+
+    longest = 0
+
+    def whole() -> Iterator[Block]:
+        nonlocal longest
+        for block in _whole_rows(read_in_order(left), size):
+            longest = max(longest, block.count)
+            if longest > most:
+                return
+            yield block
+
+    out = list(ordered_map(written, whole(), settings.current().threads))
+    return out if longest <= most else None
+
+
+def _whole_rows(blocks: Iterator[Block], size: int) -> Iterator[Block]:
+    """Yield sorted entries in blocks of about so many, none of which ends within a leading coordinate."""
+    rest: list[Block] = []
+    for block in blocks:
+        rest.append(block)
+        if len(rest) > 1 and rest[-2].coords[0][-1] == block.coords[0][-1]:
+            continue  # all of it in a row that may go on
+        block = _joined(rest)
+        leading = block.coords[0]
+        start, last = 0, int(np.searchsorted(leading, leading[-1]))
+        while last - start >= size:
+            stop = int(np.searchsorted(leading, leading[start + size]))
+            if stop == start:
+                stop = int(np.searchsorted(leading, leading[start], "right"))
+            yield block.take(slice(start, stop))
+            start = stop
+        rest = [block.take(slice(start, None))]
+    if rest:
+        yield _joined(rest)
+
+
+def _joined(blocks: Sequence[Block]) -> Block:
+    return concatenate(blocks, len(blocks[0].coords), blocks[0].values.dtype)
+
+
+def _routed(block: Block, keys: NDArray[Any], bounds: NDArray[Any]) -> list[tuple[int, Block]]:
+    """Return the entries of each part, in their order, of those that have some; bounds lie between parts."""
+    from sparrow.kernels.rows import scattered
+
+    if not len(bounds):
+        return [(0, block)]
+    part = np.searchsorted(bounds.astype(keys.dtype, copy=False), keys, "right")
+    begins = row_pointers(part, len(bounds) + 1)
+    scatter: Callable[[NDArray[Any]], NDArray[Any]] = lambda column: scattered(part, begins, column)  # noqa: E731
+    values = block.values
+    values = scatter(values) if values.itemsize <= 8 else values.take(scatter(np.arange(block.count)))
+    together = Block(tuple(map(scatter, block.coords)), values)
+    spans = enumerate(itertools.pairwise(begins.tolist()))
+    return [(number, together.take(slice(*span))) for number, span in spans if span[0] < span[1]]
+
+
+def _keys(right: Operand, columns: tuple[int, ...], block: Block) -> NDArray[Any]:
+    """Return one number for the coordinates of entries along letters, or along as many of them as 63 bits hold."""
+    first, *others = right.columns(block, columns)
+    key, cells = first, right.sizes[columns[0]]
+    for letter, column in zip(columns[1:], others, strict=True):
+        cells *= right.sizes[letter]
+        if cells >= 2**63:
+            break
+        key = key.astype(np.int64) * right.sizes[letter] + column
+    return key
