@@ -222,7 +222,8 @@ def canonical(
     DuplicateError
         If a coordinate comes twice and ``duplicates`` is ``"error"``.
     """
-    key = packed(block.coords, shape) if leading is None and len(block.values) < _FEW else None
+    few = leading is None and block.coords and len(block.values) < _FEW
+    key = packed(block.coords, shape) if few else None
     if key is None or np.count_nonzero(key[1:] <= key[:-1]):
         block = _unique(in_order(block, shape, leading), duplicates)
     if not keep_fill:

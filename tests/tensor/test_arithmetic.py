@@ -274,8 +274,8 @@ def test_what_is_refused_says_what_to_do(make: Maker) -> None:
         A + np.ones(3)
     with pytest.raises(UnsupportedError, match=r"np.add.reduceat.*to_numpy"):
         np.add.reduceat(A, [0])
-    with pytest.raises(UnsupportedError, match=r"np\.det"):
-        np.linalg.det(A)
+    with pytest.raises(UnsupportedError, match=r"np\.gradient"):
+        np.gradient(A)
     with pytest.raises(TypeError):
         A + "a"
     with pytest.raises(TypeError):
