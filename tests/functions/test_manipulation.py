@@ -88,6 +88,14 @@ def test_triangles_and_diagonals(make: Maker, shape: tuple[int, int], k: int, se
     agree(sp.diagonal(A.T, k), np.diagonal(a.T, k))
 
 
+def test_short_diagonals_of_long_matrices() -> None:
+    places, values = [[2**33, 5, 2**33 + 3], [0, 5, 2]], [1.0, 2.0, 3.0]
+    tall = sp.from_coords(places, values, shape=(2**40, 10))
+    np.testing.assert_array_equal(sp.diagonal(tall, offset=-(2**33)).to_numpy(), [1.0] + [0.0] * 9)
+    np.testing.assert_array_equal(sp.diagonal(tall, offset=-(2**33) - 1).to_numpy(), [0.0, 0.0, 3.0] + [0.0] * 7)
+    np.testing.assert_array_equal(sp.diagonal(tall.T, offset=2**33).to_numpy(), [1.0] + [0.0] * 9)
+
+
 @given(st.data(), SHAPES, SEEDS)
 def test_broadcast_to(make: Maker, data: st.DataObject, shape: tuple[int, ...], seed: int) -> None:
     shape = tuple(data.draw(st.sampled_from([1, n])) for n in shape)

@@ -137,8 +137,9 @@ def diagonal(node: Diagonal, scan: Scan) -> Computed:
 
     def cut(block: Block) -> Block:
         kept = (block.coords[1] - block.coords[0] == offset).nonzero()[0]
-        place = block.coords[0][kept].astype(schema.coordinate_dtype(0), copy=False)
-        return Block((place - row if row else place,), block.values[kept])
+        place = block.coords[0][kept]
+        place = (place - row if row else place).astype(schema.coordinate_dtype(0), copy=False)
+        return Block((place,), block.values[kept])
 
     def evaluate(start: int, stop: int) -> Block:
         return cut(piece_of(scan, start + row, stop + row))
