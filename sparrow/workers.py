@@ -235,6 +235,7 @@ class _Job(Generic[T, R]):
             while self._running:
                 self._changed.wait()
         self._own.clear()
+        del self._work  # a worker that is about to leave the job keeps nothing of the caller's
 
     def serve(self) -> None:
         """Work on items until none waits; on a worker."""

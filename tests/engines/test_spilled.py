@@ -19,6 +19,7 @@ from sparrow import progress
 from sparrow.engines.stream import contraction, cutting, held, spilled, summed
 from sparrow.engines.stream.loops import Loops
 from sparrow.errors import StorageError
+from sparrow.kernels.entries import Block
 from sparrow.sorting import Spool
 
 
@@ -89,6 +90,29 @@ def test_panels_give_what_is_held(tmp_path: Path, on_disk: list[int], semiring: 
     assert len(on_disk) == 1
     assert (found.dtype, found.fill_value) == (held.dtype, held.fill_value)
     np.testing.assert_allclose(found.to_numpy(), held.to_numpy(), atol=1e-12)
+
+
+@pytest.mark.parametrize("on_disk", ["strips"], indirect=True)
+def test_strips_add_by_functions_of_users(tmp_path: Path, on_disk: list[int]) -> None:
+    plain, (A, B, _) = matrices(tmp_path, 5)
+    longest = sp.Semiring(max, lambda x, y: x + y, identity=-np.inf)
+    held = sp.matmul(*map(sp.asarray, plain[:2]), semiring=longest)
+    assert sp.matmul(A, B, semiring=longest).to_arrow().equals(held.to_arrow())
+    assert len(on_disk) == 1
+
+
+def test_of_a_row_that_is_too_long_no_more_is_read() -> None:
+    read: list[int] = []
+
+    def blocks() -> Iterator[Block]:
+        for leading in [0, 1] + [2] * 50:
+            read.append(leading)
+            yield Block((np.full(10, leading, np.int32),), np.ones(10))
+
+    *found, last = cutting._whole_rows(blocks(), 20, 60)
+    assert all(block.count <= 60 for block in found)
+    assert last.count > 60
+    assert len(read) <= 11
 
 
 def test_types_are_those_of_what_is_held(tmp_path: Path, on_disk: list[int]) -> None:

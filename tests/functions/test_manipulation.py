@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,21 @@ def test_triangles_and_diagonals(make: Maker, shape: tuple[int, int], k: int, se
     agree(sp.triu(A, k), np.triu(a, k))
     agree(sp.diagonal(A, k), np.diagonal(a, k))
     agree(sp.diagonal(A.T, k), np.diagonal(a.T, k))
+
+
+def test_few_cells_far_along_a_long_axis(tmp_path: Path) -> None:
+    places, values = [[2**33, 5, 2**33 + 3], [0, 5, 2]], [1.0, 2.0, 3.0]
+    held = sp.from_coords(places, values, shape=(2**40, 10))
+    for tall in (held, held.save(tmp_path / "tall")):
+        first, third = [1.0] + [0.0] * 9, [0.0, 0.0, 3.0] + [0.0] * 7
+        np.testing.assert_array_equal(sp.diagonal(tall, offset=-(2**33)).to_numpy(), first)
+        np.testing.assert_array_equal(sp.diagonal(tall, offset=-(2**33) - 1).to_numpy(), third)
+        np.testing.assert_array_equal(sp.diagonal(tall.T, offset=2**33).to_numpy(), first)
+        flat, start = sp.reshape(tall, -1), 10 * 2**33
+        np.testing.assert_array_equal(flat[start : start + 10].to_numpy(), first)
+        np.testing.assert_array_equal(flat[start + 30 : start + 40].to_numpy(), third)
+        assert flat[start + 32] == 3.0
+        assert not sp.reshape(tall, (2**39, 20))[2**36 : 2**36 + 2].nnz
 
 
 @given(st.data(), SHAPES, SEEDS)

@@ -45,10 +45,6 @@ _SHARE = 4
 """Of the free memory, one part for the operand of rows: beyond, it is read twice, piece by piece."""
 _LARGE = 3
 """Of the memory to work in, one part for the operand that is held by rows: beyond, it is put aside on disk."""
-_SMALLEST = 1 << 12
-"""Of the memory limit in bytes, one part is the number of products that a thread computes at a time of a panel."""
-_LEAST = 1 << 14
-"""The fewest of them."""
 _SMALLER = 16
 """How many times fewer entries the operand of rows has where only those that match it are read of the other."""
 _SPARSE = 4
@@ -197,30 +193,6 @@ class Multiplication:
         """Return the cells that the mask has in rows; None where there is none."""
         bounds = rows.bounds(self.schema.shape[0] if self.schema.ndim else 1)
         return self._cells(held, rows, self.sources(*bounds, held=True)[1], *bounds)
-
-    def panel(
-        self, block: Block
-    ) -> Callable[[Block], tuple[list[tuple[int, int]], Callable[[tuple[int, int]], Block]]]:
-        """Return what cuts entries of the operand of rows, and what multiplies a cut with entries of the other one.
-
-        Sums are not in their last type: those of other entries are still to be added.
-        """
-        room = self.reserved()
-        room.grow(block.nbytes)
-        held = Held(self.operands, block, room)
-        work = Loops(self.operands, held, partial=True).work
-        size = min(_PRODUCTS, max(memory.limit() // _SMALLEST, _LEAST))
-
-        def cut(other: Block) -> tuple[list[tuple[int, int]], Callable[[tuple[int, int]], Block]]:
-            rows = held.rows(other, self.wanted)
-            mask = self.cells_at(held, rows)
-
-            def multiplied(span: tuple[int, int]) -> Block:
-                return work(rows, mask, *span)[0]
-
-            return rows.spans(size), multiplied
-
-        return cut
 
     # -- pieces --------------------------------------------------------------------------------------
 

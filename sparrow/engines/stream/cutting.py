@@ -150,8 +150,9 @@ def panels(operands: Operands, spool: Spool) -> tuple[list[Aside] | None, NDArra
     size = max(room_of_part() // right.width(operands.dtype), 1)
     out: list[Aside] = []
     held = 0
-    for block in _whole_rows(read_in_order(right), min(size, size_of(_STRETCH))):
-        if block.count > _UNEVEN * size:
+    most = _UNEVEN * size
+    for block in _whole_rows(read_in_order(right), min(size, size_of(_STRETCH)), most):
+        if block.count > most:
             return None, np.empty(0, np.int64)
         if not out or held + block.count > size + size // 8:
             out.append(Aside(spool))
@@ -231,7 +232,7 @@ def stretches(
 
     def whole() -> Iterator[Block]:
         nonlocal longest
-        for block in _whole_rows(read_in_order(left), size):
+        for block in _whole_rows(read_in_order(left), size, most):
             longest = max(longest, block.count)
             if longest > most:
                 return
@@ -241,12 +242,17 @@ def stretches(
     return out if longest <= most else None
 
 
-def _whole_rows(blocks: Iterator[Block], size: int) -> Iterator[Block]:
-    """Yield sorted entries in blocks of about so many, none of which ends within a leading coordinate."""
+def _whole_rows(blocks: Iterator[Block], size: int, most: int) -> Iterator[Block]:
+    """Yield sorted entries in blocks of about so many, none of which ends within a leading coordinate.
+
+    The last block is longer than ``most`` where a row is, of which no more is read.
+    """
     rest: list[Block] = []
     for block in blocks:
         rest.append(block)
         if len(rest) > 1 and rest[-2].coords[0][-1] == block.coords[0][-1]:
+            if sum(part.count for part in rest) > most + size:  # with fewer than ``size`` entries of rows before
+                break
             continue  # all of it in a row that may go on
         block = _joined(rest)
         leading = block.coords[0]

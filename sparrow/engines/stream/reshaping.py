@@ -93,8 +93,8 @@ def _positions(block: Block, shape: tuple[int, ...], base: int, end: int) -> NDA
     """Return the places of entries in row-major order, counted from the leading index ``base`` and up to ``end``."""
     cells = (end - base + 1) * math.prod(shape[1:])
     kind: Any = np.int32 if cells < 2**31 else np.int64 if cells < 2**63 else object  # Python's integers hold them all
-    position: NDArray[Any] = block.coords[0].astype(kind, copy=False) if shape else np.zeros(block.count, kind)
-    position = position - base if base else position
+    position: NDArray[Any] = block.coords[0] if shape else np.zeros(block.count, kind)
+    position = (position.astype(np.int64) - base if base else position).astype(kind, copy=False)
     for column, size in zip(block.coords[1:], shape[1:], strict=True):
         position = position * size + column
     return position
@@ -137,8 +137,9 @@ def diagonal(node: Diagonal, scan: Scan) -> Computed:
 
     def cut(block: Block) -> Block:
         kept = (block.coords[1] - block.coords[0] == offset).nonzero()[0]
-        place = block.coords[0][kept].astype(schema.coordinate_dtype(0), copy=False)
-        return Block((place - row if row else place,), block.values[kept])
+        place = block.coords[0][kept]
+        place = (place.astype(np.int64) - row if row else place).astype(schema.coordinate_dtype(0), copy=False)
+        return Block((place,), block.values[kept])
 
     def evaluate(start: int, stop: int) -> Block:
         return cut(piece_of(scan, start + row, stop + row))

@@ -18,6 +18,8 @@ import numpy as np
 from sparrow import memory, progress, settings
 from sparrow.engines.stream.computed import range_of
 from sparrow.engines.stream.cutting import Aside, read_in_order
+from sparrow.engines.stream.held import Held
+from sparrow.engines.stream.loops import Loops
 from sparrow.kernels.entries import Block, Duplicates, concatenate
 from sparrow.plan import Semiring
 from sparrow.sorting import Rows, Spool
@@ -26,7 +28,7 @@ from sparrow.workers import ordered_map
 
 if TYPE_CHECKING:
     from sparrow.engines.stream.contraction import Multiplication
-    from sparrow.engines.stream.operands import Operand
+    from sparrow.engines.stream.operands import MaskRows, Operand, OperandRows
 
 __all__ = ["Summed", "adds_up"]
 
@@ -37,9 +39,13 @@ _ENTRY_BYTES = 64
 _HELD = 4
 """Of the memory to work in, one part for a panel; half of one for what is multiplied with it at a time."""
 _LEAST = 1 << 14
-"""The fewest entries of either."""
+"""The fewest entries of either, and of products that a thread computes at a time."""
 _BATCH = 1 << 18
 """Entries that are multiplied with a panel at a time, at most."""
+_PRODUCTS = 1 << 20
+"""Products that a thread computes at a time, at most."""
+_SMALLEST = 1 << 12
+"""Of the memory limit in bytes, one part is their number where it is small."""
 
 
 def adds_up(semiring: Semiring) -> bool:
@@ -58,7 +64,7 @@ class Summed:
     Parameters
     ----------
     work
-        The product: gives operands, and multiplies what it is given of them.
+        The product.
     """
 
     def __init__(self, work: Multiplication) -> None:
@@ -143,26 +149,33 @@ class Summed:
             max(schema.ndim, 1), work.operands.dtype, weighted=True, duplicates=_RULES[work.node.semiring.add]
         )
         threads, size = settings.current().threads, min(_BATCH, max(_panel_size() // 2, _LEAST))
+        most = min(_PRODUCTS, max(memory.limit() // _SMALLEST, _LEAST))
 
         def multiplied(panel: Aside, share: Aside, advance: Any) -> Iterator[Any]:
-            cut = work.panel(panel.together())
-            for batch in share.batches(size):
-                spans, multiply = cut(batch)
+            memory.trim()  # of what the panel before took
+            with work.reserved() as room:
+                block = panel.together()
+                room.grow(block.nbytes)
+                held = Held(work.operands, block, room)
+                del block
+                multiply = Loops(work.operands, held, partial=True).work
+                for batch in share.batches(size):
+                    rows = held.rows(batch, work.wanted)
+                    mask = work.cells_at(held, rows)
 
-                def sums(span: tuple[int, int], multiply: Any = multiply) -> Any:
-                    found = multiply(span)
-                    return sorter.prepare(Rows(found.coords or (np.zeros(found.count, np.int32),), found.values))
+                    def sums(span: tuple[int, int], rows: OperandRows = rows, mask: MaskRows | None = mask) -> Any:
+                        found, _ = multiply(rows, mask, *span)
+                        return sorter.prepare(Rows(found.coords or (np.zeros(found.count, np.int32),), found.values))
 
-                yield from ordered_map(sums, spans, threads)
-                advance(batch.count)
-            del cut
-            memory.trim()
+                    yield from ordered_map(sums, rows.spans(most), threads)
+                    advance(batch.count)
 
         try:
             total = sum(sum(share.counts()) for share in shares)
             with progress.bar("multiplying panels", total, "entries") as advance:
                 pairs = zip(panels, shares, strict=True)
                 sorter.consume(itertools.chain.from_iterable(multiplied(*pair, advance) for pair in pairs))
+            memory.trim()
             kinds = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)] or [np.dtype(np.int32)]
             with progress.bar("adding up panels", sorter.count, "entries") as advance:
                 for block in sorter.blocks(kinds, work.operands.dtype.type(schema.fill_value)):
