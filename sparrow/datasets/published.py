@@ -78,7 +78,7 @@ class Listing(list[dict[str, Any]]):
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return what the table shows."""
-        out = []
+        out: list[tuple[str, ...]] = []
         for each in self:
             shape = " x ".join(f"{size:,}" for size in each["shape"] or ())
             nnz = "" if each["nnz"] is None else f"{each['nnz']:,}"
