@@ -12,7 +12,7 @@ from typing import Any
 
 from sparrow.progress import quantity
 
-__all__ = ["html", "human_bytes", "human_count", "one_line", "table"]
+__all__ = ["html", "html_table", "human_bytes", "human_count", "one_line", "table"]
 
 
 def human_bytes(n: int) -> str:
@@ -192,6 +192,22 @@ def table(rows: Iterable[Sequence[Any]], headers: Sequence[str], width: int = 80
                 cells.append(" " * spare + text if right else text + " " * spare)
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def html_table(rows: Iterable[Sequence[Any]], headers: Sequence[str]) -> str:
+    """Return a table as HTML; the parameters are those of :func:`table`.
+
+    Examples
+    --------
+    >>> html_table([("a<b", 1)], ("name", "links")).partition("<tbody>")[2]
+    '<tr><td>a&lt;b</td><td>1</td></tr></tbody></table>'
+    """
+
+    def row(values: Sequence[Any], kind: str) -> str:
+        return f"<tr>{''.join(f'<{kind}>{markup.escape(_cell(value))}</{kind}>' for value in values)}</tr>"
+
+    body = "".join(row(each, "td") for each in rows)
+    return f"<table><thead>{row(headers, 'th')}</thead><tbody>{body}</tbody></table>"
 
 
 def _cell(value: Any) -> str:

@@ -729,6 +729,18 @@ def test_recipes_are_commands(cli: Any, tmp_path: Path) -> None:
     assert opened(tmp_path / "west.sparrow").shape == (2, 2)
 
 
+def test_commands_that_fetch_a_set_stay_lines(cli: Any, tmp_path: Path) -> None:
+    done = cli("ingest", "published", "wiki-Vote", tmp_path / "out.sparrow", "--files", tmp_path)
+    assert done.code == 1
+    lines = done.err.splitlines()
+    assert lines[0].endswith("To fetch it:")
+    assert lines[1:3] == [
+        f"  mkdir -p {tmp_path} && cd {tmp_path}", "  curl -fLO https://snap.stanford.edu/data/wiki-Vote.txt.gz"
+    ]  # fmt: skip
+    assert lines[3].startswith("Then load it again. ")
+    assert len(lines) == 4
+
+
 def test_published_sets_are_listed_and_told(cli: Any) -> None:
     assert "uk-2002" in cli("datasets").out
     assert {each["name"] for each in json.loads(cli("datasets", "--json").out)} >= {"a9a", "uk-2002"}

@@ -103,6 +103,24 @@ def test_published_sets_are_described() -> None:
             assert len(about.get("shape", [])) in (0, 2, 3, 4)
 
 
+def test_the_list_shows_as_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = sp.datasets.list()
+    assert isinstance(found, list)
+    monkeypatch.setenv("COLUMNS", "70")
+    lines = repr(found).splitlines()
+    assert lines[0].startswith("name ")
+    assert len(lines) == 2 + len(found)
+    assert max(map(len, lines)) <= 70
+    shown = found._repr_html_()
+    assert shown.count("<tr>") == 1 + len(found)
+    assert "<td>heart_scale</td><td>libsvm</td><td>270 x 13</td><td>3,378</td><td>here</td>" in shown
+
+
+def test_nothing_is_fetched_for_what_comes_along() -> None:
+    with pytest.raises(LabelError, match="'a9a' comes with sparrow"):
+        sp.datasets.way("a9a")
+
+
 def test_what_is_missing_is_told(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError) as caught:
         sp.datasets.load("wiki-Vote", cache=tmp_path)

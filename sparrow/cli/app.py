@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import signal
 import sys
 import threading
@@ -168,7 +169,7 @@ def _warned(
 
 
 def _told(error: Exception) -> str:
-    """Return an error in one line."""
+    """Return an error in one line, but for commands to type, which stay lines."""
     from sparrow.errors import SparrowError
     from sparrow.storage.local import DISK_FULL
 
@@ -176,7 +177,9 @@ def _told(error: Exception) -> str:
         if error.filename is not None:
             return f"{error.filename}: {error.strerror}"
         return f"standard output: {error.strerror}" if error.errno in DISK_FULL else error.strerror
-    return " ".join(str(error).split()) or type(error).__name__
+    parts = re.split(r"\n((?:  \S.*(?:\n|$))+)", str(error))  # every other one is commands, indented by two
+    told = [part.rstrip() if at % 2 else " ".join(part.split()) for at, part in enumerate(parts)]
+    return "\n".join(filter(None, told)) or type(error).__name__
 
 
 def _say(text: str) -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "open_all",
     "open_one",
     "parse_index",
+    "sizes_of",
     "write_json",
     "write_table",
 ]
@@ -122,6 +123,17 @@ def open_all(path: str) -> dict[str, Tensor]:
     if isinstance(found, Tensor):
         return {path: found}
     return {os.path.join(path, name): found[name] for name in found}
+
+
+def sizes_of(dims: Iterable[str], shape: Iterable[int]) -> str:
+    """Return a shape as it is told.
+
+    Examples
+    --------
+    >>> sizes_of(("src", "dst"), (1000, 3))
+    '(src: 1,000, dst: 3)'
+    """
+    return f"({', '.join(f'{name}: {size:,}' for name, size in zip(dims, shape, strict=True))})"
 
 
 def interruptible(work: Callable[[], T]) -> T:

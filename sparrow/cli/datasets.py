@@ -34,13 +34,8 @@ def datasets(
         found = published.list()
         if as_json:
             write_json(found)
-            return
-        rows = []
-        for each in found:
-            shape = " x ".join(f"{size:,}" for size in each["shape"] or ())
-            nnz = "" if each["nnz"] is None else f"{each['nnz']:,}"
-            rows.append((each["name"], each["format"], shape, nnz, each["where"], each["title"]))
-        write_table(rows, ("name", "format", "shape", "entries", "where", "title"))
+        else:
+            write_table(found.rows(), found.HEADERS)
         return
     about = published.describe(name)
     if as_json:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sparrow.cli.arguments import AsJson, open_all, write_json
+from sparrow.cli.arguments import AsJson, open_all, sizes_of, write_json
 from sparrow.cli.formats import command, given, list_option, parameter
 from sparrow.cli.spelling import Program
 from sparrow.errors import NotFoundError
@@ -150,6 +150,6 @@ def _run(
         write_json({"path": target, "seconds": seconds, "tensors": members})
         return
     for path, tensor in stored.items():
-        sizes = ", ".join(f"{dim}: {n:,}" for dim, n in zip(tensor.dims, tensor.shape, strict=True))
-        print(f"{path}: ({sizes}) {tensor.dtype}, {tensor.nnz:,} entries in {human_bytes(tensor.nbytes)}")
+        sizes = sizes_of(tensor.dims, tensor.shape)
+        print(f"{path}: {sizes} {tensor.dtype}, {tensor.nnz:,} entries in {human_bytes(tensor.nbytes)}")
     typer.echo(f"stored in {seconds:.1f} s", err=True)

@@ -22,6 +22,7 @@ from sparrow.cli.arguments import (
     open_all,
     open_one,
     parse_index,
+    sizes_of,
     write_json,
     write_table,
 )
@@ -83,11 +84,10 @@ def info(path: StoredPath, as_json: AsJson = False) -> None:
     for number, (where, fact) in enumerate(facts.items()):
         if number:
             print()
-        sizes = ", ".join(f"{name}: {n:,}" for name, n in zip(fact["dims"], fact["shape"], strict=True))
         per_entry = fact["bits_per_entry"]
         lines = {
             "path": where,
-            "shape": f"({sizes})",
+            "shape": sizes_of(fact["dims"], fact["shape"]),
             "values": f"{fact['dtype']}, {fact['fill_value']} where nothing is stored",
             "entries": f"{fact['nnz']:,}"
             + ("" if fact["density"] is None else f" ({fact['density']:.3g} of the cells)"),

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from sparrow.cli.arguments import AsJson, StoredPath, open_all, open_one, write_json, write_table
+from sparrow.cli.arguments import AsJson, StoredPath, open_all, open_one, sizes_of, write_json, write_table
 
 __all__ = ["add_to"]
 
@@ -57,7 +57,8 @@ def append(
     tensor.append(open_one(source) if is_tensor else source, duplicates, value)
     more = tensor.nnz - before
     entries = "entry" if more == 1 else "entries"
-    print(f"{path}: {more:,} {entries} more, now {tensor.nnz:,} in ({_sizes(tensor)}), version {tensor.version}")
+    sizes = sizes_of(tensor.dims, tensor.shape)
+    print(f"{path}: {more:,} {entries} more, now {tensor.nnz:,} in {sizes}, version {tensor.version}")
 
 
 def resize(
@@ -80,11 +81,7 @@ def resize(
     before = tensor.nnz
     tensor.resize(sizes)
     gone = f" of {before:,}" if tensor.nnz < before else ""
-    print(f"{path}: ({_sizes(tensor)}), {tensor.nnz:,}{gone} entries, version {tensor.version}")
-
-
-def _sizes(tensor: Any) -> str:
-    return ", ".join(f"{name}: {size:,}" for name, size in zip(tensor.dims, tensor.shape, strict=True))
+    print(f"{path}: {sizes_of(tensor.dims, tensor.shape)}, {tensor.nnz:,}{gone} entries, version {tensor.version}")
 
 
 def files(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+import shutil
 import tomllib
 from contextlib import suppress
 from functools import cache as remembered
@@ -13,6 +14,7 @@ from typing import Any
 
 from sparrow import storage
 from sparrow.datasets.shipped import cache_folder, names, read, shipped, stored
+from sparrow.display import html_table, table
 from sparrow.errors import ExistsError, IngestError, LabelError, NotFoundError
 from sparrow.files.registry import COMPRESSION
 from sparrow.progress import bar
@@ -69,8 +71,29 @@ def describe(name: str) -> dict[str, Any]:
     return dict(about)
 
 
-def tabulated(cache: str | os.PathLike[str] | None = None) -> list[dict[str, Any]]:
-    """Return the data sets there are: those that come with sparrow first, then those to fetch.
+class Listing(list[dict[str, Any]]):
+    """Data sets as dicts, shown as a table."""
+
+    HEADERS = ("name", "format", "shape", "entries", "where", "title")
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return what the table shows."""
+        out: list[tuple[str, ...]] = []
+        for each in self:
+            shape = " x ".join(f"{size:,}" for size in each["shape"] or ())
+            nnz = "" if each["nnz"] is None else f"{each['nnz']:,}"
+            out.append((each["name"], each["format"], shape, nnz, each["where"], each["title"]))
+        return out
+
+    def __repr__(self) -> str:
+        return table(self.rows(), self.HEADERS, shutil.get_terminal_size().columns)
+
+    def _repr_html_(self) -> str:
+        return html_table(self.rows(), self.HEADERS)
+
+
+def tabulated(cache: str | os.PathLike[str] | None = None) -> Listing:
+    """Return the data sets there are, a list that shows as a table: those that come with sparrow, then those to fetch.
 
     Parameters
     ----------
@@ -89,7 +112,7 @@ def tabulated(cache: str | os.PathLike[str] | None = None) -> list[dict[str, Any
     >>> [each["name"] for each in sp.datasets.list() if each["where"] == "here"]
     ['a9a', 'a9a.t', 'cnr-2000', 'heart_scale']
     """
-    home, out = cache_folder(cache), []
+    home, out = cache_folder(cache), Listing()
     for name in (*names(), *sorted(published())):
         about = describe(name)
         where = "here" if name in shipped() else "cache" if _place(name, home).exists() else "fetch"
@@ -282,7 +305,7 @@ def way(name: str, files: str | os.PathLike[str] | None = None) -> str:
     Raises
     ------
     LabelError
-        If there is none of that name.
+        If there is none of that name to fetch.
 
     Examples
     --------
@@ -294,6 +317,8 @@ def way(name: str, files: str | os.PathLike[str] | None = None) -> str:
       tar -xzf west0479.tar.gz --strip-components 1
     Then load it again. ...
     """
+    if name in shipped():
+        raise LabelError(f"the data set {name!r} comes with sparrow: there is nothing to fetch")
     about, place = describe(name), shlex.quote(str(_folder(name, None, files)))
     lines = ["To fetch it:", f"  mkdir -p {place} && cd {place}"]
     lines += [f"  curl -fLO {shlex.quote(address)}" for address in about["fetch"]]

@@ -28,6 +28,8 @@ _SAMPLE = 1 << 16
 """Bytes of text that tell what the file is."""
 
 _NODES = re.compile(rb"(?m)^[#%][^\n]*\bNodes:[ \t]*(\d{1,18})\b")
+_KONECT = re.compile(rb"%[ \t]*(sym|bip)\b[^\n]*\n(?:%[ \t]*\d+[ \t]+(\d{1,18})[ \t]+(\d{1,18})[ \t\r]*\n)?")
+"""A header of KONECT about edges both ways or between two kinds of vertices, and how many there are of each."""
 _DISGUISES = ((b" ", b"\x1c"), (b",", b"\x1d"), (b"\t", b"\x1e"), (b"#", b"\x1f"))
 """Control characters that stand for what parts columns, in ids that may hold it."""
 
@@ -66,6 +68,10 @@ class EdgeLines:
     """1 with weights, 0 without, -1 as long as no edge was seen."""
     nodes: int = 0
     """What a line above the edges says that there are."""
+    undirected: bool = False
+    """Whether a header says that edges go both ways."""
+    bipartite: tuple[int, int] | None = None
+    """How many vertices of two kinds there are where a header says that edges go between them; 0 if not told."""
     first_count: int = 0
     """Edges of the first block that has any."""
     passed_over: bool = False
@@ -83,8 +89,8 @@ class EdgeLines:
         skip = False
         with closing(blocks(self.sources)) as text:
             for block in text:
-                if block.first_line == 1 and (told := _NODES.search(bytes(block.data[:_SAMPLE]))):
-                    self.nodes = max(self.nodes, int(told[1]))
+                if block.first_line == 1:
+                    self._take_header(bytes(block.data[:_SAMPLE]))
                 block = self._parted(block)
                 skip = self.header and (skip or block.first_line == 1)
                 if skip:
@@ -92,6 +98,16 @@ class EdgeLines:
                     if end:
                         block, skip = _without(block, first, end), False
                 yield block
+
+    def _take_header(self, text: bytes) -> None:
+        """Take what the comments at the begin of a file say of its edges."""
+        if told := _NODES.search(text):
+            self.nodes = max(self.nodes, int(told[1]))
+        if told := _KONECT.match(text):
+            if told[1] == b"sym":
+                self.undirected = True
+            else:
+                self.bipartite = int(told[2] or 0), int(told[3] or 0)
 
     def _parted(self, block: TextBlock) -> TextBlock:
         """Return a block whose columns are parted by commas; what would part them otherwise is put in disguise."""
@@ -225,7 +241,11 @@ class EdgeLines:
         if code == kernels.ONE_COLUMN or (code == kernels.MIXED and parsed.weighted == 1):
             line_start = at - block.text(0, at)[::-1].find("\n") if "\n" in block.text(0, at) else 0
             token = _line(block, line_start)
-            if code == kernels.ONE_COLUMN and self.delimiter is None and (parted := re.search(r"\w(::|[;|])\w", token)):
+            if (
+                code == kernels.ONE_COLUMN
+                and self.delimiter is None
+                and (parted := re.search(r"\w(::|[;|]|[-=]+>)\w", token))
+            ):
                 problem = f"an edge needs two ids: say delimiter={parted[1]!r} if it parts them"
         return IngestError(problem, block.source.name, block.line_at(at), token)
 

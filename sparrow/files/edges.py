@@ -76,7 +76,8 @@ class Edges(Reader):
     self_loops
         ``"keep"`` or ``"drop"`` edges from a vertex to itself. Their vertices count in both cases.
     directed
-        False stores each edge in both directions, a loop once.
+        False stores each edge in both directions, a loop once. Of a file of KONECT that is undirected (``% sym``) and
+        read without, a note says so.
     duplicates
         What becomes of an edge that comes twice, after mirroring: ``"error"``, ``"sum"``,
         ``"last"``, ``"first"``, ``"min"`` or ``"max"``. Weights that look like times, in seconds or milliseconds
@@ -90,7 +91,8 @@ class Edges(Reader):
         then hold blanks and commas.
     shape
         The sizes (m, n), beyond which no id may be; by default they follow from the ids. A line ``# Nodes: N`` above
-        the edges, as SNAP has it, makes them N at least.
+        the edges, as SNAP has it, makes them N at least. Of a file of KONECT with two kinds of vertices (``% bip``)
+        that is read without, a note says which sizes they have.
     overwrite
         Replace what is at ``dst``.
     if_exists
@@ -186,6 +188,13 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
                 raise ingest.summed(error) from None
         if not lines.first_count:
             warnings.warn(f"{', '.join(source.name for source in sources)}: there is no edge", stacklevel=2)
+        if lines.undirected and self.directed:
+            way = "directed=False stores both directions"
+            progress.note(f"{sources[0].name}: edges are undirected (% sym), and each is stored as it stands: {way}")
+        if lines.bipartite is not None and self.shape is None:
+            m, n = (size + 1 if size else letter for size, letter in zip(lines.bipartite, "mn", strict=True))
+            way = f"shape=({m}, {n}) gives each a size of its own, sp.ingest.columns labels of its own"
+            progress.note(f"{sources[0].name}: two kinds of vertices (% bip) share one square of ids: {way}")
         if lines.passed_over:
             progress.note(f"{sources[0].name}: the columns after the third (timestamps?) were passed over")
         return os.fspath(self.dst)

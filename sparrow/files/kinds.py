@@ -49,6 +49,9 @@ _CONTAINERS = {
 NTRIPLES = "sed 's/ *\\.$//; s/ /\\t/; s/ /\\t/' {file} | sparrow ingest triples - DST"
 """How N-Triples are read."""
 
+_ARROW = re.compile("<?[-=]+>|--|[\u2192\u2194]")
+"""What some write between the ends of a link."""
+
 _GRAPHS = (
     (
         "a DIMACS graph",
@@ -57,11 +60,7 @@ _GRAPHS = (
     ),
     ("a Pajek graph", r"\*(vertices|network)\b", "write it with networkx.write_edgelist(networkx.read_pajek(...))"),
     ("GML", r"(graph\s*\[|creator\s+\")", "write it with networkx.write_edgelist(networkx.read_gml(...))"),
-    (
-        "N-Triples",
-        r"(<[^>\s]+>|_:\S+)\s+<[^>\s]+>\s+.*\.$",
-        NTRIPLES,
-    ),
+    ("N-Triples", r"(<[^>\s]+>|_:\S+)\s+<[^>\s]+>\s+.*\.$", NTRIPLES),
 )
 """Graphs in text that is not read: how it begins."""
 
@@ -119,6 +118,10 @@ def refuse_no_edges(text: str, name: str) -> None:
     for kind, pattern, way in _GRAPHS:
         if re.match(pattern, "\n".join(lines), re.IGNORECASE | re.MULTILINE):
             raise IngestError(f"this is {kind}, no edge list: {way.format(file=file)}", name, token=lines[0][:80])
+    arrow = cells[0][1] if len(cells[0]) > 2 and _ARROW.fullmatch(cells[0][1]) else None
+    if arrow and all(row[1:2] == [arrow] for row in cells):
+        way = f"sed 's/[[:blank:]]*{arrow}[[:blank:]]*/ /' {file} | sparrow ingest edges - DST"
+        raise IngestError(f"links are written with {arrow!r} between their ids: {way}", name)
     if lines[0][0] in "{[<":
         kind = "HTML or XML" if lines[0][0] == "<" else "JSON"
         raise IngestError(f"this is {kind}, no edge list: write two columns, an edge a line", name, token=lines[0][:80])

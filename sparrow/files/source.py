@@ -7,16 +7,18 @@ thread. Compression is told from the content, never from the name.
 from __future__ import annotations
 
 import glob
+import gzip
 import io
 import os
 import queue
 import sys
 import threading
+import zlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -263,7 +265,9 @@ class _Stream:
     """The text of a source and how far it has been read as stored."""
 
     def __init__(self, source: Source) -> None:
+        self._source, self._given = source, 0
         self._raw: pa.NativeFile | _Pipe
+        compression: str | None
         if source.size is not None:
             assert source.path is not None
             self._raw = of(source.path).open(source.path, through=True)
@@ -272,13 +276,35 @@ class _Stream:
         else:
             self._raw = _open_pipe(source)
             compression = compression_of(self._raw.peek(_START_OF_PACKED))
-        self._text: pa.NativeFile | _Pipe = self._raw
+        self._gzip = compression == "gzip" and source.size is not None
+        self._text: pa.NativeFile | _Pipe | gzip.GzipFile = self._raw
         if compression is not None:
             below = pa.PythonFile(self._raw, mode="r") if isinstance(self._raw, _Pipe) else self._raw
             self._text = pa.CompressedInputStream(below, compression)
 
     def readinto(self, view: memoryview) -> int:
-        return int(self._text.readinto(view))
+        try:
+            n = int(self._text.readinto(view))
+        except (OSError, pa.ArrowException) as error:
+            if not self._gzip:
+                raise
+            n = self._read_padded(view, error)
+        self._given += n
+        return n
+
+    def _read_padded(self, view: memoryview, error: Exception) -> int:
+        """Read on by Python's gzip, which passes over zeros at the end as ``gzip -d`` does."""
+        self._gzip = False
+        self.close()
+        path = cast("str", self._source.path)
+        self._raw = of(path).open(path, through=True)
+        self._text = gzip.GzipFile(fileobj=cast("BinaryIO", self._raw))
+        try:
+            if self._text.seek(self._given) != self._given:
+                raise error
+            return self._text.readinto(view)
+        except (EOFError, OSError, zlib.error):
+            raise error from None
 
     def tell(self) -> int:
         return self._raw.taken if isinstance(self._raw, _Pipe) else int(self._raw.tell())

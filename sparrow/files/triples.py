@@ -36,6 +36,7 @@ _VALUES = np.dtype(np.int64)
 _SPLIT = re.compile(
     r"(?:.*[-_.])?(train|valid|validation|dev|test)(?:2id)?\.(?:txt|tsv|csv|del|triples)(?:\.(?:gz|zst|bz2))?"
 )
+_HEADER = re.compile(r"(head|subject)(\s+(relation|predicate|tail|object)){2}", re.IGNORECASE)
 _CALLED = {"validation": "valid", "dev": "valid"}
 _VOCABULARIES = {
     "entities": ("entity2id.txt", "entities.dict", "entity_ids.del", "entities.txt"),
@@ -74,6 +75,8 @@ class Triples(Reader):
         ``"max"``.
     dims
         Names of the dimensions, ``head, relation, tail`` by default.
+    header
+        Skip the first line of each file.
     overwrite
         Replace what is at ``dst``.
     if_exists
@@ -124,6 +127,7 @@ class Triples(Reader):
     dims: Annotated[
         Sequence[str] | None, Option("Names. [default: head,relation,tail]", metavar="A,B,C", parse=names_of)
     ] = None
+    header: Annotated[bool, Option("Skip a first line of column names.")] = False
 
     examples: ClassVar[str] = """\
 sparrow ingest triples FB15k-237 fb.sparrow
@@ -235,8 +239,13 @@ class _Reading:
             swapped = self.options.order == "htr" or (self.options.order == "auto" and told is not None)
             if told is not None:
                 first = _below(first)
-            line = head if told is None else first.text(0, 1 << 16).lstrip("\n\r ").split("\n", 1)[0]
+            line, *below = first.text(0, 1 << 16).lstrip("\n\r ").split("\n", 2)[:2]
             delimiter = 9 if line.count("\t") == 2 else -1
+            if self.options.header:
+                first = _below(first)
+            elif _HEADER.fullmatch(line.strip()) or (self.options.ids != "str" and _over_numbers(line, below)):
+                problem = "the first line names columns: say header=True to skip it"
+                raise IngestError(problem, source.name, first.line_at(int(np.argmax(first.data > 32))), line.strip())
             self._settle(first, delimiter)
 
             def find(block: TextBlock) -> _Found:
@@ -356,6 +365,12 @@ class _Reading:
     def _describe(self, cell: tuple[int, ...]) -> str:
         words = [self._words[which] for which in (0, 1, 0)]
         return str(tuple(c if each is None else each[c].as_py() for c, each in zip(cell, words, strict=True)))
+
+
+def _over_numbers(line: str, below: Sequence[str]) -> bool:
+    """Return whether a line holds no number, and the next nothing else."""
+    following = "".join(below).split()
+    return bool(following) and all(map(str.isdigit, following)) and not any(map(str.isdigit, line.split()))
 
 
 def _below(block: TextBlock) -> TextBlock:

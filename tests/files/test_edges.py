@@ -327,6 +327,22 @@ def test_a_fourth_column_is_passed_over_with_a_note(ingest: Any, capsys: pytest.
     assert capsys.readouterr().err == ""
 
 
+def test_what_headers_of_konect_say_is_said(ingest: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert ingest("% sym unweighted\n1 2\n") == {(1, 2): 1}
+    assert "edges are undirected (% sym), and each is stored as it stands: directed=False" in capsys.readouterr().err
+    assert ingest("% sym unweighted\n1 2\n", directed=False) == {(1, 2): 1, (2, 1): 1}
+    ingest("% asym unweighted\n1 2\n")
+    assert capsys.readouterr().err == ""
+    text = "% bip unweighted\n% 2 2 5\n1 2\n2 5\n"
+    assert ingest(text) == {(1, 2): 1, (2, 5): 1}
+    assert "two kinds of vertices (% bip) share one square of ids: shape=(3, 6)" in capsys.readouterr().err
+    ingest(text, shape=(3, 6))
+    assert capsys.readouterr().err == ""
+    assert stored(tmp_path / "edges.sparrow").schema.shape == (3, 6)
+    ingest("%bip\r\n1 2\r\n")
+    assert "shape=(m, n)" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("text", ["", "\n\n", "# only\n% comments\n"])
 def test_no_edges_is_an_empty_tensor_and_a_warning(ingest: Any, tmp_path: Path, text: str) -> None:
     with pytest.warns(UserWarning, match=r"edges\.txt: there is no edge"):

@@ -91,6 +91,8 @@ TEXT = {
     "lists of neighbours after a line with the number of vertices": ("a.graph-txt", "3\n1 2 \n\n0 1 \n"),
     "a METIS graph": ("a.graph", "4 3 0\n2 3 4\n1\n1 4\n1 3\n"),
     "names in quotes, no edge list": ("q.csv", '"a","b"\n"b","c"\n'),
+    "links are written with '->'": ("a.txt", "1 -> 2\n2 -> 3\n"),
+    "say delimiter='->'": ("a.txt", "1->2\n2->3\n"),
     "columns are parted by tabs and hold blanks": ("a.tsv", "New York\tRome\nRome\tOslo\n"),
 }
 
@@ -111,6 +113,8 @@ def test_texts_are_named(tmp_path: Path, told: str) -> None:
         ("a.graph", "4 2 0\n2 4\n1\n% c\n\n1\n", {(0, 1), (0, 3), (1, 0), (3, 0)}),
         ("a.graph-txt", "3\n1 2 \n\n0 1 \n", {(0, 1), (0, 2), (2, 0), (2, 1)}),
         ("a b.tsv", "New York\tRome\nRome\tOslo\n", {("New York", "Rome"), ("Rome", "Oslo")}),
+        ("a.txt", "a -> b\nb -> c # so\n", {("a", "b"), ("b", "c")}),
+        ("a.txt", "1 -> 2 0.5\n2 -> 3 1\n", {(1, 2), (2, 3)}),
         ("q.csv", '"a","b"\n"b","c"\n', {("a", "b"), ("b", "c")}),
         ("t.tns", "1 1 2 2.5\n2 2 1 1\n", {(0, 0, 1), (1, 1, 0)}),
         ("m.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n2 1 3\n", {(1, 0)}),

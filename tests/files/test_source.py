@@ -119,6 +119,16 @@ def test_members_that_follow_each_other(tmp_path: Path) -> None:
         assert text(read(store(tmp_path, compress(b"a\n") + compress(b"b\n")))) == b"a\nb\n"
 
 
+@pytest.mark.parametrize("padding", [1, 7, 512, 100_000])
+@pytest.mark.parametrize("size", [64, module.BLOCK_SIZE])
+def test_zeros_behind_gzip_are_passed_over(tmp_path: Path, padding: int, size: int) -> None:
+    data = os.urandom(100_000).hex().encode() + b"\nend\n"
+    source = store(tmp_path, gzip.compress(data) + gzip.compress(data) + bytes(padding))
+    assert text(read(source, size)) == data + data
+    with pytest.raises(IngestError, match="cannot be read"):
+        read(store(tmp_path, gzip.compress(data) + bytes(padding) + b"x"))
+
+
 @pytest.mark.parametrize("compression", ["gzip", "zstd", "bz2"])
 @pytest.mark.parametrize("kept", [0.3, 0.7, 0.99])
 def test_truncated_input(tmp_path: Path, compression: str, kept: float) -> None:

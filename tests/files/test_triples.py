@@ -69,6 +69,18 @@ def test_any_splits(
             assert tensor.labels("head").to_pylist() == tensor.labels("tail").to_pylist() == sorted(used)
 
 
+@pytest.mark.parametrize("line", ["head\trelation\ttail", "Subject Predicate Object", "head tail relation", "a b c"])
+def test_a_line_of_column_names_is_refused_or_skipped(tmp_path: Path, line: str) -> None:
+    triples = "0 0 1\n1 0 2\n" if line == "a b c" else "ann mother bob\nbob father eve\n"
+    (tmp_path / "kg.txt").write_text(f"\n{line}\n" + triples.replace(" ", "\t" if "\t" in line else " "))
+    with pytest.raises(IngestError, match="line 2: the first line names columns: say header=True") as caught:
+        sp.ingest.triples(tmp_path / "kg.txt", tmp_path / "kg.sparrow")
+    assert caught.value.token == line
+    A = sp.ingest.triples(tmp_path / "kg.txt", tmp_path / "kg.sparrow", header=True)
+    want = [tuple(each.split()) for each in triples.splitlines()]
+    assert triples_of(A) == {tuple(map(int, each)) for each in want} if line == "a b c" else set(want)
+
+
 @pytest.mark.parametrize(
     ("name", "entities", "relations", "counts"),
     [
