@@ -46,7 +46,7 @@ def concat(tensors: Sequence[Any], axis: int | str | None = 0) -> Tensor:
     ShapeError
         If there are none, or shapes differ in another axis.
     UnsupportedError
-        If the fill values of tensors differ; arrays take that of the tensors.
+        If the fill values of tensors differ; dense arrays take that of the tensors.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
     ShapeError
         If there are none, their shapes differ, or there is no such axis.
     UnsupportedError
-        If the fill values of tensors differ; arrays take that of the tensors.
+        If the fill values of tensors differ; dense arrays take that of the tensors.
 
     Examples
     --------

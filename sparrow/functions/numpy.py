@@ -7,6 +7,7 @@ naming arguments of a function of ``sp`` is in :mod:`sparrow.functions.numpy_onl
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -350,10 +351,15 @@ def _without_nan(accumulated: Callable[..., Any], neutral: int) -> Callable[...,
 
 def _dense(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return NumPy's function of the dense cells of tensors: what it makes is dense by nature."""
+    signature = inspect.signature(function)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = [np.asarray(one) if isinstance(one, Tensor) else one for one in args]
-        return function(*given, **{k: np.asarray(v) if isinstance(v, Tensor) else v for k, v in kwargs.items()})
+        bound = signature.bind(*args, **kwargs)
+        out = bound.arguments.pop("out", None)
+        for name, one in bound.arguments.items():
+            if isinstance(one, Tensor):
+                bound.arguments[name] = np.asarray(one)
+        return into(out, function(*bound.args, **bound.kwargs), f"np.{function.__name__}")
 
     return call
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow import memory
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.creation import from_coords
 from sparrow.functions.generation import full
@@ -151,6 +152,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Tensor:
     tensor = as_tensor(arr)
     at = 0 if axis is None else resolved_axis(axis, tensor.ndim)
     lines = reshape(tensor, -1) if axis is None else tensor
+    memory.check(17 * lines.shape[at], f"a list out of {lines.shape[at]} positions", "join views of what stays")
     view: Tensor = lines[(*(slice(None),) * at, np.delete(np.arange(lines.shape[at]), obj), ...)]
     return view
 
@@ -441,7 +443,7 @@ def median(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     tensor = as_tensor(a)
     lines, kept = _lines(tensor.astype(np.float64) if tensor.dtype == bool else tensor, axis)
     size = lines.shape[-1]
-    middle = lines[..., size // 2]
+    middle = lines[..., size // 2].astype(np.promote_types(lines.dtype, np.float32))  # float16 ends at 65,504
     found = _unless_nan(lines, middle if size % 2 else (lines[..., size // 2 - 1] + middle) / 2)
     return np.reshape(found, kept) if keepdims else found
 

@@ -32,7 +32,7 @@ def as_tensor(obj: Any) -> Tensor:
 
 
 def as_tensors(objects: Iterable[Any]) -> list[Tensor]:
-    """Return tensors as they are, and other arrays, whose cells are all given, with the fill of the first tensor.
+    """Return tensors as they are, and dense arrays, whose cells are all given, with the fill of the first tensor.
 
     Parameters
     ----------
@@ -46,7 +46,10 @@ def as_tensors(objects: Iterable[Any]) -> list[Tensor]:
         return found
     dtype = np.result_type(*(each.dtype for each in found))
     fill = first.fill_value.astype(dtype)
-    return [own if own is each else own.astype(dtype).refill(fill) for own, each in zip(found, given, strict=True)]
+    return [
+        own if own is each or hasattr(each, "nnz") else own.astype(dtype).refill(fill)
+        for own, each in zip(found, given, strict=True)
+    ]
 
 
 def expand_dims(tensor: Tensor, axis: int | Sequence[int] = 0) -> Tensor:

@@ -31,7 +31,8 @@ __all__ = ["Join", "aligned", "by_name", "fitted", "matched", "multiplied", "on_
 Join: TypeAlias = Literal["exact", "outer", "inner", "left"]
 
 _STRETCHES = 16
-"""Up to so many stretches of lines are joined one after the other; more are taken through a list, which costs more."""
+"""Up to so many stretches of lines along the first axis, the one that entries go by, are joined one after the other;
+more, and those of other axes, are taken through a list, which takes all of them in one go."""
 
 
 def aligned(operands: Sequence[Any], usual: Join, apart: int | None = None) -> tuple[list[Any], Labels]:
@@ -219,7 +220,7 @@ def on_labels(scan: Scan, axis: int, places: NDArray[Any]) -> Scan:
     if lacking.any():
         follows = np.where(lacking[1:] | lacking[:-1], lacking[1:] & lacking[:-1], np.diff(places) == 1)
         bounds = [0, *(np.flatnonzero(~follows) + 1).tolist(), len(places)]
-        if len(bounds) <= _STRETCHES and not lacking.all():
+        if axis == 0 and len(bounds) <= _STRETCHES and not lacking.all():
             return _joined_lines(scan, axis, [(int(places[k]), stop - k) for k, stop in itertools.pairwise(bounds)])
         scan, places = _joined_lines(scan, axis, [(0, size), (-1, 1)]), np.where(lacking, size, places)
     start, stop = (int(places[0]), int(places[0]) + len(places)) if len(places) else (0, 0)

@@ -15,7 +15,11 @@ from sparrow.tensor.base import Base, as_scan
 __all__ = ["reduced"]
 
 _IDENTITIES = {"sum": 0, "prod": 1, "any": False, "all": True, "mean": 0}
-_COMBINED = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+_COMBINED = {
+    "sum": np.add, "prod": np.multiply, "any": np.logical_or, "all": np.logical_and,
+    "min": np.minimum, "max": np.maximum, "nanmin": np.fmin, "nanmax": np.fmax,
+}  # fmt: skip
+_EXTREMES = ("min", "max", "nanmin", "nanmax")
 
 
 def reduced(
@@ -32,7 +36,7 @@ def reduced(
     where
         "all", "stored", or a mask that broadcasts to the tensor's shape.
     initial
-        What takes part beside the cells; None for nothing.
+        What takes part beside the cells, for one of sum, prod, any, all and the extremes; None for nothing.
 
     Raises
     ------
@@ -44,14 +48,12 @@ def reduced(
     ShapeError
         If the mask does not broadcast to the shape.
     """
-    if initial is not None and name not in _COMBINED:
-        raise UnsupportedError(f"{name} takes no initial=: sum, prod, min and max do")
     if isinstance(where, str):
         return _from(tensor, name, axis, keepdims, where, initial, options)
-    if name not in _IDENTITIES and name not in _COMBINED:
-        raise UnsupportedError(f"{name} takes no mask: sum, prod, mean, min, max, any and all do")
     if name in ("min", "max") and initial is None:
         raise InvalidValueError(f"{name}(where=) of a mask needs initial=, which stands for no cells")
+    if name not in _IDENTITIES and initial is None:
+        raise UnsupportedError(f"{name} takes no mask: sum, prod, mean, min, max, any and all do")
     mask = _mask(tensor, where)
     identity = _IDENTITIES[name] if name in _IDENTITIES else check_fill(initial, tensor.dtype)
     cells = tensor._of(map_cells(np.where, [mask, tensor.__sparrow_scan__(), identity]))
@@ -77,10 +79,12 @@ def _from(tensor: Any, name: str, axis: Any, keepdims: bool, where: str, initial
     """Return a reduction that starts from a value."""
     if initial is None:
         return tensor._reduced(name, axis, keepdims, where, **options)
-    if name in ("min", "max"):
+    if name in _EXTREMES:
         wanted = check_fill(initial, tensor.dtype)
         if not tensor.size:  # the value alone, in the shape that any reduction gives
             return tensor._reduced("count", axis, keepdims, "all").astype(tensor.dtype) + wanted
     found = tensor._reduced(name, axis, keepdims, where, **options)
+    kind = np.dtype(complex) if name in ("any", "all") else found.dtype
+    start = check_fill(initial, kind)
     with np.errstate(all="ignore"):
-        return _COMBINED[name](found, check_fill(initial, found.dtype)).astype(found.dtype)
+        return _COMBINED[name](found, start).astype(found.dtype)

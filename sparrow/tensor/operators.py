@@ -10,7 +10,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from sparrow import engines
-from sparrow.errors import InvalidValueError, SparrowError, UnsupportedError
+from sparrow.errors import IndexingError, InvalidValueError, SparrowError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.interop.scipy_operators import check_star
 from sparrow.plan import Cast, Clip, Round, map_cells
@@ -58,8 +58,9 @@ class Operators(NanReductions, NDArrayOperatorsMixin):
             return self._functions[func](*args, **kwargs)
         except (SparrowError, np.linalg.LinAlgError):
             raise
-        except (TypeError, ValueError) as error:  # what NumPy, asked for a part of it, says of an argument
-            kind = UnsupportedError if isinstance(error, TypeError) else InvalidValueError
+        except (TypeError, ValueError, IndexError) as error:  # what NumPy, asked for a part of it, says of an argument
+            kinds = ((TypeError, UnsupportedError), (ValueError, InvalidValueError), (IndexError, IndexingError))
+            kind = next(own for theirs, own in kinds if isinstance(error, theirs))
             raise kind(f"np.{func.__name__}: {error}") from error
 
     def _mapped(self, function: Callable[..., Any]) -> Self:

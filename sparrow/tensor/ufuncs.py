@@ -70,7 +70,7 @@ def applied(tensor: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any], op
     elif method == "outer":
         found = _called(tensor, ufunc, _crossed(tensor, *inputs), outs, name, options)
     elif method == "reduce" and ufunc in _REDUCTIONS:
-        found = _reduced(ufunc, _REDUCTIONS[ufunc], inputs[0], options)
+        found = _reduced(_REDUCTIONS[ufunc], inputs[0], **options)
     elif method == "accumulate" and ufunc in _CUMULATIVE:
         found = getattr(inputs[0], _CUMULATIVE[ufunc])(options.get("axis", 0), options.get("dtype"))
     elif method == "accumulate":
@@ -165,17 +165,19 @@ def _accumulated(ufunc: np.ufunc, tensor: Any, axis: int = 0, dtype: DTypeLike |
         raise UnsupportedError(f"np.{ufunc.__name__}.accumulate: {error}") from None
 
 
-def _reduced(ufunc: np.ufunc, own: str, tensor: Any, options: dict[str, Any]) -> Any:
+def _reduced(
+    own: str,
+    tensor: Any,
+    axis: Any = 0,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    where: Any = "all",
+    casting: Any = None,
+    **given: Any,
+) -> Any:
     """Return a reduction under NumPy's arguments of ``reduce``, whose axis is the first by default."""
-    given = {key: value for key, value in options.items() if key != "casting"}
-    axis = given.pop("axis", 0)
-    dtype = given.pop("dtype", None)
-    tensor = tensor if dtype is None else tensor.astype(dtype)
-    if dtype is not None and own in ("sum", "prod"):
-        given["dtype"] = dtype
-    if given.get("where") is True:
-        del given["where"]
-    if "initial" not in given or own in ("sum", "prod", "min", "max"):
-        return getattr(tensor, own)(axis, **given)
-    start = np.asarray(given.pop("initial")).astype(bool if own in ("all", "any") else tensor.dtype)[()]
-    return ufunc(getattr(tensor, own)(axis, **given), start)
+    if dtype is not None:
+        tensor = tensor.astype(dtype)
+        if own in ("sum", "prod"):
+            given["dtype"] = dtype
+    return tensor._reduced(own, axis, keepdims, where, **given)

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import sparrow as sp
-from sparrow.errors import IndexingError, InvalidValueError, ShapeError, SparrowError
+from sparrow.errors import IndexingError, InvalidValueError, ShapeError, SparrowError, TooLargeError, UnsupportedError
 
 a = np.array([[0.0, 2, 0, 5], [3, 0, -1, 0], [0, 0, 0, 7]])
 b = np.stack([a, a[::-1] * 2])
@@ -277,6 +278,7 @@ def test_types_that_are_none_of_tensors() -> None:
 
 def test_what_is_refused() -> None:
     A = sp.asarray(a)
+    fft: Any = np.fft.fft
     refused: list[tuple[type[SparrowError], Callable[[], Any]]] = [
         (InvalidValueError, lambda: np.clip(A, 1, min=2)),
         (InvalidValueError, lambda: np.quantile(A, 1.5)),
@@ -298,11 +300,27 @@ def test_what_is_refused() -> None:
         (ShapeError, lambda: np.matvec(A[0], a[0])),
         (ShapeError, lambda: np.vecmat(A[0], a[0])),
         (IndexingError, lambda: np.take(A[:0], [1], 0, mode="wrap")),
+        (IndexingError, lambda: np.delete(A, 12)),
+        (TooLargeError, lambda: np.delete(sp.zeros((10**6, 10**6)), 0)),
+        (UnsupportedError, lambda: fft(A, out=sp.zeros(a.shape))),
+        (UnsupportedError, lambda: np.vstack([sp.full((1, 9), 0.5), scipy.sparse.coo_array((2, 9))])),
         (InvalidValueError, lambda: np.take(A, [1], 0, mode="x")),  # type: ignore[call-overload]
     ]
     for kind, call in refused:
         with pytest.raises(kind):
             call()
+
+
+def test_spectra_go_where_they_are_told() -> None:
+    fft: Any = np.fft.fft
+    for out in (np.zeros(a.shape, complex), sp.zeros(a.shape, dtype=complex)):
+        assert fft(sp.asarray(a), out=out) is out
+        same(out, np.fft.fft(a))
+
+
+def test_the_mean_of_two_large_halves_is_finite() -> None:
+    halves = np.array([40000, 50000], np.float16)
+    same(np.median(sp.asarray(halves)), np.median(halves))
 
 
 def test_memory_is_shared_by_views_of_one_tensor_alone() -> None:
