@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory, progress, settings
-from sparrow.graph.links import Links, Lists
+from sparrow.graph.links import Links, Lists, by_degree
 from sparrow.graph.nodes import check_graph, per_node, room_for_nodes
 from sparrow.kernels.compiling import readonly
 from sparrow.tensor import Tensor
@@ -97,10 +98,7 @@ def _counted(A: Tensor) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def _closed(links: Links, neighbours: NDArray[np.int64]) -> NDArray[np.int64]:
     """Count triangles: each link leads from the node of fewer neighbours, which bounds how many leave any node."""
     n, total, threads = links.size, int(neighbours.sum()), settings.current().threads
-    order = np.lexsort((np.arange(n), neighbours))
-    rank = np.empty(n, np.int32)
-    rank[order] = np.arange(n, dtype=np.int32)
-    del order
+    rank = readonly(by_degree(neighbours.astype(np.int32))[2])
     # What k links lead to has k neighbours each, so that no list is longer than the root of all links.
     most = min(total // 2, max(memory.share(_SHARE) // 4, math.isqrt(total)))
     lanes = [(np.full(n, -1, np.int32), np.zeros(n, np.int64)) for _ in range(threads)]
@@ -109,16 +107,20 @@ def _closed(links: Links, neighbours: NDArray[np.int64]) -> NDArray[np.int64]:
         up = np.empty(most, np.int32)
         while low < n:
             indptr = _upward(links, rank, low, up)
-            held = readonly(rank), low, readonly(indptr), readonly(up)
+            held = rank, low, readonly(indptr), readonly(up)
             for lists in links.lists():
-                _closed_by(lists, held, lanes)
-                advance(lists.count)
+                _closed_by(lists, held, lanes, advance)
             low += len(indptr) - 1
     found: NDArray[np.int64] = np.sum([counts for _, counts in lanes], axis=0)
     return found
 
 
-def _closed_by(lists: Lists, held: tuple[Any, ...], lanes: list[tuple[NDArray[np.int32], NDArray[np.int64]]]) -> None:
+def _closed_by(
+    lists: Lists,
+    held: tuple[Any, ...],
+    lanes: list[tuple[NDArray[np.int32], NDArray[np.int64]]],
+    advance: Callable[[int], None],
+) -> None:
     """Count the triangles that begin with lists, into the arrays of each thread."""
     from sparrow.kernels import graphs
 
@@ -132,6 +134,7 @@ def _closed_by(lists: Lists, held: tuple[Any, ...], lanes: list[tuple[NDArray[np
         for k in range(lane, len(bounds) - 1, len(lanes)):
             part = slice(bounds[k], bounds[k + 1])
             graphs.count_triangles(nodes[part], starts[part], stops[part], cols, *held, *lanes[lane])
+            advance(int(reached[bounds[k + 1]] - reached[bounds[k]]))
 
     for _ in ordered_map(counted, range(len(lanes)), len(lanes)):
         pass
@@ -147,7 +150,7 @@ def _upward(links: Links, rank: NDArray[np.int32], low: int, up: NDArray[np.int3
     active[:low] = False
     filled = 0
     for lists in links.lists(active if low else None):
-        k, filled = gather(*lists.arrays, readonly(rank), low, lengths, up, filled)
+        k, filled = gather(*lists.arrays, rank, low, lengths, up, filled)
         if k < len(lists.nodes):
             lengths = lengths[: int(lists.nodes[k]) - low + 1]
             break
