@@ -112,7 +112,7 @@ def _closed(links: Links, neighbours: NDArray[np.int64]) -> NDArray[np.int64]:
                 _closed_by(lists, held, lanes, advance)
             low += len(indptr) - 1
     found: NDArray[np.int64] = np.sum([counts for _, counts in lanes], axis=0)
-    return found
+    return found[rank]
 
 
 def _closed_by(
@@ -121,9 +121,10 @@ def _closed_by(
     lanes: list[tuple[NDArray[np.int32], NDArray[np.int64]]],
     advance: Callable[[int], None],
 ) -> None:
-    """Count the triangles that begin with lists, into the arrays of each thread."""
+    """Count the triangles that begin with lists, into the marks and counts of each thread."""
     from sparrow.kernels import graphs
 
+    close: Any = graphs.count_triangles
     nodes, starts, stops, cols = lists.arrays
     reached = np.append(0, np.cumsum(stops - starts))
     shares = np.linspace(0, reached[-1], _PARTS * len(lanes) + 1)
@@ -133,7 +134,7 @@ def _closed_by(
     def counted(lane: int) -> None:
         for k in range(lane, len(bounds) - 1, len(lanes)):
             part = slice(bounds[k], bounds[k + 1])
-            graphs.count_triangles(nodes[part], starts[part], stops[part], cols, *held, *lanes[lane])
+            close(nodes[part], starts[part], stops[part], cols, *held, *lanes[lane])
             advance(int(reached[bounds[k + 1]] - reached[bounds[k]]))
 
     for _ in ordered_map(counted, range(len(lanes)), len(lanes)):
@@ -141,7 +142,7 @@ def _closed_by(
 
 
 def _upward(links: Links, rank: NDArray[np.int32], low: int, up: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Write links to nodes of higher rank, of nodes from ``low`` on, as many as have room; return where each begins."""
+    """Write the higher ranks that nodes from ``low`` on lead to, as far as there is room; return where each begins."""
     from sparrow.kernels import graphs
 
     gather: Any = graphs.upward

@@ -258,7 +258,7 @@ def fits(A: Tensor, weighted: bool = False, undirected: bool = False) -> bool:
     return width * most + 8 * A.shape[0] <= memory.limit() // _SHARE
 
 
-def by_degree(degrees: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+def by_degree(degrees: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
     """Return where each degree begins among the nodes sorted by it, these nodes, and the place of each node there."""
     from sparrow.kernels import graphs
 

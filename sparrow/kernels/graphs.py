@@ -186,7 +186,7 @@ def vote(nodes, starts, stops, cols, labels, active, tally, seed):  # type: igno
 
 @njit(cache=True, nogil=True)
 def upward(nodes, starts, stops, cols, rank, low, lengths, up, filled):  # type: ignore[no-untyped-def]
-    """Append the links that lead from nodes to those of higher rank to ``up``, as long as it has room for whole lists.
+    """Append the ranks of nodes that are higher than those that lead to them to ``up``, while whole lists have room.
 
     Returns the list to go on with, and how many links there are; ``lengths[node - low + 1]`` is how many a node has.
     """
@@ -196,7 +196,7 @@ def upward(nodes, starts, stops, cols, rank, low, lengths, up, filled):  # type:
             if rank[cols[at]] > own:
                 if filled == len(up):
                     return k, before
-                up[filled] = cols[at]
+                up[filled] = rank[cols[at]]
                 filled += 1
         lengths[nodes[k] - low + 1] = filled - before
     return len(nodes), filled
@@ -209,29 +209,32 @@ def count_triangles(nodes, starts, stops, cols, rank, low, indptr, up, marks, co
     Parameters
     ----------
     rank
-        An order of all nodes.
+        An order of all nodes, by degree: those that are met most stand together in what is kept by rank.
     low, indptr, up
-        Nodes from ``low`` on, whose links to nodes of higher rank are held.
+        Nodes from ``low`` on, and the ranks of those that they lead to, where these are higher.
     marks
-        Shape (n,), int32: -1 at first, and kept between calls for one ``rank``.
+        By rank, shape (n,), int32: -1 at first, and kept between calls for one ``rank``.
     counts
-        Shape (n,), int64: is added to.
+        By rank, shape (n,), int64: is added to.
     """
     high = low + len(indptr) - 1
     for k in range(len(nodes)):
-        one = nodes[k]
-        own = rank[one]
+        own = rank[nodes[k]]
         for at in range(starts[k], stops[k]):
             if rank[cols[at]] > own:
-                marks[cols[at]] = one
+                marks[rank[cols[at]]] = own
+        closed = 0
         for at in range(starts[k], stops[k]):
             other = cols[at]
-            if marks[other] == one and low <= other < high:
+            if rank[other] > own and low <= other < high:
+                here = 0
                 for beyond in range(indptr[other - low], indptr[other - low + 1]):
-                    if marks[up[beyond]] == one:
-                        counts[one] += 1
-                        counts[other] += 1
+                    if marks[up[beyond]] == own:
+                        here += 1
                         counts[up[beyond]] += 1
+                counts[rank[other]] += here
+                closed += here
+        counts[own] += closed
 
 
 @njit(cache=True, nogil=True)
