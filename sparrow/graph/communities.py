@@ -8,7 +8,7 @@ import numpy as np
 
 from sparrow import progress
 from sparrow.arguments import check_integer, check_seed
-from sparrow.graph.links import AT_ONCE, Links
+from sparrow.graph.links import AT_ONCE, Links, by_degree
 from sparrow.graph.nodes import check_graph, per_group, per_node, room_for_nodes
 from sparrow.tensor import Tensor
 
@@ -58,9 +58,7 @@ def kcore(A: Tensor) -> Tensor:
         if links.held is not None:
             indptr, cols, _ = links.held
             core = core.astype(np.int32)  # half the memory to jump about in
-            begin = np.zeros(int(core.max(initial=0)) + 2, np.int64)
-            order, place = np.empty(len(core), np.int32), np.empty(len(core), np.int32)
-            graphs.by_degree(core, begin, order, place)
+            begin, order, place = by_degree(core)
             state = np.zeros(1, np.int64)
             while state[0] < len(core):
                 advance(graphs.peel(indptr, cols, core, begin, order, place, state, AT_ONCE))

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory, progress, settings
-from sparrow.functions.manipulation import tril
-from sparrow.graph.links import Links
-from sparrow.graph.nodes import check_graph, per_node, room_for_nodes, turned
+from sparrow.graph.links import Links, Lists, by_degree
+from sparrow.graph.nodes import check_graph, per_node, room_for_nodes
+from sparrow.kernels.compiling import readonly
 from sparrow.tensor import Tensor
-from sparrow.tensor.products import matmul
 from sparrow.workers import ordered_map
 
 __all__ = ["clustering", "triangles"]
 
 _PARTS = 16
 """Nodes are dealt out to threads in so many parts for each."""
+_SHARE = 4
+"""Links that triangles are closed by may take one part in so many of what is free of the memory limit."""
 
 
 def triangles(A: Tensor) -> Tensor:
     """Return in how many triangles each node is, links taken both ways.
 
     Each link is kept once in memory, from the node of fewer links, and triangles are closed there; of a graph too large
-    for that they are counted by products of tensors under a mask, out of core.
+    for that, part by part of them, while all links are read again from files.
 
     Parameters
     ----------
@@ -84,51 +89,70 @@ def clustering(A: Tensor) -> Tensor:
 
 def _counted(A: Tensor) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the triangles and the neighbours of each node."""
-    with room_for_nodes(A, 32 + 8 * settings.current().threads, "triangles"), Links(A, undirected=True) as links:
+    each = 32 + 12 * settings.current().threads
+    with room_for_nodes(A, each, "triangles"), Links(A, undirected=True) as links:
         neighbours = links.counts()
-        if 4 * int(neighbours.sum()) > memory.limit() // 4:
-            return _by_products(links.tensor), neighbours
         return _closed(links, neighbours), neighbours
 
 
 def _closed(links: Links, neighbours: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Count triangles over links that lead from nodes of fewer neighbours to those of more."""
+    """Count triangles: each link leads from the node of fewer neighbours, which bounds how many leave any node."""
+    n, total, threads = links.size, int(neighbours.sum()), settings.current().threads
+    rank = readonly(by_degree(neighbours.astype(np.int32))[2])
+    # What k links lead to has k neighbours each, so that no list is longer than the root of all links.
+    most = min(total // 2, max(memory.share(_SHARE) // 4, math.isqrt(total)))
+    lanes = [(np.full(n, -1, np.int32), np.zeros(n, np.int64)) for _ in range(threads)]
+    low = 0
+    with memory.reserve(4 * most, "links of triangles"), progress.bar("triangles", None, "links") as advance:
+        up = np.empty(most, np.int32)
+        while low < n:
+            indptr = _upward(links, rank, low, up)
+            held = rank, low, readonly(indptr), readonly(up)
+            for lists in links.lists():
+                _closed_by(lists, held, lanes, advance)
+            low += len(indptr) - 1
+    found: NDArray[np.int64] = np.sum([counts for _, counts in lanes], axis=0)
+    return found[rank]
+
+
+def _closed_by(
+    lists: Lists,
+    held: tuple[Any, ...],
+    lanes: list[tuple[NDArray[np.int32], NDArray[np.int64]]],
+    advance: Callable[[int], None],
+) -> None:
+    """Count the triangles that begin with lists, into the marks and counts of each thread."""
     from sparrow.kernels import graphs
 
-    indptr = np.zeros(links.size + 1, np.int64)
-    rank = np.empty(links.size, np.int32)
-    rank[np.lexsort((np.arange(links.size), neighbours))] = np.arange(links.size, dtype=np.int32)
-    kept: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
-    for lists in links.lists():
-        lengths = lists.stops - lists.starts
-        rows = np.repeat(lists.nodes, lengths)
-        cols = lists.cols[lists.starts[0] : lists.stops[-1]] if len(lengths) else lists.cols
-        up = rank[rows] < rank[cols]
-        kept.append(cols[up])
-        indptr[1:] += np.bincount(rows[up], minlength=links.size)
-    indptr, cols = np.cumsum(indptr), np.concatenate(kept)
-    threads = settings.current().threads
-    parts = max(min(_PARTS * threads, links.size), 1)
-    bounds = np.unique(np.searchsorted(indptr, np.linspace(0, indptr[-1], parts + 1)))
-    bounds[0], bounds[-1] = 0, links.size
+    close: Any = graphs.count_triangles
+    nodes, starts, stops, cols = lists.arrays
+    reached = np.append(0, np.cumsum(stops - starts))
+    shares = np.linspace(0, reached[-1], _PARTS * len(lanes) + 1)
+    bounds = np.unique(np.searchsorted(reached, shares))
+    bounds[0], bounds[-1] = 0, len(nodes)
 
-    def counted(lane: int) -> NDArray[np.int64]:
-        counts = np.zeros(links.size, np.int64)
-        for k in range(lane, len(bounds) - 1, threads):
-            graphs.count_triangles(bounds[k], bounds[k + 1], indptr, cols, counts)
-            advance(int(indptr[bounds[k + 1]] - indptr[bounds[k]]))
-        return counts
+    def counted(lane: int) -> None:
+        for k in range(lane, len(bounds) - 1, len(lanes)):
+            part = slice(bounds[k], bounds[k + 1])
+            close(nodes[part], starts[part], stops[part], cols, *held, *lanes[lane])
+            advance(int(reached[bounds[k + 1]] - reached[bounds[k]]))
 
-    with progress.bar("triangles", len(cols), "links") as advance:
-        found: NDArray[np.int64] = np.sum(list(ordered_map(counted, range(threads), threads)), axis=0)
-    return found
+    for _ in ordered_map(counted, range(len(lanes)), len(lanes)):
+        pass
 
 
-def _by_products(both: Tensor) -> NDArray[np.int64]:
-    """Count the triangles u > v > w of links both ways at u and w by one product under a mask, at v by another."""
-    below = tril(both, -1)
-    ends = matmul(below, below, semiring="plus_pair", mask=below)
-    middle = matmul(turned(below), below, semiring="plus_pair", mask=below)
-    sums = (ends.sum(axis=1), ends.sum(axis=0), middle.sum(axis=1))
-    found: NDArray[np.int64] = np.sum([each.to_numpy() for each in sums], axis=0).astype(np.int64)
-    return found
+def _upward(links: Links, rank: NDArray[np.int32], low: int, up: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Write the higher ranks that nodes from ``low`` on lead to, as far as there is room; return where each begins."""
+    from sparrow.kernels import graphs
+
+    gather: Any = graphs.upward
+    lengths = np.zeros(links.size - low + 1, np.int64)
+    active = np.ones(links.size, np.bool_)
+    active[:low] = False
+    filled = 0
+    for lists in links.lists(active if low else None):
+        k, filled = gather(*lists.arrays, rank, low, lengths, up, filled)
+        if k < len(lists.nodes):
+            lengths = lengths[: int(lists.nodes[k]) - low + 1]
+            break
+    return np.cumsum(lengths)

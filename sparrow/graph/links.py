@@ -26,7 +26,7 @@ from sparrow.plan.estimates import entries_at_most
 from sparrow.schema import Schema
 from sparrow.tensor import Tensor
 
-__all__ = ["AT_ONCE", "Links", "Lists", "as_lists", "fits", "mirrored"]
+__all__ = ["AT_ONCE", "Links", "Lists", "as_lists", "by_degree", "fits", "mirrored"]
 
 AT_ONCE = 1 << 25
 """Links that a loop looks at in memory before Ctrl-C may end it."""
@@ -118,11 +118,6 @@ class Links:
             return None
         indptr, cols, weights = self._held
         return readonly(indptr), readonly(cols), readonly(weights)
-
-    @property
-    def tensor(self) -> Tensor:
-        """What is read where the links are not in memory."""
-        return self._tensor
 
     def as_tensor(self) -> Tensor:
         """Return the links as a tensor of booleans with names and labels: in memory if they are, else from files."""
@@ -261,6 +256,16 @@ def fits(A: Tensor, weighted: bool = False, undirected: bool = False) -> bool:
     # While lists are made of links both ways they are there twice.
     width = 16 if undirected else 12 if weighted else 4
     return width * most + 8 * A.shape[0] <= memory.limit() // _SHARE
+
+
+def by_degree(degrees: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+    """Return where each degree begins among the nodes sorted by it, these nodes, and the place of each node there."""
+    from sparrow.kernels import graphs
+
+    begin = np.zeros(int(degrees.max(initial=0)) + 2, np.int64)
+    order, place = np.empty(len(degrees), np.int32), np.empty(len(degrees), np.int32)
+    graphs.by_degree(degrees, begin, order, place)
+    return begin, order, place
 
 
 def as_lists(block: Block) -> Lists:

@@ -16,7 +16,7 @@ from numba import njit
 
 __all__ = [
     "both_ways", "by_degree", "colour", "count_triangles", "flatten", "gather", "h_index", "nearer", "peel", "reach",
-    "relax", "search", "strong", "turn", "unite", "vote",
+    "relax", "search", "strong", "turn", "unite", "upward", "vote",
 ]  # fmt: skip
 
 _MIXED, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
@@ -185,29 +185,56 @@ def vote(nodes, starts, stops, cols, labels, active, tally, seed):  # type: igno
 
 
 @njit(cache=True, nogil=True)
-def count_triangles(first, last, indptr, cols, counts):  # type: ignore[no-untyped-def]
-    """Count the triangles of links that each lead from a node to a later one, at all three nodes.
+def upward(nodes, starts, stops, cols, rank, low, lengths, up, filled):  # type: ignore[no-untyped-def]
+    """Append the ranks of nodes that are higher than those that lead to them to ``up``, while whole lists have room.
+
+    Returns the list to go on with, and how many links there are; ``lengths[node - low + 1]`` is how many a node has.
+    """
+    for k in range(len(nodes)):
+        before, own = filled, rank[nodes[k]]
+        for at in range(starts[k], stops[k]):
+            if rank[cols[at]] > own:
+                if filled == len(up):
+                    return k, before
+                up[filled] = rank[cols[at]]
+                filled += 1
+        lengths[nodes[k] - low + 1] = filled - before
+    return len(nodes), filled
+
+
+@njit(cache=True, nogil=True)
+def count_triangles(nodes, starts, stops, cols, rank, low, indptr, up, marks, counts):  # type: ignore[no-untyped-def]
+    """Count triangles at all three nodes: those whose lowest node has one of the lists, and the middle one is held.
 
     Parameters
     ----------
-    first, last
-        The nodes whose triangles are found: those in which they are the first.
-    indptr, cols
-        The links of all nodes, by rows.
+    rank
+        An order of all nodes, by degree: those that are met most stand together in what is kept by rank.
+    low, indptr, up
+        Nodes from ``low`` on, and the ranks of those that they lead to, where these are higher.
+    marks
+        By rank, shape (n,), int32: -1 at first, and kept between calls for one ``rank``.
     counts
-        Shape (n,), int64: is added to.
+        By rank, shape (n,), int64: is added to.
     """
-    marks = np.full(len(indptr) - 1, -1, np.int32)
-    for one in range(first, last):
-        for at in range(indptr[one], indptr[one + 1]):
-            marks[cols[at]] = one
-        for at in range(indptr[one], indptr[one + 1]):
+    high = low + len(indptr) - 1
+    for k in range(len(nodes)):
+        own = rank[nodes[k]]
+        for at in range(starts[k], stops[k]):
+            if rank[cols[at]] > own:
+                marks[rank[cols[at]]] = own
+        closed = 0
+        for at in range(starts[k], stops[k]):
             other = cols[at]
-            for beyond in range(indptr[other], indptr[other + 1]):
-                if marks[cols[beyond]] == one:
-                    counts[one] += 1
-                    counts[other] += 1
-                    counts[cols[beyond]] += 1
+            if rank[other] > own and low <= other < high:
+                here = 0
+                for beyond in range(indptr[other - low], indptr[other - low + 1]):
+                    if marks[up[beyond]] == own:
+                        here += 1
+                        counts[up[beyond]] += 1
+                counts[rank[other]] += here
+                closed += here
+        counts[own] += closed
 
 
 @njit(cache=True, nogil=True)

@@ -338,8 +338,6 @@ class ALS(Parameters, Recommender):
             if biases is not None:
                 biases.begin()
         W, H = place.take(users, items)
-        if biases is not None:
-            biases.fit_in((W, H))
         sides = ((links.rows, W, H, links.cols), (links.cols, H, W, links.rows))
         survey: Survey | None = None
 
@@ -357,10 +355,10 @@ class ALS(Parameters, Recommender):
                 _, solved, fixed, other = sides[step % 2]
                 if survey is None:
                     counts = np.diff(other.indptr)
-                    look = fixed.survey if biases is None else partial(biases.survey, 1 - step % 2)
+                    look = fixed.survey if biases is None else partial(biases.survey, 1 - step % 2, fixed)
                     survey = look(lambda a, b: equations.ridge(counts[a:b], solved.shape[0]))  # noqa: B023
                 half = partial(solve, step % 2)
-                loss, survey = half(survey) if biases is None else biases.solve(step % 2, survey, half)
+                loss, survey = half(survey) if biases is None else biases.solve(step % 2, solved, survey, half)
                 if not math.isfinite(loss):
                     raise ConvergenceError(self._diverged(step))
                 losses.append(loss)
@@ -368,8 +366,6 @@ class ALS(Parameters, Recommender):
                     place.bring()
                     saved.save(tables, len(losses), {"losses": [loss.hex() for loss in losses]})
         place.bring()
-        if biases is not None:
-            biases.fit_in((users, items))
         return losses
 
     def _identity(self, links: Links) -> dict[str, Any]:

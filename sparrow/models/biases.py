@@ -33,26 +33,22 @@ class Biases:
 
     def __init__(self, side: Side, users: FactorTable, items: FactorTable) -> None:
         self.mean = _mean(side)
-        self._kept = users, items
-        self._tables: tuple[Table, ...] = self._kept
+        self.tables = (users, items)
         self.biases = (np.zeros(users.shape[0], np.float32), np.zeros(items.shape[0], np.float32))
 
     def begin(self) -> None:
         """Prepare tables that were started: biases begin at 0."""
-        for table in self._kept:
+        for table in self.tables:
             table.put_last(np.float32(1))
-
-    def fit_in(self, tables: tuple[Table, ...]) -> None:
-        """Have half steps be those of tables that stand for the given ones."""
-        self._tables = tables
 
     def shift(self, which: int) -> NDArray[np.float32]:
         """Return what is taken off the ratings where the users (0) or the items (1) are solved for."""
         return np.float32(self.mean) + self.biases[1 - which]
 
-    def solve(self, which: int, survey: Survey, half_step: Callable[..., tuple[float, Survey]]) -> tuple[float, Survey]:
-        """Run a half step for the users or the items."""
-        solved = self._tables[which]
+    def solve(
+        self, which: int, solved: Table, survey: Survey, half_step: Callable[..., tuple[float, Survey]]
+    ) -> tuple[float, Survey]:
+        """Run a half step for the users or the items, in the table that stands for theirs."""
         solved.put_last(self.biases[which])
         # The largest row has 1 where the survey saw a bias.
         found = half_step(replace(survey, largest=survey.largest + 1), shift=self.shift(which))
@@ -62,12 +58,12 @@ class Biases:
 
     def factors(self) -> tuple[BiasedUsers, BiasedItems]:
         """Return the factors of users and of items with their biases, to read in pieces."""
-        users, items = self._kept
+        users, items = self.tables
         return BiasedUsers(users, self.biases[0], self.mean), BiasedItems(items, self.biases[1], self.mean)
 
     def candidates(self) -> RatedItems:
         """Return the factors of the items that may be recommended."""
-        return RatedItems(self._kept[1], self.biases[1], self.mean)
+        return RatedItems(self.tables[1], self.biases[1], self.mean)
 
     def folded(self, solved: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return solved rows, whose last column is their bias, as those of users."""
@@ -75,9 +71,8 @@ class Biases:
         out[:, -2] += np.float32(self.mean)
         return out
 
-    def survey(self, which: int, ridge: Callable[[int, int], NDArray[np.float64]]) -> Survey:
-        """Return what is known of a table with its biases."""
-        table = self._tables[which]
+    def survey(self, which: int, table: Table, ridge: Callable[[int, int], NDArray[np.float64]]) -> Survey:
+        """Return what is known of the table that stands for that of the users or the items, with its biases."""
         table.put_last(self.biases[which])
         found = table.survey(ridge)
         table.put_last(np.float32(1))
