@@ -496,6 +496,8 @@ def _parsed(path: str, version: int, text: bytes) -> Commit:
         lines = [json.loads(line) for line in text.splitlines() if line.strip()]
         info: dict[str, Any] = next(line["commitInfo"] for line in lines if "commitInfo" in line)
         noted = info.get(_NOTES)
+        if noted is None and any(isinstance(value, str) and f'"{SEAL}"' in value for value in info.values()):
+            raise ValueError("its notes stand under another name")
         notes = json.loads(noted) if isinstance(noted, str) else None
         added = [line["add"] for line in lines if "add" in line]
         gone = [line["remove"] for line in lines if "remove" in line]

@@ -411,3 +411,14 @@ print(len([name for name in names if not name.startswith("jemalloc")]) - threads
     run = subprocess.run([sys.executable, "-c", script, tmp_path / "a.sparrow"], capture_output=True, text=True)
     assert (run.stderr, run.returncode) == ("", 0)
     assert int(run.stdout) <= 0
+
+
+def test_notes_of_a_commit_under_a_damaged_name(tmp_path: Path) -> None:
+    sp.asarray([[1.0, 0.0], [0.0, 2.0]]).save(tmp_path / "a")
+    entry = tmp_path / "a" / "_delta_log" / f"{0:020d}.json"
+    text = entry.read_bytes()
+    at = text.index(b'"sparrow"') + 1
+    for place in range(at, at + 7):
+        entry.write_bytes(text[:place] + bytes([text[place] ^ 4]) + text[place + 1 :])
+        with pytest.raises(errors.CorruptionError, match=entry.name):
+            sp.open(tmp_path / "a").history()
