@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from sparrow.kernels import spgemm
+from sparrow.kernels.spgemm import NAMED
 
 __all__ = ["adding_of"]
 
@@ -18,7 +18,7 @@ _ONE = np.uint64(1)
 @functools.cache
 def adding_of(add: str) -> Any:
     """Return the loop that adds up two sets of rows, compiled when it is first called."""
-    operation = spgemm._NAMED[add]
+    operation = NAMED[add]
 
     @njit(cache=True, nogil=True)
     def added(begins, columns, values, others, more_columns, more, fill, pointers, out_columns, out):  # type: ignore[no-untyped-def]

@@ -32,7 +32,7 @@ from sparrow.kernels.dots import dotted
 from sparrow.kernels.intrinsics import at_address, place_of, prefetch, trailing
 from sparrow.kernels.masks import added, masked
 
-__all__ = ["FEW", "Kernels", "Workspace", "kernels_of", "products_before", "seed_of"]
+__all__ = ["FEW", "NAMED", "Kernels", "Workspace", "kernels_of", "products_before", "seed_of"]
 
 FEW = 256
 """Products of a row that are gathered rather than added to a dense row, at most."""
@@ -103,10 +103,11 @@ def _given(where, a, b):  # type: ignore[no-untyped-def]
     return at_address(where, a, b)
 
 
-_NAMED: dict[str, Any] = {
+NAMED: dict[str, Any] = {
     "plus": _plus, "times": _times, "min": _min, "max": _max, "or": _or, "and": _and, "any": _first, "first": _first,
     "second": _second, "pair": _pair,
 }  # fmt: skip
+"""Named operations of two numbers, which loops are compiled with."""
 
 
 _KEPT: list[Any] = []
@@ -207,7 +208,7 @@ def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = Fa
     if isinstance(add, str) and isinstance(multiply, str):
         if swapped:
             multiply = {"first": "second", "second": "first"}.get(multiply, multiply)
-        return _bound(_built(_NAMED[add], _NAMED[multiply], seeded), 0, 0)
+        return _bound(_built(NAMED[add], NAMED[multiply], seeded), 0, 0)
     adding, multiplying = _compiled(add, dtype, False), _compiled(multiply, dtype, swapped)
     return _bound(_built(_given, _given, seeded), adding, multiplying)
 
@@ -232,7 +233,7 @@ def _compiled(function: Any, dtype: np.dtype[Any], swapped: bool) -> int:
     """Return where an operation of two numbers of a type stands, compiled: the loops that call it need not be."""
     inner = function
     if isinstance(function, str):
-        named = _NAMED[function]
+        named = NAMED[function]
 
         @njit(nogil=True)
         def inner(a, b):  # type: ignore[no-untyped-def]

@@ -39,7 +39,7 @@ _SHAPE = "sparrow.shape."
 _LABELS = "sparrow.labels."
 _NOTES = "sparrow"
 _MANY = 10_000
-"""Versions up to here are opened without a look whether they are there."""
+"""Versions up to here are opened without a look at the latest: delta-rs names every commit before one that is not."""
 _INDEXED = "delta.dataSkippingNumIndexedCols"
 
 
@@ -135,8 +135,8 @@ class Log:
             with _reading(path):
                 if version is not None and version < 0:
                     raise ValueError(f"no version {version}")
-                if version is not None and version > _MANY and not of(path).exists(log_entry(path, version)):
-                    raise ValueError(f"no version {version}")  # delta-rs names every commit before it
+                if version is not None and version > _MANY and version > cls.open(path).version:
+                    raise ValueError(f"no version {version}")
                 return cls(path, DeltaTable(path, version=version, storage_options=of(path).delta_options()))
         except TableNotFoundError:
             raise NotFoundError(f"no tensor at {path!r}: its log is empty") from None

@@ -7,6 +7,7 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import deltalake
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -19,7 +20,7 @@ from sparrow.index import Box
 from sparrow.kernels.entries import Block, concatenate
 from sparrow.relation import Edit, Relation, scan
 from sparrow.schema import Schema
-from sparrow.storage import footers
+from sparrow.storage import footers, log
 from tests.storage.helpers import TINY, assert_same, entries, files_of, random_entries, read_all
 
 SCHEMA = Schema((60, 40))
@@ -337,3 +338,15 @@ def test_a_file_that_cannot_be_opened_is_a_finding(tmp_path: Path) -> None:
     file.unlink()
     file.mkdir()
     assert any("cannot be read" in finding.problem for finding in A.verify())
+
+
+def test_late_versions_whose_commit_a_checkpoint_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "_MANY", 0)
+    A = sp.asarray([[1.0, 0.0], [0.0, 2.0]]).save(tmp_path / "a")
+    for value in (3.0, 4.0):
+        A[0, 1] = value
+        deltalake.DeltaTable(tmp_path / "a").create_checkpoint()
+    os.remove(tmp_path / "a" / "_delta_log" / f"{1:020d}.json")
+    assert sp.open(tmp_path / "a", version=1)[0, 1] == 3
+    with pytest.raises(errors.NotFoundError, match="no version 3: versions go from 0 to 2"):
+        sp.open(tmp_path / "a", version=3)

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory
+from sparrow.engines.orders import rows_read
 from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of
 from sparrow.engines.stream.contraction import Masked
 from sparrow.engines.stream.fusing import Program
 from sparrow.engines.stream.lookup import Lookup
-from sparrow.engines.stream.outer import outer, stored_rows
+from sparrow.engines.stream.outer import outer
 from sparrow.kernels.elementwise import apply, combine
 from sparrow.kernels.entries import Block, pick
 from sparrow.plan import Dense, Map, Scan, called, function_name
@@ -139,7 +140,7 @@ def check_repeats(node: Map, scans: Sequence[Scan], required: Sequence[bool]) ->
     elif not any(required):
         for scan in scans:
             if scan.view.repeats > 1:
-                rows = stored_rows(scan)
+                rows = rows_read(scan)
                 _check_cells(node, min(rows * scan.view.repeats, size), f"repeats {rows} entries")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory
-from sparrow.engines.orders import scan_order
+from sparrow.engines.orders import rows_read
 from sparrow.engines.stream import reading
 from sparrow.index import New
 from sparrow.kernels.entries import Block, flat_positions
@@ -50,8 +50,7 @@ class Lookup:
         view = scan.view
         if view.repeats <= 1 or not view.size or view.size // view.repeats >= 2**63:
             return False
-        rows = scan.relation.stats(view.box(), scan_order(scan)).rows
-        return rows * _ENTRY_BYTES <= memory.limit() // _SHARE
+        return rows_read(scan) * _ENTRY_BYTES <= memory.limit() // _SHARE
 
     def at(self, block: Block) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Return the value at each entry's coordinates, fill where there is none, and where there is one."""

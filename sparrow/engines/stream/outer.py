@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sparrow.engines.orders import scan_order
+from sparrow.engines.orders import rows_read
 from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import Evaluate, pieces, pieces_of
 from sparrow.engines.stream.fusing import Program
@@ -17,7 +17,7 @@ from sparrow.kernels.elementwise import apply
 from sparrow.kernels.entries import Block
 from sparrow.plan import Scan
 
-__all__ = ["Outer", "outer", "stored_rows"]
+__all__ = ["Outer", "outer"]
 
 
 def outer(scans: Sequence[Scan], required: Sequence[bool]) -> Outer | None:
@@ -30,11 +30,6 @@ def outer(scans: Sequence[Scan], required: Sequence[bool]) -> Outer | None:
     leading = [k < split for k in range(len(walked[first]))]
     apart = walked[first] == leading and walked[1 - first] == [not own for own in leading]
     return Outer(scans, first, split) if apart else None
-
-
-def stored_rows(scan: Scan) -> int:
-    """Return how many entries a scan reads at most, each once. Reads footers, no data."""
-    return scan.relation.stats(scan.view.box(), scan_order(scan)).rows
 
 
 class Outer:
@@ -68,11 +63,11 @@ class Outer:
     @property
     def cells(self) -> int:
         """How many cells come of it, at most."""
-        return stored_rows(self._rows) * stored_rows(self._others)
+        return rows_read(self._rows) * rows_read(self._others)
 
     def cuts(self) -> list[int]:
         """Return the bounds of pieces."""
-        more = stored_rows(self._others) / self._whole.view.repeats
+        more = rows_read(self._others) / self._whole.view.repeats
         return pieces([self._whole], self._whole.schema.shape[0], more=max(more, 1 / self._whole.view.repeats))
 
     def begin(self, program: Program, start: int, stop: int) -> Evaluate:
