@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.index import Box
-from sparrow.kernels.entries import Block, concatenate, in_order
+from sparrow.kernels.entries import Block, concatenate, flat_positions, in_order
 from sparrow.relation import Chunk, Stretches
 
 __all__ = ["Decoded", "Merged", "Part", "cut", "joined", "members", "merged", "place"]
@@ -242,14 +242,7 @@ def _keys(*blocks: Block) -> list[NDArray[np.int64]] | None:
     spans = [max(int(column.max()) for column in side) + 1 for side in zip(*(b.coords for b in blocks), strict=True)]
     if math.prod(spans) >= 2**63:
         return None
-    out: list[NDArray[np.int64]] = []
-    for block in blocks:
-        keys = block.coords[0].astype(np.int64)
-        for column, span in zip(block.coords[1:], spans[1:], strict=True):
-            keys *= span
-            keys += column
-        out.append(keys)
-    return out
+    return [flat_positions(block.coords, spans, block.count) for block in blocks]
 
 
 def place(block: Block, key: Key) -> int:

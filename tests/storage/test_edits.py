@@ -91,6 +91,14 @@ def test_edits_mean_what_they_mean_in_memory(case: tuple[Schema, Block, list[Edi
         assert not list(path.glob("*.tmp"))
 
 
+def test_the_one_cell_without_dimensions_that_is_there(tmp_path: Path) -> None:
+    handle = storage.save(tmp_path / "t", Schema(()), [Block((), np.array([1.0]))], sizes=TINY)
+    with pytest.raises(errors.DuplicateError, match=r"\(\) has an entry already"):
+        handle.commit(Edit("edit", (), Block((), np.array([2.0])), "error"))
+    handle.commit(Edit("edit", (), Block((), np.array([2.0])), "sum"))
+    assert read_all(handle.current).values == [3]
+
+
 def versions(path: Path) -> list[storage.Snapshot]:
     latest = storage.open(path).current.version
     return [storage.open(path, version).current for version in range(latest + 1)]
