@@ -26,10 +26,11 @@ from sparrow.storage.bundle import is_bundle, is_tensor
 from sparrow.storage.connections import using
 from sparrow.storage.filesystem import absolute, of
 from sparrow.storage.footers import DATA_FILE
+from sparrow.storage.history import read_commit
 from sparrow.storage.labels import write_labels
 from sparrow.storage.layout import METADATA_KEY, Metadata, arrow_schema, check_profile
 from sparrow.storage.local import DISK_FULL, disk_full
-from sparrow.storage.log import Log, LostRace, read_commit
+from sparrow.storage.log import Log, LostRace
 from sparrow.storage.snapshot import Snapshot
 from sparrow.storage.writer import DataFile, widen
 

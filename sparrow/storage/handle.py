@@ -24,8 +24,9 @@ from sparrow.storage.commits import Work, appended, compacted, edited, grown, re
 from sparrow.storage.connections import using
 from sparrow.storage.creation import create, creating
 from sparrow.storage.filesystem import absolute, of
+from sparrow.storage.history import Commit
 from sparrow.storage.layout import Sizes, check_profile
-from sparrow.storage.log import Commit, Log, LostRace, forked
+from sparrow.storage.log import Log, LostRace, forked
 from sparrow.storage.orders import build_order
 from sparrow.storage.rewrites import Claim, prepare
 from sparrow.storage.snapshot import FileRecord, Snapshot

@@ -12,7 +12,6 @@ import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -22,6 +21,17 @@ from numpy.typing import NDArray
 from sparrow.errors import CorruptionError, ExistsError, NotFoundError, SparrowError, StorageError
 from sparrow.relation import as_numpy
 from sparrow.storage.filesystem import of
+from sparrow.storage.history import (
+    LOG,
+    NOTES,
+    Commit,
+    log_entry,
+    parsing,
+    read_commit,
+    read_commits,
+    state_noted,
+    suspects,
+)
 from sparrow.storage.labels import label_number
 from sparrow.storage.layout import METADATA_KEY
 from sparrow.storage.local import DISK_FULL, disk_full
@@ -32,12 +42,10 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
     from deltalake.transaction import AddAction
 
-__all__ = ["Active", "Commit", "Log", "LostRace", "log_entry", "read_commit"]
+__all__ = ["Active", "Log", "LostRace", "forked"]
 
-_LOG = "_delta_log"
 _SHAPE = "sparrow.shape."
 _LABELS = "sparrow.labels."
-_NOTES = "sparrow"
 _MANY = 10_000
 """Versions up to here are opened without a look at the latest: delta-rs names every commit before one that is not."""
 _INDEXED = "delta.dataSkippingNumIndexedCols"
@@ -86,20 +94,6 @@ class Active:
         return Active(self.paths + other.paths, *map(np.concatenate, pairs))
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """One entry of the log."""
-
-    version: int
-    timestamp: datetime
-    notes: Mapping[str, Any] | None
-    """What sparrow recorded: operation, nonce, ...; None for a commit of another tool."""
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    raw: Mapping[str, Any]
-    """The commitInfo as it is."""
-
-
 class Log:
     """One version of a folder's log, and commits on top of it."""
 
@@ -124,12 +118,12 @@ class Log:
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
-        if not of(path).is_folder(os.path.join(path, _LOG)):
+        if not of(path).is_folder(os.path.join(path, LOG)):
             something = of(path).exists(path) or of(path).is_folder(path)
             hint = "nothing is there" if not something else "what is there is no tensor; sp.ingest reads files into one"
             raise NotFoundError(f"no tensor at {path!r}: {hint}")
-        if of(path).is_link(os.path.join(path, _LOG)):
-            raise CorruptionError(f"{os.path.join(path, _LOG)!r} is a link: it may lead anywhere and is not followed")
+        if of(path).is_link(os.path.join(path, LOG)):
+            raise CorruptionError(f"{os.path.join(path, LOG)!r} is a link: it may lead anywhere and is not followed")
         _refuse_fork()
         try:
             with _reading(path):
@@ -212,8 +206,8 @@ class Log:
         try:
             text = of(self.path).read(log_entry(self.path, 0))
         except NotFoundError:
-            return not of(self.path).is_folder(os.path.join(self.path, _LOG))
-        with _parsing(log_entry(self.path, 0)):
+            return not of(self.path).is_folder(os.path.join(self.path, LOG))
+        with parsing(log_entry(self.path, 0)):
             for line in text.splitlines():
                 if b'"metaData"' in line and "metaData" in (action := json.loads(line)):
                     return str(action["metaData"]["id"]) != self.identity
@@ -313,7 +307,7 @@ class Log:
         CorruptionError
             If an entry of the log, or its checkpoint, was changed since.
         """
-        told = _told(self.path, self.version)
+        told = state_noted(self.path, self.version)
         if told is None:
             return
         columns = self.schema()
@@ -342,8 +336,8 @@ class Log:
                 )
             later = commit
         raise CorruptionError(
-            f"the log in {os.path.join(self.path, _LOG)!r} does not give version {self.version} as it was committed: "
-            f"damaged is {_suspects(self.path, self.version)}; restore the file, or open an earlier version"
+            f"the log in {os.path.join(self.path, LOG)!r} does not give version {self.version} as it was committed: "
+            f"damaged is {suspects(self.path, self.version)}; restore the file, or open an earlier version"
         )
 
     def reload(self) -> None:
@@ -407,7 +401,7 @@ class Log:
         text = None if columns is None else columns.to_json()
         if text == self._table.schema().to_json():
             text = None  # deltalake writes no columns that stay as they are
-        told = _told(self.path, before)
+        told = state_noted(self.path, before)
         notes = {**notes, **({} if told is None else {BEFORE: told})}
         notes = _sealed(
             notes, after, stored, adds, sorted(gone), transactions, text, self.metadata(), before + 1, numbers
@@ -447,7 +441,7 @@ class Log:
     def commits(self, start: int = 0) -> list[Commit]:
         """Return the commits from version ``start`` on, those beyond the loaded version too, oldest first."""
         out: list[Commit] = []
-        for found in _read_commits(self.path, range(start, self.version + 1)):
+        for found in read_commits(self.path, range(start, self.version + 1)):
             if found is None:
                 return out
             out.append(found)
@@ -457,85 +451,10 @@ class Log:
 
     def commits_back(self, version: int) -> Iterator[Commit]:
         """Yield the commits from a version back, newest first, as far as the log goes."""
-        for found in _read_commits(self.path, range(version, -1, -1)):
+        for found in read_commits(self.path, range(version, -1, -1)):
             if found is None:
                 return
             yield found
-
-
-def log_entry(path: str, version: int) -> str:
-    """Return the file of one commit."""
-    return os.path.join(path, _LOG, f"{version:020d}.json")
-
-
-_OF_A_FILE = {"dataChange", "modificationTime", "partitionValues"}
-"""What deltalake wants to know of a file, without which it does not say what it misses where."""
-
-
-def read_commit(path: str, version: int) -> Commit | None:
-    """Return one commit of the log of a folder, or None where it has no such version.
-
-    Raises
-    ------
-    CorruptionError
-        If it cannot be read, or is not as it was committed.
-    """
-    return next(_read_commits(path, range(version, version + 1)))
-
-
-def _read_commits(path: str, versions: range) -> Iterator[Commit | None]:
-    """Yield commits of the log of a folder, None for a version that it does not have."""
-    texts = of(path).read_all([log_entry(path, version) for version in versions])
-    for version, text in zip(versions, texts, strict=True):
-        yield None if text is None else _parsed(path, version, text)
-
-
-def _parsed(path: str, version: int, text: bytes) -> Commit:
-    name = log_entry(path, version)
-    with _parsing(name):
-        lines = [json.loads(line) for line in text.splitlines() if line.strip()]
-        info: dict[str, Any] = next(line["commitInfo"] for line in lines if "commitInfo" in line)
-        noted = info.get(_NOTES)
-        if noted is None and any(isinstance(value, str) and f'"{SEAL}"' in value for value in info.values()):
-            raise ValueError("its notes stand under another name")
-        notes = json.loads(noted) if isinstance(noted, str) else None
-        added = [line["add"] for line in lines if "add" in line]
-        gone = [line["remove"] for line in lines if "remove" in line]
-        removed = tuple(file["path"] for file in gone)
-        when = info.get("timestamp", 0)
-        if notes is not None and SEAL in notes:
-            columns = next((line["metaData"]["schemaString"] for line in lines if "metaData" in line), None)
-            numbers = {line["txn"]["appId"]: line["txn"]["version"] for line in lines if "txn" in line}
-            files = [(file["path"], file["size"], file["stats"]) for file in added]
-            if notes["version"] != version or notes[SEAL] != seal(notes, files, removed, numbers, columns):
-                raise ValueError("it is not as it was committed")
-            if not all(file.keys() >= _OF_A_FILE for file in added):
-                raise ValueError(f"it does not say {', '.join(sorted(_OF_A_FILE))} of each file")
-            if not all(isinstance(file.get("dataChange"), bool) for file in gone):
-                raise ValueError("it does not say dataChange of each file that it removes")
-            when = notes["time"]
-        return Commit(
-            version,
-            datetime.fromtimestamp(when / 1000, tz=UTC),
-            notes,
-            tuple(file["path"] for file in added),
-            removed,
-            info,
-        )
-
-
-def _told(path: str, version: int) -> str | None:
-    """Return the state that the commit of a version notes, or None where it notes none."""
-    try:
-        text = of(path).read(log_entry(path, version))
-    except NotFoundError:
-        return None  # cleaned away by another tool, after a checkpoint
-    line = next((line for line in text.splitlines() if line.startswith(b'{"commitInfo"')), b"{}")
-    with _parsing(log_entry(path, version)):
-        notes = json.loads(json.loads(line)["commitInfo"].get(_NOTES, "{}"))
-        if STATE in notes and notes["version"] != version:
-            raise ValueError("it is not as it was committed")
-        return str(notes[STATE]) if STATE in notes else None
 
 
 _began: int | None = None
@@ -566,16 +485,6 @@ def forked() -> bool:
 
 
 @contextmanager
-def _parsing(name: str) -> Iterator[None]:
-    """Tell which entry of a log cannot be understood."""
-    try:
-        yield
-    except (ValueError, KeyError, TypeError, AttributeError, StopIteration, OverflowError) as error:
-        problem = str(error) if isinstance(error, ValueError) else "it is cut off or changed"
-        raise CorruptionError(f"the entry {name!r} of the log cannot be read: {problem}") from None
-
-
-@contextmanager
 def _reading(path: str) -> Iterator[None]:
     """Tell which entry of a log it is that deltalake cannot read."""
     from deltalake.exceptions import TableNotFoundError
@@ -592,19 +501,8 @@ def _reading(path: str) -> Iterator[None]:
             version += 1
         told = next(iter(str(error).splitlines()), type(error).__name__)
         raise CorruptionError(
-            f"the log in {os.path.join(path, _LOG)!r} cannot be read, damaged is {_suspects(path, version - 1)}: {told}"
+            f"the log in {os.path.join(path, LOG)!r} cannot be read, damaged is {suspects(path, version - 1)}: {told}"
         ) from None
-
-
-def _suspects(path: str, version: int) -> str:
-    """Return the files that a version is made of, where it cannot be told which of them is damaged."""
-    names = of(path).names(os.path.join(path, _LOG))
-    last = os.path.basename(log_entry(path, version))
-    checkpoints = [name for name in names if ".checkpoint." in name and name <= last]
-    entries = [name for name in names if name.endswith(".json") and (checkpoints or [""])[-1] < name <= last]
-    if checkpoints:
-        return f"the checkpoint {checkpoints[-1]!r}, '_last_checkpoint' or an entry after it"
-    return f"an entry from {entries[0]!r} to {entries[-1]!r}" if entries else "all of it"
 
 
 def _integers(column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
@@ -661,7 +559,7 @@ def _properties(notes: Mapping[str, Any], transactions: Mapping[str, int]) -> Co
     from deltalake import CommitProperties, Transaction
 
     return CommitProperties(
-        custom_metadata={_NOTES: json.dumps(notes)},
+        custom_metadata={NOTES: json.dumps(notes)},
         max_commit_retries=0,
         app_transactions=[Transaction(name, n) for name, n in transactions.items()],
     )

@@ -20,8 +20,8 @@ from sparrow.relation import scan
 from sparrow.schema import Schema, is_fill
 from sparrow.storage.filesystem import of
 from sparrow.storage.footers import DATA_FILE, Footer, footer, forget, sha256, to_block
+from sparrow.storage.history import log_entry, read_commit
 from sparrow.storage.labels import label_hash, read_part
-from sparrow.storage.log import log_entry, read_commit
 from sparrow.storage.snapshot import Snapshot, order_folder
 from sparrow.storage.tables import FileTable
 from sparrow.workers import ordered_map
