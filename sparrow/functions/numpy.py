@@ -305,7 +305,7 @@ def _diagflat(v: Any, k: int = 0) -> Tensor:
 
 def _extract(condition: Any, arr: Any) -> Any:
     """Return the cells at which a condition holds, as a vector."""
-    return compress(np.ravel(condition), arr)
+    return compress(reshape(condition, -1) if isinstance(condition, Tensor) else np.ravel(condition), arr)
 
 
 def _rollaxis(a: Tensor, axis: int, start: int = 0) -> Tensor:

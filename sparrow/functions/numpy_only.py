@@ -375,12 +375,13 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 def compress(condition: Any, a: Any, axis: int | None = None) -> Any:
     """Return the slices of an axis at which a condition holds: a view through a list."""
     tensor = as_tensor(a)
-    held = np.asarray(condition)
+    held = condition if isinstance(condition, Tensor) else np.asarray(condition)
     if held.ndim != 1:
         raise ShapeError(f"a condition is a vector, got shape {held.shape}")
+    places = nonzero(held)[0] if isinstance(held, Tensor) else np.flatnonzero(held)
     at = 0 if axis is None else resolved_axis(axis, tensor.ndim)
     lines = reshape(tensor, -1) if axis is None else tensor
-    return lines[(*(slice(None),) * at, np.flatnonzero(held), ...)]
+    return lines[(*(slice(None),) * at, places, ...)]
 
 
 def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0, **others: Any) -> Tensor:

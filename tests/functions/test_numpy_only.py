@@ -67,6 +67,7 @@ LAZY: list[Callable[[Any], Any]] = [
     lambda x: np.select([x > 2], [0], default=1.5),
     lambda x: np.compress([True, False, True], x, axis=0),
     lambda x: np.compress([False, True, True], x),
+    lambda x: np.compress(x[0] > 0, x, axis=1),
     lambda x: np.pad(x, 1, constant_values=x[0, 0]),
     lambda x: np.pad(x, ((1, 0), (0, 2)), "edge"),
     lambda x: np.pad(x, (1, 2), mode="reflect"),
@@ -130,6 +131,7 @@ LAZY: list[Callable[[Any], Any]] = [
     lambda x: np.digitize(x, [-1, 0, 3]),
     lambda x: np.digitize(x, [3, 0, -1], right=True),
     lambda x: np.extract(a > 0, x),
+    lambda x: np.extract(x > 0, x),
     np.fix,
     lambda x: np.hsplit(x, 2),
     lambda x: np.hsplit(x[0], [1]),
@@ -352,3 +354,10 @@ def test_pad_keeps_names_and_the_labels_of_what_is_not_padded() -> None:
     assert found.dims == ("user", "item")
     assert found.sel(user="bob").to_numpy().tolist() == [0, 0, 2, 0, 0]
     assert found.labels("item") is None
+
+
+def test_a_condition_that_is_a_tensor_stays_sparse() -> None:
+    v = sp.from_coords([[3, 10**11]], [1.0, 2.0], shape=(2 * 10**11,))
+    for chosen in (np.extract, np.compress):
+        found: Any = chosen(v > 0, v)
+        assert found.to_numpy().tolist() == [1, 2]
