@@ -112,7 +112,7 @@ def place_rows(
     width = min(out.itemsize, 8)
     words = np.dtype(f"u{width}")  # whatever the numbers are, words of one size move alike
     each = out.itemsize // width
-    bounds = (readonly(column * each) for column in (starts, stops, begins))
+    bounds = readonly(starts * each), readonly(stops * each), readonly(begins * each)
     _place(*bounds, readonly(source).view(words), out.view(words))
 
 

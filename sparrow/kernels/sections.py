@@ -37,11 +37,10 @@ def section_end(bounds, keys, lengths, room, row, marks, state, work):  # type: 
         more = products = 0
         for q in range(np.uint64(bounds[row]), np.uint64(bounds[row + 1])):
             k = np.uint64(keys[q])  # unsigned: a negative index would be looked for
-            length = np.int64(lengths[k])
-            products += length
+            products += lengths[k]
             if marks[k] < begin:
                 marks[k] = number
-                more += length
+                more += lengths[k]
         if held and held + more > room:
             break
         held += more

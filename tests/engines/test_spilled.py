@@ -296,9 +296,14 @@ def test_sections_read_no_more_than_pays(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(contraction, "_LARGE", 10**12)
     monkeypatch.setattr(sections, "_most", lambda size, width: 300)
     held = sp.asarray(plain[0]) @ sp.asarray(plain[1])
-    tried = []
+    tried: list[Any] = []
     inner = sections.sections
-    monkeypatch.setattr(sections, "sections", lambda *args: tried.append(inner(*args)) or tried[-1])
+
+    def noted(*args: Any) -> Any:
+        tried.append(inner(*args))
+        return tried[-1]
+
+    monkeypatch.setattr(sections, "sections", noted)
     for again, some in [(10**6, True), (0, False)]:
         monkeypatch.setattr(sections, "_AGAIN", again)
         np.testing.assert_allclose((A @ B).to_numpy(), held.to_numpy())
