@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import sparrow as sp
 from sparrow import errors, graph, memory
 from sparrow.graph import communities, components, links, paths
+from sparrow.sorting import Spool
 
 
 @st.composite
@@ -335,7 +336,7 @@ def test_rounds_on_few_nodes_read_their_lists_only(folder: Any, monkeypatch: pyt
     far = np.arange(0, n - 100, 7)  # links back: lists between those that are read
     links_of = (np.concatenate([rows, far + 50]), np.concatenate([cols, far]))
     dense = sp.from_coords(links_of, np.ones(len(links_of[0])), shape=(n, n))
-    read, inner = [0], links.Spool.read
+    read, inner = [0], Spool.read
 
     def counted(self: Any, segment: Any, start: int, stop: int, *args: Any) -> Any:
         read[0] += stop - start
@@ -343,7 +344,7 @@ def test_rounds_on_few_nodes_read_their_lists_only(folder: Any, monkeypatch: pyt
 
     A = folder(dense)
     monkeypatch.setattr(links, "_SHARE", 1 << 40)
-    monkeypatch.setattr(links.Spool, "read", counted)
+    monkeypatch.setattr(Spool, "read", counted)
     assert graph.bfs(A, 0).to_numpy().tolist() == list(range(n))
     assert read[0] <= 2 * A.nnz
 
