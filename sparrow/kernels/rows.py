@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.compiling import announce, readonly
 
-__all__ = ["place_rows", "places", "pointers", "repeat", "scattered", "spliced"]
+__all__ = ["place_rows", "places", "pointers", "repeat", "scattered", "spliced", "tally"]
 
 
 @njit(cache=True, nogil=True)
@@ -146,6 +146,33 @@ def scattered(rows: NDArray[Any], begins: NDArray[np.int64], column: NDArray[Any
     at = begins.astype(np.uint64)
     _scatter(readonly(rows), at, readonly(column).view(words), out.view(words))
     return out
+
+
+@njit(cache=True, nogil=True)
+def _tally(rows, out):  # type: ignore[no-untyped-def]
+    for k in range(np.uint64(len(rows))):
+        out[np.uint64(rows[k])] += 1
+
+
+def tally(rows: NDArray[Any], out: NDArray[np.int64]) -> None:
+    """Add to each row the number of entries that it has, several times as fast as NumPy and without holding the GIL.
+
+    Parameters
+    ----------
+    rows
+        The row of each entry, int32 or int64.
+    out
+        One number for each row.
+
+    Examples
+    --------
+    >>> out = np.zeros(3, np.int64)
+    >>> tally(np.array([2, 0, 2]), out)
+    >>> out
+    array([1, 0, 2])
+    """
+    announce()
+    _tally(readonly(rows), out)
 
 
 @njit(cache=True, nogil=True)

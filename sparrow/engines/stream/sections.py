@@ -172,9 +172,10 @@ class Sections:
             own, offset = slice(first, last), self._starts[right.low[at]]
             if not (stops[own] > starts[own]).any():
                 continue
+            moves = starts[own] - offset, stops[own] - offset, begins[own]
             for segment, array, source in zip(right.parts[at][1:], arrays, self._sources, strict=True):
                 right.spool.read(segment, 0, segment.count, source[: segment.count])
-                place_rows(starts[own] - offset, stops[own] - offset, begins[own], source, array)
+                place_rows(*moves, source, array)
         if not self._alone:
             repeat(rows, np.append(begins, count), leading)
         *coords, values = leading, *arrays
