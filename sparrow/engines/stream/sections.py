@@ -133,10 +133,10 @@ class Sections:
     def _at(self, piece: _Piece, start: int, stop: int, work: Callable[[Held, Loops, OperandRows], T]) -> T:
         """Return what becomes of the rows of a piece, those between two bounds."""
         with self._changed:
-            while self._number != piece.section and self._users:
-                self._changed.wait()
-                if not self._users and self._rest and self._number != piece.section:
-                    self._changed.wait(_ON_ITS_WAY)
+            waited = False
+            while self._number != piece.section and (self._users or (self._rest > 0 and not waited)):
+                waited = not self._users
+                self._changed.wait(_ON_ITS_WAY if waited else None)
             if self._number != piece.section:
                 self._load(piece.section)
             assert self._held is not None
