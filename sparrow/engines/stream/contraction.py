@@ -108,6 +108,8 @@ class Multiplication:
         self._rows: OperandRows | None = None
         self._spilled: Spilled | Summed | None = None
         self._sections: Sections | None = None
+        self._own: Block | None = None
+        """The entries of the operand of rows, if they are those of the mask, in its order."""
         self.wanted: NDArray[Any] | None = None
         """The leading coordinates at which a mask has cells, where they are few."""
         self._ready = False
@@ -143,6 +145,9 @@ class Multiplication:
             if same:
                 found = block
             self._rows = None if found is None else self._held.rows(found, self.wanted)
+            mask = self.operands.mask
+            if mask is not None and self.wanted is None and mask.same_as(left):
+                self._own = found
             dots = self._rows is not None and self._by_dots(self._held, self._rows)
             self._loops = Loops(self.operands, self._held, dots=dots)
             self._ready = True
@@ -347,6 +352,9 @@ class Multiplication:
         mask = self.operands.mask
         if mask is None:
             return None
+        own = None if self._own is None else held.own_cells(rows, self._own)
+        if own is not None:
+            return own
         return held.mask_rows(rows, reading.entries(mask.scan) if read is None else read(start, stop), start, stop)
 
     def _parts(

@@ -155,6 +155,15 @@ class Held:
             begins, ends = bounds[:-1], bounds[1:]
         return MaskRows(block, begins.view(np.uint64), ends.view(np.uint64), columns.astype(np.uint32))
 
+    def own_cells(self, rows: OperandRows, block: Block) -> MaskRows | None:
+        """Return the cells of a mask that has the very entries of rows; None where these must be looked for."""
+        if not (len(rows.coords) == 1 and len(block.coords) == 2 and self.matched.plain and self.across.plain):
+            return None
+        first, last = int(rows.pointers[0]), int(rows.pointers[-1])
+        pointers = (rows.pointers - first).view(np.uint64)
+        columns = rows.places[first:last].view(np.uint32)
+        return MaskRows(block.take(slice(first, last)), pointers[:-1], pointers[1:], columns)
+
     @property
     def _most_columns(self) -> int:
         """How many columns there could be."""
