@@ -43,6 +43,8 @@ _LINKS = 1 << 18
 _GAP = 1 << 12
 """Links between two lists that are read with them rather than passed over."""
 _NO_WEIGHTS = np.empty(0)
+_COLUMNS = np.dtype(np.int32), np.dtype(np.float64)
+"""What is put aside of a link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,16 +200,21 @@ class Links:
     def _read(self, nodes: NDArray[np.int64]) -> Lists:
         """Return the lists of ascending nodes from disk, those that lie near to each other read together."""
         starts, stops = self._indptr[nodes], self._indptr[nodes + 1]
-        cuts = np.flatnonzero(starts[1:] - stops[:-1] > _GAP) + 1
-        first, last = starts[[0, *cuts]], stops[[*(cuts - 1), -1]]
-        begins = np.append(0, np.cumsum(last - first))
+        cuts = (starts[1:] - stops[:-1] > _GAP).nonzero()[0] + 1
+        if len(cuts):
+            low, high = starts[[0, *cuts]], stops[[*(cuts - 1), -1]]
+            begins = np.append(0, np.cumsum(high - low))
+            moved: Any = np.repeat(begins[:-1] - low, np.diff([0, *cuts, len(nodes)]))
+            spans = list(zip(low.tolist(), high.tolist(), begins.tolist(), strict=False))
+        else:
+            spans, moved = [(int(starts[0]), int(stops[-1]), 0)], -starts[0]
+        start, stop, at = spans[-1]
         found = []
-        for spool, dtype in zip(self._aside, (np.int32, np.float64), strict=False):
-            segment, out = Segment(0, int(self._indptr[-1]), np.dtype(dtype)), np.empty(int(begins[-1]), dtype)
-            for start, stop, at in zip(first.tolist(), last.tolist(), begins.tolist(), strict=False):
-                spool.read(segment, start, stop, out[at : at + stop - start])
+        for spool, dtype in zip(self._aside, _COLUMNS, strict=False):
+            segment, out = Segment(0, int(self._indptr[-1]), dtype), np.empty(at + stop - start, dtype)
+            for first, last, to in spans:
+                spool.read(segment, first, last, out[to : to + last - first])
             found.append(out)
-        moved = np.repeat(begins[:-1] - first, np.diff([0, *cuts, len(nodes)]))
         weights = found[1] if self._weighted else _NO_WEIGHTS
         return Lists(nodes.astype(np.int32), starts + moved, stops + moved, found[0], weights)
 

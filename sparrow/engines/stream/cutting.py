@@ -27,7 +27,7 @@ __all__ = [
     "Aside", "Stretch", "panels", "put_aside", "read_in_order", "room_of_part", "size_of", "stretches", "strips",
 ]  # fmt: skip
 
-_HELD = 3
+_HELD = 2
 """Of the memory to work in, one part for a panel or a strip."""
 _NARROWEST = 1 << 20
 """The bytes that one takes at least."""
