@@ -43,7 +43,7 @@ _LINKS = 1 << 18
 _GAP = 1 << 12
 """Links between two lists that are read with them rather than passed over."""
 _NO_WEIGHTS = np.empty(0)
-_COLUMNS = np.dtype(np.int32), np.dtype(np.float64)
+_COLUMNS: tuple[np.dtype[Any], ...] = np.dtype(np.int32), np.dtype(np.float64)
 """What is put aside of a link."""
 
 
