@@ -1,7 +1,7 @@
 """Graphs: square tensors whose entries are links from rows to columns.
 
 Every function takes tensors in memory, on disk and lazy, and looks at links round after round: kept in memory where
-they take at most a quarter of the memory limit, else read from files each time. What is kept of each node is in memory.
+they take at most a quarter of the memory limit, else put aside on disk. What is kept of each node is in memory.
 
 Nodes come and go by name. Where a graph has labels its nodes are given by label, else by position. What is known of
 each node is a tensor of one dimension in memory, named as the rows of the graph are and with its labels:

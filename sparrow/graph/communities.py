@@ -121,7 +121,7 @@ def label_propagation(A: Tensor, *, max_iter: int = 100, seed: int = 0) -> Tenso
         for _ in range(max_iter):
             if not active.any():
                 break
-            for lists in links.lists(active.copy()):  # the same nodes from files as from memory
+            for lists in links.lists(active.copy()):  # the same nodes from disk as from memory
                 vote(*lists.arrays, labels, active, tally, seed)
                 advance(lists.count)
     return per_group(A, labels)

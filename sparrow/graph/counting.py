@@ -28,7 +28,7 @@ def triangles(A: Tensor) -> Tensor:
     """Return in how many triangles each node is, links taken both ways.
 
     Each link is kept once in memory, from the node of fewer links, and triangles are closed there; of a graph too large
-    for that, part by part of them, while all links are read again from files.
+    for that, part by part of them, while all links are read again from disk.
 
     Parameters
     ----------

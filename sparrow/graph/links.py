@@ -1,11 +1,13 @@
-"""The links of a graph, looked at round after round: in memory where they fit, else from files each time."""
+"""The links of a graph, looked at round after round: in memory where they fit, else put aside on disk.
+
+What is put aside is the node that each link leads to, and its weight if that counts; where those of each node begin
+stays in memory, so that lists are read by themselves, and a round that looks at few nodes reads little.
+"""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,7 +26,9 @@ from sparrow.kernels.entries import Block
 from sparrow.plan import Scan
 from sparrow.plan.estimates import entries_at_most
 from sparrow.schema import Schema
+from sparrow.sorting import Rows, Segment, Spool
 from sparrow.tensor import Tensor
+from sparrow.workers import ordered_map
 
 __all__ = ["AT_ONCE", "Links", "Lists", "as_lists", "by_degree", "fits", "mirrored"]
 
@@ -33,8 +37,14 @@ AT_ONCE = 1 << 25
 _SHARE = 4
 """Links in memory may take one part in so many of the memory limit."""
 _FEW = 16
-"""Lists of at most one node in so many are picked from the files; of more, all are read."""
+"""Lists of at most one node in so many are read by themselves where a loop would look at others too."""
+_LINKS = 1 << 18
+"""Links that are read at a time."""
+_GAP = 1 << 12
+"""Links between two lists that are read with them rather than passed over."""
 _NO_WEIGHTS = np.empty(0)
+_COLUMNS: tuple[np.dtype[Any], ...] = np.dtype(np.int32), np.dtype(np.float64)
+"""What is put aside of a link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +101,23 @@ class Links:
         self.size = A.shape[0]
         self._weighted = weighted
         self._held: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]] | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._aside: tuple[Spool, ...] = ()
+        """Where the links lead to, and their weights if those count, one behind the other, on disk."""
         self._tensor = A
         self._room = memory.Reservation("links kept in memory", "")
         if fits(A, weighted, undirected):
             self._held = self._both_ways() if undirected else self._gathered()
+            self._indptr = self._held[0]
             self._room.hold(sum(array.nbytes for array in self._held))
-        elif undirected or not _sorted(A.__sparrow_scan__()):
-            self._store(mirrored(A) if undirected else A)
+        else:
+            self._room.grow(8 * (self.size + 1))
+            self._aside = (Spool(), Spool())[: 1 + weighted]
+            try:
+                scan = A.__sparrow_scan__()
+                self._indptr = self._written(_mirrored(scan) if undirected else engines.sorted_blocks(scan))
+            except BaseException:
+                self.__exit__(None, None, None)
+                raise
 
     def __enter__(self) -> Self:
         return self
@@ -108,8 +127,8 @@ class Links:
     ) -> None:
         self._room.release()
         self._held = None
-        if self._folder is not None:
-            self._folder.cleanup()
+        for spool in self._aside:
+            spool.close()
 
     @property
     def held(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]] | None:
@@ -120,10 +139,8 @@ class Links:
         return readonly(indptr), readonly(cols), readonly(weights)
 
     def as_tensor(self) -> Tensor:
-        """Return the links as a tensor of booleans with names and labels: in memory if they are, else from files."""
-        if self._held is None:
-            found: Tensor = not_equal(self._tensor, self._tensor.fill_value)
-            return found
+        """Return links in memory as a tensor of booleans with names and labels."""
+        assert self._held is not None
         indptr, cols, _ = self._held
         rows = np.repeat(np.arange(self.size, dtype=np.int32), np.diff(indptr))
         schema = Schema(self._tensor.shape, self._tensor.dims, np.dtype(np.bool_))
@@ -133,28 +150,23 @@ class Links:
 
     def counts(self) -> NDArray[np.int64]:
         """Return how many links lead from each node."""
-        if self._held is not None:
-            return np.diff(self._held[0])
-        found = np.zeros(self.size, np.int64)
-        for lists in self.lists():
-            found[lists.nodes] = lists.stops - lists.starts
-        return found
+        return np.diff(self._indptr)
 
     def pending(self, active: NDArray[np.bool_], others: bool = False) -> Iterator[Lists]:
-        """Yield the lists of active nodes, and of those that become active ahead in files; take out what has no list.
+        """Yield the lists of active nodes, and of those that become active ahead on disk; take out what has no list.
 
         Parameters
         ----------
         active
             Changed meanwhile: whoever looks at a list takes its node out.
         others
-            Yield the lists of further nodes too where they are read anyway.
+            Yield the lists of further nodes too, unless few of those on disk are active.
         """
-        if self._held is not None and not others:
+        if not others or (self._held is None and np.count_nonzero(active) * _FEW <= self.size):
             yield from self.lists(active)
             return
         rest = active.copy()
-        for lists in self.lists(None if others and not self._picks(active) else active):
+        for lists in self.lists():
             rest[lists.nodes] = False
             yield lists
         active[rest] = False
@@ -167,42 +179,60 @@ class Links:
         active
             Looked at as parts are yielded.
         """
+        indptr, at = self._indptr, 0
         if self._held is not None:
-            indptr, cols, weights = self._held
-            nodes = np.flatnonzero(indptr[1:] > indptr[:-1] if active is None else active).astype(np.int32)
-            yield Lists(nodes, indptr[nodes], indptr[nodes + 1], cols, weights)
+            _, cols, weights = self._held
+            nodes = np.flatnonzero(indptr[1:] > indptr[:-1] if active is None else active)
+            yield Lists(nodes.astype(np.int32), indptr[nodes], indptr[nodes + 1], cols, weights)
             return
-        if active is not None and self._picks(active):
-            wanted = np.flatnonzero(active)
-            yield from self._read(self._tensor[wanted], wanted)
-            return
-        for lists in self._read(self._tensor, None):
-            if active is None:
-                yield lists
-            else:
-                kept = active[lists.nodes]
-                yield Lists(lists.nodes[kept], lists.starts[kept], lists.stops[kept], lists.cols, lists.weights)
+        while at < self.size:
+            if active is not None:
+                at += int(active[at:].argmax())
+                if not active[at]:
+                    return
+            stop = max(int(np.searchsorted(indptr, indptr[at] + _LINKS, "right")) - 1, at + 1)
+            wanted = indptr[at + 1 : stop + 1] > indptr[at:stop] if active is None else active[at:stop]
+            nodes = at + np.flatnonzero(wanted)
+            if len(nodes):
+                yield self._read(nodes)
+            at = stop
 
-    def _picks(self, active: NDArray[np.bool_]) -> bool:
-        """Return whether the lists of active nodes are picked from the files."""
-        return self._held is None and bool(np.count_nonzero(active) * _FEW <= self.size)
+    def _read(self, nodes: NDArray[np.int64]) -> Lists:
+        """Return the lists of ascending nodes from disk, those that lie near to each other read together."""
+        starts, stops = self._indptr[nodes], self._indptr[nodes + 1]
+        cuts = (starts[1:] - stops[:-1] > _GAP).nonzero()[0] + 1
+        if len(cuts):
+            low, high = starts[[0, *cuts]], stops[[*(cuts - 1), -1]]
+            begins = np.append(0, np.cumsum(high - low))
+            moved: Any = np.repeat(begins[:-1] - low, np.diff([0, *cuts, len(nodes)]))
+            spans = list(zip(low.tolist(), high.tolist(), begins.tolist(), strict=False))
+        else:
+            spans, moved = [(int(starts[0]), int(stops[-1]), 0)], -starts[0]
+        start, stop, at = spans[-1]
+        found = []
+        for spool, dtype in zip(self._aside, _COLUMNS, strict=False):
+            segment, out = Segment(0, int(self._indptr[-1]), dtype), np.empty(at + stop - start, dtype)
+            for first, last, to in spans:
+                spool.read(segment, first, last, out[to : to + last - first])
+            found.append(out)
+        weights = found[1] if self._weighted else _NO_WEIGHTS
+        return Lists(nodes.astype(np.int32), starts + moved, stops + moved, found[0], weights)
 
-    def _read(self, tensor: Tensor, wanted: NDArray[np.int64] | None) -> Iterator[Lists]:
-        """Yield the lists of a tensor from files; ``wanted`` are the nodes of its rows."""
-        carried: list[tuple[NDArray[Any], ...]] = []
-        for block in engines.sorted_blocks(tensor.__sparrow_scan__()):
-            rows, cols = block.coords
-            weights = block.values.astype(np.float64) if self._weighted else _NO_WEIGHTS
+    def _written(self, blocks: Iterator[Block]) -> NDArray[np.int64]:
+        """Put the links of sorted blocks aside; return where those of each node begin."""
+        from sparrow.kernels.rows import pointers
+
+        indptr = np.zeros(self.size + 1, np.int64)
+        for block in blocks:
             if not block.count:
                 continue
-            cut = int(np.searchsorted(rows, rows[-1], "left"))
-            if cut:
-                carried.append((rows[:cut], cols[:cut], weights[:cut]))
-                yield _listed(carried, wanted)
-                carried = []
-            carried.append((rows[cut:], cols[cut:], weights[cut:]))
-        if carried:
-            yield _listed(carried, wanted)
+            first, last = int(block.coords[0][0]), int(block.coords[0][-1]) + 1
+            indptr[first + 1 : last + 1] += np.diff(pointers(block.coords[0], first, last))
+            self._aside[0].append(block.coords[1].astype(np.int32, copy=False))
+            if self._weighted:
+                self._aside[1].append(block.values.astype(np.float64))
+        memory.trim()
+        return np.cumsum(indptr, out=indptr)
 
     def _gathered(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
         from sparrow.kernels.rows import pointers
@@ -238,15 +268,6 @@ class Links:
         both.resize(starts[-1], refcheck=False)
         return starts, both, _NO_WEIGHTS
 
-    def _store(self, tensor: Tensor) -> None:
-        """Keep a tensor in files of our own, in the order of its rows."""
-        self._folder = tempfile.TemporaryDirectory(prefix="sparrow-", dir=settings.current().temp_directory)
-        try:
-            self._tensor = tensor.save(Path(self._folder.name) / "links.sparrow")
-        except BaseException:
-            self._folder.cleanup()
-            raise
-
 
 def fits(A: Tensor, weighted: bool = False, undirected: bool = False) -> bool:
     """Return whether the links of a graph are kept in memory; of an expression they are counted."""
@@ -270,29 +291,30 @@ def by_degree(degrees: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int3
 
 def as_lists(block: Block) -> Lists:
     """Return the links of a block as lists, which are whole only where the block is."""
-    return _listed([(*block.coords, _NO_WEIGHTS)], None)
-
-
-def _listed(parts: list[tuple[NDArray[Any], ...]], wanted: NDArray[np.int64] | None) -> Lists:
-    rows, cols, weights = parts[0] if len(parts) == 1 else (np.concatenate(part) for part in zip(*parts, strict=True))
+    rows, cols = block.coords
     starts = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
-    nodes = rows[starts] if wanted is None else wanted[rows[starts]]
-    return Lists(
-        nodes.astype(np.int32, copy=False),
-        starts,
-        np.append(starts[1:], len(rows)),
-        np.ascontiguousarray(cols, np.int32),
-        np.ascontiguousarray(weights),
-    )
+    ends = np.append(starts[1:], len(rows))
+    return Lists(rows[starts].astype(np.int32), starts, ends, np.ascontiguousarray(cols, np.int32), _NO_WEIGHTS)
 
 
 def _joined(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, dtype), *parts])
 
 
-def _sorted(scan: Scan) -> bool:
-    """Return whether rows come in order from files again and again, without a sort and without computing."""
-    return scan.step is None and scan.relation.version is not None and scan.view.is_identity
+def _mirrored(scan: Scan) -> Iterator[Block]:
+    """Yield where there is a link either way, but for those from a node to itself, sorted."""
+    from sparrow.sorting.sorter import Sorter
+
+    def both(block: Block) -> Any:
+        rows, cols = (column[block.coords[0] != block.coords[1]] for column in block.coords)
+        return sorter.prepare(Rows((np.concatenate([rows, cols]), np.concatenate([cols, rows])), None))
+
+    sorter = Sorter(2, np.dtype(np.bool_), weighted=False, duplicates="first")
+    try:
+        sorter.consume(ordered_map(both, engines.blocks(scan), settings.current().threads))
+        yield from sorter.blocks([np.dtype(np.int32)] * 2, np.False_)
+    finally:
+        sorter.close()
 
 
 def mirrored(A: Tensor) -> Tensor:

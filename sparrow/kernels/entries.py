@@ -24,6 +24,7 @@ __all__ = [
     "Duplicates",
     "RowBlock",
     "accumulator",
+    "by_leading",
     "canonical",
     "check_duplicates",
     "concatenate",
@@ -169,8 +170,13 @@ def packed(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[np.i
 def row_pointers(rows: NDArray[Any], height: int) -> NDArray[np.int64]:
     """Return where each row begins among entries sorted by row, and their number at the end: shape (height + 1,)."""
     out = np.zeros(height + 1, np.int64)
-    np.cumsum(np.bincount(rows, minlength=height), out=out[1:])
-    return out
+    if len(rows) < _MANY:
+        np.cumsum(np.bincount(rows, minlength=height), out=out[1:])
+        return out
+    from sparrow.kernels.rows import tally
+
+    tally(rows, out[1:])
+    return np.cumsum(out, out=out)
 
 
 def is_sorted(coords: Sequence[NDArray[Any]], strict: bool = False) -> bool:
@@ -256,24 +262,47 @@ def _unique(block: Block, duplicates: Duplicates) -> Block:
 
 def in_order(block: Block, shape: Sequence[int], leading: int | None = None) -> Block:
     """Return entries sorted by their coordinates, of which those that agree in ``leading`` first ones are in order."""
-    if leading == 1 and block.count >= _FEW and shape[0] <= _SPREAD * block.count and block.values.itemsize <= 8:
-        return block if is_sorted(block.coords[:1]) else _counted(block, shape[0])
+    if leading == 1 and _countable(block, shape[0]):
+        if is_sorted(block.coords[:1]):
+            return block
+        from sparrow.kernels.rows import repeat
+
+        begins, *coords, values = _counted(block, shape[0])
+        rows = np.empty(block.count, block.coords[0].dtype)
+        repeat(np.arange(shape[0], dtype=rows.dtype), begins, rows)
+        return Block((rows, *coords), values)
     order = sort_order(block.coords[:leading], shape[:leading])
     return block if order is None else _ordered(block, order)
 
 
-def _counted(block: Block, height: int) -> Block:
-    """Return the entries sorted by their first coordinate, column by column on threads where they are many."""
-    from sparrow.kernels.rows import repeat, scattered
+def by_leading(block: Block, shape: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]:
+    """Return entries of a matrix by rows: where each begins, columns and values; those of a row are in order."""
+    from sparrow.kernels.rows import pointers
+
+    if _countable(block, shape[0]):
+        begins, columns, values = _counted(block, shape[0])
+        return begins, columns, values
+    block = in_order(block, shape, leading=1)
+    return pointers(block.coords[0], 0, shape[0]), block.coords[1], block.values
+
+
+def _countable(block: Block, height: int) -> bool:
+    """Return whether entries are sorted by their first coordinate, of so many, by counting."""
+    return block.count >= _FEW and height <= _SPREAD * block.count and block.values.itemsize <= 8
+
+
+def _counted(block: Block, height: int) -> list[NDArray[Any]]:
+    """Return entries sorted by their first coordinate: where each begins, the other coordinates, and the values.
+
+    Column by column on threads where they are many.
+    """
+    from sparrow.kernels.rows import scattered
 
     leading = block.coords[0]
     begins = row_pointers(leading, height)
     threads = settings.current().threads if block.count >= _MANY else 1
     columns = (*block.coords[1:], block.values)
-    *coords, values = ordered_map(lambda column: scattered(leading, begins, column), columns, threads)
-    rows = np.empty(block.count, leading.dtype)
-    repeat(np.arange(height, dtype=leading.dtype), begins, rows)
-    return Block((rows, *coords), values)
+    return [begins, *ordered_map(lambda column: scattered(leading, begins, column), columns, threads)]
 
 
 def _ordered(block: Block, order: NDArray[Any]) -> Block:

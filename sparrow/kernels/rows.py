@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.compiling import announce, readonly
 
-__all__ = ["place_rows", "places", "pointers", "repeat", "scattered", "spliced"]
+__all__ = ["place_rows", "places", "pointers", "repeat", "scattered", "spliced", "tally"]
 
 
 @njit(cache=True, nogil=True)
@@ -75,21 +75,27 @@ def repeat(values: NDArray[Any], indptr: NDArray[np.int64], out: NDArray[Any]) -
 
 
 @njit(cache=True, nogil=True)
-def _place(indptr, begins, source, out):  # type: ignore[no-untyped-def]
-    """Copy the stretches of ``source`` that ``indptr`` bounds to where ``begins`` says in ``out``."""
+def _place(starts, stops, begins, source, out):  # type: ignore[no-untyped-def]
+    """Copy the stretches of ``source`` between starts and stops to where ``begins`` says in ``out``."""
     for k in range(len(begins)):
-        first, at = indptr[k], begins[k]
-        for j in range(indptr[k + 1] - first):
+        first, at = np.uint64(starts[k]), np.uint64(begins[k])  # unsigned: a negative index would be looked for
+        for j in range(np.uint64(stops[k]) - first):
             out[at + j] = source[first + j]
 
 
-def place_rows(indptr: NDArray[np.int64], begins: NDArray[np.int64], source: NDArray[Any], out: NDArray[Any]) -> None:
+def place_rows(
+    starts: NDArray[np.int64],
+    stops: NDArray[np.int64],
+    begins: NDArray[np.int64],
+    source: NDArray[Any],
+    out: NDArray[Any],
+) -> None:
     """Copy rows of a compressed array to other places of another one.
 
     Parameters
     ----------
-    indptr
-        Shape (rows + 1,): where rows begin and end in ``source``.
+    starts, stops
+        Shape (rows,): where rows begin and end in ``source``.
     begins
         Shape (rows,): where each begins in ``out``.
     source, out
@@ -98,7 +104,7 @@ def place_rows(indptr: NDArray[np.int64], begins: NDArray[np.int64], source: NDA
     Examples
     --------
     >>> out = np.zeros(4, np.int64)
-    >>> place_rows(np.array([0, 2, 3]), np.array([2, 0]), np.array([5, 6, 7]), out)
+    >>> place_rows(np.array([0, 2]), np.array([2, 3]), np.array([2, 0]), np.array([5, 6, 7]), out)
     >>> out
     array([7, 0, 5, 6])
     """
@@ -106,7 +112,8 @@ def place_rows(indptr: NDArray[np.int64], begins: NDArray[np.int64], source: NDA
     width = min(out.itemsize, 8)
     words = np.dtype(f"u{width}")  # whatever the numbers are, words of one size move alike
     each = out.itemsize // width
-    _place(readonly(indptr * each), readonly(begins * each), readonly(source).view(words), out.view(words))
+    bounds = readonly(starts * each), readonly(stops * each), readonly(begins * each)
+    _place(*bounds, readonly(source).view(words), out.view(words))
 
 
 @njit(cache=True, nogil=True)
@@ -139,6 +146,33 @@ def scattered(rows: NDArray[Any], begins: NDArray[np.int64], column: NDArray[Any
     at = begins.astype(np.uint64)
     _scatter(readonly(rows), at, readonly(column).view(words), out.view(words))
     return out
+
+
+@njit(cache=True, nogil=True)
+def _tally(rows, out):  # type: ignore[no-untyped-def]
+    for k in range(np.uint64(len(rows))):
+        out[np.uint64(rows[k])] += 1
+
+
+def tally(rows: NDArray[Any], out: NDArray[np.int64]) -> None:
+    """Add to each row the number of entries that it has, several times as fast as NumPy and without holding the GIL.
+
+    Parameters
+    ----------
+    rows
+        The row of each entry, int32 or int64.
+    out
+        One number for each row.
+
+    Examples
+    --------
+    >>> out = np.zeros(3, np.int64)
+    >>> tally(np.array([2, 0, 2]), out)
+    >>> out
+    array([1, 0, 2])
+    """
+    announce()
+    _tally(readonly(rows), out)
 
 
 @njit(cache=True, nogil=True)

@@ -231,7 +231,7 @@ def mixed(parts: Sequence[Rows], order: NDArray[np.int64]) -> Rows:
     out = Rows(indptr, np.empty(int(indptr[-1]), parts[0].cols.dtype), np.empty(int(indptr[-1]), parts[0].values.dtype))
     ends = np.cumsum([0, *(len(part.indptr) - 1 for part in parts)])
     moves = [
-        (part.indptr, begins[first:last], source, target)
+        (part.indptr[:-1], part.indptr[1:], begins[first:last], source, target)
         for part, first, last in zip(parts, ends[:-1], ends[1:], strict=True)
         for source, target in ((part.cols, out.cols), (part.values, out.values))
     ]

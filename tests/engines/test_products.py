@@ -541,6 +541,37 @@ def test_few_cells_are_dot_products_with_the_same_bits(
         np.testing.assert_array_equal(mine, product().to_numpy())
 
 
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
+def test_a_mask_that_is_the_operand_of_rows(dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = some((40, 40), 3, dtype, 0.2), some((40, 40), 4, dtype, 0.3)
+    a[7], b[9] = 0, 0
+    monkeypatch.setattr(contraction, "_PRODUCTS", 200)
+    taken, inner = [0], held.Held.own_cells
+
+    def counted(*args: Any) -> Any:
+        found = inner(*args)
+        taken[0] += found is not None
+        return found
+
+    monkeypatch.setattr(held.Held, "own_cells", counted)
+    B = sp.asarray(b)
+    for A in (sp.asarray(a), sp.asarray(a).save(tmp_path / "A")):
+        for right, dense in ((A, a), (B, b)):
+            product = a @ dense
+            before = taken[0]
+            agree(A @ right * A, product * a)
+            agree(sp.matmul(A, right, mask=A), product * (a != 0))
+            agree(sp.matmul(A, right, mask=A, complement=True), product * (a == 0))
+            assert (A @ right * A).sum() == (product * a).sum()
+            assert sp.matmul(A, right, mask=A).sum() == product[a != 0].sum()
+            assert sp.matmul(A[5:30], right, mask=A[5:30]).sum() == product[5:30][a[5:30] != 0].sum()
+            assert taken[0] > before + 5
+            before = taken[0]
+            agree(A @ right * A.T.rename(d0="d1", d1="d0"), product * a.T)
+            agree(sp.einsum("ij,jk->ki", A, right, mask=A), product.T * (a != 0))
+            assert taken[0] == before
+
+
 def test_sums_at_a_mask_know_nothing_of_other_cells() -> None:
     a = np.array([[1.0, 2.0], [1.0, -1.0], [3.0, 0.0]])
     b = np.array([[1.0, np.inf, 2.0], [4.0, np.nan, 2.0]])

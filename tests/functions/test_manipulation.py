@@ -203,3 +203,17 @@ def test_arguments_by_numpys_names() -> None:
     assert [part.shape for part in sp.split(A, indices_or_sections=[1], axis=1)] == [(2, 1), (2, 2)]
     np.testing.assert_array_equal(np.asarray(np.swapaxes(A, axis1=0, axis2=1)), a.T)
     np.testing.assert_array_equal(sp.kron(a=A, b=A).to_numpy(), np.kron(a, a))
+
+
+def test_a_slice_of_the_result_may_hold_more_than_memory(tmp_path: Path) -> None:
+    n, height = 20_000, 40
+    at = np.arange(n * height)
+    A = sp.from_coords([at // n, at % n], np.ones(len(at)), shape=(height, n)).save(tmp_path / "A")
+    with sp.config(memory_limit=10_000_000):
+        for shape in [(1, height, n), (5, n * height // 10, 2), (2, n * height // 2)]:
+            found = A.reshape(shape)
+            assert found.nnz == A.nnz
+            np.testing.assert_array_equal(found[-1].reshape(-1)[-5:].to_numpy(), np.ones(5))
+        saved = found.save(tmp_path / "B")
+    assert saved.verify() == []
+    assert (saved.to_numpy() == 1).all()

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import sparrow as sp
 from sparrow import errors, graph, memory
 from sparrow.graph import communities, components, links, paths
+from sparrow.sorting import Spool
 
 
 @st.composite
@@ -31,6 +32,8 @@ def out_of_core() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(links, "_SHARE", 1 << 40)
         patch.setattr(links, "_FEW", 3)
+        patch.setattr(links, "_LINKS", 5)
+        patch.setattr(links, "_GAP", 2)
         yield
 
 
@@ -315,13 +318,54 @@ def test_nothing_is_left_behind_where_links_are_read_from_files(folder: Any, tmp
     with out_of_core(), sp.config(temp_directory=tmp_path):
         graph.kcore(A)
         with pytest.raises(KeyboardInterrupt):
-            interrupted(A, tmp_path)
+            interrupted(A)
     assert list(tmp_path.iterdir()) == []
     assert memory.left() == free
 
 
-def interrupted(A: sp.Tensor, temporary: Path) -> None:
+def interrupted(A: sp.Tensor) -> None:
     with links.Links(A, undirected=True) as found:
-        assert list(temporary.iterdir())
+        assert found.held is None
         next(found.lists())
         raise KeyboardInterrupt
+
+
+def test_rounds_on_few_nodes_read_their_lists_only(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 3000
+    rows, cols = np.arange(n - 1), np.arange(1, n)
+    far = np.arange(0, n - 100, 7)  # links back: lists between those that are read
+    links_of = (np.concatenate([rows, far + 50]), np.concatenate([cols, far]))
+    dense = sp.from_coords(links_of, np.ones(len(links_of[0])), shape=(n, n))
+    read, inner = [0], Spool.read
+
+    def counted(self: Any, segment: Any, start: int, stop: int, *args: Any) -> Any:
+        read[0] += stop - start
+        return inner(self, segment, start, stop, *args)
+
+    A = folder(dense)
+    monkeypatch.setattr(links, "_SHARE", 1 << 40)
+    monkeypatch.setattr(Spool, "read", counted)
+    assert graph.bfs(A, 0).to_numpy().tolist() == list(range(n))
+    assert read[0] <= 2 * A.nnz
+
+
+def test_lists_on_disk_are_those_in_memory(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    A = folder(np.where(rng.random((60, 60)) < 0.1, rng.integers(1, 9, (60, 60)), 0))
+    for undirected in (False, True):
+        with links.Links(A, not undirected, undirected) as held, out_of_core():
+            for gap in (0, 3, 1000):
+                monkeypatch.setattr(links, "_GAP", gap)
+                with links.Links(A, not undirected, undirected) as aside:
+                    assert (held.held is None, aside.held is None) == (False, True)
+                    np.testing.assert_array_equal(held.counts(), aside.counts())
+                    for active in (None, rng.random(60) < 0.1, rng.random(60) < 0.6, np.zeros(60, bool)):
+                        assert _listed(held, active) == _listed(aside, active)
+
+
+def _listed(found: links.Links, active: Any) -> list[Any]:
+    out = []
+    for lists in found.lists(active):
+        for node, start, stop in zip(lists.nodes, lists.starts, lists.stops, strict=True):
+            out.append((int(node), lists.cols[start:stop].tolist(), lists.weights[start:stop].tolist()))
+    return out

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sparrow.kernels.entries import Block, by_leading, in_order
 from sparrow.kernels.rows import place_rows, pointers
 
 
@@ -29,6 +30,21 @@ def test_rows_in_another_order(kind: str) -> None:
     begins = np.empty(30, np.int64)
     begins[order] = np.cumsum(lengths[order]) - lengths[order]
     out = np.zeros_like(source)
-    place_rows(indptr, begins, source, out)
+    place_rows(indptr[:-1], indptr[1:], begins, source, out)
     wanted = [source[indptr[row] : indptr[row + 1]] for row in order]
     np.testing.assert_array_equal(out, np.concatenate(wanted))
+
+
+@pytest.mark.parametrize(("count", "height"), [(300_000, 5_000), (5_000, 700), (50, 90_000)])
+def test_entries_by_rows_are_those_sorted(count: int, height: int) -> None:
+    rng = np.random.default_rng(3)
+    rows, cols = (rng.integers(0, height, count).astype(np.int32) for _ in range(2))
+    block = Block((rows, cols), rng.random(count))
+    begins, columns, values = by_leading(block, (height, height))
+    order = np.argsort(rows, kind="stable")
+    np.testing.assert_array_equal(np.diff(begins), np.bincount(rows, minlength=height))
+    np.testing.assert_array_equal(columns, cols[order])
+    np.testing.assert_array_equal(values, block.values[order])
+    ordered = in_order(block, (height, height), leading=1)
+    np.testing.assert_array_equal(ordered.coords[0], rows[order])
+    np.testing.assert_array_equal(ordered.values, values)

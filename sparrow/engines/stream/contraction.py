@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +29,17 @@ from sparrow.kernels.elementwise import align
 from sparrow.kernels.entries import Block, RowBlock, canonical, concatenate
 from sparrow.plan import Product, Scan
 from sparrow.relation import MemoryRelation
+from sparrow.sorting import Spool
 from sparrow.workers import ordered_map
 
 if TYPE_CHECKING:
+    from sparrow.engines.stream.sections import Sections
     from sparrow.engines.stream.spilled import Spilled
     from sparrow.engines.stream.summed import Summed
 
 __all__ = ["Masked", "Multiplication", "multiplied"]
+
+T = TypeVar("T")
 
 _PRODUCTS = 1 << 20
 """About how many products a thread computes at a time."""
@@ -103,6 +107,9 @@ class Multiplication:
         self._held: Held | None = None
         self._rows: OperandRows | None = None
         self._spilled: Spilled | Summed | None = None
+        self._sections: Sections | None = None
+        self._own: Block | None = None
+        """The entries of the operand of rows, if they are those of the mask, in its order."""
         self.wanted: NDArray[Any] | None = None
         """The leading coordinates at which a mask has cells, where they are few."""
         self._ready = False
@@ -129,8 +136,7 @@ class Multiplication:
             if large and block is None:
                 found = None
                 room.release()
-                self._spilled = self._on_disk()
-                if self._spilled is not None:
+                if self._put_aside():
                     self._ready = True
                     return
             if block is None:
@@ -139,6 +145,9 @@ class Multiplication:
             if same:
                 found = block
             self._rows = None if found is None else self._held.rows(found, self.wanted)
+            mask = self.operands.mask
+            if mask is not None and self.wanted is None and mask.same_as(left):
+                self._own = found
             dots = self._rows is not None and self._by_dots(self._held, self._rows)
             self._loops = Loops(self.operands, self._held, dots=dots)
             self._ready = True
@@ -181,13 +190,25 @@ class Multiplication:
         held = isinstance(right.scan.relation, MemoryRelation) and right.scan.view.is_identity
         return not held and right.rows * right.width(self.operands.dtype) > memory.working() // _LARGE
 
-    def _on_disk(self) -> Spilled | Summed | None:
-        """Return the product, computed with what is put aside on disk; None where that cannot be."""
-        from sparrow.engines.stream.spilled import spilled
-        from sparrow.engines.stream.summed import Summed, adds_up
+    def _put_aside(self) -> bool:
+        """Put the operands aside on disk; return whether the product is had of that."""
+        from sparrow.engines.stream import cutting, sections, spilled, summed
 
-        found = spilled(self, adds_up(self.node.semiring))
-        return Summed(self) if found is None and adds_up(self.node.semiring) else found
+        adds_up, aside = summed.adds_up(self.node.semiring), Spool()
+        try:
+            left = right = None
+            if self.operands.roles.rows:
+                left, right = cutting.put_aside(self.operands, aside, self.wanted)
+            if left is not None and right is not None:
+                self._sections = sections.sections(self, left, right)
+            if left is not None and self._sections is None:
+                self._spilled = spilled.spilled(self, left, right, adds_up)
+        finally:
+            if self._sections is None:
+                aside.close()
+        if self._sections is None and self._spilled is None and adds_up:
+            self._spilled = summed.Summed(self)
+        return self._sections is not None or self._spilled is not None
 
     def cells_at(self, held: Held, rows: OperandRows) -> MaskRows | None:
         """Return the cells that the mask has in rows; None where there is none."""
@@ -199,8 +220,9 @@ class Multiplication:
     def cuts(self) -> list[int]:
         """Return bounds along the leading letter of the result between which there is work for a thread."""
         self._prepare()
-        if self._spilled is not None:
-            return self._spilled.cuts()
+        aside = self._spilled or self._sections
+        if aside is not None:
+            return aside.cuts()
         size = self.schema.shape[0]
         if not size:
             return [0]
@@ -221,8 +243,9 @@ class Multiplication:
     def most(self, start: int, stop: int) -> int:
         """Return how many entries of the result there are at most between two bounds along its leading letter."""
         self._prepare()
-        if self._spilled is not None:
-            return self._spilled.most(start, stop)
+        aside = self._spilled or self._sections
+        if aside is not None:
+            return aside.most(start, stop)
         if self._rows is None:
             return _PRODUCTS
         done = self._rows.between(start, stop).done
@@ -246,7 +269,7 @@ class Multiplication:
         """Return what reads the operand of rows and the mask piece by piece; None what is held, or not there."""
         if held is None:
             self._prepare()
-            held = self._rows is not None or self._spilled is not None
+            held = self._rows is not None or self._spilled is not None or self._sections is not None
         left = None if held else pieces_of([self.operands.left.scan], first, last)[0]
         mask = self.operands.mask
         return left, None if mask is None or not self.schema.ndim else pieces_of([mask.scan], first, last)[0]
@@ -260,9 +283,11 @@ class Multiplication:
                 return block, None
             _, (_, weights) = align([block, mask(start, stop)], [0, 0], self.schema.shape, (True, True))
             return block, weights
-        rows = self._rows_between(start, stop, left)
-        assert self._held is not None
-        parts = list(self._parts(rows, self._cells(self._held, rows, mask, start, stop)))
+
+        def multiplied(held: Held, loops: Loops, rows: OperandRows) -> list[tuple[Block, NDArray[Any] | None]]:
+            return list(self._parts(loops, rows, self._cells(held, rows, mask, start, stop)))
+
+        parts = list(itertools.chain.from_iterable(self._each(start, stop, left, multiplied)))
         block = concatenate([found for found, _ in parts], self.schema.ndim, self.schema.dtype)
         if not self.operands.in_order and block.count:
             block = canonical(block, self.schema.shape, None, keep_fill=True)
@@ -294,15 +319,25 @@ class Multiplication:
         sources = self.sources(0, bounds[-1]) if len(bounds) > 1 else (None, None)
 
         def added(span: tuple[int, int]) -> Any:
-            assert self._held is not None
-            rows = self._rows_between(*span, sources[0])
-            cells = self._cells(self._held, rows, sources[1], *span)
-            assert cells is not None
-            return self._loops.added(rows, cells, weighted)
+            def at_mask(held: Held, loops: Loops, rows: OperandRows) -> Any:
+                cells = self._cells(held, rows, sources[1], *span)
+                assert cells is not None
+                return loops.added(rows, cells, weighted)
+
+            return sum(self._each(*span, sources[0], at_mask), dtype.type(0))
 
         with np.errstate(all="ignore"):
             spans = itertools.pairwise(bounds)
             return sum(ordered_map(added, spans, settings.current().threads), dtype.type(0))
+
+    def _each(
+        self, start: int, stop: int, read: Evaluate | None, work: Callable[[Held, Loops, OperandRows], T]
+    ) -> list[T]:
+        """Return what becomes of the rows between two bounds, with what is held for them."""
+        if self._sections is not None:
+            return self._sections.each(start, stop, work)
+        assert self._held is not None
+        return [work(self._held, self._loops, self._rows_between(start, stop, read))]
 
     def _rows_between(self, start: int, stop: int, read: Evaluate | None) -> OperandRows:
         """Return the rows between two bounds along the leading letter: of what is held, or read."""
@@ -317,11 +352,16 @@ class Multiplication:
         mask = self.operands.mask
         if mask is None:
             return None
+        own = None if self._own is None else held.own_cells(rows, self._own)
+        if own is not None:
+            return own
         return held.mask_rows(rows, reading.entries(mask.scan) if read is None else read(start, stop), start, stop)
 
-    def _parts(self, rows: OperandRows, mask: MaskRows | None) -> Iterator[tuple[Block, NDArray[Any] | None]]:
+    def _parts(
+        self, loops: Loops, rows: OperandRows, mask: MaskRows | None
+    ) -> Iterator[tuple[Block, NDArray[Any] | None]]:
         """Yield the products of rows, some rows at a time, in order, and the mask's values at them."""
-        spans, work = rows.spans(_PRODUCTS), self._loops.work
+        spans, work = rows.spans(_PRODUCTS), loops.work
         threads = min(settings.current().threads, len(spans))
         yield from ordered_map(lambda span: work(rows, mask, *span), spans, threads)
 
@@ -329,10 +369,14 @@ class Multiplication:
         """Return the entries between two bounds row by row; None where they are not what the loop gives, as it is."""
         schema = self.schema
         as_it_is = self.operands.dtype == schema.dtype and schema.fill_value == schema.fill_value
-        if self._held is None or len(self.operands.roles.rows) != 1 or not self.operands.in_order or not as_it_is:
+        if self._spilled is not None or len(self.operands.roles.rows) != 1 or not self.operands.in_order:
             return None
-        rows = self._rows_between(start, stop, sources[0])
-        return self._loops.by_rows(rows, self._cells(self._held, rows, sources[1], start, stop))
+
+        def by_rows(held: Held, loops: Loops, rows: OperandRows) -> RowBlock:
+            return loops.by_rows(rows, self._cells(held, rows, sources[1], start, stop))
+
+        found = self._each(start, stop, sources[0], by_rows) if as_it_is else []
+        return found[0] if len(found) == 1 else None
 
 
 def _quick(relation: Any) -> bool:

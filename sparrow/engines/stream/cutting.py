@@ -1,4 +1,4 @@
-"""Operands of a product that memory does not hold, cut on disk: one into parts that it holds, one to go with them.
+"""Operands of a product that memory does not hold, put aside on disk, and cut into parts that it holds.
 
 The operand that is multiplied by rows is cut along the matched letter, into panels, or across it, into strips of its
 columns. The other one is put aside in stretches of whole rows, which one part after the other is multiplied with.
@@ -23,9 +23,11 @@ from sparrow.kernels.runs import group_starts
 from sparrow.sorting import Segment, Spool
 from sparrow.workers import ordered_map
 
-__all__ = ["Aside", "Stretch", "panels", "read_in_order", "room_of_part", "size_of", "stretches", "strips"]
+__all__ = [
+    "Aside", "Stretch", "panels", "put_aside", "read_in_order", "room_of_part", "size_of", "stretches", "strips",
+]  # fmt: skip
 
-_HELD = 3
+_HELD = 2
 """Of the memory to work in, one part for a panel or a strip."""
 _NARROWEST = 1 << 20
 """The bytes that one takes at least."""
@@ -62,10 +64,22 @@ class Aside:
         """Return the number of entries of each block."""
         return [part[-1].count for part in self.parts]
 
-    def read(self, at: int) -> Block:
-        """Return a block."""
-        *coords, values = (self.spool.read(segment, 0, segment.count) for segment in self.parts[at])
+    def share(self, other: Aside, at: int) -> None:
+        """Take in a block that another one wrote."""
+        self.parts.append(other.parts[at])
+        self.low.append(other.low[at])
+        self.high.append(other.high[at])
+
+    def read(self, at: int, start: int = 0, stop: int | None = None) -> Block:
+        """Return a block, or the entries between two positions of it."""
+        stop = self.parts[at][-1].count if stop is None else stop
+        *coords, values = (self.spool.read(segment, start, stop) for segment in self.parts[at])
         return Block(tuple(coords), values)
+
+    def column(self, at: int, axis: int) -> NDArray[Any]:
+        """Return the coordinates of a block along an axis."""
+        segment = self.parts[at][axis]
+        return self.spool.read(segment, 0, segment.count)
 
     def together(self) -> Block:
         """Return all entries as one block, held once."""
@@ -138,49 +152,85 @@ def read_in_order(operand: Operand) -> Iterator[Block]:
                 yield found
 
 
-def panels(operands: Operands, spool: Spool) -> tuple[list[Aside] | None, NDArray[Any]]:
-    """Write the operand that is held in panels, each of whole rows.
+def put_aside(operands: Operands, spool: Spool, wanted: NDArray[Any] | None) -> tuple[Aside | None, Aside | None]:
+    """Write both operands in blocks of whole rows, that of rows first; None of one of which a row is too long.
 
-    Returns
-    -------
-    panels, bounds
-        None where a row is too long; the first matched coordinates of all panels but the first.
+    Parameters
+    ----------
+    wanted
+        The leading coordinates of the operand of rows that are, None if all of them.
     """
-    right = operands.right
-    size = max(room_of_part() // right.width(operands.dtype), 1)
+    left, right = operands.left, operands.right
+    room = max(room_of_part() // right.width(operands.dtype), 1)
+    same = wanted is None and left.same_as(right)
+    size = min(size_of(_STRETCH), room) if same else size_of(_STRETCH)
+    most = max(memory.working() // (_LONGEST * left.width(operands.dtype)), 2 * size)
+    blocks = read_in_order(left)
+    if wanted is not None:
+        blocks = (pick(block, members(block.coords[0], wanted)) for block in blocks)
+        blocks = (block for block in blocks if block.count)
+    one = _aside(blocks, spool, size, most)
+    memory.trim()
+    if one is None or same:
+        return one, one
+    other = _aside(read_in_order(right), spool, min(room, size), _UNEVEN * room)
+    memory.trim()
+    return one, other
+
+
+def _aside(blocks: Iterator[Block], spool: Spool, size: int, most: int) -> Aside | None:
+    """Write blocks of whole rows, of about so many entries; None where a row has more than ``most``."""
+    out = Aside(spool)
+    for block in _whole_rows(blocks, size, most):
+        if block.count > most:
+            return None
+        out.append(block)
+    return out
+
+
+def panels(operands: Operands, right: Aside) -> tuple[list[Aside], NDArray[Any]]:
+    """Return the operand that is held in panels, each of whole rows, and the first of those of all but the first."""
+    size = max(room_of_part() // operands.right.width(operands.dtype), 1)
     out: list[Aside] = []
     held = 0
-    most = _UNEVEN * size
-    for block in _whole_rows(read_in_order(right), min(size, size_of(_STRETCH)), most):
-        if block.count > most:
-            return None, np.empty(0, np.int64)
-        if not out or held + block.count > size + size // 8:
-            out.append(Aside(spool))
+    for at, count in enumerate(right.counts()):
+        if not out or held + count > size + size // 8:
+            out.append(Aside(right.spool))
             held = 0
-        out[-1].append(block)
-        held += block.count
+        out[-1].share(right, at)
+        held += count
     return out, np.array([panel.low[0] for panel in out[1:]], np.int64)
 
 
-def strips(operands: Operands, spool: Spool) -> list[Aside] | None:
-    """Write the operand that is held in strips of its columns; None where few columns hold too much of it."""
+def strips(operands: Operands, aside: Aside | None, spool: Spool) -> list[Aside] | None:
+    """Write the operand that is held in strips of its columns; None where few columns hold too much of it.
+
+    Parameters
+    ----------
+    aside
+        The operand; None to read it.
+    spool
+        Where strips go.
+    """
     right, columns = operands.right, operands.roles.columns
-    aside = Aside(spool)
-    for block in read_in_order(right):
-        aside.append(block)
-    counts, room, each = aside.counts(), room_of_part(), right.width(operands.dtype)
+    if aside is None:
+        aside = Aside(spool)
+        for block in read_in_order(right):
+            aside.append(block)
+    source = aside
+    counts, room, each = source.counts(), room_of_part(), right.width(operands.dtype)
     number = -(-sum(counts) * each // room)
     rng = np.random.default_rng(0)
 
     def sampled(at: int) -> NDArray[Any]:
-        return _keys(right, columns, aside.read(at).take(rng.integers(0, counts[at], -(-counts[at] // _SAMPLED))))
+        return _keys(right, columns, source.read(at).take(rng.integers(0, counts[at], -(-counts[at] // _SAMPLED))))
 
     keys = np.sort(np.concatenate([sampled(at) for at in range(len(counts))] or [np.empty(0, np.int64)]))
     bounds = np.unique(keys[[len(keys) * k // number for k in range(1, number)]])
     out = [Aside(spool) for _ in range(len(bounds) + 1)]
 
     def routed(at: int) -> list[tuple[int, Block]]:
-        block = aside.read(at)
+        block = source.read(at)
         return _routed(block, _keys(right, columns, block), bounds)
 
     for found in ordered_map(routed, range(len(counts)), settings.current().threads):
@@ -190,56 +240,38 @@ def strips(operands: Operands, spool: Spool) -> list[Aside] | None:
     return out if all(sum(strip.counts()) * each <= _UNEVEN * room for strip in out) else None
 
 
-def stretches(
-    operands: Operands, spool: Spool, result: Spool, bounds: NDArray[Any] | None, wanted: NDArray[Any] | None
-) -> list[Stretch] | None:
-    """Write the operand of rows in stretches; None where one of its rows is too long.
+def stretches(operands: Operands, aside: Aside, result: Spool, bounds: NDArray[Any] | None) -> list[Stretch]:
+    """Write the operand of rows in stretches.
 
     Parameters
     ----------
-    spool, result
-        Where entries go, and where coordinates of rows.
+    aside
+        The operand.
+    result
+        Where coordinates of rows go.
     bounds
         Of panels; None where all entries are multiplied with each part.
-    wanted
-        The leading coordinates that are, None if all of them.
     """
     from sparrow.kernels.rows import repeat
 
     left, roles = operands.left, operands.roles
-    size = size_of(_STRETCH)
-    most = max(memory.working() // (_LONGEST * left.width(operands.dtype)), 2 * size)
 
-    def written(block: Block) -> Stretch:
-        if wanted is not None:
-            block = pick(block, members(block.coords[0], wanted))
+    def written(at: int) -> Stretch:
+        block = aside.read(at)
         rows = left.columns(block, roles.rows)
         starts = group_starts(rows, block.count)
-        shares: list[tuple[Segment, ...] | None] = [None]
-        found = [(0, block)]
+        shares: list[tuple[Segment, ...] | None] = [aside.parts[at]]
         if bounds is not None and len(bounds):
             numbers = np.empty(block.count, np.int32)
             repeat(np.arange(len(starts), dtype=np.int32), np.append(starts, block.count), numbers)
             (key,) = left.columns(block, roles.matched[:1])
             shares = [None] * (len(bounds) + 1)
-            found = _routed(Block((numbers, *block.coords), block.values), key, bounds)
-        for number, share in found:
-            shares[number] = tuple(map(spool.append, (*share.coords, share.values)))
-        low, high = (int(block.coords[0][0]), int(block.coords[0][-1])) if block.count else (0, -1)
-        return Stretch(spool, tuple(result.append(column[starts]) for column in rows), tuple(shares), low, high)
+            for number, share in _routed(Block((numbers, *block.coords), block.values), key, bounds):
+                shares[number] = tuple(map(aside.spool.append, (*share.coords, share.values)))
+        own = tuple(result.append(column[starts]) for column in rows)
+        return Stretch(aside.spool, own, tuple(shares), aside.low[at], aside.high[at])
 
-    longest = 0
-
-    def whole() -> Iterator[Block]:
-        nonlocal longest
-        for block in _whole_rows(read_in_order(left), size, most):
-            longest = max(longest, block.count)
-            if longest > most:
-                return
-            yield block
-
-    out = list(ordered_map(written, whole(), settings.current().threads))
-    return out if longest <= most else None
+    return list(ordered_map(written, range(len(aside.parts)), settings.current().threads))
 
 
 def _whole_rows(blocks: Iterator[Block], size: int, most: int) -> Iterator[Block]:

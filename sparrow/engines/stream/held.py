@@ -41,10 +41,18 @@ class Held:
         Grows by what is laid out.
     between
         Bounds along the first matched letter, where only what lies between them is multiplied; none by default.
+    starts
+        Where the rows of the one matched letter begin, and twice where the last one ends, if that is known: the
+        coordinates along it are then not looked at.
     """
 
     def __init__(
-        self, operands: Operands, block: Block, room: memory.Reservation, between: tuple[int, int] | None = None
+        self,
+        operands: Operands,
+        block: Block,
+        room: memory.Reservation,
+        between: tuple[int, int] | None = None,
+        starts: NDArray[np.int64] | None = None,
     ) -> None:
         from sparrow.kernels.rows import pointers
 
@@ -55,13 +63,15 @@ class Held:
         self._first = 0
         if between is not None:
             self._first, sizes[0] = between[0], between[1] - between[0]
-        self.matched = Numbering(self._matched(inner), sizes)
+        self.matched = Numbering(self._matched(inner), sizes, None if starts is None else len(starts))
         self.across = Numbering(outer, [right.sizes[letter] for letter in roles.columns])
         self._outer = outer
         own = self.matched.own
-        starts = np.array([0, block.count]) if own is None else pointers(own, 0, self.matched.size)
+        if starts is None:
+            starts = np.array([0, block.count]) if own is None else pointers(own, 0, self.matched.size)
+            starts = np.append(starts, starts[-1])  # one row more, of nothing, for what has no counterpart
         columns = np.zeros(block.count, np.int32) if self.across.own is None else self.across.own
-        self._starts = np.append(starts, starts[-1])  # one row more, of nothing, for what has no counterpart
+        self._starts = starts
         room.grow(self._starts.nbytes)
         self.few = np.uint64(_few(columns, self.across.size))
         self.single = len(set(right.letters)) == len(roles.matched) + len(roles.columns)
@@ -144,6 +154,15 @@ class Held:
             bounds = row_pointers(np.zeros(block.count, np.int64) if row is None else row, count)
             begins, ends = bounds[:-1], bounds[1:]
         return MaskRows(block, begins.view(np.uint64), ends.view(np.uint64), columns.astype(np.uint32))
+
+    def own_cells(self, rows: OperandRows, block: Block) -> MaskRows | None:
+        """Return the cells of a mask that has the very entries of rows; None where these must be looked for."""
+        if not (len(rows.coords) == 1 and len(block.coords) == 2 and self.matched.plain and self.across.plain):
+            return None
+        first, last = int(rows.pointers[0]), int(rows.pointers[-1])
+        pointers = (rows.pointers - first).view(np.uint64)
+        columns = rows.places[first:last].view(np.uint32)
+        return MaskRows(block.take(slice(first, last)), pointers[:-1], pointers[1:], columns)
 
     @property
     def _most_columns(self) -> int:

@@ -44,10 +44,13 @@ class Numbering:
         The coordinates along each letter, each of shape (n,).
     sizes
         The number of cells along each letter.
+    count
+        The number of entries, where it is not that of the columns.
     """
 
-    def __init__(self, columns: _Columns, sizes: Sequence[int]) -> None:
-        count = len(columns[0]) if columns else 1
+    def __init__(self, columns: _Columns, sizes: Sequence[int], count: int | None = None) -> None:
+        if count is None:
+            count = len(columns[0]) if columns else 1
         most = min(max(_SPARE * count, _FEW), _MOST - 1)
         self._sizes = tuple(sizes)
         self._known: list[tuple[NDArray[Any] | None, NDArray[Any] | None]] = []

@@ -30,7 +30,7 @@ def side_by_side(parts: Sequence[Given]) -> Given:
     begins = pointers[:-1].copy()
     for each, given in parts:
         for array, source in zip(arrays, given, strict=True):
-            place_rows(each, begins, source, array)
+            place_rows(each[:-1], each[1:], begins, source, array)
         begins += each[1:] - each[:-1]
     return pointers, arrays
 

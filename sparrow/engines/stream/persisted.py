@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sparrow import memory, progress, settings
 from sparrow.index import Range
 from sparrow.kernels.compiling import readonly
-from sparrow.kernels.entries import Block, in_order
+from sparrow.kernels.entries import Block, by_leading
 from sparrow.plan import Scan
 from sparrow.relation import MemoryRelation, Stretches
 from sparrow.schema import Schema
@@ -93,9 +93,9 @@ class Persisted(MemoryRelation):
         from sparrow.kernels.rows import pointers
 
         block = self.block
-        if dim:
-            block = in_order(Block(block.coords[::-1], block.values), self.schema.shape[::-1], leading=1)
-        return Rows(pointers(block.coords[0], 0, height), block.coords[1], block.values)
+        if not dim:
+            return Rows(pointers(block.coords[0], 0, height), block.coords[1], block.values)
+        return Rows(*by_leading(Block(block.coords[::-1], block.values), self.schema.shape[::-1]))
 
 
 def rows_of(scan: Scan) -> Rows | None:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.stream.computed import Computed, fit_one_piece, piece_of, pieces
+from sparrow.engines.stream.computed import Computed, fit_one_piece, piece_of, pieces, range_of
+from sparrow.index import Box
 from sparrow.kernels.entries import Block, canonical
 from sparrow.plan import Concat, Diagonal, Reshape, Scan, Triangle, starts_of
+from sparrow.relation import Chunk
 from sparrow.schema import Schema
 
 __all__ = ["diagonal", "joined", "reshaped", "triangle"]
+
+_ROWS = 1 << 18
+"""About how many entries a piece has."""
 
 
 def joined(node: Concat, *scans: Scan) -> Computed:
@@ -58,40 +66,92 @@ def joined(node: Concat, *scans: Scan) -> Computed:
 
 def reshaped(node: Reshape, scan: Scan) -> Computed:
     """Return the cells of a scan in another shape of as many cells, in row-major order."""
-    old, schema = scan.schema.shape, node.schema
-    shape = schema.shape
-    inner, outer = math.prod(shape[1:]), math.prod(old[1:])
+    return _Reshaped(node, scan)
 
-    def cuts() -> list[int]:
-        if not shape:
-            return [0, 1]
-        if inner and fit_one_piece([scan]):
-            return [0, shape[0]]
-        bounds = pieces([scan], old[0]) if old else [0, 1]
-        return sorted({0, shape[0], *(bound * outer // inner for bound in bounds)}) if inner else [0]
 
-    def evaluate(start: int, stop: int) -> Block:
-        low = start * inner if shape else 0
-        high = stop * inner if shape else 1
-        base = low // outer if old else 0
-        end = -(-high // outer) if old else 1
-        block = piece_of(scan, base, end)
-        position, values = _positions(block, old, base, end), block.values
-        offset = low - base * outer
-        if offset or high < end * outer:
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A piece that is made of what the input has between two bounds along its leading dimension."""
+
+    start: int
+    stop: int
+
+
+class _Reshaped(Computed):
+    """The cells of a scan in another shape.
+
+    Pieces are those of the input, wherever in the result they end: its leading dimension may be short, and one of its
+    slices hold more than memory does.
+    """
+
+    def __init__(self, node: Reshape, scan: Scan) -> None:
+        self._scan, self._old, self._new = scan, scan.schema.shape, node.schema
+        shape = node.schema.shape
+        self._inner, self._outer = math.prod(shape[1:]), math.prod(self._old[1:])
+        fresh = len(shape) > 1 or len(self._old) > 1
+        super().__init__(node, [scan], self._bounds_of_result, self._between, merged=self._all, fresh=fresh)
+
+    @cached_property
+    def _rows(self) -> list[int]:
+        """The bounds of the pieces along the leading dimension of the input."""
+        return pieces([self._scan], self._old[0])
+
+    def _bounds_of_result(self) -> list[int]:
+        shape, inner = self._new.shape, self._inner
+        if not shape or (inner and fit_one_piece([self._scan])):
+            return [0, shape[0] if shape else 1]
+        bounds = self._rows if self._old else [0, 1]
+        return sorted({0, shape[0], *(bound * self._outer // inner for bound in bounds)}) if inner else [0]
+
+    def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
+        """Return the pieces that meet the box along the leading dimension. Reads no data pages."""
+        shape = self._new.shape
+        if not shape or not self._old or self.few or any(len(r) == 0 for r in box.ranges):
+            return super().chunks(box, order)
+        inner, outer = self._inner, self._outer
+        begin, end = box.ranges[0][0] * inner // outer, -(-(box.ranges[0][-1] + 1) * inner // outer)
+        wanted = next((found for dim, found in box.members if dim == 0), None)
+        out = []
+        for start, stop in itertools.pairwise(self._rows):
+            start, stop = max(start, begin), min(stop, end)
+            low, high = start * outer // inner, (stop * outer - 1) // inner
+            if start < stop and (wanted is None or len(wanted[range_of(wanted, low, high + 1)])):
+                ends = (low, *(0 for _ in shape[1:])), (high, *(size - 1 for size in shape[1:]))
+                out.append(Chunk(_ROWS, *ends, _Rows(start, stop), False))
+        return out
+
+    def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
+        """Compute a piece."""
+        if not isinstance(chunk.ref, _Rows):
+            return super().read(chunk, dims)
+        first, last = chunk.ref.start, chunk.ref.stop
+        block, start = piece_of(self._scan, first, last), chunk.low[0]
+        offset = first * self._outer - start * self._inner
+        position = _positions(block, self._old, first, last, offset)
+        return _placed(position + offset if offset else position, block.values, self._new, start)
+
+    def _between(self, start: int, stop: int) -> Block:
+        low, high = (start * self._inner, stop * self._inner) if self._new.shape else (0, 1)
+        base, end = (low // self._outer, -(-high // self._outer)) if self._old else (0, 1)
+        block = piece_of(self._scan, base, end)
+        position, values = _positions(block, self._old, base, end), block.values
+        offset = low - base * self._outer
+        if offset or high < end * self._outer:
             kept = (position >= offset) & (position < offset + (high - low))
             position, values = position[kept] - offset, values[kept]
-        return _placed(position, values, schema, start)
+        return _placed(position, values, self._new, start)
 
-    def merged(block: Block) -> Block:
-        return _placed(_positions(block, old, 0, old[0] if old else 1), block.values.copy(), schema, 0)
+    def _all(self, block: Block) -> Block:
+        end = self._old[0] if self._old else 1
+        return _placed(_positions(block, self._old, 0, end), block.values.copy(), self._new, 0)
 
-    return Computed(node, [scan], cuts, evaluate, merged=merged, fresh=len(shape) > 1 or len(old) > 1)
 
+def _positions(block: Block, shape: tuple[int, ...], base: int, end: int, room: int = 0) -> NDArray[Any]:
+    """Return the places of entries in row-major order, counted from the leading index ``base`` and up to ``end``.
 
-def _positions(block: Block, shape: tuple[int, ...], base: int, end: int) -> NDArray[Any]:
-    """Return the places of entries in row-major order, counted from the leading index ``base`` and up to ``end``."""
-    cells = (end - base + 1) * math.prod(shape[1:])
+    Their type has room for so much more.
+    """
+    cells = (end - base + 1) * math.prod(shape[1:]) + room
     kind: Any = np.int32 if cells < 2**31 else np.int64 if cells < 2**63 else object  # Python's integers hold them all
     position: NDArray[Any] = block.coords[0] if shape else np.zeros(block.count, kind)
     position = (position.astype(np.int64) - base if base else position).astype(kind, copy=False)

@@ -219,7 +219,7 @@ class Spilled:
         return self._spool.read(segment, 0, segment.count)
 
 
-def spilled(work: Multiplication, adds_up: bool) -> Spilled | None:
+def spilled(work: Multiplication, left: Aside, right: Aside | None, adds_up: bool) -> Spilled | None:
     """Return a product computed part by part; None where its operands cannot be cut.
 
     They cannot where there are neither rows nor columns to tell stretches and strips apart, and where a few rows or
@@ -229,36 +229,33 @@ def spilled(work: Multiplication, adds_up: bool) -> Spilled | None:
     ----------
     work
         The product.
+    left, right
+        Its operands, put aside; None of that which is held where a row of it is too long.
     adds_up
         Whether sums of panels can be added up.
     """
     operands = work.operands
-    right, roles = operands.right, operands.roles
-    if not roles.rows:
+    held, roles = operands.right, operands.roles
+    number = -(-held.rows * held.width(operands.dtype) // cutting.room_of_part())
+    rows = min(held.rows, math.prod(held.sizes[letter] for letter in roles.matched))
+    long = held.rows >= _LONG * number * rows
+    bounds = None
+    parts: list[Aside] | None = None
+    if right is not None and roles.matched and adds_up and not (roles.columns and long):
+        parts, bounds = cutting.panels(operands, right)
+    elif roles.columns and number <= _MOST:
+        parts = cutting.strips(operands, right, left.spool)
+    if parts is None:
         return None
-    number = -(-right.rows * right.width(operands.dtype) // cutting.room_of_part())
-    rows = min(right.rows, math.prod(right.sizes[letter] for letter in roles.matched))
-    long = right.rows >= _LONG * number * rows
-    aside, result = Spool(), Spool()
+    memory.trim()
+    result = Spool()
     try:
-        bounds = None
-        parts: list[Aside] | None = None
-        if roles.matched and adds_up and not (roles.columns and long):
-            parts, bounds = cutting.panels(operands, aside)
-        elif roles.columns and number <= _MOST:
-            parts = cutting.strips(operands, aside)
+        stretches = cutting.stretches(operands, left, result, bounds)
         memory.trim()
-        stretches = None if parts is None else cutting.stretches(operands, aside, result, bounds, work.wanted)
-        memory.trim()
-        if parts is None or stretches is None:
-            result.close()
-            return None
         return Spilled(work, parts, bounds, stretches, result)
     except BaseException:
         result.close()
         raise
-    finally:
-        aside.close()
 
 
 def _between(bounds: NDArray[np.int64], number: int, size: int) -> tuple[int, int]:
