@@ -16,6 +16,7 @@ import stat
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
@@ -62,7 +63,7 @@ class LocalFileSystem:
     def names(self, folder: str) -> list[str]:
         """Return the names in a folder, sorted; none where it does not exist."""
         try:
-            with _telling("read", folder):
+            with _Telling("read", folder):
                 return sorted(os.listdir(folder))
         except NotFoundError:
             return []
@@ -73,17 +74,17 @@ class LocalFileSystem:
 
     def size(self, path: str) -> int:
         """Return the bytes of a file."""
-        with _telling("read", path):
+        with _Telling("read", path):
             return os.stat(path).st_size
 
     def modified(self, path: str) -> float:
         """Return when a file or folder was last changed."""
-        with _telling("read", path):
+        with _Telling("read", path):
             return os.stat(path).st_mtime
 
     def stamp(self, path: str) -> Hashable:
         """Return the number of a file, its size and when it was last changed."""
-        with _telling("read", path):
+        with _Telling("read", path):
             found = os.lstat(path)
         if not stat.S_ISREG(found.st_mode):
             raise CorruptionError(
@@ -93,7 +94,7 @@ class LocalFileSystem:
 
     def read(self, path: str) -> bytes:
         """Return the content of a file."""
-        with _telling("read", path), open(path, "rb") as file:
+        with _Telling("read", path), open(path, "rb") as file:
             return file.read()
 
     def read_all(self, paths: Sequence[str]) -> Iterator[bytes | None]:
@@ -106,13 +107,13 @@ class LocalFileSystem:
 
     def end(self, path: str, most: int) -> tuple[bytes, int]:
         """Return the last bytes of a file and its size."""
-        with self.open(path) as file, _telling("read", path):
+        with self.open(path) as file, _Telling("read", path):
             size = file.size()
             return file.read_at(min(size, most), max(0, size - most)), size
 
     def open(self, path: str, through: bool = False, size: int | None = None) -> pa.NativeFile:
         """Open a file."""
-        with _telling("read", path):
+        with _Telling("read", path):
             return pa.OSFile(path, "rb")
 
     @contextmanager
@@ -145,18 +146,18 @@ class LocalFileSystem:
 
     def make_folder(self, path: str) -> None:
         """Make a folder in one that is there."""
-        with contextlib.suppress(ExistsError), _telling("write", path):
+        with contextlib.suppress(ExistsError), _Telling("write", path):
             os.mkdir(path)
 
     def new_file(self, folder: str) -> NewFile:
         """Begin a file under a temporary name."""
-        with _telling("write", folder):
+        with _Telling("write", folder):
             return _LocalFile(folder)
 
     def put(self, path: str, data: bytes) -> bool:
         """Write a file aside and link it where there is none."""
         folder, name = os.path.split(path)
-        with _telling("write", folder):
+        with _Telling("write", folder):
             file = _LocalFile(folder)
             try:
                 file.write(data)
@@ -179,7 +180,7 @@ class LocalFileSystem:
         if os.path.exists(target) and not os.path.isfile(target):
             raise ExistsError(f"{path!r} is a device or a pipe, which no file takes the place of: write a file")
         part = _partial(parent, name)
-        with _telling("write", parent):
+        with _Telling("write", parent):
             try:
                 with open(part, "xb") as file:
                     yield file
@@ -193,18 +194,18 @@ class LocalFileSystem:
 
     def touch(self, path: str) -> None:
         """Set the times of a file to now."""
-        with _telling("write", path):
+        with _Telling("write", path):
             os.utime(path)
 
     def settle(self, path: str) -> None:
         """Sync a file and its folder."""
-        with _telling("write", path):
+        with _Telling("write", path):
             fsync_folder(path)
             fsync_folder(os.path.dirname(path))
 
     def delete(self, path: str) -> None:
         """Delete a file or folder, never what a link leads to."""
-        with contextlib.suppress(NotFoundError), _telling("write", path):
+        with contextlib.suppress(NotFoundError), _Telling("write", path):
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path)
             else:
@@ -235,7 +236,7 @@ class LocalFileSystem:
         """Make a hidden folder beside a path. Its name tells the process, so that others see when that is gone."""
         parent, name = os.path.split(path)
         staged = _partial(parent, name)
-        with _telling("write", parent):
+        with _Telling("write", parent):
             os.makedirs(parent, exist_ok=True)
             os.mkdir(staged)
         return staged
@@ -247,7 +248,7 @@ class LocalFileSystem:
         readers who find nothing wait for the lock.
         """
         parent = os.path.dirname(path)
-        with _telling("write", parent), _locked(parent):
+        with _Telling("write", parent), _locked(parent):
             fsync_folder(staged)
             if not (replace and os.path.lexists(path)):
                 try:
@@ -297,12 +298,12 @@ class _LocalFile:
 
     def write(self, data: Any) -> None:
         """Write the next bytes."""
-        with _telling("write", self._folder):
+        with _Telling("write", self._folder):
             self._file.write(data)
 
     def keep(self, name: str) -> None:
         """Sync the file and give it its name."""
-        with _telling("write", self._folder):
+        with _Telling("write", self._folder):
             self._finish()
             path = os.path.join(self._folder, name)
             os.rename(self._temporary, path)
@@ -331,17 +332,29 @@ class _LocalFile:
             os.unlink(self._temporary)
 
 
-@contextmanager
-def _telling(what: str, path: str) -> Iterator[None]:
-    """Turn errors of the operating system into those of storage."""
-    try:
-        yield
-    except StorageError:
-        raise
-    except OSError as error:
-        told = disk_full(error, path) if what == "write" else StorageError(_unreadable(error, path))
-        for kind, named in ((FileNotFoundError, NotFoundError), (FileExistsError, ExistsError)):
-            if isinstance(error, kind):
+class _Telling:
+    """Turn errors of the operating system into those of storage.
+
+    No generator: in one, frames and the error hold each other, and with them what a caller has reserved (Python 3.13).
+    """
+
+    __slots__ = ("_path", "_what")
+
+    def __init__(self, what: str, path: str) -> None:
+        self._what, self._path = what, path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not isinstance(error, OSError) or isinstance(error, StorageError):
+            return
+        path = self._path
+        told = disk_full(error, path) if self._what == "write" else StorageError(_unreadable(error, path))
+        for expected, named in ((FileNotFoundError, NotFoundError), (FileExistsError, ExistsError)):
+            if isinstance(error, expected):
                 raise named(str(told)) from None
         raise told from error
 

@@ -68,16 +68,11 @@ class ObjectStore:
 
     def _ask(self, what: str, path: str, work: Callable[..., T], *args: Any, **more: Any) -> T:
         """Return the answer to a request, or raise an error of ours; failures that pass are tried again by obstore."""
-        check_process()
-        with self._telling(what, path):
-            return work(self._store, *args, **more)
-
-    @contextmanager
-    def _telling(self, what: str, path: str) -> Iterator[None]:
         from obstore import exceptions
 
+        check_process()
         try:
-            yield
+            return work(self._store, *args, **more)
         except StorageError:
             raise
         except FileNotFoundError as error:
@@ -149,10 +144,9 @@ class ObjectStore:
         """Yield what is known of all files below a path."""
         import obstore
 
-        with self._telling("listed", path):
-            pages: Any = self._counted("listed", path, obstore.list, self._key(path) or None)
-            for found in pages:
-                yield from found
+        pages: Any = iter(self._counted("listed", path, obstore.list, self._key(path) or None))
+        while (page := self._ask("listed", path, lambda _: next(pages, None))) is not None:
+            yield from page
 
     def is_link(self, path: str) -> bool:
         """Return False: there are none."""
