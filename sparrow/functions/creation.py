@@ -106,6 +106,15 @@ def open(  # noqa: A001 - what people type is sp.open
         return Tensor(storage.open(path, _version_at(path, version)))
 
 
+def _read_path(src: Any, pick: Any, kinds: Any) -> Any:
+    from sparrow.files.appending import appended
+
+    return appended(src, pick, kinds)
+
+
+Tensor._read_path = staticmethod(_read_path)
+
+
 def _version_at(path: str | os.PathLike[str], when: str | datetime.date) -> int:
     """Return the version in force at a time."""
     try:

@@ -39,6 +39,7 @@ from sparrow.schema import (
 __all__ = [
     "check_fill",
     "check_labels",
+    "columns_of",
     "from_coordinates",
     "from_frame",
     "from_object",
@@ -371,7 +372,31 @@ def from_frame(
         If a cell comes twice.
     """
     table = _gathered(source, None, None)
-    names = table.column_names
+    picked, value = _appended(table.column_names, target, value)
+    table = _as_labels(table, {picked[dim]: kind for dim, kind in kinds.items()}, picked, value)
+    labelled, sizes = [], list(target.shape)
+    for dim, name in enumerate(picked):
+        whole = pa.types.is_integer(table[name].type)
+        if dim in kinds and (not whole or pa.types.is_integer(kinds[dim])):
+            labelled.append(name)
+            sizes[dim] = len(table[name].unique())
+        elif not whole and not pa.types.is_decimal(table[name].type):
+            raise LabelError(
+                f"append: column {name!r} holds {table[name].type}, and dimension {target.dims[dim]!r} has no labels: "
+                "give it some with set_labels(), or number the column"
+            )
+    return from_table(table, picked, value, sizes, target.dims, duplicates, labelled)
+
+
+def columns_of(names: Sequence[str], target: Schema, value: str | None) -> list[str]:
+    """Return which columns of a table that is to be appended are read: those that :func:`from_frame` takes."""
+    picked, value = _appended(names, target, value)
+    imaginary = ["value_im"] if value == "value" and "value_im" in names and "value_im" not in picked else []
+    return [*picked, *([] if value is None else [value]), *imaginary]
+
+
+def _appended(names: Sequence[str], target: Schema, value: str | None) -> tuple[list[str], str | None]:
+    """Return the columns of coordinates and of values of a table that is to be appended."""
     by_name = any(dim in names or given_name(dim) for dim in target.dims)
     apart = {"value", "value_im", value}
     picked = list(target.dims) if by_name else [name for name in names if name not in apart]
@@ -391,18 +416,26 @@ def from_frame(
         value = "value" if "value" in rest else next(iter(rest), None)
     elif value in picked:
         raise InvalidValueError(f"append: value={value!r} is a dimension of the tensor: name the column of the values")
-    labelled, sizes = [], list(target.shape)
-    for dim, name in enumerate(picked):
-        whole = pa.types.is_integer(table[name].type)
-        if dim in kinds and (not whole or pa.types.is_integer(kinds[dim])):
-            labelled.append(name)
-            sizes[dim] = len(table[name].unique())
-        elif not whole and not pa.types.is_decimal(table[name].type):
-            raise LabelError(
-                f"append: column {name!r} holds {table[name].type}, and dimension {target.dims[dim]!r} has no labels: "
-                "give it some with set_labels(), or number the column"
-            )
-    return from_table(table, picked, value, sizes, target.dims, duplicates, labelled)
+    return picked, value
+
+
+def _as_labels(table: pa.Table, kinds: Mapping[str, pa.DataType], picked: Sequence[str], value: str | None) -> pa.Table:
+    """Return a table with its dates as texts and its texts as dates, where the labels are that; typed without rows."""
+    for at, field in enumerate(table.schema):
+        kind = kinds.get(field.name)
+        if not table.num_rows and field.name in (*picked, value):
+            wanted = pa.int64() if kind is None else kind
+        elif kind is not None and pa.types.is_date(field.type) and is_text(kind):
+            wanted = pa.string()
+        elif kind is not None and pa.types.is_temporal(kind) and is_text(field.type):
+            wanted = kind
+        else:
+            continue
+        try:
+            table = table.set_column(at, field.name, table.column(at).cast(pa.string()).cast(wanted))
+        except pa.ArrowInvalid as error:
+            raise LabelError(f"append: labels of {field.name!r} are of type {kind}: {error}") from None
+    return table
 
 
 def _numbered(column: pa.ChunkedArray, name: str) -> tuple[pa.Array, np.ndarray[Any, Any]]:
