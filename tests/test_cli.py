@@ -378,6 +378,22 @@ def test_words_are_completed(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli().out.split() == ["verify"]
 
 
+SCRIPTS = [("bash", "complete -o"), ("zsh", "#compdef sparrow"), ("fish", "--command")]
+
+
+@pytest.mark.parametrize(("shell", "told"), SCRIPTS)
+def test_the_script_of_a_shell_is_shown_and_installed(cli: Any, tmp_path: Path, shell: str, told: str) -> None:
+    shown = cli("--show-completion", shell)
+    assert shown.code == 0
+    assert told in shown.out
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(tmp_path))
+        done = cli("--install-completion", shell)
+    assert done.code == 0
+    assert told in Path(done.out.split()[0]).read_text()
+    assert cli("--show-completion", "tcsh").code == 2
+
+
 def test_sql_joins_the_members_of_a_bundle(cli: Any, stored: Path) -> None:
     done = cli(
         "sql", 'select X.col, X.value * y.value as v from X join y using ("row") order by 1', "--json",
