@@ -693,6 +693,18 @@ def test_files_of_tables_are_appended(ann_bob: sp.Tensor, tmp_path: Path) -> Non
         ann_bob.append(tmp_path / "a.svm")
 
 
+@given(*[st.sets(st.integers(0, 12), min_size=1)] * 2, st.sampled_from(["texts", "numbers", "dates"]))
+def test_labels_that_ascend_are_joined_in_order(mine: set[int], theirs: set[int], kind: str) -> None:
+    made: Any = {"texts": "{:02}".format, "numbers": int, "dates": lambda k: date(2026, 1, 1 + k)}[kind]
+    a, b = ([made(k) for k in sorted(each)] for each in (mine, theirs))
+    found = sp.align(*(labelled(np.arange(1, 1 + len(each)), k=each) for each in (a, b)), join="outer")
+    for side, own in zip(found, (a, b), strict=True):
+        assert names(side, "k") == [made(k) for k in sorted(mine | theirs)]
+        assert {label: cell for label, cell in zip(names(side, "k"), side.to_numpy(), strict=True) if cell} == {
+            label: at for at, label in enumerate(own, 1)
+        }
+
+
 def test_all_that_columns_reads_is_appended(ann_bob: sp.Tensor, tmp_path: Path, monkeypatch: Any) -> None:
     frame = pl.DataFrame({"item": ["x"], "user": ["zoe"], "value": [8]})
     whole = tmp_path / "whole"
