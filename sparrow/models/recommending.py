@@ -143,7 +143,7 @@ class Recommender:
         ids[nothing], scores[nothing] = -1, -np.inf
         return _named(ids, labels, _by_label(rows), self._named_by), scores
 
-    def predict(self, rows: Any, items: Any, labels: bool = False) -> NDArray[np.float32]:
+    def predict(self, rows: Any, items: Any, *, labels: bool = False) -> NDArray[np.float32]:
         """Return the scores of pairs of rows and items: the inner products of their factors.
 
         For a model of explicit ratings (``unobserved_weight=0``) these are the ratings that it expects.
