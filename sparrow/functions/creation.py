@@ -240,10 +240,10 @@ def asarray(
     ----------
     obj
         A tensor (returned as it is), a NumPy array or nested list, a SciPy sparse array or matrix (entries
-        for one cell mean their sum), a pydata/sparse array, a PyTorch or CuPy array, dense or sparse, the path of a
-        .npz file of SciPy or pydata/sparse, an object with ``__binsparse_descriptor__``, a container of
-        :mod:`sparrow.formats` (the tensor has its storage type), or a table: a Polars lazy frame or anything with
-        ``__arrow_c_stream__``, read as a stream.
+        for one cell mean their sum), a pydata/sparse array, one of xarray, whose names and labels it keeps, a PyTorch
+        or CuPy array, dense or sparse, the path of a .npz file of SciPy or pydata/sparse, an object with
+        ``__binsparse_descriptor__``, a container of :mod:`sparrow.formats` (the tensor has its storage type), or a
+        table: a Polars lazy frame or anything with ``__arrow_c_stream__``, read as a stream.
     coords
         Of a table: the columns that hold coordinates; by default all but the value's.
     value

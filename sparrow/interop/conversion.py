@@ -216,7 +216,28 @@ def from_object(
         return replace(schema, dims=given_dims(dims)), block, {}
     if is_table and not hasattr(obj, "__binsparse_descriptor__") and not hasattr(obj, "coords"):
         return from_table(obj, coords, value, shape, dims, duplicates or "error")
+    if type(obj).__module__.partition(".")[0] == "xarray" and hasattr(obj, "indexes"):
+        schema, block = _entries(obj.data, _names_of(obj) if dims is None else dims)
+        return schema, block, _labels_of(obj)
     return *_entries(obj, dims), {}
+
+
+def _names_of(array: Any) -> list[str]:
+    """Return the names of the dimensions of an array of xarray; those that nobody gave are ours."""
+    return [f"d{axis}" if dim == f"dim_{axis}" else str(dim) for axis, dim in enumerate(array.dims)]
+
+
+def _labels_of(array: Any) -> dict[int, pa.Array]:
+    """Return the coordinates of an array of xarray that can be labels: not those that only count."""
+    found: dict[int, pa.Array] = {}
+    for axis, dim in enumerate(array.dims):
+        index = array.indexes.get(dim)
+        if index is None or not index.is_unique or index.nlevels > 1 or index.hasnans:
+            continue
+        labels = pa.array(index)
+        if _is_label(labels.type) and not (index.dtype.kind in "iu" and np.array_equal(index, np.arange(len(index)))):
+            found[axis] = labels
+    return found
 
 
 def _entries(obj: Any, dims: Sequence[str] | None) -> tuple[Schema, Block]:

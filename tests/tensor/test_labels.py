@@ -693,6 +693,28 @@ def test_files_of_tables_are_appended(ann_bob: sp.Tensor, tmp_path: Path) -> Non
         ann_bob.append(tmp_path / "a.svm")
 
 
+def test_arrays_of_xarray_bring_names_and_labels() -> None:
+    xr = pytest.importorskip("xarray", reason="its arrays have names and labels")
+    days = np.array(["2026-01-01", "2026-01-02"], "datetime64[ns]")
+    array = xr.DataArray(
+        np.arange(12.0).reshape(2, 2, 3),
+        dims=("day", "user", "dim_2"),
+        coords={"day": days, "user": ["bob", "ann"], "dim_2": range(3), "depth": ("dim_2", [0.5, 1.5, 2.5])},
+    )
+    tensor = sp.asarray(array)
+    assert tensor.dims == ("day", "user", "d2")
+    assert names(tensor, "user") == ["bob", "ann"]
+    assert tensor.labels("d2") is None
+    for day in ("2026-01-02", date(2026, 1, 2)):
+        assert (
+            tensor.sel(day=day, user="ann").to_numpy().tolist() == array.sel(day=str(day), user="ann").values.tolist()
+        )
+    other = sp.asarray(array.rename(user="item"), dims=["a", "b", "c"], labels={"b": ["x", "y"]})
+    assert (other.dims, names(other, "b")) == (("a", "b", "c"), ["x", "y"])
+    latitudes = sp.asarray(xr.DataArray([1.0, 2.0], dims="lat", coords={"lat": [0.5, 1.5]}))
+    assert latitudes.labels("lat") is None
+
+
 @given(*[st.sets(st.integers(0, 12), min_size=1)] * 2, st.sampled_from(["texts", "numbers", "dates"]))
 def test_labels_that_ascend_are_joined_in_order(mine: set[int], theirs: set[int], kind: str) -> None:
     made: Any = {"texts": "{:02}".format, "numbers": int, "dates": lambda k: date(2026, 1, 1 + k)}[kind]
