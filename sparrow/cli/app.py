@@ -54,8 +54,8 @@ def _complete(shell: str, install: bool) -> NoReturn:
         _, path = completion.install(shell, "sparrow")  # type: ignore[attr-defined]
         typer.echo(f"{path} completes words from the next {shell} on")
     else:
-        script: Any = completion.get_completion_script  # type: ignore[attr-defined]
-        typer.echo(script(prog_name="sparrow", complete_var="_SPARROW_COMPLETE", shell=shell))
+        named = {"prog_name": "sparrow", "complete_var": "_SPARROW_COMPLETE", "shell": shell}
+        typer.echo(completion.get_completion_script(**named))  # type: ignore[attr-defined]
     raise typer.Exit
 
 
