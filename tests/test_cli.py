@@ -378,6 +378,22 @@ def test_words_are_completed(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli().out.split() == ["verify"]
 
 
+SCRIPTS = [("bash", "complete -o"), ("zsh", "#compdef sparrow"), ("fish", "--command")]
+
+
+@pytest.mark.parametrize(("shell", "told"), SCRIPTS)
+def test_the_script_of_a_shell_is_shown_and_installed(cli: Any, tmp_path: Path, shell: str, told: str) -> None:
+    shown = cli("--show-completion", shell)
+    assert shown.code == 0
+    assert told in shown.out
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(tmp_path))
+        done = cli("--install-completion", shell)
+    assert done.code == 0
+    assert told in Path(done.out.split()[0]).read_text()
+    assert cli("--show-completion", "tcsh").code == 2
+
+
 def test_sql_joins_the_members_of_a_bundle(cli: Any, stored: Path) -> None:
     done = cli(
         "sql", 'select X.col, X.value * y.value as v from X join y using ("row") order by 1', "--json",
@@ -662,7 +678,7 @@ def test_an_empty_file_is_a_warning_in_one_line(cli: Any, tmp_path: Path) -> Non
         assert done.err.startswith(f"sparrow: warning: {tmp_path / 'in.txt'}: there is no ")
 
 
-def test_append(cli: Any, tmp_path: Path) -> None:
+def test_append(cli: Any, tmp_path: Path, piped: Any) -> None:
     (tmp_path / "a.csv").write_text("user,item,stars\nann,x,1\nbob,y,2\n")
     (tmp_path / "b.csv").write_text("stars,item,user\n3,z,eve\n4,x,ann\n")
     target = tmp_path / "a.sparrow"
@@ -680,6 +696,11 @@ def test_append(cli: Any, tmp_path: Path) -> None:
     assert "--value" in cli("append", target, tmp_path / "c.csv").err
     assert cli("append", target, tmp_path / "c.csv", "--value", "stars").code == 0
     assert sp.open(target)[2, 0] == 5
+    piped(b"user,item,stars\nzoe,x,5\nann,x,1\n")
+    done = cli("append", target, "-", "--duplicates", "sum")
+    assert "1 entry more, now 5 in (user: 4, item: 3)" in done.out
+    assert sp.open(target).sel(item="x").to_numpy().tolist() == [9, 0, 5, 5]
+    assert "no file" in cli("append", target, tmp_path / "d.csv").err
 
 
 def test_orders_compact_and_restore(cli: Any, stored: Path, tmp_path: Path) -> None:

@@ -148,6 +148,19 @@ def test_nor_does_completion_after_sp() -> None:
     assert run.stdout == "sp.Bundle( sp.models\n[]\n"
 
 
+def test_completion_after_a_tensor_reads_no_stubs_of_numpy() -> None:
+    script = (
+        "import jedi, parso.cache, sparrow as sp\n"
+        "found = jedi.Interpreter('A.t', [{'A': sp.eye(3)}]).complete()\n"  # as a notebook does
+        "print([name.name for name in found if name.type == 'function'])\n"
+        "read = [str(path) for files in parso.cache.parser_cache.values() for path in files]\n"
+        "print([path for path in read if 'numpy' in path.rpartition('site-packages')[2]])"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    methods = [name for name in dir(sp.Tensor) if name.startswith("t")]
+    assert run.stdout == f"{[name for name in methods if callable(getattr(sp.Tensor, name))]}\n[]\n"
+
+
 def test_a_first_product_waits_for_no_loops() -> None:
     script = (
         "import sys, numpy as np, sparrow as sp\n"

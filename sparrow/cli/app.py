@@ -36,6 +36,28 @@ class _Verbs(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted(super().list_commands(ctx), key=VERBS.index)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words; a shell may be named behind the options of completion, which go by the one that runs."""
+        if len(args) == 2 and args[0] in ("--show-completion", "--install-completion"):
+            _complete(args[1], args[0] == "--install-completion")
+        return super().parse_args(ctx, args)
+
+
+def _complete(shell: str, install: bool) -> NoReturn:
+    """Write the script that completes words in a shell, or have the shell read it, and exit."""
+    from typer import completion
+
+    shells: Any = completion.Shells  # type: ignore[attr-defined]
+    if shell not in list(shells):
+        raise typer.BadParameter(f"{shell!r} is none of {', '.join(shells)}")
+    if install:
+        _, path = completion.install(shell, "sparrow")  # type: ignore[attr-defined]
+        typer.echo(f"{path} completes words from the next {shell} on")
+    else:
+        named = {"prog_name": "sparrow", "complete_var": "_SPARROW_COMPLETE", "shell": shell}
+        typer.echo(completion.get_completion_script(**named))  # type: ignore[attr-defined]
+    raise typer.Exit
+
 
 def _version(wanted: bool) -> None:
     if wanted:

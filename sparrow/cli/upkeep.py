@@ -32,7 +32,7 @@ def add_to(app: typer.Typer) -> None:
 def append(
     path: StoredPath,
     source: Annotated[
-        str, typer.Argument(metavar="SRC", help="A table, .csv .tsv .parquet .arrow, or a stored tensor.")
+        str, typer.Argument(metavar="SRC", help="A table, a folder or pattern of some, -, or a stored tensor.")
     ],
     duplicates: Annotated[
         Literal["error", "sum", "last", "first", "min", "max"],
@@ -47,14 +47,12 @@ def append(
     \b
     Examples:
       sparrow append ratings.sparrow 2026-11-22.csv --value stars --duplicates last
+      zcat *.csv.gz | sparrow append ratings.sparrow - --value stars
       sparrow append ratings.sparrow more.sparrow
     """
-    from sparrow import storage
-
     tensor = open_one(path)
     before = tensor.nnz
-    is_tensor = os.path.isdir(source) or storage.is_tensor(source)
-    tensor.append(open_one(source) if is_tensor else source, duplicates, value)
+    tensor.append(source, duplicates, value)
     more = tensor.nnz - before
     entries = "entry" if more == 1 else "entries"
     sizes = sizes_of(tensor.dims, tensor.shape)

@@ -87,7 +87,7 @@ class Lines(NamedTuple):
 
 
 def batches(
-    source: Source, form: Form, types: dict[str, pa.DataType], check: Callable[[list[str]], None], advance: Any
+    source: Source, form: Form, types: dict[str, pa.DataType], check: Callable[[list[str]], list[str]], advance: Any
 ) -> Generator[Lines]:
     """Yield the rows of a source; the first that has rows settles the types of the columns.
 
@@ -98,7 +98,7 @@ def batches(
     types
         The types of columns so far; filled.
     check
-        Is given the names of the columns.
+        Is given the names of the columns, and returns those to read.
     advance
         Is told the bytes that were read.
     """
@@ -116,8 +116,7 @@ def batches(
         cut = _cut(first, text, form, advance)
         head = next(cut)
         names, head = _names(head, form)
-        check(names)
-        parser = _Parser(names, form, types)
+        parser = _Parser(names, replace(form, columns=check(names)), types)
         begun = parser.settle(head, cut)
         parsed = cast("Generator[Lines]", ordered_map(parser.parse, begun, settings.current().threads))
         with closing(parsed):
@@ -320,6 +319,9 @@ class _Parser:
             return Unreadable(text, block.source.name, line)
         text = text.replace(column[0], "", 1)
         name = self._names[int(column[1])]
+        if "invalid UTF8" in text:
+            problem = f"column {name!r} is no UTF-8: say encoding='latin-1' or another"
+            return Unreadable(problem, block.source.name, line)
         hint = f"say text=[{name!r}] to take the column as text"
         problem = f"column {name!r}: {text}; the first rows settle the type of a column: "
         if name not in self._form.coords:

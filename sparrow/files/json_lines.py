@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -28,7 +29,13 @@ _DEEPEST = 200
 """How deeply pyarrow is let go into a line."""
 
 
-def batches(source: Source, form: Form, types: dict[str, pa.DataType], advance: Any) -> Generator[Lines]:
+def batches(
+    source: Source,
+    form: Form,
+    types: dict[str, pa.DataType],
+    advance: Any,
+    pick: Callable[[list[str]], list[str]] | None = None,
+) -> Generator[Lines]:
     """Yield the rows of a source; the first block settles the types of the columns, nulls where a member is missing.
 
     Parameters
@@ -39,6 +46,8 @@ def batches(source: Source, form: Form, types: dict[str, pa.DataType], advance: 
         The types of columns so far; filled.
     advance
         Is told the bytes that were read.
+    pick
+        Says which columns to read of those of the first line, in place of those of the form.
     """
     types |= dict.fromkeys(form.floats, pa.float64()) | dict.fromkeys(form.integers, pa.int64())
     types |= dict.fromkeys(form.texts, pa.string())
@@ -46,6 +55,8 @@ def batches(source: Source, form: Form, types: dict[str, pa.DataType], advance: 
         first = next((block for block in text if bytes(block.data).strip()), None)
         if first is None:
             return
+        if pick is not None:
+            form = replace(form, columns=pick(list(_first(first))))
         paths = _paths(first, form)
         for field in _read(first, form, types, paths).data.schema:
             if not pa.types.is_null(field.type):
@@ -68,11 +79,7 @@ def batches(source: Source, form: Form, types: dict[str, pa.DataType], advance: 
 
 def _paths(block: TextBlock, form: Form) -> dict[str, list[str]]:
     """Return by the names of columns the members that lead to them, one within the other."""
-    try:
-        first = json.loads(next(line for line in bytes(memoryview(block.data)).split(b"\n") if line.strip()))  # type: ignore[arg-type]
-    except (ValueError, RecursionError):
-        first = {}
-    own = first if isinstance(first, dict) else {}
+    own = _first(block)
     paths = {name: [name] if name in own else name.split(".") for name in form.columns}
     for name, path in paths.items():
         for outer, above in paths.items():
@@ -80,6 +87,15 @@ def _paths(block: TextBlock, form: Form) -> dict[str, list[str]]:
                 problem = f"column {outer!r} is to hold column {name!r}, and a value at the same time"
                 raise IngestError(problem, block.source.name, block.first_line)
     return paths
+
+
+def _first(block: TextBlock) -> dict[str, Any]:
+    """Return the first object of a block, an empty one where there is no object."""
+    try:
+        first = json.loads(next(line for line in bytes(memoryview(block.data)).split(b"\n") if line.strip()))  # type: ignore[arg-type]
+    except (ValueError, RecursionError):
+        first = {}
+    return first if isinstance(first, dict) else {}
 
 
 def _schema(paths: dict[str, list[str]], types: dict[str, pa.DataType]) -> pa.Schema:

@@ -19,7 +19,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 def partitions(
-    sources: Sequence[Source], columns: Collection[str], texts: Collection[str] = ()
+    sources: Sequence[Source], columns: Collection[str] | None, texts: Collection[str] = ()
 ) -> list[dict[str, pa.Scalar]]:
     """Return, for each file, the values of those columns that folders on its path tell.
 
@@ -30,7 +30,7 @@ def partitions(
     sources
         The files.
     columns
-        The columns that are asked for.
+        The columns that are asked for, None for all.
     texts
         Those that are texts whatever they look like.
     """
@@ -45,11 +45,11 @@ def partitions(
     return out
 
 
-def _folders(path: str | None, columns: Collection[str]) -> dict[str, str | None]:
+def _folders(path: str | None, columns: Collection[str] | None) -> dict[str, str | None]:
     out: dict[str, str | None] = {}
     for folder in PurePath(path or "").parts[:-1]:
         name, sign, value = folder.partition("=")
-        if sign and unquote(name) in columns:
+        if sign and (columns is None or unquote(name) in columns):
             out[unquote(name)] = None if value == _NULL else unquote(value)
     return out
 

@@ -44,6 +44,7 @@ BLOCK_SIZE = 1 << 22
 LONGEST_LINE = 1 << 30
 """Bytes beyond which a line is taken for something that is no text; a quarter of the memory limit if less."""
 
+_DELTA = "_delta_log"
 _READ_AHEAD = 2
 _START, _START_OF_PACKED = 262, 16
 """Bytes that tell what a file is, and how it is compressed: a pipe, which may be slow, is asked for no more."""
@@ -174,7 +175,8 @@ def check_encoding(encoding: str) -> None:
 
 def _partitioned(folder: str) -> list[str]:
     """Return the files of a folder of folders called ``name=value``, in order; none of any other folder."""
-    if not any("=" in name and os.path.isdir(os.path.join(folder, name)) for name in os.listdir(folder)):
+    names = os.listdir(folder)
+    if _DELTA in names or not any("=" in name and os.path.isdir(os.path.join(folder, name)) for name in names):
         return []
     out = []
     for root, folders, files in os.walk(folder):
@@ -190,6 +192,9 @@ def _source(path: str) -> Source:
 
 
 def _is_folder(path: str) -> IngestError:
+    if of(path).is_folder(os.path.join(path, _DELTA)):
+        way = f"give sp.open({path!r}), or the table polars.scan_delta({path!r})"
+        return IngestError(f"this is a Delta table, whose log says which of its files count: {way}", file=path)
     return IngestError(f"this is a folder: give its files, e.g. {os.path.join(path, '*')!r}", file=path)
 
 

@@ -51,13 +51,41 @@ class Query:
     format: str | None = None
     seen: set[str] = field(default_factory=set, compare=False)
     """Names of columns that there were, read or not."""
+    pick: Callable[[Sequence[str]], list[str]] | None = None
+    """Says which columns to read of those that there are, in place of ``columns``."""
+
+    def among(self, names: Sequence[str], file: str | None) -> Query:
+        """Return the query of columns that there are, each once.
+
+        Raises
+        ------
+        IngestError
+            If one is missing, or there are two of its name.
+        """
+        other = next((mark for mark in ";|\t" if len(names) == 1 and mark in names[0]), None)
+        if self.pick is not None and other is not None:
+            raise IngestError(f"there is one column, {names[0][:80]!r}; say delimiter={other!r}", file)
+        found = self if self.pick is None else self._of(self.pick(names))
+        found.seen.update(names)
+        for name in found.columns:
+            times = list(names).count(name)
+            if times != 1:
+                what = "there is no column" if not times else f"there are {times} columns"
+                way = "" if other is None else f"; say delimiter={other!r}"
+                shown = ", ".join(repr(name[:80]) for name in names[:50])
+                raise IngestError(f"{what} {name!r}: the columns are {shown}{way}", file)
+        return found
 
     def without(self, names: Collection[str]) -> Query:
         """Return what is left to read where some columns are known."""
-        if not names:
-            return self
-        columns = [name for name in self.columns if name not in names]
-        return replace(self, columns=columns, form=None if self.form is None else replace(self.form, columns=columns))
+        pick = self.pick
+        if pick is not None:
+            return replace(self, pick=lambda own: [name for name in pick([*own, *names]) if name not in names])
+        return self._of([name for name in self.columns if name not in names]) if names else self
+
+    def _of(self, columns: list[str]) -> Query:
+        form = None if self.form is None else replace(self.form, columns=columns)
+        return replace(self, columns=columns, form=form, pick=None)
 
 
 class Batch(NamedTuple):
@@ -114,13 +142,11 @@ def open_table(src: Any, query: Query) -> Table:
         )
     kind = type(src).__name__
     if isinstance(src, duckdb.DuckDBPyRelation):
-        names = list(src.columns)
-        _check_columns(names, query, None)
+        query = query.among(list(src.columns), None)
         wanted = ", ".join(map(quote_name, query.columns))
         return Table(kind, None, 0, lambda advance: _stream(src.project(wanted).to_arrow_reader(_ROWS), query))
     if kind == "LazyFrame" and hasattr(src, "collect_batches"):
-        names = src.collect_schema().names()
-        _check_columns(names, query, None)
+        query = query.among(src.collect_schema().names(), None)
         frames = src.select(query.columns)
         return Table(
             kind,
@@ -135,8 +161,7 @@ def open_table(src: Any, query: Query) -> Table:
 
         def read(advance: Advance) -> Generator[Batch]:
             with pa.RecordBatchReader.from_stream(src) as reader:
-                _check_columns(reader.schema.names, query, None)
-                yield from _stream(reader, query)
+                yield from _stream(reader, query.among(reader.schema.names, None))
 
         return Table(kind, None, 0, read)
     raise UnsupportedError(
@@ -145,27 +170,15 @@ def open_table(src: Any, query: Query) -> Table:
     )
 
 
-def _check_columns(names: Sequence[str], query: Query, file: str | None) -> None:
-    query.seen.update(names)
-    for name in query.columns:
-        times = list(names).count(name)
-        if times != 1:
-            what = "there is no column" if not times else f"there are {times} columns"
-            other = next((mark for mark in ";|\t" if len(names) == 1 and mark in names[0]), None)
-            way = "" if other is None else f"; say delimiter={other!r}"
-            shown = ", ".join(repr(name[:80]) for name in names[:50])
-            raise IngestError(f"{what} {name!r}: the columns are {shown}{way}", file)
-
-
 def _stream(batches: Any, query: Query) -> Generator[Batch]:
     row = 1
-    for batch in _checked(batches, query, None):
+    for batch in _checked((batch.select(query.columns) for batch in batches), None):
         yield Batch(batch, None, row)
         row += batch.num_rows
 
 
-def _checked(batches: Any, query: Query, file: str | None) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted columns of batches; what makes them fail becomes an ``IngestError``.
+def _checked(batches: Any, file: str | None) -> Iterator[pa.RecordBatch]:
+    """Yield batches; what makes them fail becomes an ``IngestError``.
 
     Offsets, indices and texts that come from outside are looked at before anything follows them.
     """
@@ -176,7 +189,7 @@ def _checked(batches: Any, query: Query, file: str | None) -> Iterator[pa.Record
     while True:
         try:
             with failures():
-                batch = next(stream).select(query.columns)
+                batch = next(stream)
             batch.validate(full=True)
         except StopIteration:
             return
@@ -190,7 +203,8 @@ def _checked(batches: Any, query: Query, file: str | None) -> Iterator[pa.Record
 
 def _files(sources: Sequence[Source], query: Query, advance: Advance) -> Generator[Batch]:
     types: dict[str, pa.DataType] = {}
-    told = partitions(sources, query.columns, () if query.form is None else query.form.texts)
+    wanted = None if query.pick is not None else query.columns
+    told = partitions(sources, wanted, () if query.form is None else query.form.texts)
     for source, constants in zip(sources, told, strict=True):
         with closing(_file(source, query.without(constants), types, advance)) as batches:
             for batch in batches:
@@ -201,7 +215,7 @@ def _files(sources: Sequence[Source], query: Query, advance: Advance) -> Generat
 
 
 def _file(source: Source, query: Query, types: dict[str, pa.DataType], advance: Advance) -> Generator[Batch]:
-    if not query.columns:
+    if not query.columns and query.pick is None:
         raise IngestError("folders tell all columns that are asked for: name one that is in the file", source.name)
     kind = query.format or _format(source)
     if kind == "csv":
@@ -217,7 +231,7 @@ def _file(source: Source, query: Query, types: dict[str, pa.DataType], advance: 
     else:
         raise IngestError("parquet cannot be read from a pipe: give a file", source.name)
     row = 1
-    for batch in _checked(batches, query, source.name):
+    for batch in _checked(batches, source.name):
         yield Batch(batch, source.name, row)
         row += batch.num_rows
 
@@ -226,8 +240,8 @@ def _csv(source: Source, query: Query, types: dict[str, pa.DataType], advance: A
     assert query.form is not None
     row = 1
 
-    def check(names: list[str]) -> None:
-        _check_columns(names, query, source.name)
+    def check(names: list[str]) -> list[str]:
+        return query.among(names, source.name).columns
 
     try:
         with closing(delimited.batches(source, query.form, types, check, advance)) as found:
@@ -246,7 +260,7 @@ def _json(source: Source, query: Query, types: dict[str, pa.DataType], advance: 
 
     assert query.form is not None
     row = 1
-    with closing(json_lines.batches(source, query.form, types, advance)) as found:
+    with closing(json_lines.batches(source, query.form, types, advance, query.pick)) as found:
         for each in found:
             yield Batch(each.data, source.name, row, each.line_of)
             row += each.data.num_rows
@@ -270,7 +284,7 @@ def _parquet(path: str, total: int, query: Query, advance: Advance) -> Iterator[
     import pyarrow.parquet as pq
 
     with of(path).open(path) as raw, pq.ParquetFile(raw, page_checksum_verification=True) as file:
-        _check_columns(file.schema_arrow.names, query, path)
+        query = query.among(file.schema_arrow.names, path)
         rows = max(file.metadata.num_rows, 1)
         for batch in file.iter_batches(_ROWS, columns=query.columns):
             yield batch
@@ -285,25 +299,25 @@ def _arrow(source: Source, query: Query, advance: Advance) -> Iterator[pa.Record
             if source.path is not None:
                 stream = stack.enter_context(open(source.path, "rb"))
             reader = stack.enter_context(pa.ipc.open_stream(pa.PythonFile(stream, mode="r")))
-            _check_columns(reader.schema.names, query, source.name)
-            yield from reader
+            query = query.among(reader.schema.names, source.name)
+            yield from (batch.select(query.columns) for batch in reader)
         return
     with of(source.path).open(source.path, through=True) as file:
         whole = file.read(len(_ARROW_FILE)) == _ARROW_FILE
         file.seek(0)
         if not whole:
             with pa.ipc.open_stream(file) as reader:
-                _check_columns(reader.schema.names, query, source.name)
+                query = query.among(reader.schema.names, source.name)
                 told = 0
                 for batch in reader:
-                    yield batch
+                    yield batch.select(query.columns)
                     told, before = file.tell(), told
                     advance(told - before)
             return
         with pa.ipc.open_file(file) as reader:
-            _check_columns(reader.schema.names, query, source.name)
+            query = query.among(reader.schema.names, source.name)
             for k in range(reader.num_record_batches):
-                yield reader.get_batch(k)
+                yield reader.get_batch(k).select(query.columns)
                 advance(source.size // reader.num_record_batches)
 
 

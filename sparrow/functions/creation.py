@@ -106,6 +106,15 @@ def open(  # noqa: A001 - what people type is sp.open
         return Tensor(storage.open(path, _version_at(path, version)))
 
 
+def _read_path(src: Any, pick: Any, kinds: Any) -> Any:
+    from sparrow.files.appending import appended
+
+    return appended(src, pick, kinds)
+
+
+Tensor._read_path = staticmethod(_read_path)
+
+
 def _version_at(path: str | os.PathLike[str], when: str | datetime.date) -> int:
     """Return the version in force at a time."""
     try:
@@ -231,10 +240,10 @@ def asarray(
     ----------
     obj
         A tensor (returned as it is), a NumPy array or nested list, a SciPy sparse array or matrix (entries
-        for one cell mean their sum), a pydata/sparse array, a PyTorch or CuPy array, dense or sparse, the path of a
-        .npz file of SciPy or pydata/sparse, an object with ``__binsparse_descriptor__``, a container of
-        :mod:`sparrow.formats` (the tensor has its storage type), or a table: a Polars lazy frame or anything with
-        ``__arrow_c_stream__``, read as a stream.
+        for one cell mean their sum), a pydata/sparse array, one of xarray, whose names and labels it keeps, a PyTorch
+        or CuPy array, dense or sparse, the path of a .npz file of SciPy or pydata/sparse, an object with
+        ``__binsparse_descriptor__``, a container of :mod:`sparrow.formats` (the tensor has its storage type), or a
+        table: a Polars lazy frame or anything with ``__arrow_c_stream__``, read as a stream.
     coords
         Of a table: the columns that hold coordinates; by default all but the value's.
     value

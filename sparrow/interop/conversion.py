@@ -39,6 +39,7 @@ from sparrow.schema import (
 __all__ = [
     "check_fill",
     "check_labels",
+    "columns_of",
     "from_coordinates",
     "from_frame",
     "from_object",
@@ -215,7 +216,28 @@ def from_object(
         return replace(schema, dims=given_dims(dims)), block, {}
     if is_table and not hasattr(obj, "__binsparse_descriptor__") and not hasattr(obj, "coords"):
         return from_table(obj, coords, value, shape, dims, duplicates or "error")
+    if type(obj).__module__.partition(".")[0] == "xarray" and hasattr(obj, "indexes"):
+        schema, block = _entries(obj.data, _names_of(obj) if dims is None else dims)
+        return schema, block, _labels_of(obj)
     return *_entries(obj, dims), {}
+
+
+def _names_of(array: Any) -> list[str]:
+    """Return the names of the dimensions of an array of xarray; those that nobody gave are ours."""
+    return [f"d{axis}" if dim == f"dim_{axis}" else str(dim) for axis, dim in enumerate(array.dims)]
+
+
+def _labels_of(array: Any) -> dict[int, pa.Array]:
+    """Return the coordinates of an array of xarray that can be labels: not those that only count."""
+    found: dict[int, pa.Array] = {}
+    for axis, dim in enumerate(array.dims):
+        index = array.indexes.get(dim)
+        if index is None or not index.is_unique or index.nlevels > 1 or index.hasnans:
+            continue
+        labels = pa.array(index)
+        if _is_label(labels.type) and not (index.dtype.kind in "iu" and np.array_equal(index, np.arange(len(index)))):
+            found[axis] = labels
+    return found
 
 
 def _entries(obj: Any, dims: Sequence[str] | None) -> tuple[Schema, Block]:
@@ -371,7 +393,31 @@ def from_frame(
         If a cell comes twice.
     """
     table = _gathered(source, None, None)
-    names = table.column_names
+    picked, value = _appended(table.column_names, target, value)
+    table = _as_labels(table, {picked[dim]: kind for dim, kind in kinds.items()}, picked, value)
+    labelled, sizes = [], list(target.shape)
+    for dim, name in enumerate(picked):
+        whole = pa.types.is_integer(table[name].type)
+        if dim in kinds and (not whole or pa.types.is_integer(kinds[dim])):
+            labelled.append(name)
+            sizes[dim] = len(table[name].unique())
+        elif not whole and not pa.types.is_decimal(table[name].type):
+            raise LabelError(
+                f"append: column {name!r} holds {table[name].type}, and dimension {target.dims[dim]!r} has no labels: "
+                "give it some with set_labels(), or number the column"
+            )
+    return from_table(table, picked, value, sizes, target.dims, duplicates, labelled)
+
+
+def columns_of(names: Sequence[str], target: Schema, value: str | None) -> list[str]:
+    """Return which columns of a table that is to be appended are read: those that :func:`from_frame` takes."""
+    picked, value = _appended(names, target, value)
+    imaginary = ["value_im"] if value == "value" and "value_im" in names and "value_im" not in picked else []
+    return [*picked, *([] if value is None else [value]), *imaginary]
+
+
+def _appended(names: Sequence[str], target: Schema, value: str | None) -> tuple[list[str], str | None]:
+    """Return the columns of coordinates and of values of a table that is to be appended."""
     by_name = any(dim in names or given_name(dim) for dim in target.dims)
     apart = {"value", "value_im", value}
     picked = list(target.dims) if by_name else [name for name in names if name not in apart]
@@ -391,18 +437,26 @@ def from_frame(
         value = "value" if "value" in rest else next(iter(rest), None)
     elif value in picked:
         raise InvalidValueError(f"append: value={value!r} is a dimension of the tensor: name the column of the values")
-    labelled, sizes = [], list(target.shape)
-    for dim, name in enumerate(picked):
-        whole = pa.types.is_integer(table[name].type)
-        if dim in kinds and (not whole or pa.types.is_integer(kinds[dim])):
-            labelled.append(name)
-            sizes[dim] = len(table[name].unique())
-        elif not whole and not pa.types.is_decimal(table[name].type):
-            raise LabelError(
-                f"append: column {name!r} holds {table[name].type}, and dimension {target.dims[dim]!r} has no labels: "
-                "give it some with set_labels(), or number the column"
-            )
-    return from_table(table, picked, value, sizes, target.dims, duplicates, labelled)
+    return picked, value
+
+
+def _as_labels(table: pa.Table, kinds: Mapping[str, pa.DataType], picked: Sequence[str], value: str | None) -> pa.Table:
+    """Return a table with its dates as texts and its texts as dates, where the labels are that; typed without rows."""
+    for at, field in enumerate(table.schema):
+        kind = kinds.get(field.name)
+        if not table.num_rows and field.name in (*picked, value):
+            wanted = pa.int64() if kind is None else kind
+        elif kind is not None and pa.types.is_date(field.type) and is_text(kind):
+            wanted = pa.string()
+        elif kind is not None and pa.types.is_temporal(kind) and is_text(field.type):
+            wanted = kind
+        else:
+            continue
+        try:
+            table = table.set_column(at, field.name, table.column(at).cast(pa.string()).cast(wanted))
+        except pa.ArrowInvalid as error:
+            raise LabelError(f"append: labels of {field.name!r} are of type {kind}: {error}") from None
+    return table
 
 
 def _numbered(column: pa.ChunkedArray, name: str) -> tuple[pa.Array, np.ndarray[Any, Any]]:

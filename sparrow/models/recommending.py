@@ -85,7 +85,8 @@ class Recommender:
             True leaves out what the rows are linked with: in the training tensor, or in the histories given.
             False leaves out nothing. A tensor (m, items), or an array, leaves out its entries and nothing else.
         labels
-            Whether ids are labels of items; by default where rows are given by labels, and items have some.
+            Whether ids are labels of items; by default where rows are given by labels, and items have some. True takes
+            integers for labels of rows too, where these are integers.
 
         Returns
         -------
@@ -134,7 +135,7 @@ class Recommender:
             history = with_items_of(history, self._named_by)
             factors = self.fold_in(history)
         else:
-            at = _positions(rows, users.shape[0], "row", self._named_by)
+            at = _positions(rows, users.shape[0], "row", self._named_by, labels)
             factors, history = users[at], self._training[at]
         left_out = _left_out(exclude, history, (len(factors), items.shape[0]), self._named_by)
         ids, scores = best(factors, self._candidates(), k, None if left_out is None else pattern_of(left_out))
@@ -142,7 +143,7 @@ class Recommender:
         ids[nothing], scores[nothing] = -1, -np.inf
         return _named(ids, labels, _by_label(rows), self._named_by), scores
 
-    def predict(self, rows: Any, items: Any) -> NDArray[np.float32]:
+    def predict(self, rows: Any, items: Any, *, labels: bool = False) -> NDArray[np.float32]:
         """Return the scores of pairs of rows and items: the inner products of their factors.
 
         For a model of explicit ratings (``unobserved_weight=0``) these are the ratings that it expects.
@@ -152,6 +153,8 @@ class Recommender:
         rows, items
             Numbers or labels, as :meth:`recommend` takes rows, shape (m,) each: pair by pair. One of them may be a
             single one, for all of the other.
+        labels
+            Whether integers are labels, where these are integers. Texts and dates always are.
 
         Returns
         -------
@@ -178,8 +181,8 @@ class Recommender:
         """
         users, table = self._factors()
         given = [[one] if isinstance(one, str | bytes) or np.ndim(one) == 0 else one for one in (rows, items)]
-        left = _positions(given[0], users.shape[0], "row", self._named_by)
-        right = _positions(given[1], table.shape[0], "item", self._named_by)
+        left = _positions(given[0], users.shape[0], "row", self._named_by, labels)
+        right = _positions(given[1], table.shape[0], "item", self._named_by, labels)
         if len(left) != len(right) and 1 not in (len(left), len(right)):
             raise ShapeError(f"{len(left)} rows and {len(right)} items are no pairs: give as many of both, or one")
         left, right = np.broadcast_arrays(left, right)
@@ -250,7 +253,8 @@ class Recommender:
         k
             How many.
         labels
-            Whether ids are labels; by default where items are given by labels.
+            Whether ids are labels; by default where items are given by labels. True takes integers for labels of items
+            too, where these are integers.
 
         Returns
         -------
@@ -286,7 +290,7 @@ class Recommender:
         if given.ndim == 2 and given.dtype.kind == "f":
             ids, cosines = best(given[:, self._directions], directions, k, cosine=True)
         else:
-            at = _positions(items, table.shape[0], "item", self._named_by)
+            at = _positions(items, table.shape[0], "item", self._named_by, labels)
             ids, cosines = best(directions[at], directions, k, Pattern(np.arange(len(at) + 1), at), cosine=True)
         return _named(ids, labels, _by_label(items), self._named_by), cosines
 
@@ -418,8 +422,10 @@ def _named(ids: NDArray[np.int64], labels: bool | None, usual: bool, training: T
     return out.reshape(ids.shape)
 
 
-def _positions(numbers: Any, size: int, what: str, training: Tensor | None) -> NDArray[np.int64]:
-    """Return row or item numbers, counted from 0.
+def _positions(
+    numbers: Any, size: int, what: str, training: Tensor | None, labels: bool | None = None
+) -> NDArray[np.int64]:
+    """Return row or item numbers, counted from 0; integers are labels where these are, and it is said.
 
     Raises
     ------
@@ -430,9 +436,9 @@ def _positions(numbers: Any, size: int, what: str, training: Tensor | None) -> N
     """
     if isinstance(numbers, str | bytes):
         raise IndexingError(f"{what}s come as a list: say [{numbers!r}]")
-    if training is not None and _by_label(numbers) and len(numbers):
+    if training is not None and (labels or _by_label(numbers)) and len(numbers):
         names = training.labels(0 if what == "row" else 1)
-        if names is not None:
+        if names is not None and (_by_label(numbers) or pa.types.is_integer(names.type)):
             places = places_of(numbers if isinstance(numbers, pa.Array) else pa.array(list(numbers)), names)
             if places.min() < 0:
                 raise LabelError(f"no {what} of the training tensor has the label {numbers[int(places.argmin())]!r}")

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from sparrow import engines
@@ -15,6 +14,7 @@ from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.interop.scipy_operators import check_star
 from sparrow.plan import Cast, Clip, Round, map_cells
 from sparrow.schema import as_integer, check_dtype
+from sparrow.tensor.arithmetic import Arithmetic
 from sparrow.tensor.base import as_scan
 from sparrow.tensor.nanreductions import NanReductions
 from sparrow.tensor.numpy_reductions import NUMPY
@@ -24,7 +24,7 @@ from sparrow.tensor.ufuncs import applied, is_operand
 __all__ = ["Operators", "where"]
 
 
-class Operators(NanReductions, NDArrayOperatorsMixin):
+class Operators(NanReductions, Arithmetic):
     """Operators and ufuncs of a tensor, lazy wherever the result is sparse.
 
     The fill goes through the function; only in a product of arrays does an absent cell of fill 0 annihilate.

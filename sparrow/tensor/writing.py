@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
 from sparrow import engines, storage
 from sparrow.errors import DuplicateError, IndexingError, LabelError, ReadOnlyError, UnsupportedError
 from sparrow.index import View
-from sparrow.interop.conversion import from_frame, from_object
-from sparrow.interop.tables import frame_of
+from sparrow.interop.conversion import columns_of, from_frame, from_object
 from sparrow.kernels.entries import Duplicates, check_duplicates
 from sparrow.plan import Scan, fitted, names_along
 from sparrow.relation import Handle, MemoryRelation
@@ -27,6 +27,8 @@ class Writing(Base):
     """Writes to live tensors: each is one atomic commit that the base and all views of it show."""
 
     __slots__ = ()
+    _read_path: ClassVar[Callable[..., Any]]
+    """Returns what a path names as a table or a tensor; the readers of files, which are above, say how."""
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write cells in one atomic commit; a value that equals fill removes the entry.
@@ -118,8 +120,9 @@ class Writing(Base):
         ----------
         other
             A tensor, or anything :func:`sparrow.asarray` takes, of the same shape where it has no labels. Or a table,
-            or the path of one (.csv, .tsv, .parquet, .arrow): columns are taken by the names of the dimensions, and
-            the values are in the column ``value``, or in the one that is left.
+            or the path of one: a file, a pattern or a folder of what :func:`sparrow.ingest.columns` reads, ``"-"`` for
+            standard input, or a stored tensor. Columns are taken by the names of the dimensions, and the values are in
+            the column ``value``, or in the one that is left.
         duplicates
             What becomes of a cell that both have, or a table twice: "error", "sum", "last" (the new), "first" (the
             old), "min", "max".
@@ -183,7 +186,10 @@ class Writing(Base):
             return other.__sparrow_scan__()
         kinds = {axis: names.array().type for axis, names in names_along(self.__sparrow_scan__()).items()}
         if isinstance(other, str | os.PathLike) and not os.fspath(other).endswith(".npz"):
-            other = frame_of(other, {self.dims[axis]: kind for axis, kind in kinds.items()})
+            pick = partial(columns_of, target=self._schema, value=value)
+            other = self._read_path(other, pick, {dim: kinds.get(axis) for axis, dim in enumerate(self.dims)})
+            if isinstance(other, Base):
+                return other.__sparrow_scan__()
         is_table = hasattr(other, "__arrow_c_stream__") or hasattr(other, "collect_batches")
         if is_table and not hasattr(other, "__sparrow_entries__"):
             try:

@@ -63,6 +63,19 @@ def test_similar(model: Any) -> None:
         model.similar(["Zardoz"])
 
 
+def test_labels_that_are_integers() -> None:
+    ids, films = [17, 3, 5, 11, 2], [318, 1, 0, 9]
+    model = sp.models.ALS(factors=2, unobserved_weight=0.1, seed=1).fit(labelled(LINKS, ids, films))
+    by_number, scores = model.recommend([2, 1], k=3)
+    found, same = model.recommend([5, 3], k=3, labels=True)  # 3 is a number of a row too, and means the label
+    assert found.tolist() == [[films[k] if k >= 0 else None for k in row] for row in by_number.tolist()]
+    np.testing.assert_array_equal(same, scores)
+    assert model.similar([1], k=2, labels=True)[0].tolist() == [[films[k] for k in model.similar([1], k=2)[0][0]]]
+    np.testing.assert_array_equal(model.predict(17, [318, 9], labels=True), model.predict(0, [0, 3]))
+    with pytest.raises(LabelError, match="no row of the training tensor has the label 4"):
+        model.recommend([4], labels=True)
+
+
 def test_files(model: Any, tmp_path: Path) -> None:
     model.recommend_all(tmp_path / "numbers.parquet", k=2)
     model.recommend_all(tmp_path / "names.parquet", k=2, labels=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import multiprocessing
 import os
 import pickle
@@ -23,6 +24,7 @@ from sparrow.errors import (
     AxisError,
     CorruptionError,
     DuplicateError,
+    IngestError,
     InvalidValueError,
     LabelError,
     NotFoundError,
@@ -689,6 +691,105 @@ def test_files_of_tables_are_appended(ann_bob: sp.Tensor, tmp_path: Path) -> Non
     (tmp_path / "a.svm").write_text("1 2:3")
     with pytest.raises(UnsupportedError, match=r"\.parquet"):
         ann_bob.append(tmp_path / "a.svm")
+
+
+def test_arrays_of_xarray_bring_names_and_labels() -> None:
+    xr = pytest.importorskip("xarray", reason="its arrays have names and labels")
+    days = np.array(["2026-01-01", "2026-01-02"], "datetime64[ns]")
+    array = xr.DataArray(
+        np.arange(12.0).reshape(2, 2, 3),
+        dims=("day", "user", "dim_2"),
+        coords={"day": days, "user": ["bob", "ann"], "dim_2": range(3), "depth": ("dim_2", [0.5, 1.5, 2.5])},
+    )
+    tensor = sp.asarray(array)
+    assert tensor.dims == ("day", "user", "d2")
+    assert names(tensor, "user") == ["bob", "ann"]
+    assert tensor.labels("d2") is None
+    for day in ("2026-01-02", date(2026, 1, 2)):
+        assert (
+            tensor.sel(day=day, user="ann").to_numpy().tolist() == array.sel(day=str(day), user="ann").values.tolist()
+        )
+    other = sp.asarray(array.rename(user="item"), dims=["a", "b", "c"], labels={"b": ["x", "y"]})
+    assert (other.dims, names(other, "b")) == (("a", "b", "c"), ["x", "y"])
+    latitudes = sp.asarray(xr.DataArray([1.0, 2.0], dims="lat", coords={"lat": [0.5, 1.5]}))
+    assert latitudes.labels("lat") is None
+
+
+@given(*[st.sets(st.integers(0, 12), min_size=1)] * 2, st.sampled_from(["texts", "numbers", "dates"]))
+def test_labels_that_ascend_are_joined_in_order(mine: set[int], theirs: set[int], kind: str) -> None:
+    made: Any = {"texts": "{:02}".format, "numbers": int, "dates": lambda k: date(2026, 1, 1 + k)}[kind]
+    a, b = ([made(k) for k in sorted(each)] for each in (mine, theirs))
+    found = sp.align(*(labelled(np.arange(1, 1 + len(each)), k=each) for each in (a, b)), join="outer")
+    for side, own in zip(found, (a, b), strict=True):
+        assert names(side, "k") == [made(k) for k in sorted(mine | theirs)]
+        assert {label: cell for label, cell in zip(names(side, "k"), side.to_numpy(), strict=True) if cell} == {
+            label: at for at, label in enumerate(own, 1)
+        }
+
+
+def test_all_that_columns_reads_is_appended(ann_bob: sp.Tensor, tmp_path: Path, monkeypatch: Any) -> None:
+    frame = pl.DataFrame({"item": ["x"], "user": ["zoe"], "value": [8]})
+    whole = tmp_path / "whole"
+    for at, folder in enumerate((whole, tmp_path / "parted" / "item=007", tmp_path / "parted" / "item=y")):
+        folder.mkdir(parents=True)
+        (frame if folder == whole else frame.drop("item")).write_parquet(folder / f"{at}.parquet")
+    frame.with_columns(user=pl.lit("tom")).write_parquet(whole / "b.parquet")
+    frame.clear().write_parquet(tmp_path / "nothing.parquet")
+    ann_bob.append(whole)
+    assert names(ann_bob, "user") == ["ann", "bob", "tom", "zoe"]
+    ann_bob.append(tmp_path / "parted")
+    assert names(ann_bob, "item") == ["x", "y", "007"]
+    assert ann_bob.sel(user="zoe").to_numpy().tolist() == [8, 8, 8]
+    ann_bob.append(tmp_path / "nothing.parquet")
+    ann_bob.append(tmp_path / "whole" / "*.parquet", duplicates="sum")
+    assert ann_bob.sel(user="tom", item="x") == 16
+    with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
+        file.write('{"item": "x", "user": "jim", "value": 3}\n{"value": 4, "user": "jim", "item": "y"}\n')
+    ann_bob.append(tmp_path / "a.jsonl.gz")
+    assert ann_bob.sel(user="jim").to_numpy().tolist() == [3, 4, 0]
+    (tmp_path / "none.csv").write_text("user,item,value\n")
+    ann_bob.append(tmp_path / "none.csv")
+    ann_bob.save(tmp_path / "own.sparrow")
+    before = ann_bob.to_numpy()
+    ann_bob.append(tmp_path / "own.sparrow", duplicates="sum")
+    assert (ann_bob.to_numpy() == 2 * before).all()
+    frame.with_columns(user=pl.lit("pat")).write_delta(str(tmp_path / "foreign"))
+    ann_bob.append(tmp_path / "foreign")
+    assert ann_bob.sel(user="pat", item="x") == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"user;item;value\nann;z;1\n", r"a.csv: there is one column, .*say delimiter=';', to sp.ingest.columns"),
+        (b"user,item,value\nJos\xe9,x,1\n", r"a.csv, line 2: .*'user' is no UTF-8: say encoding=.*, to sp.ingest"),
+        (b"user,item,value\nann,x\n", r"a.csv, line 2: .*Expected 3 columns"),
+        (b"", r"a.csv: there is no line of column names"),
+    ],
+)
+def test_files_that_cannot_be_appended_say_where(ann_bob: sp.Tensor, tmp_path: Path, text: bytes, told: str) -> None:
+    (tmp_path / "a.csv").write_bytes(text)
+    with pytest.raises(IngestError, match=told):
+        ann_bob.append(tmp_path / "a.csv")
+    assert ann_bob.shape == (2, 2)
+
+
+def test_files_whose_types_differ_are_refused(ann_bob: sp.Tensor, tmp_path: Path) -> None:
+    for user in (["zoe"], [7]):
+        pl.DataFrame({"item": ["x"], "user": user, "value": [8]}).write_parquet(tmp_path / f"{user[0]}.parquet")
+    with pytest.raises(IngestError, match="the types of a column differ"):
+        ann_bob.append(tmp_path / "*.parquet")
+
+
+def test_dates_and_their_texts_are_appended_to_each_other() -> None:
+    days = [date(2026, 1, 1)]
+    for kind, more in (("dates", "2026-01-02"), ("texts", date(2026, 1, 2))):
+        a = labelled([1], day=days if kind == "dates" else list(map(str, days)))
+        a.append(pl.DataFrame({"day": [more], "value": [2]}))
+        assert names(a, "day") == ([*days, date(2026, 1, 2)] if kind == "dates" else ["2026-01-01", "2026-01-02"])
+        assert a.sel(day="2026-01-02") == a.sel(day=date(2026, 1, 2)) == 2
+    with pytest.raises(LabelError, match="labels of 'day' are of type date32"):
+        labelled([1], day=days).append(pl.DataFrame({"day": ["someday"], "value": [2]}))
 
 
 def test_days_are_appended(tmp_path: Path) -> None:
