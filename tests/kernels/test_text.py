@@ -14,19 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparrow.kernels.text import BAD, HARD, OK, OVERFLOW, kernel, scan_float, scan_integer
+from sparrow.kernels.text import BAD, HARD, OK, OVERFLOW, address, kernel, scan_float, scan_integer
 
 
 @kernel
 def _floats(data: Any, starts: Any, values: Any, ends: Any, statuses: Any) -> None:
     for k in range(len(starts)):
-        values[k], ends[k], statuses[k] = scan_float(data, starts[k])
+        values[k], ends[k], statuses[k] = scan_float(address(data), starts[k])
 
 
 @kernel
 def _integers(data: Any, starts: Any, values: Any, ends: Any, statuses: Any) -> None:
     for k in range(len(starts)):
-        values[k], ends[k], statuses[k] = scan_integer(data, starts[k])
+        values[k], ends[k], statuses[k] = scan_integer(address(data), starts[k])
 
 
 def scan(loop: Any, tokens: Sequence[str], dtype: Any) -> tuple[Any, list[str], list[int]]:
