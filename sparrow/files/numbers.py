@@ -195,15 +195,16 @@ def _read(block: TextBlock, layout: Layout, start: int) -> Any:
 def _error(block: TextBlock, layout: Layout, status: int, at: int) -> IngestError:
     from sparrow.kernels import numbers_text as kernels
 
-    wanted = f"{layout.coords} coordinates" if layout.coords else ""
+    wanted = f"are {layout.coords} coordinates" if layout.coords else ""
     if layout.values:
-        wanted += (" and " if wanted else "") + ("a value" if layout.values == 1 else "two numbers for a value")
+        wanted += " and " if wanted else "is " if layout.values == 1 else "are "
+        wanted += "a value" if layout.values == 1 else "two numbers for a value"
     problem = {
         kernels.BAD_COORDINATE: "the coordinate is no integer",
         kernels.LARGE: "the coordinate is beyond 2^63 - 1",
         kernels.BAD_VALUE: "the value is no integer" if layout.dtype.kind in "iu" else "the value is no number",
-        kernels.TOO_FEW: f"the line ends too early: there are {wanted} in each",
-        kernels.TOO_MANY: f"the line goes on: there are {wanted} in each",
+        kernels.TOO_FEW: f"the line ends too early: there {wanted} in each",
+        kernels.TOO_MANY: f"the line goes on: there {wanted} in each",
     }[status]
     token = (block.text(at, at + 1000).split() or [""])[0]
     if status == kernels.TOO_FEW:

@@ -29,7 +29,14 @@ TOO_MANY: Final = 5
 
 @kernel
 def _ends(byte: Any) -> Any:
-    return byte == 10 or byte == 37 or byte == 35 or is_blank(byte)
+    """Return whether a number ends before this byte; 5% is none."""
+    return byte == 10 or byte == 35 or is_blank(byte)
+
+
+@kernel
+def _over(byte: Any) -> Any:
+    """Return whether a byte where a number might begin says that no more come in the line."""
+    return byte == 10 or byte == 37 or byte == 35
 
 
 @kernel
@@ -84,7 +91,7 @@ def parse_numbers(
         while is_blank(byte_at(text, at)):
             at += 1
         byte = byte_at(text, at)
-        if byte == 10 or byte == 37 or byte == 35:
+        if _over(byte):
             at = _next_line(text, at)
             continue
         for j in range(k):
@@ -92,7 +99,7 @@ def parse_numbers(
             number, at, status = scan_integer(text, start)
             byte = byte_at(text, at)
             if byte != 32 and (status == BAD or not _ends(byte)):
-                return count, hards, TOO_FEW if _ends(byte_at(text, start)) else BAD_COORDINATE, start
+                return count, hards, TOO_FEW if _over(byte_at(text, start)) else BAD_COORDINATE, start
             if status != OK:
                 return count, hards, BAD_COORDINATE if status == BAD else LARGE, start
             coords[j, count] = number - base
@@ -109,7 +116,7 @@ def parse_numbers(
                 floats[count, j], at, status = scan_float(text, start)
             byte = byte_at(text, at)
             if status == BAD or not _ends(byte):
-                return count, hards, TOO_FEW if _ends(byte_at(text, start)) else BAD_VALUE, start
+                return count, hards, TOO_FEW if _over(byte_at(text, start)) else BAD_VALUE, start
             if status != OK:
                 hard[2 * hards] = count * v + j
                 hard[2 * hards + 1] = start
@@ -119,7 +126,7 @@ def parse_numbers(
                 byte = byte_at(text, at)
         count += 1
         if byte != 10:
-            if not _ends(byte):
+            if not _over(byte):
                 return count - 1, hards, TOO_MANY, at
             at = _next_line(text, at)
         else:

@@ -310,7 +310,7 @@ def scan_float(text: Any, at: Any) -> Any:
         w, at = _more_digits(text, at, w)
         exponent = point - at
         digits -= exponent
-        if digits == 0:
+        if digits == 0 or (at == point and byte_at(text, at) == 35):  # 1.#INF, 1.#QNAN of C on Windows
             return 0.0, at, BAD
     elif digits == 0:
         if byte_at(text, at) | 32 == 110 and byte_at(text, at + 1) | 32 == 97 and byte_at(text, at + 2) | 32 == 110:

@@ -127,7 +127,27 @@ def test_nan_in_any_case() -> None:
 
 
 @pytest.mark.parametrize(
-    "token", ["", ".", "+", "-", "+.", "e5", ".e1", "1e", "1e+", "1e-", "1ex", "abc", "na", "in", "--1", "#"]
+    "token",
+    [
+        "",
+        ".",
+        "+",
+        "-",
+        "+.",
+        "e5",
+        ".e1",
+        "1e",
+        "1e+",
+        "1e-",
+        "1ex",
+        "abc",
+        "na",
+        "in",
+        "--1",
+        "#",
+        "1.#INF",
+        "-1.#IND",
+    ],
 )
 def test_no_floats(token: str) -> None:
     assert scan(_floats, [token], np.float64)[2] == [BAD]
@@ -135,7 +155,7 @@ def test_no_floats(token: str) -> None:
 
 @pytest.mark.parametrize(
     ("token", "left"),
-    [("0x10", "x10"), ("1_0", "_0"), ("1e5.", "."), ("infinit", "init"), ("nano", "o"), ("1 2", " 2")],
+    [("0x10", "x10"), ("1.5#c", "#c"), ("1_0", "_0"), ("1e5.", "."), ("infinit", "init"), ("nano", "o"), ("1 2", " 2")],
 )
 def test_what_python_or_c_would_read_further_is_left_over(token: str, left: str) -> None:
     _, rest, statuses = scan(_floats, [token], np.float64)
