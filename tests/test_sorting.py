@@ -302,6 +302,36 @@ def test_what_is_sorted_by_columns_is_sorted_by_rows_alone(monkeypatch: pytest.M
         assert below == bits
 
 
+@pytest.mark.parametrize("top", [10, 100_000, 2**33])
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("count", [1, 5])
+def test_rows_are_parted_first_and_sorted_when_they_meet(
+    top: int, together: bool, columns: bool, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sorting, "_SAMPLE", 8)
+    monkeypatch.setattr(sorting, "_RANGE", (64, 64))
+    rng = np.random.default_rng(top + together)
+    pieces = []
+    for k in range(count):
+        rows, cols = rng.integers(0, top, 300), rng.integers(100 * k, 100 * (k + 1), 300)
+        if together:  # in rows that one pass does not tell apart
+            rows = np.where(rng.random(300) < 0.9, rows % 7, rows)
+        pieces.append(Rows((rows, np.sort(cols) if columns else cols), rng.integers(1, 9, 300) * 0.1))
+    settled: list[Any] = []
+    sort = sorting._sorted
+
+    def spy(loose: Any) -> Any:
+        settled.append(loose)
+        return sort(loose)
+
+    monkeypatch.setattr(sorting, "_sorted", spy)
+    found, _ = run(pieces, "last", np.dtype(np.float64))
+    assert found == expected(pieces, "last", np.dtype(np.float64))
+    if top > 1 << 11:
+        assert bool(settled) == together
+
+
 @given(st.lists(st.integers(0, 2**21 - 1), min_size=3, max_size=3))
 def test_keys_hold_coordinates(cell: list[int]) -> None:
     layout = layout_for([2**21 - 1] * 3)

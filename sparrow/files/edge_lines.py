@@ -30,6 +30,8 @@ _SAMPLE = 1 << 16
 _NODES = re.compile(rb"(?m)^[#%][^\n]*\bNodes:[ \t]*(\d{1,18})\b")
 _KONECT = re.compile(rb"%[ \t]*(sym|bip)\b[^\n]*\n(?:%[ \t]*\d+[ \t]+(\d{1,18})[ \t]+(\d{1,18})[ \t\r]*\n)?")
 """A header of KONECT about edges both ways or between two kinds of vertices, and how many there are of each."""
+_SNAP = re.compile(rb"(?im)\A(?:#[^\n]*\n|[ \t\r]*\n)*?#[ \t]*undirected graph\b")
+"""A header of SNAP about edges both ways, which stand in the file once: it is the first line, or soon follows."""
 _DISGUISES = ((b" ", b"\x1c"), (b",", b"\x1d"), (b"\t", b"\x1e"), (b"#", b"\x1f"))
 """Control characters that stand for what parts columns, in ids that may hold it."""
 
@@ -68,8 +70,8 @@ class EdgeLines:
     """1 with weights, 0 without, -1 as long as no edge was seen."""
     nodes: int = 0
     """What a line above the edges says that there are."""
-    undirected: bool = False
-    """Whether a header says that edges go both ways."""
+    undirected: str | None = None
+    """How a header says that edges go both ways."""
     bipartite: tuple[int, int] | None = None
     """How many vertices of two kinds there are where a header says that edges go between them; 0 if not told."""
     first_count: int = 0
@@ -105,9 +107,11 @@ class EdgeLines:
             self.nodes = max(self.nodes, int(told[1]))
         if told := _KONECT.match(text):
             if told[1] == b"sym":
-                self.undirected = True
+                self.undirected = "% sym"
             else:
                 self.bipartite = int(told[2] or 0), int(told[3] or 0)
+        elif _SNAP.match(text):
+            self.undirected = "# Undirected graph"
 
     def _parted(self, block: TextBlock) -> TextBlock:
         """Return a block whose columns are parted by commas; what would part them otherwise is put in disguise."""

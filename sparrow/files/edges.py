@@ -76,8 +76,9 @@ class Edges(Reader):
     self_loops
         ``"keep"`` or ``"drop"`` edges from a vertex to itself. Their vertices count in both cases.
     directed
-        False stores each edge in both directions, a loop once. Of a file of KONECT that is undirected (``% sym``) and
-        read without, a note says so.
+        False stores each edge in both directions, a loop once. Of a file that says above its edges that they
+        are undirected (``% sym``, as KONECT has it, ``# Undirected graph``, as SNAP has it) and is read without, a
+        note says so.
     duplicates
         What becomes of an edge that comes twice, after mirroring: ``"error"``, ``"sum"``,
         ``"last"``, ``"first"``, ``"min"`` or ``"max"``. Weights that look like times, in seconds or milliseconds
@@ -190,7 +191,9 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
             warnings.warn(f"{', '.join(source.name for source in sources)}: there is no edge", stacklevel=2)
         if lines.undirected and self.directed:
             way = "directed=False stores both directions"
-            progress.note(f"{sources[0].name}: edges are undirected (% sym), and each is stored as it stands: {way}")
+            progress.note(
+                f"{sources[0].name}: edges are undirected ({lines.undirected}), and each is stored as it stands: {way}"
+            )
         if lines.bipartite is not None and self.shape is None:
             m, n = (size + 1 if size else letter for size, letter in zip(lines.bipartite, "mn", strict=True))
             way = f"shape=({m}, {n}) gives each a size of its own, sp.ingest.columns labels of its own"

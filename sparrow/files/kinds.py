@@ -119,7 +119,7 @@ def refuse_no_edges(text: str, name: str) -> None:
         if re.match(pattern, "\n".join(lines), re.IGNORECASE | re.MULTILINE):
             raise IngestError(f"this is {kind}, no edge list: {way.format(file=file)}", name, token=lines[0][:80])
     arrow = cells[0][1] if len(cells[0]) > 2 and _ARROW.fullmatch(cells[0][1]) else None
-    if arrow and all(row[1:2] == [arrow] for row in cells):
+    if arrow and all(row[1:2] == [arrow] and row[2:3] != ["{}"] for row in cells):
         way = f"sed 's/[[:blank:]]*{arrow}[[:blank:]]*/ /' {file} | sparrow ingest edges - DST"
         raise IngestError(f"links are written with {arrow!r} between their ids: {way}", name)
     if lines[0][0] in "{[<":

@@ -158,7 +158,7 @@ class _Entries(Entries):
     """The entries of a file, mirrored where it leaves them out."""
 
     def __init__(self, matrix: _Matrix, dtype: np.dtype[Any], name: str) -> None:
-        super().__init__(matrix.layout, dtype, 1, name)
+        super().__init__(matrix.layout, dtype, name)
         self._matrix = matrix
 
     def add(self, count: int) -> None:
@@ -173,7 +173,7 @@ class _Entries(Entries):
             if self.layout.coords:
                 yield block, None
                 continue
-            first, values = self.found, parse(block, self.layout)[1]
+            first, values = self.found, parse(block, self.layout).values
             assert values is not None
             self.add(len(values))
             yield block, (first, values)
@@ -182,10 +182,10 @@ class _Entries(Entries):
         """Return the entries of a block."""
         block, numbered = item
         if numbered is None:
-            coords, values = parse(block, self.layout)
-            self.add(coords.shape[1])
-            check_coords(block, coords, self.base, self._matrix.shape)
-            row, col = coords - self.base
+            parsed = parse(block, self.layout)
+            (row, col), values = parsed.coords, parsed.values
+            self.add(len(row))
+            check_coords(block, parsed, self.layout.base, self._matrix.shape)
             if values is not None:
                 values = fitted(block, self.layout, values, self.dtype)
         else:

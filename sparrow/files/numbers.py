@@ -121,10 +121,23 @@ class Layout:
     """0, 1, or 2 for complex numbers."""
     dtype: np.dtype[Any]
     """The type of values as they are read: int64, uint64, float64 or complex128."""
+    base: int = 1
+    """What coordinates count from."""
 
 
-def parse(block: TextBlock, layout: Layout) -> tuple[NDArray[np.int64], NDArray[Any] | None]:
-    """Return the coordinates, shape (k, n), and the values, shape (n,), of the lines of a block.
+class Parsed(NamedTuple):
+    """What stands in the n lines of a block."""
+
+    coords: NDArray[np.int64]
+    """Shape (k, n), counted from 0."""
+    values: NDArray[Any] | None
+    """Shape (n,)."""
+    extents: NDArray[np.int64]
+    """Shape (k, 2): the smallest and the largest coordinate as they are written."""
+
+
+def parse(block: TextBlock, layout: Layout) -> Parsed:
+    """Return what stands in the lines of a block.
 
     Raises
     ------
@@ -138,7 +151,10 @@ def parse(block: TextBlock, layout: Layout) -> tuple[NDArray[np.int64], NDArray[
     coords = np.empty((layout.coords, n), np.int64)
     floats, integers = np.empty((0 if whole else n, v)), np.empty((n if whole else 0, v), np.int64)
     hard = np.empty(2 * n * v, np.int64)
-    count, hards, status, at = kernels.parse_numbers(block.data, whole, coords, floats, integers, hard)
+    extents = np.empty((layout.coords, 2), np.int64)
+    count, hards, status, at = kernels.parse_numbers(
+        block.data, whole, layout.base, extents, coords, floats, integers, hard
+    )
     if status == kernels.BAD_VALUE and not whole and _FORTRAN.search(bytes(block.data)):
         return parse(replace(block, data=_plain_exponents(block)), layout)
     if status != kernels.GOOD:
@@ -153,8 +169,8 @@ def parse(block: TextBlock, layout: Layout) -> tuple[NDArray[np.int64], NDArray[
     for k, start in read.tolist():
         numbers[divmod(k, v)] = _read(block, layout, start)
     if not v:
-        return coords[:, :count], None
-    return coords[:, :count], numbers[:count].reshape(-1).view(layout.dtype)
+        return Parsed(coords[:, :count], None, extents)
+    return Parsed(coords[:, :count], numbers[:count].reshape(-1).view(layout.dtype), extents)
 
 
 _FORTRAN = re.compile(rb"(?<=[0-9.])[dD](?=[+-]?[0-9])")
@@ -179,15 +195,16 @@ def _read(block: TextBlock, layout: Layout, start: int) -> Any:
 def _error(block: TextBlock, layout: Layout, status: int, at: int) -> IngestError:
     from sparrow.kernels import numbers_text as kernels
 
-    wanted = f"{layout.coords} coordinates" if layout.coords else ""
+    wanted = f"are {layout.coords} coordinates" if layout.coords else ""
     if layout.values:
-        wanted += (" and " if wanted else "") + ("a value" if layout.values == 1 else "two numbers for a value")
+        wanted += " and " if wanted else "is " if layout.values == 1 else "are "
+        wanted += "a value" if layout.values == 1 else "two numbers for a value"
     problem = {
         kernels.BAD_COORDINATE: "the coordinate is no integer",
         kernels.LARGE: "the coordinate is beyond 2^63 - 1",
         kernels.BAD_VALUE: "the value is no integer" if layout.dtype.kind in "iu" else "the value is no number",
-        kernels.TOO_FEW: f"the line ends too early: there are {wanted} in each",
-        kernels.TOO_MANY: f"the line goes on: there are {wanted} in each",
+        kernels.TOO_FEW: f"the line ends too early: there {wanted} in each",
+        kernels.TOO_MANY: f"the line goes on: there {wanted} in each",
     }[status]
     token = (block.text(at, at + 1000).split() or [""])[0]
     if status == kernels.TOO_FEW:
@@ -235,14 +252,12 @@ class Entries(ABC):
         What stands in a line.
     dtype
         The type of the values that are stored.
-    base
-        What coordinates count from in the file.
     name
         What it is called.
     """
 
-    def __init__(self, layout: Layout, dtype: np.dtype[Any], base: int, name: str) -> None:
-        self.layout, self.dtype, self.base, self.name = layout, dtype, base, name
+    def __init__(self, layout: Layout, dtype: np.dtype[Any], name: str) -> None:
+        self.layout, self.dtype, self.name = layout, dtype, name
         self.found = 0
         self._lock = threading.Lock()
 
@@ -308,7 +323,9 @@ class NumbersReader(Reader):
                     duplicates=self.duplicates,
                     fill_value=0,
                     profile=self.profile,
-                    describe=lambda cell: f"{tuple(k + entries.base for k in cell)}, counted from {entries.base}",
+                    describe=lambda cell: (
+                        f"{tuple(k + entries.layout.base for k in cell)}, counted from {entries.layout.base}"
+                    ),
                 )
             shape = entries.shape(written.maxima)
             storage.create(
@@ -323,15 +340,13 @@ class NumbersReader(Reader):
         return os.fspath(self.dst)
 
 
-def check_coords(
-    block: TextBlock, coords: NDArray[np.int64], base: int, shape: Sequence[int | None], hint: str = ""
-) -> None:
+def check_coords(block: TextBlock, parsed: Parsed, base: int, shape: Sequence[int | None], hint: str = "") -> None:
     """Raise ``IngestError`` for the first entry below the index base, with a hint, or beyond the shape."""
-    for k, (column, size) in enumerate(zip(coords, shape, strict=True)):
+    for k, ((low, high), size) in enumerate(zip(parsed.extents.tolist(), shape, strict=True)):
         most = 2**63 - 2 + base if size is None else size - 1 + base
-        if len(column) and (column.min() < base or column.max() > most):
-            wrong = (column < base) | (column > most)
-            entry = int(np.argmax(wrong))
+        if low <= high and (low < base or high > most):
+            column = parsed.coords[k] + base  # an index that left int64 comes back
+            entry = int(np.argmax((column < base) | (column > most)))
             number, text = line_of(block, entry)
             if column[entry] < base:
                 problem = f"the coordinate is below {base}, from which they count{hint}"

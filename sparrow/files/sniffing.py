@@ -117,6 +117,9 @@ def _of_text(text: str, name: str) -> Kind:
     data = [line for line in lines if line[0] not in "#%"]
     if lines and lines[0].lower().startswith(("%%matrixmarket", "%matrixmarket")):
         return Kind("mtx", "the first line is a banner %%MatrixMarket")
+    sizes = re.search(r"(?m)^# sizes:((?: \d+)+)\s*$", text)
+    if sizes is not None and (not data or len(data[0].split()) == len(sizes[1].split()) + 1):
+        return Kind("tns", "a comment tells sizes, as exported files do")
     if not data:
         raise IngestError("there are comments alone in the beginning of the file: name its format", name)
     if data[0] == "sptensor":
@@ -160,6 +163,9 @@ def _of_text(text: str, name: str) -> Kind:
             f"{shlex.quote(name)} DST --no-header{parted} --coords {coords}",
             name,
         )
+    if len(data) == 1 and "," in data[0] and not any(map(_is_number, cells[0])):
+        raise IngestError("one line of names may be the head of an empty table, or an edge: name its format", name,
+                          token=data[0][:80])  # fmt: skip
     ids = "names" if any(not token.isdigit() for row in cells for token in row[:2]) else "numbers"
     return Kind("edges", f"lines begin with two ids that are {ids}")
 
@@ -184,8 +190,13 @@ def _refuse_table(lines: list[str], name: str) -> None:
         if numbers and not any(_is_number(token) for token in first) and all(len(row) >= len(first) for row in below):
             names = [token.strip().strip('"') for token in first]
             whole = [row for row in below if len(row) == len(names)]
-            values = [k for k in range(2, len(names)) if whole and all(_is_number(row[k].strip('"')) for row in whole)]
-            raise _table("this is a table", name, names, names[values[0]] if values else None)
+            values = [
+                column
+                for k, column in enumerate(names[1:], 1)
+                if (k > 1 or column == "value") and whole and all(_is_number(row[k].strip('"')) for row in whole)
+            ]
+            value = "value" if "value" in values else values[0] if values else None
+            raise _table("this is a table", name, names, value)
 
 
 def _one_column(lines: list[str], name: str) -> IngestError:
@@ -202,6 +213,8 @@ def _one_column(lines: list[str], name: str) -> IngestError:
 def _table(what: str, name: str, columns: list[str] | None = None, value: str | None = None) -> IngestError:
     told = f" of columns {', '.join(map(repr, columns))}" if columns else ""
     coords = ",".join(columns[:2]) if columns else "A,B"
+    if columns and value == columns[-1] == "value":  # as exported tables are
+        coords = ",".join(columns[:-1])
     if not columns:
         value = "V"
     values = f" --value {shlex.quote(value)}" if value else ""

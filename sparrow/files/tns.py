@@ -166,8 +166,8 @@ class _Entries(Entries):
             raise InvalidValueError(f"dtype={given}: the lines hold one number each for their values")
         whole = not options.values or (given is not None and given.kind in "iu")
         read = np.dtype("f8" if not whole else "u8" if given is not None and given.kind == "u" else "i8")
-        layout = Layout(head.ndim, int(options.values), read)
-        super().__init__(layout, read if given is None else given, options.index_base, name)
+        layout = Layout(head.ndim, int(options.values), read, options.index_base)
+        super().__init__(layout, read if given is None else given, name)
         self._told = head.entries
         self._shape: list[int | None] = list(head.shape or (None,) * head.ndim)
         if options.shape is not None:
@@ -179,13 +179,14 @@ class _Entries(Entries):
     def rows(self, item: tuple[TextBlock, Any]) -> Rows:
         """Return the entries of a block."""
         block, _ = item
-        coords, values = parse(block, self.layout)
-        hint = ": say index_base=0 if they count from 0" if self.base else ""
-        check_coords(block, coords, self.base, self._shape, hint)
-        self.add(coords.shape[1])
+        parsed = parse(block, self.layout)
+        values = parsed.values
+        hint = ": say index_base=0 if they count from 0" if self.layout.base else ""
+        check_coords(block, parsed, self.layout.base, self._shape, hint)
+        self.add(parsed.coords.shape[1])
         if values is not None:
             values = fitted(block, self.layout, values, self.dtype)
-        return Rows(tuple(column - self.base for column in coords), values)
+        return Rows(tuple(parsed.coords), values)
 
     def shape(self, maxima: Sequence[int]) -> tuple[int, ...]:
         """Return the shape, or raise where entries are missing or too many."""

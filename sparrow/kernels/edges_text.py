@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.text import BAD, HARD, OK, OVERFLOW, is_blank, kernel, scan_float, scan_integer
+from sparrow.kernels.text import BAD, HARD, OK, OVERFLOW, address, byte_at, is_blank, kernel, scan_float, scan_integer
 
 __all__ = [
     "BAD_ID",
@@ -58,11 +58,11 @@ FOURTH: Final = 3
 
 
 @kernel
-def _separator(data: Any, at: Any) -> Any:
+def _separator(text: Any, at: Any) -> Any:
     """Return the position behind blanks and at most one comma."""
     comma = False
     while True:
-        byte = data[at]
+        byte = byte_at(text, at)
         if byte == 44 and not comma:
             comma = True
         elif not is_blank(byte):
@@ -77,26 +77,26 @@ def _ends(byte: Any) -> Any:
 
 
 @kernel
-def _token_end(data: Any, at: Any) -> Any:
-    while not _ends(data[at]):
+def _token_end(text: Any, at: Any) -> Any:
+    while not _ends(byte_at(text, at)):
         at += 1
     return at
 
 
 @kernel
-def _next_line(data: Any, at: Any) -> Any:
-    while data[at] != 10:
+def _next_line(text: Any, at: Any) -> Any:
+    while byte_at(text, at) != 10:
         at += 1
     return at + 1
 
 
 @kernel
-def _id(data: Any, start: Any, padded: Any) -> Any:
+def _id(text: Any, start: Any, padded: Any) -> Any:
     """Return an id, the position behind it, and ``GOOD`` or what is wrong with it."""
-    value, at, status = scan_integer(data, start)
-    if not padded and data[start] == 48 and at > start + 1:
+    value, at, status = scan_integer(text, start)
+    if not padded and byte_at(text, start) == 48 and at > start + 1:
         return value, at, PADDED
-    if status == BAD or not _ends(data[at]):
+    if status == BAD or not _ends(byte_at(text, at)):
         return value, at, BAD_ID
     if status == OVERFLOW:
         return value, at, LARGE_ID
@@ -108,13 +108,14 @@ def _id(data: Any, start: Any, padded: Any) -> Any:
 @kernel
 def first_data_line(data: NDArray[np.uint8]) -> Any:
     """Return where the first line that is neither blank nor a comment begins and ends; its end is 0 where none is."""
+    text = address(data)
     at = 0
     while at < len(data):
         start = at
-        while is_blank(data[at]):
+        while is_blank(byte_at(text, at)):
             at += 1
-        byte = data[at]
-        at = _next_line(data, at)
+        byte = byte_at(text, at)
+        at = _next_line(text, at)
         if byte != 10 and byte != 35 and byte != 37:
             return start, at
     return 0, 0
@@ -161,57 +162,58 @@ def parse_edges(
         Edges; whether they have weights; the most columns seen, at most 4; how many ``hard`` there
         are; ``GOOD``, or what is wrong at position ``at``.
     """
+    text = address(data)
     at = 0
     count = 0
     hards = 0
     columns = 0
     n = len(data)
     while at < n:
-        while is_blank(data[at]):
+        while is_blank(byte_at(text, at)):
             at += 1
-        byte = data[at]
+        byte = byte_at(text, at)
         if byte == 10:
             at += 1
             continue
         if byte == 35 or byte == 37:
-            at = _next_line(data, at)
+            at = _next_line(text, at)
             continue
         # The first id.
         start = at
         if as_text:
-            at = _token_end(data, at)
+            at = _token_end(text, at)
             if at == start:
                 return count, weighted, columns, hards, ONE_COLUMN, start
             src[count] = start
             src_end[count] = at
         else:
-            value, at, fault = _id(data, at, padded)
+            value, at, fault = _id(text, at, padded)
             if fault != GOOD:
                 return count, weighted, columns, hards, fault, start
             src[count] = value
         # The second id.
-        at = _separator(data, at)
+        at = _separator(text, at)
         start = at
-        if data[at] == 10 or data[at] == 44 or data[at] == 35:
+        if byte_at(text, at) == 10 or byte_at(text, at) == 44 or byte_at(text, at) == 35:
             return count, weighted, columns, hards, ONE_COLUMN, start
         if as_text:
-            at = _token_end(data, at)
+            at = _token_end(text, at)
             dst[count] = start
             dst_end[count] = at
         else:
-            value, at, fault = _id(data, at, padded)
+            value, at, fault = _id(text, at, padded)
             if fault != GOOD:
                 return count, weighted, columns, hards, fault, start
             dst[count] = value
         # The weight.
-        if data[at] != 10:
-            at = _separator(data, at)
+        if byte_at(text, at) != 10:
+            at = _separator(text, at)
         start = at
-        byte = data[at]
+        byte = byte_at(text, at)
         found = 0
         if byte != 10 and byte != 35:
             columns = max(columns, 3)
-            if byte == 123 and data[at + 1] == 125 and _ends(data[at + 2]):
+            if byte == 123 and byte_at(text, at + 1) == 125 and _ends(byte_at(text, at + 2)):
                 at += 2
             else:
                 found = 1
@@ -221,26 +223,26 @@ def parse_edges(
             weighted = found
         if found == 1:
             if integers:
-                value, at, status = scan_integer(data, at)
-                if status == OVERFLOW and _ends(data[at]):
+                value, at, status = scan_integer(text, at)
+                if status == OVERFLOW and _ends(byte_at(text, at)):
                     return count, weighted, columns, hards, LARGE_WEIGHT, start
-                if status != OK or not _ends(data[at]):
+                if status != OK or not _ends(byte_at(text, at)):
                     return count, weighted, columns, hards, BAD_WEIGHT, start
                 integer_weights[count] = value
             else:
-                number, at, status = scan_float(data, at)
-                if status == BAD or not _ends(data[at]):
+                number, at, status = scan_float(text, at)
+                if status == BAD or not _ends(byte_at(text, at)):
                     return count, weighted, columns, hards, BAD_WEIGHT, start
                 if status == HARD:
                     hard[2 * hards] = count
                     hard[2 * hards + 1] = start
                     hards += 1
                 weights[count] = number
-        if data[at] != 10:
-            at = _separator(data, at)
-            if data[at] != 10 and data[at] != 35:
+        if byte_at(text, at) != 10:
+            at = _separator(text, at)
+            if byte_at(text, at) != 10 and byte_at(text, at) != 35:
                 columns = 4
-            at = _next_line(data, at)
+            at = _next_line(text, at)
         else:
             at += 1
         count += 1
@@ -258,34 +260,35 @@ def parse_vertices(
     count, status, at
         Vertices; ``GOOD``, or what is wrong at position ``at``.
     """
+    text = address(data)
     at = 0
     count = 0
     while at < len(data):
-        while is_blank(data[at]):
+        while is_blank(byte_at(text, at)):
             at += 1
-        byte = data[at]
+        byte = byte_at(text, at)
         if byte == 10:
             at += 1
             continue
         if byte == 35 or byte == 37:
-            at = _next_line(data, at)
+            at = _next_line(text, at)
             continue
         first = at
-        value, at, fault = _id(data, at, True)
+        value, at, fault = _id(text, at, True)
         if fault != GOOD:
             return count, fault, first
-        tab = data[at] == 9
-        at = at + 1 if tab else _separator(data, at)
+        tab = byte_at(text, at) == 9
+        at = at + 1 if tab else _separator(text, at)
         begin = at
         if tab:
-            while data[at] != 9 and data[at] != 10:
+            while byte_at(text, at) != 9 and byte_at(text, at) != 10:
                 at += 1
         else:
-            at = _token_end(data, at)
+            at = _token_end(text, at)
         stop = at
-        while stop > begin and is_blank(data[stop - 1]):
+        while stop > begin and is_blank(byte_at(text, stop - 1)):
             stop -= 1
-        while begin < stop and is_blank(data[begin]):
+        while begin < stop and is_blank(byte_at(text, begin)):
             begin += 1
         if begin == stop:
             return count, NO_NAME, first
@@ -293,7 +296,7 @@ def parse_vertices(
         start[count] = begin
         end[count] = stop
         count += 1
-        at = _next_line(data, at)
+        at = _next_line(text, at)
     return count, GOOD, at
 
 
@@ -306,10 +309,11 @@ def gather_texts(
     out: NDArray[np.uint8],
 ) -> None:
     """Copy texts one behind the other to ``out``, text i from ``offsets[i]``, which are filled too."""
+    text = address(data)
     to = 0
     for i in range(len(start)):
         offsets[i] = to
         for at in range(start[i], end[i]):
-            out[to] = data[at]
+            out[to] = byte_at(text, at)
             to += 1
     offsets[len(start)] = to

@@ -10,7 +10,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 __all__ = [
-    "Keys", "Layout", "ascending_below", "covers", "layout_for", "pack", "repack", "sort_stable", "take", "unpack",
+    "Keys", "Layout", "ascents", "covers", "layout_for", "pack", "repack", "sort_stable", "take", "unpack",
 ]  # fmt: skip
 
 Layout: TypeAlias = tuple[int, ...]
@@ -72,16 +72,16 @@ def repack(keys: Keys, old: Layout, new: Layout) -> Keys:
 
 
 @njit(cache=True, nogil=True)
-def ascending_below(keys: Keys, bits: Any) -> Any:
-    """Return whether the lowest bits of keys never descend."""
+def ascents(keys: Keys, bits: Any) -> Any:
+    """Return whether keys ascend strictly, whether they never descend, and whether their lowest bits never do."""
     mask = (np.int64(1) << bits) - 1
-    before = np.int64(0)
-    for i in range(len(keys)):
-        here = keys[i] & mask
-        if here < before:
-            return False
-        before = here
-    return True
+    strictly = ascending = below = True
+    for i in range(1, len(keys)):
+        before, here = keys[i - 1], keys[i]
+        strictly &= before < here
+        ascending &= before <= here
+        below &= (before & mask) <= (here & mask)
+    return strictly, ascending, below
 
 
 @njit(cache=True, nogil=True)

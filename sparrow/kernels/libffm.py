@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.text import BAD, HARD, OK, OVERFLOW, is_blank, kernel, scan_float, scan_integer
+from sparrow.kernels.text import BAD, HARD, OK, OVERFLOW, address, byte_at, is_blank, kernel, scan_float, scan_integer
 
 __all__ = ["BAD_INTEGER", "BAD_LABEL", "BAD_VALUE", "GOOD", "LARGE", "NEGATIVE", "NO_COLON", "parse_fields"]
 
@@ -53,52 +53,53 @@ def parse_fields(
     lines, count, hards, status, at
         Lines and features, pairs in ``hard``, ``GOOD`` or what is wrong, and where.
     """
+    text = address(data)
     lines = count = hards = at = 0
     while at < len(data):
-        while is_blank(data[at]):
+        while is_blank(byte_at(text, at)):
             at += 1
-        if data[at] == 10 or data[at] == 35:
-            while data[at] != 10:
+        if byte_at(text, at) == 10 or byte_at(text, at) == 35:
+            while byte_at(text, at) != 10:
                 at += 1
             at += 1
             continue
         begin = at
-        number, at, status = scan_float(data, at)
-        if status == BAD or not (is_blank(data[at]) or data[at] == 10):
+        number, at, status = scan_float(text, at)
+        if status == BAD or not (is_blank(byte_at(text, at)) or byte_at(text, at) == 10):
             return lines, count, hards, BAD_LABEL, begin
         if status == HARD:
             hard[2 * hards], hard[2 * hards + 1] = -1 - lines, begin
             hards += 1
         labels[lines] = number
         while True:
-            while is_blank(data[at]):
+            while is_blank(byte_at(text, at)):
                 at += 1
-            if data[at] == 10 or data[at] == 35:
+            if byte_at(text, at) == 10 or byte_at(text, at) == 35:
                 break
             begin = at
             for k in range(2):
-                whole, at, status = scan_integer(data, at)
+                whole, at, status = scan_integer(text, at)
                 if status == OVERFLOW:
                     return lines, count, hards, LARGE, begin
                 if status == BAD:
                     return lines, count, hards, BAD_INTEGER, begin
-                if data[at] != 58:
+                if byte_at(text, at) != 58:
                     return lines, count, hards, NO_COLON, begin
                 if whole < 0:
                     return lines, count, hards, NEGATIVE, begin
                 pairs[count, k] = whole
                 at += 1
             start = at
-            number, at, status = scan_float(data, at)
-            if status == BAD or not (is_blank(data[at]) or data[at] == 10):
-                return lines, count, hards, NO_COLON if data[at] == 58 else BAD_VALUE, begin
+            number, at, status = scan_float(text, at)
+            if status == BAD or not (is_blank(byte_at(text, at)) or byte_at(text, at) == 10):
+                return lines, count, hards, NO_COLON if byte_at(text, at) == 58 else BAD_VALUE, begin
             if status != OK:
                 hard[2 * hards], hard[2 * hards + 1] = count, start
                 hards += 1
             values[count] = number
             rows[count] = lines
             count += 1
-        while data[at] != 10:
+        while byte_at(text, at) != 10:
             at += 1
         at += 1
         lines += 1

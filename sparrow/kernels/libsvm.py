@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.text import HARD, OK, OVERFLOW, byte_at, is_blank, kernel, scan_float, scan_integer
+from sparrow.kernels.text import HARD, OK, OVERFLOW, address, byte_at, is_blank, kernel, scan_float, scan_integer
 
 __all__ = ["Fault", "Parsed", "parse"]
 
@@ -101,6 +101,7 @@ def _parse(
 ) -> None:
     """Fill the arrays of ``Parsed``; ``info`` takes the rest."""
     n = len(data)
+    source = address(data)
     row = 0
     entry = 0
     text = 0
@@ -118,13 +119,13 @@ def _parse(
     token = 0
     label_ends[0] = 0
     while p < n and code == 0:
-        while is_blank(byte_at(data, p)):
+        while is_blank(byte_at(source, p)):
             p += 1
-        if byte_at(data, p) == 10:
+        if byte_at(source, p) == 10:
             p += 1
             continue
-        if byte_at(data, p) == 35:
-            while byte_at(data, p) != 10:
+        if byte_at(source, p) == 35:
+            while byte_at(source, p) != 10:
                 p += 1
             p += 1
             continue
@@ -136,23 +137,23 @@ def _parse(
         unsure = False
         first_end = p
         while True:
-            value, p, status = scan_float(data, p)
+            value, p, status = scan_float(source, p)
             if status in (OK, HARD):
                 if position == 0:
                     labels[row] = value
                     unsure = status == HARD
                     first_end = p
                 position += 1
-                if byte_at(data, p) == 44:
+                if byte_at(source, p) == 44:
                     p += 1
                     continue
-                if _ends(byte_at(data, p)):
+                if _ends(byte_at(source, p)):
                     break
             # A first token with a colon is no label.
             p = token
-            while byte_at(data, p) != 58 and not _ends(byte_at(data, p)):
+            while byte_at(source, p) != 58 and not _ends(byte_at(source, p)):
                 p += 1
-            if byte_at(data, p) != 58:
+            if byte_at(source, p) != 58:
                 code = BAD_LABEL
             position = 0
             labels[row] = 0.0
@@ -167,7 +168,7 @@ def _parse(
                 hard[hards, 2] = first_end
                 hards += 1
             for k in range(token, p):
-                label_text[text] = byte_at(data, k)
+                label_text[text] = byte_at(source, k)
                 text += 1
         else:
             p = token
@@ -178,39 +179,39 @@ def _parse(
         previous = np.int64(-1)
         first = True
         while True:
-            while is_blank(byte_at(data, p)):
+            while is_blank(byte_at(source, p)):
                 p += 1
-            if byte_at(data, p) == 10 or byte_at(data, p) == 35:
+            if byte_at(source, p) == 10 or byte_at(source, p) == 35:
                 break
             token = p
-            index, p, status = scan_integer(data, p)
-            if status != OK or byte_at(data, p) != 58:
+            index, p, status = scan_integer(source, p)
+            if status != OK or byte_at(source, p) != 58:
                 if (
-                    byte_at(data, token) == 113
-                    and byte_at(data, token + 1) == 105
-                    and byte_at(data, token + 2) == 100
-                    and byte_at(data, token + 3) == 58
+                    byte_at(source, token) == 113
+                    and byte_at(source, token + 1) == 105
+                    and byte_at(source, token + 2) == 100
+                    and byte_at(source, token + 3) == 58
                 ):
                     if not first:
                         code = LATE_QID
                         break
-                    index, p, status = scan_integer(data, token + 4)
+                    index, p, status = scan_integer(source, token + 4)
                     if status == OVERFLOW:
                         code = QID_RANGE
                         break
-                    if status != OK or not _ends(byte_at(data, p)):
+                    if status != OK or not _ends(byte_at(source, p)):
                         code = BAD_QID
                         break
                     qids[row - 1] = index
                     any_qid = True
                     first = False
                     continue
-                if status == OVERFLOW and byte_at(data, p) == 58:
+                if status == OVERFLOW and byte_at(source, p) == 58:
                     code = INDEX_RANGE
                 else:
                     code = NO_COLON
-                    while not _ends(byte_at(data, p)):
-                        if byte_at(data, p) == 58:
+                    while not _ends(byte_at(source, p)):
+                        if byte_at(source, p) == 58:
                             code = BAD_INDEX
                         p += 1
                 break
@@ -225,8 +226,8 @@ def _parse(
                 if at_limit < 0:
                     at_limit = token
             start = p + 1
-            value, p, status = scan_float(data, start)
-            if status not in (OK, HARD) or not _ends(byte_at(data, p)):
+            value, p, status = scan_float(source, start)
+            if status not in (OK, HARD) or not _ends(byte_at(source, p)):
                 code = BAD_VALUE
                 break
             if status == HARD or (whole and not abs(value) < 9007199254740992.0):
@@ -244,12 +245,12 @@ def _parse(
             values[entry] = value
             entry += 1
         if code == 0:
-            while byte_at(data, p) != 10:
+            while byte_at(source, p) != 10:
                 p += 1
             p += 1
     stop = token
     if code != 0:
-        while not _ends(byte_at(data, stop)):
+        while not _ends(byte_at(source, stop)):
             stop += 1
     info[0] = row
     info[1] = entry

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.text import BAD, OK, OVERFLOW, is_blank, kernel, scan_integer
+from sparrow.kernels.text import BAD, OK, OVERFLOW, address, byte_at, is_blank, kernel, scan_integer
 
 __all__ = ["BAD_NUMBER", "GOOD", "LARGE", "NO_WEIGHT", "TOO_FEW", "count_numbers", "parse_lists"]
 
@@ -67,25 +67,26 @@ def parse_lists(
     count, lists, status, at
         Numbers and lists, ``GOOD`` or what is wrong, and where.
     """
+    text = address(data)
     count = lists = at = 0
     while at < len(data):
-        if comment >= 0 and data[at] == comment:
-            while data[at] != 10:
+        if comment >= 0 and byte_at(text, at) == comment:
+            while byte_at(text, at) != 10:
                 at += 1
             at += 1
             continue
         place = 0
         status = OK
         while True:
-            while is_blank(data[at]):
+            while is_blank(byte_at(text, at)):
                 at += 1
-            if data[at] == 10:
+            if byte_at(text, at) == 10:
                 break
             begin = at
-            number, at, status = scan_integer(data, at)
+            number, at, status = scan_integer(text, at)
             if status == OVERFLOW:
                 return count, lists, LARGE, begin
-            if status == BAD or not (data[at] == 10 or is_blank(data[at])):
+            if status == BAD or not (byte_at(text, at) == 10 or is_blank(byte_at(text, at))):
                 return count, lists, BAD_NUMBER, begin
             if place < first:
                 heads[lists, place] = number

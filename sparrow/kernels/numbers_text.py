@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.text import BAD, OK, OVERFLOW, is_blank, kernel, scan_float, scan_integer
+from sparrow.kernels.text import BAD, OK, address, byte_at, is_blank, kernel, scan_float, scan_integer
 
 __all__ = ["BAD_COORDINATE", "BAD_VALUE", "GOOD", "LARGE", "TOO_FEW", "TOO_MANY", "parse_numbers"]
 
@@ -29,13 +29,29 @@ TOO_MANY: Final = 5
 
 @kernel
 def _ends(byte: Any) -> Any:
-    return byte == 10 or byte == 37 or byte == 35 or is_blank(byte)
+    """Return whether a number ends before this byte; 5% is none."""
+    return byte == 10 or byte == 35 or is_blank(byte)
+
+
+@kernel
+def _over(byte: Any) -> Any:
+    """Return whether a byte where a number might begin says that no more come in the line."""
+    return byte == 10 or byte == 37 or byte == 35
+
+
+@kernel
+def _next_line(text: Any, at: Any) -> Any:
+    while byte_at(text, at) != 10:
+        at += 1
+    return at + 1
 
 
 @kernel
 def parse_numbers(
     data: NDArray[np.uint8],
     whole: bool,
+    base: int,
+    extents: NDArray[np.int64],
     coords: NDArray[np.int64],
     floats: NDArray[np.float64],
     integers: NDArray[np.int64],
@@ -49,8 +65,13 @@ def parse_numbers(
         Text, shape (n,), that ends with ``\n``.
     whole
         Whether values are integers.
+    base
+        What coordinates count from in the text.
+    extents
+        Shape (k, 2): takes the smallest and the largest coordinate as they stand in the text, 2^63 - 1 and -2^63 where
+        there are no lines.
     coords
-        Shape (k, m): takes the coordinates of m lines at most.
+        Shape (k, m): takes the coordinates of m lines at most, counted from 0.
     floats, integers
         Shape (m, v), the one that ``whole`` names takes the values; the other may have no rows, but as many columns.
     hard
@@ -62,42 +83,52 @@ def parse_numbers(
         Lines with numbers, pairs in ``hard``, ``GOOD`` or what is wrong, and where.
     """
     k, v = coords.shape[0], floats.shape[1]
+    text = address(data)
     at = count = hards = 0
+    extents[:, 0] = 2**63 - 1
+    extents[:, 1] = -(2**63)
     while at < len(data):
-        while is_blank(data[at]):
+        while is_blank(byte_at(text, at)):
             at += 1
-        if data[at] != 10 and data[at] != 37 and data[at] != 35:
-            for j in range(k + v):
-                while is_blank(data[at]):
-                    at += 1
-                if _ends(data[at]):
-                    return count, hards, TOO_FEW, at
-                start = at
-                if j < k or whole:
-                    number, at, status = scan_integer(data, start)
-                    if status == BAD or not _ends(data[at]):
-                        return count, hards, BAD_COORDINATE if j < k else BAD_VALUE, start
-                    if j < k:
-                        if status == OVERFLOW:
-                            return count, hards, LARGE, start
-                        coords[j, count] = number
-                    else:
-                        integers[count, j - k] = number
-                else:
-                    value, at, status = scan_float(data, start)
-                    if status == BAD or not _ends(data[at]):
-                        return count, hards, BAD_VALUE, start
-                    floats[count, j - k] = value
-                if j >= k and status != OK:
-                    hard[2 * hards] = count * v + j - k
-                    hard[2 * hards + 1] = start
-                    hards += 1
-            while is_blank(data[at]):
+        byte = byte_at(text, at)
+        if _over(byte):
+            at = _next_line(text, at)
+            continue
+        for j in range(k):
+            start = at
+            number, at, status = scan_integer(text, start)
+            byte = byte_at(text, at)
+            if byte != 32 and (status == BAD or not _ends(byte)):
+                return count, hards, TOO_FEW if _over(byte_at(text, start)) else BAD_COORDINATE, start
+            if status != OK:
+                return count, hards, BAD_COORDINATE if status == BAD else LARGE, start
+            coords[j, count] = number - base
+            extents[j, 0] = min(extents[j, 0], number)
+            extents[j, 1] = max(extents[j, 1], number)
+            while is_blank(byte):
                 at += 1
-            if not _ends(data[at]):
-                return count, hards, TOO_MANY, at
-            count += 1
-        while data[at] != 10:
+                byte = byte_at(text, at)
+        for j in range(v):
+            start = at
+            if whole:
+                integers[count, j], at, status = scan_integer(text, start)
+            else:
+                floats[count, j], at, status = scan_float(text, start)
+            byte = byte_at(text, at)
+            if status == BAD or not _ends(byte):
+                return count, hards, TOO_FEW if _over(byte_at(text, start)) else BAD_VALUE, start
+            if status != OK:
+                hard[2 * hards] = count * v + j
+                hard[2 * hards + 1] = start
+                hards += 1
+            while is_blank(byte):
+                at += 1
+                byte = byte_at(text, at)
+        count += 1
+        if byte != 10:
+            if not _over(byte):
+                return count - 1, hards, TOO_MANY, at
+            at = _next_line(text, at)
+        else:
             at += 1
-        at += 1
     return count, hards, GOOD, at

@@ -2,8 +2,8 @@ r"""A scanner of numbers in bytes, for the kernels of all text formats.
 
 :func:`scan_integer` and :func:`scan_float` are compiled and are called from compiled loops. They
 read at a position and stop at the first byte that does not belong to the number; the caller checks
-that a separator follows. The array must end in a byte that belongs to no number (``\n``), so that no
-bounds are checked.
+that a separator follows. The text must end in a byte that belongs to no number (``\n``), so that no
+bounds are checked. Loops are given its :func:`address`, and read digits eight at a time, as one word.
 
 Floats are the doubles nearest to the text, bit for bit those of Python's ``float``, by the
 algorithm of Eisel and Lemire (D. Lemire, "Number parsing at a gigabyte per second", 2021; that
@@ -26,7 +26,9 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 from numpy.typing import NDArray
 
-__all__ = ["BAD", "HARD", "OK", "OVERFLOW", "byte_at", "is_blank", "kernel", "scan_float", "scan_integer"]
+from sparrow.kernels.intrinsics import trailing
+
+__all__ = ["BAD", "HARD", "OK", "OVERFLOW", "address", "byte_at", "is_blank", "kernel", "scan_float", "scan_integer"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,6 +51,11 @@ def kernel(function: F) -> F:
     return cast("F", numba.njit(cache=True, nogil=True)(function))
 
 
+def _inlined(function: F) -> F:
+    """Compile a function into those that call it: for what a number needs more than once, a call costs too much."""
+    return cast("F", numba.njit(cache=True, nogil=True, forceinline=True)(function))
+
+
 _SMALLEST_POWER, _LARGEST_POWER = -342, 308
 
 
@@ -68,6 +75,11 @@ def _powers_of_five() -> NDArray[np.uint64]:
 
 
 _POWERS = _powers_of_five()
+_PAGE = 4096
+"""Bytes that are there all or not at all."""
+_TENS = np.array([10**k for k in range(9)], np.uint64)
+_EXACT_TENS = np.array([10.0**k for k in range(23)])
+"""Those that are doubles: an integer below 2^53 times or over one of them is rounded once, so to the nearest."""
 
 
 def _intrinsic(function: Callable[..., Any]) -> Any:
@@ -107,14 +119,61 @@ def _as_double(typing: Any, word: Any) -> Any:
 
 
 @_intrinsic
-def byte_at(typing: Any, data: Any, at: Any) -> Any:
-    """Return ``data[at]``, for positions that are not negative; indexing would look for that each time."""
+def address(typing: Any, data: Any) -> Any:
+    """Return where the bytes of an array are: at every call references to arrays would be counted, numbers are not."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = make_array(signature.args[0])(context, builder, arguments[0])  # type: ignore[no-untyped-call]
-        return builder.load(builder.gep(array.data, [arguments[1]]))
+        return builder.ptrtoint(array.data, ir.IntType(64))
 
-    return types.uint8(data, types.int64), build
+    return types.int64(data), build
+
+
+@_intrinsic
+def byte_at(typing: Any, text: Any, at: Any) -> Any:
+    """Return the byte at a position of the text at an address."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(builder.inttoptr(builder.add(*arguments), ir.IntType(8).as_pointer()))
+
+    return types.uint8(types.int64, types.int64), build
+
+
+@_intrinsic
+def _word_at(typing: Any, text: Any, at: Any) -> Any:
+    """Return the eight bytes from a position of the text at an address as a uint64, the first one lowest."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = builder.inttoptr(builder.add(*arguments), ir.IntType(64).as_pointer())
+        return builder.load(word, align=1)
+
+    return types.uint64(types.int64, types.int64), build
+
+
+@_inlined
+def _more_digits(text: Any, at: Any, w: Any) -> Any:
+    """Return ``w`` with the digits from ``at`` on behind its own, modulo 2^64, and the position behind them."""
+    while (text + at) & (_PAGE - 1) <= _PAGE - 8:  # what is behind the text, but in its page, may be read
+        word = _word_at(text, at)
+        each = word ^ np.uint64(0x3030303030303030)  # a digit is its value, whatever else is 10 or more
+        others = (each | (each + np.uint64(0x7676767676767676))) & np.uint64(0x8080808080808080)
+        count = trailing(others) >> np.uint64(3) if others else np.uint64(8)
+        if count == 0:
+            return w, at
+        each <<= np.uint64(64) - (count << np.uint64(3))  # what is before the digits is zeros, as in a number
+        each = (each * np.uint64(10) + (each >> np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
+        each = (each * np.uint64(100) + (each >> np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
+        each = (each * np.uint64(10000) + (each >> np.uint64(32))) & np.uint64(0x00000000FFFFFFFF)
+        w = w * _TENS[count] + each
+        at += np.int64(count)
+        if count != 8:
+            return w, at
+    while True:
+        digit = np.int64(byte_at(text, at)) - 48
+        if digit < 0 or digit > 9:
+            return w, at
+        w = w * np.uint64(10) + np.uint64(digit)
+        at += 1
 
 
 @kernel
@@ -163,13 +222,13 @@ def is_blank(byte: Any) -> Any:
 
 
 @kernel
-def scan_integer(data: Any, at: Any) -> Any:
+def scan_integer(text: Any, at: Any) -> Any:
     """Read an integer: a sign or none, then decimal digits.
 
     Parameters
     ----------
-    data
-        Bytes, shape (n,), uint8; the last one is no digit.
+    text
+        The :func:`address` of bytes, the last of which is no digit.
     at
         Where to read.
 
@@ -178,43 +237,26 @@ def scan_integer(data: Any, at: Any) -> Any:
     value, end, status
         An int64; the position behind the last digit; ``OK``, ``BAD`` or ``OVERFLOW``.
     """
-    negative = byte_at(data, at) == 45
-    if negative or byte_at(data, at) == 43:
+    negative = byte_at(text, at) == 45
+    if negative or byte_at(text, at) == 43:
         at += 1
     first = at
-    value: Any = 0
-    while True:
-        digit = np.int64(byte_at(data, at)) - 48
-        if digit < 0 or digit > 9:
-            break
-        value = value * 10 + digit
-        at += 1
+    digits, at = _more_digits(text, at, np.uint64(0))
+    value = np.int64(digits)
     status = OK
     if at - first > 18:
-        status = _check_range(data, first, at, negative)
+        while byte_at(text, first) == 48:
+            first += 1
+        most = np.uint64(2**63 - 1) + np.uint64(negative)
+        if at - first > 19 or (at - first == 19 and digits > most):  # 19 digits are below 2^64
+            status = OVERFLOW
     elif at == first:
         status = BAD
     return -value if negative else value, at, status
 
 
 @kernel
-def _check_range(data: Any, at: Any, end: Any, negative: Any) -> Any:
-    """Return ``OK`` or ``OVERFLOW`` for many digits; the sum of the digits wraps round to the right value."""
-    while at < end and byte_at(data, at) == 48:
-        at += 1
-    if end - at < 19:
-        return OK
-    if end - at > 19:
-        return OVERFLOW
-    value = np.uint64(0)
-    while at < end:
-        value = value * np.uint64(10) + np.uint64(byte_at(data, at) - 48)
-        at += 1
-    return OK if value <= np.uint64(2**63 - 1) + np.uint64(negative) else OVERFLOW
-
-
-@kernel
-def _first_digits(data: Any, at: Any, end: Any) -> Any:
+def _first_digits(text: Any, at: Any, end: Any) -> Any:
     """Return the first 19 digits that count, the power of ten they are to be scaled by, and whether others are lost."""
     w = np.uint64(0)
     taken = 0
@@ -222,27 +264,27 @@ def _first_digits(data: Any, at: Any, end: Any) -> Any:
     cut = False
     fraction = False
     while at < end:
-        if byte_at(data, at) == 46:
+        if byte_at(text, at) == 46:
             fraction = True
         elif taken < 19:
-            w = w * np.uint64(10) + np.uint64(byte_at(data, at) - 48)
+            w = w * np.uint64(10) + np.uint64(byte_at(text, at) - 48)
             taken += w != 0
             exponent -= fraction
         else:
             exponent += not fraction
-            cut |= byte_at(data, at) != 48
+            cut |= byte_at(text, at) != 48
         at += 1
     return w, exponent, cut
 
 
 @kernel
-def scan_float(data: Any, at: Any) -> Any:
+def scan_float(text: Any, at: Any) -> Any:
     """Read a decimal number, or nan, inf, infinity in any case, with a sign or none.
 
     Parameters
     ----------
-    data
-        Bytes, shape (n,), uint8; the last one belongs to no number.
+    text
+        The :func:`address` of bytes, the last of which belongs to no number.
     at
         Where to read.
 
@@ -252,61 +294,50 @@ def scan_float(data: Any, at: Any) -> Any:
         A float64; the position behind the number; ``OK``, ``BAD`` or ``HARD``.
     """
     sign = np.uint64(0)
-    if byte_at(data, at) == 45:
+    if byte_at(text, at) == 45:
         sign = np.uint64(1 << 63)
         at += 1
-    elif byte_at(data, at) == 43:
+    elif byte_at(text, at) == 43:
         at += 1
     first = at
-    w = np.uint64(0)
-    while True:
-        digit = np.int64(byte_at(data, at)) - 48
-        if digit < 0 or digit > 9:
-            break
-        w = w * np.uint64(10) + np.uint64(digit)
-        at += 1
+    w, at = _more_digits(text, at, np.uint64(0))
     digits = at - first
     exponent: Any = 0
     cut = False
-    if byte_at(data, at) == 46:
+    if byte_at(text, at) == 46:
         at += 1
         point = at
-        while True:
-            digit = np.int64(byte_at(data, at)) - 48
-            if digit < 0 or digit > 9:
-                break
-            w = w * np.uint64(10) + np.uint64(digit)
-            at += 1
+        w, at = _more_digits(text, at, w)
         exponent = point - at
         digits -= exponent
-        if digits == 0:
+        if digits == 0 or (at == point and byte_at(text, at) == 35):  # 1.#INF, 1.#QNAN of C on Windows
             return 0.0, at, BAD
     elif digits == 0:
-        if byte_at(data, at) | 32 == 110 and byte_at(data, at + 1) | 32 == 97 and byte_at(data, at + 2) | 32 == 110:
+        if byte_at(text, at) | 32 == 110 and byte_at(text, at + 1) | 32 == 97 and byte_at(text, at + 2) | 32 == 110:
             return _as_double(np.uint64(0x7FF8000000000000) | sign), at + 3, OK
-        if byte_at(data, at) | 32 == 105 and byte_at(data, at + 1) | 32 == 110 and byte_at(data, at + 2) | 32 == 102:
+        if byte_at(text, at) | 32 == 105 and byte_at(text, at + 1) | 32 == 110 and byte_at(text, at + 2) | 32 == 102:
             at += 3
             if (
-                byte_at(data, at) | 32 == 105
-                and byte_at(data, at + 1) | 32 == 110
-                and byte_at(data, at + 2) | 32 == 105
-                and byte_at(data, at + 3) | 32 == 116
-                and byte_at(data, at + 4) | 32 == 121
+                byte_at(text, at) | 32 == 105
+                and byte_at(text, at + 1) | 32 == 110
+                and byte_at(text, at + 2) | 32 == 105
+                and byte_at(text, at + 3) | 32 == 116
+                and byte_at(text, at + 4) | 32 == 121
             ):
                 at += 5
             return _as_double(np.uint64(0x7FF0000000000000) | sign), at, OK
         return 0.0, at, BAD
     if digits > 19:
-        w, exponent, cut = _first_digits(data, first, at)
-    if byte_at(data, at) | 32 == 101:
+        w, exponent, cut = _first_digits(text, first, at)
+    if byte_at(text, at) | 32 == 101:
         at += 1
-        below = byte_at(data, at) == 45
-        if below or byte_at(data, at) == 43:
+        below = byte_at(text, at) == 45
+        if below or byte_at(text, at) == 43:
             at += 1
         first = at
         power: Any = 0
         while True:
-            digit = np.int64(byte_at(data, at)) - 48
+            digit = np.int64(byte_at(text, at)) - 48
             if digit < 0 or digit > 9:
                 break
             if power < 1 << 50:
@@ -315,8 +346,9 @@ def scan_float(data: Any, at: Any) -> Any:
         if at == first:
             return 0.0, at, BAD
         exponent += -power if below else power
-    if exponent == 0 and w < np.uint64(1 << 53):
+    if w < np.uint64(1 << 53) and -22 <= exponent <= 22:
         value = np.float64(np.int64(w))
+        value = value / _EXACT_TENS[-exponent] if exponent < 0 else value * _EXACT_TENS[exponent]
         return -value if sign else value, at, OK
     bits = _double_bits(w, exponent)
     status = OK

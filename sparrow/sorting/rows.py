@@ -45,7 +45,7 @@ Column: TypeAlias = "NDArray[Any] | Segment"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Sorted rows; equal keys are in the order of the input."""
+    """Sorted rows, or loosely sorted ones; equal keys are in the order of the input."""
 
     layout: Layout
     count: int
@@ -60,6 +60,8 @@ class Run:
     """The coordinates of the last row."""
     minor: tuple[int, int] | None = None
     """Where rows came sorted by all coordinates but the leading one: these of the first row and of the last, packed."""
+    loose: int | None = None
+    """The low bits of the leading coordinate that rows are not sorted by, nor by what follows; None where all sorts."""
 
     @property
     def nbytes(self) -> int:

@@ -16,7 +16,7 @@ from sparrow.kernels.entries import Block, Duplicates
 from sparrow.kernels.keys import (
     Keys,
     Layout,
-    ascending_below,
+    ascents,
     covers,
     layout_for,
     pack,
@@ -38,6 +38,10 @@ _SAMPLE = 1024
 _CHUNK = 1 << 18
 _RANGE = (1 << 15, 1 << 20)
 """The fewest and the most rows of a range that a thread sorts at once."""
+_RANGE_BYTES = 240
+"""Bytes of the budget for a row of a range whose size is not chosen."""
+_DIGIT = 11
+"""Bits by which one pass of a sort parts rows."""
 _CACHED, _STRETCH = 1 << 17, 1 << 10
 """Rows that a cache holds while they are sorted, and of each run on average: ranges are no larger than both ask for."""
 _PART = 1 << 24
@@ -126,20 +130,24 @@ class Sorter:
             return rows
         keys = pack(rows.coords, layout)
         values = None if rows.values is None else np.ascontiguousarray(rows.values)
-        later, earlier = keys[1:], keys[:-1]
-        ascending = bool((later > earlier).all())
         below = sum(layout[1:])
+        ascending, sorted_already, by_the_rest = ascents(keys, below)
         minor = None
-        if ascending_below(keys, below):
+        if by_the_rest:
             minor = int(keys[0]) & ((1 << below) - 1), int(keys[-1]) & ((1 << below) - 1)
-        if not ascending and bool((later < earlier).any()):
+        loose: int | None = None
+        if not sorted_already:
             if values is None:
                 keys.sort()
             else:
-                keys, order = sort_stable(keys, 0 if minor is None else below)
+                # One pass parts the rows; those between two keys are sorted when they are brought together.
+                loose = max(maxima[0].bit_length() - _DIGIT, 0)
+                keys, order = sort_stable(keys, below + loose)
                 values = take(values, order)
+                if minor is not None and not loose:
+                    loose = None
         last = cell(keys[-1], layout)
-        return Run(layout, len(keys), maxima, keys, values, keys[::_SAMPLE].copy(), ascending, last, minor)
+        return Run(layout, len(keys), maxima, keys, values, keys[::_SAMPLE].copy(), ascending, last, minor, loose)
 
     def consume(self, prepared: Iterable[Run | Rows], *, pause: bool = False) -> bool:
         """Take in everything, or with ``pause`` until memory is full of rows that came strictly ascending.
@@ -213,7 +221,7 @@ class Sorter:
 
     def _spill(self) -> None:
         """Merge the runs in memory into one on disk."""
-        fresh = [run for run in self._runs if isinstance(run.keys, np.ndarray)]
+        fresh = self._settled([run for run in self._runs if isinstance(run.keys, np.ndarray)])
         count = sum(run.count for run in fresh)
         keys = self._spool.reserve(count, np.dtype(np.int64))
         values = self._spool.reserve(count, self._dtype) if self.weighted else None
@@ -232,7 +240,8 @@ class Sorter:
             at += len(merged)
         first, last = fresh[0].minor, fresh[-1].minor
         minor = (first[0], last[1]) if sorted_bits and first is not None and last is not None else None
-        run = replace(fresh[0], count=count, keys=keys, values=values, samples=np.concatenate(samples), minor=minor)
+        samples_of = np.concatenate(samples)
+        run = replace(fresh[0], count=count, keys=keys, values=values, samples=samples_of, minor=minor, loose=None)
         self._runs = [run for run in self._runs if isinstance(run.keys, Segment)] + [run]
         self._room.release()
 
@@ -285,6 +294,7 @@ class Sorter:
 
         if self._wide is not None:
             return [_filled(itertools.starmap(finish, self._reduce_stream(self._wide.sorted())))]
+        self._runs = self._settled(self._runs)
         total = sum(run.count for run in self._runs)
         parts = self._ranges(self._runs, 2 * -(-total // (2 * _PART)) if total > _PART else 1)
         if len(parts) == 1:
@@ -389,14 +399,16 @@ class Sorter:
     def _gather(self, runs: Sequence[Run], each: _Range, sorted_bits: int) -> tuple[Keys, NDArray[Any] | None]:
         """Return the rows of a range, sorted, equal keys in the order of the input; see :func:`_sorted_bits`."""
         parts: list[tuple[Keys, NDArray[Any] | None]] = []
+        ordered = True
         for run, start, stop in zip(runs, each.start.tolist(), each.stop.tolist(), strict=True):
             if start < stop:
                 values = None if run.values is None else self._read(run.values, start, stop)
                 parts.append((self._read(run.keys, start, stop), values))
-        if len(parts) == 1:
+                ordered &= run.loose is None
+        if len(parts) == 1 and ordered:
             return parts[0]
         keys = np.concatenate([part[0] for part in parts])
-        ordered = all(a[0][-1] <= b[0][0] for a, b in itertools.pairwise(parts))
+        ordered = ordered and all(a[0][-1] <= b[0][0] for a, b in itertools.pairwise(parts))
         if not self.weighted:
             if not ordered:
                 keys.sort()
@@ -407,16 +419,27 @@ class Sorter:
             values = take(values, order)
         return keys, values
 
+    def _settled(self, runs: list[Run]) -> list[Run]:
+        """Return runs, sorted in full where so many rows of loose ones agree in what they are sorted by."""
+        if all(run.loose is None for run in runs):
+            return runs
+        most = min(max(self._budget // _RANGE_BYTES, _RANGE[0]), _RANGE[1])
+        if np.unique(_samples(runs), return_counts=True)[1].max() * _SAMPLE <= most:
+            return runs
+        return [run if run.loose is None else _sorted(run) for run in runs]
+
     def _ranges(self, runs: Sequence[Run], parts: int = 1) -> list[list[_Range]]:
         """Cut the rows of runs into parts, and each into ranges of keys that a thread sorts in memory."""
         if not runs:
             return [[]]
         size = min(max(self._budget // (48 * (self._threads + 2)), _RANGE[0]), _RANGE[1])
         size = min(size, max(_CACHED, _STRETCH * len(runs)))
-        samples = np.sort(np.concatenate([run.samples for run in runs]))
+        samples = np.sort(_samples(runs))
         step = max(size // _SAMPLE, 1)
         cuts, times = np.unique(samples[step::step], return_counts=True)
         alone = cuts[(times > 1) & (cuts < np.iinfo(np.int64).max)]
+        if any(run.loose is not None for run in runs):
+            alone = alone[:0]
         begins = np.unique(samples[[len(samples) * part // parts for part in range(1, parts)]])
         splitters = np.unique(np.concatenate([cuts, alone + 1, begins]))
         edges = np.zeros((len(splitters) + 2, len(runs)), np.int64)
@@ -453,10 +476,28 @@ class Sorter:
                 yield rows
 
 
+def _samples(runs: Sequence[Run]) -> Keys:
+    """Return the samples of all runs, those of keys that some are not sorted by in full without what they are not."""
+    loose = [run.loose for run in runs if run.loose is not None]
+    samples = np.concatenate([run.samples for run in runs])
+    if loose:
+        samples &= -1 << (sum(runs[0].layout[1:]) + max(loose))
+    return samples
+
+
+def _sorted(run: Run) -> Run:
+    """Return the rows of a loose run in memory sorted in full."""
+    assert isinstance(run.keys, np.ndarray)
+    assert isinstance(run.values, np.ndarray)
+    keys, order = sort_stable(run.keys, 0 if run.minor is None else sum(run.layout[1:]))
+    return replace(run, keys=keys, values=take(run.values, order), samples=keys[::_SAMPLE].copy(), loose=None)
+
+
 def _sorted_bits(runs: Sequence[Run]) -> int:
     """Return the bits below the leading coordinate where rows that agree in it are sorted, run behind run; 0 else."""
-    follow = all(a.minor and b.minor and a.minor[1] <= b.minor[0] for a, b in itertools.pairwise(runs))
-    return sum(runs[0].layout[1:]) if runs and follow else 0
+    ends = [run.minor for run in runs]
+    follow = all(a and b and a[1] <= b[0] for a, b in itertools.pairwise(ends))
+    return sum(runs[0].layout[1:]) if runs and ends[0] and follow else 0
 
 
 def _larger(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:

@@ -134,7 +134,7 @@ def test_names_and_weights(shared: Path, tmp_path: Path) -> None:
 
 # -- generated files against a plain reader ------------------------------------------------------
 
-NAMES = st.text(alphabet="ab0é-_", min_size=1, max_size=4)
+NAMES = st.text(alphabet="ab0é-_", min_size=1, max_size=4).filter(lambda name: name != "--")  # an arrow, if all are
 
 
 @st.composite
@@ -325,6 +325,24 @@ def test_a_fourth_column_is_passed_over_with_a_note(ingest: Any, capsys: pytest.
     with settings.config(progress=False):
         ingest(text)
     assert capsys.readouterr().err == ""
+
+
+def test_a_header_of_snap_that_says_undirected_is_said(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    head = "# Undirected graph: ../../data/output/amazon.ungraph.txt\n# Amazon\n# Nodes: 4 Edges: 2\n# From\tTo\n"
+    told = "edges are undirected (# Undirected graph), and each is stored as it stands: directed=False stores both"
+    for text in (head + "1\t2\n3\t3\n", "\ufeff# Amazon\r\n\r\n" + head.replace("\n", "\r\n") + "1\t2\r\n3\t3"):
+        assert ingest(text) == {(1, 2): 1, (3, 3): 1}
+        assert told in capsys.readouterr().err
+        assert ingest(text, directed=False) == {(1, 2): 1, (2, 1): 1, (3, 3): 1}
+        assert told not in capsys.readouterr().err
+    # "Directed graph (each unordered pair of nodes is saved once)" stands above files that hold both directions.
+    for other in ("# Directed graph (each unordered pair of nodes is saved once)\n", "# An undirected graph no more\n"):
+        ingest(other + "1\t2\n# Undirected graph\n")
+        assert capsys.readouterr().err == ""
+
+
+def test_a_name_that_looks_like_an_arrow(ingest: Any) -> None:
+    assert ingest("_ -- {}\n", ids="str") == {("_", "--"): 1}
 
 
 def test_what_headers_of_konect_say_is_said(ingest: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

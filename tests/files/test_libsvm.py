@@ -492,6 +492,7 @@ BAD = [
     ("1 99999999999999999999:2", "beyond 2.63", "99999999999999999999:2"),
     ("1 1:", "value must be a number", "1:"),
     ("1 1:x", "value must be a number", "1:x"),
+    ("1 1:1.#INF", "value must be a number", "1:1."),
     ("1 1:2:3", "value must be a number", "1:2:3"),
     ("1 1:0x10", "value must be a number", "1:0x10"),
     ("1 1:1_0", "value must be a number", "1:1_0"),

@@ -191,6 +191,13 @@ def test_cells_that_come_twice(tmp_path: Path) -> None:
         (HEAD + "3 3 1\n1 4 5\n", "beyond the size 3 of dimension 1", 3, "4"),
         (HEAD + "3 3 1\n1.5 1 5\n", "the coordinate is no integer", 3, "1.5"),
         (HEAD + "3 3 1\n1 1 x\n", "the value is no number", 3, "x"),
+        (HEAD + "3 3 1\n1 1 5%\n", "the value is no number", 3, "5%"),
+        (HEAD + "3 3 1\n1 1% 5\n", "the coordinate is no integer", 3, "1%"),
+        (HEAD + "3 3 1\n1 1 -1.#IND\n", "the value is no number", 3, "-1.#IND"),  # of C on Windows
+        (HEAD + f"3 3 1\n{-(2**63)} 1 5\n", "below 1, from which they count", 3, str(-(2**63))),
+        (HEAD + f"3 3 1\n{2**63 - 1} 1 5\n", "beyond the size 3 of dimension 0", 3, str(2**63 - 1)),
+        (HEAD + "3 3 1\n1 1 % 5\n", "ends too early: there are 2 coordinates and a value", 3, "1 1 % 5"),
+        ("%%MatrixMarket matrix array real general\n1 2\n1 2\n", "the line goes on: there is a value", 3, "2"),
         (HEAD + "3 3 1\n1 1\n", "ends too early: there are 2 coordinates and a value", 3, "1 1"),
         (HEAD + "3 3 1\n% note\n\n1 1 1 1\n", "the line goes on", 5, "1"),
         (HEAD + "3 3 2\n1 1 1\n", "1 entries, not the 2 of the line of sizes", None, None),

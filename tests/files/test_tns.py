@@ -84,6 +84,7 @@ def test_real_files(
         ("1 1 2.5\n1 2 3 4\n", "the line goes on", 2, "4"),
         ("1 1 2.5\n1 x 3\n", "the coordinate is no integer", 2, "x"),
         ("1 1 2.5\n1 1 three\n", "the value is no number", 2, "three"),
+        ("1 1 2.5\n1 1 1.#INF\n", "the value is no number", 2, "1.#INF"),
         ("1 1 2.5\n# note\n0 1 3\n", "below 1, from which they count: say index_base=0", 3, "0"),
         ("2\n3 3\n4 1 1\n", "beyond the size 3 of dimension 0", 3, "4"),
         ("2\n3 3 3\n4 1 1\n", "a line of 2 sizes", 2, "3 3 3"),

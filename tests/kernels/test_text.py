@@ -14,19 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparrow.kernels.text import BAD, HARD, OK, OVERFLOW, kernel, scan_float, scan_integer
+from sparrow.kernels.text import BAD, HARD, OK, OVERFLOW, address, kernel, scan_float, scan_integer
 
 
 @kernel
 def _floats(data: Any, starts: Any, values: Any, ends: Any, statuses: Any) -> None:
     for k in range(len(starts)):
-        values[k], ends[k], statuses[k] = scan_float(data, starts[k])
+        values[k], ends[k], statuses[k] = scan_float(address(data), starts[k])
 
 
 @kernel
 def _integers(data: Any, starts: Any, values: Any, ends: Any, statuses: Any) -> None:
     for k in range(len(starts)):
-        values[k], ends[k], statuses[k] = scan_integer(data, starts[k])
+        values[k], ends[k], statuses[k] = scan_integer(address(data), starts[k])
 
 
 def scan(loop: Any, tokens: Sequence[str], dtype: Any) -> tuple[Any, list[str], list[int]]:
@@ -127,7 +127,27 @@ def test_nan_in_any_case() -> None:
 
 
 @pytest.mark.parametrize(
-    "token", ["", ".", "+", "-", "+.", "e5", ".e1", "1e", "1e+", "1e-", "1ex", "abc", "na", "in", "--1", "#"]
+    "token",
+    [
+        "",
+        ".",
+        "+",
+        "-",
+        "+.",
+        "e5",
+        ".e1",
+        "1e",
+        "1e+",
+        "1e-",
+        "1ex",
+        "abc",
+        "na",
+        "in",
+        "--1",
+        "#",
+        "1.#INF",
+        "-1.#IND",
+    ],
 )
 def test_no_floats(token: str) -> None:
     assert scan(_floats, [token], np.float64)[2] == [BAD]
@@ -135,7 +155,7 @@ def test_no_floats(token: str) -> None:
 
 @pytest.mark.parametrize(
     ("token", "left"),
-    [("0x10", "x10"), ("1_0", "_0"), ("1e5.", "."), ("infinit", "init"), ("nano", "o"), ("1 2", " 2")],
+    [("0x10", "x10"), ("1.5#c", "#c"), ("1_0", "_0"), ("1e5.", "."), ("infinit", "init"), ("nano", "o"), ("1 2", " 2")],
 )
 def test_what_python_or_c_would_read_further_is_left_over(token: str, left: str) -> None:
     _, rest, statuses = scan(_floats, [token], np.float64)
