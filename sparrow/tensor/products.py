@@ -189,7 +189,7 @@ def contracted(
     arrays = any(isinstance(each, np.ndarray) for each in operands)
     sides = [each.__sparrow_scan__() if isinstance(each, Base) else _every_cell(each) for each in operands]
     if semiring.plain and set(letters[0]) | set(letters[1]) > set(out):
-        sides = [_every_fill(side) if arrays else side for side in sides]
+        sides = [_every_fill(side) if arrays or not out else side for side in sides]
     left, right = multiplied(sides[0], sides[1], letters)
     pattern = None if mask is None else _pattern(mask)
     node = product(left, right, letters, out, semiring, pattern, complement, stype, free)
@@ -241,7 +241,7 @@ def _pattern(mask: Any) -> Scan:
 
 
 def _every_fill(scan: Scan) -> Scan:
-    """Return a scan with the cells of a fill as entries, for a result that is dense; as it is if they do not fit."""
+    """Return a scan with its fill as entries, for a result that is an array or a number; as it is if they do not fit."""
     if scan.schema.zero_fill:
         return scan
     try:

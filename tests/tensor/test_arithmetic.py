@@ -347,3 +347,11 @@ def test_arrays_that_nobody_writes_to_are_not_copied(tmp_path: Path) -> None:
     assert pinned(tall).strides == tall.strides  # one row of it is copied
     with sp.config(memory_limit="1MB"), pytest.raises(TooLargeError, match="writeable = False"):
         sp.zeros((1000, 1000)) * np.ones((1000, 1000))
+
+
+def test_squares_of_booleans_are_those_of_the_operator() -> None:
+    dense = np.array([[True, False], [False, True]])
+    for build in (lambda a: a**2, lambda a: a**3, lambda a: a**a, lambda a: a**2.0, lambda a: np.power(a, 2)):
+        found, wanted = build(sp.asarray(dense)), build(dense)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found.to_numpy(), wanted)
