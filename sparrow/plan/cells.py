@@ -64,8 +64,12 @@ def map_cells(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
     fill: Any = dtype.type(0)
     if not dense and not any(required):
         with np.errstate(all="ignore"):
-            found = called(function, *(a.schema.fill_value if isinstance(a, Scan) else a for a in arguments))
-            fill = np.asarray(found)[()]
+            try:
+                found = called(function, *(a.schema.fill_value if isinstance(a, Scan) else a for a in arguments))
+                fill = np.asarray(found)[()]
+            except InvalidValueError:
+                if 0 not in shape:  # no cell has it
+                    raise
     dims = _dims([operand.schema for operand in operands if isinstance(operand, Scan)], shape)
     stype = "dense" if dense else _stype(function, types, shapes, shape, bool(fill == 0))
     if not dense:

@@ -241,7 +241,7 @@ def _pattern(mask: Any) -> Scan:
 
 
 def _every_fill(scan: Scan) -> Scan:
-    """Return a scan with its fill as entries, for a result that is an array or a number; as it is if they do not fit."""
+    """Return a scan with its fill as entries, where the result is an array or a number; as it is if they do not fit."""
     if scan.schema.zero_fill:
         return scan
     try:

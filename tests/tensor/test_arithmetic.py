@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import sparrow as sp
 from sparrow import engines
 from sparrow.engines.stream import computed as derived
-from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
+from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.plan import pinned
 from sparrow.schema import DTYPES, is_fill
 
@@ -355,3 +355,10 @@ def test_squares_of_booleans_are_those_of_the_operator() -> None:
         found, wanted = build(sp.asarray(dense)), build(dense)
         assert found.dtype == wanted.dtype
         np.testing.assert_array_equal(found.to_numpy(), wanted)
+
+
+def test_what_no_cell_has_is_not_refused() -> None:
+    nothing = sp.asarray(np.zeros((0, 3), np.int64)).refill(3)
+    assert (nothing**-2).to_numpy().shape == (0, 3)
+    with pytest.raises(InvalidValueError, match="negative integer powers"):
+        sp.asarray(np.zeros((1, 3), np.int64)).refill(3) ** -2
