@@ -493,8 +493,8 @@ def _gathered(source: Any, coords: Sequence[str] | None, value: str | None, rest
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
-    return whole or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    types = pa.types
+    return any((types.is_integer(kind), types.is_boolean(kind), types.is_floating(kind), types.is_decimal(kind)))
 
 
 def _whole(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:

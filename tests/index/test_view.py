@@ -292,4 +292,4 @@ def test_ranges_are_lists_and_a_step_of_zero_is_a_value() -> None:
     with pytest.raises(InvalidValueError, match="slice step cannot be zero"):
         A[::0]
     with pytest.raises(IndexingError, match="no slice of integers"):
-        A[1.0:2]  # type: ignore[misc]
+        A[1.0:2]

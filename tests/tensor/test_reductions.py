@@ -604,4 +604,4 @@ def test_counts_take_the_cells_that_others_take() -> None:
         mask = dense > 1
         assert np.array_equal(np.asarray(A.count(axis, where=mask)), np.count_nonzero((dense != 1) & mask, axis=axis))
     with pytest.raises(InvalidValueError, match="'some' must be"):
-        A.count(where="some")  # type: ignore[arg-type]
+        A.count(where="some")
