@@ -399,7 +399,7 @@ def tile(tensor: Tensor, reps: int | Sequence[int]) -> Tensor:
             tensor = split(tensor, [0], axis)[0]
         elif n > 1:
             tensor = concat([tensor] * n, axis)
-    return tensor
+    return tensor if any(n != 1 for n in counts) else tensor.astype(tensor.dtype, copy=True)
 
 
 def repeat(tensor: Tensor, repeats: int | Sequence[int], axis: int | str | None = None) -> Tensor:

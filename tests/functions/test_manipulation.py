@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow.engines.stream import computed as derived
-from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
+from sparrow.errors import ReadOnlyError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.functions import manipulation
 from tests.tensor.test_arithmetic import Maker, agree, make, some
 
@@ -234,3 +234,12 @@ def test_long_diagonals_of_stacks_cost_what_their_entries_do(offset: int) -> Non
     ]  # fmt: skip
     with pytest.raises(TooLargeError, match="the places of"):
         sp.diagonal(sp.exp(huge), axis1=0, axis2=2)
+
+
+def test_copies_of_one_are_copies(tmp_path: Path) -> None:
+    A = sp.from_coords([[0, 1]], [4, 3], dims=("user",), labels={"user": ["ann", "bob"]}).save(tmp_path / "A")
+    for copied in (sp.tile(A, 1), sp.tile(A, (1, 1)), np.pad(A, 0)):
+        with pytest.raises(ReadOnlyError):
+            copied[..., 0] = 9
+        assert copied.labels("user").to_pylist() == ["ann", "bob"]
+    assert A.to_numpy().tolist() == [4, 3]
