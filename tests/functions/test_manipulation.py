@@ -238,7 +238,8 @@ def test_long_diagonals_of_stacks_cost_what_their_entries_do(offset: int) -> Non
 
 def test_copies_of_one_are_copies(tmp_path: Path) -> None:
     A = sp.from_coords([[0, 1]], [4, 3], dims=("user",), labels={"user": ["ann", "bob"]}).save(tmp_path / "A")
-    for copied in (sp.tile(A, 1), sp.tile(A, (1, 1)), np.pad(A, 0)):
+    copies: list[Any] = [sp.tile(A, 1), sp.tile(A, (1, 1)), np.pad(A, 0)]
+    for copied in copies:
         with pytest.raises(ReadOnlyError):
             copied[..., 0] = 9
         assert copied.labels("user").to_pylist() == ["ann", "bob"]
