@@ -171,7 +171,8 @@ def config(
     Returns
     -------
     contextlib.AbstractContextManager
-        Of the settings in force; its end brings back those before. ``sp.config()`` changes nothing and shows them.
+        Of the settings in force; its end brings back those before. ``sp.config()`` changes nothing and shows them;
+        ``sp.config().threads`` is one of them.
 
     Raises
     ------
@@ -285,6 +286,11 @@ class _Change(AbstractContextManager[Settings]):
             return "\n".join(f"{name:<16}{value}" for name, value in shown.items())
         given = {**self.given, "storage_options": ...} if "storage_options" in self.given else self.given
         return f"config({', '.join(f'{name}={value!r}' for name, value in given.items())}), now {current()}"
+
+    def __getattr__(self, name: str) -> Any:
+        if name in Settings.__dataclass_fields__:
+            return getattr(current(), name)
+        raise AttributeError(f"there is no setting {name!r}: there are {', '.join(Settings.__dataclass_fields__)}")
 
     def __enter__(self) -> Settings:
         if self._token is not None:

@@ -303,3 +303,10 @@ def test_config_alone_shows_the_settings_and_changes_nothing() -> None:
     assert (lines["threads"], lines["progress"], lines["engine"]) == ("3", "False", "'auto'")
     assert set(lines) == {field.name for field in dataclasses.fields(before) if field.repr}  # secrets are not
     assert settings.current() == before
+
+
+def test_settings_can_be_asked_for() -> None:
+    with config(threads=1, memory_limit="1GB"):
+        assert (config().threads, config().memory_limit) == (1, 10**9)  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="no setting 'thread': there are memory_limit, threads"):
+        getattr(config(), "thread")  # noqa: B009

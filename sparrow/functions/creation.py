@@ -247,7 +247,8 @@ def asarray(
     coords
         Of a table: the columns that hold coordinates; by default all but the value's.
     value
-        Of a table: the column of the values, ``"value"`` by default; without it each row is a 1.
+        Of a table: the column of the values; by default ``"value"``, or else the one column of numbers beside
+        ``coords``. Without one each row is a 1.
     shape
         As in :func:`from_coords`; of a table only.
     dims

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sparrow import engines, memory, plan
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.functions.contraction import einsum
 from sparrow.functions.views import as_tensor, as_tensors, expand_dims, moveaxis
 from sparrow.plan import PLUS_TIMES, concatenated, resolved_axis, triangle
 from sparrow.schema import as_integer, as_integers, check_array
@@ -19,6 +20,9 @@ from sparrow.tensor.products import contracted
 
 _COPY_BYTES = 64
 """About what one of many copies that are joined takes."""
+
+_LONG = 2**20
+"""The length from which a diagonal of matrices in a stack is found among the entries instead of cell by cell."""
 
 __all__ = [
     "concat", "diagonal", "kron", "nonzero", "repeat", "reshape", "roll", "split", "stack", "tile", "tril", "triu",
@@ -341,8 +345,15 @@ def diagonal(tensor: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) ->
             return diagonal(matrices, offset)
         right = as_integer(offset, "offset")
         height, width = matrices.shape[-2:]
-        place = np.arange(max(min(height + min(right, 0), width - max(right, 0)), 0))
-        found: Tensor = matrices[..., place + max(-right, 0), place + max(right, 0)]
+        top, left = max(-right, 0), max(right, 0)
+        length = max(min(height - top, width - left), 0)
+        if length > _LONG and matrices.fill_value == 0:  # by entries, not by cells
+            square = matrices[..., top : top + length, left : left + length]
+            axes = list(range(tensor.ndim - 1))
+            return einsum(square, [*axes, axes[-1]], axes)  # type: ignore[no-any-return]
+        memory.check(2 * 8 * length, f"the places of {length} cells of a diagonal")
+        place = np.arange(length)
+        found: Tensor = matrices[..., place + top, place + left]
         return found
     return Tensor(plan.diagonal(tensor.__sparrow_scan__(), as_integer(offset, "offset")))
 
@@ -388,7 +399,7 @@ def tile(tensor: Tensor, reps: int | Sequence[int]) -> Tensor:
             tensor = split(tensor, [0], axis)[0]
         elif n > 1:
             tensor = concat([tensor] * n, axis)
-    return tensor
+    return tensor if any(n != 1 for n in counts) else tensor.astype(tensor.dtype, copy=True)
 
 
 def repeat(tensor: Tensor, repeats: int | Sequence[int], axis: int | str | None = None) -> Tensor:

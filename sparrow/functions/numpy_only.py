@@ -386,7 +386,7 @@ def compress(condition: Any, a: Any, axis: int | None = None) -> Any:
 
 def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0, **others: Any) -> Tensor:
     """Return the tensor with cells around it: of one value, entries if it is not the fill, or its own ones again."""
-    tensor = as_tensor(array)
+    given = tensor = as_tensor(array)
     widths = np.broadcast_to(np.asarray(pad_width), (tensor.ndim, 2)).tolist()
     if mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
         raise UnsupportedError(f"np.pad(mode={mode!r}) is not supported on sparse tensors")
@@ -411,7 +411,7 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: 
             except ValueError as error:
                 raise ShapeError(f"np.pad of shape {tensor.shape}: {error}") from None
             tensor = tensor[(*(slice(None),) * axis, places, ...)]
-    return tensor
+    return tensor.astype(tensor.dtype, copy=True) if tensor is given else tensor
 
 
 def quantile(a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:

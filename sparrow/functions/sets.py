@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparrow import memory
 from sparrow.arguments import check_flag
+from sparrow.errors import NumberRangeError
 from sparrow.functions.elementwise import operand
 from sparrow.functions.views import as_tensor
 from sparrow.tensor import Tensor
@@ -87,6 +88,8 @@ def unique_counts(x: Tensor, /) -> UniqueCounts:
 
     Raises
     ------
+    NumberRangeError
+        If 2^63 cells or more have one value.
     TooLargeError
         If the entries, or absent cells of fill NaN, would pass the memory limit.
 
@@ -101,6 +104,11 @@ def unique_counts(x: Tensor, /) -> UniqueCounts:
     absent = tensor.size - int(counts.sum())
     if not absent:
         return UniqueCounts(values, counts)
+    if absent > np.iinfo(counts.dtype).max:
+        raise NumberRangeError(
+            f"{absent} cells of shape {tensor.shape} are {tensor.fill_value}, beyond the largest count, 2^63 - 1: "
+            "take a smaller view, or count the entries"
+        )
     fill = np.asarray(tensor.fill_value, values.dtype)
     if fill == fill:
         values, counts = np.append(values, fill), np.append(counts, absent)

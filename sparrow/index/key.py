@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.errors import IndexingError
+from sparrow.errors import IndexingError, InvalidValueError
 from sparrow.index.points import IntArray
 
 __all__ = ["Array", "Flag", "Integer", "Item", "Key", "Mask", "Mode", "Slice"]
@@ -172,7 +172,7 @@ def _array_like(part: Any) -> Any:
         return operator.index(part)
     except TypeError:
         pass
-    if not isinstance(part, list | tuple | np.ndarray) and not hasattr(part, "__array__"):
+    if not isinstance(part, list | tuple | range | np.ndarray) and not hasattr(part, "__array__"):
         raise IndexingError(
             f"{type(part).__name__} {part!r} is no index: use integers, slices, '...', None, lists of integers or masks"
         )
@@ -198,7 +198,9 @@ def _consumed(part: Any) -> int:
 def _walk(part: slice, length: int) -> range:
     try:
         return range(*part.indices(length))
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
+        raise InvalidValueError(f"{part} is no slice: {error}") from None
+    except TypeError as error:
         raise IndexingError(f"{part} is no slice of integers: {error}") from None
 
 

@@ -215,7 +215,7 @@ def from_object(
         schema, block = obj.__sparrow_entries__()
         return replace(schema, dims=given_dims(dims)), block, {}
     if is_table and not hasattr(obj, "__binsparse_descriptor__") and not hasattr(obj, "coords"):
-        return from_table(obj, coords, value, shape, dims, duplicates or "error")
+        return from_table(obj, coords, value, shape, dims, duplicates or "error", rest=True)
     if type(obj).__module__.partition(".")[0] == "xarray" and hasattr(obj, "indexes"):
         schema, block = _entries(obj.data, _names_of(obj) if dims is None else dims)
         return schema, block, _labels_of(obj)
@@ -299,6 +299,7 @@ def from_table(
     dims: Sequence[str] | None,
     duplicates: str,
     labelled: Collection[str] = (),
+    rest: bool = False,
 ) -> Found:
     """Return schema, canonical entries and labels of a table; nulls in it are refused.
 
@@ -312,18 +313,22 @@ def from_table(
         As of :func:`sparrow.asarray`.
     labelled
         Columns of integers that are labels too.
+    rest
+        Whether the one column of numbers beside ``coords`` is that of the values, whatever its name.
 
     Raises
     ------
     TooLargeError
         If its columns would pass the memory limit.
     """
-    table = _gathered(source, coords, value)
+    table = _gathered(source, coords, value, rest)
     names = table.column_names
     if value is None and coords is None and "value" in names:
         value = "value"
     if value is None and coords is not None and "value" in names and "value" not in coords:
         value = "value"
+    if value is None and rest and coords is not None:
+        value = next((name for name in names if name not in coords and _is_number(table[name].type)), None)
     imaginary = "value_im" if value == "value" and "value_im" in names and "value_im" not in (coords or ()) else None
     picked = [name for name in names if name not in (value, imaginary)] if coords is None else list(coords)
     if shape is not None and len(check_shape(shape)) != len(picked):
@@ -490,12 +495,15 @@ def _values(table: pa.Table, name: str) -> np.ndarray[Any, Any]:
     return found
 
 
-def _picked(names: Sequence[str], coords: Sequence[str] | None, value: str | None) -> list[str]:
+def _picked(names: Sequence[str], coords: Sequence[str] | None, value: str | None, rest: bool = False) -> list[str]:
     """Return the columns that coordinates and values may be in, of those that there are."""
     for name in [*(coords or ()), *([] if value is None else [value])]:
         if name not in names:
             raise LabelError(f"no column {name!r}: there are {', '.join(map(repr, names))}")
     wanted = names if coords is None else [*coords, value or "value", "value_im"]
+    others = [name for name in names if name not in wanted]
+    if rest and value is None and "value" not in names and len(others) == 1:
+        wanted = names
     picked = [name for name in names if name in wanted]
     for name in picked:
         if picked.count(name) > 1:
@@ -503,12 +511,12 @@ def _picked(names: Sequence[str], coords: Sequence[str] | None, value: str | Non
     return picked
 
 
-def _gathered(source: Any, coords: Sequence[str] | None, value: str | None) -> pa.Table:
+def _gathered(source: Any, coords: Sequence[str] | None, value: str | None, rest: bool = False) -> pa.Table:
     """Return what :func:`_picked` does of a table, in memory, read as a stream and given up where it would not fit."""
     if isinstance(source, pa.Table):
-        return source.select(_picked(source.column_names, coords, value))
+        return source.select(_picked(source.column_names, coords, value, rest))
     if hasattr(source, "collect_batches"):
-        query = source.select(_picked(source.collect_schema().names(), coords, value))
+        query = source.select(_picked(source.collect_schema().names(), coords, value, rest))
         schema = query.collect_schema().to_frame().to_arrow().schema
         frames = query.collect_batches(chunk_size=_ROWS, maintain_order=True)
         batches = (batch.cast(schema) for frame in frames for batch in frame.to_arrow().to_batches())
@@ -524,7 +532,7 @@ def _gathered(source: Any, coords: Sequence[str] | None, value: str | None) -> p
             raise UnsupportedError(
                 f"{type(source).__name__} is one column and no table: pass its to_numpy() for an array of one dimension"
             ) from None
-        picked = _picked(reader.schema.names, coords, value)
+        picked = _picked(reader.schema.names, coords, value, rest)
         schema = pa.schema([reader.schema.field(name) for name in picked])
         batches = (batch.select(picked) for batch in reader)
     kept: list[pa.RecordBatch] = []
@@ -536,6 +544,11 @@ def _gathered(source: Any, coords: Sequence[str] | None, value: str | None) -> p
             room.what = f"a table of more than {rows} rows, on its way into memory,"
             room.grow(_COPIES * batch.nbytes)
     return pa.Table.from_batches(kept, schema)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    types = pa.types
+    return any((types.is_integer(kind), types.is_boolean(kind), types.is_floating(kind), types.is_decimal(kind)))
 
 
 def _whole(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:

@@ -20,6 +20,7 @@ from sparrow.errors import ConvergenceError, InvalidValueError, LazyUpdateWarnin
 from sparrow.formats import RowSparse
 from sparrow.kernels import compiling, optim
 from sparrow.optim.schedules import Rate
+from sparrow.tensor import Tensor
 
 __all__ = ["Optimizer", "State"]
 
@@ -237,7 +238,7 @@ class Optimizer(ABC):
                 made[name] = np.zeros(w.shape, w.dtype)
         return State(made)
 
-    def update(self, w: Weights, grad: Weights, state: State) -> None:
+    def update(self, w: Weights, grad: Weights | Tensor, state: State) -> None:
         """Update weights and their state in place.
 
         A row that a row-sparse gradient lists counts even if it is all zeros. Rows that row-sparse weights do not
@@ -248,8 +249,9 @@ class Optimizer(ABC):
         w
             The weights.
         grad
-            Their gradient, an array or :class:`~sparrow.formats.RowSparse`. Updates are lazy, if ``lazy`` says so,
-            where it is row-sparse, unless the weights are too and the state is dense.
+            Their gradient, an array or :class:`~sparrow.formats.RowSparse`, or a tensor, of the storage type
+            "row_sparse" for the rows with entries. Updates are lazy, if ``lazy`` says so, where it is row-sparse,
+            unless the weights are too and the state is dense.
         state
             What :meth:`create_state` returned for the weights.
 
@@ -277,6 +279,8 @@ class Optimizer(ABC):
         """
         _check_weights(w)
         self._check_state(w, state)
+        if isinstance(grad, Tensor):
+            grad = grad.to_format("row_sparse") if grad.stype == "row_sparse" else grad.to_numpy()
         rows, cells = _gradient(w, grad)
         sparse = isinstance(grad, RowSparse)
         mixed = isinstance(w, RowSparse) and any(isinstance(a, np.ndarray) for a in state.arrays.values())

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow import memory
 from sparrow.errors import InvalidValueError, NumberRangeError, UnsupportedError
 from sparrow.index import View, broadcast_shapes
 from sparrow.kernels.entries import Block
@@ -22,7 +23,7 @@ from sparrow.relation import MemoryRelation
 from sparrow.schema import Schema, check_dtype, default_dims, given_name
 from sparrow.stypes import COMPRESSED, of_function, settled
 
-__all__ = ["called", "map_cells"]
+__all__ = ["called", "map_cells", "pinned"]
 
 _OF_BOTH = (np.multiply, np.divide, np.floor_divide, np.remainder, np.fmod)
 """Products and quotients: labels that one side lacks are left out."""
@@ -63,11 +64,37 @@ def map_cells(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
     fill: Any = dtype.type(0)
     if not dense and not any(required):
         with np.errstate(all="ignore"):
-            found = called(function, *(a.schema.fill_value if isinstance(a, Scan) else a for a in arguments))
-            fill = np.asarray(found)[()]
+            try:
+                found = called(function, *(a.schema.fill_value if isinstance(a, Scan) else a for a in arguments))
+                fill = np.asarray(found)[()]
+            except InvalidValueError:
+                if 0 not in shape:  # no cell has it
+                    raise
     dims = _dims([operand.schema for operand in operands if isinstance(operand, Scan)], shape)
     stype = "dense" if dense else _stype(function, types, shapes, shape, bool(fill == 0))
+    if not dense:
+        arguments = [Dense(pinned(a.array)) if isinstance(a, Dense) else a for a in arguments]
     return Map(function, tuple(arguments), required, Schema(shape, dims, dtype, fill, stype), dense).named(names)
+
+
+def pinned(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array that nobody else writes to, for a node that is computed later: a copy where somebody could.
+
+    What is mapped from a file is taken as it is, since it may be larger than memory.
+
+    Raises
+    ------
+    TooLargeError
+        If there is no room for the copy.
+    """
+    owner: Any = array
+    while isinstance(owner, np.ndarray) and not owner.flags.writeable and owner.base is not None:
+        owner = owner.base
+    if isinstance(owner, np.ndarray) and (isinstance(owner, np.memmap) or not owner.flags.writeable):
+        return array
+    core = array[tuple(slice(None if step else 1) for step in array.strides)]
+    memory.check(core.nbytes, "a copy of the array", "make it read-only by flags.writeable = False")
+    return np.broadcast_to(core.copy(), array.shape)
 
 
 def called(function: Callable[..., Any], *arguments: Any) -> Any:

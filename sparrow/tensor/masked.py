@@ -52,10 +52,13 @@ def reduced(
         return _from(tensor, name, axis, keepdims, where, initial, options)
     if name in ("min", "max") and initial is None:
         raise InvalidValueError(f"{name}(where=) of a mask needs initial=, which stands for no cells")
-    if name not in _IDENTITIES and initial is None:
-        raise UnsupportedError(f"{name} takes no mask: sum, prod, mean, min, max, any and all do")
+    if name not in ("count", *_IDENTITIES) and initial is None:
+        raise UnsupportedError(f"{name} takes no mask: sum, prod, mean, min, max, any, all and count do")
     mask = _mask(tensor, where)
-    identity = _IDENTITIES[name] if name in _IDENTITIES else check_fill(initial, tensor.dtype)
+    if name in _IDENTITIES:
+        identity: Any = _IDENTITIES[name]
+    else:
+        identity = tensor.fill_value if name == "count" else check_fill(initial, tensor.dtype)
     cells = tensor._of(map_cells(np.where, [mask, tensor.__sparrow_scan__(), identity]))
     if name != "mean":
         return _from(cells, name, axis, keepdims, "all", initial, options)

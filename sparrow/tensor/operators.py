@@ -63,6 +63,10 @@ class Operators(NanReductions, Arithmetic):
             kind = next(own for theirs, own in kinds if isinstance(error, theirs))
             raise kind(f"np.{func.__name__}: {error}") from error
 
+    def __pow__(self, other: Any) -> Any:
+        """Return powers of cells; of a boolean tensor squares have the type that NumPy's operator gives them, int8."""
+        return np.square(self) if self.dtype == bool and type(other) is int and other == 2 else super().__pow__(other)
+
     def _mapped(self, function: Callable[..., Any]) -> Self:
         """Return a function of the cells of this tensor alone, which leaves them sparse."""
         return self._of(map_cells(function, [self.__sparrow_scan__()]))

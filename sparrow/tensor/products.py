@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from sparrow import engines
 from sparrow.arguments import check_flag
-from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.index import View
+from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.kernels.entries import Block
-from sparrow.plan import Contract, Dense, Scan, Semiring, multiplied, product, semiring_of
+from sparrow.plan import Contract, Dense, Scan, Semiring, multiplied, pinned, product, refilled, semiring_of
 from sparrow.relation import MemoryRelation
 from sparrow.schema import Schema, check_dtype
-from sparrow.tensor.base import Base
+from sparrow.tensor.base import Base, as_scan
 
 __all__ = ["Engine", "contracted", "matmul"]
 
@@ -49,7 +50,7 @@ def matmul(
         "plus_times" absent cells take no part, and the fill of the result is what adding leaves as it is.
     mask
         A tensor of the shape of the result: only cells at which it has an entry are computed. ``M != 0`` is a mask by
-        values.
+        values. An array of booleans is one too.
     complement
         Compute the cells at which the mask has no entry instead.
     stype
@@ -180,23 +181,24 @@ def contracted(
     complement = check_flag("complement", complement)
     if complement and mask is None:
         raise InvalidValueError("complement=True needs mask=: without one every cell is computed")
-    if mask is not None and not isinstance(mask, Base):
-        raise UnsupportedError(f"mask={type(mask).__name__}: a mask is a tensor, of an array make one with sp.asarray")
     tensor = next(each for each in operands if isinstance(each, Base))
     if semiring.plain and mask is stype is None:
         plain = _plain(operands, letters, out)
         if plain is not None:
             return engines.array(plain, engine)
+    arrays = any(isinstance(each, np.ndarray) for each in operands)
     sides = [each.__sparrow_scan__() if isinstance(each, Base) else _every_cell(each) for each in operands]
+    if semiring.plain and set(letters[0]) | set(letters[1]) > set(out):
+        sides = [_every_fill(side) if arrays or not out else side for side in sides]
     left, right = multiplied(sides[0], sides[1], letters)
-    pattern = None if mask is None else mask.__sparrow_scan__()
+    pattern = None if mask is None else _pattern(mask)
     node = product(left, right, letters, out, semiring, pattern, complement, stype, free)
     if not node.schema.ndim:
         return engines.cell(node, View.identity(()), engine)
     found: Any = tensor._of(node)
     if engine != "auto":
         found = found.compute(engine)
-    array = node.summed and stype is None and any(isinstance(each, np.ndarray) for each in operands)
+    array = node.summed and stype is None and arrays
     return found.to_numpy() if array else found
 
 
@@ -227,11 +229,33 @@ def _plain(
     return Contract(*(reversed(sides) if turned else sides))
 
 
+def _pattern(mask: Any) -> Scan:
+    """Return a mask as a scan: a tensor, a sparse array of another library or an array of booleans."""
+    if isinstance(mask, Base) or is_foreign_sparse(mask):
+        return as_scan(mask)
+    if isinstance(mask, np.ndarray) and mask.dtype == bool:
+        return as_scan(mask)
+    raise UnsupportedError(
+        f"mask={type(mask).__name__}: a mask is a tensor or has booleans, of another array make one with sp.asarray"
+    )
+
+
+def _every_fill(scan: Scan) -> Scan:
+    """Return a scan with its fill as entries, where the result is an array or a number; as it is if they do not fit."""
+    if scan.schema.zero_fill:
+        return scan
+    try:
+        stored = refilled(scan, 0, scan.schema.stype)
+    except TooLargeError:
+        return scan
+    return Scan(stored, View.identity(stored.schema.shape), stored.schema)
+
+
 def _every_cell(array: NDArray[Any]) -> Scan:
     """Return an array as a scan in which each cell is an entry, 0 too."""
     check_dtype(array.dtype)
     schema = Schema(array.shape, (), array.dtype, stype="dense")
     coords = [column.reshape(-1) for column in np.indices(array.shape, np.int32, sparse=False)] if array.ndim else []
     columns = tuple(column.astype(schema.coordinate_dtype(k), copy=False) for k, column in enumerate(coords))
-    relation = MemoryRelation(schema, Block(columns, array.reshape(-1)))
+    relation = MemoryRelation(schema, Block(columns, pinned(array).reshape(-1)))
     return Scan(relation, View.identity(array.shape), schema)

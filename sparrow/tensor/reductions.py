@@ -473,7 +473,7 @@ class Reductions(Base):
         """
         return self._reduced("all", axis, keepdims, where, out=out)
 
-    def count(self, axis: Axis = None, *, keepdims: bool = False) -> Self | Any:
+    def count(self, axis: Axis = None, *, keepdims: bool = False, where: Mask = "all") -> Self | Any:
         """Return the number of cells that differ from fill, int64; over all axes it reads footers only.
 
         Parameters
@@ -482,6 +482,9 @@ class Reductions(Base):
             The axes that go: an integer, a tuple, or all by default.
         keepdims
             Keep them with length 1.
+        where
+            "all" cells or the "stored" ones, which count the same; or a mask that broadcasts to the shape, of cells
+            to look at.
 
         Returns
         -------
@@ -493,7 +496,7 @@ class Reductions(Base):
         ShapeError
             If an axis is out of range or named twice.
         InvalidValueError
-            If ``keepdims`` is no bool.
+            If ``keepdims`` is no bool, or ``where`` is no choice there is.
 
         Examples
         --------
@@ -502,7 +505,7 @@ class Reductions(Base):
         >>> A.count(), A.count(axis=0).to_numpy()
         (np.int64(2), array([1, 1]))
         """
-        return self._reduced("count", axis, keepdims, "all")
+        return self._reduced("count", axis, keepdims, where)
 
     def norm(self, ord: float = 2, axis: Axis = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
         """Return the norm of the cells as one vector, whatever the number of axes.

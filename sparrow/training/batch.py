@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -78,6 +78,10 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return the input and the labels, for ``for X, y in batches``; of several the first, None for no labels."""
+        return iter((self.X, self.y))
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {one.shape} nnz={one.nnz}" for name, one in self.data.items())

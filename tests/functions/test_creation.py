@@ -322,3 +322,13 @@ def test_what_is_given_and_what_is_made_share_no_memory() -> None:
     cells = A.to_numpy()
     cells[:] = 7
     assert A[0, 1] == 1
+
+
+def test_the_one_column_of_numbers_beside_coords_is_the_values() -> None:
+    table = pa.table({"i": [0, 1], "j": [1, 0], "stars": [1.5, 2.0]})
+    for form in (table, pl.from_arrow(table), pl.LazyFrame(pl.from_arrow(table)), table.to_reader()):
+        assert sp.asarray(form, coords=["i", "j"]).to_numpy().tolist() == [[0, 1.5], [2, 0]]
+    assert sp.asarray(table, coords=["j"]).to_numpy().tolist() == [1, 1]  # two are left
+    assert sp.asarray(table.append_column("value", [[7, 8]]), coords=["i", "j"])[0, 1] == 7
+    names = pa.table({"i": [0, 1], "name": ["a", "b"]})
+    assert sp.asarray(names, coords=["i"]).to_numpy().tolist() == [1, 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow.engines.stream import computed as derived
-from sparrow.errors import ShapeError, UnsupportedError
+from sparrow.errors import ReadOnlyError, ShapeError, TooLargeError, UnsupportedError
+from sparrow.functions import manipulation
 from tests.tensor.test_arithmetic import Maker, agree, make, some
 
 __all__ = ["make"]
@@ -217,3 +219,28 @@ def test_a_slice_of_the_result_may_hold_more_than_memory(tmp_path: Path) -> None
         saved = found.save(tmp_path / "B")
     assert saved.verify() == []
     assert (saved.to_numpy() == 1).all()
+
+
+@pytest.mark.parametrize("offset", [-2, 0, 1, 9])
+def test_long_diagonals_of_stacks_cost_what_their_entries_do(offset: int) -> None:
+    dense = np.arange(120).reshape(3, 4, 2, 5) % 3
+    with patch.object(manipulation, "_LONG", -1):
+        found = sp.diagonal(sp.asarray(dense), offset=offset, axis1=1, axis2=3)
+    np.testing.assert_array_equal(found.to_numpy(), np.diagonal(dense, offset, 1, 3))
+    n = 2**40
+    huge = sp.from_coords([[5, n - 1], [1, 0], [5 + offset, n - 2]], [2, 3], shape=(n, 2, n))
+    assert [c.tolist() for c in sp.diagonal(huge, offset=offset, axis1=0, axis2=2).to_format("coo").coords] == [
+        [1], [5 + min(offset, 0)]
+    ]  # fmt: skip
+    with pytest.raises(TooLargeError, match="the places of"):
+        sp.diagonal(sp.exp(huge), axis1=0, axis2=2)
+
+
+def test_copies_of_one_are_copies(tmp_path: Path) -> None:
+    A = sp.from_coords([[0, 1]], [4, 3], dims=("user",), labels={"user": ["ann", "bob"]}).save(tmp_path / "A")
+    copies: list[Any] = [sp.tile(A, 1), sp.tile(A, (1, 1)), np.pad(A, 0)]
+    for copied in copies:
+        with pytest.raises(ReadOnlyError):
+            copied[..., 0] = 9
+        assert copied.labels("user").to_pylist() == ["ann", "bob"]
+    assert A.to_numpy().tolist() == [4, 3]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sparrow as sp
-from sparrow.errors import TooLargeError, UnsupportedError
+from sparrow.errors import NumberRangeError, TooLargeError, UnsupportedError
 
 CASES = [
     (np.array([[0, 2, 0], [3, 0, 2]]), 0),
@@ -67,3 +67,10 @@ def test_what_is_no_operand(one: Any, other: Any) -> None:
         sp.isin(one, other)
     with pytest.raises(UnsupportedError):
         sp.isin(sp.asarray([1]) if one else one, other)
+
+
+def test_counts_past_the_largest_integer_say_so() -> None:
+    huge = sp.from_coords([[5], [7]], [2.0], shape=(2**40, 2**40))
+    for count in (sp.unique_counts, np.histogram):
+        with pytest.raises(NumberRangeError, match="beyond the largest count"):
+            count(huge)

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sparrow.errors import IndexingError, ShapeError
+import sparrow as sp
+from sparrow.errors import IndexingError, InvalidValueError, ShapeError
 from sparrow.index import Box, Listed, New, Points, View, check_permutation
 
 CORPUS = json.loads((Path(__file__).parent.parent / "conformance" / "index.json").read_text(encoding="utf-8"))
@@ -279,3 +280,16 @@ def test_the_cell_of_integers_is_that_of_the_long_way() -> None:
         for at in ((2, 0), (0, -4), (-3, 0)):
             with pytest.raises(IndexingError):
                 view.then(at)
+
+
+def test_ranges_are_lists_and_a_step_of_zero_is_a_value() -> None:
+    base = np.arange(12).reshape(4, 3)
+    A = sp.asarray(base)
+    assert np.array_equal(A[range(3, 0, -2), range(2)].to_numpy(), base[range(3, 0, -2), range(2)])
+    A[range(2)] = 5
+    base[range(2)] = 5
+    assert np.array_equal(A.to_numpy(), base)
+    with pytest.raises(InvalidValueError, match="slice step cannot be zero"):
+        A[::0]
+    with pytest.raises(IndexingError, match="no slice of integers"):
+        A[1.0:2]

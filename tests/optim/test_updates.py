@@ -339,3 +339,13 @@ def test_a_store_updates_as_the_optimiser_does(name: str) -> None:
         np.testing.assert_allclose(dense(found), wanted, rtol=1e-6)
     finally:
         store.close()
+
+
+def test_products_of_tensors_are_gradients() -> None:
+    X = sp.asarray(np.array([[1.0, 0, 2], [0, 0, 1]])).asformat("csr")
+    residual = np.ones((2, 1))
+    for grad, rest in ((sp.matmul(X.T, residual, stype="row_sparse"), 1.0), (sp.asarray(X.T @ residual), 0.99)):
+        w = np.ones((3, 1))
+        optimizer = SGD(0.1, weight_decay=0.1, lazy=True)
+        optimizer.update(w, grad, optimizer.create_state(w))
+        np.testing.assert_allclose(w[:, 0], [0.89, rest, 0.69])

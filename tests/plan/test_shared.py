@@ -210,3 +210,21 @@ def test_explained_tells_what_ran_and_only_inside() -> None:
         plan.Contract(persisted.__sparrow_scan__(), plan.Dense(np.ones(6)))
     )
     assert "in memory, by rows" in persisted.explain()
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        lambda E: E[1] * E,
+        lambda E: E - E[[1, 0, 1, 4, 4]],
+        lambda E: np.maximum(E, E[:, ::-1]) * E,
+        lambda E: E[[1], [2]] + E,
+        lambda E: (E[1] * E).sum(axis=0) + E[0],
+        lambda E: np.where(E[2] > 0, E, E[::-1]),
+    ],
+)
+@pytest.mark.parametrize("engine", ["stream", "duckdb"])
+def test_an_expression_meets_a_view_of_itself(beside: Callable[[Any], Any], engine: Any, tmp_path: Path) -> None:
+    dense = random_array((5, 5), seed=3)
+    for A in (sp.asarray(dense), sp.asarray(dense).save(tmp_path / "A")):
+        np.testing.assert_array_equal(beside(A * 2).compute(engine=engine).to_numpy(), beside(dense * 2))

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import sparrow as sp
 from sparrow import engines
 from sparrow.engines.stream import computed as derived
-from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
+from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
+from sparrow.plan import pinned
 from sparrow.schema import DTYPES, is_fill
 
 Maker = Callable[[Any], sp.Tensor]
@@ -314,3 +315,50 @@ def test_a_quotient_of_an_array_costs_what_its_entries_do_and_billions_of_nan_ar
         for work in (lambda: quotient.nnz), (lambda: quotient.sum(axis=0).compute()), quotient.compute:
             with pytest.raises(TooLargeError, match=r"divide of shape .* 5\.00G cells.*np\.where\(d == 0"):
                 work()
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda A, D: A * D,
+        lambda A, D: A * D[0],
+        lambda A, D: A / D,
+        lambda A, D: A * np.broadcast_to(D[0], (6, 5)),
+        lambda A, D: A * D.T.reshape(6, 5),
+        lambda A, D: sp.where(A > 0, D[:1] * 1, A) * D[::-1],
+        lambda A, D: sp.einsum("ij,kl->ijkl", A, D),
+    ],
+)
+def test_an_expression_pins_arrays_too(build: Callable[..., Any]) -> None:
+    A, D = sp.random((6, 5), density=0.5, seed=0), np.arange(1.0, 31).reshape(6, 5)
+    found, wanted = build(A, D), np.asarray(build(A, D.copy()))
+    D[:] = 7
+    np.testing.assert_array_equal(np.asarray(found), wanted)
+
+
+def test_arrays_that_nobody_writes_to_are_not_copied(tmp_path: Path) -> None:
+    D = np.ones((6, 5))
+    D.flags.writeable = False
+    assert pinned(D) is D
+    assert pinned(view := D[::2].T) is view
+    mapped = np.memmap(tmp_path / "D", np.float64, "w+", shape=(6, 5))
+    assert pinned(mapped) is mapped
+    tall = np.broadcast_to(np.ones(5), (10**9, 5))
+    assert pinned(tall).strides == tall.strides  # one row of it is copied
+    with sp.config(memory_limit="1MB"), pytest.raises(TooLargeError, match="writeable = False"):
+        sp.zeros((1000, 1000)) * np.ones((1000, 1000))
+
+
+def test_squares_of_booleans_are_those_of_the_operator() -> None:
+    dense = np.array([[True, False], [False, True]])
+    for power in (2, 3, 2.0, np.int64(2)):
+        found, wanted = sp.asarray(dense) ** power, dense**power
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found.to_numpy(), wanted)
+
+
+def test_what_no_cell_has_is_not_refused() -> None:
+    nothing = sp.asarray(np.zeros((0, 3), np.int64)).refill(3)
+    assert (nothing**-2).to_numpy().shape == (0, 3)
+    with pytest.raises(InvalidValueError, match="negative integer powers"):
+        sp.asarray(np.zeros((1, 3), np.int64)).refill(3) ** -2

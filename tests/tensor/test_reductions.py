@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import sparrow as sp
 from sparrow import engines, storage
 from sparrow.engines.stream import computed as derived
 from sparrow.engines.stream import grouping as engine
@@ -590,3 +591,17 @@ def test_fills_that_compare_oddly_are_told_apart(fill: float) -> None:
     A = scan_of(memory(np.array([[1.0, fill], [fill, fill]]), fill))
     found = reduction(A, "sum", axis=1)
     np.testing.assert_array_equal(found.schema.fill_value, fill + fill)
+
+
+def test_counts_take_the_cells_that_others_take() -> None:
+    dense = np.array([[0, 2, 1], [1, 5, 0]])
+    A = sp.from_coords([[0, 0, 1], [0, 1, 1]], [0, 2, 5], shape=(2, 3), fill_value=1)
+    dense = A.to_numpy()
+    for axis in (None, 0, 1):
+        wanted = np.count_nonzero(dense != 1, axis=axis)
+        for where in ("all", "stored", True):
+            assert np.array_equal(np.asarray(A.count(axis, where=where)), wanted)
+        mask = dense > 1
+        assert np.array_equal(np.asarray(A.count(axis, where=mask)), np.count_nonzero((dense != 1) & mask, axis=axis))
+    with pytest.raises(InvalidValueError, match="'some' must be"):
+        A.count(where="some")

@@ -466,3 +466,11 @@ def test_labels_of_another_length() -> None:
         sp.batches(np.exp(sp.eye(3)))
     with pytest.raises(UnsupportedError, match="iterate over them"):
         sp.batches(np.eye(3))[0]
+
+
+def test_a_batch_unpacks_into_input_and_labels() -> None:
+    X = np.arange(1.0, 13).reshape(4, 3)
+    for k, (rows, labels) in enumerate(sp.batches(X, [5, 6, 7, 8], batch_size=2)):
+        assert np.array_equal(rows.to_numpy(), X[2 * k : 2 * k + 2])
+        assert labels.tolist() == [5 + 2 * k, 6 + 2 * k]
+    assert [y for _, y in sp.batches(X, batch_size=4)] == [None]

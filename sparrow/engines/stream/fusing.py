@@ -174,9 +174,10 @@ def fused(steps: Sequence[Step], roots: Sequence[Scan]) -> dict[Map, list[Map]]:
     for step in steps:
         if not isinstance(step, Map):
             continue
-        inner = [scan.source for scan in step.scans if isinstance(scan.source, Map) and _joins(scan)]
+        apart = {scan.source for scan in step.scans if not _joins(scan)}  # also where another scan of it would join
+        inner = {scan.source for scan in step.scans if isinstance(scan.source, Map)} - apart
         several = frozenset().union(*(
-            bottom[scan.source] if isinstance(scan.source, Map) and _joins(scan) else {_identity(scan)}
+            bottom[scan.source] if isinstance(scan.source, Map) and scan.source in inner else {_identity(scan)}
             for scan in step.scans
         ))  # fmt: skip
         takes[step] = {one for one in inner if len(several) <= _MOST or len(bottom[one]) == 1}
