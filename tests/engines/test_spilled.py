@@ -282,13 +282,15 @@ import sparrow as sp
 A, B = (sp.open(f"{sys.argv[1]}/{name}") for name in "AB")
 sp.config(memory_limit="150MB", temp_directory=sys.argv[1])
 C = (A @ B).save(sys.argv[1] + "/C")
-print(int(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1]) * 1024)
+told = dict(re.findall(r"(VmHWM|RssFile):\\s*(\\d+)", open("/proc/self/status").read()))
+print(1024 * (int(told["VmHWM"]) - int(told["RssFile"])))
 """
     run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, stdout=subprocess.PIPE, text=True)
     C, x = sp.open(tmp_path / "C"), rng.random(n)
     assert 24 * (C.nnz + sum(each.nnz for each in held)) > 150e6
     np.testing.assert_allclose(C @ x, held[0] @ (held[1] @ x), rtol=1e-9)
-    assert int(run.stdout) <= 350e6
+    # How much is mapped of the files of libraries is up to the system: 100 MB and more.
+    assert int(run.stdout) <= 220e6
 
 
 def test_sections_read_no_more_than_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
