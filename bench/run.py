@@ -42,7 +42,7 @@ def main() -> None:
     if "rows" in parts:
         import rows as lists
 
-        rows += lists.run(100_000 if options.small else 1_000_000, rounds=3 if options.small else 7)
+        rows += lists.run(100_000 if options.small else 1_000_000, rounds=3 if options.small else 15)
     if "spgemm" in parts:
         import spgemm
 
