@@ -13,6 +13,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -273,10 +274,31 @@ class Log:
             self._active = self._files(dims)
         return self._active
 
-    def _files(self, dims: Sequence[str]) -> Active:
+    def _added(self) -> pa.Table:
         with _reading(self.path):
             # pa.table would import pandas, to see whether this is one of its frames.
-            table = pa.RecordBatchReader.from_stream(self._table.get_add_actions(flatten=False)).read_all()
+            return pa.RecordBatchReader.from_stream(self._table.get_add_actions(flatten=False)).read_all()
+
+    def sizes(self) -> dict[str, int]:
+        """Return the files of the version and their bytes; those of other tools may lie in folders of the folder.
+
+        Raises
+        ------
+        CorruptionError
+            If the log cannot be read, or names a file outside of the folder.
+        """
+        table = self._added()
+        sizes = dict(zip(map(unquote, table["path"].to_pylist()), table["size_bytes"].to_pylist(), strict=True))
+        for path in sizes:
+            if "://" in path or os.path.isabs(path) or {"", ".", ".."}.intersection(path.replace("\\", "/").split("/")):
+                raise self._outside(path)
+        return sizes
+
+    def _outside(self, path: str) -> CorruptionError:
+        return CorruptionError(f"the log of {self.path!r} names the file {path!r}, which is not in its folder")
+
+    def _files(self, dims: Sequence[str]) -> Active:
+        table = self._added()
         count = table.num_rows
         low, high = np.zeros((count, len(dims)), np.int64), np.zeros((count, len(dims)), np.int64)
         if count:
@@ -296,7 +318,7 @@ class Log:
         paths = table["path"].to_pylist()
         outside = next((path for path in paths if "/" in path or "\\" in path or path in {"", ".", ".."}), None)
         if outside is not None:
-            raise CorruptionError(f"the log of {self.path!r} names the file {outside!r}, which is not in its folder")
+            raise self._outside(outside)
         return Active(paths, sizes, rows, low, high)
 
     def check(self, shape: Sequence[int]) -> None:
