@@ -127,7 +127,7 @@ class Log:
             raise CorruptionError(f"{os.path.join(path, LOG)!r} is a link: it may lead anywhere and is not followed")
         _refuse_fork()
         try:
-            with _reading(path):
+            with _reading(path, version):
                 if version is not None and version < 0:
                     raise ValueError(f"no version {version}")
                 if version is not None and version > _MANY and version > cls.open(path).version:
@@ -255,7 +255,7 @@ class Log:
         """Return the numbers that commits set for the dimensions, () where none did."""
         out: list[int] = []
         for dim in range(ndim):
-            with _reading(self.path):
+            with _reading(self.path, self.version):
                 new = self._table.transaction_version(f"{name}{dim}")
             if new is None:  # a change sets all dimensions
                 break
@@ -275,7 +275,7 @@ class Log:
         return self._active
 
     def _added(self) -> pa.Table:
-        with _reading(self.path):
+        with _reading(self.path, self.version):
             # pa.table would import pandas, to see whether this is one of its frames.
             return pa.RecordBatchReader.from_stream(self._table.get_add_actions(flatten=False)).read_all()
 
@@ -507,8 +507,8 @@ def forked() -> bool:
 
 
 @contextmanager
-def _reading(path: str) -> Iterator[None]:
-    """Tell which entry of a log it is that deltalake cannot read."""
+def _reading(path: str, version: int | None = None) -> Iterator[None]:
+    """Tell which entry of a log it is that deltalake cannot read, of those of a version, the newest by default."""
     from deltalake.exceptions import TableNotFoundError
 
     try:
@@ -518,12 +518,13 @@ def _reading(path: str) -> Iterator[None]:
     except BaseException as error:  # deltalake panics with an exception of its own
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        version = 0
-        while read_commit(path, version) is not None:
-            version += 1
+        last = 0
+        while read_commit(path, last) is not None:
+            last += 1
         told = next(iter(str(error).splitlines()), type(error).__name__)
+        damaged = suspects(path, last - 1 if version is None else min(version, last - 1))
         raise CorruptionError(
-            f"the log in {os.path.join(path, LOG)!r} cannot be read, damaged is {suspects(path, version - 1)}: {told}"
+            f"the log in {os.path.join(path, LOG)!r} cannot be read, damaged is {damaged}: {told}"
         ) from None
 
 

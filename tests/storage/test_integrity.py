@@ -277,6 +277,23 @@ def test_a_checkpoint_is_checked(path: Path) -> None:
         sp.open(path)
 
 
+def test_what_deltalake_alone_reads_of_an_entry(path: Path) -> None:
+    for value in range(1, 22):
+        commit(path, value)
+    assert list((path / "_delta_log").glob("*.checkpoint.parquet"))
+    begin = entry(path, 0).read_text()
+    entry(path, 0).write_text(begin.replace("minReaderVersion", "minReaderVersinn"))
+    with pytest.raises(errors.CorruptionError, match=entry(path, 0).name):
+        sp.open(path, version=2)
+    assert sp.open(path).version == 21  # from the checkpoint on
+    entry(path, 0).write_text(begin)
+    late = entry(path, 21)
+    protocol = next(line for line in begin.splitlines() if "minReaderVersion" in line)
+    late.write_text(late.read_text() + protocol.replace("minReaderVersion", "minReaderVersinn") + "\n")
+    with pytest.raises(errors.CorruptionError, match=late.name):
+        sp.open(path)
+
+
 def test_commits_of_other_tools_are_taken_as_they_are(path: Path) -> None:
     from deltalake import DeltaTable
 
