@@ -278,16 +278,17 @@ def test_a_checkpoint_is_checked(path: Path) -> None:
 
 
 def test_what_deltalake_alone_reads_of_an_entry(path: Path) -> None:
-    for value in range(1, 22):
+    for value in range(1, 24):
         commit(path, value)
-    assert list((path / "_delta_log").glob("*.checkpoint.parquet"))
+    (checkpoint,) = (path / "_delta_log").glob("*.checkpoint.parquet")
+    late = entry(path, 23)
+    assert entry(path, 2).name < checkpoint.name < late.name
     begin = entry(path, 0).read_text()
     entry(path, 0).write_text(begin.replace("minReaderVersion", "minReaderVersinn"))
     with pytest.raises(errors.CorruptionError, match=entry(path, 0).name):
         sp.open(path, version=2)
-    assert sp.open(path).version == 21  # from the checkpoint on
+    assert sp.open(path).version == 23  # from the checkpoint on
     entry(path, 0).write_text(begin)
-    late = entry(path, 21)
     protocol = next(line for line in begin.splitlines() if "minReaderVersion" in line)
     late.write_text(late.read_text() + protocol.replace("minReaderVersion", "minReaderVersinn") + "\n")
     with pytest.raises(errors.CorruptionError, match=late.name):
