@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from sparrow.kernels.caching import keep_somewhere
+from sparrow.kernels import caching
 
-keep_somewhere()  # before any loop is defined
+caching.keep_somewhere()  # before any loop is defined
