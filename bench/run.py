@@ -23,12 +23,12 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="",
-        help="parts, with commas: size, products, spgemm, solvers, cells, tiny, labels, batches, text, files, memory, "
-        "als, training, stores, gpu; files.mtx is one reader of files",
+        help="parts, with commas: size, products, rows, spgemm, solvers, cells, tiny, labels, batches, text, files, "
+        "memory, als, training, stores, gpu; files.mtx is one reader of files",
     )
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
-    every = "size,products,spgemm,solvers,cells,tiny,labels,batches,text,files,memory,als,training,stores,gpu"
+    every = "size,products,rows,spgemm,solvers,cells,tiny,labels,batches,text,files,memory,als,training,stores,gpu"
     parts = (options.only or every).split(",")
     rows: list[Row] = []
     if "size" in parts:
@@ -39,6 +39,10 @@ def main() -> None:
         import products
 
         rows += products.run(1_000_000 if options.small else 24_000_000, rounds=3 if options.small else 7)
+    if "rows" in parts:
+        import rows as lists
+
+        rows += lists.run(100_000 if options.small else 1_000_000, rounds=3 if options.small else 15)
     if "spgemm" in parts:
         import spgemm
 

@@ -3,12 +3,14 @@
     python ingest/libsvm_collection.py a9a a9a.t a9a.sparrow
 
 Indices count from 1 there. A test part often lacks the last features: both parts get as many columns
-as the wider one, so that a model of one fits the other. Makes the bundles ``TARGET/train`` and ``TARGET/test``.
+as the wider one, so that a model of one fits the other. Makes the bundles ``TARGET/train`` and ``TARGET/test``, both
+or none: until both are whole they are in a hidden folder, which the next run removes where one was killed.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 from pathlib import Path
 
 import sparrow as sp
@@ -21,17 +23,25 @@ def main() -> None:
     parser.add_argument("test")
     parser.add_argument("target", type=Path)
     chosen = parser.parse_args()
-    parts = {"train": chosen.train, "test": chosen.test}
-    chosen.target.mkdir(parents=True, exist_ok=True)
-    widths = {
-        part: sp.ingest.libsvm(source, chosen.target / part, index_base=1)["X"].shape[1]
-        for part, source in parts.items()
-    }
-    width = max(widths.values())
-    for part, source in parts.items():
-        if widths[part] < width:
-            sp.ingest.libsvm(source, chosen.target / part, index_base=1, n_features=width, overwrite=True)
-        print(part, sp.open(chosen.target / part)["X"])
+    parts, target = {"train": chosen.train, "test": chosen.test}, chosen.target
+    if target.exists():
+        parser.error(f"{target} exists: choose another name, or remove it")
+    made = target.with_name(f".{target.name}.partial")
+    shutil.rmtree(made, ignore_errors=True)
+    made.mkdir(parents=True)
+    try:
+        widths = {
+            part: sp.ingest.libsvm(source, made / part, index_base=1)["X"].shape[1] for part, source in parts.items()
+        }
+        width = max(widths.values())
+        for part, source in parts.items():
+            if widths[part] < width:
+                sp.ingest.libsvm(source, made / part, index_base=1, n_features=width, overwrite=True)
+        made.rename(target)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    for part in parts:
+        print(part, sp.open(target / part)["X"])
 
 
 if __name__ == "__main__":

@@ -281,6 +281,8 @@ def base_orders(ndim: int) -> tuple[tuple[int, ...], ...]:
 
 _tokens = itertools.count()
 _CHUNK = 1 << 18
+_HANDFUL = 1 << 11
+"""Entries that are taken from their places before a loop for it is there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -295,13 +297,26 @@ class Stretches:
         """How many there are of each k."""
         return self.stops - self.starts
 
-    def positions(self) -> NDArray[np.int64]:
-        """Return them one by one."""
+    def take(self, columns: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Return what stands there in each of some arrays."""
         lengths = self.lengths
         ends = np.cumsum(lengths)
-        found: NDArray[np.int64] = np.arange(ends[-1] if len(ends) else 0)
-        found += np.repeat(self.starts - (ends - lengths), lengths)
+        count, begins = int(ends[-1]) if len(ends) else 0, ends - lengths
+        if count < _HANDFUL:
+            at = np.arange(count)
+            at += np.repeat(self.starts - begins, lengths)
+            return [column[at] for column in columns]
+        from sparrow.kernels.rows import place_rows
+
+        found = [np.empty(count, column.dtype) for column in columns]
+        for column, out in zip(columns, found, strict=True):
+            place_rows(self.starts, self.stops, begins, column, out)
         return found
+
+    def block(self, entries: Block) -> Block:
+        """Return those of some entries that stand there."""
+        *coords, values = self.take([*entries.coords, entries.values])
+        return Block(tuple(coords), values)
 
     def joined(self) -> Stretches:
         """Return them without what is empty, neighbours as one."""
@@ -432,7 +447,7 @@ class MemoryRelation:
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return a piece of the arrays, without a copy where it is one stretch."""
         if isinstance(chunk.ref, Stretches):
-            return self.block.take(chunk.ref.positions())
+            return chunk.ref.block(self.block)
         return self.block.take(slice(*chunk.ref))
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:

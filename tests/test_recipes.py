@@ -42,6 +42,21 @@ def test_libsvm_collection(run: Callable[..., str], shipped: Path, tmp_path: Pat
     }
 
 
+def test_a_part_that_is_bad_leaves_nothing(run: Callable[..., str], tmp_path: Path) -> None:
+    texts = {"train": "1 1:2 3:1\n", "bad": "1 1:2 x:1\n", "test": "-1 2:1 4:2\n"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(sp.errors.IngestError, match="bad, line 1"):
+        run("libsvm_collection.py", tmp_path / "train", tmp_path / "bad", tmp_path / "both")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(texts)
+    (tmp_path / ".both.partial" / "train").mkdir(parents=True)  # of a run that was killed
+    run("libsvm_collection.py", tmp_path / "train", tmp_path / "test", tmp_path / "both")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*texts, "both"])
+    assert [sp.open(tmp_path / "both" / part)["X"].shape for part in ("train", "test")] == [(1, 4), (1, 4)]
+    with pytest.raises(SystemExit):
+        run("libsvm_collection.py", tmp_path / "train", tmp_path / "test", tmp_path / "both")
+
+
 def test_published(run: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "wiki-Vote.txt").write_text("# unpacked\r\n3\t7\r\n7\t3\r\n")
     told = run("published.py", "wiki-Vote", tmp_path / "votes.sparrow", "--files", tmp_path)

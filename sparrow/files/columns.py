@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import pyarrow as pa
 
 from sparrow import progress, storage
-from sparrow.errors import InvalidValueError, ShapeError
+from sparrow.errors import DuplicateError, InvalidValueError, ShapeError
 from sparrow.files.delimited import Form, LateText
 from sparrow.files.registry import DType, Format, Option, Reader, ids_of, names_of, number_of, sizes_of, values_of
 from sparrow.files.rows import check_space
@@ -350,7 +350,16 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         with storage.creating(self.dst, self.overwrite) as folder:
             check_space(folder, table.least, 0)
             with bar("reading the table", table.size) as advance, closing(table.batches(advance)) as batches:
-                rows = TableIngest(folder, self, table.name).run(batches)
+                ingest = TableIngest(folder, self, table.name)
+                try:
+                    rows = ingest.run(batches)
+                except DuplicateError as error:
+                    if error.cell is None or not self._again():
+                        raise
+                    batches.close()
+                    again = open_table(self.src, query)
+                    with bar("looking for the rows", again.size) as advance, closing(again.batches(advance)) as batches:
+                        raise ingest.placed(error, batches) from None
         if not rows and isinstance(self.src, str | os.PathLike | list | tuple):
             warnings.warn(f"{table.name}: there is no row", stacklevel=2)
         if self.value is None and self.duplicates != "count" and "value" in query.seen.difference(query.columns):

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.errors import IngestError, ShapeError
+from sparrow.errors import DuplicateError, IngestError, ShapeError
 from sparrow.files.delimited import LateText
 from sparrow.files.rows import Ids, Names, Shelf, Written, cast_values, write_entries
 from sparrow.files.tables import Batch
@@ -66,6 +66,38 @@ class TableIngest:
         self._numbered(written.ids)
         self._create(self.folder, self.options.value, written.files, self._shape(written.maxima), self._dtypes[0])
         return self._count
+
+    def placed(self, error: DuplicateError, batches: Iterator[Batch]) -> DuplicateError:
+        """Return the error about a cell that is given twice with the rows that do, which are looked for."""
+        assert error.cell is not None
+        found: list[tuple[Batch, int]] = []
+        for batch in map(self._chosen, batches):
+            found += [(batch, int(at)) for at in np.flatnonzero(self._giving(batch, error.cell))[:2]]
+            if len(found) > 1:
+                break
+        else:
+            return error
+        (before, first), (batch, second) = found[:2]
+        row, line = batch.where(second)
+        early, early_line = before.where(first)
+        told = f"row {early}" if early_line is None else f"line {early_line}"
+        told = told if before.source == batch.source else f"{before.source}, {told}"
+        problem = f"row {row}: {error}".replace("more than once", f"more than once, first in {told}", 1)
+        if batch.source is not None:
+            problem = f"{batch.source}{'' if line is None else f', line {line}'}: {problem}"
+        return DuplicateError(problem, error.cell)
+
+    def _giving(self, batch: Batch, cell: Sequence[int]) -> NDArray[np.bool_]:
+        """Return which rows of a batch give a cell, told by labels where there are some and else by coordinates."""
+        giving = np.ones(batch.data.num_rows, bool)
+        for dim, (name, labels) in enumerate(zip(self.options.coords, self._labels, strict=True)):
+            array = batch.data.column(name)
+            if labels is None:
+                giving &= self._integers(batch, name, array, dim) == cell[dim]
+                continue
+            label = labels[cell[dim]].cast(pa.string())
+            giving &= pc.equal(_as_text(array).cast(pa.string()), label).to_numpy(zero_copy_only=False)
+        return giving
 
     def _bundle(self, items: Iterator[Batch], known: list[Ids | None]) -> None:
         """Put the rows aside with all of their values, and store one value after the other."""

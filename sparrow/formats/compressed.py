@@ -249,11 +249,11 @@ class CSR(_Compressed):
         kind = np.int32 if self._shape[1] <= 2**31 else np.int64
         return Block((self._lines(), self._indices.astype(kind, copy=False)), self._data)
 
-    def _scipy(self) -> scipy.sparse.sparray:
+    def _scipy(self, copy: bool) -> scipy.sparse.sparray:
         import scipy.sparse
 
         indptr = alike(self._indptr, self._indices)
-        return scipy.sparse.csr_array((self._data, self._indices, indptr), shape=self._shape, copy=True)
+        return scipy.sparse.csr_array((self._data, self._indices, indptr), shape=self._shape, copy=copy)
 
 
 class CSC(_Compressed):
@@ -310,11 +310,11 @@ class CSC(_Compressed):
         data, columns, indptr = _grouped(rows, columns, data, self._shape)
         return CSR._made(data, columns, indptr, self._shape)._entries()
 
-    def _scipy(self) -> scipy.sparse.sparray:
+    def _scipy(self, copy: bool) -> scipy.sparse.sparray:
         import scipy.sparse
 
         indptr = alike(self._indptr, self._indices)
-        return scipy.sparse.csc_array((self._data, self._indices, indptr), shape=self._shape, copy=True)
+        return scipy.sparse.csc_array((self._data, self._indices, indptr), shape=self._shape, copy=copy)
 
 
 def _grouped(

@@ -20,7 +20,7 @@ from sparrow.stypes import check_stype
 if TYPE_CHECKING:
     import scipy.sparse
 
-__all__ = ["Container", "as_index", "as_values", "check_scipy", "from_entries", "readonly"]
+__all__ = ["Container", "as_index", "as_values", "check_scipy", "from_entries", "readonly", "scipy_array"]
 
 _FORMATS: dict[str, type[Container]] = {}
 
@@ -385,13 +385,13 @@ class Container(ABC):
         'csr'
         """
         check_scipy(self._schema())
-        return self._scipy()
+        return self._scipy(copy=True)
 
-    def _scipy(self) -> scipy.sparse.sparray:
+    def _scipy(self, copy: bool) -> scipy.sparse.sparray:
         import scipy.sparse
 
         block = self._entries()
-        array = scipy.sparse.coo_array((block.values, block.coords), shape=self._shape).copy()
+        array = scipy.sparse.coo_array((block.values, block.coords), shape=self._shape, copy=copy)
         array.has_canonical_format = True
         return array
 
@@ -430,6 +430,14 @@ def from_entries(format: str, schema: Schema, block: Block) -> Container:
         stored = ~is_fill(cells, cells.dtype.type(0))
         schema, block = Schema(schema.shape, (), schema.dtype), Block(stored.nonzero(), cells[stored])
     return _FORMATS[format]._from_entries(schema, block)
+
+
+def scipy_array(format: str, schema: Schema, block: Block) -> scipy.sparse.sparray:
+    """Return canonical entries, which :func:`check_scipy` lets pass, as a SciPy array ("coo", "csr" or "csc") of them.
+
+    It holds the very arrays where they are what SciPy keeps: they are given away.
+    """
+    return from_entries(format, schema, block)._scipy(copy=False)
 
 
 def check_scipy(schema: Schema) -> None:

@@ -252,9 +252,9 @@ class RowSparse(Container):
     def _arrays(self) -> tuple[NDArray[Any], ...]:
         return (self._data, self._indices)
 
-    def _scipy(self) -> scipy.sparse.sparray:
+    def _scipy(self, copy: bool) -> scipy.sparse.sparray:
         found: Container = self.asformat("csr" if self.ndim == 2 else "coo")
-        return found.to_scipy()
+        return found._scipy(copy)
 
 
 def _check_ascending(rows: NDArray[Any]) -> None:

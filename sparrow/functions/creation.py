@@ -79,6 +79,8 @@ def open(  # noqa: A001 - what people type is sp.open
         is a value without coords.
     LabelError
         If a table has no such column.
+    CorruptionError
+        If a file is missing, damaged or a link, or the log names one outside of the folder.
     TooLargeError
         If a table would pass the memory limit.
 
@@ -93,8 +95,8 @@ def open(  # noqa: A001 - what people type is sp.open
         if coords is not None:
             if version is not None and not isinstance(version, SupportsIndex):
                 raise InvalidValueError(f"version={version!r}: a table of another tool is opened by number")
-            table = storage.delta_table(path, None if version is None else operator.index(version))
-            return from_relation(table, coords, value, duplicates=duplicates)
+            with storage.delta_table(path, None if version is None else operator.index(version)) as table:
+                return from_relation(table, coords, value, duplicates=duplicates)
         if value is not None:
             raise InvalidValueError(f"value={value!r} without coords: name the columns of coordinates too")
         if storage.is_bundle(path):

@@ -217,12 +217,14 @@ def _checked(index: int, axis: int, shape: Sequence[int], names: Sequence[str] |
 
 def _checked_array(part: IntArray, axis: int, shape: Sequence[int], names: Sequence[str] | None) -> IntArray:
     size = shape[axis]
-    if part.size:
-        for extreme in (int(part.min()), int(part.max())):
-            if not -size <= extreme < size:
-                raise IndexingError(f"index {extreme} is out of range for {_name(axis, names)} of size {size}")
     values = part.astype(np.int64)
-    return np.where(values < 0, values + size, values)
+    if not part.size:
+        return values
+    low, high = int(part.min()), int(part.max())
+    for extreme in (low, high):
+        if not -size <= extreme < size:
+            raise IndexingError(f"index {extreme} is out of range for {_name(axis, names)} of size {size}")
+    return np.where(values < 0, values + size, values) if low < 0 else values
 
 
 def _check_mask(part: NDArray[np.bool_] | Mask, axis: int, shape: Sequence[int], names: Sequence[str] | None) -> None:

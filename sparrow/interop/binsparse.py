@@ -56,7 +56,7 @@ def arrays_of(schema: Schema, block: Block) -> dict[str, NDArray[Any]]:
         outer, inner = block.coords if schema.stype == "csr" else reversed(block.coords)
         height = schema.shape[0 if schema.stype == "csr" else 1]
         order = np.argsort(outer, kind="stable")
-        arrays = {"pointers_to_1": pointers(outer, height), "indices_1": inner[order], "values": values[order]}
+        arrays = {"pointers_to_1": pointers(outer[order], height), "indices_1": inner[order], "values": values[order]}
     else:
         arrays = {f"indices_{dim}": column for dim, column in enumerate(block.coords)}
         if not schema.ndim and not block.count:

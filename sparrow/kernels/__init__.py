@@ -1,1 +1,7 @@
 """Loops over arrays: no I/O, no plans, no knowledge of where the arrays come from."""
+
+from __future__ import annotations
+
+from sparrow.kernels import caching
+
+caching.keep_somewhere()  # before any loop is defined

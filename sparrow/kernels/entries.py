@@ -168,7 +168,7 @@ def packed(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[np.i
 
 
 def row_pointers(rows: NDArray[Any], height: int) -> NDArray[np.int64]:
-    """Return where each row begins among entries sorted by row, and their number at the end: shape (height + 1,)."""
+    """Return where each row begins once entries are sorted by row, and their number at the end: shape (height + 1,)."""
     out = np.zeros(height + 1, np.int64)
     if len(rows) < _MANY:
         np.cumsum(np.bincount(rows, minlength=height), out=out[1:])

@@ -21,6 +21,7 @@ __all__ = ["Interner"]
 _BATCH = 32
 _PLACE = (1 << 40) - 1
 _MANY = 200_000
+_STRETCH = 1 << 17
 
 
 @kernel
@@ -203,20 +204,23 @@ class Interner:
 
     def finish(self) -> tuple[pa.Array, NDArray[np.int32]]:
         """Return the texts, sorted by their bytes, and the position of each number's among them; once."""
-        known = self._known
-        offsets = np.empty(known + 1, np.int64)
-        out = np.empty(self._used - 8 * known, np.uint8)
-        _texts(self._pool, offsets, out)
-        labels = pa.LargeStringArray.from_buffers(known, pa.py_buffer(offsets), pa.py_buffer(out))
-        if known > _MANY:
-            import polars as pl
-
-            labels = pl.Series(labels).sort().to_arrow().cast(pa.large_string())
-        else:
-            labels = labels.take(pc.array_sort_indices(labels))
+        labels, known = self._sorted(), self._known
         rank = np.empty(known, np.int32)
-        rank[self.codes(labels)] = np.arange(known, dtype=np.int32)
+        for start in range(0, known, _STRETCH):  # the texts once more, and what is looked up, take as much as the table
+            part = labels.slice(start, _STRETCH)
+            rank[self.codes(part)] = np.arange(start, start + len(part), dtype=np.int32)
+        narrow = self._used - 8 * known < 2**31
         self._clear()
-        if len(out) < 2**31:
-            labels = labels.cast(pa.string())
-        return labels, rank
+        return labels.cast(pa.string()) if narrow else labels, rank
+
+    def _sorted(self) -> pa.Array:
+        """Return the texts, sorted by their bytes; nothing else is held when it returns."""
+        offsets = np.empty(self._known + 1, np.int64)
+        out = np.empty(self._used - 8 * self._known, np.uint8)
+        _texts(self._pool, offsets, out)
+        labels = pa.LargeStringArray.from_buffers(self._known, pa.py_buffer(offsets), pa.py_buffer(out))
+        if self._known <= _MANY:
+            return labels.take(pc.array_sort_indices(labels))
+        import polars as pl
+
+        return pl.Series(labels).sort().to_arrow().cast(pa.large_string())

@@ -350,7 +350,8 @@ class Sorter:
     def _given(self, where: tuple[int, ...]) -> DuplicateError:
         return DuplicateError(
             f"the cell {self._describe(where)} is given more than once: "
-            "say duplicates='sum', 'last', 'first', 'min' or 'max'"
+            "say duplicates='sum', 'last', 'first', 'min' or 'max'",
+            where,
         )
 
     def _reduce_stream(self, pieces: Iterable[Rows]) -> Iterator[tuple[tuple[NDArray[Any], ...], NDArray[Any]]]:

@@ -22,6 +22,8 @@ __all__ = ["LOG", "NOTES", "Commit", "log_entry", "parsing", "read_commit", "rea
 LOG = "_delta_log"
 NOTES = "sparrow"
 """What the notes of a commit stand under in its ``commitInfo``."""
+_TOLD = 40
+"""The most entries that are named where one of them is damaged: there is a checkpoint after every 20."""
 _OF_A_FILE = {"dataChange", "modificationTime", "partitionValues"}
 """What deltalake wants to know of a file, without which it does not say what it misses where."""
 
@@ -125,8 +127,7 @@ def suspects(path: str, version: int) -> str:
     """Return the files that a version is made of, where it cannot be told which of them is damaged."""
     names = of(path).names(os.path.join(path, LOG))
     last = os.path.basename(log_entry(path, version))
-    checkpoints = [name for name in names if ".checkpoint." in name and name <= last]
-    entries = [name for name in names if name.endswith(".json") and (checkpoints or [""])[-1] < name <= last]
-    if checkpoints:
-        return f"the checkpoint {checkpoints[-1]!r}, '_last_checkpoint' or an entry after it"
-    return f"an entry from {entries[0]!r} to {entries[-1]!r}" if entries else "all of it"
+    checkpoints = [name for name in names if ".checkpoint." in name and name <= last][-1:]
+    entries = [name for name in names if name.endswith(".json") and max(checkpoints, default="") < name <= last]
+    found = [*checkpoints, *(name for name in names if name == "_last_checkpoint"), *entries[-_TOLD:]]
+    return f"one of {', '.join(map(repr, found))}" if found else "all of it"

@@ -13,6 +13,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -126,7 +127,7 @@ class Log:
             raise CorruptionError(f"{os.path.join(path, LOG)!r} is a link: it may lead anywhere and is not followed")
         _refuse_fork()
         try:
-            with _reading(path):
+            with _reading(path, version):
                 if version is not None and version < 0:
                     raise ValueError(f"no version {version}")
                 if version is not None and version > _MANY and version > cls.open(path).version:
@@ -254,7 +255,7 @@ class Log:
         """Return the numbers that commits set for the dimensions, () where none did."""
         out: list[int] = []
         for dim in range(ndim):
-            with _reading(self.path):
+            with _reading(self.path, self.version):
                 new = self._table.transaction_version(f"{name}{dim}")
             if new is None:  # a change sets all dimensions
                 break
@@ -273,10 +274,31 @@ class Log:
             self._active = self._files(dims)
         return self._active
 
-    def _files(self, dims: Sequence[str]) -> Active:
-        with _reading(self.path):
+    def _added(self) -> pa.Table:
+        with _reading(self.path, self.version):
             # pa.table would import pandas, to see whether this is one of its frames.
-            table = pa.RecordBatchReader.from_stream(self._table.get_add_actions(flatten=False)).read_all()
+            return pa.RecordBatchReader.from_stream(self._table.get_add_actions(flatten=False)).read_all()
+
+    def sizes(self) -> dict[str, int]:
+        """Return the files of the version and their bytes; those of other tools may lie in folders of the folder.
+
+        Raises
+        ------
+        CorruptionError
+            If the log cannot be read, or names a file outside of the folder.
+        """
+        table = self._added()
+        sizes = dict(zip(map(unquote, table["path"].to_pylist()), table["size_bytes"].to_pylist(), strict=True))
+        for path in sizes:
+            if "://" in path or os.path.isabs(path) or {"", ".", ".."}.intersection(path.replace("\\", "/").split("/")):
+                raise self._outside(path)
+        return sizes
+
+    def _outside(self, path: str) -> CorruptionError:
+        return CorruptionError(f"the log of {self.path!r} names the file {path!r}, which is not in its folder")
+
+    def _files(self, dims: Sequence[str]) -> Active:
+        table = self._added()
         count = table.num_rows
         low, high = np.zeros((count, len(dims)), np.int64), np.zeros((count, len(dims)), np.int64)
         if count:
@@ -296,7 +318,7 @@ class Log:
         paths = table["path"].to_pylist()
         outside = next((path for path in paths if "/" in path or "\\" in path or path in {"", ".", ".."}), None)
         if outside is not None:
-            raise CorruptionError(f"the log of {self.path!r} names the file {outside!r}, which is not in its folder")
+            raise self._outside(outside)
         return Active(paths, sizes, rows, low, high)
 
     def check(self, shape: Sequence[int]) -> None:
@@ -485,8 +507,8 @@ def forked() -> bool:
 
 
 @contextmanager
-def _reading(path: str) -> Iterator[None]:
-    """Tell which entry of a log it is that deltalake cannot read."""
+def _reading(path: str, version: int | None = None) -> Iterator[None]:
+    """Tell which entry of a log it is that deltalake cannot read, of those of a version, the newest by default."""
     from deltalake.exceptions import TableNotFoundError
 
     try:
@@ -496,12 +518,13 @@ def _reading(path: str) -> Iterator[None]:
     except BaseException as error:  # deltalake panics with an exception of its own
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        version = 0
-        while read_commit(path, version) is not None:
-            version += 1
+        last = 0
+        while read_commit(path, last) is not None:
+            last += 1
         told = next(iter(str(error).splitlines()), type(error).__name__)
+        damaged = suspects(path, last - 1 if version is None else min(version, last - 1))
         raise CorruptionError(
-            f"the log in {os.path.join(path, LOG)!r} cannot be read, damaged is {suspects(path, version - 1)}: {told}"
+            f"the log in {os.path.join(path, LOG)!r} cannot be read, damaged is {damaged}: {told}"
         ) from None
 
 

@@ -179,7 +179,7 @@ def _inside(block: Block, part: Part, box: Box) -> Block:
             asked = wanted[slice(*np.searchsorted(wanted, [column[0], column[-1] + 1]))].astype(column.dtype)
             if len(asked) <= _FEW:
                 ends = np.searchsorted(column, asked, "left"), np.searchsorted(column, asked, "right")
-                block = block.take(Stretches(*ends).positions())
+                block = Stretches(*ends).block(block)
     keep: NDArray[np.bool_] | None = None
     for dim, r in enumerate(box.ranges[1:], 1):
         if part.low[dim] < r[0] or part.high[dim] > r[-1]:

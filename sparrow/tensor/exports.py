@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from sparrow import engines, formats, memory
 from sparrow.arguments import check_flag
 from sparrow.errors import MissingDependencyError, SharingError, UnsupportedError
-from sparrow.formats.container import check_scipy
+from sparrow.formats.container import check_scipy, scipy_array
 from sparrow.interop import binsparse, interchange
 from sparrow.interop.lazyframes import lazy_frame
 from sparrow.interop.scipy_operators import asked_by_an_operator, wrapped
@@ -413,7 +413,7 @@ def _scipy_array(scan: Scan, format: str) -> scipy.sparse.sparray:
         names = ", ".join(map(repr, known))
         raise UnsupportedError(f"SciPy has no {format!r} of {schema.ndim} dimensions: there are {names}")
     through = "coo" if schema.ndim != 2 or format in ("coo", "dok") else "csc" if format == "csc" else "csr"
-    array = formats.from_entries(through, schema, engines.entries(scan)).to_scipy()
+    array = scipy_array(through, schema, engines.entries(scan))
     if format == "dia":
         rows, columns = array.nonzero()
         width = int(columns.max(initial=-1)) + 1

@@ -84,7 +84,7 @@ def race(folder: str, who: int, count: int, line: Barrier, results: Connection) 
     """Run the three races, each begun by all at once, and report what each gave."""
     given = []
     for name, run in (("append", append), ("increment", increment), ("claim", claim_cells)):
-        line.wait(60)
+        line.wait(300)
         given.append(run(f"{folder}/{name}", who, count))
     results.send(tuple(given))
 

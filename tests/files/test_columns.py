@@ -224,6 +224,39 @@ def test_presence_and_its_count(ingest: Any, schema: Any) -> None:
         ingest("u,i\nb,7\na,5\nb,7\n", coords=["u", "i"], relabel=["i"])
 
 
+@pytest.mark.parametrize(
+    ("text", "options", "told"),
+    [
+        ("u,i,v\n1,2,3\n4,4,4\n1,2,5\n1,2,6\n", {}, r"t\.csv, line 4: row 3: the cell (1, 2) @ line 2: say"),
+        ("u,i,v\n1,2,3\n1,3,5\n1,2,6\n", {"index_base": 1}, "line 4: row 3: the cell (0, 1) @ line 2:"),
+        ("u,i,v\nb,2,\nb,2,3\n\nb,2,4\n", {"nulls": "drop"}, "line 5: row 3: the cell ('b', 2) @ line 3:"),
+        ("u,i,v\nb,9,1\na,9,2\nb,9,3\n", {"relabel": ["i"]}, "line 4: row 3: the cell ('b', 9) @ line 2:"),
+        ("u,i,v\nb,09,1\nb,9,2\nb,09,3\n", {}, "line 4: row 3: the cell ('b', '09') @ line 2:"),
+        ("u,i,v\n2020-01-01,1,1\n2020-01-01,1,1\n", {}, "line 3: row 2: the cell ('2020-01-01', 1) @ line 2:"),
+        ("u,i,v,w\nb,2,1,1\na,2,1,1\nb,2,1,3\n", {"value": ["v", "w"]}, "line 4: row 3: the cell ('b', 2) @ line 2:"),
+    ],
+)
+def test_cells_that_are_given_twice_are_told_by_line(
+    ingest: Any, text: str, options: dict[str, Any], told: str
+) -> None:
+    pattern = told.replace("(", r"\(").replace(")", r"\)").replace("@", "is given more than once, first in")
+    with pytest.raises(DuplicateError, match=pattern):
+        ingest(text, **{"coords": ["u", "i"], "value": "v", **options})
+
+
+def test_cells_that_are_given_twice_in_files_and_tables(tmp_path: Path) -> None:
+    for name, text in (("one.csv", "u,i\n1,2\n7,7\n"), ("two.csv", "u,i\n5,5\n1,2\n")):
+        (tmp_path / name).write_text(text)
+    with pytest.raises(DuplicateError, match=r"two\.csv, line 3: row 2: the cell .*, first in .*one\.csv, line 2:"):
+        sp.ingest.columns([tmp_path / "one.csv", tmp_path / "two.csv"], tmp_path / "files", coords=["u", "i"])
+    table = pl.DataFrame({"u": [5, 1, 5], "i": [0, 1, 0]})
+    with pytest.raises(DuplicateError, match=r"^row 3: the cell \(5, 0\) .*, first in row 1: say"):
+        sp.ingest.columns(table, tmp_path / "table", coords=["u", "i"])
+    stream = pa.table(table).to_reader()  # which cannot be read again
+    with pytest.raises(DuplicateError, match=r"^the cell \(5, 0\) is given more than once: say"):
+        sp.ingest.columns(stream, tmp_path / "stream", coords=["u", "i"])
+
+
 def test_fill_value(ingest: Any, schema: Any) -> None:
     assert ingest("i,v\n0,5\n1,0\n2,7\n", coords=["i"], value="v", fill_value=5) == {(1,): 0, (2,): 7}
     assert schema().fill_value == 5

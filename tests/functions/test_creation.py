@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from datetime import timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow.errors import (
+    CorruptionError,
     DuplicateError,
     IndexingError,
     InvalidValueError,
@@ -282,6 +286,44 @@ def test_what_a_foreign_delta_table_is_opened_with(tmp_path: Any) -> None:
         sp.open(path, "2026-11-22", coords=["user"])
     with pytest.raises(InvalidValueError, match="without coords"):
         sp.open(path, value="stars")
+
+
+def test_foreign_delta_tables_that_lead_outside_or_are_damaged(tmp_path: Path) -> None:
+    path, other = tmp_path / "t", tmp_path / "other"
+    options: dict[str, Any] = {"partition_by": ["user"]}
+    frame = pl.DataFrame({"user": ["a/b", "c%d"], "item": [1, 2], "stars": [1.0, 2.0]})
+    frame.write_delta(path, delta_write_options=options)
+    frame.with_columns(stars=100.0).write_delta(other)
+    secret = next(other.glob("*.parquet"))
+    entry = path / "_delta_log" / "00000000000000000000.json"
+    sound = entry.read_text()
+
+    def read() -> float:
+        return float(sp.open(path, coords=["user", "item"], value="stars").sum())
+
+    assert read() == 3
+    for outside in (f"../other/{secret.name}", str(secret), secret.as_uri(), f"a/%2e%2e/../../other/{secret.name}"):
+        lines = [json.loads(line) for line in sound.splitlines()]
+        next(line for line in lines if "add" in line)["add"]["path"] = outside
+        entry.write_text("\n".join(map(json.dumps, lines)))
+        with pytest.raises(CorruptionError, match=r"names the file .* which is not in its folder"):
+            read()
+    entry.write_text(sound)
+    folder = next(path.glob("user=c*"))
+    file = next(folder.glob("*.parquet"))
+    kept = file.read_bytes()
+    for damaged, problem in ((kept[:40], "damaged"), (kept[:4] + bytes(40) + kept[44:], "damaged"), (None, "missing")):
+        file.unlink() if damaged is None else file.write_bytes(damaged)
+        with pytest.raises(CorruptionError, match=rf"{re.escape(repr(str(file)))}.* is {problem}"):
+            read()
+    file.symlink_to(secret)
+    with pytest.raises(CorruptionError, match="is a link"):
+        read()
+    file.unlink()
+    folder.rmdir()
+    folder.symlink_to(other)
+    with pytest.raises(CorruptionError, match="is a link"):
+        read()
 
 
 @pytest.mark.parametrize("kind", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", ">i4", ">u2"])

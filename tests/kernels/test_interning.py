@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -27,6 +29,7 @@ def test_agrees_with_a_dictionary(lists: list[list[str]]) -> None:
 @pytest.mark.parametrize("many", [0, 10**9])
 def test_it_grows(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interning, "_MANY", many)
+    monkeypatch.setattr(interning, "_STRETCH", 7_000)
     rng = np.random.default_rng(0)
     texts = [f"{'x' * int(rng.integers(0, 40))}{k}" for k in rng.integers(0, 40_000, 100_000)] + ["y" * 300_000]
     names, known = Interner(), dict[str, int]()
@@ -37,3 +40,17 @@ def test_it_grows(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert labels.to_pylist() == sorted(known)
     assert np.array_equal(np.argsort(rank), [known[label] for label in labels.to_pylist()])
     assert names.nbytes < 200_000
+
+
+def test_the_end_takes_less_than_the_table() -> None:
+    names = Interner()
+    names.codes(pa.array([f"a text of some length, number {k}" for k in range(150_000)]))
+    table = names.nbytes
+    tracemalloc.start()
+    try:
+        labels, rank = names.finish()
+        peak = tracemalloc.get_traced_memory()[1]  # of NumPy's arrays; the texts themselves are Arrow's
+    finally:
+        tracemalloc.stop()
+    assert peak < table
+    assert [labels[int(rank[k])].as_py()[-1] for k in (0, 149_999)] == ["0", "9"]

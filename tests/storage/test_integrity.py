@@ -277,6 +277,18 @@ def test_a_checkpoint_is_checked(path: Path) -> None:
         sp.open(path)
 
 
+def test_what_deltalake_alone_reads_of_an_entry(path: Path) -> None:
+    for value in range(1, 24):
+        commit(path, value)
+    (checkpoint,) = (path / "_delta_log").glob("*.checkpoint.parquet")
+    assert entry(path, 2).name < checkpoint.name
+    text = entry(path, 0).read_text()
+    entry(path, 0).write_text(text.replace("minReaderVersion", "minReaderVersinn"))
+    with pytest.raises(errors.CorruptionError, match=entry(path, 0).name):
+        sp.open(path, version=2)
+    assert sp.open(path).version == 23  # from the checkpoint on
+
+
 def test_commits_of_other_tools_are_taken_as_they_are(path: Path) -> None:
     from deltalake import DeltaTable
 

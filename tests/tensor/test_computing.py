@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -147,6 +148,45 @@ def test_a_second_layout_that_does_not_fit_is_left_out() -> None:
     assert list(relation._layouts) == [0]
     assert np.array_equal(A.T @ np.ones(50), dense.T @ np.ones(50))
     assert list(relation._layouts) == [0, 1]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "float64", "complex128"])
+@pytest.mark.parametrize("shape", [(300, 90), (300, 9, 10)])
+def test_lists_of_rows_of_persisted_tensors(shape: tuple[int, ...], dtype: str) -> None:
+    dense = some_dense(shape, 5, dtype)
+    dense[::7] = 0
+    A = sp.asarray(dense).persist()
+    rng = np.random.default_rng(6)
+    for rows in (
+        rng.integers(-300, 300, 500),
+        rng.permutation(300),
+        np.unique(rng.integers(0, 300, 200)),
+        [299, 0, 299],
+    ):
+        found = A[rows]
+        np.testing.assert_array_equal(found.to_numpy(), dense[rows])
+        assert found.nnz == np.count_nonzero(dense[rows])
+        if dense.ndim == 2:
+            wanted = scipy.sparse.csr_array(dense)[rows]
+            assert (found.to_scipy("csr") != wanted).nnz == 0
+    with pytest.raises(IndexError, match="index 300 is out of range"):
+        A[[0, 300]]
+    with pytest.raises(IndexError, match="index -301 is out of range"):
+        A[[-301, 0]]
+
+
+@pytest.mark.parametrize("format", ["coo", "csr", "csc"])
+def test_scipy_arrays_are_the_callers_own(format: str) -> None:
+    dense = some_dense((20, 30), 7)
+    A = sp.asarray(dense)
+    kept, container = A.persist(), A.to_format("csr" if format == "coo" else format)
+    sources: list[Any] = [A, A * 2, kept, kept[2:], kept[[3, 1, 3]], kept.T, sp.asarray(container)]
+    for tensor, found in [*((each, each.to_scipy(format)) for each in sources), (container, container.to_scipy())]:
+        before = tensor.to_numpy()
+        found.data[:] = -1
+        for part in found.coords if found.format == "coo" else (found.indices, found.indptr):
+            part[:] = 0
+        np.testing.assert_array_equal(tensor.to_numpy(), before)
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (3, 0), (2, 3, 4)])

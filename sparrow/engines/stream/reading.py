@@ -209,11 +209,10 @@ def _gathered(scan: Scan, rows: Stretches, room: memory.Reservation) -> Block:
     lengths = rows.lengths
     room.grow(int(lengths.sum()) * memory.entry_bytes(scan.schema))
     dtypes = [scan.schema.coordinate_dtype(axis) for axis in range(scan.schema.ndim)]
-    block, positions = scan.relation.block, rows.positions()
     leading = np.repeat(np.arange(len(lengths), dtype=dtypes[0]), lengths)
-    others = [column.take(positions).astype(dtype, copy=False)
-              for column, dtype in zip(block.coords[1:], dtypes[1:], strict=True)]  # fmt: skip
-    return Block((leading, *others), block.values.take(positions))
+    *coords, values = rows.take([*scan.relation.block.coords[1:], scan.relation.block.values])
+    others = [column.astype(dtype, copy=False) for column, dtype in zip(coords, dtypes[1:], strict=True)]
+    return Block((leading, *others), values)
 
 
 def _out_of_order(view: View, order: tuple[int, ...]) -> int:
@@ -483,7 +482,7 @@ def trimmed(block: Block, view: View, order: tuple[int, ...], chunk: Chunk) -> B
             if len(wanted) > _FEW_ROWS:
                 return block
             ends = np.searchsorted(column, wanted, "left"), np.searchsorted(column, wanted, "right")
-            return block.take(Stretches(*ends).positions())
+            return Stretches(*ends).block(block)
         else:
             return block
         if chunk.low[dim] < low or high < chunk.high[dim]:
