@@ -6,8 +6,8 @@ import functools
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from sparrow.kernels.jit import njit
 from sparrow.kernels.spgemm import NAMED
 
 __all__ = ["adding_of"]

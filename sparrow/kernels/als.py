@@ -19,10 +19,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from sparrow.kernels.blas import fortran
 from sparrow.kernels.factors import load
+from sparrow.kernels.jit import njit
 
 __all__ = ["conjugate_gradient", "eigenbasis", "normal_equations", "subspace"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from sparrow.kernels.intrinsics import place_of
+from sparrow.kernels.jit import njit
 
 __all__ = ["by_columns", "dotted", "steps_of_dots"]
 

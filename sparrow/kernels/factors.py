@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
 from sparrow.kernels.blas import fortran
+from sparrow.kernels.jit import njit
 
 __all__ = ["BFLOAT16", "FLOAT16", "FLOAT32", "decode", "encode", "load", "rotate", "survey"]
 

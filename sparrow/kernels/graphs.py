@@ -12,7 +12,8 @@ They return after about ``most`` links and go on where they were: numbers in ``s
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from sparrow.kernels.jit import njit
 
 __all__ = [
     "both_ways", "by_degree", "colour", "count_triangles", "flatten", "gather", "h_index", "nearer", "peel", "reach",

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from sparrow.kernels.jit import njit
 
 __all__ = [
     "Keys", "Layout", "ascents", "covers", "layout_for", "pack", "repack", "sort_stable", "take", "unpack",

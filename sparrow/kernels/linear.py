@@ -16,8 +16,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from sparrow.kernels.jit import njit
 from sparrow.kernels.optim import each, steps
 
 __all__ = ["HINGE", "LOGISTIC", "SOFTMAX", "SQUARED", "losses", "scores", "train"]

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from sparrow.kernels.intrinsics import place_of, prefetch
+from sparrow.kernels.jit import njit
 
 __all__ = ["added", "masked"]
 

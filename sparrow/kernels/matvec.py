@@ -29,9 +29,9 @@ of :func:`~sparrow.kernels.entries.accumulator`, so that few combinations exist.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from sparrow.kernels.intrinsics import prefetch
+from sparrow.kernels.jit import njit
 
 __all__ = [
     "rows_matrix",

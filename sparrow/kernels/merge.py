@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from sparrow.kernels.jit import njit
 
 __all__ = ["Travelling", "compress", "intersection", "lookup", "union", "unpack", "words"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from sparrow.kernels.compiling import announce, readonly
+from sparrow.kernels.jit import njit
 
 __all__ = ["place_rows", "places", "pointers", "repeat", "scattered", "spliced", "tally"]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from sparrow.kernels.jit import njit
 
 __all__ = ["section_end"]
 

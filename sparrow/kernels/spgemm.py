@@ -20,7 +20,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numba.core.errors import NumbaError
 from numba.extending import register_jitable
 from numba.np import numpy_support
@@ -30,6 +29,7 @@ from sparrow.errors import InvalidValueError
 from sparrow.kernels.compiling import announce
 from sparrow.kernels.dots import dotted
 from sparrow.kernels.intrinsics import at_address, place_of, prefetch, trailing
+from sparrow.kernels.jit import njit
 from sparrow.kernels.masks import added, masked
 
 __all__ = ["FEW", "NAMED", "Kernels", "Workspace", "kernels_of", "products_before", "seed_of"]

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
-import numba
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
@@ -27,6 +26,7 @@ from numba.np.arrayobj import make_array
 from numpy.typing import NDArray
 
 from sparrow.kernels.intrinsics import trailing
+from sparrow.kernels.jit import njit
 
 __all__ = ["BAD", "HARD", "OK", "OVERFLOW", "address", "byte_at", "is_blank", "kernel", "scan_float", "scan_integer"]
 
@@ -43,17 +43,13 @@ HARD: Final = 3
 
 
 def kernel(function: F) -> F:
-    """Compile a function on its first call, without the interpreter lock, kept on disk for the next process.
-
-    What is kept knows the file of the function only: after a change here, touch the files of the
-    kernels that call this module, or remove their ``__pycache__``.
-    """
-    return cast("F", numba.njit(cache=True, nogil=True)(function))
+    """Compile a function on its first call, without the interpreter lock, kept on disk for the next process."""
+    return cast("F", njit(cache=True, nogil=True)(function))
 
 
 def _inlined(function: F) -> F:
     """Compile a function into those that call it: for what a number needs more than once, a call costs too much."""
-    return cast("F", numba.njit(cache=True, nogil=True, forceinline=True)(function))
+    return cast("F", njit(cache=True, nogil=True, forceinline=True)(function))
 
 
 _SMALLEST_POWER, _LARGEST_POWER = -342, 308

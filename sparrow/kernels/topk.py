@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from sparrow.kernels.jit import njit
 
 __all__ = ["ABSENT", "LARGEST", "decode", "drop", "offer", "settle"]
 

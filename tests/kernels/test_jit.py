@@ -1,0 +1,59 @@
+"""What is kept of compiled loops is stale once a loop that they call is another."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numba
+import pytest
+
+from sparrow import kernels
+from sparrow.kernels import jit, libsvm, text
+
+FOLDER = Path(kernels.__file__).parent
+
+
+@pytest.fixture
+def loops(tmp_path: Path) -> Path:
+    (tmp_path / "a.py").write_text("import x\nfrom sparrow.kernels.b import (\n    f,\n)\n")
+    (tmp_path / "b.py").write_text("from sparrow.kernels.c import g\n")
+    (tmp_path / "c.py").write_text("def g(): ...\n")
+    (tmp_path / "d.py").write_text("def h(): ...\n")
+    return tmp_path
+
+
+def test_a_change_of_what_is_called_is_one_of_what_calls(loops: Path) -> None:
+    def stamps() -> list[bytes]:
+        jit.stamp.cache_clear()
+        return [jit.stamp(str(loops / f"{name}.py")) for name in "abcd"]
+
+    before = stamps()
+    assert stamps() == before
+    (loops / "c.py").write_text("def g(x): ...\n")
+    assert [one == other for one, other in zip(stamps(), before, strict=True)] == [False, False, False, True]
+
+
+def test_loops_are_kept_under_it() -> None:
+    loops: tuple[Any, ...] = (libsvm._parse, text.scan_float)
+    for loop in loops:
+        locator = loop._cache._impl.locator
+        assert locator.get_source_stamp() == jit.stamp(locator._py_file)
+        assert Path(locator._py_file).parent == FOLDER
+
+
+def test_those_of_others_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "theirs.py").write_text("def f(x):\n    return x + 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import theirs  # type: ignore[import-not-found]
+
+    assert "Knowing" not in type(numba.njit(theirs.f, cache=True)._cache._impl.locator).__name__
+
+
+def test_files_of_loops_take_loops_in_the_one_way_that_is_seen() -> None:
+    for path in sorted(FOLDER.glob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        if path.name != "jit.py" and re.search(r"^ *@(njit|kernel)", source, re.MULTILINE):
+            assert not re.search(r"^from sparrow\.kernels import|^import sparrow|^ +from sparrow", source, re.MULTILINE)
+            assert not re.search(r"numba import .*\bnjit\b|numba\.njit", source), path
