@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar, cast
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
+from numba.core.errors import NumbaTypeError
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 from numpy.typing import NDArray
@@ -125,6 +126,12 @@ def address(typing: Any, data: Any) -> Any:
     return types.int64(data), build
 
 
+def _of_an_address(result: Any, text: Any) -> Any:
+    if not isinstance(text, types.Integer):  # Numba would take an array for a number
+        raise NumbaTypeError(f"text is read at its address, not from {text}")
+    return result(types.int64, types.int64)
+
+
 @_intrinsic
 def byte_at(typing: Any, text: Any, at: Any) -> Any:
     """Return the byte at a position of the text at an address."""
@@ -132,7 +139,7 @@ def byte_at(typing: Any, text: Any, at: Any) -> Any:
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.load(builder.inttoptr(builder.add(*arguments), ir.IntType(8).as_pointer()))
 
-    return types.uint8(types.int64, types.int64), build
+    return _of_an_address(types.uint8, text), build
 
 
 @_intrinsic
@@ -143,7 +150,7 @@ def _word_at(typing: Any, text: Any, at: Any) -> Any:
         word = builder.inttoptr(builder.add(*arguments), ir.IntType(64).as_pointer())
         return builder.load(word, align=1)
 
-    return types.uint64(types.int64, types.int64), build
+    return _of_an_address(types.uint64, text), build
 
 
 @_inlined
@@ -274,6 +281,13 @@ def _first_digits(text: Any, at: Any, end: Any) -> Any:
 
 
 @kernel
+def _is_named(text: Any, at: Any) -> Any:
+    """Return whether a name of no number follows, as in the 1.#INF, 1.#IND, 1.#QNAN and 1.#SNAN of C on Windows."""
+    first = byte_at(text, at)
+    return (first == 73 or first == 81 or first == 83) and byte_at(text, at + 1) == 78
+
+
+@kernel
 def scan_float(text: Any, at: Any) -> Any:
     """Read a decimal number, or nan, inf, infinity in any case, with a sign or none.
 
@@ -306,7 +320,7 @@ def scan_float(text: Any, at: Any) -> Any:
         w, at = _more_digits(text, at, w)
         exponent = point - at
         digits -= exponent
-        if digits == 0 or (at == point and byte_at(text, at) == 35):  # 1.#INF, 1.#QNAN of C on Windows
+        if digits == 0 or (at == point and byte_at(text, at) == 35 and _is_named(text, at + 1)):
             return 0.0, at, BAD
     elif digits == 0:
         if byte_at(text, at) | 32 == 110 and byte_at(text, at + 1) | 32 == 97 and byte_at(text, at + 2) | 32 == 110:

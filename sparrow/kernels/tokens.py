@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.text import OK, is_blank, kernel, scan_integer
+from sparrow.kernels.text import OK, address, is_blank, kernel, scan_integer
 
 __all__ = ["GOOD", "TOO_FEW", "TOO_MANY", "integers", "split"]
 
@@ -79,8 +79,9 @@ def integers(
     data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], out: NDArray[np.int64]
 ) -> Any:
     """Read tokens that are integers from 0 on; return how many were read before one that is none."""
+    text = address(data)
     for i in range(len(starts)):
-        value, at, status = scan_integer(data, starts[i])
+        value, at, status = scan_integer(text, starts[i])
         if status != OK or at != ends[i] or value < 0:
             return i
         out[i] = value

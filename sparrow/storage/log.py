@@ -290,7 +290,7 @@ class Log:
         table = self._added()
         sizes = dict(zip(map(unquote, table["path"].to_pylist()), table["size_bytes"].to_pylist(), strict=True))
         for path in sizes:
-            if "://" in path or os.path.isabs(path) or {"", ".", ".."}.intersection(path.replace("\\", "/").split("/")):
+            if "://" in path or {"", ".", ".."}.intersection(path.replace("\\", "/").split("/")):
                 raise self._outside(path)
         return sizes
 

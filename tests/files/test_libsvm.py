@@ -628,3 +628,7 @@ def test_an_interruption_leaves_nothing(
     assert len(taken) == 20
     assert not left_over(tmp_path)
     assert not threads_left()
+
+
+def test_a_comment_may_follow_a_point(tmp_path: Path) -> None:
+    assert ingest(tmp_path, "1 1:5.#1:1\n2. 2:3.#Note\n")["X"].dense().tolist() == [[5, 0], [0, 3]]
