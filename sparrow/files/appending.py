@@ -16,6 +16,7 @@ from sparrow.errors import IngestError, NotFoundError, UnsupportedError
 from sparrow.files.delimited import Form
 from sparrow.files.source import Source, folder_of, open_sources
 from sparrow.files.tables import Query, open_table
+from sparrow.interop.conversion import gathered
 from sparrow.labels import is_text
 from sparrow.storage.filesystem import of
 from sparrow.tensor import Tensor
@@ -51,6 +52,8 @@ def appended(
         If a file is named as no table is.
     IngestError
         If one cannot be read: with file and line.
+    CorruptionError
+        If a file of a table of Delta is missing, damaged or a link.
     TooLargeError
         If the columns would pass the memory limit.
     """
@@ -59,7 +62,8 @@ def appended(
         try:
             return Tensor(storage.open(folder))
         except NotFoundError:  # of another tool
-            return storage.delta_table(folder)
+            with storage.delta_table(folder) as frame:
+                return gathered(frame, pick(frame.collect_schema().names()), None)
     sources = _sources(src, folder)
     texts = tuple(name for name, kind in kinds.items() if kind is not None and is_text(kind))
     numbers = tuple(name for name, kind in kinds.items() if kind is None or pa.types.is_integer(kind))

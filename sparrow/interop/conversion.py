@@ -44,6 +44,7 @@ __all__ = [
     "from_frame",
     "from_object",
     "from_table",
+    "gathered",
     "is_foreign_sparse",
 ]
 
@@ -321,7 +322,7 @@ def from_table(
     TooLargeError
         If its columns would pass the memory limit.
     """
-    table = _gathered(source, coords, value, rest)
+    table = gathered(source, coords, value, rest)
     names = table.column_names
     if value is None and coords is None and "value" in names:
         value = "value"
@@ -397,7 +398,7 @@ def from_frame(
     DuplicateError
         If a cell comes twice.
     """
-    table = _gathered(source, None, None)
+    table = gathered(source, None, None)
     picked, value = _appended(table.column_names, target, value)
     table = _as_labels(table, {picked[dim]: kind for dim, kind in kinds.items()}, picked, value)
     labelled, sizes = [], list(target.shape)
@@ -511,8 +512,14 @@ def _picked(names: Sequence[str], coords: Sequence[str] | None, value: str | Non
     return picked
 
 
-def _gathered(source: Any, coords: Sequence[str] | None, value: str | None, rest: bool = False) -> pa.Table:
-    """Return what :func:`_picked` does of a table, in memory, read as a stream and given up where it would not fit."""
+def gathered(source: Any, coords: Sequence[str] | None, value: str | None, rest: bool = False) -> pa.Table:
+    """Return columns of coordinates and values of a table, in memory; None for all of them.
+
+    Raises
+    ------
+    TooLargeError
+        If they would pass the memory limit: they are read as a stream.
+    """
     if isinstance(source, pa.Table):
         return source.select(_picked(source.column_names, coords, value, rest))
     if hasattr(source, "collect_batches"):

@@ -8,6 +8,7 @@ product is 0, against NaN and infinity too, and the cells of the result are an i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from mmap import mmap
 from typing import Any
 
 import numpy as np
@@ -88,13 +89,15 @@ def pinned(array: NDArray[Any]) -> NDArray[Any]:
         If there is no room for the copy.
     """
     owner: Any = array
-    while isinstance(owner, np.ndarray) and not owner.flags.writeable and owner.base is not None:
+    writable = False
+    while isinstance(owner, np.ndarray):
+        writable = writable or owner.flags.writeable
         owner = owner.base
-    if isinstance(owner, np.ndarray) and (isinstance(owner, np.memmap) or not owner.flags.writeable):
+    if isinstance(owner, mmap) or (owner is None and not writable):
         return array
     core = array[tuple(slice(None if step else 1) for step in array.strides)]
     memory.check(core.nbytes, "a copy of the array", "make it read-only by flags.writeable = False")
-    return np.broadcast_to(core.copy(), array.shape)
+    return np.broadcast_to(core.copy("K"), array.shape)
 
 
 def called(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 import sparrow as sp
 from sparrow import engines
@@ -19,6 +20,7 @@ from sparrow.engines.stream import computed as derived
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.plan import pinned
 from sparrow.schema import DTYPES, is_fill
+from sparrow.tensor.arithmetic import Arithmetic
 
 Maker = Callable[[Any], sp.Tensor]
 
@@ -341,8 +343,11 @@ def test_arrays_that_nobody_writes_to_are_not_copied(tmp_path: Path) -> None:
     D.flags.writeable = False
     assert pinned(D) is D
     assert pinned(view := D[::2].T) is view
-    mapped = np.memmap(tmp_path / "D", np.float64, "w+", shape=(6, 5))
-    assert pinned(mapped) is mapped
+    np.save(tmp_path / "D.npy", D)
+    for mode in ("r", "r+", "c"):
+        mapped: Any = np.load(tmp_path / "D.npy", mmap_mode=mode)
+        for array in (mapped, np.asarray(mapped), mapped[1:], np.broadcast_to(mapped[0], (9, 5))):
+            assert pinned(array) is array
     tall = np.broadcast_to(np.ones(5), (10**9, 5))
     assert pinned(tall).strides == tall.strides  # one row of it is copied
     with sp.config(memory_limit="1MB"), pytest.raises(TooLargeError, match="writeable = False"):
@@ -362,3 +367,31 @@ def test_what_no_cell_has_is_not_refused() -> None:
     assert (nothing**-2).to_numpy().shape == (0, 3)
     with pytest.raises(InvalidValueError, match="negative integer powers"):
         sp.asarray(np.zeros((1, 3), np.int64)).refill(3) ** -2
+
+
+def test_operators_are_those_of_numpy_without_its_class() -> None:
+    class Told:
+        def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+            return ufunc, method, [each is self for each in inputs], list(options)
+
+    class Own(Told, Arithmetic): ...
+
+    class Theirs(Told, NDArrayOperatorsMixin): ...
+
+    class Declining:
+        __array_ufunc__ = None
+
+    assert NDArrayOperatorsMixin not in sp.Tensor.__mro__  # completion would read the stubs that it is in
+    methods = [name for name, found in vars(NDArrayOperatorsMixin).items() if callable(found)]
+    assert "__rdivmod__" in methods
+    for name in methods:
+        for operands in ((), (2,), (Declining(),)):
+            found, wanted = (_result(getattr(made, name), operands) for made in (Own(), Theirs()))
+            assert found == wanted
+
+
+def _result(method: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+    try:
+        return method(*operands)
+    except TypeError:
+        return TypeError

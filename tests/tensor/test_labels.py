@@ -756,6 +756,9 @@ def test_all_that_columns_reads_is_appended(ann_bob: sp.Tensor, tmp_path: Path, 
     frame.with_columns(user=pl.lit("pat")).write_delta(str(tmp_path / "foreign"))
     ann_bob.append(tmp_path / "foreign")
     assert ann_bob.sel(user="pat", item="x") == 8
+    next((tmp_path / "foreign").glob("*.parquet")).unlink()
+    with pytest.raises(CorruptionError, match="is missing"):
+        ann_bob.append(tmp_path / "foreign")
 
 
 @pytest.mark.parametrize(
