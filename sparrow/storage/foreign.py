@@ -42,9 +42,7 @@ def delta_table(path: str | os.PathLike[str], version: int | None = None) -> Ite
         yield pl.scan_delta(where, version=found.version, storage_options=of(where).delta_options())
     except SparrowError:
         raise
-    except BaseException as error:
-        if not isinstance(error, OSError | pl.exceptions.PolarsError | pl.exceptions.PanicException):
-            raise
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise CorruptionError(_told(where, files) or f"{where!r} cannot be read: {error}") from None
 
 

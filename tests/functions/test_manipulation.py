@@ -221,6 +221,16 @@ def test_a_slice_of_the_result_may_hold_more_than_memory(tmp_path: Path) -> None
     assert (saved.to_numpy() == 1).all()
 
 
+def test_pieces_of_few_cells_in_dimensions_of_many() -> None:
+    rows = np.arange(600_000)
+    A = sp.from_coords([rows * 6, rows % 10], rows + 1, shape=(2**22, 2**10))
+    places = rows * 6 * 2**10 + rows % 10
+    for shape in [(1, 2**32), (2, 2**31), (2, 1, 2**31)]:
+        table = A.reshape(shape).to_arrow()
+        leading, last = (table.column(axis).to_numpy().astype(np.int64) for axis in (0, len(shape) - 1))
+        np.testing.assert_array_equal(leading * shape[-1] + last, places)
+
+
 @pytest.mark.parametrize("offset", [-2, 0, 1, 9])
 def test_long_diagonals_of_stacks_cost_what_their_entries_do(offset: int) -> None:
     dense = np.arange(120).reshape(3, 4, 2, 5) % 3

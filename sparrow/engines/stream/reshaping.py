@@ -127,7 +127,7 @@ class _Reshaped(Computed):
         first, last = chunk.ref.start, chunk.ref.stop
         block, start = piece_of(self._scan, first, last), chunk.low[0]
         offset = first * self._outer - start * self._inner
-        position = _positions(block, self._old, first, last, offset)
+        position = _positions(block, self._old, first, last, max(offset, *self._new.shape))  # divided by these
         return _placed(position + offset if offset else position, block.values, self._new, start)
 
     def _between(self, start: int, stop: int) -> Block:
