@@ -28,6 +28,8 @@ __all__ = ["called", "map_cells", "pinned"]
 
 _OF_BOTH = (np.multiply, np.divide, np.floor_divide, np.remainder, np.fmod)
 """Products and quotients: labels that one side lacks are left out."""
+_FAR_MORE, _SMALL = 8, 1 << 20
+"""So many times a factor's entries an array has cells, and so many bytes, where it is not copied as a whole."""
 
 
 def map_cells(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
@@ -73,9 +75,24 @@ def map_cells(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
                     raise
     dims = _dims([operand.schema for operand in operands if isinstance(operand, Scan)], shape)
     stype = "dense" if dense else _stype(function, types, shapes, shape, bool(fill == 0))
-    if not dense:
-        arguments = [Dense(pinned(a.array)) if isinstance(a, Dense) else a for a in arguments]
+    if any(required):
+        factor = next((s for s, own in zip(scans, required, strict=True) if own and s.view.is_identity), None)
+        arguments = [_kept(a, factor) if isinstance(a, Dense) else a for a in arguments]
+        required = tuple(product and a.schema.zero_fill for a in arguments if isinstance(a, Scan))
     return Map(function, tuple(arguments), required, Schema(shape, dims, dtype, fill, stype), dense).named(names)
+
+
+def _kept(dense: Dense, factor: Scan | None) -> Scan | Dense:
+    """Return an array that nobody else writes to; of a large one its cells at the entries of a factor, if in memory."""
+    array, relation = dense.array, None if factor is None else factor.source
+    if not isinstance(relation, MemoryRelation) or array.nbytes < _SMALL or _is_frozen(array):
+        return Dense(pinned(array))
+    if array.size < _FAR_MORE * relation.nnz:
+        return Dense(pinned(array))
+    shape, coords = relation.schema.shape, relation.block.coords
+    schema = Schema(shape, (), dense.schema.dtype)
+    cells = Block(coords, np.broadcast_to(array, shape)[coords])
+    return Scan(MemoryRelation(schema, cells), View.identity(shape), schema)
 
 
 def pinned(array: NDArray[Any]) -> NDArray[Any]:
@@ -88,16 +105,21 @@ def pinned(array: NDArray[Any]) -> NDArray[Any]:
     TooLargeError
         If there is no room for the copy.
     """
+    if _is_frozen(array):
+        return array
+    core = array[tuple(slice(None if step else 1) for step in array.strides)]
+    memory.check(core.nbytes, "a copy of the array", "make it read-only by flags.writeable = False")
+    return np.broadcast_to(core.copy("K"), array.shape)
+
+
+def _is_frozen(array: NDArray[Any]) -> bool:
+    """Return whether nobody can write to an array, or it is mapped from a file."""
     owner: Any = array
     writable = False
     while isinstance(owner, np.ndarray):
         writable = writable or owner.flags.writeable
         owner = owner.base
-    if isinstance(owner, mmap) or (owner is None and not writable):
-        return array
-    core = array[tuple(slice(None if step else 1) for step in array.strides)]
-    memory.check(core.nbytes, "a copy of the array", "make it read-only by flags.writeable = False")
-    return np.broadcast_to(core.copy("K"), array.shape)
+    return isinstance(owner, mmap) or (owner is None and not writable)
 
 
 def called(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -162,7 +184,9 @@ def _quotients(dividend: Scan, array: NDArray[Any], absent: NDArray[np.bool_]) -
     divisor = Scan(MemoryRelation(schema, rest), View.identity(array.shape), schema)
     if absent.all():
         return [dividend, divisor]
-    quotient = map_cells(np.true_divide, [dividend, np.where(absent, one, array)])
+    others = np.where(absent, one, array)
+    others.flags.writeable = False  # nobody else has it
+    quotient = map_cells(np.true_divide, [dividend, others])
     return [Scan(quotient, View.identity(quotient.schema.shape), quotient.schema), divisor]
 
 

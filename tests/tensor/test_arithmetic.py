@@ -351,7 +351,25 @@ def test_arrays_that_nobody_writes_to_are_not_copied(tmp_path: Path) -> None:
     tall = np.broadcast_to(np.ones(5), (10**9, 5))
     assert pinned(tall).strides == tall.strides  # one row of it is copied
     with sp.config(memory_limit="1MB"), pytest.raises(TooLargeError, match="writeable = False"):
-        sp.zeros((1000, 1000)) * np.ones((1000, 1000))
+        sp.zeros((1000, 1000)).T * np.ones((1000, 1000))
+
+
+@pytest.mark.parametrize("engine", ["stream", "duckdb"])
+@pytest.mark.parametrize("build", [lambda A, D: A * D, lambda A, D: D * A, lambda A, D: A / D, lambda A, D: A * D * D])
+def test_few_entries_pin_the_cells_that_they_meet(build: Callable[..., Any], engine: Any) -> None:
+    A = sp.from_coords([[0, 0, 9, 9], [1, 7, 0, 9]], [1.5, -2.0, 3.0, 0.5], shape=(10, 20_000))
+    D = np.random.default_rng(0).random((10, 20_000))
+    D[0, 1], D[9] = np.nan, np.inf
+    for D[9, 0] in (0.0, 2.0):
+        wanted = np.zeros(D.shape)
+        with np.errstate(all="ignore"):
+            wanted[A.to_numpy() != 0] = build(A.to_numpy(), D)[A.to_numpy() != 0]
+        given = D.copy()
+        found = build(A, given)
+        given[:] = 7
+        np.testing.assert_array_equal(found.compute(engine=engine).to_numpy(), wanted)
+    with sp.config(memory_limit="1MB"):
+        assert (sp.zeros((1000, 1000)) * np.ones((1000, 1000))).nnz == 0
 
 
 def test_squares_of_booleans_are_those_of_the_operator() -> None:
