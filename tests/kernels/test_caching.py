@@ -20,7 +20,8 @@ def container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(os, "access", lambda path, mode: str(path).startswith(str(tmp_path)))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(numba.core.config, "CACHE_DIR", "")
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")  # so that it is as it was afterwards, whatever the test makes of it
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
     return tmp_path / f"sparrow-loops-{os.getuid()}"
 
 
