@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
@@ -33,6 +35,8 @@ _BOMB_RATIO, _BOMB_LEAST = 2000, 10**9
 """Entries in bytes that are more than this, and so many times as many as are stored, are taken for an attack."""
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
+_HEAP = b"GCOL\x01\x00\x00\x00"
+"""What a collection of texts and other values of any length begins with."""
 
 
 Pieces: TypeAlias = Iterator[tuple[NDArray[Any], ...]]
@@ -64,8 +68,10 @@ def opened(src: Any) -> Iterator[tuple[str, Any]]:
         if start.read(len(MAGIC)) != MAGIC:
             raise IngestError("this is no HDF5 file", name)
     try:
-        with files.near(name) as near, h5py.File(near, "r") as file:
-            yield name, file
+        with files.near(name) as near:
+            _check_heaps(near, name)
+            with h5py.File(near, "r") as file:
+                yield name, file
     except SparrowError:
         raise
     except (OSError, KeyError, ValueError, RuntimeError, TypeError, AttributeError, IndexError, OverflowError,
@@ -74,6 +80,26 @@ def opened(src: Any) -> Iterator[tuple[str, Any]]:
             raise
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise IngestError(f"the HDF5 file cannot be read: {reason}", name) from error
+
+
+def _check_heaps(path: str, name: str) -> None:
+    """Refuse a heap of texts whose free room is smaller than a header: at none the HDF5 library goes round for ever.
+
+    Section III.E, "Disk Format: Level 1E - Global Heap", of the HDF5 File Format Specification.
+    """
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        if len(data) < 16 or data[14 if data[8] < 2 else 10] != 8:  # lengths of other sizes are seldom
+            return
+        at = data.find(_HEAP)
+        while at >= 0 and at + 16 <= len(data):
+            end = min(at + int.from_bytes(data[at + 8 : at + 16], "little"), len(data))
+            place = at + 16
+            while place + 16 <= end:
+                number, _, _, size = struct.unpack_from("<HHIQ", data, place)
+                if number == 0 and size < 16:  # its own header is a part of it
+                    raise IngestError(f"the HDF5 file cannot be read: the heap of texts at byte {at} is damaged", name)
+                place += 16 + -(-size // 8) * 8 if number else size
+            at = data.find(_HEAP, at + 8)
 
 
 def created(sink: Any) -> Any:

@@ -316,3 +316,13 @@ def test_damage(tmp_path_factory: pytest.TempPathFactory, seed: int, cut: bool) 
         sp.ingest.h5ad(folder / "a.h5ad", folder / "A.sparrow")
     except SparrowError:
         assert not (folder / "A.sparrow").exists()
+
+
+def test_a_heap_of_texts_that_the_library_would_never_leave(tmp_path: Path) -> None:
+    sp.export(sp.asarray(random_matrix(0, 6, 5)), tmp_path / "a.h5ad")
+    data = bytearray((tmp_path / "a.h5ad").read_bytes())
+    heap = data.index(b"GCOL")
+    data[heap + 24 : heap + 32] = (3000).to_bytes(8, "little")  # its first object reaches into what is free
+    (tmp_path / "a.h5ad").write_bytes(data)
+    with pytest.raises(IngestError, match=f"the heap of texts at byte {heap} is damaged"):
+        sp.ingest.h5ad(tmp_path / "a.h5ad", tmp_path / "A.sparrow")
