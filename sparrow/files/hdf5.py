@@ -37,7 +37,8 @@ _BOMB_RATIO, _BOMB_LEAST = 2000, 10**9
 MAGIC = b"\x89HDF\r\n\x1a\n"
 _HEAP = b"GCOL\x01\x00\x00\x00"
 """What a collection of texts and other values of any length begins with."""
-
+_OBJECT = struct.Struct("<H6xQ")
+"""The number and the size of one of them."""
 
 Pieces: TypeAlias = Iterator[tuple[NDArray[Any], ...]]
 """Entries, piece by piece: coordinates by dimension, then values."""
@@ -90,12 +91,12 @@ def _check_heaps(path: str, name: str) -> None:
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         if len(data) < 16 or data[14 if data[8] < 2 else 10] != 8:  # lengths of other sizes are seldom
             return
-        at = data.find(_HEAP)
+        at, told = data.find(_HEAP), _OBJECT.unpack_from
         while at >= 0 and at + 16 <= len(data):
             end = min(at + int.from_bytes(data[at + 8 : at + 16], "little"), len(data))
             place = at + 16
             while place + 16 <= end:
-                number, _, _, size = struct.unpack_from("<HHIQ", data, place)
+                number, size = told(data, place)
                 if number == 0 and size < 16:  # its own header is a part of it
                     raise IngestError(f"the HDF5 file cannot be read: the heap of texts at byte {at} is damaged", name)
                 place += 16 + -(-size // 8) * 8 if number else size
