@@ -8,6 +8,7 @@ additive identity.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,14 @@ from numpy.typing import NDArray
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.index import View
 from sparrow.plan.labels import Names, names_along
-from sparrow.plan.nodes import Dense, Product, Scan, Weighted
+from sparrow.plan.nodes import Dense, Map, Product, Reduce, Scan, Weighted
+from sparrow.plan.reductions import reduction
 from sparrow.plan.semirings import PLUS_TIMES, Semiring, fill_of, product_dtype
 from sparrow.plan.shapes import refilled
 from sparrow.schema import Schema
 from sparrow.stypes import COMPRESSED, check_stype, of_dot, of_other, settled
 
-__all__ = ["product", "weighted"]
+__all__ = ["cell_by_cell", "product", "weighted"]
 
 _MATMUL = ((0, 1), (1, 2), (0, 2))
 
@@ -105,6 +107,29 @@ def product(
         labels |= {along[axis]: found for axis, found in names_along(scan).items()}
     node = Product(left, right, (own, other), tuple(out), semiring, mask, complement and mask is not None, schema, free)
     return node.named({k: labels[letter] for k, letter in enumerate(out) if letter in labels})
+
+
+def cell_by_cell(node: Product) -> Map | Reduce | None:
+    """Return a product whose operands have the same letters as the sum of a function of cells; None of any other."""
+    (own, other), dtype = node.letters, node.schema.dtype
+    if set(own) != set(other) or not len(set(own)) == len(own) == len(other):
+        return None
+    if not node.semiring.plain or node.mask is not None or dtype.kind == "b" or dtype == np.float16:
+        return None
+    gone = [letter for letter in own if letter not in node.out]
+    order = own if [letter for letter in own if letter in node.out] == [*node.out] else (*node.out, *gone)
+    left, right = (
+        scan.then(scan.view.permute([along.index(letter) for letter in order]))
+        for scan, along in ((node.left, own), (node.right, other))
+    )
+    names = names_along(Scan(node, View.identity(node.schema.shape), node.schema))
+    schema = replace(left.schema, dtype=dtype, fill_value=0) if gone else node.schema
+    cells = Map(np.multiply, (left, right), (True, True), schema)
+    if not gone:
+        return cells.named(names)
+    scan = Scan(cells, View.identity(schema.shape), schema)
+    sums = reduction(scan, "sum", tuple(order.index(letter) for letter in gone), dtype=dtype)
+    return replace(sums, schema=node.schema).named(names)
 
 
 def weighted(

@@ -20,6 +20,7 @@ from sparrow.plan import (
     Scan,
     Semiring,
     Weighted,
+    cell_by_cell,
     multiplied,
     pinned,
     product,
@@ -204,13 +205,14 @@ def contracted(
         sides = [_every_fill(side) if arrays or not out else side for side in sides]
     left, right = multiplied(sides[0], sides[1], letters)
     pattern = None if mask is None else _pattern(mask)
-    node = product(left, right, letters, out, semiring, pattern, complement, stype, free)
+    multiplication = product(left, right, letters, out, semiring, pattern, complement, stype, free)
+    node = (None if free else cell_by_cell(multiplication)) or multiplication
     if not node.schema.ndim:
         return engines.cell(node, View.identity(()), engine)
     found: Any = tensor._of(node)
     if engine != "auto":
         found = found.compute(engine)
-    array = node.summed and stype is None and arrays
+    array = multiplication.summed and stype is None and arrays
     return found.to_numpy() if array else found
 
 
