@@ -26,9 +26,14 @@ _HASHED = 1 << 14
 def distinct(values: NDArray[Any]) -> NDArray[Any]:
     """Return the different values, ascending."""
     ordered = np.sort(values)
+    return ordered[_fresh(ordered)]
+
+
+def _fresh(ordered: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which of ascending values differ from the one before."""
     fresh = np.ones(len(ordered), bool)
-    fresh[1:] = ordered[1:] != ordered[:-1]
-    return ordered[fresh]
+    np.not_equal(ordered[1:], ordered[:-1], out=fresh[1:])
+    return fresh
 
 
 def members(column: NDArray[Any], known: NDArray[Any]) -> NDArray[np.bool_]:
@@ -46,6 +51,9 @@ class _Names:
     @classmethod
     def of(cls, values: NDArray[Any]) -> tuple[_Names, NDArray[Any]]:
         """Return the different ones of values, and the place of each."""
+        if bool((values[1:] >= values[:-1]).all()):
+            fresh = _fresh(values)
+            return cls(values[fresh]), np.cumsum(fresh) - 1
         if not _HASHED <= len(values) < _MOST:
             names = cls(distinct(values))
             return names, np.searchsorted(names.values, values)
