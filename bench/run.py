@@ -23,12 +23,13 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="",
-        help="parts, with commas: size, products, rows, spgemm, solvers, cells, tiny, labels, batches, text, files, "
-        "memory, als, training, stores, gpu; files.mtx is one reader of files",
+        help="parts, with commas: size, products, rows, spgemm, contractions, solvers, cells, tiny, labels, batches, "
+        "text, files, memory, als, training, stores, gpu; files.mtx is one reader of files",
     )
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
-    every = "size,products,rows,spgemm,solvers,cells,tiny,labels,batches,text,files,memory,als,training,stores,gpu"
+    every = "size,products,rows,spgemm,contractions,solvers,cells,tiny,labels,batches,text,files,memory,als"
+    every += ",training,stores,gpu"
     parts = (options.only or every).split(",")
     rows: list[Row] = []
     if "size" in parts:
@@ -49,6 +50,10 @@ def main() -> None:
         rows += spgemm.run(options.small, rounds=3 if options.small else 5)
         if options.write:
             spgemm.draw(FOLDER.parent / "docs" / "decisions", [spgemm.grown(size) for size in spgemm.SIZES])
+    if "contractions" in parts:
+        import contractions
+
+        rows += contractions.run(options.small, rounds=3 if options.small else 5)
     if "solvers" in parts:
         import solvers
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sparrow.index import New, Range, View
 from sparrow.plan import Scan
@@ -34,21 +34,21 @@ def sorted_order(scan: Scan) -> tuple[int, ...]:
     return _cheapest(scan, lambda order: 1 if scan.view.keeps_order(order) else 5)
 
 
-def product_order(scan: Scan) -> tuple[int, ...]:
-    """Return the order to read for a product: adding up on one thread costs about as much again."""
-    return _cheapest(scan, lambda order: 1 if groups_output(scan.view, order) else 2)
+def product_order(scan: Scan, axes: Sequence[int] | None = None) -> tuple[int, ...]:
+    """Return the order to read for a product that leaves some axes: adding up on one thread costs about as much again.
 
-
-def groups_output(view: View, order: tuple[int, ...]) -> bool:
-    """Return whether entries with one coordinate along the first of two axes stand together in the order.
-
-    A view with one axis contracts to one cell, so there they do.
+    Without ``axes`` it is a matrix product, which leaves the first of two.
     """
-    if view.ndim == 1:
-        return True
-    axis = view.axes[0]
-    if isinstance(axis, New):
-        return axis.length <= 1
+    return _cheapest(scan, lambda order: 1 if groups_output(scan.view, order, axes) else 2)
+
+
+def groups_output(view: View, order: tuple[int, ...], axes: Sequence[int] | None = None) -> bool:
+    """Return whether entries that agree along some axes stand together in the order; by default the first of two."""
+    axes = range(view.ndim - 1) if axes is None else axes
+    found = [view.axes[axis] for axis in axes]
+    along = {axis.dim for axis in found if isinstance(axis, Range)}
+    if any(not isinstance(axis, Range) and not (isinstance(axis, New) and axis.length <= 1) for axis in found):
+        return False
     fixed = {dim for dim, _ in view.fixed}
-    leading = next((dim for dim in order if dim not in fixed), None)
-    return isinstance(axis, Range) and axis.dim == leading
+    leading = [dim for dim in order if dim not in fixed]
+    return along == set(leading[: len(along)])

@@ -16,7 +16,7 @@ from sparrow.engines.duckdb import DuckDB
 from sparrow.engines.stream import Stream
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.kernels.entries import Block
-from sparrow.plan import Accumulate, Contract, Map, Node, Reduce, Scan
+from sparrow.plan import Accumulate, Contract, Map, Node, Reduce, Scan, Weighted
 
 __all__ = ["ENGINES", "Engine", "engine_for", "register", "unregister"]
 
@@ -64,7 +64,7 @@ class Engine(Protocol):
     def scalars(self, nodes: Sequence[Reduce]) -> list[Any]:
         """Return reductions over all axes of one scan, as NumPy scalars."""
 
-    def array(self, node: Contract | Accumulate | Map) -> Any:
+    def array(self, node: Contract | Weighted | Accumulate | Map) -> Any:
         """Return the result of a node that is dense by nature: an array, or a scalar where it has no dimensions.
 
         Raises

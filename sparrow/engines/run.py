@@ -15,7 +15,7 @@ from sparrow.engines.telling import told
 from sparrow.engines.watching import explained, is_watched, watched
 from sparrow.index import View
 from sparrow.kernels.entries import Block
-from sparrow.plan import Accumulate, Contract, Dense, Map, Node, Reduce, Scan, Step
+from sparrow.plan import Accumulate, Contract, Dense, Map, Node, Reduce, Scan, Step, Weighted
 from sparrow.relation import Relation
 from sparrow.workers import ordered_map
 
@@ -133,7 +133,7 @@ def scalars(nodes: Sequence[Reduce], engine: str = "auto") -> list[Any]:
         return watch.numbers(run.scalars([node.on(operands) for node in nodes]))
 
 
-def array(node: Contract | Accumulate | Map, engine: str = "auto") -> Any:
+def array(node: Contract | Weighted | Accumulate | Map, engine: str = "auto") -> Any:
     """Return the result of a node that is dense by nature: a NumPy array, or a scalar where it has no dimensions.
 
     Raises
@@ -195,7 +195,7 @@ def explain(node: Node, analyze: bool = False, engine: str = "auto") -> str:
     if not analyze or isinstance(node, Dense):
         return told(node, engine_for(engine))
     with explained(analyze=True) as plans:
-        if isinstance(node, Contract | Accumulate) or (isinstance(node, Map) and node.dense):
+        if isinstance(node, Contract | Weighted | Accumulate) or (isinstance(node, Map) and node.dense):
             array(node, engine)
         elif engine_for(engine) is STREAM:
             for _ in blocks(_scan_of(node)):

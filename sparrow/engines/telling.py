@@ -25,6 +25,7 @@ from sparrow.plan import (
     Scan,
     Step,
     Triangle,
+    Weighted,
     function_name,
     rewritten,
     scans_of,
@@ -136,6 +137,8 @@ class _Telling:
         if isinstance(step, Product) and step.mask is not None:
             lines.append(f"  mask        the last operand: only where it has {'no' if step.complement else 'an'} entry")
         operands = step.operands if isinstance(step, Map) else step.scans
+        if isinstance(step, Weighted):
+            operands += step.arrays
         return lines, [(below, runs, None, False) for below in operands]
 
 
@@ -148,6 +151,8 @@ def _what(step: Step) -> str:
         return f"reduce {step.name} over {', '.join(dims) or 'no axis'}{' of stored entries' if step.stored else ''}"
     if isinstance(step, Product):
         return f"product {letters_of(step)} {step.semiring}"
+    if isinstance(step, Weighted):
+        return f"sums of entries times arrays {letters_of(step)}"
     if isinstance(step, Concat):
         return f"concat along {step.schema.dims[step.axis]}"
     if isinstance(step, Triangle):
@@ -159,11 +164,12 @@ def _what(step: Step) -> str:
     return f"diagonal {step.offset}" if isinstance(step, Diagonal) else type(step).__name__.lower()
 
 
-def letters_of(step: Product) -> str:
+def letters_of(step: Product | Weighted) -> str:
     """Return the letters of a product as einsum writes them."""
-    number = {letter: k for k, letter in enumerate(dict.fromkeys(itertools.chain(*step.letters)))}
-    sides = ["".join(_letter(number[letter]) for letter in own) for own in (*step.letters, step.out)]
-    return f"{sides[0]},{sides[1]}->{sides[2]}"
+    operands = step.letters if isinstance(step, Product) else (step.letters, *step.array_letters)
+    number = {letter: k for k, letter in enumerate(dict.fromkeys(itertools.chain(*operands)))}
+    *sides, out = ("".join(_letter(number[letter]) for letter in own) for own in (*operands, step.out))
+    return f"{','.join(sides)}->{out}"
 
 
 def _letter(number: int) -> str:

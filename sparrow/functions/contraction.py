@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -14,14 +15,14 @@ from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import operand
 from sparrow.functions.views import as_tensor
 from sparrow.kernels.entries import Block, pick
-from sparrow.plan import Semiring, resolved_axis, semiring_of
+from sparrow.plan import Semiring, Weighted, resolved_axis, semiring_of
 from sparrow.plan.estimates import Estimate, estimated
 from sparrow.plan.ordering import Path, cheapest, kept
 from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import Schema, check_dtype
 from sparrow.tensor import Tensor
 from sparrow.tensor.base import labelled
-from sparrow.tensor.products import Engine, contracted, matmul
+from sparrow.tensor.products import Engine, contracted, matmul, together
 
 __all__ = ["einsum", "einsum_path", "sddmm", "tensordot"]
 
@@ -63,7 +64,8 @@ def einsum(
     optimize
         The order of steps of two operands: "auto" finds the one with the fewest estimated products, and of operands of
         one type looks again when it runs: once their entries are counted, and after each step by what came out. False
-        goes from left to right, and a list is that of :func:`einsum_path`.
+        goes from left to right, and a list is that of :func:`einsum_path`. One tensor and several arrays are multiplied
+        in one pass over the entries where steps of two spare little.
     engine
         As in :func:`sparrow.matmul`.
     dtype
@@ -106,7 +108,11 @@ def einsum(
         return _of_one(terms, given[0], chosen, options)
     left = list(zip(terms.inputs, given, strict=True))
     free = len(given) > 2 and chosen.associative and isinstance(optimize, bool | str) and optimize is not False
-    for step in _path(terms, given, chosen, optimize):
+    whole = _together(terms, given) if chosen.plain and mask is None else None
+    path = _path(terms, given, chosen, optimize, whole)
+    if whole is not None and path == [tuple(range(len(given)))]:
+        return engines.array(whole, engine)
+    for step in path:
         taken = [left[k] for k in step]
         left = [each for k, each in enumerate(left) if k not in step]
         for first, second in [taken] if len(taken) == 2 else []:
@@ -129,6 +135,13 @@ def _step(
     number = {letter: k for k, letter in enumerate(dict.fromkeys((*one, *other)))}
     letters = [number[letter] for letter in one], [number[letter] for letter in other]
     return contracted((a, b), letters, [number[letter] for letter in out], semiring=semiring, free=free, **options)
+
+
+def _together(terms: _Terms, given: Sequence[Any]) -> Weighted | None:
+    """Return an einsum of one tensor and several arrays as one step, None where it is none."""
+    number = {letter: k for k, letter in enumerate(dict.fromkeys(letter for own in terms.inputs for letter in own))}
+    letters = [[number[letter] for letter in own] for own in terms.inputs]
+    return together(given, letters, [number[letter] for letter in terms.output]) if len(given) > 2 else None
 
 
 def _of_one(terms: _Terms, tensor: Any, semiring: Semiring, options: dict[str, Any]) -> Any:
@@ -173,18 +186,16 @@ def einsum_path(
     """
     chosen = semiring_of(semiring)
     terms, given = _parsed(*_separate(subscripts, operands))
-    path = _path(terms, given, chosen, optimize)
-    lines = [f"{_written(terms.inputs, terms.output)}, {chosen}"]
-    left = [_expected(own, each) for own, each in zip(terms.inputs, given, strict=True)]
-    for step in path:
-        taken = [left[k] for k in step]
-        left = [each for k, each in enumerate(left) if k not in step]
-        if len(taken) == 2:
-            out = kept(taken[0].letters, taken[1].letters, [each.letters for each in left], terms.output, chosen)
-            cost, found = taken[0].times(taken[1], out)
-            sides = _written([each.letters for each in taken], out)
+    whole = _together(terms, given) if chosen.plain else None
+    path = _path(terms, given, chosen, optimize, whole)
+    text = _written(terms.inputs, terms.output)
+    lines = [f"{text}, {chosen}"]
+    if whole is not None and path == [tuple(range(len(given)))]:
+        lines.append(f"  {text}: {_products(whole):.3g} products, {whole.schema.size:.3g} cells")
+    else:
+        estimates = [_expected(own, each) for own, each in zip(terms.inputs, given, strict=True)]
+        for sides, cost, found in _steps(path, estimates, terms, chosen):
             lines.append(f"  {sides}: {cost:.3g} products, {found.nnz:.3g} entries")
-            left.append(found)
     return ["einsum_path", *path], "\n".join(lines)
 
 
@@ -412,11 +423,17 @@ def _expected(letters: tuple[str, ...], each: Any) -> Estimate:
     return Estimate.of(letters, float(each.size), each.shape)
 
 
-def _path(terms: _Terms, given: Sequence[Any], semiring: Semiring, optimize: Any) -> Path:
-    """Return the steps, each the positions of its operands among those left."""
+def _path(terms: _Terms, given: Sequence[Any], semiring: Semiring, optimize: Any, whole: Weighted | None) -> Path:
+    """Return the steps, each the positions of its operands among those left.
+
+    ``whole`` is all of it as one step, taken unless steps of two spare three of four products: theirs take four times
+    as long and more, as they have results of their own to make.
+    """
     count = len(given)
+    at_once: Path = [tuple(range(count))]
     if isinstance(optimize, list | tuple):
-        return _checked([step for step in optimize if not isinstance(step, str)], count)
+        steps = [step for step in optimize if not isinstance(step, str)]
+        return at_once if whole is not None and list(map(tuple, steps)) == at_once else _checked(steps, count)
     if optimize not in (True, False, "auto", "greedy", "optimal"):
         raise InvalidValueError(f"einsum: optimize={optimize!r} must be 'auto', False or a list of einsum_path")
     if count == 1:
@@ -424,7 +441,37 @@ def _path(terms: _Terms, given: Sequence[Any], semiring: Semiring, optimize: Any
     if optimize is False or not semiring.associative:
         return [(0, 1), *((0, left - 1) for left in range(count - 1, 1, -1))] if count > 2 else [(0, 1)]
     estimates = [_expected(own, each) for own, each in zip(terms.inputs, given, strict=True)]
-    return cheapest(estimates, terms.output, semiring, every=optimize != "greedy")
+    path = cheapest(estimates, terms.output, semiring, every=optimize != "greedy")
+    if whole is not None:
+        spent = sum(cost for _, cost, _ in _steps(path, estimates, terms, semiring))
+        if _products(whole) <= 4 * spent:
+            return at_once
+    return path
+
+
+def _steps(
+    path: Path, estimates: Sequence[Estimate], terms: _Terms, semiring: Semiring
+) -> Iterator[tuple[str, float, Estimate]]:
+    """Yield the subscripts of each step of two, its products, and what is expected of its result."""
+    left = list(estimates)
+    for step in path:
+        taken = [left[k] for k in step]
+        left = [each for k, each in enumerate(left) if k not in step]
+        if len(taken) == 2:
+            out = kept(taken[0].letters, taken[1].letters, [each.letters for each in left], terms.output, semiring)
+            cost, found = taken[0].times(taken[1], out)
+            yield _written([each.letters for each in taken], out), cost, found
+            left.append(found)
+
+
+def _products(whole: Weighted) -> float:
+    """Return how many products are expected of a tensor and arrays at once."""
+    own = set(whole.letters)
+    wide = [letters for letters in whole.array_letters if not set(letters) <= own]
+    further = {letter: n for each, letters in zip(whole.arrays, whole.array_letters, strict=True)
+               for letter, n in zip(letters, each.array.shape, strict=True) if letter not in own}  # fmt: skip
+    width: int = math.prod(further.values())
+    return estimated(whole.letters, whole.operand).nnz * max(len(wide), 1) * width
 
 
 def _checked(path: list[Any], count: int) -> Path:

@@ -22,9 +22,10 @@ from sparrow.plan.nodes import (
     Sort,
     Step,
     Triangle,
+    Weighted,
     scans_of,
 )
-from sparrow.plan.products import product
+from sparrow.plan.products import cell_by_cell, product, weighted
 from sparrow.plan.reductions import Axis, Where, named_axis, reduction, resolved_axis
 from sparrow.plan.rewrites import narrowed, rewritten, split_view, steps_below
 from sparrow.plan.semirings import PLUS_TIMES, SEMIRINGS, Semiring, semiring_of
@@ -40,11 +41,11 @@ from sparrow.plan.shapes import (
 )
 
 __all__ = [
-    "PLUS_TIMES", "SEMIRINGS", "Accumulate", "Axis", "Cast", "Clip", "Concat", "Contract", "Dense", "Diagonal",
-    "Join", "Labels", "Map", "Names", "Node", "Output", "Product", "Reduce", "Refill", "Reshape", "Round", "Scan",
-    "Semiring", "Sort", "Step", "Triangle", "Where", "accumulated", "aligned", "alike", "by_name", "called",
-    "concatenated", "diagonal", "fitted", "function_name", "map_cells", "matched", "multiplied", "named_axis",
-    "names_along", "narrowed", "on_labels", "pinned", "places_of", "product", "reduction", "refilled", "reshaped",
-    "resolved_axis", "rewritten", "scans_of", "semiring_of", "sorted_lines", "split_view", "starts_of", "steps_below",
-    "triangle",
+    "PLUS_TIMES", "SEMIRINGS", "Accumulate", "Axis", "Cast", "Clip", "Concat", "Contract", "Dense", "Diagonal", "Join",
+    "Labels", "Map", "Names", "Node", "Output", "Product", "Reduce", "Refill", "Reshape", "Round", "Scan", "Semiring",
+    "Sort", "Step", "Triangle", "Weighted", "Where", "accumulated", "aligned", "alike", "by_name", "called",
+    "cell_by_cell", "concatenated", "diagonal", "fitted", "function_name", "map_cells", "matched", "multiplied",
+    "named_axis", "names_along", "narrowed", "on_labels", "pinned", "places_of", "product", "reduction", "refilled",
+    "reshaped", "resolved_axis", "rewritten", "scans_of", "semiring_of", "sorted_lines", "split_view", "starts_of",
+    "steps_below", "triangle", "weighted",
 ]  # fmt: skip

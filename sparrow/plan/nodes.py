@@ -5,8 +5,8 @@ names, dtype, fill and storage type of its result. Building a node reads nothing
 
 :class:`Scan` reads a relation, or the result of a step, through a view: it is what every step takes in, so views of
 views fold into one and steps nest through scans. A :class:`Step` computes entries from those of its scans.
-:class:`Contract` and :class:`Accumulate`, and a :class:`Map` that leaves no fill, are dense by nature: an engine gives
-their result as an array.
+:class:`Contract`, :class:`Weighted` and :class:`Accumulate`, and a :class:`Map` that leaves no fill, are dense by
+nature: an engine gives their result as an array.
 
 What nodes mean is said where they are made: functions of cells in :mod:`sparrow.plan.cells`, reductions in
 :mod:`sparrow.plan.reductions`, products of tensors in :mod:`sparrow.plan.products`, rearrangements in
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Accumulate", "Concat", "Contract", "Dense", "Diagonal", "Map", "Node", "Product", "Reduce", "Refill", "Reshape",
-    "Scan", "Sort", "Step", "Triangle", "scans_of",
+    "Scan", "Sort", "Step", "Triangle", "Weighted", "scans_of",
 ]  # fmt: skip
 
 
@@ -397,6 +397,23 @@ class Accumulate(_Single):
     """Along which; None means all cells in row-major order."""
     initial: Any
     """What stands before the first cell of each line, None where nothing does."""
+    schema: Schema
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Weighted(_Single):
+    """The entries of a scan of fill 0, each times the cells of arrays at its coordinates, added up: an array.
+
+    A letter is a number that names axes, as in :class:`Product`. One of the arrays has all those that the scan has not.
+    """
+
+    letters: tuple[int, ...]
+    """The letter of each axis of the scan."""
+    arrays: tuple[Dense, ...]
+    array_letters: tuple[tuple[int, ...], ...]
+    """The letter of each axis of each array."""
+    out: tuple[int, ...]
+    """The letters of the result, each once."""
     schema: Schema
 
 

@@ -8,17 +8,23 @@ additive identity.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.index import View
 from sparrow.plan.labels import Names, names_along
-from sparrow.plan.nodes import Product, Scan
+from sparrow.plan.nodes import Dense, Map, Product, Reduce, Scan, Weighted
+from sparrow.plan.reductions import reduction
 from sparrow.plan.semirings import PLUS_TIMES, Semiring, fill_of, product_dtype
 from sparrow.plan.shapes import refilled
 from sparrow.schema import Schema
 from sparrow.stypes import COMPRESSED, check_stype, of_dot, of_other, settled
 
-__all__ = ["product"]
+__all__ = ["cell_by_cell", "product", "weighted"]
 
 _MATMUL = ((0, 1), (1, 2), (0, 2))
 
@@ -101,6 +107,67 @@ def product(
         labels |= {along[axis]: found for axis, found in names_along(scan).items()}
     node = Product(left, right, (own, other), tuple(out), semiring, mask, complement and mask is not None, schema, free)
     return node.named({k: labels[letter] for k, letter in enumerate(out) if letter in labels})
+
+
+def cell_by_cell(node: Product) -> Map | Reduce | None:
+    """Return a product whose operands have the same letters as the sum of a function of cells; None of any other."""
+    (own, other), dtype = node.letters, node.schema.dtype
+    if set(own) != set(other) or not len(set(own)) == len(own) == len(other):
+        return None
+    if not node.semiring.plain or node.mask is not None or dtype.kind == "b" or dtype == np.float16:
+        return None
+    gone = [letter for letter in own if letter not in node.out]
+    order = own if [letter for letter in own if letter in node.out] == [*node.out] else (*node.out, *gone)
+    left, right = (
+        scan.then(scan.view.permute([along.index(letter) for letter in order]))
+        for scan, along in ((node.left, own), (node.right, other))
+    )
+    names = names_along(Scan(node, View.identity(node.schema.shape), node.schema))
+    schema = replace(left.schema, dtype=dtype, fill_value=0) if gone else node.schema
+    cells = Map(np.multiply, (left, right), (True, True), schema)
+    if not gone:
+        return cells.named(names)
+    scan = Scan(cells, View.identity(schema.shape), schema)
+    sums = reduction(scan, "sum", tuple(order.index(letter) for letter in gone), dtype=dtype)
+    return replace(sums, schema=node.schema).named(names)
+
+
+def weighted(
+    scan: Scan,
+    letters: Sequence[int],
+    arrays: Sequence[NDArray[Any]],
+    array_letters: Sequence[Sequence[int]],
+    out: Sequence[int],
+) -> Weighted | None:
+    """Return the sums of the entries of a scan, each times the cells of arrays at its coordinates, if they are that.
+
+    They are not where something else than cells at an entry is multiplied: letters that come twice in one operand, an
+    array without a letter of the scan, letters of arrays alone that no array has all of; where absent cells take part;
+    and where nothing is added up, so that the result is sparse. Nor where sizes do not fit.
+
+    Parameters
+    ----------
+    letters, array_letters
+        The letter of each axis of the scan, and of each array.
+    out
+        The letters of the result, each once and of one of the operands.
+    """
+    own = tuple(letters)
+    sizes = dict(zip(own, scan.schema.shape, strict=True))
+    others = [tuple(each) for each in array_letters]
+    further = {letter for each in others for letter in each} - set(own)
+    for array, along in zip(arrays, others, strict=True):
+        if len(set(along)) < len(along) or (along and not set(along) & set(own)):
+            return None
+        if any(sizes.setdefault(letter, n) != n for letter, n in zip(along, array.shape, strict=True)):
+            return None
+    if len(set(own)) < len(own) or not any(further <= set(each) for each in others) or not scan.schema.zero_fill:
+        return None
+    if set(own) | further <= set(out):
+        return None
+    dtype = np.result_type(scan.schema.dtype, *(array.dtype for array in arrays))
+    schema = Schema(tuple(sizes[letter] for letter in out), (), dtype, stype="dense")
+    return Weighted(scan, own, tuple(map(Dense, arrays)), tuple(others), tuple(out), schema)
 
 
 def _one_cell_stored(scan: Scan) -> Scan:

@@ -14,12 +14,25 @@ from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, Unsuppo
 from sparrow.index import View
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.kernels.entries import Block
-from sparrow.plan import Contract, Dense, Scan, Semiring, multiplied, pinned, product, refilled, semiring_of
+from sparrow.plan import (
+    Contract,
+    Dense,
+    Scan,
+    Semiring,
+    Weighted,
+    cell_by_cell,
+    multiplied,
+    pinned,
+    product,
+    refilled,
+    semiring_of,
+    weighted,
+)
 from sparrow.relation import MemoryRelation
 from sparrow.schema import Schema, check_dtype
 from sparrow.tensor.base import Base, as_scan
 
-__all__ = ["Engine", "contracted", "matmul"]
+__all__ = ["Engine", "contracted", "matmul", "together"]
 
 Engine = Literal["auto", "cupy", "duckdb", "stream"]
 
@@ -183,7 +196,7 @@ def contracted(
         raise InvalidValueError("complement=True needs mask=: without one every cell is computed")
     tensor = next(each for each in operands if isinstance(each, Base))
     if semiring.plain and mask is stype is None:
-        plain = _plain(operands, letters, out)
+        plain = _plain(operands, letters, out) or together(operands, letters, out)
         if plain is not None:
             return engines.array(plain, engine)
     arrays = any(isinstance(each, np.ndarray) for each in operands)
@@ -192,14 +205,26 @@ def contracted(
         sides = [_every_fill(side) if arrays or not out else side for side in sides]
     left, right = multiplied(sides[0], sides[1], letters)
     pattern = None if mask is None else _pattern(mask)
-    node = product(left, right, letters, out, semiring, pattern, complement, stype, free)
+    multiplication = product(left, right, letters, out, semiring, pattern, complement, stype, free)
+    node = (None if free else cell_by_cell(multiplication)) or multiplication
     if not node.schema.ndim:
         return engines.cell(node, View.identity(()), engine)
     found: Any = tensor._of(node)
     if engine != "auto":
         found = found.compute(engine)
-    array = node.summed and stype is None and arrays
+    array = multiplication.summed and stype is None and arrays
     return found.to_numpy() if array else found
+
+
+def together(operands: Sequence[Any], letters: Sequence[Sequence[int]], out: Sequence[int]) -> Weighted | None:
+    """Return the product of one tensor and arrays as one step, None where it is none: :func:`sparrow.plan.weighted`."""
+    tensors = [k for k, each in enumerate(operands) if isinstance(each, Base)]
+    if len(tensors) != 1 or len(operands) < 2:
+        return None
+    (at,) = tensors
+    others = [k for k in range(len(operands)) if k != at]
+    scan = operands[at].__sparrow_scan__()
+    return weighted(scan, letters[at], [operands[k] for k in others], [letters[k] for k in others], out)
 
 
 def _plain(

@@ -32,9 +32,8 @@ class Toy:
 
     def support(self, kind: type[Any]) -> tuple[str, str]:
         """Return that it runs a kind of node, or is not made for it."""
-        return (
-            ("yes", "") if kind in (*_CELLS, plan.Contract, plan.Accumulate) else ("notimpl", "not written down here")
-        )
+        known = kind in (*_CELLS, plan.Contract, plan.Accumulate, plan.Weighted)
+        return ("yes", "") if known else ("notimpl", "not written down here")
 
     def check(self) -> None:
         """Do nothing: NumPy is there."""
@@ -71,6 +70,8 @@ class Toy:
         if isinstance(node, plan.Contract):
             return _contract(node)
         dense = [cells_of(scan) for scan in node.scans]
+        if isinstance(node, plan.Weighted):
+            return _weighted(node, *dense)
         return _map(node, *dense) if isinstance(node, plan.Map) else _accumulate(node, *dense)
 
     def manner(self, node: Node) -> str:
@@ -244,6 +245,24 @@ def _product(node: plan.Product, left: Array, right: Array, mask: Array | None =
             if hit:
                 out[cell] = np.asarray(value).astype(dtype)
     return out
+
+
+def _weighted(node: plan.Weighted, dense: Array) -> Any:
+    """Cell by cell: absent ones have no part, whatever the arrays hold there."""
+    letters = tuple(dict.fromkeys((*node.letters, *(letter for each in node.array_letters for letter in each))))
+    sizes = dict(zip(node.letters, dense.shape, strict=True))
+    for each, along in zip(node.arrays, node.array_letters, strict=True):
+        sizes |= zip(along, each.array.shape, strict=True)
+    out = np.zeros(node.schema.shape, _wide(np.empty(0, node.schema.dtype)).dtype)
+    with np.errstate(all="ignore"):
+        for cell in itertools.product(*(range(sizes[letter]) for letter in letters)):
+            at = dict(zip(letters, cell, strict=True))
+            product = dense[tuple(at[letter] for letter in node.letters)].astype(out.dtype)
+            if product != 0:
+                for each, along in zip(node.arrays, node.array_letters, strict=True):
+                    product = product * each.array[tuple(at[letter] for letter in along)].astype(out.dtype)
+                out[tuple(at[letter] for letter in node.out)] += product
+        return out.astype(node.schema.dtype)[()]
 
 
 def _contract(node: plan.Contract) -> Any:

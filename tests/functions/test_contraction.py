@@ -27,6 +27,7 @@ CASES = [
     "ij,jk,kl,lm->im", "ijk,jl,kl->il", "ijk,ijk->", "bij,bjk->bik", "bij,bjk->ikb", "ij,j->ij", "ij,i->ij",
     "ii,ij->j", "iij,jk->ik", "ij,jj->i", "ij,kl->ik", ",ij->ij", "...j,jk->...k", "i...,i...->...",
     "...ij,...jk->...ik", "ij,jk,ik->", "i,j,k->ijk", "ij,ik->jk", " i j , j k -> i k ",
+    "ijk,ijk->ik", "ijk,jik->jk", "ijk,kij->kj", "ij,ji->ji",
 ]  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow import errors, storage
+from sparrow.engines.stream import weighted
 from sparrow.index import Box
 from sparrow.kernels.entries import Block
 from sparrow.relation import Edit, apply_edit
@@ -226,6 +227,17 @@ def test_a_view_merges_what_it_shows(overlapping: tuple[sp.Tensor, Any], data: s
     if all(not isinstance(part, slice) or part.step in (None, 1, -1) for part in key):
         distinct = key[0] if isinstance(key[0], int | slice) else np.unique(key[0])
         assert sum(seen) <= np.count_nonzero(wanted[(distinct, *key[1:])])
+
+
+def test_contractions_with_arrays_add_what_stands_beside_the_files(
+    overlapping: tuple[sp.Tensor, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weighted, "_FEW", 0)
+    A, wanted = overlapping
+    x, y = np.arange(100.0).reshape(50, 2), np.arange(8.0).reshape(4, 2)
+    with mock.patch("sparrow.storage.snapshot.merged", side_effect=AssertionError("merged")):
+        for letters in ("ijk,jr,kr->ir", "ijk,jr,kr->kr"):
+            np.testing.assert_allclose(sp.einsum(letters, A, x, y), np.einsum(letters, wanted, x, y), rtol=1e-12)
 
 
 def test_runs_of_a_scan_stay_decoded(overlapping: tuple[sp.Tensor, Any]) -> None:

@@ -29,6 +29,7 @@ from sparrow.plan import (
     Scan,
     Sort,
     Triangle,
+    Weighted,
     scans_of,
     steps_below,
 )
@@ -50,6 +51,7 @@ _DECLINED: dict[type[Any], tuple[str, str]] = {
     Reshape: _MOVED,
     Sort: ("notyet", "lines in order by sorts on the device"),
     Triangle: _MOVED,
+    Weighted: ("notyet", "rows of several arrays gathered on the device"),
 }
 
 
@@ -108,7 +110,7 @@ class CuPy:
 
         return scalars(self.device(), nodes, *self._lowered(nodes[0].scans))
 
-    def array(self, node: Contract | Accumulate | Map) -> Any:
+    def array(self, node: Contract | Weighted | Accumulate | Map) -> Any:
         """Return the product of a tensor and a dense array."""
         reason = self.declines(node)
         if reason is not None or not isinstance(node, Contract):

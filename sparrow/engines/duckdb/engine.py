@@ -24,7 +24,7 @@ from sparrow.engines.handing import prepared
 from sparrow.errors import UnsupportedError
 from sparrow.index import View
 from sparrow.kernels.entries import Block, concatenate
-from sparrow.plan import Accumulate, Contract, Map, Node, Reduce, Scan, Step
+from sparrow.plan import Accumulate, Contract, Map, Node, Reduce, Scan, Step, Weighted
 from sparrow.resources import sql_text
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class DuckDB:
             found.append(block.values[0] if block.count else node.schema.fill_value)
         return found
 
-    def array(self, node: Contract | Accumulate | Map) -> Any:
+    def array(self, node: Contract | Weighted | Accumulate | Map) -> Any:
         """Return a product by a join on the contracted coordinate.
 
         Raises

@@ -36,6 +36,7 @@ from sparrow.plan import (
     Sort,
     Step,
     Triangle,
+    Weighted,
 )
 from sparrow.schema import Schema
 
@@ -293,5 +294,6 @@ DECLINED: dict[type[Step], tuple[str, str]] = {
     Sort: ("notyet", "lines in order by window functions"),
     Refill: ("never", "it lists every absent cell"),
     Accumulate: ("never", "SQL gives entries, and this is an array"),
+    Weighted: ("never", "SQL gives entries, and this is an array"),
 }
 """Kinds of steps that SQL does not run, each with a mark and why."""

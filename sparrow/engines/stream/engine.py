@@ -14,15 +14,17 @@ from sparrow.engines.stream.lowering import BUILDERS, lowered
 from sparrow.engines.stream.persisted import rows_of
 from sparrow.engines.stream.products import matmul
 from sparrow.engines.stream.reductions import scalars
+from sparrow.engines.stream.weighted import weighted
 from sparrow.errors import UnsupportedError
 from sparrow.kernels.entries import Block
-from sparrow.plan import Accumulate, Contract, Dense, Map, Node, Reduce, Scan, Step
+from sparrow.plan import Accumulate, Contract, Dense, Map, Node, Reduce, Scan, Step, Weighted
 
 __all__ = ["Stream"]
 
 ARRAYS: dict[type[Any], Callable[..., Any]] = {
     Contract: lambda node, scan: matmul(node.on([scan])),
     Accumulate: accumulated,
+    Weighted: weighted,
     Map: lambda node, *scans: dense_cells(node.on(scans)),
 }
 """What computes nodes that are dense by nature, of the node and its scans of relations."""
@@ -72,7 +74,7 @@ class Stream:
         """Return reductions over all axes of one scan."""
         return scalars(nodes, *lowered(nodes[0].scans))
 
-    def array(self, node: Contract | Accumulate | Map) -> Any:
+    def array(self, node: Contract | Weighted | Accumulate | Map) -> Any:
         """Return the result of a node that is dense by nature."""
         if type(node) not in ARRAYS:
             raise UnsupportedError(str(self.declines(node) or f"{type(node).__name__} gives entries, no array"))

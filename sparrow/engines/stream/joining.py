@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.kernels.compiling import readonly
+
 __all__ = ["Numbering", "distinct", "members"]
 
 _Columns: TypeAlias = "Sequence[NDArray[Any]]"
@@ -17,19 +19,83 @@ _SPARE = 4
 _FEW = 1 << 16
 """Numbers that are never too many."""
 _MOST = 2**31
+_HASHED = 1 << 14
+"""Values from which on a table is quicker than a search in order."""
 
 
 def distinct(values: NDArray[Any]) -> NDArray[Any]:
     """Return the different values, ascending."""
     ordered = np.sort(values)
+    return ordered[_fresh(ordered)]
+
+
+def _fresh(ordered: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which of ascending values differ from the one before."""
     fresh = np.ones(len(ordered), bool)
-    fresh[1:] = ordered[1:] != ordered[:-1]
-    return ordered[fresh]
+    np.not_equal(ordered[1:], ordered[:-1], out=fresh[1:])
+    return fresh
 
 
 def members(column: NDArray[Any], known: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which values are among ascending ones."""
-    return ~_placed(known, column, None)[1]
+    return ~_Names(known).placed(column, None)[1]
+
+
+class _Names:
+    """Values that occur, ascending: each is known by its place among them."""
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        self.values = values
+        self._table: NDArray[Any] | None = None
+
+    @classmethod
+    def of(cls, values: NDArray[Any]) -> tuple[_Names, NDArray[Any]]:
+        """Return the different ones of values, and the place of each."""
+        if bool((values[1:] >= values[:-1]).all()):
+            fresh = _fresh(values)
+            return cls(values[fresh]), np.cumsum(fresh) - 1
+        if not _HASHED <= len(values) < _MOST:
+            names = cls(distinct(values))
+            return names, np.searchsorted(names.values, values)
+        found, numbers, _ = _hashed(values)
+        order = np.argsort(found)
+        ranks = np.empty(len(found), np.int32)
+        ranks[order] = np.arange(len(found), dtype=np.int32)
+        return cls(found[order].astype(values.dtype, copy=False)), ranks[numbers]
+
+    def placed(self, values: NDArray[Any], strange: NDArray[np.bool_] | None) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return where values are among those that occur, and which are not, or were not before."""
+        known = self.values
+        if len(values) >= _HASHED and _HASHED <= len(known) < _MOST:
+            from sparrow.kernels.hashing import look_up
+
+            if self._table is None:
+                self._table = _hashed(known)[2]
+            at: NDArray[Any] = np.empty(len(values), np.int32)
+            look_up(_integers(values), len(self._table).bit_length() - 1, self._table, _integers(known), at)
+            missing = at < 0
+        elif len(known):
+            at = np.searchsorted(known, values.astype(known.dtype, copy=False))
+            at = np.minimum(at, len(known) - 1)
+            missing = known[at] != values
+        else:
+            at, missing = np.zeros(len(values), np.int64), np.ones(len(values), bool)
+        return at, missing if strange is None else missing | strange
+
+
+def _integers(values: NDArray[Any]) -> NDArray[Any]:
+    return readonly(values.astype(np.int64, copy=False))
+
+
+def _hashed(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return the different values as they first come, the number of each value among them, and the table of numbers."""
+    from sparrow.kernels.hashing import number
+
+    bits = (2 * len(values) - 1).bit_length()
+    places = np.full(1 << bits, -1, np.int32)
+    found, numbers = np.empty(len(values), np.int64), np.empty(len(values), np.int32)
+    count = number(_integers(values), bits, places, found, numbers)
+    return found[:count].copy(), numbers, places
 
 
 class Numbering:
@@ -53,27 +119,27 @@ class Numbering:
             count = len(columns[0]) if columns else 1
         most = min(max(_SPARE * count, _FEW), _MOST - 1)
         self._sizes = tuple(sizes)
-        self._known: list[tuple[NDArray[Any] | None, NDArray[Any] | None]] = []
+        self._known: list[tuple[_Names | None, _Names | None]] = []
         self._spans: list[int] = []
         key: NDArray[Any] | None = None
         span = 1
         for column, size in zip(columns, sizes, strict=True):
             before = own = None
             if key is not None and span * size >= 2**63:
-                before = distinct(key)
-                key, span = np.searchsorted(before, key), len(before)
+                before, key = _Names.of(key)
+                span = len(before.values)
             if span * size >= 2**63 and key is not None:
-                own = distinct(column)
-                column, size = np.searchsorted(own, column), len(own)
+                own, column = _Names.of(column)
+                size = len(own.values)
             key = column if key is None else key.astype(np.int64, copy=False) * size + column
             span *= size
             self._known.append((before, own))
             self._spans.append(size)
-        self._last: NDArray[Any] | None = None
+        self._last: _Names | None = None
         if span > most:
             assert key is not None
-            self._last = distinct(key)
-            key, span = np.searchsorted(self._last, key), len(self._last)
+            self._last, key = _Names.of(key)
+            span = len(self._last.values)
         self.size = span
         self.own = key
         """The numbers of the columns given; None of no letters, where each is 0."""
@@ -89,12 +155,12 @@ class Numbering:
         strange: NDArray[np.bool_] | None = None
         for k, (column, (before, own), size) in enumerate(zip(columns, self._known, self._spans, strict=True)):
             if before is not None:
-                key, strange = _placed(before, key, strange)
+                key, strange = before.placed(key, strange)
             if own is not None:
-                column, strange = _placed(own, column, strange)
+                column, strange = own.placed(column, strange)
             key = key.astype(np.int64, copy=False) * size + column if k else column
         if self._last is not None:
-            key, strange = _placed(self._last, key, strange)
+            key, strange = self._last.placed(key, strange)
         if strange is not None and strange.any():
             key = np.where(strange, self.size, key)
         return key
@@ -116,17 +182,7 @@ class Numbering:
         """Return the coordinates of each number."""
         if not hasattr(self, "_names"):
             assert self.own is not None
-            first = np.empty(self.size, np.int64)
+            first = np.zeros(self.size, np.int64)  # some numbers may be nobody's
             first[self.own] = np.arange(len(self.own))
             self._names = [column[first].astype(dtype, copy=False) for column, dtype in zip(given, dtypes, strict=True)]
         return self._names
-
-
-def _placed(
-    known: NDArray[Any], values: NDArray[Any], strange: NDArray[np.bool_] | None
-) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return where values are among known ones, and which are not, or were not before."""
-    at = np.searchsorted(known, values.astype(known.dtype, copy=False))
-    at = np.minimum(at, len(known) - 1) if len(known) else np.zeros(len(values), np.int64)
-    missing = known[at] != values if len(known) else np.ones(len(values), bool)
-    return at, missing if strange is None else missing | strange

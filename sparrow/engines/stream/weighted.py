@@ -1,0 +1,153 @@
+"""Sums of entries times the cells of arrays at their coordinates: one pass over a scan, straight into a loop."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import memory
+from sparrow.engines.orders import groups_output, product_order
+from sparrow.engines.stream import reading
+from sparrow.kernels.compiling import readonly
+from sparrow.kernels.entries import Block, accumulator, flat_positions
+from sparrow.plan import Scan, Weighted
+
+__all__ = ["weighted"]
+
+_FEW = 1 << 12
+"""Products up to which NumPy adds them as fast as the loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Factor:
+    """An array by the axes of the scan that it shares."""
+
+    axes: tuple[int, ...]
+    shape: tuple[int, ...]
+    cells: NDArray[Any]
+    """Shape (n, k): a row of the further letters for each of its cells along the axes; (n,) where it has none."""
+
+
+def weighted(node: Weighted, scan: Scan) -> Any:
+    """Return the sums, reading the scan once, chunk by chunk.
+
+    Letters of the scan that the result has number its rows, those of arrays alone its columns. Where rows stand
+    together in the scan, threads sum their chunks side by side and only the rows on the borders of chunks are added up
+    afterwards; elsewhere threads decode and one adds.
+
+    Raises
+    ------
+    TooLargeError
+        If the result, or the arrays in the type of the sums, would pass the memory limit.
+    """
+    sizes = dict(zip(node.letters, scan.schema.shape, strict=True))
+    for each, letters in zip(node.arrays, node.array_letters, strict=True):
+        sizes |= zip(letters, each.array.shape, strict=True)
+    kept = [letter for letter in node.letters if letter in node.out]
+    further = [letter for letter in sizes if letter not in node.letters]
+    height, width = (math.prod(sizes[letter] for letter in part) for part in (kept, further))
+    dtype = accumulator(node.schema.dtype)
+    lengths = [
+        math.prod(sizes[letter] for letter in letters if letter not in further) for letters in node.array_letters
+    ]
+    cells = (height + sum(lengths)) * width
+    what = lambda: f"the dense result of shape {node.schema.shape} and type {dtype}, and its arrays"  # noqa: E731
+    memory.check(cells * dtype.itemsize, what, "multiply a part of the tensor")
+    sums = np.zeros((height, width), dtype)
+    if sums.size and scan.view.size:
+        factors = _factors(node, sizes, further, dtype)
+        _add_up(scan, tuple(map(node.letters.index, kept)), factors, sums)
+    with np.errstate(all="ignore"):
+        found = sums.reshape([sizes[letter] for letter in (*kept, *further)])
+        gone = tuple(len(kept) + k for k, letter in enumerate(further) if letter not in node.out)
+        found = found.sum(axis=gone, dtype=dtype) if gone else found
+        left = [letter for letter in (*kept, *further) if letter in node.out]
+        found = found.transpose([left.index(letter) for letter in node.out])
+        found = found != 0 if node.schema.dtype.kind == "b" else found.astype(node.schema.dtype, copy=False)
+    return found if found.ndim else found[()]
+
+
+def _factors(node: Weighted, sizes: dict[int, int], further: list[int], dtype: np.dtype[Any]) -> list[_Factor]:
+    """Return the arrays, cast, each with all of the further letters or none."""
+    found = []
+    for each, letters in zip(node.arrays, node.array_letters, strict=True):
+        along = [letter for letter in letters if letter not in further]
+        shape = tuple(sizes[letter] for letter in along)
+        with np.errstate(all="ignore"):
+            array = each.array.astype(dtype, copy=False)
+        array = array.transpose([letters.index(letter) for letter in (*along, *further) if letter in letters])
+        if len(along) < len(letters):
+            array = array.reshape(*shape, *(sizes[letter] if letter in letters else 1 for letter in further))
+            array = np.broadcast_to(array, (*shape, *(sizes[letter] for letter in further)))
+            array = array.reshape(math.prod(shape), -1)
+        else:
+            array = array.reshape(-1)
+        found.append(_Factor(tuple(map(node.letters.index, along)), shape, array))
+    return found
+
+
+def _add_up(scan: Scan, axes: tuple[int, ...], factors: list[_Factor], sums: NDArray[Any]) -> None:
+    """Add the entries of a scan, times factors, to the rows that their coordinates along ``axes`` number."""
+    schema, width = scan.schema, sums.shape[1]
+    shape = [schema.shape[axis] for axis in axes]
+    numbers = [factor for factor in factors if factor.cells.ndim == 1]
+    wide = [factor for factor in factors if factor.cells.ndim == 2]
+    tables = [factor.cells for factor in wide] or [np.zeros((0, 1), sums.dtype)]
+    table = readonly(np.ascontiguousarray(tables[0] if len(tables) == 1 else np.concatenate(tables)))
+    starts = np.cumsum([0, *(len(each) for each in tables)])[: len(wide)]
+
+    def prepared(block: Block) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        count = len(block.values)
+        rows = flat_positions([block.coords[axis] for axis in axes], shape, count)
+        places = np.empty((len(wide), count), np.int64)
+        with np.errstate(all="ignore"):
+            values = block.values.astype(sums.dtype)
+            for factor in numbers:
+                values *= factor.cells[_positions(block, factor)]
+        for line, factor, start in zip(places, wide, starts, strict=True):
+            np.add(_positions(block, factor), start, out=line)
+        return readonly(rows), readonly(places), readonly(values)
+
+    order = product_order(scan, axes)
+    chunks, others = reading.apart(scan.relation, scan.view.box(), order)
+    products = sum(chunk.rows for chunk in (*chunks, *others)) * width * max(len(wide), 1)
+    if products <= _FEW:
+        for rows, places, values in reading.mapped(scan, prepared, order, chunks + others):
+            _add(rows, places, values, table, sums)
+        return
+    if not groups_output(scan.view, order, axes):
+        chunks, others = [], chunks + others
+    from sparrow.kernels.weighted import sum_weighted
+
+    def summed(block: Block) -> tuple[int, int, NDArray[Any]]:
+        edges = np.zeros((2, width), sums.dtype)
+        first, last = sum_weighted(*prepared(block), table, False, sums, edges)
+        return first, last, edges
+
+    for first, last, edges in reading.mapped(scan, summed, order, chunks, doing="multiplying"):
+        for row, edge in zip((first, last), edges, strict=True):
+            if row < len(sums):
+                sums[row] += edge
+    nowhere = np.zeros((2, width), sums.dtype)
+    for arguments in reading.mapped(scan, prepared, order, others, doing="multiplying"):
+        sum_weighted(*arguments, table, True, sums, nowhere)
+
+
+def _positions(block: Block, factor: _Factor) -> NDArray[np.int64]:
+    """Return where the cells of a factor that belong to entries stand."""
+    return flat_positions([block.coords[axis] for axis in factor.axes], factor.shape, len(block.values))
+
+
+def _add(
+    rows: NDArray[Any], places: NDArray[Any], values: NDArray[Any], table: NDArray[Any], sums: NDArray[Any]
+) -> None:
+    """Add a few entries by NumPy, which takes less than to load the loop."""
+    with np.errstate(all="ignore"):
+        products = np.repeat(values[:, None], sums.shape[1], axis=1)
+        for line in places:
+            products *= table[line]
+        np.add.at(sums, rows, products)
