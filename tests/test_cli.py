@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -569,6 +570,18 @@ def test_an_interrupt_exits_130_in_one_line_and_leaves_nothing(tmp_path: Path) -
     assert err == "sparrow: interrupted\n"
     assert out == ""
     assert not (tmp_path / "out.sparrow").exists()
+
+
+def test_an_interrupt_that_hits_a_lock_is_one(monkeypatch: pytest.MonkeyPatch, cli: Any) -> None:
+    def hit(*args: Any, **options: Any) -> None:
+        lock = threading.Lock()
+        with lock:
+            lock.release()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("sparrow.cli.app._command", lambda known: hit)
+    done = cli("files", "x")
+    assert (done.code, done.err) == (130, "sparrow: interrupted\n")
 
 
 # Says when the query is handed to DuckDB.

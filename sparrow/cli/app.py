@@ -145,7 +145,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         except MemoryError:
             _say("error: out of memory: give --memory-limit less than the machine has, or take a smaller view")
         except RuntimeError as error:
-            if "Query interrupted" not in str(error):
+            # A lock that is being taken when the signal comes cannot be given back: Python tells of that instead.
+            if "Query interrupted" not in str(error) and not isinstance(error.__context__, KeyboardInterrupt):
                 raise
             _interrupted(ended)
     sys.exit(1)
