@@ -685,6 +685,7 @@ def test_same_files_whatever_the_threads(tmp_path: Path) -> None:
 
 def test_parts_are_written_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = random_edges(tmp_path / "e.txt", 100_000)
+    monkeypatch.setattr(sorting, "_WHOLE", 20_000)
     monkeypatch.setattr(sorting, "_PART", 20_000)
     names = []
     for threads in (1, 3):
