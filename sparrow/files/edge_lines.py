@@ -28,6 +28,7 @@ _SAMPLE = 1 << 16
 """Bytes of text that tell what the file is."""
 
 _NODES = re.compile(rb"(?m)^[#%][^\n]*\bNodes:[ \t]*(\d{1,18})\b")
+_SHAPE = re.compile(rb"(?m)^# shape: (\d{1,19}) (\d{1,19})[ \t\r]*$")
 _KONECT = re.compile(rb"%[ \t]*(sym|bip)\b[^\n]*\n(?:%[ \t]*\d+[ \t]+(\d{1,18})[ \t]+(\d{1,18})[ \t\r]*\n)?")
 """A header of KONECT about edges both ways or between two kinds of vertices, and how many there are of each."""
 _SNAP = re.compile(rb"(?im)\A(?:#[^\n]*\n|[ \t\r]*\n)*?#[ \t]*undirected graph\b")
@@ -70,6 +71,8 @@ class EdgeLines:
     """1 with weights, 0 without, -1 as long as no edge was seen."""
     nodes: int = 0
     """What a line above the edges says that there are."""
+    shape: tuple[int, int] | None = None
+    """What a line above the edges says that the sizes are."""
     undirected: str | None = None
     """How a header says that edges go both ways."""
     bipartite: tuple[int, int] | None = None
@@ -105,6 +108,9 @@ class EdgeLines:
         """Take what the comments at the begin of a file say of its edges."""
         if told := _NODES.search(text):
             self.nodes = max(self.nodes, int(told[1]))
+        if (told := _SHAPE.search(text)) and max(map(int, told.groups())) < 2**63:
+            m, n = self.shape or (0, 0)
+            self.shape = max(m, int(told[1])), max(n, int(told[2]))
         if told := _KONECT.match(text):
             if told[1] == b"sym":
                 self.undirected = "% sym"

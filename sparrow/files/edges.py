@@ -10,8 +10,8 @@ import os
 import shutil
 import threading
 import warnings
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, cast
@@ -92,8 +92,8 @@ class Edges(Reader):
         then hold blanks and commas.
     shape
         The sizes (m, n), beyond which no id may be; by default they follow from the ids. A line ``# Nodes: N`` above
-        the edges, as SNAP has it, makes them N at least. Of a file of KONECT with two kinds of vertices (``% bip``)
-        that is read without, a note says which sizes they have.
+        the edges, as SNAP has it, makes them N at least, and ``# shape: M N``, as exported files have it, M and N. Of a
+        file of KONECT with two kinds of vertices (``% bip``) that is read without, a note says which sizes they have.
     overwrite
         Replace what is at ``dst``.
     if_exists
@@ -222,7 +222,8 @@ class _Ingest:
     stack: ExitStack
     _times: bool = False
     """Whether the weights look like times, which are not summed."""
-    _largest: int = -1
+    _largest: tuple[int, int] = (-1, -1)
+    """Of each end."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> None:
@@ -250,10 +251,9 @@ class _Ingest:
         else:
             written = self._write(counted(), self._rows_of(None))
             labels = self.labels
-        n = max(self._largest + 1, self.lines.nodes) if labels is None else len(labels)
         storage.create(
             self.folder,
-            Schema(tuple(self.options.shape or (n, n)), _DIMS, self.lines.dtype, 0),
+            Schema(self._shape(labels), _DIMS, self.lines.dtype, 0),
             written.files,
             labels={} if labels is None else {0: labels, 1: labels},
             profile=self.options.profile,
@@ -264,6 +264,17 @@ class _Ingest:
                 "weighted": self.lines.weighted == 1,
             },
         )
+
+    def _shape(self, labels: pa.Array | None) -> tuple[int, ...]:
+        if self.options.shape is not None:
+            return tuple(self.options.shape)
+        if labels is not None:
+            return (len(labels), len(labels))
+        m, n = (largest + 1 for largest in self._largest)
+        if self.lines.shape is not None and self.options.directed:
+            return max(m, self.lines.shape[0]), max(n, self.lines.shape[1])
+        n = max(m, n, self.lines.nodes, *(self.lines.shape or ()))
+        return (n, n)
 
     def summed(self, error: DuplicateError) -> DuplicateError:
         """Return what to say of an edge that comes twice: of times that they are not summed."""
@@ -327,8 +338,8 @@ class _Ingest:
             parsed = self.lines.parsed(block)
             src, dst = parsed.src, parsed.dst
             if len(src):
-                largest = int(max(src.max(), dst.max()))
-                if known is None and largest >= limit:
+                largest = int(src.max()), int(dst.max())
+                if known is None and max(largest) >= limit:
                     raise self._beyond(parsed, (src >= limit) | (dst >= limit), limit)
                 if shape is not None and (outside := (src >= shape[0]) | (dst >= shape[1])).any():
                     i = int(np.argmax(outside))
@@ -338,7 +349,7 @@ class _Ingest:
                 if gaps is not None and (absent := gaps[src] | gaps[dst]).any():
                     raise self._beyond(parsed, absent, limit)
                 with self._lock:
-                    self._largest = max(self._largest, largest)
+                    self._largest = max(self._largest[0], largest[0]), max(self._largest[1], largest[1])
             if known is not None:
                 known.add(np.concatenate([src, dst]))
             return self._shaped(src, dst, parsed.values)
@@ -403,7 +414,7 @@ class _Ingest:
 
 @dataclass
 class EdgesWriter(TableWriter):
-    """Write a matrix as an edge list: a line ``# src dst value``, then columns parted by tabs, True as 1."""
+    """Write a matrix as an edge list: comments on its shape and columns, then columns parted by tabs, True as 1."""
 
     delimiter: ClassVar[str] = "\t"
     quoting: ClassVar[str] = "none"
@@ -424,6 +435,14 @@ class EdgesWriter(TableWriter):
         """Return the columns as they are written: True is 1."""
         schema = super().schema()
         return schema.set(2, schema.field(2).with_type(pa.int8())) if self.tensor.dtype.kind == "b" else schema
+
+    @contextmanager
+    def batches(self, file: Any, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], Any]]:
+        """Return what writes batches of a schema to a file, within a block."""
+        if not self.named:
+            file.write("# shape: {} {}\n".format(*self.tensor.shape).encode())
+        with super().batches(file, schema) as write:
+            yield write
 
 
 FORMATS = (

@@ -120,6 +120,8 @@ def _of_text(text: str, name: str) -> Kind:
     sizes = re.search(r"(?m)^# sizes:((?: \d+)+)\s*$", text)
     if sizes is not None and (not data or len(data[0].split()) == len(sizes[1].split()) + 1):
         return Kind("tns", "a comment tells sizes, as exported files do")
+    if not data and re.search(r"(?m)^# [^\t\n]+\t[^\t\n]+\tvalue\r?$", text):
+        return Kind("edges", "a comment names two columns and value, as that of an exported file without edges does")
     if not data:
         raise IngestError("there are comments alone in the beginning of the file: name its format", name)
     if data[0] == "sptensor":

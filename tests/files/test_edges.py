@@ -341,6 +341,26 @@ def test_a_header_of_snap_that_says_undirected_is_said(ingest: Any, capsys: pyte
         assert capsys.readouterr().err == ""
 
 
+def test_a_comment_on_the_shape(tmp_path: Path) -> None:
+    dst = tmp_path / "edges.sparrow"
+
+    def shape(*texts: str, **options: Any) -> tuple[int, ...]:
+        paths = [tmp_path / f"{k}.txt" for k in range(len(texts))]
+        for path, text in zip(paths, texts, strict=True):
+            path.write_text(text)
+        edges(paths, dst, overwrite=True, **options)
+        return stored(dst).schema.shape
+
+    told = "# shape: 5 7\r\n# src\tdst\tvalue\r\n1\t2\t3\r\n"
+    assert shape(told) == (5, 7)
+    assert shape(told + "1\t8\t3\n") == (5, 9)
+    assert shape(told, "# shape: 9 2\n0 1 1\n", "0 7 1\n") == (9, 8)
+    assert shape(told, directed=False) == (7, 7)
+    assert shape(told, shape=(2, 3)) == (2, 3)
+    assert shape(told, relabel=True) == shape(told, ids="str") == (2, 2)
+    assert shape(f"# shape: 5 {2**63}\n1 2\n") == shape("# shape: 5 7 9\n1 2\n") == (3, 3)
+
+
 def test_a_name_that_looks_like_an_arrow(ingest: Any) -> None:
     assert ingest("_ -- {}\n", ids="str") == {("_", "--"): 1}
 
