@@ -150,12 +150,15 @@ def _of_text(text: str, name: str) -> Kind:
     _refuse_table(data, name)
     refuse_no_edges(text, name)
     cells = [row for line in data if (row := line.split("#")[0].replace(",", " ").split())]
+    tabs = {line.count("\t") for line in data}
+    if len(tabs) == 1 and min(tabs) > 1 and any(" " in line for line in data):
+        cells = [line.split("\t") for line in data]
     counts = {len(row) for row in cells}
     if min(counts) < 2:
         raise _one_column(data, name)
     if min(counts) > 3 and all(_is_number(token) for row in cells for token in row):
         raise _several(min(counts), name)
-    if min(counts) >= 3 and not any(_is_number(row[2]) or row[2][0] == "{" for row in cells):
+    if min(counts) >= 3 and not any(_is_number(row[2]) or row[2][:1] == "{" for row in cells):
         coords = ",".join(f"c{k}" for k in range(min(counts)))
         triples = counts == {3} and not any("," in line for line in data)
         told = f": sparrow ingest triples {shlex.quote(name)} DST; else" if triples else ""
@@ -175,7 +178,7 @@ def _of_text(text: str, name: str) -> Kind:
 def _json(line: str, name: str) -> IngestError:
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return IngestError("this is JSON, but no object in each line: write it so", name, token=line[:80])
     numbers = [str(key) for key in list(found)[2:] if isinstance(found[key], int | float)]
     return _table("these are JSON lines", name, [str(key) for key in found], numbers[0] if numbers else None)

@@ -46,13 +46,13 @@ def stream() -> bytes:
 
 
 BINARY = {
-    "this is Parquet, no text: sparrow ingest columns": written(lambda out: pq.write_table(TABLE, out)),
-    "this is an Arrow stream, no text: sparrow ingest columns": stream(),
-    "this is a .npz file of arrays: sparrow ingest npz": written(
+    "this is Parquet, no text: .*sparrow ingest columns": written(lambda out: pq.write_table(TABLE, out)),
+    "this is an Arrow stream, no text: .*sparrow ingest columns": stream(),
+    "this is a .npz file of arrays: .*sparrow ingest npz": written(
         lambda out: scipy.sparse.save_npz(out, scipy.sparse.eye_array(3))
     ),
-    "this is a NumPy array, no text: sparrow ingest npy": written(lambda out: np.save(out, np.eye(3))),
-    "this is a pickle, no text: pickles are never loaded": pickle.dumps({"a": 1}),
+    "this is a NumPy array, no text: .*sparrow ingest npy": written(lambda out: np.save(out, np.eye(3))),
+    "this is a pickle, no text: .*pickles are never loaded": pickle.dumps({"a": 1}),
     "this is Feather of version 1, no text": b"FEA1" + bytes(20),
     "this is Avro, no text": b"Obj\x01" + bytes(20),
     "this is ORC, no text": b"ORC" + bytes(20),
@@ -61,9 +61,13 @@ BINARY = {
     "this is HDF5, no text": b"\x89HDF\r\n\x1a\n" + bytes(100),
     "this is a SQLite database": b"SQLite format 3\x00" + bytes(100),
     "this is a PDF": b"%PDF-1.7\n",
-    "this is a tar archive: tar -xOf": tar(),
-    "this is text in UTF-16, no text: iconv": "0 1\n".encode("utf-16"),
+    "this is a tar archive: .*tar -xOf": tar(),
+    "this is text in UTF-16, no text: .*iconv": "0 1\n".encode("utf-16"),
+    "this looks like text in UTF-16: .*iconv -f utf-16le": "0 1\n1 2\n".encode("utf-16-le"),
+    "this looks like text in UTF-16: .*iconv -f utf-16be": "0 1\n1 2\n".encode("utf-16-be"),
+    "this is text in UTF-32, no text: .*iconv -f utf-32": "0 1\n".encode("utf-32"),
     "xz files are not read: .* xz -dc": b"\xfd7zXZ\x00" + bytes(20),
+    ".Z files are not read: .* gzip -dc": b"\x1f\x9d\x90" + bytes(20),
     "zip files are not read: .* unzip -p": b"PK\x03\x04" + bytes(20),
 }
 
@@ -77,6 +81,7 @@ def test_containers_are_named(tmp_path: Path, told: str, packed: bool, format: s
     with pytest.raises(IngestError, match=told) as caught:
         getattr(sp.ingest, format)(path, tmp_path / "out.sparrow")
     assert caught.value.file == str(path)
+    assert ("gzip -dc" in caught.value.problem) >= (packed and "sparrow ingest" in told)
     assert not (tmp_path / "out.sparrow").exists()
 
 

@@ -73,6 +73,9 @@ REFUSED = [
     ("a.json", b'{\n"a": 1}\n', "JSON"),
     ("ratings.dat", b"1::5::3::9\n2::5::4::8\n", "--delimiter '::' --no-header --coords c0,c1 --value c2"),
     ("a.tsv", b"x\tr\ty\ny\tr\tz\n", "sparrow ingest triples .* DST; else: sparrow ingest columns"),
+    ("a.tsv", b"Oslo\tlies far up in the\tnorth\nRome\tis\tnice\n", "if they are triples, sparrow .* c0,c1,c2"),
+    ("a.tsv", b"New York\tis\tgreat\nRome\tlies in\tItaly\n", "lines of 3 names .* sparrow ingest triples"),
+    ("a.json", b'{"a": ' + b"[" * 100_000 + b"}\n", "this is JSON, but no object in each line"),
     ("a.h5", b"\x89HDF\r\n\x1a\n" + bytes(300), "HDF5"),
 ]
 
