@@ -6,9 +6,11 @@ The first block with an edge settles what the lines hold; those that differ from
 from __future__ import annotations
 
 import re
+import shlex
+import threading
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,10 +79,11 @@ class EdgeLines:
     """How a header says that edges go both ways."""
     bipartite: tuple[int, int] | None = None
     """How many vertices of two kinds there are where a header says that edges go between them; 0 if not told."""
-    first_count: int = 0
-    """Edges of the first block that has any."""
+    count: int = 0
+    """The edges so far."""
     passed_over: bool = False
     """Whether there are columns after the third."""
+    _counting: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -177,7 +180,8 @@ class EdgeLines:
         parsed = parsed._replace(values=self._cast(parsed))
         if parsed.status != kernels.GOOD:
             raise self._error(parsed)
-        self.first_count = self.first_count or len(parsed.src)
+        with self._counting:
+            self.count += len(parsed.src)
         if parsed.columns > kernels.FOURTH:
             self.passed_over = True
         return parsed
@@ -248,6 +252,10 @@ class EdgeLines:
             if parsed.weighted == 0
             else "there is no weight here, unlike in the lines above: give all lines one, or none",
         }[code]
+        if code == kernels.BAD_WEIGHT and re.match(r"\{['\"]", token):
+            file = "FILE" if block.source.path is None else shlex.quote(block.source.name)
+            way = f"sed -E 's/\\{{.weight.[:] ?([^,}}]*)}}/\\1/' {file} | sparrow ingest edges - DST"
+            problem = f"what edges hold is written as dictionaries; where that is a weight: {way}"
         if code == kernels.ONE_COLUMN or (code == kernels.MIXED and parsed.weighted == 1):
             line_start = at - block.text(0, at)[::-1].find("\n") if "\n" in block.text(0, at) else 0
             token = _line(block, line_start)

@@ -187,7 +187,7 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
                 ingest.run()
             except DuplicateError as error:
                 raise ingest.summed(error) from None
-        if not lines.first_count:
+        if not lines.count:
             warnings.warn(f"{', '.join(source.name for source in sources)}: there is no edge", stacklevel=2)
         if lines.undirected and self.directed:
             way = "directed=False stores both directions"
@@ -198,6 +198,9 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
             m, n = (size + 1 if size else letter for size, letter in zip(lines.bipartite, "mn", strict=True))
             way = f"shape=({m}, {n}) gives each a size of its own, sp.ingest.columns labels of its own"
             progress.note(f"{sources[0].name}: two kinds of vertices (% bip) share one square of ids: {way}")
+        if ingest.sizes is not None:
+            told = f"the first line, {ingest.sizes}, looks like sizes and the number of edges that follow"
+            progress.note(f"{sources[0].name}: {told}, and is stored as an edge: header=True passes it over")
         if lines.passed_over:
             progress.note(f"{sources[0].name}: the columns after the third (timestamps?) were passed over")
         return os.fspath(self.dst)
@@ -220,6 +223,8 @@ class _Ingest:
     labels: pa.Array | None
     """The names of the vertices where they were given."""
     stack: ExitStack
+    sizes: str | None = None
+    """The first edge, where it may be none."""
     _times: bool = False
     """Whether the weights look like times, which are not summed."""
     _largest: tuple[int, int] = (-1, -1)
@@ -251,6 +256,10 @@ class _Ingest:
         else:
             written = self._write(counted(), self._rows_of(None))
             labels = self.labels
+        if probed is not None and not self.lines.as_text and len(self.lines.sources) == 1:
+            first = [probed.src[0], probed.dst[0], *(() if probed.values is None else probed.values[:1])]
+            if first[-1] == self.lines.count - 1 > 1:
+                self.sizes = " ".join(str(int(each)) for each in first)
         storage.create(
             self.folder,
             Schema(self._shape(labels), _DIMS, self.lines.dtype, 0),

@@ -70,6 +70,11 @@ _GRAPHS = (
         "grep '^[ae] ' {file} | cut -d ' ' -f 2- | sparrow ingest edges - DST",
     ),
     ("a Pajek graph", r"\*(vertices|network)\b", "write it with networkx.write_edgelist(networkx.read_pajek(...))"),
+    (
+        "DOT",
+        r"(strict\s+)?(di)?graph\b[^\[\n]*\{",
+        "write it with networkx.write_edgelist(networkx.nx_pydot.read_dot(...))",
+    ),
     ("GML", r"(graph\s*\[|creator\s+\")", "write it with networkx.write_edgelist(networkx.read_gml(...))"),
     ("N-Triples", r"(<[^>\s]+>|_:\S+)\s+<[^>\s]+>\s+.*\.$", NTRIPLES),
 )
@@ -179,6 +184,9 @@ def refuse_no_edges(text: str, name: str) -> None:
             f"commas, else: tr -d '\"' < {file} | sparrow ingest edges - DST",
             name,
         )
+    if "#" in lines and _is_tgf(cells, sum(line[0] not in "#%" for line in lines[: lines.index("#")])):
+        way = f"sed '1,/^#/d' {file} | sparrow ingest edges - DST"
+        raise IngestError(f"this is a graph in TGF, whose vertices stand before its edges: {way}", name)
     if ".tns" in suffixes:
         count = len(cells[-1]) - 1  # the first lines may tell sizes
         raise IngestError(
@@ -192,6 +200,13 @@ def refuse_no_edges(text: str, name: str) -> None:
         kind = "libffm" if all(token.count(":") == 2 for row in cells for token in row[1:]) else "libsvm"
         raise IngestError(f"this is {kind} text, no edge list: sparrow ingest {kind} {file} DST", name)
     _refuse_ragged(data, cells, file, name)
+
+
+def _is_tgf(rows: Sequence[Sequence[str]], count: int) -> bool:
+    """Return whether so many rows are numbered vertices with names, and those after them edges among their numbers."""
+    vertices = {row[0] for row in rows[:count]}
+    named = all(row[0].isdigit() and not "".join(row[1:]).isdigit() for row in rows[:count])
+    return named and len(vertices) == count > 1 and all(set(row[:2]) <= vertices for row in rows[count:])
 
 
 def lists_of(text: str, name: str) -> tuple[str, str] | None:

@@ -117,6 +117,8 @@ def _of_text(text: str, name: str) -> Kind:
     data = [line for line in lines if line[0] not in "#%"]
     if lines and lines[0].lower().startswith(("%%matrixmarket", "%matrixmarket")):
         return Kind("mtx", "the first line is a banner %%MatrixMarket")
+    if re.match(r"%[ \t]*(sym|asym|bip)\b", text):
+        return Kind("edges", "the first line is a header of KONECT")
     sizes = re.search(r"(?m)^# sizes:((?: \d+)+)\s*$", text)
     if sizes is not None and (not data or len(data[0].split()) == len(sizes[1].split()) + 1):
         return Kind("tns", "a comment tells sizes, as exported files do")

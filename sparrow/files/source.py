@@ -11,6 +11,7 @@ import gzip
 import io
 import os
 import queue
+import shlex
 import sys
 import threading
 import zlib
@@ -97,7 +98,11 @@ class TextBlock:
             str(memoryview(data), "utf-8")
         except UnicodeDecodeError as error:
             token = self.token_at(error.start)
-            raise IngestError("the text is no UTF-8", self.source.name, self.line_at(error.start), token) from None
+            file = "FILE" if self.source.path is None else shlex.quote(self.source.name)
+            problem = (
+                f"the text is no UTF-8; if it is Latin-1: iconv -f latin1 -t utf-8 {file} | sparrow ingest FORMAT - DST"
+            )
+            raise IngestError(problem, self.source.name, self.line_at(error.start), token) from None
 
 
 def open_sources(src: SourceLike) -> list[Source]:

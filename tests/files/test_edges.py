@@ -341,6 +341,17 @@ def test_a_header_of_snap_that_says_undirected_is_said(ingest: Any, capsys: pyte
         assert capsys.readouterr().err == ""
 
 
+def test_a_line_of_sizes_is_noted(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for text in ("3 2\n0 1\n1 2\n", "3 3 2\n0 1 5\n1 2 6\n"):
+        assert len(ingest(text)) == 3
+        assert f"the first line, {text.splitlines()[0]}, looks like sizes" in capsys.readouterr().err
+        assert len(ingest(text, header=True)) == 2
+        assert capsys.readouterr().err == ""
+    ingest("0 1\n1 2\n2 3\n")
+    ingest("0 1\n1 2\n")
+    assert capsys.readouterr().err == ""
+
+
 def test_a_comment_on_the_shape(tmp_path: Path) -> None:
     dst = tmp_path / "edges.sparrow"
 
@@ -494,7 +505,7 @@ def test_bad_vertices(with_vertices: Any, vertices: str | bytes, text: str, mess
         ("a b\na c 7.5\n", {}, 2, "7.5", "there is a weight here"),
         ("0 1 2\n0 2 abc\n", {}, 2, "abc", "the weight is no number"),
         ("0 1 2\n0 2 1.5.2\n", {}, 2, "1.5.2", "the weight is no number"),
-        ("0 1 {'weight':3}\n", {}, 1, "{'weight':3}", "the weight is no number"),
+        ("0 1 {'weight':3}\n", {}, 1, "{'weight':3}", "where that is a weight: sed -E"),
         ("0 1 2\n0 2 1.5\n", {"dtype": "int32"}, 2, "1.5", "the weight is no integer: leave dtype= out"),
         ("0 1 2\n0 2 128\n", {"dtype": "int8"}, 2, "128", "the weight does not fit the type int8"),
         ("0 1 2\n\n0 2 -1\n", {"dtype": "uint8"}, 3, "-1", "the weight does not fit the type uint8"),

@@ -98,6 +98,7 @@ TEXT = {
     "names in quotes, no edge list": ("q.csv", '"a","b"\n"b","c"\n'),
     "links are written with '->'": ("a.txt", "1 -> 2\n2 -> 3\n"),
     "say delimiter='->'": ("a.txt", "1->2\n2->3\n"),
+    "this is DOT": ("a.dot", "digraph G {\n a -> b;\n}\n"),
     "columns are parted by tabs and hold blanks": ("a.tsv", "New York\tRome\nRome\tOslo\n"),
 }
 
@@ -121,6 +122,8 @@ def test_texts_are_named(tmp_path: Path, told: str) -> None:
         ("a.txt", "a -> b\nb -> c # so\n", {("a", "b"), ("b", "c")}),
         ("a.txt", "1 -> 2 0.5\n2 -> 3 1\n", {(1, 2), (2, 3)}),
         ("q.csv", '"a","b"\n"b","c"\n', {("a", "b"), ("b", "c")}),
+        ("a.txt", "1 2 {'weight': 3.5}\n2 3 {\"weight\": 4}\n", {(1, 2), (2, 3)}),
+        ("a.tgf", "1 a\n2 b\n3\n#\n1 2\n2 3\n", {(1, 2), (2, 3)}),
         ("t.tns", "1 1 2 2.5\n2 2 1 1\n", {(0, 0, 1), (1, 1, 0)}),
         ("m.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n2 1 3\n", {(1, 0)}),
     ],
@@ -132,7 +135,7 @@ def test_the_command_that_is_told_does_it(
     Path(name).write_text(text)
     done = cli("ingest", "edges", name, "out.sparrow")
     assert done.code == 1
-    command = done.err.strip().split(": ")[-1].replace("DST", "out.sparrow")
+    command = done.err.strip().split(" (at ")[0].split(": ")[-1].replace("DST", "out.sparrow")
     first, _, second = command.partition(" | ")
     if second:
         Path("piped").write_bytes(subprocess.run(first, shell=True, capture_output=True, check=True).stdout)
@@ -154,11 +157,13 @@ def test_the_command_that_is_told_does_it(
         "1 2 {'weight': 3}\n".replace("{'weight': 3}", "{}"),
         "a b # that is an edge\nb c\n",
         "% sym unweighted\n1 2\n",
+        "1 2\n#\n2 3\n",
     ],
 )
 def test_edge_lists_are_not_taken_for_something_else(tmp_path: Path, text: str) -> None:
     (tmp_path / "e.txt").write_text(text)
-    assert sp.ingest.edges(tmp_path / "e.txt", tmp_path / "e.sparrow").nnz == text.count("\n") - text.startswith("%")
+    lines = [line for line in text.splitlines() if line[0] not in "%#"]
+    assert sp.ingest.edges(tmp_path / "e.txt", tmp_path / "e.sparrow").nnz == len(lines)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ TEXT = [
     ("a.txt", "# note\na b 2.5\nb c 1\n", "edges"),
     ("a.csv", "0,1\n1,2\n", "edges"),
     ("web.txt", "1 2 {}\n2 3 {}\n", "edges"),
+    ("out.enron", "% asym posweighted\n1 2 1 1082008561\n2 3 1 1082008562\n", "edges"),
     ("a9a", "+1 3:0.5 7:1\n\n-1 2:1\n+1\n", "libsvm"),
     ("rank", "2 qid:1 3:0.5\n1 qid:1 2:1\n", "libsvm"),
     ("a.mtx", "%%MatrixMarket matrix coordinate real general\r\n1 1 1\r\n1 1 3\r\n", "mtx"),
