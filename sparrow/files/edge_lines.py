@@ -252,7 +252,7 @@ class EdgeLines:
             if parsed.weighted == 0
             else "there is no weight here, unlike in the lines above: give all lines one, or none",
         }[code]
-        if code == kernels.BAD_WEIGHT and re.match(r"\{['\"]", token):
+        if code == kernels.BAD_WEIGHT and re.match(r"\{['\"]", token or ""):
             file = "FILE" if block.source.path is None else shlex.quote(block.source.name)
             way = f"sed -E 's/\\{{.weight.[:] ?([^,}}]*)}}/\\1/' {file} | sparrow ingest edges - DST"
             problem = f"what edges hold is written as dictionaries; where that is a weight: {way}"

@@ -208,9 +208,12 @@ def _is_url(text: str) -> bool:
     if "://" not in text or (url := _URL.match(text)) is None:
         return False
     if url[2] or url[4]:
+        way = "give storage_options= to sp.open or save, or set variables of the environment"
+        if url[1].startswith("http"):
+            way = "have another program fetch it, curl -L URL | sparrow ingest FORMAT - DST"
         raise UnsupportedError(
             f"{url[1] + url[3]!r} is a URL with a user, a password or a query, which may be secrets: leave them out "
-            "and give storage_options= to sp.open or save, or set variables of the environment"
+            f"and {way}"
         )
     return True
 

@@ -360,7 +360,7 @@ def test_a_comment_on_the_shape(tmp_path: Path) -> None:
         for path, text in zip(paths, texts, strict=True):
             path.write_text(text)
         edges(paths, dst, overwrite=True, **options)
-        return stored(dst).schema.shape
+        return tuple(stored(dst).schema.shape)
 
     told = "# shape: 5 7\r\n# src\tdst\tvalue\r\n1\t2\t3\r\n"
     assert shape(told) == (5, 7)
