@@ -785,6 +785,14 @@ def test_errors_say_the_way_out(home: str, proxy: Proxy, monkeypatch: pytest.Mon
         sp.open(f"{home}/t", storage_options={"aws_nonsense": SECRET})
     with pytest.raises(errors.InvalidValueError, match="names no bucket"):
         sp.open("s3:///t")
+    for name, problem in (
+        ("q#h", "holds a '#'"),
+        ("/t", "a part that is empty"),
+        ("a/../t", "a part that is empty or dots"),
+    ):
+        for work in (lambda path: sp.eye(2).save(path), sp.open):
+            with pytest.raises(errors.InvalidValueError, match=problem):
+                work(f"{home}/{name}")
     sp.eye(2).save(f"{home}/t")
     with pytest.raises(errors.ExistsError, match="exists"):
         sp.eye(2).save(f"{home}/t")
