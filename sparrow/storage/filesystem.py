@@ -232,8 +232,8 @@ def absolute(path: str | os.PathLike[str]) -> str:
     UnsupportedError
         If it is a URL with a user, password or query in it.
     InvalidValueError
-        If it holds a percent sign, a backslash or a control character, which Delta logs do not keep as they are; or is
-        a URL with a ``#``, or with a part between slashes that is empty or dots.
+        If it holds a percent sign, a backslash or a control character, which Delta logs do not keep as they are, or is
+        a URL with a ``#``.
     """
     text = check_path(path)
     url = _is_url(text)  # whose store may not be known before its options are
@@ -242,8 +242,6 @@ def absolute(path: str | os.PathLike[str]) -> str:
     whole = text.rstrip("/") if url else full_path(text)
     if url and "#" in whole:
         raise InvalidValueError(f"{whole!r} holds a '#', where Delta takes URLs to end: use another name")
-    if url and {"", ".", ".."} & {*whole.partition("://")[2].split("/")[1:]}:
-        raise InvalidValueError(f"{whole!r} has a part that is empty or dots, which stores have no folders for")
     if (found := _NOT_IN_LOGS.search(whole)) is not None:
         raise InvalidValueError(f"{whole!r} holds {found[0]!r}, which Delta logs cannot: use another name")
     return whole
