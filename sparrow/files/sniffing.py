@@ -131,11 +131,11 @@ def _of_text(text: str, name: str) -> Kind:
     if ".tns" in name.rsplit("/", 1)[-1]:
         return Kind("tns", "it is called .tns")
     rows = [line.split("#")[0].split() for line in data]
-    pairs = [token for row in rows for token in row[1:]]
+    pairs = [token for row in rows for token in row[1:] if _is_label(rows[0][0])]
     if pairs and all(_TRIPLE.fullmatch(token) for token in pairs):
         return Kind("libffm", "lines are a label and field:index:value triples")
     found = sum(_PAIR.fullmatch(token) is not None for token in pairs)
-    if pairs and (found == len(pairs) or (2 * found >= len(pairs) and _is_number(rows[0][0]))):
+    if pairs and 2 * found >= len(pairs):
         return Kind("libsvm", "lines are a label and index:value pairs")  # its reader finds the odd one
     if data[0].startswith("{"):
         raise _json(data[0], name)
@@ -237,6 +237,11 @@ def _several(count: int, name: str) -> IngestError:
         f"table without names: sparrow ingest columns {file} DST --no-header --coords {coords} --value c{count - 1}",
         name,
     )
+
+
+def _is_label(token: str) -> bool:
+    """Return whether lines of samples may begin so: with a label, several, or a feature where there is none."""
+    return all(map(_is_number, token.strip(",").split(","))) or _PAIR.fullmatch(token) is not None
 
 
 def _is_number(token: str) -> bool:
