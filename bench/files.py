@@ -61,6 +61,11 @@ import scipy.io
 begin()
 scipy.io.mmread(args[0])
 """),
+    "mtx-npz": ("scipy.io.mmread, tocsr and save_npz, not compressed", """
+import scipy.io, scipy.sparse
+begin()
+scipy.sparse.save_npz(args[0] + ".npz", scipy.io.mmread(args[0]).tocsr(), compressed=False)
+"""),
     "tns": ("pandas.read_csv", """
 import pandas
 begin()
@@ -187,6 +192,7 @@ def _inputs(folder: Path, count: int) -> dict[str, tuple[str, dict[str, object]]
         "text": ("text.txt", {}),
         "metis": ("web.metis", {}),
         "mtx-columns": ("columns.mtx", {}),
+        "mtx-npz": ("columns.mtx", {}),
         "tns": ("cube.tns", {}),
         "npz": ("web.npz", {}),
         "npz-pydata": ("cube.npz", {}),
@@ -284,10 +290,12 @@ READERS = {
     "parquet": "columns",
     "arrow": "columns",
     "mtx-columns": "mtx",
+    "mtx-npz": "mtx",
     "npz-pydata": "npz",
 }
-CALLED = {"mtx-columns": "mtx by columns", "npz-pydata": "npz of pydata/sparse", "parquet": "columns of Parquet",
-          "arrow": "columns of Arrow", "json": "columns of JSON lines", "tenx": "tenx (HDF5)"}  # fmt: skip
+CALLED = {"mtx-columns": "mtx by columns", "mtx-npz": "mtx by columns", "npz-pydata": "npz of pydata/sparse",
+          "parquet": "columns of Parquet", "arrow": "columns of Arrow", "json": "columns of JSON lines",
+          "tenx": "tenx (HDF5)"}  # fmt: skip
 LIBRARIES = {"edges": "networkx", "edges-igraph": "igraph", "h5ad": "anndata", "triples": "pandas", "text": "sklearn"}
 """What rows are left out without."""
 

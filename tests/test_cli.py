@@ -714,6 +714,10 @@ def test_append(cli: Any, tmp_path: Path, piped: Any) -> None:
     assert "1 entry more, now 5 in (user: 4, item: 3)" in done.out
     assert sp.open(target).sel(item="x").to_numpy().tolist() == [9, 0, 5, 5]
     assert "no file" in cli("append", target, tmp_path / "d.csv").err
+    (tmp_path / "e.dat").write_text("x::9::zoe\n")
+    told = ("--format", "csv", "--delimiter", "::", "--no-header", "--coords", "c2,c0", "--duplicates", "last")
+    assert cli("append", target, tmp_path / "e.dat", *told).code == 0
+    assert sp.open(target).sel(user="zoe", item="x") == 9
 
 
 def test_orders_compact_and_restore(cli: Any, stored: Path, tmp_path: Path) -> None:

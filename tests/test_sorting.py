@@ -160,6 +160,7 @@ def test_same_bits_whatever_the_threads_and_the_memory(monkeypatch: pytest.Monke
 def test_parts_follow_one_another(weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     pieces = list(big_pieces(weighted, 3000))
     dtype = np.dtype(np.float64 if weighted else np.int64)
+    monkeypatch.setattr(sorting, "_WHOLE", 5000)
     monkeypatch.setattr(sorting, "_PART", 5000)
     monkeypatch.setattr(sorting, "_RANGE", (1 << 12, 1 << 12))
     with closing(Sorter(2, dtype, weighted=weighted, duplicates="sum")) as sorter:

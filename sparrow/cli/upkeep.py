@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import typer
 
 from sparrow.cli.arguments import AsJson, StoredPath, open_all, open_one, sizes_of, write_json, write_table
+from sparrow.cli.formats import command, given, parameter
+from sparrow.files.appending import reading_options
 
 __all__ = ["add_to"]
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    for command, short in (
-        (append, "Add the entries of a table or tensor."),
+    app.command("append", short_help="Add the entries of a table or tensor.")(_append_command())
+    for verb, short in (
         (resize, "Make dimensions longer, or cut them."),
         (files, "The data files: rows, bytes, first and last entry."),
         (orders, "The sort orders of a tensor, or one more."),
@@ -26,33 +30,47 @@ def add_to(app: typer.Typer) -> None:
         (restore, "Make an old version the newest."),
         (vacuum, "Delete files that no recent version uses."),
     ):
-        app.command(short_help=short)(command)
+        app.command(short_help=short)(verb)
 
 
-def append(
-    path: StoredPath,
-    source: Annotated[
-        str, typer.Argument(metavar="SRC", help="A table, a folder or pattern of some, -, or a stored tensor.")
-    ],
-    duplicates: Annotated[
-        Literal["error", "sum", "last", "first", "min", "max"],
-        typer.Option(help="What becomes of a cell that both have."),
-    ] = "error",
-    value: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The column of the values. [default: value, or the one left]")
-    ] = None,
+_APPEND = """Add entries in one commit; columns go by the names of dimensions, and new labels make them longer.
+
+\b
+Examples:
+  sparrow append ratings.sparrow 2026-11-22.csv --value stars --duplicates last
+  zcat *.csv.gz | sparrow append ratings.sparrow - --value stars
+  sparrow append ratings.sparrow new.dat --format csv --delimiter :: --no-header --coords c0,c1 --value c2
+  sparrow append ratings.sparrow more.sparrow
+"""
+
+
+def _append_command() -> Callable[..., None]:
+    """Return the command ``append``, whose options of files are those of ``ingest columns``."""
+    rule = Literal["error", "sum", "last", "first", "min", "max"]
+    source = typer.Argument(metavar="SRC", help="A table, a folder or pattern of some, -, or a stored tensor.")
+    cells = typer.Option(help="What becomes of a cell that both have.")
+    column = typer.Option(metavar="NAME", help="The column of the values. [default: value, or the one left]")
+    fixed: tuple[tuple[str, Any, Any], ...] = (
+        ("context", typer.Context, inspect.Parameter.empty),
+        ("path", StoredPath, inspect.Parameter.empty),
+        ("source", Annotated[str, source], inspect.Parameter.empty),
+        ("duplicates", Annotated[rule, cells], "error"),
+        ("value", Annotated[str | None, column], None),
+    )
+    parameters = [
+        *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+          for name, kind, default in fixed),
+        *map(parameter, reading_options()),
+    ]  # fmt: skip
+    return command(_append, parameters, _APPEND)
+
+
+def _append(
+    *, context: typer.Context, path: str, source: str, duplicates: str, value: str | None, **words: Any
 ) -> None:
-    """Add entries in one commit; columns go by the names of dimensions, and new labels make them longer.
-
-    \b
-    Examples:
-      sparrow append ratings.sparrow 2026-11-22.csv --value stars --duplicates last
-      zcat *.csv.gz | sparrow append ratings.sparrow - --value stars
-      sparrow append ratings.sparrow more.sparrow
-    """
     tensor = open_one(path)
     before = tensor.nnz
-    tensor.append(source, duplicates, value)
+    tensor.append(source, duplicates, value, **given(context, reading_options(), words))
     more = tensor.nnz - before
     entries = "entry" if more == 1 else "entries"
     sizes = sizes_of(tensor.dims, tensor.shape)

@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from sparrow import memory, storage
 from sparrow.arguments import full_path
 from sparrow.errors import ExistsError, IngestError, InvalidValueError, NotFoundError, UnsupportedError
+from sparrow.files.kinds import compression_of
 from sparrow.files.registry import Duplicates, Format, Option, Reader, Writer
 from sparrow.files.rows import Written, write_entries
-from sparrow.files.source import SourceLike, compression_of, folder_of, open_sources
+from sparrow.files.source import SourceLike, folder_of, open_sources
 from sparrow.progress import bar
 from sparrow.schema import Schema
 from sparrow.sorting import Rows

@@ -6,9 +6,11 @@ The first block with an edge settles what the lines hold; those that differ from
 from __future__ import annotations
 
 import re
+import shlex
+import threading
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +30,7 @@ _SAMPLE = 1 << 16
 """Bytes of text that tell what the file is."""
 
 _NODES = re.compile(rb"(?m)^[#%][^\n]*\bNodes:[ \t]*(\d{1,18})\b")
+_SHAPE = re.compile(rb"(?m)^# shape: (\d{1,19}) (\d{1,19})[ \t\r]*$")
 _KONECT = re.compile(rb"%[ \t]*(sym|bip)\b[^\n]*\n(?:%[ \t]*\d+[ \t]+(\d{1,18})[ \t]+(\d{1,18})[ \t\r]*\n)?")
 """A header of KONECT about edges both ways or between two kinds of vertices, and how many there are of each."""
 _SNAP = re.compile(rb"(?im)\A(?:#[^\n]*\n|[ \t\r]*\n)*?#[ \t]*undirected graph\b")
@@ -70,14 +73,17 @@ class EdgeLines:
     """1 with weights, 0 without, -1 as long as no edge was seen."""
     nodes: int = 0
     """What a line above the edges says that there are."""
+    shape: tuple[int, int] | None = None
+    """What a line above the edges says that the sizes are."""
     undirected: str | None = None
     """How a header says that edges go both ways."""
     bipartite: tuple[int, int] | None = None
     """How many vertices of two kinds there are where a header says that edges go between them; 0 if not told."""
-    first_count: int = 0
-    """Edges of the first block that has any."""
+    count: int = 0
+    """The edges so far."""
     passed_over: bool = False
     """Whether there are columns after the third."""
+    _counting: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -105,6 +111,9 @@ class EdgeLines:
         """Take what the comments at the begin of a file say of its edges."""
         if told := _NODES.search(text):
             self.nodes = max(self.nodes, int(told[1]))
+        if (told := _SHAPE.search(text)) and max(map(int, told.groups())) < 2**63:
+            m, n = self.shape or (0, 0)
+            self.shape = max(m, int(told[1])), max(n, int(told[2]))
         if told := _KONECT.match(text):
             if told[1] == b"sym":
                 self.undirected = "% sym"
@@ -171,7 +180,8 @@ class EdgeLines:
         parsed = parsed._replace(values=self._cast(parsed))
         if parsed.status != kernels.GOOD:
             raise self._error(parsed)
-        self.first_count = self.first_count or len(parsed.src)
+        with self._counting:
+            self.count += len(parsed.src)
         if parsed.columns > kernels.FOURTH:
             self.passed_over = True
         return parsed
@@ -242,6 +252,10 @@ class EdgeLines:
             if parsed.weighted == 0
             else "there is no weight here, unlike in the lines above: give all lines one, or none",
         }[code]
+        if code == kernels.BAD_WEIGHT and re.match(r"\{['\"]", token or ""):
+            file = "FILE" if block.source.path is None else shlex.quote(block.source.name)
+            way = f"sed -E 's/\\{{.weight.[:] ?([^,}}]*)}}/\\1/' {file} | sparrow ingest edges - DST"
+            problem = f"what edges hold is written as dictionaries; where that is a weight: {way}"
         if code == kernels.ONE_COLUMN or (code == kernels.MIXED and parsed.weighted == 1):
             line_start = at - block.text(0, at)[::-1].find("\n") if "\n" in block.text(0, at) else 0
             token = _line(block, line_start)

@@ -10,8 +10,8 @@ import os
 import shutil
 import threading
 import warnings
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, cast
@@ -92,8 +92,8 @@ class Edges(Reader):
         then hold blanks and commas.
     shape
         The sizes (m, n), beyond which no id may be; by default they follow from the ids. A line ``# Nodes: N`` above
-        the edges, as SNAP has it, makes them N at least. Of a file of KONECT with two kinds of vertices (``% bip``)
-        that is read without, a note says which sizes they have.
+        the edges, as SNAP has it, makes them N at least, and ``# shape: M N``, as exported files have it, M and N. Of a
+        file of KONECT with two kinds of vertices (``% bip``) that is read without, a note says which sizes they have.
     overwrite
         Replace what is at ``dst``.
     if_exists
@@ -187,7 +187,7 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
                 ingest.run()
             except DuplicateError as error:
                 raise ingest.summed(error) from None
-        if not lines.first_count:
+        if not lines.count:
             warnings.warn(f"{', '.join(source.name for source in sources)}: there is no edge", stacklevel=2)
         if lines.undirected and self.directed:
             way = "directed=False stores both directions"
@@ -198,6 +198,9 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
             m, n = (size + 1 if size else letter for size, letter in zip(lines.bipartite, "mn", strict=True))
             way = f"shape=({m}, {n}) gives each a size of its own, sp.ingest.columns labels of its own"
             progress.note(f"{sources[0].name}: two kinds of vertices (% bip) share one square of ids: {way}")
+        if ingest.sizes is not None:
+            told = f"the first line, {ingest.sizes}, looks like sizes and the number of edges that follow"
+            progress.note(f"{sources[0].name}: {told}, and is stored as an edge: header=True passes it over")
         if lines.passed_over:
             progress.note(f"{sources[0].name}: the columns after the third (timestamps?) were passed over")
         return os.fspath(self.dst)
@@ -220,9 +223,12 @@ class _Ingest:
     labels: pa.Array | None
     """The names of the vertices where they were given."""
     stack: ExitStack
+    sizes: str | None = None
+    """The first edge, where it may be none."""
     _times: bool = False
     """Whether the weights look like times, which are not summed."""
-    _largest: int = -1
+    _largest: tuple[int, int] = (-1, -1)
+    """Of each end."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> None:
@@ -250,10 +256,13 @@ class _Ingest:
         else:
             written = self._write(counted(), self._rows_of(None))
             labels = self.labels
-        n = max(self._largest + 1, self.lines.nodes) if labels is None else len(labels)
+        if probed is not None and not self.lines.as_text and len(self.lines.sources) == 1:
+            first = [probed.src[0], probed.dst[0], *(() if probed.values is None else probed.values[:1])]
+            if first[-1] == self.lines.count - 1 > 1:
+                self.sizes = " ".join(str(int(each)) for each in first)
         storage.create(
             self.folder,
-            Schema(tuple(self.options.shape or (n, n)), _DIMS, self.lines.dtype, 0),
+            Schema(self._shape(labels), _DIMS, self.lines.dtype, 0),
             written.files,
             labels={} if labels is None else {0: labels, 1: labels},
             profile=self.options.profile,
@@ -264,6 +273,17 @@ class _Ingest:
                 "weighted": self.lines.weighted == 1,
             },
         )
+
+    def _shape(self, labels: pa.Array | None) -> tuple[int, ...]:
+        if self.options.shape is not None:
+            return tuple(self.options.shape)
+        if labels is not None:
+            return (len(labels), len(labels))
+        m, n = (largest + 1 for largest in self._largest)
+        if self.lines.shape is not None and self.options.directed:
+            return max(m, self.lines.shape[0]), max(n, self.lines.shape[1])
+        n = max(m, n, self.lines.nodes, *(self.lines.shape or ()))
+        return (n, n)
 
     def summed(self, error: DuplicateError) -> DuplicateError:
         """Return what to say of an edge that comes twice: of times that they are not summed."""
@@ -327,8 +347,8 @@ class _Ingest:
             parsed = self.lines.parsed(block)
             src, dst = parsed.src, parsed.dst
             if len(src):
-                largest = int(max(src.max(), dst.max()))
-                if known is None and largest >= limit:
+                largest = int(src.max()), int(dst.max())
+                if known is None and max(largest) >= limit:
                     raise self._beyond(parsed, (src >= limit) | (dst >= limit), limit)
                 if shape is not None and (outside := (src >= shape[0]) | (dst >= shape[1])).any():
                     i = int(np.argmax(outside))
@@ -338,7 +358,7 @@ class _Ingest:
                 if gaps is not None and (absent := gaps[src] | gaps[dst]).any():
                     raise self._beyond(parsed, absent, limit)
                 with self._lock:
-                    self._largest = max(self._largest, largest)
+                    self._largest = max(self._largest[0], largest[0]), max(self._largest[1], largest[1])
             if known is not None:
                 known.add(np.concatenate([src, dst]))
             return self._shaped(src, dst, parsed.values)
@@ -403,7 +423,7 @@ class _Ingest:
 
 @dataclass
 class EdgesWriter(TableWriter):
-    """Write a matrix as an edge list: a line ``# src dst value``, then columns parted by tabs, True as 1."""
+    """Write a matrix as an edge list: comments on its shape and columns, then columns parted by tabs, True as 1."""
 
     delimiter: ClassVar[str] = "\t"
     quoting: ClassVar[str] = "none"
@@ -424,6 +444,14 @@ class EdgesWriter(TableWriter):
         """Return the columns as they are written: True is 1."""
         schema = super().schema()
         return schema.set(2, schema.field(2).with_type(pa.int8())) if self.tensor.dtype.kind == "b" else schema
+
+    @contextmanager
+    def batches(self, file: Any, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], Any]]:
+        """Return what writes batches of a schema to a file, within a block."""
+        if not self.named:
+            file.write("# shape: {} {}\n".format(*self.tensor.shape).encode())
+        with super().batches(file, schema) as write:
+            yield write
 
 
 FORMATS = (

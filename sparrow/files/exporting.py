@@ -27,8 +27,8 @@ def export(
     """Write a tensor, or a bundle that the format knows, to a file and return the number of rows written.
 
     What is written are the entries, streamed, so a tensor may be larger than memory (a .npz file is made in memory).
-    Of shape, fill and types a .npz file keeps all, a table those of its columns. The file takes its name when it is
-    whole: a failed or interrupted export leaves what was there.
+    Of shape, fill and types a .npz file keeps all, edges their shape, a table the types of its columns. The file takes
+    its name when it is whole: a failed or interrupted export leaves what was there.
 
     Parameters
     ----------
@@ -38,7 +38,8 @@ def export(
         The file; ``"-"`` is standard output. Text is compressed where the name ends in ``.gz``, ``.zst`` or ``.bz2``.
     format
         By default what the name ends in says: ``.parquet``, ``.arrow`` (``.ipc``, ``.feather``), ``.csv``, ``.tsv``,
-        ``.edges`` or ``.txt`` (an edge list: a line ``# src dst value``, then columns parted by tabs, True as 1),
+        ``.edges`` or ``.txt`` (an edge list: lines ``# shape: 4 7``, unless there are labels, and ``# src dst value``,
+        then columns parted by tabs, True as 1),
         ``.mtx`` (Matrix Market), ``.tns`` (FROSTT), ``.npz``, ``.npy``, ``.libsvm`` or ``.svm``, ``.ffm`` (libffm),
         ``.graph-txt`` (ASCIIGraph), ``.h5ad`` (AnnData), ``.h5`` (binsparse). ``"alx"`` is a folder of shards, which
         is to be said.

@@ -109,7 +109,7 @@ class H5ad(Reader):
                 groups = ("layers", "obsp", "varp", "obsm", "varm")
                 there = [f"{group}/{key}" for group in groups for key in file.get(group, ())]
                 there = ["X"] * ("X" in file) + ["raw/X"] * ("raw/X" in file) + there
-                told = f": there are {', '.join(there)}" if there else ": this is no file of AnnData"
+                told = f": say matrix={there[0]!r}, of {', '.join(there)}" if there else ": this is no file of AnnData"
                 raise IngestError(f"there is no matrix {self.matrix!r}{told}", name)
             matrix = _matrix(found, name)
             sides = _sides(path)

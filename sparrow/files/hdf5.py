@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sparrow import storage
 from sparrow.errors import IngestError, InvalidValueError, MissingDependencyError, SparrowError, UnsupportedError
+from sparrow.files.kinds import refuse_packed
 from sparrow.files.rows import cast_values, check_labels, write_entries
 from sparrow.files.source import open_sources
 from sparrow.kernels.entries import Duplicates
@@ -66,7 +67,8 @@ def opened(src: Any) -> Iterator[tuple[str, Any]]:
     name = sources[0].name
     files = of(name)
     with files.open(name, size=sources[0].size) as start:
-        if start.read(len(MAGIC)) != MAGIC:
+        if not (begins := start.read(16)).startswith(MAGIC):
+            refuse_packed(begins, name)
             raise IngestError("this is no HDF5 file", name)
     try:
         with files.near(name) as near:

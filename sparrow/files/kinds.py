@@ -10,12 +10,19 @@ from pathlib import Path
 
 from sparrow.errors import IngestError
 
-__all__ = ["NTRIPLES", "lists_of", "refuse_container", "refuse_no_edges"]
+__all__ = [
+    "NTRIPLES", "PACKERS", "compression_of", "lists_of", "refuse_container", "refuse_no_edges", "refuse_packed",
+]  # fmt: skip
 
 _SAMPLE = 1000
 """Lines that are looked at."""
 
+PACKERS = {"gzip": "gzip", "zstd": "zstd", "bz2": "bzip2"}
+"""The commands of the compressions that are read."""
+
 _PACKED = {
+    b"\x1f\x9d": (".Z", "gzip -dc {file}"),
+    b"Rar!\x1a\x07": ("rar", "unrar p -inul {file}"),
     b"\xfd7zXZ\x00": ("xz", "xz -dc {file}"),
     b"PK\x03\x04": ("zip", "unzip -p {file}"),
     b"\x04\x22\x4d\x18": ("lz4", "lz4 -dc {file}"),
@@ -42,12 +49,16 @@ _CONTAINERS = {
     b"RDX3\n": ("data of R", "Matrix::writeMM(x, 'x.mtx') or write.csv(x, 'x.csv') in R writes it anew"),
     b"X\n\x00\x00\x00": ("data of R", "Matrix::writeMM(x, 'x.mtx') or write.csv(x, 'x.csv') in R writes it anew"),
     b"%PDF-": ("a PDF", "take the text out of it first"),
+    b"\xff\xfe\x00\x00": ("text in UTF-32", "iconv -f utf-32 -t utf-8 {file} | sparrow ingest FORMAT - DST"),
+    b"\x00\x00\xfe\xff": ("text in UTF-32", "iconv -f utf-32 -t utf-8 {file} | sparrow ingest FORMAT - DST"),
     b"\xff\xfe": ("text in UTF-16", "iconv -f utf-16 -t utf-8 {file} | sparrow ingest FORMAT - DST"),
     b"\xfe\xff": ("text in UTF-16", "iconv -f utf-16 -t utf-8 {file} | sparrow ingest FORMAT - DST"),
 }
 
 NTRIPLES = "sed 's/ *\\.$//; s/ /\\t/; s/ /\\t/' {file} | sparrow ingest triples - DST"
 """How N-Triples are read."""
+
+_SUFFIXES = {".gz", ".zst", ".bz2"}
 
 _ARROW = re.compile("<?[-=]+>|--|[\u2192\u2194]")
 """What some write between the ends of a link."""
@@ -59,13 +70,44 @@ _GRAPHS = (
         "grep '^[ae] ' {file} | cut -d ' ' -f 2- | sparrow ingest edges - DST",
     ),
     ("a Pajek graph", r"\*(vertices|network)\b", "write it with networkx.write_edgelist(networkx.read_pajek(...))"),
+    (
+        "DOT",
+        r"(strict\s+)?(di)?graph\b[^\[\n]*\{",
+        "write it with networkx.write_edgelist(networkx.nx_pydot.read_dot(...))",
+    ),
     ("GML", r"(graph\s*\[|creator\s+\")", "write it with networkx.write_edgelist(networkx.read_gml(...))"),
     ("N-Triples", r"(<[^>\s]+>|_:\S+)\s+<[^>\s]+>\s+.*\.$", NTRIPLES),
 )
 """Graphs in text that is not read: how it begins."""
 
 
-def refuse_container(start: bytes, name: str) -> None:
+def compression_of(start: bytes) -> str | None:
+    """Return the compression that the first bytes of a file tell, of those that are read."""
+    if start.startswith(b"\x1f\x8b"):
+        return "gzip"
+    if start.startswith(b"\x28\xb5\x2f\xfd") or (start[1:4] == b"\x2a\x4d\x18" and 0x50 <= start[0] <= 0x5F):
+        return "zstd"
+    if start.startswith(b"BZh") and start[4:10] in (b"1AY&SY", b"\x17rE8P\x90"):
+        return "bz2"
+    return None
+
+
+def refuse_packed(start: bytes, name: str) -> None:
+    """Raise ``IngestError`` for the first bytes of a file that is compressed, where the format of it is not read so."""
+    if (compression := compression_of(start)) is not None:
+        unpack, plain = _unpacking(name, compression)
+        raise IngestError(f"this is compressed by {compression}: unpack it, {unpack} > {plain}, and read that", name)
+
+
+def _unpacking(name: str, compression: str) -> tuple[str, str]:
+    """Return the command that unpacks a file, and what may be the name of what it writes."""
+    if name == "standard input":
+        return f"{PACKERS[compression]} -dc FILE", "UNPACKED"
+    plain = name.removesuffix(Path(name).suffix) if Path(name).suffix in _SUFFIXES else f"{name}.unpacked"
+    return f"{PACKERS[compression]} -dc {shlex.quote(name)}", shlex.quote(plain)
+
+
+def refuse_container(start: bytes, name: str, compression: str | None = None) -> None:
     """Raise ``IngestError`` for the first bytes of a file that is no text, or packed as is not read.
 
     Parameters
@@ -74,24 +116,35 @@ def refuse_container(start: bytes, name: str) -> None:
         The first bytes, at least 262 where there are as many.
     name
         What the file is called.
+    compression
+        What they were unpacked by.
     """
-    file = "FILE" if name == "standard input" else shlex.quote(name)
+    file, first = "FILE" if name == "standard input" else shlex.quote(name), ""
+    if compression is not None:
+        unpack, file = _unpacking(name, compression)
+        first = f"{unpack} > {file}; "
+        if compression_of(start) is not None:
+            raise IngestError(f"this is compressed twice: {unpack} | sparrow ingest FORMAT - DST", name)
     for magic, (kind, unpack) in _PACKED.items():
         if start.startswith(magic):
             if kind == "zip" and b".npy" in start[:80]:
-                raise IngestError(f"this is a .npz file of arrays: sparrow ingest npz {file} DST", name)
+                raise IngestError(f"this is a .npz file of arrays: {first}sparrow ingest npz {file} DST", name)
             raise IngestError(
                 f"{kind} files are not read: unpack it, or use gzip, zstd or bz2, for example "
-                f"{unpack.format(file=file)} | sparrow ingest FORMAT - DST",
+                f"{first}{unpack.format(file=file)} | sparrow ingest FORMAT - DST",
                 name,
             )
     if start[257:262] == b"ustar":
-        raise IngestError(f"this is a tar archive: tar -xOf {file} | sparrow ingest FORMAT - DST", name)
+        raise IngestError(f"this is a tar archive: {first}tar -xOf {file} | sparrow ingest FORMAT - DST", name)
     if start.startswith(b"ORC") and b"\x00" in start:
         raise IngestError("this is ORC, no text: sp.ingest.columns(pyarrow.orc.read_table(...), ...) stores it", name)
     for magic, (kind, way) in _CONTAINERS.items():
         if start.startswith(magic):
-            raise IngestError(f"this is {kind}, no text: {way.format(file=file)}", name)
+            raise IngestError(f"this is {kind}, no text: {first}{way.format(file=file)}", name)
+    for order, (text, zeros) in {"le": (start[:8:2], start[1:8:2]), "be": (start[1:8:2], start[:8:2])}.items():
+        if len(start) >= 8 and text.isascii() and b"\0" not in text and not any(zeros):
+            way = f"{first}iconv -f utf-16{order} -t utf-8 {file} | sparrow ingest FORMAT - DST"
+            raise IngestError(f"this looks like text in UTF-16: {way}", name)
 
 
 def refuse_no_edges(text: str, name: str) -> None:
@@ -131,6 +184,9 @@ def refuse_no_edges(text: str, name: str) -> None:
             f"commas, else: tr -d '\"' < {file} | sparrow ingest edges - DST",
             name,
         )
+    if "#" in lines and _is_tgf(cells, sum(line[0] not in "#%" for line in lines[: lines.index("#")])):
+        way = f"sed '1,/^#/d' {file} | sparrow ingest edges - DST"
+        raise IngestError(f"this is a graph in TGF, whose vertices stand before its edges: {way}", name)
     if ".tns" in suffixes:
         count = len(cells[-1]) - 1  # the first lines may tell sizes
         raise IngestError(
@@ -144,6 +200,13 @@ def refuse_no_edges(text: str, name: str) -> None:
         kind = "libffm" if all(token.count(":") == 2 for row in cells for token in row[1:]) else "libsvm"
         raise IngestError(f"this is {kind} text, no edge list: sparrow ingest {kind} {file} DST", name)
     _refuse_ragged(data, cells, file, name)
+
+
+def _is_tgf(rows: Sequence[Sequence[str]], count: int) -> bool:
+    """Return whether so many rows are numbered vertices with names, and those after them edges among their numbers."""
+    vertices = {row[0] for row in rows[:count]}
+    named = all(row[0].isdigit() and not "".join(row[1:]).isdigit() for row in rows[:count])
+    return named and len(vertices) == count > 1 and all(set(row[:2]) <= vertices for row in rows[count:])
 
 
 def lists_of(text: str, name: str) -> tuple[str, str] | None:
@@ -187,10 +250,10 @@ def _refuse_ragged(lines: Sequence[str], cells: Sequence[Sequence[str]], file: s
     whole = all(token.isdigit() for row in cells for token in row)
     tabs = {line.count("\t") for line in lines}
     if len(tabs) == 1 and 0 not in tabs and not whole:
-        raise IngestError(
-            f"columns are parted by tabs and hold blanks: sparrow ingest columns {file} DST --no-header --coords c0,c1",
-            name,
-        )
+        triples = f"if they are triples, sparrow ingest triples {file} DST; else " if tabs == {2} else ""
+        coords = ",".join(f"c{k}" for k in range(max(tabs) + 1))
+        way = f"{triples}sparrow ingest columns {file} DST --no-header --coords {coords}"
+        raise IngestError(f"columns are parted by tabs and hold blanks: {way}", name)
     if counts[-1] < 4 and not begins and not metis:
         return
     kind = "lists of neighbours, one line for each vertex"

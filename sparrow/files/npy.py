@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sparrow import engines, storage
 from sparrow.errors import IngestError, InvalidValueError, SparrowError, StorageError, UnsupportedError
+from sparrow.files.kinds import refuse_packed
 from sparrow.files.registry import DType, Format, Option, Reader, Writer, names_of, number_of
 from sparrow.files.rows import cast_values, write_entries
 from sparrow.files.source import open_sources
@@ -160,6 +161,8 @@ class _Head(NamedTuple):
 def _header(name: str, size: int) -> _Head:
     try:
         with of(name).open(name, through=True, size=size) as file:
+            refuse_packed(file.read(16), name)
+            file.seek(0)
             version = np.lib.format.read_magic(file)
             reading = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
             if version == (3, 0):  # as 2, in UTF-8: names of fields, which no array here has

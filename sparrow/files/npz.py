@@ -111,11 +111,15 @@ def _array(name: str, dims: Sequence[str] | None) -> tuple[Schema, Block]:
     try:
         with zipfile.ZipFile(name) as archive:
             size = sum(member.file_size for member in archive.infolist())
+            arrays = [member.removesuffix(".npy") for member in archive.namelist()]
         if size > limit:
             raise TooLargeError(
                 f"{name} unpacks to {human_bytes(size)}, more than the memory limit of {human_bytes(limit)}: "
                 "raise it with sp.config(memory_limit=...) if the file is meant to"
             )
+        if arrays and "data" not in arrays:
+            way = f"sp.asarray(numpy.load({name!r})[{arrays[0]!r}]).save(DST) stores a dense one"
+            raise InvalidValueError(f"it holds {', '.join(map(repr, arrays))}: {way}")
         return from_object(name, dims=dims)[:2]
     except (FileNotFoundError, IsADirectoryError, PermissionError, TooLargeError, ShapeError):
         raise

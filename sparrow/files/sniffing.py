@@ -117,9 +117,13 @@ def _of_text(text: str, name: str) -> Kind:
     data = [line for line in lines if line[0] not in "#%"]
     if lines and lines[0].lower().startswith(("%%matrixmarket", "%matrixmarket")):
         return Kind("mtx", "the first line is a banner %%MatrixMarket")
+    if re.match(r"%[ \t]*(sym|asym|bip)\b", text):
+        return Kind("edges", "the first line is a header of KONECT")
     sizes = re.search(r"(?m)^# sizes:((?: \d+)+)\s*$", text)
     if sizes is not None and (not data or len(data[0].split()) == len(sizes[1].split()) + 1):
         return Kind("tns", "a comment tells sizes, as exported files do")
+    if not data and re.search(r"(?m)^# [^\t\n]+\t[^\t\n]+\tvalue\r?$", text):
+        return Kind("edges", "a comment names two columns and value, as that of an exported file without edges does")
     if not data:
         raise IngestError("there are comments alone in the beginning of the file: name its format", name)
     if data[0] == "sptensor":
@@ -127,11 +131,11 @@ def _of_text(text: str, name: str) -> Kind:
     if ".tns" in name.rsplit("/", 1)[-1]:
         return Kind("tns", "it is called .tns")
     rows = [line.split("#")[0].split() for line in data]
-    pairs = [token for row in rows for token in row[1:]]
+    pairs = [token for row in rows for token in row[1:] if _is_label(rows[0][0])]
     if pairs and all(_TRIPLE.fullmatch(token) for token in pairs):
         return Kind("libffm", "lines are a label and field:index:value triples")
     found = sum(_PAIR.fullmatch(token) is not None for token in pairs)
-    if pairs and (found == len(pairs) or (2 * found >= len(pairs) and _is_number(rows[0][0]))):
+    if pairs and 2 * found >= len(pairs):
         return Kind("libsvm", "lines are a label and index:value pairs")  # its reader finds the odd one
     if data[0].startswith("{"):
         raise _json(data[0], name)
@@ -148,12 +152,15 @@ def _of_text(text: str, name: str) -> Kind:
     _refuse_table(data, name)
     refuse_no_edges(text, name)
     cells = [row for line in data if (row := line.split("#")[0].replace(",", " ").split())]
+    tabs = {line.count("\t") for line in data}
+    if len(tabs) == 1 and min(tabs) > 1 and any(" " in line for line in data):
+        cells = [line.split("\t") for line in data]
     counts = {len(row) for row in cells}
     if min(counts) < 2:
         raise _one_column(data, name)
     if min(counts) > 3 and all(_is_number(token) for row in cells for token in row):
         raise _several(min(counts), name)
-    if min(counts) >= 3 and not any(_is_number(row[2]) or row[2][0] == "{" for row in cells):
+    if min(counts) >= 3 and not any(_is_number(row[2]) or row[2][:1] == "{" for row in cells):
         coords = ",".join(f"c{k}" for k in range(min(counts)))
         triples = counts == {3} and not any("," in line for line in data)
         told = f": sparrow ingest triples {shlex.quote(name)} DST; else" if triples else ""
@@ -173,7 +180,7 @@ def _of_text(text: str, name: str) -> Kind:
 def _json(line: str, name: str) -> IngestError:
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return IngestError("this is JSON, but no object in each line: write it so", name, token=line[:80])
     numbers = [str(key) for key in list(found)[2:] if isinstance(found[key], int | float)]
     return _table("these are JSON lines", name, [str(key) for key in found], numbers[0] if numbers else None)
@@ -230,6 +237,11 @@ def _several(count: int, name: str) -> IngestError:
         f"table without names: sparrow ingest columns {file} DST --no-header --coords {coords} --value c{count - 1}",
         name,
     )
+
+
+def _is_label(token: str) -> bool:
+    """Return whether lines of samples may begin so: with a label, several, or a feature where there is none."""
+    return all(map(_is_number, token.strip(",").split(","))) or _PAIR.fullmatch(token) is not None
 
 
 def _is_number(token: str) -> bool:

@@ -11,6 +11,7 @@ import gzip
 import io
 import os
 import queue
+import shlex
 import sys
 import threading
 import zlib
@@ -27,12 +28,12 @@ from numpy.typing import NDArray
 from sparrow import memory
 from sparrow.arguments import check_path
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
-from sparrow.files.kinds import refuse_container
+from sparrow.files.kinds import PACKERS, compression_of, refuse_container
 from sparrow.storage.filesystem import of
 
 __all__ = [
-    "BLOCK_SIZE", "LONGEST_LINE", "Source", "SourceLike", "TextBlock", "blocks", "check_encoding", "compression_of",
-    "folder_of", "open_source", "open_sources", "total_size",
+    "BLOCK_SIZE", "LONGEST_LINE", "Source", "SourceLike", "TextBlock", "blocks", "check_encoding", "folder_of",
+    "open_source", "open_sources", "total_size",
 ]  # fmt: skip
 
 SourceLike: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -97,7 +98,11 @@ class TextBlock:
             str(memoryview(data), "utf-8")
         except UnicodeDecodeError as error:
             token = self.token_at(error.start)
-            raise IngestError("the text is no UTF-8", self.source.name, self.line_at(error.start), token) from None
+            file = "FILE" if self.source.path is None else shlex.quote(self.source.name)
+            problem = (
+                f"the text is no UTF-8; if it is Latin-1: iconv -f latin1 -t utf-8 {file} | sparrow ingest FORMAT - DST"
+            )
+            raise IngestError(problem, self.source.name, self.line_at(error.start), token) from None
 
 
 def open_sources(src: SourceLike) -> list[Source]:
@@ -218,17 +223,6 @@ def total_size(sources: Sequence[Source]) -> int | None:
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
-def compression_of(start: bytes) -> str | None:
-    """Return the compression that the first bytes of a file tell."""
-    if start.startswith(b"\x1f\x8b"):
-        return "gzip"
-    if start.startswith(b"\x28\xb5\x2f\xfd") or (start[1:4] == b"\x2a\x4d\x18" and 0x50 <= start[0] <= 0x5F):
-        return "zstd"
-    if start.startswith(b"BZh") and start[4:10] in (b"1AY&SY", b"\x17rE8P\x90"):
-        return "bz2"
-    return None
-
-
 class _Pipe(io.RawIOBase):
     """An unseekable stream whose first bytes were looked at already."""
 
@@ -272,20 +266,20 @@ class _Stream:
     def __init__(self, source: Source) -> None:
         self._source, self._given = source, 0
         self._raw: pa.NativeFile | _Pipe
-        compression: str | None
+        self.compression: str | None
         if source.size is not None:
             assert source.path is not None
             self._raw = of(source.path).open(source.path, through=True)
-            compression = compression_of(self._raw.read(_START_OF_PACKED))
+            self.compression = compression_of(self._raw.read(_START_OF_PACKED))
             self._raw.seek(0)
         else:
             self._raw = _open_pipe(source)
-            compression = compression_of(self._raw.peek(_START_OF_PACKED))
-        self._gzip = compression == "gzip" and source.size is not None
+            self.compression = compression_of(self._raw.peek(_START_OF_PACKED))
+        self._gzip = self.compression == "gzip" and source.size is not None
         self._text: pa.NativeFile | _Pipe | gzip.GzipFile = self._raw
-        if compression is not None:
+        if self.compression is not None:
             below = pa.PythonFile(self._raw, mode="r") if isinstance(self._raw, _Pipe) else self._raw
-            self._text = pa.CompressedInputStream(below, compression)
+            self._text = pa.CompressedInputStream(below, self.compression)
 
     def readinto(self, view: memoryview) -> int:
         try:
@@ -380,7 +374,9 @@ def _cut(source: Source, block_size: int) -> Generator[TextBlock]:
         stream = _Stream(source)
         yield from _lines(source, stream, block_size)
     except (OSError, pa.ArrowException) as error:
-        raise IngestError(f"cannot be read: {error}", file=source.name) from error
+        packed = None if stream is None else stream.compression
+        whole = "" if packed is None else f": is the file whole? {PACKERS[packed]} -t tells"
+        raise IngestError(f"cannot be read: {error}{whole}", file=source.name) from error
     finally:
         if stream is not None:
             stream.close()
@@ -411,7 +407,7 @@ def _lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlo
         if not started:
             started = True
             start = 3 if buffer.startswith(b"\xef\xbb\xbf") else 0
-            refuse_container(bytes(buffer[: min(used, _START)]), source.name)
+            refuse_container(bytes(buffer[: min(used, _START)]), source.name, stream.compression)
         if not yielded:
             carriage = buffer.find(b"\r", 0, used)
             returns_only = carriage >= 0 and (at_end or carriage < used - 1) and buffer.find(b"\n", 0, used) < 0

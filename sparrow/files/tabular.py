@@ -404,7 +404,8 @@ class TableIngest:
         if given.dtype.kind == "f":
             wrong = ~((given == np.floor(given)) & (np.abs(given) < 2**53))
             if wrong.any():
-                raise self._wrong(batch, name, array, pa.array(wrong), "no whole number below 2^53")
+                problem = f"no whole number below 2^53: say ids={{{name!r}: 'str'}} if these are names"
+                raise self._wrong(batch, name, array, pa.array(wrong), problem)
         size = self.options.sizes[dim] if self.options.bounded(dim) else None
         base = 0 if self.options.anew[dim] else self.options.index_base
         limit = LARGEST_DIMENSION if size is None else size + base

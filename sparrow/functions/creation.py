@@ -108,10 +108,10 @@ def open(  # noqa: A001 - what people type is sp.open
         return Tensor(storage.open(path, _version_at(path, version)))
 
 
-def _read_path(src: Any, pick: Any, kinds: Any) -> Any:
+def _read_path(src: Any, pick: Any, kinds: Any, reading: Any) -> Any:
     from sparrow.files.appending import appended
 
-    return appended(src, pick, kinds)
+    return appended(src, pick, kinds, reading)
 
 
 Tensor._read_path = staticmethod(_read_path)

@@ -12,7 +12,19 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.text import BAD, HARD, OK, OVERFLOW, address, byte_at, is_blank, kernel, scan_float, scan_integer
+from sparrow.kernels.text import (
+    BAD,
+    HARD,
+    OK,
+    OVERFLOW,
+    address,
+    byte_at,
+    is_blank,
+    kernel,
+    next_line,
+    scan_float,
+    scan_integer,
+)
 
 __all__ = [
     "BAD_ID",
@@ -84,13 +96,6 @@ def _token_end(text: Any, at: Any) -> Any:
 
 
 @kernel
-def _next_line(text: Any, at: Any) -> Any:
-    while byte_at(text, at) != 10:
-        at += 1
-    return at + 1
-
-
-@kernel
 def _id(text: Any, start: Any, padded: Any) -> Any:
     """Return an id, the position behind it, and ``GOOD`` or what is wrong with it."""
     value, at, status = scan_integer(text, start)
@@ -115,7 +120,7 @@ def first_data_line(data: NDArray[np.uint8]) -> Any:
         while is_blank(byte_at(text, at)):
             at += 1
         byte = byte_at(text, at)
-        at = _next_line(text, at)
+        at = next_line(text, at)
         if byte != 10 and byte != 35 and byte != 37:
             return start, at
     return 0, 0
@@ -176,7 +181,7 @@ def parse_edges(
             at += 1
             continue
         if byte == 35 or byte == 37:
-            at = _next_line(text, at)
+            at = next_line(text, at)
             continue
         # The first id.
         start = at
@@ -242,7 +247,7 @@ def parse_edges(
             at = _separator(text, at)
             if byte_at(text, at) != 10 and byte_at(text, at) != 35:
                 columns = 4
-            at = _next_line(text, at)
+            at = next_line(text, at)
         else:
             at += 1
         count += 1
@@ -271,7 +276,7 @@ def parse_vertices(
             at += 1
             continue
         if byte == 35 or byte == 37:
-            at = _next_line(text, at)
+            at = next_line(text, at)
             continue
         first = at
         value, at, fault = _id(text, at, True)
@@ -296,7 +301,7 @@ def parse_vertices(
         start[count] = begin
         end[count] = stop
         count += 1
-        at = _next_line(text, at)
+        at = next_line(text, at)
     return count, GOOD, at
 
 

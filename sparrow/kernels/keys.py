@@ -89,49 +89,49 @@ def ascents(keys: Keys, bits: Any) -> Any:
 def sort_stable(keys: Keys, sorted_bits: Any) -> tuple[Keys, NDArray[np.int32]]:
     """Return the keys in ascending order and the stable order that sorts them: shape (n,), n below 2^31.
 
-    A radix sort, least digit first, which leaves out the digits that all keys share, and so many lowest bits as keys
-    that agree above them are sorted by already.
+    A radix sort, least digit first, which leaves out the bits that all keys share, and so many lowest bits as keys that
+    agree above them are sorted by already.
     """
     n = len(keys)
-    order = np.empty(n, np.int32)
     differing = np.int64(0)
     for i in range(n):
-        order[i] = i
         differing |= keys[i] ^ keys[0]
-    source = keys
-    target = np.empty(n, np.int64)
-    spare = np.empty(n if differing else 0, np.int64)
-    other = np.empty(n if differing else 0, np.int32)
-    counts = np.empty(1 << 11, np.int64)
-    shift = sorted_bits
-    moved = False
+    width = 14 if n >= 1 << 16 else 11  # the counts stay in a cache, and are few beside the keys
+    digits = np.int64(1) << width
+    counts = np.empty(digits, np.int32)
+    source, target, spare = keys, np.empty(n, np.int64), np.empty(0, np.int64)
+    order, other = np.empty(0, np.int32), np.empty(n, np.int32)
+    shift, passes = sorted_bits, 0
     while shift < 63 and (differing >> shift) != 0:
         # Start at a digit's lowest bit that differs: fewer passes where few bits do.
         while ((differing >> shift) & 1) == 0:
             shift += 1
         counts[:] = 0
         for i in range(n):
-            counts[(source[i] >> shift) & 2047] += 1
-        at = 0
-        for digit in range(2048):
+            counts[(source[i] >> shift) & (digits - 1)] += 1
+        at = np.int32(0)
+        for digit in range(digits):
             here = counts[digit]
             counts[digit] = at
             at += here
+        if passes == 1:
+            target, other = np.empty(n, np.int64), np.empty(n, np.int32)
         for i in range(n):
             key = source[i]
-            digit = (key >> shift) & 2047
+            digit = (key >> shift) & (digits - 1)
             to = counts[digit]
             counts[digit] = to + 1
             target[to] = key
-            other[to] = order[i]
+            other[to] = order[i] if passes else i
+        source, target, spare = target, spare, target
         order, other = other, order
-        if moved:
-            source, target = target, source
-        else:
-            source, target = target, spare
-            moved = True
-        shift += 11
-    return (source if moved else keys.copy()), order
+        passes += 1
+        shift += width
+    if passes == 0:
+        target[:] = keys
+        other[:] = np.arange(n)
+        return target, other
+    return source, order
 
 
 @njit(cache=True, nogil=True)

@@ -7,7 +7,19 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.text import BAD, HARD, OK, OVERFLOW, address, byte_at, is_blank, kernel, scan_float, scan_integer
+from sparrow.kernels.text import (
+    BAD,
+    HARD,
+    OK,
+    OVERFLOW,
+    address,
+    byte_at,
+    is_blank,
+    kernel,
+    next_line,
+    scan_float,
+    scan_integer,
+)
 
 __all__ = ["BAD_INTEGER", "BAD_LABEL", "BAD_VALUE", "GOOD", "LARGE", "NEGATIVE", "NO_COLON", "parse_fields"]
 
@@ -59,9 +71,7 @@ def parse_fields(
         while is_blank(byte_at(text, at)):
             at += 1
         if byte_at(text, at) == 10 or byte_at(text, at) == 35:
-            while byte_at(text, at) != 10:
-                at += 1
-            at += 1
+            at = next_line(text, at)
             continue
         begin = at
         number, at, status = scan_float(text, at)
@@ -99,8 +109,6 @@ def parse_fields(
             values[count] = number
             rows[count] = lines
             count += 1
-        while byte_at(text, at) != 10:
-            at += 1
-        at += 1
+        at = next_line(text, at)
         lines += 1
     return lines, count, hards, GOOD, at

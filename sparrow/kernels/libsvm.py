@@ -8,7 +8,18 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.text import HARD, OK, OVERFLOW, address, byte_at, is_blank, kernel, scan_float, scan_integer
+from sparrow.kernels.text import (
+    HARD,
+    OK,
+    OVERFLOW,
+    address,
+    byte_at,
+    is_blank,
+    kernel,
+    next_line,
+    scan_float,
+    scan_integer,
+)
 
 __all__ = ["Fault", "Parsed", "parse"]
 
@@ -125,9 +136,7 @@ def _parse(
             p += 1
             continue
         if byte_at(source, p) == 35:
-            while byte_at(source, p) != 10:
-                p += 1
-            p += 1
+            p = next_line(source, p)
             continue
         token = p
         at[row] = p
@@ -245,9 +254,7 @@ def _parse(
             values[entry] = value
             entry += 1
         if code == 0:
-            while byte_at(source, p) != 10:
-                p += 1
-            p += 1
+            p = next_line(source, p)
     stop = token
     if code != 0:
         while not _ends(byte_at(source, stop)):

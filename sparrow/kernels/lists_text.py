@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.text import BAD, OK, OVERFLOW, address, byte_at, is_blank, kernel, scan_integer
+from sparrow.kernels.text import BAD, OK, OVERFLOW, address, byte_at, is_blank, kernel, next_line, scan_integer
 
 __all__ = ["BAD_NUMBER", "GOOD", "LARGE", "NO_WEIGHT", "TOO_FEW", "count_numbers", "parse_lists"]
 
@@ -71,9 +71,7 @@ def parse_lists(
     count = lists = at = 0
     while at < len(data):
         if comment >= 0 and byte_at(text, at) == comment:
-            while byte_at(text, at) != 10:
-                at += 1
-            at += 1
+            at = next_line(text, at)
             continue
         place = 0
         status = OK

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.text import BAD, OK, address, byte_at, is_blank, kernel, scan_float, scan_integer
+from sparrow.kernels.text import BAD, OK, address, byte_at, is_blank, kernel, next_line, scan_float, scan_integer
 
 __all__ = ["BAD_COORDINATE", "BAD_VALUE", "GOOD", "LARGE", "TOO_FEW", "TOO_MANY", "parse_numbers"]
 
@@ -37,13 +37,6 @@ def _ends(byte: Any) -> Any:
 def _over(byte: Any) -> Any:
     """Return whether a byte where a number might begin says that no more come in the line."""
     return byte == 10 or byte == 37 or byte == 35
-
-
-@kernel
-def _next_line(text: Any, at: Any) -> Any:
-    while byte_at(text, at) != 10:
-        at += 1
-    return at + 1
 
 
 @kernel
@@ -92,7 +85,7 @@ def parse_numbers(
             at += 1
         byte = byte_at(text, at)
         if _over(byte):
-            at = _next_line(text, at)
+            at = next_line(text, at)
             continue
         for j in range(k):
             start = at
@@ -128,7 +121,7 @@ def parse_numbers(
         if byte != 10:
             if not _over(byte):
                 return count - 1, hards, TOO_MANY, at
-            at = _next_line(text, at)
+            at = next_line(text, at)
         else:
             at += 1
     return count, hards, GOOD, at

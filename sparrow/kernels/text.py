@@ -29,7 +29,10 @@ from numpy.typing import NDArray
 from sparrow.kernels.intrinsics import trailing
 from sparrow.kernels.jit import njit
 
-__all__ = ["BAD", "HARD", "OK", "OVERFLOW", "address", "byte_at", "is_blank", "kernel", "scan_float", "scan_integer"]
+__all__ = [
+    "BAD", "HARD", "OK", "OVERFLOW", "address", "byte_at", "is_blank", "kernel", "next_line", "scan_float",
+    "scan_integer",
+]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -222,6 +225,14 @@ def _double_bits(w: Any, q: Any) -> Any:
 def is_blank(byte: Any) -> Any:
     """Return whether a byte is white space within a line: blank, tab, carriage return, form feed."""
     return byte == 32 or byte == 9 or byte == 13 or byte == 11 or byte == 12
+
+
+@kernel
+def next_line(text: Any, at: Any) -> Any:
+    """Return the position behind the next line end."""
+    while byte_at(text, at) != 10:
+        at += 1
+    return at + 1
 
 
 @kernel

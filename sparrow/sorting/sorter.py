@@ -44,8 +44,8 @@ _DIGIT = 11
 """Bits by which one pass of a sort parts rows."""
 _CACHED, _STRETCH = 1 << 17, 1 << 10
 """Rows that a cache holds while they are sorted, and of each run on average: ranges are no larger than both ask for."""
-_PART = 1 << 24
-"""Rows of a part; how an input is cut into parts must not depend on the threads."""
+_WHOLE, _PART = 1 << 21, 1 << 24
+"""Rows up to which there is one part, and the most of one of several: how they are cut must not depend on threads."""
 
 
 class _Range(NamedTuple):
@@ -296,7 +296,7 @@ class Sorter:
             return [_filled(itertools.starmap(finish, self._reduce_stream(self._wide.sorted())))]
         self._runs = self._settled(self._runs)
         total = sum(run.count for run in self._runs)
-        parts = self._ranges(self._runs, 2 * -(-total // (2 * _PART)) if total > _PART else 1)
+        parts = self._ranges(self._runs, 2 * -(-total // (2 * _PART)) if total > _WHOLE else 1)
         if len(parts) == 1:
             return [_filled(ordered_map(reduced, parts[0], self._threads))]
         return [_filled(map(reduced, part)) for part in parts]

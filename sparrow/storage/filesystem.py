@@ -208,9 +208,12 @@ def _is_url(text: str) -> bool:
     if "://" not in text or (url := _URL.match(text)) is None:
         return False
     if url[2] or url[4]:
+        way = "give storage_options= to sp.open or save, or set variables of the environment"
+        if url[1].startswith("http"):
+            way = "have another program fetch it, curl -L URL | sparrow ingest FORMAT - DST"
         raise UnsupportedError(
             f"{url[1] + url[3]!r} is a URL with a user, a password or a query, which may be secrets: leave them out "
-            "and give storage_options= to sp.open or save, or set variables of the environment"
+            f"and {way}"
         )
     return True
 
@@ -229,13 +232,16 @@ def absolute(path: str | os.PathLike[str]) -> str:
     UnsupportedError
         If it is a URL with a user, password or query in it.
     InvalidValueError
-        If it holds a percent sign, a backslash or a control character, which Delta logs do not keep as they are.
+        If it holds a percent sign, a backslash or a control character, which Delta logs do not keep as they are, or is
+        a URL with a ``#``.
     """
     text = check_path(path)
     url = _is_url(text)  # whose store may not be known before its options are
     if "%" in text:
         raise InvalidValueError(f"{text!r} holds a '%', which Delta logs take for an escape: use another name")
     whole = text.rstrip("/") if url else full_path(text)
+    if url and "#" in whole:
+        raise InvalidValueError(f"{whole!r} holds a '#', where Delta takes URLs to end: use another name")
     if (found := _NOT_IN_LOGS.search(whole)) is not None:
         raise InvalidValueError(f"{whole!r} holds {found[0]!r}, which Delta logs cannot: use another name")
     return whole

@@ -69,6 +69,8 @@ class Coding:
     level: int | None = None
     gain: float = 0.05
     """The share of bytes that it has to save over a coding before it."""
+    of_all: float = 0.0
+    """The same of what the column takes together with values that are written plain."""
 
 
 # Streams of bytes take fewer bits than deltas wherever a codec follows, since sorted coordinates repeat their high
@@ -77,8 +79,8 @@ _CODINGS: dict[str, tuple[Coding, ...]] = {
     "fast": (
         Coding("BYTE_STREAM_SPLIT", "NONE"),
         Coding("BYTE_STREAM_SPLIT", "LZ4", 1),
-        Coding("BYTE_STREAM_SPLIT", "LZ4", 3, gain=0.1),  # takes ten times as long to write
-        Coding("DELTA_BINARY_PACKED", "LZ4", 1, gain=0.6),
+        Coding("BYTE_STREAM_SPLIT", "LZ4", 3, gain=0.1, of_all=0.05),  # takes ten times as long to write
+        Coding("DELTA_BINARY_PACKED", "LZ4", 1, gain=0.6, of_all=0.05),
     ),
     "small": (Coding("BYTE_STREAM_SPLIT", "ZSTD", _ZSTD_LEVEL), Coding("DELTA_BINARY_PACKED", "ZSTD", _ZSTD_LEVEL)),
 }
@@ -219,9 +221,8 @@ def parquet_options(
         if coding.level is not None:
             levels[name] = coding.level
 
-    for name, column in zip(dims, coords, strict=True):
-        take(name, _worth_it(column, _CODINGS[profile]))
     dictionary: list[str] = []
+    beside = 0
     for name, values in zip(("value", "value_im"), columns, strict=False):
         sample = values[:: max(1, len(values) // _SAMPLE)]
         compression[name], levels[name] = codec, level if profile == "small" else 1
@@ -243,6 +244,9 @@ def parquet_options(
             elif 5 * len(size) > 4 * len(plain):
                 compression[name] = "NONE"
                 del levels[name]
+                beside += values.dtype.itemsize
+    for name, column in zip(dims, coords, strict=True):
+        take(name, _worth_it(column, _CODINGS[profile], beside))
     return {
         "use_dictionary": dictionary or False,
         "column_encoding": encoding,
@@ -258,8 +262,11 @@ def parquet_options(
     }
 
 
-def _worth_it(column: NDArray[Any], codings: Sequence[Coding]) -> Coding:
-    """Return the coding to use: of those in order of their cost the last that saves enough, tried on the beginning."""
+def _worth_it(column: NDArray[Any], codings: Sequence[Coding], beside: int = 0) -> Coding:
+    """Return the coding to use: of those in order of their cost the last that saves enough, tried on the beginning.
+
+    An entry takes ``beside`` bytes in values that are written plain.
+    """
     import pyarrow.parquet as pq
 
     if len(column) < _WORTH_A_TRIAL:
@@ -280,7 +287,8 @@ def _worth_it(column: NDArray[Any], codings: Sequence[Coding]) -> Coding:
         ) as writer:
             writer.write_table(table)
         size = trial[0].row_group(0).column(0).total_compressed_size
-        if not smallest or size < (1 - coding.gain) * smallest:
+        least = max(coding.gain * smallest, coding.of_all * (smallest + beside * len(table)))
+        if not smallest or size < smallest - least:
             best, smallest = coding, size
     return best
 

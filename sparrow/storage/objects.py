@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, TypeVar
 import pyarrow as pa
 
 from sparrow import settings
-from sparrow.errors import ExistsError, NotFoundError, StorageError, UnsupportedError
+from sparrow.errors import ExistsError, InvalidValueError, NotFoundError, StorageError, UnsupportedError
 from sparrow.storage import staging
 from sparrow.storage.connections import SCHEMES, check_process, client, short
 from sparrow.storage.filesystem import Folder, NewFile, Piece, count_request
@@ -64,7 +64,10 @@ class ObjectStore:
         raise TypeError(f"the connection to {self._root} is not pickled: open the tensor where it is needed")
 
     def _key(self, path: str) -> str:
-        return path[len(self._root) + 1 :].strip("/")
+        key = path[len(self._root) + 1 :].rstrip("/")
+        if key and {"", ".", ".."} & {*key.split("/")}:
+            raise InvalidValueError(f"{path!r} has a part that is empty or dots, which stores have no folders for")
+        return key
 
     def _ask(self, what: str, path: str, work: Callable[..., T], *args: Any, **more: Any) -> T:
         """Return the answer to a request, or raise an error of ours; failures that pass are tried again by obstore."""

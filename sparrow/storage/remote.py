@@ -8,6 +8,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 
 from sparrow import settings
+from sparrow.errors import StorageError
 from sparrow.storage.filesystem import without_secrets
 from sparrow.storage.local import disk_full
 
@@ -86,6 +87,11 @@ class RemoteFile(io.RawIOBase):
         elif self._size is not None:  # what begins behind the end is refused
             length = max(min(size, self._size - self._at), 0)
         self._held = memoryview(self._store.fetch((self._path, self._at, length)) if length else b"")
+        if len(self._held) != length and self._size is not None:
+            raise StorageError(
+                f"{self._path!r} cannot be read: of {length} bytes from {self._at} on {len(self._held)} came: did it "
+                "change meanwhile? Try again"
+            )
 
 
 class Upload:

@@ -23,6 +23,22 @@ class WebSite(ObjectStore):
     def _key(self, path: str) -> str:
         return unquote(super()._key(path))
 
+    def _known(self, path: str) -> Any:
+        """Return what is known of a file; where a server answers no question about it, by asking for its first byte."""
+        import obstore
+
+        try:
+            return super()._known(path)
+        except NotFoundError:
+            return self._counted("read", path, obstore.get, self._key(path), options={"range": (0, 1)}).meta
+
+    def _told(self, what: str, path: str, error: Exception) -> StorageError:
+        """Return the error to raise for one of obstore."""
+        if "Content-Length" in str(error):
+            way = "have another program fetch it, curl -L URL | sparrow ingest FORMAT - DST"
+            return StorageError(f"{path!r} cannot be {what}: the server does not say how long it is: {way}")
+        return super()._told(what, path, error)
+
     def open(self, path: str, through: bool = False, size: int | None = None) -> pa.NativeFile:
         """Open a file; one of a server that sends whole files only is fetched into the temporary folder."""
         import obstore

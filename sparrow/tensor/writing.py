@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
 from sparrow import engines, storage
-from sparrow.errors import DuplicateError, IndexingError, LabelError, ReadOnlyError, UnsupportedError
+from sparrow.errors import (
+    DuplicateError,
+    IndexingError,
+    InvalidValueError,
+    LabelError,
+    ReadOnlyError,
+    UnsupportedError,
+)
 from sparrow.index import View
 from sparrow.interop.conversion import columns_of, from_frame, from_object
 from sparrow.kernels.entries import Duplicates, check_duplicates
@@ -106,7 +113,7 @@ class Writing(Base):
         """
         return editor.Editor(self._writable(), self._view, self._schema, counted_masks)
 
-    def append(self, other: Any, duplicates: str = "error", value: str | None = None) -> None:
+    def append(self, other: Any, duplicates: str = "error", value: str | None = None, **reading: Any) -> None:
         """Add the entries of ``other`` in one atomic commit: by label where both have some, else by position.
 
         Labels that a dimension does not have yet make it longer, in the same commit; a label has one coordinate
@@ -128,6 +135,10 @@ class Writing(Base):
             old), "min", "max".
         value
             The column of a table that has the values, and others than it and the dimensions are passed over.
+        **reading
+            How files are read, as :func:`sparrow.ingest.columns` says it: ``header``, ``delimiter``, ``quotes``,
+            ``comment``, ``encoding``, ``decimal`` and ``format``; ``coords`` are the columns of the dimensions, in
+            their order, where they are not called the same.
 
         Raises
         ------
@@ -140,7 +151,8 @@ class Writing(Base):
         LabelError
             If a column is missing, names of dimensions or types of labels do not fit, or new labels are for a view.
         InvalidValueError
-            If the fill values differ, or there is no such rule for duplicates.
+            If the fill values differ, there is no such rule for duplicates or option of reading, or what is appended is
+            no file.
         ReadOnlyError
             If the tensor is a copy, an expression or an opened version.
 
@@ -160,7 +172,7 @@ class Writing(Base):
         """
         rule = check_duplicates(duplicates)
         handle = self._writable()
-        scan = self._given(other, rule, value)
+        scan = self._given(other, rule, value, reading)
         found, more = fitted(scan, self.__sparrow_scan__())
         if not more:
             editor.check_appended(found.schema, self._schema, {})
@@ -180,14 +192,18 @@ class Writing(Base):
         except DuplicateError as error:  # a cell that is there has labels that were
             raise error.by_label(_told(handle)) from None
 
-    def _given(self, other: Any, duplicates: Duplicates, value: str | None) -> Scan:
+    def _given(self, other: Any, duplicates: Duplicates, value: str | None, reading: Mapping[str, Any]) -> Scan:
         """Return what is to be appended as a scan; columns of a table are taken by the names of the dimensions."""
+        is_path = isinstance(other, str | os.PathLike) and not os.fspath(other).endswith(".npz")
+        if reading and not is_path:
+            raise InvalidValueError(f"append: {', '.join(reading)} say how files are read, and this is none of a table")
         if isinstance(other, Base):
             return other.__sparrow_scan__()
         kinds = {axis: names.array().type for axis, names in names_along(self.__sparrow_scan__()).items()}
-        if isinstance(other, str | os.PathLike) and not os.fspath(other).endswith(".npz"):
+        if is_path:
             pick = partial(columns_of, target=self._schema, value=value)
-            other = self._read_path(other, pick, {dim: kinds.get(axis) for axis, dim in enumerate(self.dims)})
+            dims = {dim: kinds.get(axis) for axis, dim in enumerate(self.dims)}
+            other = self._read_path(other, pick, dims, reading)
             if isinstance(other, Base):
                 return other.__sparrow_scan__()
         is_table = hasattr(other, "__arrow_c_stream__") or hasattr(other, "collect_batches")

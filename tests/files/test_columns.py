@@ -426,7 +426,11 @@ def test_an_empty_table(ingest: Any, schema: Any) -> None:
         ("i,j,v\n1,2,3\n1,3,\n", None, "row 2: column 'v' is a null"),
         ("i,j,v\n1,2,3\n1,-3,4\n", "-3", "row 2: column 'j' is negative"),
         ("i,j,v\n1,2,3\n1,3.5,4\n", "3.5", "row 2: column 'j' is no whole number"),
-        ("i,j,v\n1,2,3\n1,99999999999999999999,4\n", "1e+20", "row 2: column 'j' is no whole number below 2^53"),
+        (
+            "i,j,v\n1,2,3\n1,99999999999999999999,4\n",
+            "1e+20",
+            "row 2: column 'j' is no whole number below 2^53: say ids={'j': 'str'}",
+        ),
         ("i,j,v\n1,2,3\n9223372036854775807,2,4\n", "9223372036854775807", "row 2: column 'i' is beyond 2^63 - 2"),
         ("i,j,v\n1,2,x\n", "x", "the column 'v' holds string, and values are numbers"),
         ("i,j,v\n1,true,3\n", None, "the column 'j' holds bool, and coordinates are integers, texts or dates"),

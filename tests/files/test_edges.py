@@ -341,6 +341,37 @@ def test_a_header_of_snap_that_says_undirected_is_said(ingest: Any, capsys: pyte
         assert capsys.readouterr().err == ""
 
 
+def test_a_line_of_sizes_is_noted(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for text in ("3 2\n0 1\n1 2\n", "3 3 2\n0 1 5\n1 2 6\n"):
+        assert len(ingest(text)) == 3
+        assert f"the first line, {text.splitlines()[0]}, looks like sizes" in capsys.readouterr().err
+        assert len(ingest(text, header=True)) == 2
+        assert capsys.readouterr().err == ""
+    ingest("0 1\n1 2\n2 3\n")
+    ingest("0 1\n1 2\n")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_comment_on_the_shape(tmp_path: Path) -> None:
+    dst = tmp_path / "edges.sparrow"
+
+    def shape(*texts: str, **options: Any) -> tuple[int, ...]:
+        paths = [tmp_path / f"{k}.txt" for k in range(len(texts))]
+        for path, text in zip(paths, texts, strict=True):
+            path.write_text(text)
+        edges(paths, dst, overwrite=True, **options)
+        return tuple(stored(dst).schema.shape)
+
+    told = "# shape: 5 7\r\n# src\tdst\tvalue\r\n1\t2\t3\r\n"
+    assert shape(told) == (5, 7)
+    assert shape(told + "1\t8\t3\n") == (5, 9)
+    assert shape(told, "# shape: 9 2\n0 1 1\n", "0 7 1\n") == (9, 8)
+    assert shape(told, directed=False) == (7, 7)
+    assert shape(told, shape=(2, 3)) == (2, 3)
+    assert shape(told, relabel=True) == shape(told, ids="str") == (2, 2)
+    assert shape(f"# shape: 5 {2**63}\n1 2\n") == shape("# shape: 5 7 9\n1 2\n") == (3, 3)
+
+
 def test_a_name_that_looks_like_an_arrow(ingest: Any) -> None:
     assert ingest("_ -- {}\n", ids="str") == {("_", "--"): 1}
 
@@ -474,7 +505,7 @@ def test_bad_vertices(with_vertices: Any, vertices: str | bytes, text: str, mess
         ("a b\na c 7.5\n", {}, 2, "7.5", "there is a weight here"),
         ("0 1 2\n0 2 abc\n", {}, 2, "abc", "the weight is no number"),
         ("0 1 2\n0 2 1.5.2\n", {}, 2, "1.5.2", "the weight is no number"),
-        ("0 1 {'weight':3}\n", {}, 1, "{'weight':3}", "the weight is no number"),
+        ("0 1 {'weight':3}\n", {}, 1, "{'weight':3}", "where that is a weight: sed -E"),
         ("0 1 2\n0 2 1.5\n", {"dtype": "int32"}, 2, "1.5", "the weight is no integer: leave dtype= out"),
         ("0 1 2\n0 2 128\n", {"dtype": "int8"}, 2, "128", "the weight does not fit the type int8"),
         ("0 1 2\n\n0 2 -1\n", {"dtype": "uint8"}, 3, "-1", "the weight does not fit the type uint8"),
@@ -685,6 +716,7 @@ def test_same_files_whatever_the_threads(tmp_path: Path) -> None:
 
 def test_parts_are_written_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = random_edges(tmp_path / "e.txt", 100_000)
+    monkeypatch.setattr(sorting, "_WHOLE", 20_000)
     monkeypatch.setattr(sorting, "_PART", 20_000)
     names = []
     for threads in (1, 3):

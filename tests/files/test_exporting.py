@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
+import networkx
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -28,6 +29,7 @@ from sparrow.errors import (
     TooLargeError,
     UnsupportedError,
 )
+from sparrow.files.sniffing import sniffed
 
 
 @pytest.fixture
@@ -63,16 +65,29 @@ def test_edge_lists_are_read_back(tmp_path: Path, web: sp.Tensor) -> None:
     export(web, tmp_path / "w.edges.gz")
     assert np.array_equal(sp.ingest.edges(tmp_path / "w.edges.gz", tmp_path / "w.sparrow").to_numpy(), web.to_numpy())
     export(web, tmp_path / "w.txt")
-    assert (tmp_path / "w.txt").read_text().splitlines()[:2] == ["# src\tdst\tvalue", "0\t1\t0.1"]
+    assert (tmp_path / "w.txt").read_text().splitlines()[:3] == ["# shape: 4 4", "# src\tdst\tvalue", "0\t1\t0.1"]
     with pytest.raises(UnsupportedError, match="two dimensions, this tensor 1"):
         export(web[0], tmp_path / "row.edges")
+
+
+@pytest.mark.filterwarnings("ignore:.*there is no edge")
+@pytest.mark.parametrize("shape", [(4, 9), (9, 4), (2**40, 2**62)])
+def test_edge_lists_keep_their_shape(tmp_path: Path, shape: tuple[int, int]) -> None:
+    A = sp.from_coords([[0, 2, 2], [1, 0, 3]], [0.5, 6, -7], shape=shape)
+    for each in (A, A[:, 4:], A[3:, :]):
+        export(each, tmp_path / "a.txt", overwrite=True)
+        assert sniffed(str(tmp_path / "a.txt")).format == "edges"
+        back = sp.ingest.edges(tmp_path / "a.txt", tmp_path / "a.sparrow", overwrite=True)
+        assert back.shape == each.shape
+        assert back.to_polars().rows() == each.to_polars().rows()
+        assert networkx.read_weighted_edgelist(tmp_path / "a.txt", create_using=networkx.DiGraph).size() == each.nnz
 
 
 def test_names_of_vertices_are_written_and_come_back(tmp_path: Path) -> None:
     (tmp_path / "cities.txt").write_text("oslo rome 3\nrome oslo 4\noslo kyiv 5\n")
     cities = sp.ingest.edges(tmp_path / "cities.txt", tmp_path / "cities.sparrow")
     export(cities, tmp_path / "out.edges")
-    assert (tmp_path / "out.edges").read_text().splitlines()[1] == "oslo\tkyiv\t5"
+    assert (tmp_path / "out.edges").read_text().splitlines()[:2] == ["# src\tdst\tvalue", "oslo\tkyiv\t5"]
     back = sp.ingest.edges(tmp_path / "out.edges", tmp_path / "back.sparrow")
     assert back.labels(0).to_pylist() == cities.labels(0).to_pylist()
     assert np.array_equal(back.to_numpy(), cities.to_numpy())

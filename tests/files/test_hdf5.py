@@ -202,7 +202,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         file.create_group("var").attrs["_index"] = "n"
         file["var/n"] = np.array([b"a"] * 5)
 
-    attempt(lambda file: None, "there is no matrix 'layers/a': there are X", matrix="layers/a")
+    attempt(lambda file: None, "there is no matrix 'layers/a': say matrix='X', of X", matrix="layers/a")
     attempt(bad_index, "index 0 of '/X' is none of 5")
     attempt(bad_pointer, "does not ascend")
     attempt(same_names, "two names of var are called the same: say labels=False")
@@ -211,6 +211,9 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.h5ad").write_text("text")
     with pytest.raises(IngestError, match="this is no HDF5 file"):
         sp.ingest.h5ad(tmp_path / "a.h5ad", tmp_path / "A.sparrow")
+    (tmp_path / "a.h5ad.gz").write_bytes(gzip.compress(b"\x89HDF\r\n\x1a\n"))
+    with pytest.raises(IngestError, match=r"gzip -dc \S+/a\.h5ad\.gz > \S+/a\.h5ad, and read that"):
+        sp.ingest.h5ad(tmp_path / "a.h5ad.gz", tmp_path / "A.sparrow")
     with pytest.raises(UnsupportedError, match="matrices of real numbers"):
         sp.export(sp.asarray(np.ones(3)), tmp_path / "c.h5ad")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 from pathlib import Path
 from typing import Any
@@ -91,3 +92,13 @@ def test_a_scipy_file_whose_pointers_descend_is_refused(tmp_path: Path) -> None:
     with pytest.raises(IngestError, match=r"indptr|index pointer") as caught:
         sp.ingest.npz(tmp_path / "a.npz", tmp_path / "a.sparrow")
     assert str(caught.value).count("no sparse array of SciPy") == 1
+
+
+def test_what_else_is_told_of_arrays(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.eye(2))
+    (tmp_path / "b.npy").write_bytes(gzip.compress((tmp_path / "a.npy").read_bytes()))
+    with pytest.raises(IngestError, match=r"gzip -dc \S+ > \S+/b\.npy\.unpacked, and read that"):
+        sp.ingest.npy(tmp_path / "b.npy", tmp_path / "b.sparrow")
+    np.savez(tmp_path / "d.npz", x=np.eye(2), y=np.eye(3))
+    with pytest.raises(IngestError, match=r"it holds 'x', 'y': sp\.asarray\(numpy\.load\(\S+\['x'\]\)\.save\(DST\)"):
+        sp.ingest.npz(tmp_path / "d.npz", tmp_path / "d.sparrow")

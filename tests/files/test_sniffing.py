@@ -21,6 +21,7 @@ TEXT = [
     ("a.txt", "# note\na b 2.5\nb c 1\n", "edges"),
     ("a.csv", "0,1\n1,2\n", "edges"),
     ("web.txt", "1 2 {}\n2 3 {}\n", "edges"),
+    ("out.enron", "% asym posweighted\n1 2 1 1082008561\n2 3 1 1082008562\n", "edges"),
     ("a9a", "+1 3:0.5 7:1\n\n-1 2:1\n+1\n", "libsvm"),
     ("rank", "2 qid:1 3:0.5\n1 qid:1 2:1\n", "libsvm"),
     ("a.mtx", "%%MatrixMarket matrix coordinate real general\r\n1 1 1\r\n1 1 3\r\n", "mtx"),
@@ -36,6 +37,7 @@ TEXT = [
     ("test2id.txt", "2\n0 1 0\n4 2 1\n", "triples"),
     ("a.mtx", "%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 3\n", "mtx"),
     ("a.svm", "1 1:2 2\n0 3:4\n", "libsvm"),
+    ("a.svm", "1,2 1:2\n3 3:4\n", "libsvm"),
     ("a.txt", "1 2 # a note\n2 3\n", "edges"),
     ("a.txt", "c d\nd e\n", "edges"),
     ("a.ffm", "1 0:3:1 1:2:0.5\n0 0:1:1\n", "libffm"),
@@ -73,6 +75,10 @@ REFUSED = [
     ("a.json", b'{\n"a": 1}\n', "JSON"),
     ("ratings.dat", b"1::5::3::9\n2::5::4::8\n", "--delimiter '::' --no-header --coords c0,c1 --value c2"),
     ("a.tsv", b"x\tr\ty\ny\tr\tz\n", "sparrow ingest triples .* DST; else: sparrow ingest columns"),
+    ("a.tsv", b"Oslo\tlies far up in the\tnorth\nRome\tis\tnice\n", "if they are triples, sparrow .* c0,c1,c2"),
+    ("a.tsv", b"New York\tis\tgreat\nRome\tlies in\tItaly\n", "lines of 3 names .* sparrow ingest triples"),
+    ("a.csv", b"u,when,r\n1,2020-01-02 10:00:00,3\n", "'u', 'when', 'r'.* --coords u,when --value r"),
+    ("a.json", b'{"a": ' + b"[" * 100_000 + b"}\n", "this is JSON, but no object in each line"),
     ("a.h5", b"\x89HDF\r\n\x1a\n" + bytes(300), "HDF5"),
 ]
 

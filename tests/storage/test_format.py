@@ -22,7 +22,7 @@ from sparrow.engines.duckdb import select
 from sparrow.index import Box
 from sparrow.kernels.entries import Block
 from sparrow.schema import DTYPES, Schema
-from sparrow.storage.layout import Metadata, Sizes, StoredColumn, arrow_schema, stored_columns
+from sparrow.storage.layout import Metadata, Sizes, StoredColumn, arrow_schema, parquet_options, stored_columns
 from tests.engines.helpers import scan_of
 from tests.storage.helpers import TINY, assert_same, entries, files_of, random_entries, read_all
 
@@ -315,3 +315,13 @@ def test_a_codec_that_gains_nothing_is_left_out(tmp_path: Path) -> None:
     group = pq.read_metadata(handle.files()[0].path).row_group(0)
     assert group.column(1).compression == "LZ4"
     assert handle.verify() == []
+
+
+def test_a_slow_coding_is_left_out_beside_values_that_are_plain() -> None:
+    rng = np.random.default_rng(0)
+    rows = np.sort(rng.integers(0, 5000, 60_000)).astype(np.int32)
+    few, drawn = np.ones(60_000), rng.random(60_000)
+    levels = [
+        parquet_options(["d0"], [rows], [values], "fast", [0])["compression_level"]["d0"] for values in (few, drawn)
+    ]
+    assert levels == [3, 1]

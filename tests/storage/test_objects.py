@@ -13,7 +13,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -271,7 +271,7 @@ class _Ranges(SimpleHTTPRequestHandler):
 
     def do_GET(self) -> None:
         span = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("range", ""))
-        if span is None:
+        if span is None or not os.path.exists(self.translate_path(self.path)):
             super().do_GET()
             return
         whole = Path(self.translate_path(self.path)).read_bytes()
@@ -288,27 +288,83 @@ class _Whole(SimpleHTTPRequestHandler):
         pass
 
 
-@pytest.mark.parametrize("handler", [_Ranges, _Whole])
+class _NoQuestions(_Ranges):
+    """Sends files elsewhere on, and answers no request about one."""
+
+    def do_HEAD(self) -> None:
+        self.send_error(405)
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/moved/"):
+            super().do_GET()
+            return
+        self.send_response(302)
+        self.send_header("location", f"/moved{self.path}")
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def translate_path(self, path: str) -> str:
+        return super().translate_path(path.removeprefix("/moved"))
+
+
+class _Wrong(_Whole):
+    """Says nothing of the length of a file, or sends the first line of it and no more."""
+
+    def do_HEAD(self) -> None:
+        self._send(200, {} if "unknown" in self.path else {"content-length": "8"}, b"")
+
+    def do_GET(self) -> None:
+        first, last = map(int, self.headers["range"].removeprefix("bytes=").split("-"))
+        part = b"0 1\n1 2\n"[first : min(last + 1, 4)]
+        self._send(206, {"content-range": f"bytes {first}-{last}/8", "content-length": str(len(part))}, part)
+
+    def _send(self, code: int, headers: dict[str, str], data: bytes) -> None:
+        self.send_response(code)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+
+@contextmanager
+def _site(handler: Any) -> Iterator[str]:
+    """Serve files of the web for a while."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as web:
+        thread = threading.Thread(target=web.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{web.server_address[1]}"
+        finally:
+            web.shutdown()
+            thread.join()
+
+
+def test_servers_of_the_web_that_tell_too_little(tmp_path: Path) -> None:
+    pytest.importorskip("obstore")
+    with _site(_Wrong) as site:
+        with pytest.raises(errors.IngestError, match="of 8 bytes from 0 on 4 came: did it change meanwhile"):
+            sp.ingest.edges(f"{site}/short.txt", tmp_path / "e")
+        with pytest.raises(errors.StorageError, match=r"does not say how long it is: .* curl -L URL \| sparrow ingest"):
+            sp.ingest.edges(f"{site}/unknown.txt", tmp_path / "e")
+        with pytest.raises(errors.UnsupportedError, match=r"curl -L URL \| sparrow ingest"):
+            sp.ingest.edges(f"{site}/short.txt?download=1", tmp_path / "e")
+    assert not (tmp_path / "e").exists()
+
+
+@pytest.mark.parametrize("handler", [_Ranges, _Whole, _NoQuestions])
 def test_files_of_the_web(tmp_path: Path, handler: type[SimpleHTTPRequestHandler]) -> None:
     pytest.importorskip("obstore")
     (tmp_path / "e 1.txt.gz").write_bytes(gzip.compress(b"0 1\n1 2\n"))
     pl.DataFrame({"i": [0, 2], "value": [1.5, 2.5]}).write_parquet(tmp_path / "t.parquet")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(tmp_path))) as web:
-        thread = threading.Thread(target=web.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            site = f"http://127.0.0.1:{web.server_address[1]}"
-            assert sp.ingest.edges(f"{site}/e%201.txt.gz", tmp_path / "e").nnz == 2
-            found = sp.ingest.columns(f"{site}/t.parquet", tmp_path / "t", coords=["i"], value="value")
-            assert found.to_numpy().tolist() == [1.5, 0, 2.5]
-            with pytest.raises(errors.NotFoundError, match="there is no such file"):
-                sp.ingest.edges(f"{site}/none.txt", tmp_path / "no")
-            for work in (lambda: sp.open(f"{site}/t"), lambda: sp.eye(2).save(f"{site}/t")):
-                with pytest.raises(errors.UnsupportedError, match="is a URL of the web"):
-                    work()
-        finally:
-            web.shutdown()
-            thread.join()
+    with _site(partial(handler, directory=str(tmp_path))) as site:
+        assert sp.ingest.edges(f"{site}/e%201.txt.gz", tmp_path / "e").nnz == 2
+        found = sp.ingest.columns(f"{site}/t.parquet", tmp_path / "t", coords=["i"], value="value")
+        assert found.to_numpy().tolist() == [1.5, 0, 2.5]
+        with pytest.raises(errors.NotFoundError, match="there is no such file"):
+            sp.ingest.edges(f"{site}/none.txt", tmp_path / "no")
+        for work in (lambda: sp.open(f"{site}/t"), lambda: sp.eye(2).save(f"{site}/t")):
+            with pytest.raises(errors.UnsupportedError, match="is a URL of the web"):
+                work()
 
 
 # -- what is asked of the store ----------------------------------------------------------------------
@@ -729,6 +785,15 @@ def test_errors_say_the_way_out(home: str, proxy: Proxy, monkeypatch: pytest.Mon
         sp.open(f"{home}/t", storage_options={"aws_nonsense": SECRET})
     with pytest.raises(errors.InvalidValueError, match="names no bucket"):
         sp.open("s3:///t")
+    for name, problem in (
+        ("q#h", "holds a '#'"),
+        ("/t", "a part that is empty"),
+        ("a/../t", "a part that is empty or dots"),
+    ):
+        with pytest.raises(errors.InvalidValueError, match=problem):
+            sp.eye(2).save(f"{home}/{name}")
+        with pytest.raises(errors.InvalidValueError, match=problem):
+            sp.open(f"{home}/{name}")
     sp.eye(2).save(f"{home}/t")
     with pytest.raises(errors.ExistsError, match="exists"):
         sp.eye(2).save(f"{home}/t")

@@ -764,8 +764,8 @@ def test_all_that_columns_reads_is_appended(ann_bob: sp.Tensor, tmp_path: Path, 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (b"user;item;value\nann;z;1\n", r"a.csv: there is one column, .*say delimiter=';', to sp.ingest.columns"),
-        (b"user,item,value\nJos\xe9,x,1\n", r"a.csv, line 2: .*'user' is no UTF-8: say encoding=.*, to sp.ingest"),
+        (b"user;item;value\nann;z;1\n", r"a.csv: there is one column, .*say delimiter=';'$"),
+        (b"user,item,value\nJos\xe9,x,1\n", r"a.csv, line 2: .*'user' is no UTF-8: say encoding='latin-1' or another$"),
         (b"user,item,value\nann,x\n", r"a.csv, line 2: .*Expected 3 columns"),
         (b"", r"a.csv: there is no line of column names"),
     ],
@@ -775,6 +775,36 @@ def test_files_that_cannot_be_appended_say_where(ann_bob: sp.Tensor, tmp_path: P
     with pytest.raises(IngestError, match=told):
         ann_bob.append(tmp_path / "a.csv")
     assert ann_bob.shape == (2, 2)
+
+
+def test_files_are_appended_as_they_are_told_to_be_read(ann_bob: sp.Tensor, tmp_path: Path) -> None:
+    (tmp_path / "new.dat").write_bytes("zoë::z::5::9\n007::x::6::9\n".encode("latin-1"))
+    told: dict[str, Any] = {"header": False, "delimiter": "::", "encoding": "latin-1", "format": "csv"}
+    ann_bob.append(tmp_path / "new.dat", value="c2", coords=["c0", "c1"], **told)
+    assert names(ann_bob, "user") == ["ann", "bob", "007", "zoë"]
+    assert (ann_bob.sel(user="zoë", item="z"), ann_bob.sel(user="007", item="x")) == (5, 6)
+    (tmp_path / "b.csv").write_text("# so\nfilm;who;user;stars\ny;tom;7;2,0\n")
+    ann_bob.append(
+        tmp_path / "b.csv", coords=("who", "film"), value="stars", delimiter=";", comment="#", decimal=",", quotes=False
+    )
+    assert ann_bob.sel(user="tom", item="y") == 2
+    (tmp_path / "none.csv").write_text("film,who,stars\n")
+    ann_bob.append(tmp_path / "none.csv", coords=["who", "film"])
+    with pytest.raises(LabelError, match="no column 'c9' for the dimension 'item': there are 'c0', 'c1', 'c2', 'c3'"):
+        ann_bob.append(tmp_path / "new.dat", coords=["c0", "c9"], **told)
+    ann_bob.save(tmp_path / "own.sparrow")
+    (tmp_path / "a.csv").write_text("user,item,value\n")
+    for path, options, problem in (
+        ("a.csv", {"index_base": 1}, "'index_base' is no option of append: files are read with coords, header"),
+        ("a.csv", {"delimiter": ""}, "delimiter='': use ASCII characters"),
+        ("a.csv", {"format": "xml"}, "format='xml': use 'csv'"),
+        ("a.csv", {"coords": ["user"]}, "name a column for each of the dimensions user, item"),
+        ("own.sparrow", {"quotes": True}, "quotes: .* is stored, no file"),
+    ):
+        with pytest.raises((InvalidValueError, ShapeError), match=problem):
+            ann_bob.append(tmp_path / path, **options)
+    with pytest.raises(InvalidValueError, match="append: header say how files are read"):
+        ann_bob.append(ann_bob, header=False)
 
 
 def test_files_whose_types_differ_are_refused(ann_bob: sp.Tensor, tmp_path: Path) -> None:
