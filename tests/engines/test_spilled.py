@@ -43,15 +43,20 @@ def on_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param == "sums":
         monkeypatch.setattr(spilled, "spilled", lambda *args: None)
     counts: list[int] = []
-    for kind, name in [(spilled.Spilled, "_multiply"), (summed.Summed, "_gather")]:
-        inner = getattr(kind, name)
+    multiply, between, made = spilled.Spilled._multiply, summed._Matching.between, sections.Sections.__init__
 
-        def counted(self: Any, work: Any, parts: Any, others: Any, inner: Any = inner) -> None:
-            counts.append(len(parts))
-            inner(self, work, parts, others)
+    def counted(self: Any, work: Any, parts: Any, others: Any) -> None:
+        counts.append(len(parts))
+        multiply(self, work, parts, others)
 
-        monkeypatch.setattr(kind, name, counted)
-    made = sections.Sections.__init__
+    def panel(self: Any, *args: Any) -> Any:
+        if self._at == -1:
+            counts.append(0)
+        counts[-1] += 1
+        return between(self, *args)
+
+    monkeypatch.setattr(spilled.Spilled, "_multiply", counted)
+    monkeypatch.setattr(summed._Matching, "between", panel)
 
     def noted(self: Any, *args: Any) -> None:
         made(self, *args)
@@ -113,6 +118,26 @@ def test_strips_add_by_functions_of_users(tmp_path: Path, on_disk: list[int]) ->
     held = sp.matmul(*map(sp.asarray, plain[:2]), semiring=longest)
     assert sp.matmul(A, B, semiring=longest).to_arrow().equals(held.to_arrow())
     assert len(on_disk) == 1
+
+
+def test_what_no_rows_divide_is_read_whole_where_sums_cannot_be_added_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, (A, B, _) = matrices(tmp_path, 25)
+    longest = sp.Semiring(max, lambda x, y: x + y, identity=-np.inf)
+    monkeypatch.setattr(contraction, "_LARGE", 10**12)
+    one, other = A[7].compute(), plain[0][7].toarray().ravel()
+    sums = np.where(other[:, None] * plain[1].toarray(), other[:, None] + plain[1].toarray(), -np.inf)
+    np.testing.assert_allclose(sp.einsum("j,jk->k", one, B, semiring=longest).to_numpy(), sums.max(axis=0))
+    assert sp.einsum("j,jk->", one, B, semiring=longest) == sums.max()
+
+
+def test_one_row_larger_than_memory_is_read_in_batches(tmp_path: Path) -> None:
+    plain = scipy.sparse.random(300, 5000, 0.05, "csr", random_state=27)
+    A, x = sp.asarray(plain).save(tmp_path / "wide"), sp.asarray(np.arange(300.0))
+    with sp.config(memory_limit="1MB"):  # the row would take 1.8 MB
+        found = sp.einsum("ij,i->", A, x)
+    np.testing.assert_allclose(found, (plain.T @ np.arange(300.0)).sum())
 
 
 def test_of_a_row_that_is_too_long_no_more_is_read() -> None:

@@ -24,7 +24,8 @@ from sparrow.sorting import Segment, Spool
 from sparrow.workers import ordered_map
 
 __all__ = [
-    "Aside", "Stretch", "panels", "put_aside", "read_in_order", "room_of_part", "size_of", "stretches", "strips",
+    "Aside", "Stretch", "joined", "panels", "put_aside", "read_in_order", "room_of_part", "size_of", "stretches",
+    "strips",
 ]  # fmt: skip
 
 _HELD = 2
@@ -91,15 +92,6 @@ class Aside:
                 self.spool.read(segment, 0, segment.count, array[start : start + segment.count])
                 start += segment.count
         return Block(tuple(arrays[:-1]), arrays[-1])
-
-    def batches(self, size: int) -> Iterator[Block]:
-        """Yield the entries, some blocks at a time."""
-        waiting: list[Block] = []
-        for at in range(len(self.parts)):
-            waiting.append(self.read(at))
-            if sum(block.count for block in waiting) >= size or at == len(self.parts) - 1:
-                yield _joined(waiting)
-                waiting = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +278,7 @@ def _whole_rows(blocks: Iterator[Block], size: int, most: int) -> Iterator[Block
             if sum(part.count for part in rest) > most + size:  # with fewer than ``size`` entries of rows before
                 break
             continue  # all of it in a row that may go on
-        block = _joined(rest)
+        block = joined(rest)
         leading = block.coords[0]
         start, last = 0, int(np.searchsorted(leading, leading[-1]))
         while last - start >= size:
@@ -297,10 +289,11 @@ def _whole_rows(blocks: Iterator[Block], size: int, most: int) -> Iterator[Block
             start = stop
         rest = [block.take(slice(start, None))]
     if rest:
-        yield _joined(rest)
+        yield joined(rest)
 
 
-def _joined(blocks: Sequence[Block]) -> Block:
+def joined(blocks: Sequence[Block]) -> Block:
+    """Return the entries of some blocks, of which there is one at least, as one."""
     return concatenate(blocks, len(blocks[0].coords), blocks[0].values.dtype)
 
 
