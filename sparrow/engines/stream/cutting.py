@@ -272,22 +272,27 @@ def _whole_rows(blocks: Iterator[Block], size: int, most: int) -> Iterator[Block
     The last block is longer than ``most`` where a row is, of which no more is read.
     """
     rest: list[Block] = []
+    held = 0
     for block in blocks:
-        rest.append(block)
-        if len(rest) > 1 and rest[-2].coords[0][-1] == block.coords[0][-1]:
-            if sum(part.count for part in rest) > most + size:  # with fewer than ``size`` entries of rows before
-                break
-            continue  # all of it in a row that may go on
-        block = joined(rest)
-        leading = block.coords[0]
-        start, last = 0, int(np.searchsorted(leading, leading[-1]))
-        while last - start >= size:
-            stop = int(np.searchsorted(leading, leading[start + size]))
-            if stop == start:
-                stop = int(np.searchsorted(leading, leading[start], "right"))
-            yield block.take(slice(start, stop))
-            start = stop
-        rest = [block.take(slice(start, None))]
+        leading, start = block.coords[0], 0
+        while start + size - held < block.count:
+            if held < size:
+                row = leading[start + size - held]
+                stop = int(np.searchsorted(leading, row))
+                if stop <= start:
+                    stop = int(np.searchsorted(leading, row, "right"))
+            else:
+                stop = int(np.searchsorted(leading, rest[-1].coords[0][-1], "right"))
+            if stop == block.count:
+                break  # the last row may go on
+            if start < stop:
+                rest.append(block.take(slice(start, stop)))
+            yield joined(rest)
+            rest, held, start = [], 0, stop
+        rest.append(block.take(slice(start, None)))
+        held += rest[-1].count
+        if held > most + size:  # with fewer than ``size`` entries of rows before
+            break
     if rest:
         yield joined(rest)
 
