@@ -36,7 +36,7 @@ def on_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(summed, name, value)
     monkeypatch.setattr(spilled, "_LONG", 0 if request.param == "strips" else 10**12)
     monkeypatch.setattr(
-        sections, "_most", lambda size, width: 700 if request.param == "sections" and size < 2**31 else 0
+        sections, "_most", lambda size, width, beside: 700 if request.param == "sections" and size < 2**31 else 0
     )
     monkeypatch.setattr(sections, "_AGAIN", 10**6)
     monkeypatch.setattr(sections, "_PIECE", 25)
@@ -321,7 +321,7 @@ print(1024 * (int(told["VmHWM"]) - int(told["RssFile"])))
 def test_sections_read_no_more_than_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, (A, B, _) = matrices(tmp_path, 21)
     monkeypatch.setattr(contraction, "_LARGE", 10**12)
-    monkeypatch.setattr(sections, "_most", lambda size, width: 300)
+    monkeypatch.setattr(sections, "_most", lambda size, width, beside: 300)
     held = sp.asarray(plain[0]) @ sp.asarray(plain[1])
     tried: list[Any] = []
     inner = sections.sections
@@ -344,7 +344,7 @@ def test_sections_read_no_more_than_pays(tmp_path: Path, monkeypatch: pytest.Mon
 def test_pieces_in_any_order_and_on_several_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, (A, B, _) = matrices(tmp_path, 23)
     monkeypatch.setattr(contraction, "_LARGE", 10**12)
-    monkeypatch.setattr(sections, "_most", lambda size, width: 700)
+    monkeypatch.setattr(sections, "_most", lambda size, width, beside: 700)
     monkeypatch.setattr(sections, "_AGAIN", 10**6)
     monkeypatch.setattr(sections, "_PIECE", 25)
     monkeypatch.setattr(sections, "_ON_ITS_WAY", 0)

@@ -11,6 +11,7 @@ the operand has; where they multiply any, so much may be read again and again th
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 import weakref
 from collections import Counter
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory
+from sparrow import memory, settings
 from sparrow.engines.stream.computed import range_of
 from sparrow.engines.stream.cutting import Aside
 from sparrow.engines.stream.held import Held
@@ -41,10 +42,14 @@ T = TypeVar("T")
 
 _HELD = 1.5
 """Of the memory to work in, one part for what a section multiplies."""
-_POINTERS = 2
-"""Of that, one part at most for where its rows begin."""
+_BESIDE = 1.5
+"""Of that, one part at most for where its rows begin and what threads need."""
 _ROW_BYTES = 13
 """What a row takes of that: where it begins, its length, and whether it is needed."""
+_MASK_BYTES = 4_000_000
+"""What a thread takes of it for the mask, read a row group at a time."""
+_SPARE = 4
+"""Columns for each entry that are told apart at most."""
 _AGAIN = 4
 """Entries that may be read for each product: more take longer than to put results aside."""
 _UNEVEN = 1.5
@@ -180,6 +185,7 @@ class Sections:
 
         self._number, self._held = -1, None
         self._room.release()
+        memory.trim()
         right, operands, bits, lengths = self._right, self._operands, self._needs[number], readonly(self._lengths)
         needed = readonly(np.unpackbits(right.spool.read(bits, 0, bits.count), count=len(lengths)))
         pointers, runs = np.zeros(len(lengths) + 2, np.int64), np.empty((3, self._largest), np.int64)
@@ -228,7 +234,9 @@ def sections(work: Multiplication, left: Aside, right: Aside) -> Sections | None
     width = held.width(operands.dtype)
     if len(matched) == 1:
         width -= right.parts[0][0].dtype.itemsize  # pointers say which row an entry is in
-    most = _most(size, width)
+    across = min(math.prod(held.sizes[letter] for letter in operands.roles.columns), _SPARE * held.rows)
+    each = across * operands.dtype.itemsize + (0 if operands.mask is None else _MASK_BYTES)
+    most = _most(size, width, settings.current().threads * each)
     if not most:
         return None
     lengths = readonly(_lengths(right, size))
@@ -273,10 +281,13 @@ def sections(work: Multiplication, left: Aside, right: Aside) -> Sections | None
     return Sections(work, left, right, rows, lengths, needs, pieces, longest) if closed(int(state[0]) + 1) else None
 
 
-def _most(size: int, width: int) -> int:
-    """Return how many entries of so many bytes a section may multiply, of so many rows; 0 where these take too much."""
-    room, rows = memory.working() / _HELD, _ROW_BYTES * size
-    return 0 if rows > room / _POINTERS or size >= 2**31 else int(room - rows) // width
+def _most(size: int, width: int, beside: int) -> int:
+    """Return how many entries of so many bytes a section may multiply, of so many rows; 0 where these take too much.
+
+    ``beside`` are the bytes that threads need: dense rows, and pieces of a mask.
+    """
+    room, rows = memory.working() / _HELD, _ROW_BYTES * size + beside
+    return 0 if rows > room / _BESIDE or size >= 2**31 else int(room - rows) // width
 
 
 def _lengths(right: Aside, size: int) -> NDArray[np.int32]:
