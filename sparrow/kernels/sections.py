@@ -1,4 +1,4 @@
-"""How far rows of a product go until what they multiply fills memory, compiled."""
+"""How far rows of a product go until what they multiply fills memory, and how that is brought together, compiled."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from sparrow.kernels.jit import njit
 
-__all__ = ["section_end"]
+__all__ = ["moves", "section_end"]
 
 
 @njit(cache=True, nogil=True)
@@ -49,3 +49,40 @@ def section_end(bounds, keys, lengths, room, row, marks, state, work):  # type: 
         row += 1
     state[0], state[1], state[2] = number, begin, held
     return row
+
+
+@njit(cache=True, nogil=True)
+def moves(needed, lengths, first, last, pointers, starts, stops, begins):  # type: ignore[no-untyped-def]
+    """Return how many stretches of a matrix by rows hold the rows that are needed, of those between two.
+
+    Parameters
+    ----------
+    needed
+        Whether each row is, uint8.
+    lengths
+        How long each is, int32.
+    first, last
+        The first row, and that after the last one.
+    pointers
+        Where each row that is needed begins behind those before, which ``pointers[first]`` says: written beyond it.
+    starts, stops, begins
+        Written: where stretches begin and end among the entries from the first row on, and where they go.
+    """
+    at, to, found, inside = 0, pointers[first], 0, False
+    for row in range(np.uint64(first), np.uint64(last)):
+        length = lengths[row]
+        if length and (needed[row] != 0) != inside:
+            inside = not inside
+            if inside:
+                starts[found], begins[found] = at, to
+            else:
+                stops[found] = at
+                found += 1
+        if inside:
+            to += length
+        at += length
+        pointers[row + np.uint64(1)] = to
+    if inside:
+        stops[found] = at
+        found += 1
+    return found

@@ -36,22 +36,27 @@ def on_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(summed, name, value)
     monkeypatch.setattr(spilled, "_LONG", 0 if request.param == "strips" else 10**12)
     monkeypatch.setattr(
-        sections, "_most", lambda size, width: 700 if request.param == "sections" and size < 2**31 else 0
+        sections, "_most", lambda size, width, beside: 700 if request.param == "sections" and size < 2**31 else 0
     )
     monkeypatch.setattr(sections, "_AGAIN", 10**6)
     monkeypatch.setattr(sections, "_PIECE", 25)
     if request.param == "sums":
         monkeypatch.setattr(spilled, "spilled", lambda *args: None)
     counts: list[int] = []
-    for kind, name in [(spilled.Spilled, "_multiply"), (summed.Summed, "_gather")]:
-        inner = getattr(kind, name)
+    multiply, between, made = spilled.Spilled._multiply, summed._Matching.between, sections.Sections.__init__
 
-        def counted(self: Any, work: Any, parts: Any, others: Any, inner: Any = inner) -> None:
-            counts.append(len(parts))
-            inner(self, work, parts, others)
+    def counted(self: Any, work: Any, parts: Any, others: Any) -> None:
+        counts.append(len(parts))
+        multiply(self, work, parts, others)
 
-        monkeypatch.setattr(kind, name, counted)
-    made = sections.Sections.__init__
+    def panel(self: Any, *args: Any) -> Any:
+        if self._at == -1:
+            counts.append(0)
+        counts[-1] += 1
+        return between(self, *args)
+
+    monkeypatch.setattr(spilled.Spilled, "_multiply", counted)
+    monkeypatch.setattr(summed._Matching, "between", panel)
 
     def noted(self: Any, *args: Any) -> None:
         made(self, *args)
@@ -115,6 +120,26 @@ def test_strips_add_by_functions_of_users(tmp_path: Path, on_disk: list[int]) ->
     assert len(on_disk) == 1
 
 
+def test_what_no_rows_divide_is_read_whole_where_sums_cannot_be_added_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, (A, B, _) = matrices(tmp_path, 25)
+    longest = sp.Semiring(max, lambda x, y: x + y, identity=-np.inf)
+    monkeypatch.setattr(contraction, "_LARGE", 10**12)
+    one, other = A[7].compute(), plain[0][7].toarray().ravel()
+    sums = np.where(other[:, None] * plain[1].toarray(), other[:, None] + plain[1].toarray(), -np.inf)
+    np.testing.assert_allclose(sp.einsum("j,jk->k", one, B, semiring=longest).to_numpy(), sums.max(axis=0))
+    assert sp.einsum("j,jk->", one, B, semiring=longest) == sums.max()
+
+
+def test_one_row_larger_than_memory_is_read_in_batches(tmp_path: Path) -> None:
+    plain = scipy.sparse.random(300, 5000, 0.05, "csr", random_state=27)
+    A, x = sp.asarray(plain).save(tmp_path / "wide"), sp.asarray(np.arange(300.0))
+    with sp.config(memory_limit="1MB"):  # the row would take 1.8 MB
+        found = sp.einsum("ij,i->", A, x)
+    np.testing.assert_allclose(found, (plain.T @ np.arange(300.0)).sum())
+
+
 def test_of_a_row_that_is_too_long_no_more_is_read() -> None:
     read: list[int] = []
 
@@ -173,8 +198,9 @@ def test_letters_of_all_kinds(tmp_path: Path, on_disk: list[int]) -> None:
         np.testing.assert_allclose(outside, wanted * ~pattern, atol=1e-12, err_msg=letters)
 
 
-def test_ids_up_to_2_to_the_40(tmp_path: Path, on_disk: list[int]) -> None:
-    (a, b, _), _ = matrices(tmp_path, 15)
+def test_ids_up_to_2_to_the_40(tmp_path: Path, on_disk: list[int], request: pytest.FixtureRequest) -> None:
+    (a, b, _), (one, other, _) = matrices(tmp_path, 15)
+    assert (one @ other).nnz
     spread = np.int64(2**33)
     places = [(each.tocoo().row * spread, each.tocoo().col * spread) for each in (a, b)]
     A, B = (
@@ -187,7 +213,9 @@ def test_ids_up_to_2_to_the_40(tmp_path: Path, on_disk: list[int]) -> None:
     np.testing.assert_array_equal(rows // spread, wanted.row)
     np.testing.assert_array_equal(columns // spread, wanted.col)
     np.testing.assert_allclose(found.to_arrow()["value"], wanted.data)
-    assert len(on_disk) == 1
+    assert len(on_disk) == 2
+    if {"strips", "panels"}.intersection(request.node.callspec.params.values()):
+        assert on_disk[1] > on_disk[0]  # numbers of coordinates take room too
 
 
 def test_ctrl_c_leaves_nothing(tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +324,7 @@ print(1024 * (int(told["VmHWM"]) - int(told["RssFile"])))
 def test_sections_read_no_more_than_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, (A, B, _) = matrices(tmp_path, 21)
     monkeypatch.setattr(contraction, "_LARGE", 10**12)
-    monkeypatch.setattr(sections, "_most", lambda size, width: 300)
+    monkeypatch.setattr(sections, "_most", lambda size, width, beside: 300)
     held = sp.asarray(plain[0]) @ sp.asarray(plain[1])
     tried: list[Any] = []
     inner = sections.sections
@@ -319,7 +347,7 @@ def test_sections_read_no_more_than_pays(tmp_path: Path, monkeypatch: pytest.Mon
 def test_pieces_in_any_order_and_on_several_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, (A, B, _) = matrices(tmp_path, 23)
     monkeypatch.setattr(contraction, "_LARGE", 10**12)
-    monkeypatch.setattr(sections, "_most", lambda size, width: 700)
+    monkeypatch.setattr(sections, "_most", lambda size, width, beside: 700)
     monkeypatch.setattr(sections, "_AGAIN", 10**6)
     monkeypatch.setattr(sections, "_PIECE", 25)
     monkeypatch.setattr(sections, "_ON_ITS_WAY", 0)

@@ -126,19 +126,21 @@ class Multiplication:
             same = left.same_as(right)
             nbytes = left.rows * memory.entry_bytes(left.scan.schema, wide=True)
             found = used = None
-            large = self._is_large()
+            large, fits = self._is_large(), nbytes <= memory.share(_SHARE)
             self.wanted = self._rows_of_mask()
-            if not same and ((not roles.rows and not large) or nbytes <= memory.share(_SHARE)):
+            if not same and fits:
                 found = left.entries(room, self.wanted)
                 if len(roles.matched) == 1 and found.count <= right.rows // _SMALLER:
                     used = distinct(left.columns(found, roles.matched)[0])
             block = None if used is None else right.some(room, used, memory.working() // _LARGE if large else None)
-            if large and block is None:
+            if block is None and (large or not (roles.rows or same or fits)):
                 found = None
                 room.release()
                 if self._put_aside():
                     self._ready = True
                     return
+            if found is None and not (roles.rows or same):
+                found = left.entries(room, self.wanted)  # one row, which no piece divides
             if block is None:
                 block = right.entries(room)
             self._held = Held(self.operands, block, room)

@@ -7,6 +7,7 @@ columns. The other one is put aside in stretches of whole rows, which one part a
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,8 @@ from sparrow.sorting import Segment, Spool
 from sparrow.workers import ordered_map
 
 __all__ = [
-    "Aside", "Stretch", "panels", "put_aside", "read_in_order", "room_of_part", "size_of", "stretches", "strips",
+    "Aside", "Stretch", "joined", "panels", "put_aside", "read_in_order", "room_of_part", "size_of", "stretches",
+    "strips", "width_of",
 ]  # fmt: skip
 
 _HELD = 2
@@ -33,6 +35,8 @@ _NARROWEST = 1 << 20
 """The bytes that one takes at least."""
 _UNEVEN = 2
 """How many times more than that one may take, where entries are uneven."""
+_NUMBERED = 16
+"""The bytes that the number of an entry takes, and to find it: among rows or columns that are too many for arrays."""
 _SAMPLED = 64
 """One entry of so many says where strips begin."""
 _LONGEST = 16
@@ -92,15 +96,6 @@ class Aside:
                 start += segment.count
         return Block(tuple(arrays[:-1]), arrays[-1])
 
-    def batches(self, size: int) -> Iterator[Block]:
-        """Yield the entries, some blocks at a time."""
-        waiting: list[Block] = []
-        for at in range(len(self.parts)):
-            waiting.append(self.read(at))
-            if sum(block.count for block in waiting) >= size or at == len(self.parts) - 1:
-                yield _joined(waiting)
-                waiting = []
-
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
@@ -142,6 +137,15 @@ def room_of_part() -> int:
     return max(memory.working() // _HELD, _NARROWEST)
 
 
+def width_of(operands: Operands) -> int:
+    """Return the bytes that an entry takes in a part, with the numbers of its coordinates where few cells have any."""
+    right, roles = operands.right, operands.roles
+    numbered = (
+        math.prod(right.sizes[letter] for letter in letters) >= 2**31 for letters in (roles.matched, roles.columns)
+    )
+    return right.width(operands.dtype) + _NUMBERED * sum(numbered)
+
+
 def read_in_order(operand: Operand) -> Iterator[Block]:
     """Yield the entries of an operand, sorted."""
     with progress.bar("reading an operand", operand.rows, "entries") as advance:
@@ -161,7 +165,7 @@ def put_aside(operands: Operands, spool: Spool, wanted: NDArray[Any] | None) -> 
         The leading coordinates of the operand of rows that are, None if all of them.
     """
     left, right = operands.left, operands.right
-    room = max(room_of_part() // right.width(operands.dtype), 1)
+    room = max(room_of_part() // width_of(operands), 1)
     same = wanted is None and left.same_as(right)
     size = min(size_of(_STRETCH), room) if same else size_of(_STRETCH)
     most = max(memory.working() // (_LONGEST * left.width(operands.dtype)), 2 * size)
@@ -190,7 +194,7 @@ def _aside(blocks: Iterator[Block], spool: Spool, size: int, most: int) -> Aside
 
 def panels(operands: Operands, right: Aside) -> tuple[list[Aside], NDArray[Any]]:
     """Return the operand that is held in panels, each of whole rows, and the first of those of all but the first."""
-    size = max(room_of_part() // operands.right.width(operands.dtype), 1)
+    size = max(room_of_part() // width_of(operands), 1)
     out: list[Aside] = []
     held = 0
     for at, count in enumerate(right.counts()):
@@ -218,7 +222,7 @@ def strips(operands: Operands, aside: Aside | None, spool: Spool) -> list[Aside]
         for block in read_in_order(right):
             aside.append(block)
     source = aside
-    counts, room, each = source.counts(), room_of_part(), right.width(operands.dtype)
+    counts, room, each = source.counts(), room_of_part(), width_of(operands)
     number = -(-sum(counts) * each // room)
     rng = np.random.default_rng(0)
 
@@ -280,27 +284,33 @@ def _whole_rows(blocks: Iterator[Block], size: int, most: int) -> Iterator[Block
     The last block is longer than ``most`` where a row is, of which no more is read.
     """
     rest: list[Block] = []
+    held = 0
     for block in blocks:
-        rest.append(block)
-        if len(rest) > 1 and rest[-2].coords[0][-1] == block.coords[0][-1]:
-            if sum(part.count for part in rest) > most + size:  # with fewer than ``size`` entries of rows before
-                break
-            continue  # all of it in a row that may go on
-        block = _joined(rest)
-        leading = block.coords[0]
-        start, last = 0, int(np.searchsorted(leading, leading[-1]))
-        while last - start >= size:
-            stop = int(np.searchsorted(leading, leading[start + size]))
-            if stop == start:
-                stop = int(np.searchsorted(leading, leading[start], "right"))
-            yield block.take(slice(start, stop))
-            start = stop
-        rest = [block.take(slice(start, None))]
+        leading, start = block.coords[0], 0
+        while start + size - held < block.count:
+            if held < size:
+                row = leading[start + size - held]
+                stop = int(np.searchsorted(leading, row))
+                if stop <= start:
+                    stop = int(np.searchsorted(leading, row, "right"))
+            else:
+                stop = int(np.searchsorted(leading, rest[-1].coords[0][-1], "right"))
+            if stop == block.count:
+                break  # the last row may go on
+            if start < stop:
+                rest.append(block.take(slice(start, stop)))
+            yield joined(rest)
+            rest, held, start = [], 0, stop
+        rest.append(block.take(slice(start, None)))
+        held += rest[-1].count
+        if held > most + size:  # with fewer than ``size`` entries of rows before
+            break
     if rest:
-        yield _joined(rest)
+        yield joined(rest)
 
 
-def _joined(blocks: Sequence[Block]) -> Block:
+def joined(blocks: Sequence[Block]) -> Block:
+    """Return the entries of some blocks, of which there is one at least, as one."""
     return concatenate(blocks, len(blocks[0].coords), blocks[0].values.dtype)
 
 

@@ -109,20 +109,41 @@ class Held:
 
     def rows(self, block: Block, wanted: NDArray[Any] | None = None) -> OperandRows:
         """Return entries of the operand of rows, which are sorted by rows, row by row, but for rows nobody wants."""
-        from sparrow.kernels.spgemm import products_before
-
         left, roles = self._operands.left, self._operands.roles
         if wanted is not None and block.count:
             block = pick(block, members(block.coords[0], wanted))
         coords = left.columns(block, roles.rows)
-        places = self.matched.of(self._matched(left.columns(block, roles.matched)), block.count)
         starts = group_starts(coords, block.count) if coords else np.zeros(min(block.count, 1), np.int64)
-        pointers = np.append(starts, block.count)
+        own = tuple(column[starts] for column in coords)
+        return self.laid_out(own, np.append(starts, block.count), left.columns(block, roles.matched), block.values)
+
+    def laid_out(
+        self,
+        coords: tuple[NDArray[Any], ...],
+        pointers: NDArray[np.int64],
+        matched: list[NDArray[Any]],
+        values: NDArray[Any],
+        done: NDArray[np.int64] | None = None,
+    ) -> OperandRows:
+        """Return rows of the operand of rows as loops take them.
+
+        Parameters
+        ----------
+        coords, pointers
+            Of each row, and where each begins among the entries.
+        matched, values
+            The coordinates of the entries along the matched letters, and their values.
+        done
+            The products of all rows before each, counted from anywhere; they are counted by default.
+        """
+        from sparrow.kernels.spgemm import products_before
+
+        places = self.matched.of(self._matched(matched), len(values))
         places = readonly(places.astype(np.int32, copy=False))
-        done = np.empty(len(pointers), np.int64)
-        products_before(readonly(pointers), places, readonly(self._starts), done)
-        rows = tuple(column[starts] for column in coords)
-        return OperandRows(rows, pointers, places, self._operands.numbers(block.values), done)
+        if done is None:
+            done = np.empty(len(pointers), np.int64)
+            products_before(readonly(pointers), places, readonly(self._starts), done)
+        return OperandRows(coords, pointers, places, self._operands.numbers(values), done)
 
     def mask_rows(self, rows: OperandRows, block: Block, start: int, stop: int) -> MaskRows:
         """Return the cells that a mask has in each row, of its entries between two bounds."""

@@ -11,24 +11,25 @@ the operand has; where they multiply any, so much may be read again and again th
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory
+from sparrow import memory, settings
 from sparrow.engines.stream.computed import range_of
 from sparrow.engines.stream.cutting import Aside
 from sparrow.engines.stream.held import Held
 from sparrow.engines.stream.loops import Loops
 from sparrow.kernels.compiling import readonly
 from sparrow.kernels.entries import Block
-from sparrow.kernels.runs import group_starts
+from sparrow.kernels.runs import group_starts, run_lengths
 from sparrow.sorting import Segment
 
 if TYPE_CHECKING:
@@ -39,13 +40,19 @@ __all__ = ["Sections", "sections"]
 
 T = TypeVar("T")
 
-_HELD = 2
+_HELD = 1.5
 """Of the memory to work in, one part for what a section multiplies."""
-_POINTERS = 4
-"""Of that, one part at most for where its rows begin."""
+_BESIDE = 1.5
+"""Of that, one part at most for where its rows begin and what threads need."""
+_ROW_BYTES = 13
+"""What a row takes of that: where it begins, its length, and whether it is needed."""
+_MASK_BYTES = 4_000_000
+"""What a thread takes of it for the mask, read a row group at a time."""
+_SPARE = 4
+"""Columns for each entry that are told apart at most."""
 _AGAIN = 4
 """Entries that may be read for each product: more take longer than to put results aside."""
-_UNEVEN = 2
+_UNEVEN = 1.5
 """How many times more than its room a section of one row may take."""
 _ON_ITS_WAY = 0.02
 """Seconds that a thread waits for one that was given a piece before its own, and may not have begun."""
@@ -55,7 +62,7 @@ _PIECE = 9
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Rows that are computed at a time: entries of a block of the operand of rows."""
+    """Rows that are computed at a time: some of those of a block of the operand of rows."""
 
     section: int
     block: int
@@ -75,10 +82,12 @@ class Sections:
         The product.
     left, right
         Its operands, put aside; the spool is closed with this.
-    starts
-        Where the rows of the right one begin among its entries.
+    rows
+        Of each block of the left one the coordinates of rows, where they begin, and the products before each.
+    lengths
+        The number of entries of each row of the right one.
     needs
-        The rows that each section multiplies, in that spool.
+        Which of those rows each section multiplies, in bits, in that spool.
     pieces
         Those of all sections.
     most
@@ -90,14 +99,15 @@ class Sections:
         work: Multiplication,
         left: Aside,
         right: Aside,
-        starts: NDArray[np.int64],
+        rows: list[tuple[Segment, ...]],
+        lengths: NDArray[np.int32],
         needs: list[Segment],
         pieces: list[_Piece],
         most: int,
     ) -> None:
         weakref.finalize(self, left.spool.close)
         self._operands, self._left, self._right = work.operands, left, right
-        self._starts, self._needs, self._pieces = starts, needs, pieces
+        self._rows, self._lengths, self._needs, self._pieces = rows, lengths, needs, pieces
         self._low, self._high = (np.array([getattr(piece, end) for piece in pieces]) for end in ("low", "high"))
         self._before = np.cumsum([0, *(piece.products for piece in pieces)])
         self._counts = Counter(piece.section for piece in pieces)
@@ -109,8 +119,8 @@ class Sections:
         kinds = [segment.dtype for segment in right.parts[0]]
         self._alone = len(work.operands.roles.matched) == 1
         """Whether pointers say all of which row an entry is in: nobody looks at its leading coordinate then."""
-        self._buffers = [np.empty(0 if self._alone else most, kinds[0]), *(np.empty(most, kind) for kind in kinds[1:])]
-        self._sources = [np.empty(max(right.counts()), kind) for kind in kinds[1:]]
+        self._largest = max(right.counts())
+        self._buffers = [np.empty(most + self._largest, kind) for kind in kinds[self._alone :]]
 
     def cuts(self) -> list[int]:
         """Return bounds along the leading dimension between which a piece lies."""
@@ -143,10 +153,7 @@ class Sections:
             held, loops = self._held
             self._users += 1
         try:
-            block = self._left.read(piece.block, piece.first, piece.last)
-            if start > piece.low or stop <= piece.high:
-                block = block.take(range_of(block.coords[0], start, stop))
-            return work(held, loops, held.rows(block))
+            return work(held, loops, self._read(piece, start, stop, held))
         finally:
             del held, loops
             with self._changed:
@@ -154,31 +161,52 @@ class Sections:
                 self._rest -= 1
                 self._changed.notify_all()
 
+    def _read(self, piece: _Piece, start: int, stop: int, held: Held) -> OperandRows:
+        """Return the rows of a piece, those between two bounds."""
+        left, read = self._operands.left, self._left.spool.read
+        *letters, bounds, products = self._rows[piece.block]
+        own = slice(piece.first, piece.last)
+        if start > piece.low or stop <= piece.high:
+            inside = range_of(read(letters[0], piece.first, piece.last), start, stop)
+            own = slice(piece.first + inside.start, piece.first + inside.stop)
+        pointers, done = (read(segment, own.start, own.stop + 1) for segment in (bounds, products))
+        first, last = pointers[[0, -1]].tolist()
+        *axes, values = self._left.parts[piece.block]
+        matched = [read(axes[left.letters.index(letter)], first, last) for letter in self._operands.roles.matched]
+        coords = tuple(read(segment, own.start, own.stop) for segment in letters)
+        return held.laid_out(
+            coords, pointers - first, matched, read(values, first, last), done if self._alone else None
+        )
+
     def _load(self, number: int) -> None:
         """Read what a section multiplies, into arrays that hold what any of them does."""
-        from sparrow.kernels.rows import place_rows, repeat
+        from sparrow.kernels.rows import place_rows
+        from sparrow.kernels.sections import moves
 
         self._number, self._held = -1, None
         self._room.release()
-        right, operands, needs = self._right, self._operands, self._needs[number]
-        rows = right.spool.read(needs, 0, needs.count)
-        starts, stops = self._starts[rows], self._starts[rows + 1]
-        pointers = np.zeros(len(self._starts) + 1, np.int64)
-        pointers[rows + 1] = stops - starts
-        np.cumsum(pointers, out=pointers)
-        begins, count = pointers[rows], int(pointers[-1])
-        leading, *arrays = (buffer[:count] for buffer in self._buffers)
-        for at, (first, last) in enumerate(_of_blocks(right, rows).tolist()):
-            own, offset = slice(first, last), self._starts[right.low[at]]
-            if not (stops[own] > starts[own]).any():
+        memory.trim()
+        right, operands, bits, lengths = self._right, self._operands, self._needs[number], readonly(self._lengths)
+        needed = readonly(np.unpackbits(right.spool.read(bits, 0, bits.count), count=len(lengths)))
+        pointers, runs = np.zeros(len(lengths) + 2, np.int64), np.empty((3, self._largest), np.int64)
+        done = count = 0
+        for segments, low, high in zip(right.parts, right.low, right.high, strict=True):
+            pointers[done : low + 1] = count
+            done = high + 1
+            if not needed[low:done].any():
+                pointers[low + 1 : done] = count
                 continue
-            moves = starts[own] - offset, stops[own] - offset, begins[own]
-            for segment, array, source in zip(right.parts[at][1:], arrays, self._sources, strict=True):
-                right.spool.read(segment, 0, segment.count, source[: segment.count])
-                place_rows(*moves, source, array)
-        if not self._alone:
-            repeat(rows, np.append(begins, count), leading)
-        *coords, values = leading, *arrays
+            size = segments[-1].count
+            found = moves(needed, lengths, low, done, pointers, *runs)
+            starts, stops, begins = runs[:, :found]
+            for segment, buffer in zip(segments[self._alone :], self._buffers, strict=True):
+                whole = right.spool.read(segment, 0, size, buffer[count : count + size])
+                place_rows(starts, stops, begins, whole, buffer)
+            count = int(pointers[done])
+        pointers[done:] = count
+        *coords, values = (buffer[:count] for buffer in self._buffers)
+        if self._alone:
+            coords = [np.empty(0, right.parts[0][0].dtype), *coords]
         block = Block(tuple(coords), values)
         self._room.grow(block.nbytes)
         held = Held(operands, block, self._room, starts=pointers if self._alone else None)
@@ -206,13 +234,16 @@ def sections(work: Multiplication, left: Aside, right: Aside) -> Sections | None
     width = held.width(operands.dtype)
     if len(matched) == 1:
         width -= right.parts[0][0].dtype.itemsize  # pointers say which row an entry is in
-    most = _most(size, width)
+    across = min(math.prod(held.sizes[letter] for letter in operands.roles.columns), _SPARE * held.rows)
+    each = across * operands.dtype.itemsize + (0 if operands.mask is None else _MASK_BYTES)
+    most = _most(size, width, settings.current().threads * each)
     if not most:
         return None
-    starts = _starts(right, size)
-    lengths = readonly(np.diff(starts).astype(np.int32))
+    lengths = readonly(_lengths(right, size))
     axis, counts = operands.left.letters.index(matched[0]), np.array(right.counts())
+    spans = np.array([right.low, np.array(right.high) + 1]).T.ravel()
     marks, state = np.full(size, -1, np.int32), np.array([-1, 0, 0])
+    rows: list[tuple[Segment, ...]] = []
     needs: list[Segment] = []
     pieces: list[_Piece] = []
     products = read = longest = 0
@@ -220,18 +251,18 @@ def sections(work: Multiplication, left: Aside, right: Aside) -> Sections | None
     def closed(end: int) -> bool:
         """Put aside what a section multiplies, that ends before a row; return whether it may be had so."""
         nonlocal read, longest
-        rows = np.flatnonzero((marks >= state[1]) & (marks < end)).astype(np.int32)
-        needs.append(left.spool.append(rows))
-        first, last = _of_blocks(right, rows).T
-        read += int(counts[first < last].sum())
-        longest = max(longest, int(lengths[rows].sum(dtype=np.int64)))
+        needed = (marks >= state[1]) & (marks < end)
+        needs.append(left.spool.append(np.packbits(needed)))
+        read += int(counts[np.logical_or.reduceat(np.append(needed, False), spans)[::2]].sum())
+        longest = max(longest, int(state[2]))
         fits = longest <= _UNEVEN * most and read <= _AGAIN * (products + counts.sum())
         state[1], state[2] = state[0] + 1, 0
         return bool(fits)
 
     for at in range(len(left.parts)):
-        leading, keys = left.column(at, 0), left.column(at, axis)
-        bounds = np.append(group_starts((leading,), len(leading)), len(leading))
+        columns, keys = [left.column(at, k) for k in range(len(operands.roles.rows))], left.column(at, axis)
+        bounds = np.append(group_starts(columns, len(keys)), len(keys))
+        coords = [column[bounds[:-1]] for column in columns]
         own, row = np.empty(len(bounds) - 1, np.int64), 0
         while row < len(own):
             stop = section_end(
@@ -240,37 +271,33 @@ def sections(work: Multiplication, left: Aside, right: Aside) -> Sections | None
             )  # fmt: skip
             done = np.append(0, np.cumsum(own[row:stop]))
             for first, last in _cut(done, min(memory.limit() >> _PIECE, 1 << 20)):
-                ends = int(bounds[row + first]), int(bounds[row + last])
-                edges = int(leading[ends[0]]), int(leading[ends[1] - 1])
-                pieces.append(_Piece(len(needs), at, *ends, *edges, int(done[last] - done[first])))
+                low, high = coords[0][[row + first, row + last - 1]].tolist()
+                pieces.append(_Piece(len(needs), at, row + first, row + last, low, high, int(done[last] - done[first])))
             products += int(done[-1])
             if stop < len(own) and not closed(int(state[0])):
                 return None
             row = stop
-    return Sections(work, left, right, starts, needs, pieces, longest) if closed(int(state[0]) + 1) else None
+        rows.append(tuple(map(left.spool.append, (*coords, bounds, np.append(0, np.cumsum(own))))))
+    return Sections(work, left, right, rows, lengths, needs, pieces, longest) if closed(int(state[0]) + 1) else None
 
 
-def _most(size: int, width: int) -> int:
-    """Return how many entries of so many bytes a section may multiply, of so many rows; 0 where these take too much."""
-    room, pointers = memory.working() / _HELD, 2 * 8 * size
-    return 0 if pointers > room / _POINTERS or size >= 2**31 else int(room - pointers) // width
+def _most(size: int, width: int, beside: int) -> int:
+    """Return how many entries of so many bytes a section may multiply, of so many rows; 0 where these take too much.
+
+    ``beside`` are the bytes that threads need: dense rows, and pieces of a mask.
+    """
+    room, rows = memory.working() / _HELD, _ROW_BYTES * size + beside
+    return 0 if rows > room / _BESIDE or size >= 2**31 else int(room - rows) // width
 
 
-def _starts(right: Aside, size: int) -> NDArray[np.int64]:
-    """Return where the rows begin of blocks of whole rows, and the number of their entries."""
-    from sparrow.kernels.rows import pointers
-
-    out, done = np.zeros(size + 1, np.int64), 0
-    for at, (low, high, count) in enumerate(zip(right.low, right.high, right.counts(), strict=True)):
-        out[low + 1 : high + 2] = done + pointers(right.column(at, 0), low, high + 1)[1:]
-        done += count
-    return np.maximum.accumulate(out, out=out)
-
-
-def _of_blocks(right: Aside, rows: NDArray[Any]) -> NDArray[np.int64]:
-    """Return between which of some rows those of each block are."""
-    ends = np.searchsorted(rows, np.array([right.low, np.array(right.high) + 1], rows.dtype))
-    return ends.T
+def _lengths(right: Aside, size: int) -> NDArray[np.int32]:
+    """Return how many entries there are of each row, in blocks of whole rows."""
+    out = np.zeros(size, np.int32)
+    for at in range(len(right.parts)):
+        column = right.column(at, 0)
+        starts = group_starts((column,), len(column))
+        out[column[starts]] = run_lengths(starts, len(column))
+    return out
 
 
 def _cut(done: NDArray[np.int64], size: int) -> list[tuple[int, int]]:

@@ -236,7 +236,7 @@ def spilled(work: Multiplication, left: Aside, right: Aside | None, adds_up: boo
     """
     operands = work.operands
     held, roles = operands.right, operands.roles
-    number = -(-held.rows * held.width(operands.dtype) // cutting.room_of_part())
+    number = -(-held.rows * cutting.width_of(operands) // cutting.room_of_part())
     rows = min(held.rows, math.prod(held.sizes[letter] for letter in roles.matched))
     long = held.rows >= _LONG * number * rows
     bounds = None

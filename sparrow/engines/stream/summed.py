@@ -1,26 +1,28 @@
-"""Products of an operand that memory does not hold: panel by panel of its entries, added up by the sorter.
+"""Products of operands that memory does not hold and no rows divide: both are read side by side, and sums added up.
 
-Both operands are read once and written to disk: the one that is multiplied by rows in panels of so many entries, in the
-order of the matched letters, and of the other one for each panel what matches it. The products of each panel are
-sums of their own, which a sort that spills brings together and adds up in the order of the panels. The result stays
-on disk and is read from there.
+Both are read once, in the order of the matched letters: of the one that is multiplied by rows so much at a time as
+memory holds, a panel, and of the other one what matches it, batch by batch. What a batch gives are sums of its own,
+which a sort that spills brings together and adds up in their order. The result stays on disk and is read from there.
 """
 
 from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparrow import memory, progress, settings
+from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import range_of
-from sparrow.engines.stream.cutting import Aside, read_in_order
+from sparrow.engines.stream.cutting import Aside, joined
 from sparrow.engines.stream.held import Held
 from sparrow.engines.stream.loops import Loops
-from sparrow.kernels.entries import Block, Duplicates, concatenate
+from sparrow.engines.stream.operands import Operand
+from sparrow.kernels.entries import Block, Duplicates, concatenate, in_order
 from sparrow.plan import Semiring
 from sparrow.sorting import Rows, Spool
 from sparrow.sorting.sorter import Sorter
@@ -28,7 +30,6 @@ from sparrow.workers import ordered_map
 
 if TYPE_CHECKING:
     from sparrow.engines.stream.contraction import Multiplication
-    from sparrow.engines.stream.operands import MaskRows, Operand, OperandRows
 
 __all__ = ["Summed", "adds_up"]
 
@@ -71,13 +72,16 @@ class Summed:
         self._schema = work.schema
         self._result = Aside(Spool())
         weakref.finalize(self, self._result.spool.close)
-        spool = Spool()
+        sorter = Sorter(
+            max(self._schema.ndim, 1), work.operands.dtype, weighted=True, duplicates=_RULES[work.node.semiring.add]
+        )
         try:
-            panels, bounds = self._panels(work.operands.right, spool)
-            shares = self._shares(work.operands.left, work.operands.roles.matched, bounds, spool)
-            self._gather(work, panels, shares)
+            sorter.consume(_sums(work, sorter))
+            memory.trim()
+            self._gather(work, sorter)
         finally:
-            spool.close()
+            sorter.close()
+            memory.trim()
 
     def cuts(self) -> list[int]:
         """Return bounds along the leading dimension between which about a block lies."""
@@ -104,85 +108,110 @@ class Summed:
         ends = zip(self._result.low, self._result.high, strict=True)
         return [at for at, (low, high) in enumerate(ends) if low < stop and start <= high]
 
-    def _panels(self, right: Operand, spool: Spool) -> tuple[list[Aside], list[tuple[int, int]]]:
-        """Write the operand that is multiplied by rows, panel by panel; return the first and the last row of each."""
-        size = _panel_size()
-        panels: list[Aside] = []
-        held = size
-        for block in read_in_order(right):
-            start = 0
-            while start < block.count:
-                if held == size:
-                    panels.append(Aside(spool))
-                    held = 0
-                part = block.take(slice(start, start + size - held))
-                panels[-1].append(part)
-                held += part.count
-                start += part.count
-        memory.trim()
-        return panels, [(panel.low[0], panel.high[-1]) for panel in panels]
-
-    def _shares(
-        self, left: Operand, matched: Sequence[int], bounds: Sequence[tuple[int, int]], spool: Spool
-    ) -> list[Aside]:
-        """Write what each panel is multiplied with."""
-        if not matched:
-            everything = Aside(spool)
-            for block in read_in_order(left):
-                everything.append(block)
-            memory.trim()
-            return [everything] * len(bounds)
-        shares = [Aside(spool) for _ in bounds]
-        for block in read_in_order(left):
-            (column,) = left.columns(block, tuple(matched[:1]))
-            for share, (low, high) in zip(shares, bounds, strict=True):
-                part = block.take((column >= low) & (column <= high))
-                if part.count:
-                    share.append(part)
-        memory.trim()
-        return shares
-
-    def _gather(self, work: Multiplication, panels: Sequence[Aside], shares: Sequence[Aside]) -> None:
-        """Multiply panel by panel, and add up."""
+    def _gather(self, work: Multiplication, sorter: Sorter) -> None:
+        """Add up, and write the result."""
         schema = self._schema
-        sorter = Sorter(
-            max(schema.ndim, 1), work.operands.dtype, weighted=True, duplicates=_RULES[work.node.semiring.add]
-        )
-        threads, size = settings.current().threads, min(_BATCH, max(_panel_size() // 2, _LEAST))
-        most = min(_PRODUCTS, max(memory.limit() // _SMALLEST, _LEAST))
+        kinds = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)] or [np.dtype(np.int32)]
+        with progress.bar("adding up panels", sorter.count, "entries") as advance:
+            for block in sorter.blocks(kinds, work.operands.dtype.type(schema.fill_value)):
+                found, _ = work.operands.finished(block.coords[: schema.ndim], block.values)
+                if found.count:
+                    self._result.append(found)
+                advance(block.count)
 
-        def multiplied(panel: Aside, share: Aside, advance: Any) -> Iterator[Any]:
-            memory.trim()  # of what the panel before took
-            with work.reserved() as room:
-                block = panel.together()
-                room.grow(block.nbytes)
-                held = Held(work.operands, block, room)
-                del block
-                multiply = Loops(work.operands, held, partial=True).work
-                for batch in share.batches(size):
-                    rows = held.rows(batch, work.wanted)
-                    mask = work.cells_at(held, rows)
 
-                    def sums(span: tuple[int, int], rows: OperandRows = rows, mask: MaskRows | None = mask) -> Any:
-                        found, _ = multiply(rows, mask, *span)
-                        return sorter.prepare(Rows(found.coords or (np.zeros(found.count, np.int32),), found.values))
+def _sums(work: Multiplication, sorter: Sorter) -> Iterator[Any]:
+    """Yield the products of each panel with batches of what matches it, as the sorter takes them."""
+    operands, threads = work.operands, settings.current().threads
+    left, right, (rows, matched) = operands.left, operands.right, (operands.roles.rows, operands.roles.matched)
+    source = Operand(left.scan, left.letters, (*matched, *rows))
+    own = [source.letters.index(letter) for letter in left.letters]
+    shape = [left.sizes[letter] for letter in left.letters]
+    size, spool = _panel_size(), Spool()
+    batch = min(_BATCH, max(size // 2, _LEAST))
+    most = min(_PRODUCTS, max(memory.limit() // _SMALLEST, _LEAST))
+    matching = _Matching(source, matched[:1], batch, spool)
+    try:
+        with progress.bar("multiplying panels", left.rows + right.rows, "entries") as advance:
+            for panel in _of_size(right, size):
+                count = panel.count
+                with work.reserved() as room:
+                    room.grow(panel.nbytes)
+                    low, high = _key(right, matched[:1], panel)[[0, -1]].tolist()
+                    held = Held(operands, panel, room)
+                    del panel
+                    multiply = Loops(operands, held, partial=True).work
 
-                    yield from ordered_map(sums, rows.spans(most), threads)
-                    advance(batch.count)
+                    def sums(block: Block, held: Held = held, multiply: Any = multiply) -> list[Any]:
+                        if source.letters != left.letters:
+                            block = in_order(Block(tuple(block.coords[axis] for axis in own), block.values), shape)
+                        found = held.rows(block, work.wanted)
+                        mask = work.cells_at(held, found)
+                        parts = [multiply(found, mask, *span)[0] for span in found.spans(most)]
+                        return [sorter.prepare(Rows(p.coords or (_one_cell(p.count),), p.values)) for p in parts]
 
-        try:
-            total = sum(sum(share.counts()) for share in shares)
-            with progress.bar("multiplying panels", total, "entries") as advance:
-                pairs = zip(panels, shares, strict=True)
-                sorter.consume(itertools.chain.from_iterable(multiplied(*pair, advance) for pair in pairs))
-            memory.trim()
-            kinds = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)] or [np.dtype(np.int32)]
-            with progress.bar("adding up panels", sorter.count, "entries") as advance:
-                for block in sorter.blocks(kinds, work.operands.dtype.type(schema.fill_value)):
-                    found, _ = work.operands.finished(block.coords[: schema.ndim], block.values)
-                    if found.count:
-                        self._result.append(found)
-                    advance(block.count)
-        finally:
-            sorter.close()
-            memory.trim()
+                    yield from itertools.chain.from_iterable(
+                        ordered_map(sums, matching.between(low, high, advance), threads)
+                    )
+                    del held, multiply, sums
+                advance(count)
+                memory.trim()
+    finally:
+        spool.close()
+
+
+def _one_cell(count: int) -> NDArray[np.int32]:
+    """Return the coordinates of sums that have none, for the sorter."""
+    return np.zeros(count, np.int32)
+
+
+def _of_size(operand: Operand, size: int) -> Iterator[Block]:
+    """Yield the entries of an operand, sorted, so many at a time."""
+    waiting: list[Block] = []
+    room = size
+    for block in map(operand.cleaned, reading.sorted_blocks(operand.scan)):
+        start = 0
+        while start < block.count:
+            waiting.append(block.take(slice(start, start + room)))
+            start, room = start + waiting[-1].count, room - waiting[-1].count
+            if not room:
+                yield joined(waiting)
+                waiting, room = [], size
+    if waiting:
+        yield joined(waiting)
+
+
+def _key(operand: Operand, letter: tuple[int, ...], block: Block) -> NDArray[Any]:
+    """Return the coordinates along a letter; without one all entries match."""
+    return operand.columns(block, letter)[0] if letter else _one_cell(block.count)
+
+
+class _Matching:
+    """Entries of an operand, in the order of a letter, that lie between bounds: both ascend from call to call.
+
+    Those at the upper bound are put aside, for they may be asked for again.
+    """
+
+    def __init__(self, operand: Operand, letter: tuple[int, ...], size: int, spool: Spool) -> None:
+        self._operand, self._letter, self._blocks = operand, letter, _of_size(operand, size)
+        self._rest = next(self._blocks, None)
+        self._spool, self._at, self._again = spool, -1, Aside(spool)
+
+    def between(self, low: int, high: int, advance: Callable[[int], None]) -> Iterator[Block]:
+        """Yield the entries from one bound to the other one, both included."""
+        if self._at == low:
+            yield from map(self._again.read, range(len(self._again.parts)))
+        if self._at != high:
+            self._at, self._again = high, Aside(self._spool)
+        while self._rest is not None:
+            key = _key(self._operand, self._letter, self._rest)
+            first, again, last = np.searchsorted(key, [low, high, high + 1]).tolist()
+            block, ended = self._rest, last == self._rest.count
+            self._rest = next(self._blocks, None) if ended else block.take(slice(last, None))
+            advance(last)
+            if again < last:
+                self._again.append(block.take(slice(again, last)))
+            if first < last:
+                yield block.take(slice(first, last))
+            if not ended:
+                break
