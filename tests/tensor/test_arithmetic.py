@@ -248,6 +248,10 @@ def test_where_clip_round_astype(make: Maker) -> None:
     agree(np.where(A > 0, 0, B), np.where(a > 0, 0, b))
     agree(A.clip(-1, 1), a.clip(-1, 1))
     agree(np.clip(A, 1, 2), np.clip(a, 1, 2))
+    limit = np.array(1)
+    limited = A.clip(0, limit)
+    limit[...] = 7  # too late for a tensor that is computed when it is read
+    agree(limited, a.clip(0, 1))
     agree((A / 3).round(1), (a / 3).round(1))
     agree(A.astype("int8"), a.astype("int8"))
     assert (A * 0.1).astype(int).nnz == 0
