@@ -39,8 +39,8 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.files import delimited, json_lines
-from sparrow.files.rows import Names
 from sparrow.files.columns import Columns
+from sparrow.files.rows import Names
 from sparrow.files.source import blocks
 from sparrow.index import View
 from sparrow.relation import scan
