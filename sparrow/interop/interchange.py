@@ -103,10 +103,10 @@ _FEW = 4096
 
 def _places(shape: tuple[int, ...], coords: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return the places of cells in an array, row by row."""
-    places = coords[0].astype(np.int32 if math.prod(shape) < 2**31 else np.int64)
+    places: NDArray[Any] = coords[0].astype(np.int32 if math.prod(shape) < 2**31 else np.int64)
     for column, length in zip(coords[1:], shape[1:], strict=True):
-        places *= length
-        places += column
+        np.multiply(places, length, out=places)
+        np.add(places, column, out=places)
     return places
 
 

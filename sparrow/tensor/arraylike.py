@@ -178,13 +178,13 @@ class ArrayMethods(Computing, Operators):
         """
         at = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
         if at:
-            cells = self.ravel() if len(at) == 1 else self
+            cells: Any = self.ravel() if len(at) == 1 else self
             if len(at) != cells.ndim:
                 raise ShapeError(f"{len(at)} coordinates {at} for a cell of a tensor of shape {self.shape}")
             return cells[(*as_integers(at, "a cell"),)].item()
         if self.size != 1:
             raise InvalidValueError(f"a tensor of shape {self.shape} is not one number: read a cell of it")
-        return self.to_numpy().item()
+        return np.asarray(self).item()
 
     def flatten(self, order: Literal["C", "F", "A"] = "C") -> Self:
         """Return the cells as a vector, lazily: :meth:`ravel`.

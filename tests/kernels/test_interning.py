@@ -30,8 +30,14 @@ def test_agrees_with_a_dictionary(lists: list[list[str]]) -> None:
 def test_it_grows(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interning, "_MANY", 0)
     monkeypatch.setattr(interning, "_STRETCH", 7_000)
-    on_threads = []
-    monkeypatch.setattr(Interner, "_sorted", lambda self, own=Interner._sorted: on_threads.append(room) or own(self))
+    on_threads: list[int] = []
+    own = Interner._sorted
+
+    def watched(self: Interner) -> pa.Array:
+        on_threads.append(room)
+        return own(self)
+
+    monkeypatch.setattr(Interner, "_sorted", watched)
     rng = np.random.default_rng(0)
     texts = [f"{'x' * int(rng.integers(0, 40))}{k}" for k in rng.integers(0, 40_000, 100_000)] + ["y" * 300_000]
     names, known = Interner(), dict[str, int]()
