@@ -244,7 +244,8 @@ def _dot(a: Any, b: Any, out: Any = None) -> Any:
 
 def _scaled(a: Any, b: Any) -> Any:
     """Return a product with a number, which has a type of its own here."""
-    return np.multiply(*(one if isinstance(one, Tensor) else np.asarray(one) for one in (a, b)))
+    one, other = (each if isinstance(each, Tensor) else np.asarray(each) for each in (a, b))
+    return np.multiply(one, other)
 
 
 def _multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:

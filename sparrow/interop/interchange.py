@@ -5,11 +5,10 @@ What goes out takes schema and canonical entries, what comes in gives coordinate
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +24,7 @@ from sparrow.errors import (
     TooLargeError,
     UnsupportedError,
 )
-from sparrow.kernels.entries import Block, row_pointers
+from sparrow.kernels.entries import Block, put, row_pointers
 from sparrow.progress import quantity
 from sparrow.schema import Schema
 from sparrow.storage.filesystem import of, replacing
@@ -83,33 +82,15 @@ def check_dense(schema: Schema, remedy: str = "take a smaller view") -> None:
 
 def dense_array(schema: Schema, block: Block) -> NDArray[Any]:
     """Return all cells as a NumPy array, :func:`check_dense` having looked whether one holds them."""
-    shape, fill, values = schema.shape, schema.fill_value, block.values
+    fill = schema.fill_value
     bare = fill.tobytes() in _BARE
-    cells = np.zeros(shape, schema.dtype) if bare else np.full(shape, fill, dtype=schema.dtype)
-    if len(values) >= _FEW:
-        cells.reshape(-1)[_places(shape, block.coords)] = values
-    elif shape:
-        cells[block.coords] = values
-    elif len(values):
-        cells[...] = values[0]
+    cells = np.zeros(schema.shape, schema.dtype) if bare else np.full(schema.shape, fill, dtype=schema.dtype)
+    put(cells, block)
     return cells
 
 
 _BARE = {bytes(size) for size in (1, 2, 4, 8, 16)}
 """Numbers without a bit set: -0.0 has one."""
-_FEW = 4096
-"""Entries from which it is quicker to give their places as one array."""
-
-
-def _places(shape: tuple[int, ...], coords: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Return the places of cells in an array, row by row."""
-    places: NDArray[Any] = coords[0].astype(np.int32 if math.prod(shape) < 2**31 else np.int64)
-    for column, length in zip(coords[1:], shape[1:], strict=True):
-        np.multiply(places, length, out=places)
-        np.add(places, column, out=places)
-    return places
-
-
 _SILENT, _REFUSED = 100_000_000, 1_000_000_000
 """Bytes up to which an array that nobody asked for by name is made without a word, and from which it is refused..."""
 _SPARSE, _VERY_SPARSE = 10, 100
