@@ -360,7 +360,7 @@ def test_arrays_that_nobody_writes_to_are_not_copied(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ["stream", "duckdb"])
 @pytest.mark.parametrize("build", [lambda A, D: A * D, lambda A, D: D * A, lambda A, D: A / D, lambda A, D: A * D * D])
-def test_few_entries_pin_the_cells_that_they_meet(build: Callable[..., Any], engine: Any) -> None:
+def test_a_product_of_few_entries_keeps_what_it_comes_to(build: Callable[..., Any], engine: Any) -> None:
     A = sp.from_coords([[0, 0, 9, 9], [1, 7, 0, 9]], [1.5, -2.0, 3.0, 0.5], shape=(10, 20_000))
     D = np.random.default_rng(0).random((10, 20_000))
     D[0, 1], D[9] = np.nan, np.inf
