@@ -94,6 +94,7 @@ class Names:
         from sparrow.kernels.interning import Interner
 
         self._interner = Interner()
+        self._room = memory.reserve(0, "distinct labels")
 
     def codes_of(self, data: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the numbers of the texts ``data[start[i]:end[i]]``."""
@@ -104,17 +105,23 @@ class Names:
         return self._checked(self._interner.codes(texts))
 
     def _checked(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        check_labels(len(self._interner), self._interner.nbytes)
+        nbytes = self._interner.nbytes
+        if nbytes != self._room.nbytes:
+            self._room.release()
+            check_labels(len(self._interner), nbytes)
+            self._room.hold(nbytes)
         return codes
 
     def finish(self) -> tuple[pa.Array, NDArray[np.int32]]:
         """Return the texts, sorted, and the position of each number's among them; once."""
-        return self._interner.finish()
+        labels, rank = self._interner.finish(memory.left() - (memory.limit() - memory.working()))
+        self._room.hold(labels.nbytes + rank.nbytes)
+        return labels, rank
 
 
 def check_labels(count: int, nbytes: int) -> None:
     """Raise ``TooLargeError`` where labels take too much of the memory limit."""
-    if nbytes > (room := memory.share(3)):
+    if nbytes > (room := memory.share(2.5, beside=memory.limit() - memory.working())):
         raise memory.too_large(f"{count} distinct labels", nbytes, "number the ids beforehand", room)
 
 

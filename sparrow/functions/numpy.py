@@ -236,10 +236,16 @@ def _last_trace(x: Tensor, offset: int = 0, dtype: DTypeLike | None = None) -> A
 def _dot(a: Any, b: Any, out: Any = None) -> Any:
     """Return the sums of products over the last axis of one and the last but one of the other."""
     if not np.ndim(a) or not np.ndim(b):
-        found = np.multiply(a, b)
+        found = _scaled(a, b)
     else:
         found = tensordot(a, b, axes=([np.ndim(a) - 1], [max(np.ndim(b) - 2, 0)]))
     return into(out, found, "np.dot")
+
+
+def _scaled(a: Any, b: Any) -> Any:
+    """Return a product with a number, which has a type of its own here."""
+    one, other = (each if isinstance(each, Tensor) else np.asarray(each) for each in (a, b))
+    return np.multiply(one, other)
 
 
 def _multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
@@ -248,7 +254,7 @@ def _multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
 
 def _inner(a: Any, b: Any) -> Any:
     if not np.ndim(a) or not np.ndim(b):
-        return np.multiply(a, b)
+        return _scaled(a, b)
     return tensordot(a, b, axes=([np.ndim(a) - 1], [np.ndim(b) - 1]))
 
 

@@ -342,7 +342,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     if weights is None:
         mean = tensor.mean(axis, keepdims=keepdims)
         number = tensor.size / max(math.prod(np.shape(mean)), 1)
-        return (mean, np.full(np.shape(mean), number)[()]) if returned else mean
+        return (mean, np.full(np.shape(mean), number, mean.dtype)[()]) if returned else mean
     shares = weights if isinstance(weights, Tensor) else np.asarray(weights)
     if shares.shape != tensor.shape:
         if axis is None:
@@ -365,11 +365,17 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     """Return the cells of the first choice whose condition holds, lazily."""
     if len(condlist) != len(choicelist) or not len(condlist):
         raise InvalidValueError(f"{len(condlist)} conditions for {len(choicelist)} choices: give one for each")
+    dtype = np.result_type(*map(_typed, (*choicelist, default)))
     found = default
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
         tensors = any(isinstance(one, Tensor) for one in (condition, choice, found))
-        found = where(condition, choice, found) if tensors else np.where(condition, choice, found)
+        found = (where if tensors else np.where)(condition, choice, found).astype(dtype)
     return found
+
+
+def _typed(choice: Any) -> Any:
+    """Return what tells NumPy the type of a choice; of a number of Python's it follows the others'."""
+    return choice if type(choice) in (int, float, complex) else getattr(choice, "dtype", None) or np.asarray(choice)
 
 
 def compress(condition: Any, a: Any, axis: int | None = None) -> Any:

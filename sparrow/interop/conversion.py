@@ -268,8 +268,8 @@ def _entries(obj: Any, dims: Sequence[str] | None) -> tuple[Schema, Block]:
         )
     check_dtype(dense.dtype)
     zero = np.zeros((), dense.dtype)[()]
-    at = (~is_fill(dense, zero)).nonzero() if dense.ndim else ()
-    values = dense[at] if dense.ndim else dense.reshape(1)
+    stored = ~is_fill(dense, zero)
+    at, values = (stored.nonzero(), dense[stored]) if dense.ndim else ((), dense.reshape(1))
     return from_coordinates(at, values, dense.shape, dims, "error")
 
 

@@ -24,7 +24,7 @@ from sparrow.errors import (
     TooLargeError,
     UnsupportedError,
 )
-from sparrow.kernels.entries import Block, row_pointers
+from sparrow.kernels.entries import Block, put, row_pointers
 from sparrow.progress import quantity
 from sparrow.schema import Schema
 from sparrow.storage.filesystem import of, replacing
@@ -83,15 +83,14 @@ def check_dense(schema: Schema, remedy: str = "take a smaller view") -> None:
 def dense_array(schema: Schema, block: Block) -> NDArray[Any]:
     """Return all cells as a NumPy array, :func:`check_dense` having looked whether one holds them."""
     fill = schema.fill_value
-    set_bits = fill.tobytes().strip(b"\0")  # of -0.0 too
-    cells = np.full(schema.shape, fill, dtype=schema.dtype) if set_bits else np.zeros(schema.shape, schema.dtype)
-    if schema.shape:
-        cells[block.coords] = block.values
-    elif block.count:
-        cells[...] = block.values[0]
+    bare = fill.tobytes() in _BARE
+    cells = np.zeros(schema.shape, schema.dtype) if bare else np.full(schema.shape, fill, dtype=schema.dtype)
+    put(cells, block)
     return cells
 
 
+_BARE = {bytes(size) for size in (1, 2, 4, 8, 16)}
+"""Numbers without a bit set: -0.0 has one."""
 _SILENT, _REFUSED = 100_000_000, 1_000_000_000
 """Bytes up to which an array that nobody asked for by name is made without a word, and from which it is refused..."""
 _SPARSE, _VERY_SPARSE = 10, 100

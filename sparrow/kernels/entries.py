@@ -32,6 +32,7 @@ __all__ = [
     "in_order",
     "merge",
     "pick",
+    "put",
     "row_pointers",
     "sort_order",
 ]  # fmt: skip
@@ -41,6 +42,8 @@ Duplicates: TypeAlias = Literal["error", "sum", "last", "first", "min", "max"]
 
 _FEW = 1 << 12
 """Entries up to which NumPy's own indexing is as fast as a compiled loop."""
+_INDICES = 32
+"""Arrays that NumPy takes as an index, and more."""
 _SHORT = 1 << 16
 """Cells whose positions have 16 bits, which NumPy sorts digit by digit."""
 _MANY = 1 << 18
@@ -158,6 +161,14 @@ def flat_positions(coords: Sequence[NDArray[Any]], shape: Sequence[int], count: 
         out *= n
         out += column
     return out
+
+
+def put(cells: NDArray[Any], block: Block) -> None:
+    """Write entries to a C-contiguous array of their shape; many by one array of positions, which takes less time."""
+    if block.count < _FEW and 0 < cells.ndim <= _INDICES:
+        cells[block.coords] = block.values
+    else:
+        cells.reshape(-1)[flat_positions(block.coords, cells.shape, block.count)] = block.values
 
 
 def packed(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[np.int64] | None:

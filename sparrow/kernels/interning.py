@@ -21,6 +21,8 @@ __all__ = ["Interner"]
 _BATCH = 32
 _PLACE = (1 << 40) - 1
 _MANY = 200_000
+_BESIDE = 2.5
+"""Times the table that sorting many texts takes beside it, at most."""
 _STRETCH = 1 << 17
 
 
@@ -193,34 +195,50 @@ class Interner:
 
     def _grow(self, length: int) -> None:
         if self._used + 8 + length > len(self._pool):
-            pool = np.zeros(3 * len(self._pool) // 2 + length + 8, np.uint8)
-            pool[: self._used] = self._pool[: self._used]
-            self._pool = pool
+            more = len(self._pool) // 8 + length + 8
+            self._pool.resize(
+                len(self._pool) + more, refcheck=False
+            )  # in its place, where a copy would stand beside it
         if self._known >= len(self._slots) * 7 // 10:
             size = 2 * len(self._slots)
             self._slots = np.empty(0, np.int64)
             self._slots = np.full(size, -1, np.int64)
             _rehash(self._slots, self._pool, self._known)
 
-    def finish(self) -> tuple[pa.Array, NDArray[np.int32]]:
-        """Return the texts, sorted by their bytes, and the position of each number's among them; once."""
-        labels, known = self._sorted(), self._known
+    def finish(self, room: int = 0) -> tuple[pa.Array, NDArray[np.int32]]:
+        """Return the texts, sorted by their bytes, and the position of each number's among them; once.
+
+        Parameters
+        ----------
+        room
+            Bytes that may be taken beside the table: many texts are sorted on threads where that is enough.
+        """
+        known, narrow = self._known, self._used - 8 * self._known < 2**31
         rank = np.empty(known, np.int32)
-        for start in range(0, known, _STRETCH):  # the texts once more, and what is looked up, take as much as the table
-            part = labels.slice(start, _STRETCH)
-            rank[self.codes(part)] = np.arange(start, start + len(part), dtype=np.int32)
-        narrow = self._used - 8 * known < 2**31
-        self._clear()
+        if known <= _MANY or room < _BESIDE * self.nbytes:
+            self._slots = np.empty(0, np.int64)
+            labels = self._unsorted()
+            self._clear()  # the table would stand beside what is sorted
+            order = pc.array_sort_indices(labels)
+            labels = labels.take(order)
+            rank[order.to_numpy()] = np.arange(known, dtype=np.int32)
+        else:
+            labels = self._sorted()
+            for start in range(0, known, _STRETCH):  # all at once, what is looked up takes as much as the table
+                part = labels.slice(start, _STRETCH)
+                rank[self.codes(part)] = np.arange(start, start + len(part), dtype=np.int32)
+            self._clear()
         return labels.cast(pa.string()) if narrow else labels, rank
 
-    def _sorted(self) -> pa.Array:
-        """Return the texts, sorted by their bytes; nothing else is held when it returns."""
+    def _unsorted(self) -> pa.Array:
+        """Return the texts by their numbers."""
         offsets = np.empty(self._known + 1, np.int64)
         out = np.empty(self._used - 8 * self._known, np.uint8)
         _texts(self._pool, offsets, out)
-        labels = pa.LargeStringArray.from_buffers(self._known, pa.py_buffer(offsets), pa.py_buffer(out))
-        if self._known <= _MANY:
-            return labels.take(pc.array_sort_indices(labels))
+        return pa.LargeStringArray.from_buffers(self._known, pa.py_buffer(offsets), pa.py_buffer(out))
+
+    def _sorted(self) -> pa.Array:
+        """Return the texts, sorted by their bytes on threads; nothing else is held when it returns."""
         import polars as pl
 
-        return pl.Series(labels).sort().to_arrow().cast(pa.large_string())
+        return pl.Series(self._unsorted()).sort().to_arrow().cast(pa.large_string())

@@ -279,7 +279,7 @@ def _var(schema: Schema, options: dict[str, Any], root: bool = False, skip_nan: 
             out = np.where(members > ddof, out, np.nan)
         return np.sqrt(out) if root else out
 
-    dtype = np.zeros(2, cells.dtype).var().dtype
+    dtype = cells.dtype if options.get("dtype") is not None else np.zeros(2, cells.dtype).var().dtype
     fold = cells.fold(NumberMoments(wide) if skip_nan else Moments(wide))
     return Meaning(dtype, cells.fill, {f"moments {skip_nan} {cells.dtype}": fold}, finish)
 

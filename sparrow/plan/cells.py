@@ -19,6 +19,7 @@ from sparrow.errors import InvalidValueError, NumberRangeError, UnsupportedError
 from sparrow.index import View, broadcast_shapes
 from sparrow.kernels.entries import Block
 from sparrow.plan.alignment import aligned
+from sparrow.plan.functions import Cast
 from sparrow.plan.nodes import Dense, Map, Scan
 from sparrow.relation import MemoryRelation
 from sparrow.schema import Schema, check_dtype, default_dims, given_name
@@ -29,7 +30,7 @@ __all__ = ["called", "map_cells", "pinned"]
 _OF_BOTH = (np.multiply, np.divide, np.floor_divide, np.remainder, np.fmod)
 """Products and quotients: labels that one side lacks are left out."""
 _FAR_MORE, _SMALL = 8, 1 << 20
-"""So many times a factor's entries an array has cells, and so many bytes, where it is not copied as a whole."""
+"""So many times a factor's entries an array has cells, and so many bytes, where a product with it is done at once."""
 
 
 def map_cells(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
@@ -76,23 +77,30 @@ def map_cells(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
     dims = _dims([operand.schema for operand in operands if isinstance(operand, Scan)], shape)
     stype = "dense" if dense else _stype(function, types, shapes, shape, bool(fill == 0))
     if any(required):
-        factor = next((s for s, own in zip(scans, required, strict=True) if own and s.view.is_identity), None)
-        arguments = [_kept(a, factor) if isinstance(a, Dense) else a for a in arguments]
-        required = tuple(product and a.schema.zero_fill for a in arguments if isinstance(a, Scan))
+        if (done := _done(function, arguments, dtype)) is not None:
+            function, arguments, required = Cast(dtype), [done], (False,)
+        arguments = [Dense(pinned(a.array)) if isinstance(a, Dense) else a for a in arguments]
     return Map(function, tuple(arguments), required, Schema(shape, dims, dtype, fill, stype), dense).named(names)
 
 
-def _kept(dense: Dense, factor: Scan | None) -> Scan | Dense:
-    """Return an array that nobody else writes to; of a large one its cells at the entries of a factor, if in memory."""
-    array, relation = dense.array, None if factor is None else factor.source
-    if not isinstance(relation, MemoryRelation) or array.nbytes < _SMALL or _is_frozen(array):
-        return Dense(pinned(array))
-    if array.size < _FAR_MORE * relation.nnz:
-        return Dense(pinned(array))
-    shape, coords = relation.schema.shape, relation.block.coords
-    schema = Schema(shape, (), dense.schema.dtype)
-    cells = Block(coords, np.broadcast_to(array, shape)[coords])
-    return Scan(MemoryRelation(schema, cells), View.identity(shape), schema)
+def _done(function: Callable[..., Any], arguments: Sequence[Any], dtype: np.dtype[Any]) -> Scan | None:
+    """Return the product of few entries in memory and a large array that somebody could write to, else None.
+
+    Its values are fewer than the cells of the array, of which a copy would have to be kept until it is computed.
+    """
+    array = next((a.array for a in arguments if isinstance(a, Dense)), None)
+    factor = next((a for a in arguments if isinstance(a, Scan) and isinstance(a.source, MemoryRelation)), None)
+    if array is None or factor is None or array.nbytes < _SMALL or not factor.view.is_identity or _is_frozen(array):
+        return None
+    relation: Any = factor.source
+    if array.size < _FAR_MORE * relation.nnz or array.ndim > 32:  # as an index NumPy takes 63 arrays at most
+        return None
+    shape, block = relation.schema.shape, relation.block
+    cells = np.broadcast_to(array, shape)[block.coords]
+    with np.errstate(all="ignore"):
+        values = called(function, *(block.values if a is factor else cells for a in arguments))
+    schema = Schema(shape, (), dtype)
+    return Scan(MemoryRelation(schema, Block(block.coords, values).take(values != 0)), View.identity(shape), schema)
 
 
 def pinned(array: NDArray[Any]) -> NDArray[Any]:

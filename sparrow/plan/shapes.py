@@ -170,9 +170,11 @@ def accumulated(
     Raises
     ------
     UnsupportedError
-        If ``dtype`` drops the imaginary parts of complex cells.
+        If ``dtype`` drops the imaginary parts of complex cells, or no array has so many dimensions.
     """
     old = scan.schema
+    if old.ndim > 64:
+        raise UnsupportedError(f"NumPy's arrays have up to 64 dimensions, and this tensor has {old.ndim}")
     if dtype is not None and old.dtype.kind == "c" != dtype.kind:
         raise UnsupportedError(f"dtype={dtype} drops the imaginary parts of {old.dtype}: take A.real first")
     if dtype is None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from sparrow.errors import InvalidValueError, ShapeError
+from sparrow.schema import as_integers
 from sparrow.tensor.computing import Computing
 from sparrow.tensor.operators import Operators
 
@@ -146,6 +148,43 @@ class ArrayMethods(Computing, Operators):
         array([ 2, 30])
         """
         return np.dot(self, b, out)  # type: ignore[call-overload]
+
+    def item(self, *args: Any) -> Any:
+        """Return a cell as a Python number, as ``ndarray.item`` does.
+
+        Parameters
+        ----------
+        *args
+            The coordinates of the cell, or its position among all of them; none where there is one cell.
+
+        Returns
+        -------
+        bool, int, float or complex
+
+        Raises
+        ------
+        InvalidValueError
+            If it has more cells, or none, and nothing says which.
+        ShapeError
+            If there are too few or too many coordinates.
+        IndexingError
+            If there is no such cell.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[7]]).item(), sp.asarray([[1, 2], [3, 4]]).item(1, 0)
+        (7, 3)
+        """
+        at = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
+        if at:
+            cells: Any = self.ravel() if len(at) == 1 else self
+            if len(at) != cells.ndim:
+                raise ShapeError(f"{len(at)} coordinates {at} for a cell of a tensor of shape {self.shape}")
+            return cells[(*as_integers(at, "a cell"),)].item()
+        if self.size != 1:
+            raise InvalidValueError(f"a tensor of shape {self.shape} is not one number: read a cell of it")
+        return np.asarray(self).item()
 
     def flatten(self, order: Literal["C", "F", "A"] = "C") -> Self:
         """Return the cells as a vector, lazily: :meth:`ravel`.

@@ -140,10 +140,11 @@ class Operators(NanReductions, Arithmetic):
         array([[ 0,  3],
                [-1,  2]])
         """
-        if isinstance(min, list | tuple) or isinstance(max, list | tuple) or np.ndim(min) or np.ndim(max):  # type: ignore[arg-type]
+        if any(isinstance(limit, list | tuple | Operators) or np.ndim(limit) for limit in (min, max)):  # type: ignore[arg-type]
             low = self if min is None else self._cells(np.maximum, self, min)
             return into(out, low if max is None else self._cells(np.minimum, low, max), "clip")  # type: ignore[no-any-return]
-        return into(out, self._mapped(Clip(min, max)), "clip")  # type: ignore[no-any-return]
+        low, high = (limit[()] if isinstance(limit, np.ndarray) else limit for limit in (min, max))
+        return into(out, self._mapped(Clip(low, high)), "clip")  # type: ignore[no-any-return]
 
     def round(self, decimals: int = 0, out: Any = None) -> Self:
         """Return the cells rounded to a number of decimals, lazily.

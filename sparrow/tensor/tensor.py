@@ -131,28 +131,6 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
             )
         return bool(self.to_numpy().reshape(-1)[0])
 
-    def item(self) -> Any:
-        """Return the cell of a tensor of one cell as a Python number.
-
-        Returns
-        -------
-        bool, int, float or complex
-
-        Raises
-        ------
-        InvalidValueError
-            If it has more cells, or none.
-
-        Examples
-        --------
-        >>> import sparrow as sp
-        >>> sp.asarray([[7]]).item()
-        7
-        """
-        if self.size != 1:
-            raise InvalidValueError(f"a tensor of shape {self.shape} is not one number: read a cell of it")
-        return self.to_numpy().item()
-
     def __complex__(self) -> complex:
         return complex(self.item())
 

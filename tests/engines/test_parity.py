@@ -517,7 +517,7 @@ def test_groups_of_more_cells_than_a_word_counts() -> None:
 
 def test_what_takes_much_memory_as_a_table_is_not_joined() -> None:
     A, x = sp.from_coords([[0], [5]], [2.0], shape=(1000, 1000)), np.ones((1000, 1000))
-    x.flags.writeable = False  # else only the cells at the entry are kept
+    x.flags.writeable = False  # else the product is done at once
     assert declines(step(A * x)) is None
     with sp.config(memory_limit=10_000_000):
         assert declines(step(A * x)) == "a dense array of 1000000 cells is large as a table"

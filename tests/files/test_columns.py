@@ -28,17 +28,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparrow as sp
-from sparrow import storage
+from sparrow import memory, storage
 from sparrow.errors import (
     DuplicateError,
     IngestError,
     InvalidValueError,
     NotFoundError,
     ShapeError,
+    TooLargeError,
     UnsupportedError,
 )
 from sparrow.files import delimited, json_lines
 from sparrow.files.columns import Columns
+from sparrow.files.rows import Names
 from sparrow.files.source import blocks
 from sparrow.index import View
 from sparrow.relation import scan
@@ -1115,3 +1117,18 @@ def test_a_folder_of_partitions_is_its_files(tmp_path: Path) -> None:
     assert a.to_polars(labels=True).rows() == [(1, "ann", 1), (1, "bob", 1), (2, "ann", 1)]
     with pytest.raises(IngestError, match=r"this is a folder: give its files"):
         sp.ingest.columns(tmp_path / "log" / "year=2026" / "month=1", tmp_path / "u", coords=["user"])
+
+
+def test_names_of_several_columns_share_the_memory_limit() -> None:
+    texts = pa.array([f"user {k}" for k in range(1000)])
+    with sp.config(memory_limit=10**6):
+        before = memory.left()
+        names = Names()
+        names.codes(texts)
+        assert memory.left() == before - names._interner.nbytes
+        with pytest.raises(TooLargeError, match=r"distinct labels would take .* taken by what runs"):
+            Names().codes(pa.array([f"{k:0500d}" for k in range(1000)]))
+        labels, rank = names.finish()
+        assert memory.left() == before - labels.nbytes - rank.nbytes
+        del names
+        assert memory.left() == before

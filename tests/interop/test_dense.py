@@ -43,3 +43,17 @@ def test_small_ones_well_filled_ones_and_those_asked_for_are_made(monkeypatch: p
         filled = np.arange(10_000.0).reshape(100, 100)
         assert np.array_equal(np.asarray(sp.asarray(filled)), filled)
         assert np.array_equal(np.asarray(sp.asarray(filled), dtype="int32"), filled)
+
+
+@pytest.mark.parametrize("shape", [(5000,), (70, 80), (7, 0, 9), (9, 25, 25), (), (1,) * 62 + (3, 4)])
+@pytest.mark.parametrize("fill", [0, 3])
+def test_many_entries_go_where_few_would(shape: tuple[int, ...], fill: int) -> None:
+    cells = np.random.default_rng(0).integers(0, 9, shape)
+    tensor = sp.asarray(cells).refill(fill)
+    np.testing.assert_array_equal(tensor.to_numpy(), cells)
+    np.testing.assert_array_equal(tensor + cells, 2 * cells)
+    np.testing.assert_array_equal(sp.asarray(cells) * (cells + 1), cells * (cells + 1))
+    for initial in (False, True) if len(shape) > 1 else ():
+        found = sp.cumulative_sum(tensor, axis=1, include_initial=initial)
+        np.testing.assert_array_equal(found, np.cumulative_sum(cells, axis=1, include_initial=initial))
+    np.testing.assert_array_equal(tensor[:1].to_numpy() if shape else tensor.to_numpy(), cells[:1] if shape else cells)

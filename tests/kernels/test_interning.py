@@ -26,16 +26,26 @@ def test_agrees_with_a_dictionary(lists: list[list[str]]) -> None:
     assert [labels[place].as_py() for place in rank.tolist()] == list(known)
 
 
-@pytest.mark.parametrize("many", [0, 10**9])
-def test_it_grows(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interning, "_MANY", many)
+@pytest.mark.parametrize("room", [0, 10**12])
+def test_it_grows(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interning, "_MANY", 0)
     monkeypatch.setattr(interning, "_STRETCH", 7_000)
+    on_threads: list[int] = []
+    own = Interner._sorted
+
+    def watched(self: Interner) -> pa.Array:
+        on_threads.append(room)
+        return own(self)
+
+    monkeypatch.setattr(Interner, "_sorted", watched)
     rng = np.random.default_rng(0)
     texts = [f"{'x' * int(rng.integers(0, 40))}{k}" for k in rng.integers(0, 40_000, 100_000)] + ["y" * 300_000]
     names, known = Interner(), dict[str, int]()
     codes = names.codes(pa.array(texts))
     assert codes.tolist() == [known.setdefault(text, len(known)) for text in texts]
-    labels, rank = names.finish()
+    assert names.nbytes < 1.15 * (names._used + names._slots.nbytes)  # it grows in small steps, in its place
+    labels, rank = names.finish(room)
+    assert on_threads == ([room] if room else [])  # where there is room for more than the table
     assert labels.type == pa.string()
     assert labels.to_pylist() == sorted(known)
     assert np.array_equal(np.argsort(rank), [known[label] for label in labels.to_pylist()])

@@ -18,7 +18,7 @@ from sparrow.engines.stream.fusing import Program
 from sparrow.engines.stream.lookup import Lookup
 from sparrow.engines.stream.outer import outer
 from sparrow.kernels.elementwise import apply, combine
-from sparrow.kernels.entries import Block, pick
+from sparrow.kernels.entries import Block, pick, put
 from sparrow.plan import Dense, Map, Scan, called, function_name
 from sparrow.progress import quantity
 
@@ -170,5 +170,5 @@ def dense_cells(node: Map) -> NDArray[Any]:
 def _dense(scan: Scan) -> NDArray[Any]:
     array = np.full(scan.schema.shape, scan.schema.fill_value, dtype=scan.schema.dtype)
     for block in reading.blocks(scan):
-        array[block.coords] = block.values
+        put(array, block)
     return array

@@ -91,7 +91,7 @@ def _hashed(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[A
     """Return the different values as they first come, the number of each value among them, and the table of numbers."""
     from sparrow.kernels.hashing import number
 
-    bits = (2 * len(values) - 1).bit_length()
+    bits = (3 * len(values) // 2 + 1).bit_length()
     places = np.full(1 << bits, -1, np.int32)
     found, numbers = np.empty(len(values), np.int64), np.empty(len(values), np.int32)
     count = number(_integers(values), bits, places, found, numbers)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sparrow import memory
 from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of
-from sparrow.kernels.entries import Block
+from sparrow.kernels.entries import Block, put
 from sparrow.kernels.runs import group_starts, run_lengths
 from sparrow.plan import Accumulate, Scan, Sort
 from sparrow.schema import Schema
@@ -80,8 +80,10 @@ def accumulated(node: Accumulate, scan: Scan) -> NDArray[Any]:
         cells = out[(*key, ...)]
         cells[...] = np.asarray(schema.fill_value).astype(dtype)
         for block in reading.blocks(scan):
-            at: Any = (*block.coords, ...)
-            cells[at] = block.values.astype(dtype) if schema.ndim else block.values[0]
+            coords = tuple(
+                [column + before if before and k == along else column for k, column in enumerate(block.coords)]
+            )
+            put(out, Block(coords, block.values.astype(dtype)))
         totals = cells.reshape(-1) if axis is None else cells
         ufunc.accumulate(totals, axis=axis or 0, out=totals)
     return totals if before == 0 else out

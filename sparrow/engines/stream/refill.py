@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from sparrow.engines.stream.computed import Computed, piece_of
-from sparrow.kernels.entries import Block
+from sparrow.kernels.entries import Block, put
 from sparrow.plan import Refill, Scan
 from sparrow.schema import is_fill
 
@@ -24,10 +24,7 @@ def refilled(node: Refill, scan: Scan) -> Computed:
     def evaluate(start: int, stop: int) -> Block:
         block = piece_of(scan, start, stop)
         cells = np.full((stop - start, *shape[1:]) if shape else (), old.fill_value, old.dtype)
-        if shape:
-            cells[(block.coords[0] - start, *block.coords[1:])] = block.values
-        elif block.count:
-            cells[...] = block.values[0]
+        put(cells, Block((block.coords[0] - start, *block.coords[1:]), block.values) if shape else block)
         stored = ~is_fill(cells, schema.fill_value)
         coords = list(stored.nonzero()) if shape else []
         if shape:
