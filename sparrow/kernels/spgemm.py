@@ -1,11 +1,14 @@
 """Products of sparse matrices row by row (Gustavson), under any semiring, over arrays alone.
 
-A row of the product is a sum of rows of the right matrix. Rows of few products gather them in buffers that stay in the
-first cache, and sort those; others add them up in a dense row whose occupied places are marked in a bitmap of two
+A row of the product is a sum of rows of the right matrix. Rows of few products are added up in as many slots as they
+have columns, which stay in the first cache; others in a dense row whose occupied places are marked in a bitmap of two
 levels, which gives the columns in order without a sort. Where there are about as many products as columns between the
 first and the last nothing is marked: what differs from the identity of ``add`` is an entry. All add in the order of the
 left row's entries, so the bits depend on neither. Positions are unsigned: that spares a test for negative ones at every
 access.
+
+:func:`planned` says which rows are had in which way, and sorts the columns of those of few products: what knows no
+values is compiled once, not for every semiring and type.
 
 :func:`kernels_of` gives the loops of a semiring, compiled when first asked for and found compiled in later processes.
 Named operations are compiled into their loops. A user's functions are called by loops that serve all of them, so that
@@ -32,23 +35,30 @@ from sparrow.kernels.intrinsics import at_address, place_of, prefetch, trailing
 from sparrow.kernels.jit import njit
 from sparrow.kernels.masks import added, masked
 
-__all__ = ["FEW", "NAMED", "Kernels", "Workspace", "kernels_of", "products_before", "seed_of"]
+__all__ = ["FEW", "NAMED", "Kernels", "Workspace", "kernels_of", "planned", "products_before", "seed_of"]
 
 FEW = 256
 """Products of a row that are gathered rather than added to a dense row, at most."""
 _INSERTED = 24
 """Products that are sorted by insertion alone."""
+NOTHING, ONE, FEW_PRODUCTS, MANY = (np.uint8(kind) for kind in range(4))
+"""Rows without products; that are a row of the right matrix; of few products; of many."""
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _SIX, _LOW = np.uint64(6), np.uint64(63)
 _NONE = np.uint64(2**64 - 1)
-_POINTERS, _ROWS = np.uint64(16), np.uint64(6)
-"""How many entries of the left matrix before their turn rows of the right one are looked up, and fetched."""
+_FAR, _POINTERS, _ROWS = np.uint64(32), np.uint64(16), np.uint64(6)
+"""How many entries of the left matrix before their turn rows of the right one are looked up, and fetched, short ones
+sooner."""
 _THICK = np.uint64(2)
 """Columns between the first and the last for each product up to which a row is looked through rather than marked."""
 _LAST = np.uint64(2**32 - 1)
 _SEARCHED = np.uint64(8)
 """How many times longer than a row a mask's is where the row's columns are searched in it."""
+_SHIFT, _POSITION = np.uint64(8), np.uint64(FEW - 1)
+"""Where a column stands beside the position of its product while they are sorted."""
+_FIRST, _SLOT = np.uint64(2 * FEW), np.uint64(2 * FEW - 1)
+"""Of the slot of a product: that it is the first in it, and its number."""
 _WIDEST = 1 << 20
 """Columns up to which a dense row is filled with an identity that is not 0, which takes the room at once."""
 
@@ -146,12 +156,21 @@ class Workspace:
         self.total = np.full(width, self.seed) if seed else np.zeros(width, dtype)
         self.marks = np.zeros(words, np.uint64)
         self.tops = np.zeros((words >> 6) + 1, np.uint64)
-        self.keys = np.empty((2, FEW), np.uint32)
-        self.held = np.empty((2, FEW), dtype)
+        self.held = np.empty(FEW + 1, dtype)
+        self.order = np.empty((2, FEW), np.uint64)
         self.counts = np.zeros(257, np.uint32)
+        self._plan: tuple[NDArray[Any], ...] = ()
         self._width = width
         self._state: NDArray[np.uint8] | None = None
         self._weights: NDArray[Any] | None = None
+
+    def plan(self, rows: int, products: int) -> tuple[NDArray[Any], ...]:
+        """Return room for what :func:`planned` writes of some rows, which gathers so many products at most."""
+        if not self._plan or len(self._plan[0]) < rows or len(self._plan[2]) < products:
+            slots, keys = np.empty(products, np.uint16), np.empty(products, np.uint32)
+            self._plan = np.empty(rows, np.uint8), np.empty(rows, np.uint16), slots, keys
+        kinds, sizes, *gathered = self._plan
+        return kinds[:rows], sizes[:rows], *gathered
 
     @property
     def state(self) -> NDArray[np.uint8]:
@@ -261,88 +280,130 @@ def _compiled(function: Any, dtype: np.dtype[Any], swapped: bool) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _sorted(keys, held, size, smallest, largest, counts):  # type: ignore[no-untyped-def]
-    """Sort what is gathered by column, equal ones as they came; return which of the two buffers holds it then."""
+def planned(  # type: ignore[no-untyped-def]
+    pointers, places, starts, columns, begins, ends, unwanted, done, single, few, order, counts, kinds, sizes,
+    slots, keys
+):  # fmt: skip
+    """Say how each row is had, and bring the columns of those of few products into order; no values are looked at.
+
+    Parameters
+    ----------
+    pointers, places, starts, columns, begins, ends, unwanted, single
+        As of a loop ``rows``.
+    done
+        How many products there are before each row, uint64 (m + 1,).
+    few
+        How many products of a row are gathered, at most FEW.
+    order, counts
+        Those of a :class:`Workspace`.
+    kinds
+        Shape (m,), uint8: written.
+    sizes
+        How many columns each row of few products has, uint16 (m,): written.
+    slots
+        Which of the columns of its row each product of those rows is added to, uint16: written; FEW is none of them.
+    keys
+        Those columns, row by row, uint32: written.
+    """
+    end = np.uint64(len(places))
+    n = written = _ZERO
+    for i in range(np.uint64(len(kinds))):
+        work = done[i + _ONE] - done[i]
+        low, high = pointers[i], pointers[i + _ONE]
+        m = stop = _ZERO
+        if i < np.uint64(len(begins)):
+            m, stop = begins[i], ends[i]
+        if work == _ZERO:
+            kinds[i] = NOTHING
+            continue
+        if single and high - low == _ONE and m == stop:
+            kinds[i] = ONE
+            continue
+        if work > few:
+            kinds[i] = MANY
+            continue
+        kinds[i] = FEW_PRODUCTS
+        size = _ZERO
+        ascending: Any = True
+        last = _ZERO
+        smallest, largest = _LAST, _ZERO
+        for q in range(low, high):
+            if q + _FAR < end:
+                prefetch(starts, np.uint64(places[q + _FAR]))
+            if q + _POINTERS < end:
+                ahead = np.uint64(places[q + _POINTERS])
+                prefetch(columns, starts[ahead])
+                prefetch(columns, starts[ahead + _ONE] - _ONE)
+            k = np.uint64(places[q])
+            for p in range(starts[k], starts[k + _ONE]):
+                c = np.uint64(columns[p])
+                ascending &= c >= last
+                last = c
+                smallest, largest = min(smallest, c), max(largest, c)
+                order[0, size] = (c << _SHIFT) | size
+                size += _ONE
+        side = _ZERO if ascending else _sorted(order, size, smallest, largest, counts)
+        found = _ZERO
+        slot = np.uint64(FEW)
+        last = _NONE
+        for e in range(size):
+            c = order[side, e] >> _SHIFT
+            if c != last:
+                last = c
+                if stop - m > _SEARCHED * size:
+                    m = place_of(c, unwanted, m, stop)
+                while m < stop and unwanted[m] < c:
+                    m += _ONE
+                slot = np.uint64(FEW)
+                if m == stop or unwanted[m] != c:
+                    slot = found
+                    keys[written + found] = c
+                    found += _ONE
+                slots[n + (order[side, e] & _POSITION)] = slot | _FIRST
+            else:
+                slots[n + (order[side, e] & _POSITION)] = slot
+        n += size
+        written += found
+        sizes[i] = found
+
+
+@njit(cache=True, nogil=True)
+def _sorted(order, size, smallest, largest, counts):  # type: ignore[no-untyped-def]
+    """Sort numbers of a column and a position each; return which of the two buffers holds them then."""
     side = _ZERO
     if size > _INSERTED:
         side = _ONE
-        shift = _ZERO
-        while ((largest - smallest) >> shift) > np.uint64(255):
+        shift = _SHIFT
+        while ((largest - smallest) >> (shift - _SHIFT)) > np.uint64(255):
             shift += _ONE
         counts[:] = 0
+        base = smallest << _SHIFT
         for e in range(size):
-            counts[((np.uint64(keys[0, e]) - smallest) >> shift) + _ONE] += np.uint32(1)
+            counts[((order[0, e] - base) >> shift) + _ONE] += np.uint32(1)
         for b in range(np.uint64(1), np.uint64(257)):
             counts[b] += counts[b - _ONE]
         for e in range(size):
-            bucket = (np.uint64(keys[0, e]) - smallest) >> shift
+            bucket = (order[0, e] - base) >> shift
             to = np.uint64(counts[bucket])
             counts[bucket] += np.uint32(1)
-            keys[1, to] = keys[0, e]
-            held[1, to] = held[0, e]
+            order[1, to] = order[0, e]
     for e in range(_ONE, size):
-        key = keys[side, e]
-        value = held[side, e]
+        key = order[side, e]
         at: Any = e
-        while at > _ZERO and keys[side, at - _ONE] > key:
-            keys[side, at] = keys[side, at - _ONE]
-            held[side, at] = held[side, at - _ONE]
+        while at > _ZERO and order[side, at - _ONE] > key:
+            order[side, at] = order[side, at - _ONE]
             at -= _ONE
-        keys[side, at] = key
-        held[side, at] = value
+        order[side, at] = key
     return side
-
-
-@njit(cache=True, nogil=True)
-def _emptied(fill, seed, total, marks, tops, n, out_columns, out):  # type: ignore[no-untyped-def]
-    """Write what a dense row holds behind the first ``n`` and leave it clean; return how many there are then."""
-    for t in range(np.uint64(len(tops))):
-        top = tops[t]
-        if top == _ZERO:
-            continue
-        tops[t] = _ZERO
-        while top:
-            at = (t << _SIX) + trailing(top)
-            top &= top - _ONE
-            word = marks[at]
-            marks[at] = _ZERO
-            while word:
-                c = (at << _SIX) + trailing(word)
-                word &= word - _ONE
-                out_columns[n] = c
-                value = total[c]
-                total[c] = seed
-                out[n] = value
-                n += np.uint64(value != fill)
-    return n
-
-
-@njit(cache=True, nogil=True)
-def _without(first, last, out_columns, out, m, end, unwanted):  # type: ignore[no-untyped-def]
-    """Take the cells of a mask out of a row that is written; return where what is left of it ends."""
-    if m == end:
-        return last
-    far = end - m > _SEARCHED * (last - first)
-    n = first
-    for p in range(first, last):
-        c = out_columns[p]
-        if far:
-            m = place_of(c, unwanted, m, end)
-        while m < end and unwanted[m] < c:
-            m += _ONE
-        out_columns[n] = c
-        out[n] = out[p]
-        n += np.uint64(m == end or unwanted[m] != c)
-    return n
 
 
 def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
     @njit(cache=True, nogil=True)
     def rows(  # type: ignore[no-untyped-def]
-        adding, multiplying, pointers, places, left, starts, columns, right, begins, ends, unwanted, first, last,
-        single, few, fill, seed, total, marks, tops, keys, held, counts, out_pointers, out_columns, out
+        adding, multiplying, pointers, places, left, starts, columns, right, begins, ends, unwanted, done, kinds, sizes,
+        slots, keys, fill, seed, total, held, marks, tops, out_pointers, out_columns, out
     ):  # fmt: skip
-        """Write the products of rows ``first`` to ``last``, row by row, columns ascending; return their number.
+        """Write the products of rows, row by row, columns ascending; return their number.
 
         Cells that a mask has are taken off a row before it is read out: that takes a step for each of them, none for a
         product.
@@ -358,31 +419,26 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
         begins, ends, unwanted
             Between which positions the cells of each row are in a mask, and the column of each, ascending in a row:
             uint64 (m,), uint64 (m,), uint32 (n,); the first two are empty where there is no mask.
-        single
-            Whether no column comes twice in a row of the right matrix.
-        few
-            How many products of a row are gathered, at most FEW.
+        done, kinds, sizes, slots, keys
+            What :func:`planned` read and wrote.
         fill
             Sums that equal it are left out.
-        seed, total, marks, tops, keys, held, counts
+        seed, total, held, marks, tops
             Those of a :class:`Workspace`.
         out_pointers
-            Where the products of each row begin, and where the last ones end: int64 (last - first + 1,), written.
+            Where the products of each row begin, and where the last ones end: int64 (m + 1,), written.
         out_columns, out
             Room for as many entries as there are products, and one more.
         """
-        n = _ZERO
+        n = slot = key = _ZERO
         end = np.uint64(len(places))
-        begin_off = end_off = _ZERO
-        for i in range(first, last):
+        for i in range(np.uint64(len(kinds))):
+            out_pointers[i] = n
+            kind = kinds[i]
             low, high = pointers[i], pointers[i + _ONE]
-            before_row = n
-            out_pointers[i - first] = n
-            if low == high:
+            if kind == NOTHING:
                 continue
-            if i < np.uint64(len(begins)):
-                begin_off, end_off = begins[i], ends[i]
-            if single and high - low == _ONE:
+            if kind == ONE:
                 if low + _ROWS < end:
                     begin = starts[np.uint64(places[low + _ROWS])]
                     prefetch(columns, begin)
@@ -394,56 +450,49 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     out_columns[n] = columns[p]
                     out[n] = value
                     n += np.uint64(out[n] != fill)
-                n = _without(before_row, n, out_columns, out, begin_off, end_off, unwanted)
                 continue
-            work = _ZERO
-            smallest, largest = _LAST, _ZERO
-            for q in range(low, high):
-                if q + _POINTERS < end:
-                    prefetch(starts, np.uint64(places[q + _POINTERS]))
-                k = np.uint64(places[q])
-                begin, stop = starts[k], starts[k + _ONE]
-                if begin < stop:
-                    work += stop - begin
-                    smallest = min(smallest, np.uint64(columns[begin]))
-                    largest = max(largest, np.uint64(columns[stop - _ONE]))
-                    prefetch(right, begin)
-            if work == _ZERO:
-                continue
-            if work <= few:
-                size = _ZERO
-                ascending: Any = True
-                before = _ZERO
+            if kind == FEW_PRODUCTS:
                 for q in range(low, high):
+                    if q + _FAR < end:
+                        prefetch(starts, np.uint64(places[q + _FAR]))
+                    if q + _POINTERS < end:
+                        ahead = np.uint64(places[q + _POINTERS])
+                        prefetch(right, starts[ahead])
+                        prefetch(right, starts[ahead + _ONE] - _ONE)
                     x = left[q]
                     k = np.uint64(places[q])
                     for p in range(starts[k], starts[k + _ONE]):
-                        c = np.uint64(columns[p])
-                        ascending &= c >= before
-                        before = c
-                        keys[0, size] = c
-                        held[0, size] = multiply(multiplying, x, right[p])
-                        size += _ONE
-                side = _ZERO
-                if not ascending:
-                    side = _sorted(keys, held, size, smallest, largest, counts)
-                f: Any = _ZERO
-                while f < size:
-                    key = keys[side, f]
-                    value = held[side, f]
-                    f += _ONE
-                    while f < size and keys[side, f] == key:
-                        value = add(adding, value, held[side, f])
-                        f += _ONE
-                    out_columns[n] = key
-                    out[n] = value
+                        s = np.uint64(slots[slot])
+                        slot += _ONE
+                        value = multiply(multiplying, x, right[p])
+                        at = s & _SLOT
+                        held[at] = value if s & _FIRST else add(adding, held[at], value)
+                for j in range(np.uint64(sizes[i])):
+                    out_columns[n] = keys[key]
+                    key += _ONE
+                    out[n] = held[j]
                     n += np.uint64(out[n] != fill)
-                n = _without(before_row, n, out_columns, out, begin_off, end_off, unwanted)
                 continue
-            thick = seeded and largest - smallest < _THICK * work
+            work = done[i + _ONE] - done[i]
+            smallest, largest = _ZERO, np.uint64(len(total)) - _ONE
+            thick = seeded and largest < _THICK * work
+            if not thick:
+                smallest, largest = _LAST, _ZERO
+                for q in range(low, high):
+                    if q + _POINTERS < end:
+                        prefetch(starts, np.uint64(places[q + _POINTERS]))
+                    k = np.uint64(places[q])
+                    begin, stop = starts[k], starts[k + _ONE]
+                    if begin < stop:
+                        smallest = min(smallest, np.uint64(columns[begin]))
+                        largest = max(largest, np.uint64(columns[stop - _ONE]))
+                        prefetch(right, begin)
+                thick = seeded and largest - smallest < _THICK * work
             for q in range(low, high):
                 x = left[q]
                 k = np.uint64(places[q])
+                if q + _POINTERS < end:
+                    prefetch(starts, np.uint64(places[q + _POINTERS]))
                 if q + _ROWS < high:
                     begin = starts[np.uint64(places[q + _ROWS])]
                     prefetch(columns, begin)
@@ -473,10 +522,11 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     word |= bit
                 if at != _NONE:
                     marks[at] = word
-            for m in range(begin_off, end_off):
-                c = np.uint64(unwanted[m])
-                total[c] = seed
-                marks[c >> _SIX] &= ~(_ONE << (c & _LOW))
+            if i < np.uint64(len(begins)):
+                for m in range(begins[i], ends[i]):
+                    c = np.uint64(unwanted[m])
+                    total[c] = seed
+                    marks[c >> _SIX] &= ~(_ONE << (c & _LOW))
             if thick:
                 for place in range(smallest, largest + _ONE):
                     value = total[place]
@@ -485,8 +535,25 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     out[n] = value
                     n += np.uint64((value != seed) & (value != fill))
                 continue
-            n = _emptied(fill, seed, total, marks, tops, n, out_columns, out)
-        out_pointers[last - first] = n
+            for t in range(np.uint64(len(tops))):
+                top = tops[t]
+                if top == _ZERO:
+                    continue
+                tops[t] = _ZERO
+                while top:
+                    at = (t << _SIX) + trailing(top)
+                    top &= top - _ONE
+                    word = marks[at]
+                    marks[at] = _ZERO
+                    while word:
+                        c = (at << _SIX) + trailing(word)
+                        word &= word - _ONE
+                        out_columns[n] = c
+                        value = total[c]
+                        total[c] = seed
+                        out[n] = value
+                        n += np.uint64(value != fill)
+        out_pointers[len(kinds)] = n
         return n
 
     return rows

@@ -250,8 +250,9 @@ class Multiplication:
             return aside.most(start, stop)
         if self._rows is None:
             return _PRODUCTS
-        done = self._rows.between(start, stop).done
-        return int(done[-1] - done[0]) if len(done) else 0
+        done, coords = self._rows.done, self._rows.coords
+        at = range_of(coords[0], start, stop) if coords else slice(0, len(done) - 1)
+        return int(done[at.stop] - done[at.start]) if len(done) else 0
 
     def begin(self, first: int, last: int) -> Evaluate:
         """Return :meth:`between` for pieces between two bounds, which keep what they read for the next one."""

@@ -136,16 +136,25 @@ class Loops:
         self, rows: OperandRows, mask: MaskRows | None, first: int, last: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
         """Return where the products of each of some rows begin, their columns and they, but for those at a mask."""
-        count = last - first
-        most = min(int(rows.done[last] - rows.done[first]), count * max(self._held.across.size, 1))
+        from sparrow.kernels import spgemm
+
+        prepare: Any = spgemm.planned
+        count, products = last - first, int(rows.done[last] - rows.done[first])
+        most = min(products, count * max(self._held.across.size, 1))
         pointers = np.empty(count + 1, np.int64)
         numbers, out = np.empty(most + 1, np.uint32), np.empty(most + 1, self._operands.dtype)
         cells = (_NOWHERE, _NOWHERE, _NO_COLUMNS) if mask is None else self._cells(mask, first, last)
+        own, places, left, starts, columns, right = self._arguments(rows, first, last)
+        done = readonly(rows.done[first : last + 1].view(np.uint64))
         with self._space() as space:
+            plan = space.plan(count, min(products, count * int(self._held.few)))
+            prepare(
+                own, places, starts, columns, *cells, done, self._held.single, self._held.few, space.order,
+                space.counts, *plan,
+            )  # fmt: skip
             n = self._kernels().rows(
-                *self._arguments(rows, first, last), *cells, np.uint64(0), np.uint64(count), self._held.single,
-                self._held.few, self._fill, space.seed, space.total, space.marks, space.tops, space.keys, space.held,
-                space.counts, pointers, numbers, out,
+                own, places, left, starts, columns, right, *cells, done, *plan, self._fill, space.seed, space.total,
+                space.held, space.marks, space.tops, pointers, numbers, out,
             )  # fmt: skip
         return pointers, numbers[:n].view(np.int32), out[:n]
 
