@@ -76,7 +76,7 @@ def _of_cubes(cube: Any, nnz: int, rounds: int) -> list[Row]:
     rows = []
     for letters in ("ijk,ijk->", "ijk,ijk->ik"):
         ours, theirs = lambda e=letters: sp.einsum(e, cube, other), lambda e=letters: sparse.einsum(e, one, two)
-        rows.append(_row(letters, "pydata/sparse", lambda f=ours: _computed(f()), theirs, 0.1, size, rounds))
+        rows.append(_row(letters, "pydata/sparse", lambda f=ours: _computed(f()), theirs, 1.0, size, rounds))
     return rows
 
 
