@@ -107,6 +107,7 @@ def einsum(
     if len(given) == 1:
         return _of_one(terms, given[0], chosen, options)
     left = list(zip(terms.inputs, given, strict=True))
+    common = np.result_type(*(each.dtype for each in given)) if chosen.plain else None
     free = len(given) > 2 and chosen.associative and isinstance(optimize, bool | str) and optimize is not False
     whole = _together(terms, given) if chosen.plain and mask is None else None
     path = _path(terms, given, chosen, optimize, whole)
@@ -118,8 +119,18 @@ def einsum(
         for first, second in [taken] if len(taken) == 2 else []:
             last = not left
             out = kept(first[0], second[0], [own for own, _ in left], terms.output, chosen)
-            left.append((out, _step(first, second, out, chosen, free, options if last else {})))
+            a, b = _alike(first[1], second[1], common)
+            left.append((out, _step((first[0], a), (second[0], b), out, chosen, free, options if last else {})))
     return left[0][1]
+
+
+def _alike(first: Any, second: Any, common: np.dtype[Any] | None) -> tuple[Any, Any]:
+    """Return the operands of a step, one cast to the type of all operands where the step would have another one."""
+    if common is None or np.result_type(first.dtype, second.dtype) == common:
+        return first, second
+    if isinstance(first, Tensor) and not isinstance(second, Tensor):
+        return first, second.astype(common)
+    return first.astype(common), second
 
 
 def _step(

@@ -7,6 +7,9 @@ additive identity.
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,6 +19,7 @@ from numpy.typing import NDArray
 
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.index import View
+from sparrow.kernels.entries import accumulator
 from sparrow.plan.labels import Names, names_along
 from sparrow.plan.nodes import Dense, Map, Product, Reduce, Scan, Weighted
 from sparrow.plan.reductions import reduction
@@ -27,6 +31,8 @@ from sparrow.stypes import COMPRESSED, check_stype, of_dot, of_other, settled
 __all__ = ["cell_by_cell", "product", "weighted"]
 
 _MATMUL = ((0, 1), (1, 2), (0, 2))
+_ROOM = 1 << 20
+"""Cells of sums that are few, whatever is given."""
 
 
 def product(
@@ -143,7 +149,9 @@ def weighted(
 
     They are not where something else than cells at an entry is multiplied: letters that come twice in one operand, an
     array without a letter of the scan, letters of arrays alone that no array has all of; where absent cells take part;
-    and where nothing is added up, so that the result is sparse. Nor where sizes do not fit.
+    and where nothing is added up, so that the result is sparse. Nor where sizes do not fit, nor where sums along
+    letters that go would take far more cells than what is given and the result. Letters of one array alone that the
+    result has not are summed at once.
 
     Parameters
     ----------
@@ -155,19 +163,32 @@ def weighted(
     own = tuple(letters)
     sizes = dict(zip(own, scan.schema.shape, strict=True))
     others = [tuple(each) for each in array_letters]
-    further = {letter for each in others for letter in each} - set(own)
     for array, along in zip(arrays, others, strict=True):
         if len(set(along)) < len(along) or (along and not set(along) & set(own)):
             return None
         if any(sizes.setdefault(letter, n) != n for letter, n in zip(along, array.shape, strict=True)):
             return None
-    if len(set(own)) < len(own) or not any(further <= set(each) for each in others) or not scan.schema.zero_fill:
-        return None
-    if set(own) | further <= set(out):
+    if len(set(own)) < len(own) or not scan.schema.zero_fill or set(sizes) <= set(out):
         return None
     dtype = np.result_type(scan.schema.dtype, *(array.dtype for array in arrays))
     schema = Schema(tuple(sizes[letter] for letter in out), (), dtype, stype="dense")
-    return Weighted(scan, own, tuple(map(Dense, arrays)), tuple(others), tuple(out), schema)
+    alone = {letter for letter, n in Counter(itertools.chain(own, out, *others)).items() if n == 1} - set(own)
+    left = [tuple(letter for letter in along if letter not in alone) for along in others]
+    further = {letter for each in left for letter in each} - set(own)
+    if not any(further <= set(each) for each in left):
+        return None
+    height, width = (math.prod(sizes[letter] for letter in part) for part in (set(own) & set(out), further))
+    if height * width > max(_ROOM, 2 * (schema.size + sum(array.size for array in arrays))):
+        return None
+    arrays = [_summed(array, along, alone, dtype) for array, along in zip(arrays, others, strict=True)]
+    return Weighted(scan, own, tuple(map(Dense, arrays)), tuple(left), tuple(out), schema)
+
+
+def _summed(array: NDArray[Any], letters: Sequence[int], gone: set[int], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the sums of an array along letters, in the type in which products of a type are summed."""
+    axes = tuple(axis for axis, letter in enumerate(letters) if letter in gone)
+    with np.errstate(all="ignore"):
+        return np.asarray(array.sum(axes, dtype=accumulator(dtype))) if axes else array
 
 
 def _one_cell_stored(scan: Scan) -> Scan:

@@ -217,9 +217,12 @@ def contracted(
 
 
 def together(operands: Sequence[Any], letters: Sequence[Sequence[int]], out: Sequence[int]) -> Weighted | None:
-    """Return the product of one tensor and arrays as one step, None where it is none: :func:`sparrow.plan.weighted`."""
+    """Return the product of one tensor and arrays as one step, None where it is none: :func:`sparrow.plan.weighted`.
+
+    A scalar is the product of tensors that have no letter left, which makes no array of others.
+    """
     tensors = [k for k, each in enumerate(operands) if isinstance(each, Base)]
-    if len(tensors) != 1 or len(operands) < 2:
+    if len(tensors) != 1 or len(operands) < 2 or any(isinstance(each, np.generic) for each in operands):
         return None
     (at,) = tensors
     others = [k for k in range(len(operands)) if k != at]

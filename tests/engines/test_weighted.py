@@ -119,3 +119,28 @@ def test_a_result_beyond_the_limit_is_refused_before_anything_is_read() -> None:
     A = sp.random((2**30, 2**30, 4), nnz=10, seed=6)
     with settings.config(memory_limit="1GB"), pytest.raises(TooLargeError, match="multiply a part"):
         sp.einsum("ijk,kr->ijr", A, np.ones((4, 2)))
+
+
+@pytest.mark.parametrize("subscripts", ["ij,jk->i", "ij,i,jr->r", "ijl,jk,lk->i"])
+def test_tall_tensors_and_wide_arrays_take_no_row_of_sums_each(subscripts: str) -> None:
+    sizes = {"i": 2_000_000, "j": 30, "l": 20, "k": 200, "r": 200}  # i times k would be 3.2 GB
+    shapes = [[sizes[x] for x in own] for own in subscripts.partition("->")[0].split(",")]
+    A = sp.random(shapes[0], nnz=300, seed=7)
+    others = [np.full(shape, 0.5) for shape in shapes[1:]]
+    path = [(0, 1, 2)] if subscripts == "ij,i,jr->r" else "auto"
+    with settings.config(memory_limit="200MB"):
+        found = sp.einsum(subscripts, A, *others, optimize=path)
+        total = float(found.sum())
+    factor = {"ij,jk->i": 0.5 * 200, "ij,i,jr->r": 0.25 * 200, "ijl,jk,lk->i": 0.25 * 200}[subscripts]
+    assert total == pytest.approx(float(A.sum()) * factor)
+
+
+def test_letters_of_one_array_alone_are_summed_before() -> None:
+    A = np.array([[1, 0], [2, 3]], np.int8)
+    B = np.full((2, 3), 100, np.uint8)
+    found = sp.einsum("ij,jk->i", sp.asarray(A), B)
+    wanted = np.einsum("ij,jk->i", A, B)
+    assert (found.dtype, found.tolist()) == (wanted.dtype, wanted.tolist())
+    node = weighted(scan_of(memory(A)), (0, 1), [B], [(1, 2)], (0,))
+    assert node is not None
+    assert (node.array_letters, node.arrays[0].array.tolist()) == (((1,),), [300, 300])

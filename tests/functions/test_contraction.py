@@ -398,3 +398,31 @@ def test_axes_that_are_none_or_named_twice_are_refused() -> None:
     for axes in (None, ((0, 0), (0, 1)), ((0, 1), (1, -1))):
         with pytest.raises(ShapeError, match="tensordot: axes="):
             sp.tensordot(A, A, axes=axes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kinds", ["ttt", "tta", "taa", "att", "ata"])
+@pytest.mark.parametrize("subscripts", ["i,i,i->i", "i,i,i->"])
+def test_steps_have_the_type_of_all_operands(subscripts: str, kinds: str) -> None:
+    for types in (["int8", "int8", "int64"], ["int8", "uint8", "float16"], ["bool", "bool", "float64"]):
+        arrays = [np.array([100, 3], kind) for kind in types[:2]] + [np.array([1, 2], types[2])]
+        given = [sp.asarray(each) if kind == "t" else each for each, kind in zip(arrays, kinds, strict=True)]
+        for optimize in (False, "auto"):
+            found = sp.einsum(subscripts, *given, optimize=optimize)
+            found = found.to_numpy() if isinstance(found, sp.Tensor) else np.asarray(found)
+            wanted = np.asarray(np.einsum(subscripts, *arrays))
+            assert (found.dtype, found.tolist()) == (wanted.dtype, wanted.tolist())
+    rows, both = np.ones((2, 3), bool), np.ones((1, 2))
+    assert sp.einsum("a,b,ab->", np.ones(2), sp.asarray(rows[0]), sp.asarray(rows)) == 6.0
+    assert sp.einsum("b,ab,ca->c", sp.asarray(rows[0]), sp.asarray(rows), sp.asarray(both)).to_numpy().tolist() == [6.0]
+
+
+def test_tensors_alone_give_a_tensor_where_some_have_no_letter_left() -> None:
+    d = sp.asarray(np.array([1, 2, 0]))
+    A = sp.from_coords([[0, 2**40 - 1], [0, 1]], [3, 4], shape=(2**40, 2))
+    cases = [("d,d,ab->a", (d, d, A)), ("ab,d,d->a", (A, d, d)), ("d,d,e,e,ab->a", (d, d, d, d, A))]
+    for subscripts, operands in cases:
+        for optimize in (False, "auto"):
+            found = sp.einsum(subscripts, *operands, optimize=optimize)
+            assert isinstance(found, sp.Tensor)
+            scale = 5 if len(operands) == 3 else 25
+            assert (found.nnz, found[0], found[-1]) == (2, 3 * scale, 4 * scale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,12 @@ class _Factor:
     axes: tuple[int, ...]
     shape: tuple[int, ...]
     cells: NDArray[Any]
-    """Shape (n, k): a row of the further letters for each of its cells along the axes; (n,) where it has none."""
+    """By its axes, then all of the further letters, broadcast; of shape (n,) where it has none of those."""
+
+    @property
+    def wide(self) -> bool:
+        """Whether it has any of the further letters."""
+        return self.cells.ndim > 1
 
 
 def weighted(node: Weighted, scan: Scan) -> Any:
@@ -51,15 +57,12 @@ def weighted(node: Weighted, scan: Scan) -> Any:
     further = [letter for letter in sizes if letter not in node.letters]
     height, width = (math.prod(sizes[letter] for letter in part) for part in (kept, further))
     dtype = accumulator(node.schema.dtype)
-    lengths = [
-        math.prod(sizes[letter] for letter in letters if letter not in further) for letters in node.array_letters
-    ]
-    cells = (height + sum(lengths)) * width
+    factors = _factors(node, sizes, further)
+    cells = height * width + sum(math.prod(each.shape) * (width if each.wide else 1) for each in factors)
     what = lambda: f"the dense result of shape {node.schema.shape} and type {dtype}, and its arrays"  # noqa: E731
     memory.check(cells * dtype.itemsize, what, "multiply a part of the tensor")
     sums = np.zeros((height, width), dtype)
     if sums.size and scan.view.size:
-        factors = _factors(node, sizes, further, dtype)
         _add_up(scan, tuple(map(node.letters.index, kept)), factors, sums)
     with np.errstate(all="ignore"):
         found = sums.reshape([sizes[letter] for letter in (*kept, *further)])
@@ -71,34 +74,47 @@ def weighted(node: Weighted, scan: Scan) -> Any:
     return found if found.ndim else found[()]
 
 
-def _factors(node: Weighted, sizes: dict[int, int], further: list[int], dtype: np.dtype[Any]) -> list[_Factor]:
-    """Return the arrays, cast, each with all of the further letters or none."""
+def _factors(node: Weighted, sizes: dict[int, int], further: list[int]) -> list[_Factor]:
+    """Return the arrays, each with all of the further letters or none; nothing is copied but what is not contiguous."""
     found = []
     for each, letters in zip(node.arrays, node.array_letters, strict=True):
         along = [letter for letter in letters if letter not in further]
         shape = tuple(sizes[letter] for letter in along)
-        with np.errstate(all="ignore"):
-            array = each.array.astype(dtype, copy=False)
-        array = array.transpose([letters.index(letter) for letter in (*along, *further) if letter in letters])
+        array = each.array.transpose([letters.index(letter) for letter in (*along, *further) if letter in letters])
         if len(along) < len(letters):
             array = array.reshape(*shape, *(sizes[letter] if letter in letters else 1 for letter in further))
             array = np.broadcast_to(array, (*shape, *(sizes[letter] for letter in further)))
-            array = array.reshape(math.prod(shape), -1)
         else:
             array = array.reshape(-1)
         found.append(_Factor(tuple(map(node.letters.index, along)), shape, array))
     return found
 
 
+def _table(wide: list[_Factor], width: int, dtype: np.dtype[Any]) -> tuple[NDArray[Any], list[int]]:
+    """Return the cells of factors below one another, as rows of the further letters, and where those of each begin."""
+    lengths = [math.prod(factor.shape) for factor in wide]
+    starts = [0, *itertools.accumulate(lengths)]
+    if not wide:
+        return np.zeros((0, 1), dtype), []
+    with np.errstate(all="ignore"):
+        if len(wide) == 1:
+            return np.ascontiguousarray(wide[0].cells, dtype).reshape(-1, width), starts[:1]
+        table = np.empty((starts[-1], width), dtype)
+        for factor, start, length in zip(wide, starts, lengths, strict=False):
+            own = table[start : start + length].reshape(factor.cells.shape)
+            np.copyto(own, factor.cells, casting="unsafe")
+    return table, starts[:-1]
+
+
 def _add_up(scan: Scan, axes: tuple[int, ...], factors: list[_Factor], sums: NDArray[Any]) -> None:
     """Add the entries of a scan, times factors, to the rows that their coordinates along ``axes`` number."""
     schema, width = scan.schema, sums.shape[1]
     shape = [schema.shape[axis] for axis in axes]
-    numbers = [factor for factor in factors if factor.cells.ndim == 1]
-    wide = [factor for factor in factors if factor.cells.ndim == 2]
-    tables = [factor.cells for factor in wide] or [np.zeros((0, 1), sums.dtype)]
-    table = readonly(np.ascontiguousarray(tables[0] if len(tables) == 1 else np.concatenate(tables)))
-    starts = np.cumsum([0, *(len(each) for each in tables)])[: len(wide)]
+    wide = [factor for factor in factors if factor.wide]
+    with np.errstate(all="ignore"):
+        numbers = [(factor, factor.cells.astype(sums.dtype, copy=False)) for factor in factors if not factor.wide]
+    table, starts = _table(wide, width, sums.dtype)
+    table = readonly(table)
 
     def prepared(block: Block) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         count = len(block.values)
@@ -106,8 +122,8 @@ def _add_up(scan: Scan, axes: tuple[int, ...], factors: list[_Factor], sums: NDA
         places = np.empty((len(wide), count), np.int64)
         with np.errstate(all="ignore"):
             values = block.values.astype(sums.dtype)
-            for factor in numbers:
-                values *= factor.cells[_positions(block, factor)]
+            for factor, cells in numbers:
+                values *= cells[_positions(block, factor)]
         for line, factor, start in zip(places, wide, starts, strict=True):
             np.add(_positions(block, factor), start, out=line)
         return readonly(rows), readonly(places), readonly(values)
