@@ -204,9 +204,9 @@ def refuse_no_edges(text: str, name: str) -> None:
 
 def _is_tgf(rows: Sequence[Sequence[str]], count: int) -> bool:
     """Return whether so many rows are numbered vertices with names, and those after them edges among their numbers."""
-    vertices = {row[0] for row in rows[:count]}
-    named = all(row[0].isdigit() and not "".join(row[1:]).isdigit() for row in rows[:count])
-    return named and len(vertices) == count > 1 and all(set(row[:2]) <= vertices for row in rows[count:])
+    vertices = {row[0] for row in rows[:count] if row and row[0].isdigit()}
+    named = not any(token.isdigit() for row in rows[:count] for token in row[1:2])  # which is the other end of an edge
+    return named and len(vertices) == count > 1 and all(row and {*row[:2]} <= vertices for row in rows[count:])
 
 
 def lists_of(text: str, name: str) -> tuple[str, str] | None:

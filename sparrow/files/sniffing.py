@@ -156,7 +156,7 @@ def _of_text(text: str, name: str) -> Kind:
     if len(tabs) == 1 and min(tabs) > 1 and any(" " in line for line in data):
         cells = [line.split("\t") for line in data]
     counts = {len(row) for row in cells}
-    if min(counts) < 2:
+    if min(counts, default=0) < 2:
         raise _one_column(data, name)
     if min(counts) > 3 and all(_is_number(token) for row in cells for token in row):
         raise _several(min(counts), name)

@@ -195,10 +195,8 @@ class Interner:
 
     def _grow(self, length: int) -> None:
         if self._used + 8 + length > len(self._pool):
-            more = len(self._pool) // 8 + length + 8
-            self._pool.resize(
-                len(self._pool) + more, refcheck=False
-            )  # in its place, where a copy would stand beside it
+            size = 9 * len(self._pool) // 8 + length + 8
+            self._pool.resize(size, refcheck=False)  # in its place: a copy would stand beside it
         if self._known >= len(self._slots) * 7 // 10:
             size = 2 * len(self._slots)
             self._slots = np.empty(0, np.int64)

@@ -93,7 +93,7 @@ def _done(function: Callable[..., Any], arguments: Sequence[Any], dtype: np.dtyp
     if array is None or factor is None or array.nbytes < _SMALL or not factor.view.is_identity or _is_frozen(array):
         return None
     relation: Any = factor.source
-    if array.size < _FAR_MORE * relation.nnz or array.ndim > 32:  # as an index NumPy takes 63 arrays at most
+    if array.size < _FAR_MORE * relation.nnz or factor.schema.ndim > 63:  # as an index NumPy takes no more arrays
         return None
     shape, block = relation.schema.shape, relation.block
     cells = np.broadcast_to(array, shape)[block.coords]

@@ -158,6 +158,8 @@ def test_the_command_that_is_told_does_it(
         "a b # that is an edge\nb c\n",
         "% sym unweighted\n1 2\n",
         "1 2\n#\n2 3\n",
+        "1 2 0.5\n2 3 -5\n3 1 1e3\n#\n1 3 0.2\n",
+        "1 2 0.5\n2 1 0.5\n#\n",
     ],
 )
 def test_edge_lists_are_not_taken_for_something_else(tmp_path: Path, text: str) -> None:

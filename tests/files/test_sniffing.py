@@ -64,6 +64,7 @@ REFUSED = [
     ("a.csv", b"d0,value\n", "one line of names may be the head of an empty table"),
     ("a.txt", b"", "the file is empty"),
     ("a.txt", b"one\ntwo\n", "one column"),
+    ("a.txt", b", # nothing else\n", "one column"),
     ("a.txt", b"1 2\n3\n", "one column.*'3'"),
     ("a.txt", b"1;2;3\n2;3;4\n", "parted by ';': sparrow ingest edges .* DST --delimiter ';'"),
     ("a.csv", b"a,r,b\nb,r,c\n", "perhaps triples: sparrow ingest columns"),
@@ -81,6 +82,11 @@ REFUSED = [
     ("a.json", b'{"a": ' + b"[" * 100_000 + b"}\n", "this is JSON, but no object in each line"),
     ("a.h5", b"\x89HDF\r\n\x1a\n" + bytes(300), "HDF5"),
 ]
+
+
+def test_a_line_of_a_comma_beside_a_bare_hash(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("1 a\n, # nothing else\n#\n")
+    assert sniffed(str(tmp_path / "a.txt")).format == "edges"
 
 
 @pytest.mark.parametrize(("name", "data", "problem"), REFUSED)

@@ -30,6 +30,7 @@ from sparrow.index import Box
 from sparrow.relation import Edit, apply_edit
 from sparrow.schema import Schema
 from sparrow.storage import filesystem, staging
+from sparrow.storage.objects import ObjectStore
 from sparrow.storage.stores import store_of
 from tests.storage.helpers import TINY, assert_same, entries, random_entries, read_all
 from tests.storage.server import BUCKET, OPTIONS, SECRET, Proxy, Request, moto, refusing_from, slow
@@ -307,6 +308,19 @@ class _NoQuestions(_Ranges):
         return super().translate_path(path.removeprefix("/moved"))
 
 
+class _LeastOfAll(_Whole):
+    """Knows no request but that for a whole file."""
+
+    def do_HEAD(self) -> None:
+        self.send_error(405)
+
+    def do_GET(self) -> None:
+        if "range" in self.headers and self.path.startswith("/empty"):
+            self.send_error(416)
+            return
+        super().do_GET()
+
+
 class _Wrong(_Whole):
     """Says nothing of the length of a file, or sends the first line of it and no more."""
 
@@ -349,6 +363,27 @@ def test_servers_of_the_web_that_tell_too_little(tmp_path: Path) -> None:
         with pytest.raises(errors.UnsupportedError, match=r"curl -L URL \| sparrow ingest"):
             sp.ingest.edges(f"{site}/short.txt?download=1", tmp_path / "e")
     assert not (tmp_path / "e").exists()
+
+
+@pytest.mark.parametrize("told", [None, "Server returned non-2xx status code: 501 Not Implemented"])
+def test_servers_of_the_web_that_send_whole_files_and_no_more(
+    tmp_path: Path, told: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("obstore")
+    if told is not None:  # after some seconds of tries
+
+        def refused(store: Any, path: str) -> Any:
+            raise errors.StorageError(told)
+
+        monkeypatch.setattr(ObjectStore, "_known", refused)
+    (tmp_path / "e.txt").write_text("0 1\n1 2\n")
+    (tmp_path / "empty.txt").touch()
+    with _site(partial(_LeastOfAll, directory=str(tmp_path))) as site:
+        assert sp.ingest.edges(f"{site}/e.txt", tmp_path / "e").nnz == 2
+        with pytest.warns(UserWarning, match="there is no edge"):
+            assert sp.ingest.edges(f"{site}/empty.txt", tmp_path / "none").nnz == 0
+        with pytest.raises(errors.NotFoundError, match="there is no such file"):
+            sp.ingest.edges(f"{site}/none.txt", tmp_path / "no")
 
 
 @pytest.mark.parametrize("handler", [_Ranges, _Whole, _NoQuestions])

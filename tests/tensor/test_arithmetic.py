@@ -358,6 +358,15 @@ def test_arrays_that_nobody_writes_to_are_not_copied(tmp_path: Path) -> None:
         sp.zeros((1000, 1000)).T * np.ones((1000, 1000))
 
 
+@pytest.mark.parametrize("ndim", [32, 63, 64])
+def test_a_tensor_of_many_dimensions_times_a_large_array(ndim: int) -> None:
+    D = np.arange(1 << 17, dtype=float)
+    A = sp.from_coords([[0]] * (ndim - 1) + [[5]], [2.0], shape=(1,) * (ndim - 1) + D.shape)
+    found = A * D
+    assert found.nnz == 1
+    assert found.sum() == 10
+
+
 @pytest.mark.parametrize("engine", ["stream", "duckdb"])
 @pytest.mark.parametrize("build", [lambda A, D: A * D, lambda A, D: D * A, lambda A, D: A / D, lambda A, D: A * D * D])
 def test_a_product_of_few_entries_keeps_what_it_comes_to(build: Callable[..., Any], engine: Any) -> None:
