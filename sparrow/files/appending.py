@@ -92,8 +92,8 @@ def appended(
                 return gathered(frame, pick(frame.collect_schema().names()), None)
     sources = _sources(src, folder, "format" in reading)
     told = reading.get("coords")
-    coords = tuple(kinds) if told is None else (told,) if isinstance(told, str) else tuple(told)
-    if len(coords) != len(kinds):
+    coords = [*kinds] if told is None else [told] if isinstance(told, str) else told
+    if not isinstance(coords, Sequence) or len(coords) != len(kinds):
         raise InvalidValueError(f"coords={coords!r}: name a column for each of the dimensions {', '.join(kinds)}")
     own = Columns(src, "", **{**reading, "coords": coords}, dims=tuple(kinds))
     dims = dict(zip(own.coords, kinds, strict=True))

@@ -196,7 +196,7 @@ class Writing(Base):
         """Return what is to be appended as a scan; columns of a table are taken by the names of the dimensions."""
         is_path = isinstance(other, str | os.PathLike) and not os.fspath(other).endswith(".npz")
         if reading and not is_path:
-            raise InvalidValueError(f"append: {', '.join(reading)} say how files are read, and this is none of a table")
+            raise InvalidValueError(f"append: {', '.join(reading)}: only tables in files are read with options")
         if isinstance(other, Base):
             return other.__sparrow_scan__()
         kinds = {axis: names.array().type for axis, names in names_along(self.__sparrow_scan__()).items()}

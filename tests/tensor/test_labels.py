@@ -799,11 +799,12 @@ def test_files_are_appended_as_they_are_told_to_be_read(ann_bob: sp.Tensor, tmp_
         ("a.csv", {"delimiter": ""}, "delimiter='': use ASCII characters"),
         ("a.csv", {"format": "xml"}, "format='xml': use 'csv'"),
         ("a.csv", {"coords": ["user"]}, "name a column for each of the dimensions user, item"),
+        ("a.csv", {"coords": 5}, "coords=5: name a column for each of the dimensions user, item"),
         ("own.sparrow", {"quotes": True}, "quotes: .* is stored, no file"),
     ):
         with pytest.raises((InvalidValueError, ShapeError), match=problem):
             ann_bob.append(tmp_path / path, **options)
-    with pytest.raises(InvalidValueError, match="append: header say how files are read"):
+    with pytest.raises(InvalidValueError, match="append: header: only tables in files"):
         ann_bob.append(ann_bob, header=False)
 
 
