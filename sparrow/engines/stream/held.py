@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from sparrow import memory
 from sparrow.engines.stream.joining import Numbering, members
 from sparrow.engines.stream.operands import MaskRows, OperandRows, Operands
+from sparrow.kernels import few
 from sparrow.kernels.compiling import readonly
 from sparrow.kernels.entries import Block, pick, row_pointers
 from sparrow.kernels.runs import group_starts
@@ -54,8 +56,6 @@ class Held:
         between: tuple[int, int] | None = None,
         starts: NDArray[np.int64] | None = None,
     ) -> None:
-        from sparrow.kernels.rows import pointers
-
         self._operands, self._room = operands, room
         roles, right = operands.roles, operands.right
         inner, outer = right.columns(block, roles.matched), right.columns(block, roles.columns)
@@ -68,12 +68,11 @@ class Held:
         self._outer = outer
         own = self.matched.own
         if starts is None:
-            starts = np.array([0, block.count]) if own is None else pointers(own, 0, self.matched.size)
+            starts = np.array([0, block.count]) if own is None else _starts(own, self.matched.size)
             starts = np.append(starts, starts[-1])  # one row more, of nothing, for what has no counterpart
         columns = np.zeros(block.count, np.int32) if self.across.own is None else self.across.own
         self._starts = starts
         room.grow(self._starts.nbytes)
-        self.few = np.uint64(_few(columns, self.across.size))
         self.single = len(set(right.letters)) == len(roles.matched) + len(roles.columns)
         """Whether no column comes twice in a row."""
         self.arrays = (
@@ -84,6 +83,11 @@ class Held:
         """Where rows begin, columns, and values, as loops take them."""
         self._turned: tuple[NDArray[Any], ...] | None = None
         self._lock = threading.Lock()
+
+    @functools.cached_property
+    def few(self) -> np.uint64:
+        """Up to how many products of a row are gathered."""
+        return np.uint64(_few(self.arrays[1].view(np.int32), self.across.size))
 
     def _matched(self, columns: list[NDArray[Any]]) -> list[NDArray[Any]]:
         """Return matched coordinates, those along the first letter counted from the first that there is."""
@@ -136,13 +140,10 @@ class Held:
         done
             The products of all rows before each, counted from anywhere; they are counted by default.
         """
-        from sparrow.kernels.spgemm import products_before
-
         places = self.matched.of(self._matched(matched), len(values))
         places = readonly(places.astype(np.int32, copy=False))
         if done is None:
-            done = np.empty(len(pointers), np.int64)
-            products_before(readonly(pointers), places, readonly(self._starts), done)
+            done = _products_before(pointers, places, self._starts)
         return OperandRows(coords, pointers, places, self._operands.numbers(values), done)
 
     def mask_rows(self, rows: OperandRows, block: Block, start: int, stop: int) -> MaskRows:
@@ -189,6 +190,26 @@ class Held:
     def _most_columns(self) -> int:
         """How many columns there could be."""
         return math.prod(self._operands.right.sizes[letter] for letter in self._operands.roles.columns)
+
+
+def _starts(rows: NDArray[Any], size: int) -> NDArray[np.int64]:
+    """Return where rows begin and end among entries sorted by row."""
+    if few.suffices(max(len(rows), size)):
+        return few.pointers(rows, size)
+    from sparrow.kernels.rows import pointers
+
+    return pointers(rows, 0, size)
+
+
+def _products_before(pointers: NDArray[Any], places: NDArray[Any], starts: NDArray[Any]) -> NDArray[np.int64]:
+    """Return how many products there are before each row, and in all."""
+    if few.suffices(len(places)):
+        return few.products_before(pointers, places, starts)
+    from sparrow.kernels.spgemm import products_before
+
+    done = np.empty(len(pointers), np.int64)
+    products_before(readonly(pointers), places, readonly(starts), done)
+    return done
 
 
 def _few(columns: NDArray[Any], width: int) -> int:

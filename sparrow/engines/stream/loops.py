@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from sparrow.engines.stream.held import Held
 from sparrow.engines.stream.operands import MaskRows, OperandRows, Operands
+from sparrow.kernels import few
 from sparrow.kernels.compiling import readonly
 from sparrow.kernels.entries import Block, RowBlock
 
@@ -87,14 +88,11 @@ class Loops:
 
     def _everywhere(self, rows: OperandRows, mask: MaskRows | None, first: int, last: int) -> tuple[Block, None]:
         """Return the products of some rows, but for those at the cells of a mask, if there is one."""
-        from sparrow.kernels.rows import repeat
-
         pointers, columns, out = self._products(rows, mask, first, last)
         kinds = dict(zip(self._node.out, map(self._schema.coordinate_dtype, range(self._schema.ndim)), strict=True))
         found = {}
         for letter, column in zip(self._operands.roles.rows, rows.coords, strict=True):
-            found[letter] = np.empty(len(out), kinds[letter])
-            repeat(column[first:last], pointers, found[letter])
+            found[letter] = _repeated(column[first:last], pointers, kinds[letter])
         across = self._held.named(columns, [kinds[letter] for letter in self._operands.roles.columns])
         found.update(zip(self._operands.roles.columns, across, strict=False))
         return self._finished([found[letter] for letter in self._node.out], out, None)
@@ -136,10 +134,14 @@ class Loops:
         self, rows: OperandRows, mask: MaskRows | None, first: int, last: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
         """Return where the products of each of some rows begin, their columns and they, but for those at a mask."""
+        count, products = last - first, int(rows.done[last] - rows.done[first])
+        plain = self._node.semiring.plain and mask is None and self._operands.dtype.kind in "if"
+        if plain and few.suffices(max(products, count)):
+            pointers, numbers, out = few.products(self._held.across.size, *self._arguments(rows, first, last))
+            return pointers, numbers.view(np.int32), out
         from sparrow.kernels import spgemm
 
         prepare: Any = spgemm.planned
-        count, products = last - first, int(rows.done[last] - rows.done[first])
         most = min(products, count * max(self._held.across.size, 1))
         pointers = np.empty(count + 1, np.int64)
         numbers, out = np.empty(most + 1, np.uint32), np.empty(most + 1, self._operands.dtype)
@@ -211,3 +213,15 @@ class Loops:
             self._operands.roles.swapped,
             seeded=self._seed is not None,
         )
+
+
+def _repeated(values: NDArray[Any], pointers: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return what stands for each row at all its entries."""
+    count = int(pointers[-1])
+    if few.suffices(count):
+        return np.repeat(values, np.diff(pointers)).astype(dtype, copy=False)
+    from sparrow.kernels.rows import repeat
+
+    out = np.empty(count, dtype)
+    repeat(values, pointers, out)
+    return out
