@@ -93,6 +93,16 @@ def test_absent_cells_annihilate_and_integers_wrap() -> None:
     assert (found.dtype, found.tolist()) == (np.dtype(np.int8), [200 - 256, 3])
 
 
+def test_infinities_that_meet_at_the_border_of_chunks_warn_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loops, "_FEW", 0)
+    dense = np.ones((1, 20))
+    dense[0, 0], dense[0, -1] = np.inf, -np.inf
+    node = node_of("ij,j->i", scan_of(stored(tmp_path / "A", dense)), [np.ones(20)])
+    assert np.isnan(engines.array(node, "stream")).all()
+
+
 def test_an_expression_is_read_piece_by_piece() -> None:
     A = sp.random((30, 20, 10), nnz=500, seed=3)
     B, C = np.arange(40.0).reshape(20, 2), np.arange(20.0).reshape(10, 2)

@@ -147,7 +147,8 @@ def _add_up(scan: Scan, axes: tuple[int, ...], factors: list[_Factor], sums: NDA
     for first, last, edges in reading.mapped(scan, summed, order, chunks, doing="multiplying"):
         for row, edge in zip((first, last), edges, strict=True):
             if row < len(sums):
-                sums[row] += edge
+                with np.errstate(all="ignore"):
+                    sums[row] += edge
     nowhere = np.zeros((2, width), sums.dtype)
     for arguments in reading.mapped(scan, prepared, order, others, doing="multiplying"):
         sum_weighted(*arguments, table, True, sums, nowhere)
