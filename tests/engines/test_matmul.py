@@ -208,6 +208,19 @@ def relations(graph: NDArray[Any], tmp_path_factory: pytest.TempPathFactory) -> 
     return [memory(graph), stored(folder / "plain", graph), stored(folder / "order", graph, (1, 0))]
 
 
+@pytest.mark.parametrize("few", [0, 1 << 12])
+def test_infinities_that_meet_at_the_border_of_chunks_warn_nobody(
+    few: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "_FEW", few)
+    monkeypatch.setattr(products, "_FEW_AT_FIRST", few)
+    dense = np.ones((1, 20))
+    dense[0, 0], dense[0, -1] = np.inf, -np.inf
+    relation = stored(tmp_path / "A", dense)
+    for x in (np.ones(20), np.ones((20, 2))):
+        assert np.isnan(engines.array(Contract(scan_of(relation), Dense(x)))).all()
+
+
 @pytest.mark.parametrize(
     ("key", "columns"),
     [

@@ -123,7 +123,8 @@ def matmul(contract: Contract, accumulate: Accumulating | None = None) -> Any:
     if out.size and scan.view.size:
         single = x.ndim == 2 and x.shape[1] == 1
         flat, target = (x[:, 0], out[:, 0]) if single else (x, out)
-        (accumulate or _accumulate)(scan, readonly(flat), target)
+        with np.errstate(all="ignore"):
+            (accumulate or _accumulate)(scan, readonly(flat), target)
     if fill != 0:
         with np.errstate(all="ignore"):
             out += fill.astype(dtype) * x.sum(axis=0, dtype=dtype)
