@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["pointers", "products", "products_before", "suffices"]
+__all__ = ["products", "products_before", "suffices"]
 
 _FEW = 1 << 16
 """Entries or products that NumPy multiplies in a small part of the time that loading takes."""
@@ -20,11 +20,6 @@ _FEW = 1 << 16
 def suffices(count: int) -> bool:
     """Return whether so many entries or products are better multiplied here."""
     return count <= _FEW and "numba" not in sys.modules
-
-
-def pointers(rows: NDArray[Any], stop: int) -> NDArray[np.int64]:
-    """Return where rows up to a bound begin and end among entries sorted by row, shape (stop + 1,)."""
-    return np.searchsorted(rows, np.arange(stop + 1)).astype(np.int64, copy=False)
 
 
 def products_before(pointers: NDArray[Any], places: NDArray[Any], starts: NDArray[Any]) -> NDArray[np.int64]:

@@ -195,7 +195,7 @@ class Held:
 def _starts(rows: NDArray[Any], size: int) -> NDArray[np.int64]:
     """Return where rows begin and end among entries sorted by row."""
     if few.suffices(max(len(rows), size)):
-        return few.pointers(rows, size)
+        return row_pointers(rows, size)
     from sparrow.kernels.rows import pointers
 
     return pointers(rows, 0, size)

@@ -38,7 +38,15 @@ def _fresh(ordered: NDArray[Any]) -> NDArray[np.bool_]:
 
 def members(column: NDArray[Any], known: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which values are among ascending ones."""
-    return ~_Names(known).placed(column, None)[1]
+    return ~_searched(known, column)[1]
+
+
+def _searched(known: NDArray[Any], values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return where values are among ascending ones, and which are not: quick where they come in order, as rows do."""
+    if not len(known):
+        return np.zeros(len(values), np.int64), np.ones(len(values), bool)
+    at = np.minimum(np.searchsorted(known, values.astype(known.dtype, copy=False)), len(known) - 1)
+    return at, known[at] != values
 
 
 class _Names:
@@ -74,12 +82,8 @@ class _Names:
             at: NDArray[Any] = np.empty(len(values), np.int32)
             look_up(_integers(values), len(self._table).bit_length() - 1, self._table, _integers(known), at)
             missing = at < 0
-        elif len(known):
-            at = np.searchsorted(known, values.astype(known.dtype, copy=False))
-            at = np.minimum(at, len(known) - 1)
-            missing = known[at] != values
         else:
-            at, missing = np.zeros(len(values), np.int64), np.ones(len(values), bool)
+            at, missing = _searched(known, values)
         return at, missing if strange is None else missing | strange
 
 
