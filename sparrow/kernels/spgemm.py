@@ -39,8 +39,8 @@ __all__ = ["FEW", "NAMED", "Kernels", "Workspace", "kernels_of", "planned", "pro
 
 FEW = 256
 """Products of a row that are gathered rather than added to a dense row, at most."""
-_INSERTED = 24
-"""Products that are sorted by insertion alone."""
+_RANKED = 32
+"""Products up to which each is compared with all others, which needs no branch."""
 NOTHING, ONE, FEW_PRODUCTS, MANY = (np.uint8(kind) for kind in range(4))
 """Rows without products; that are a row of the right matrix; of few products; of many."""
 
@@ -342,7 +342,10 @@ def planned(  # type: ignore[no-untyped-def]
                 smallest, largest = min(smallest, c), max(largest, c)
                 order[0, size] = (c << _SHIFT) | size
                 size += _ONE
-        side = _ZERO if ascending else _sorted(order, size, smallest, largest, counts)
+        side = _ZERO
+        if not ascending:
+            _sort(order, size, smallest, largest, counts)
+            side = _ONE
         found = _ZERO
         slot = np.uint64(FEW)
         last = _NONE
@@ -368,33 +371,37 @@ def planned(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _sorted(order, size, smallest, largest, counts):  # type: ignore[no-untyped-def]
-    """Sort numbers of a column and a position each; return which of the two buffers holds them then."""
-    side = _ZERO
-    if size > _INSERTED:
-        side = _ONE
-        shift = _SHIFT
-        while ((largest - smallest) >> (shift - _SHIFT)) > np.uint64(255):
-            shift += _ONE
-        counts[:] = 0
-        base = smallest << _SHIFT
+def _sort(order, size, smallest, largest, counts):  # type: ignore[no-untyped-def]
+    """Sort numbers of a column and a position each, all different, from the first buffer into the second."""
+    if size <= _RANKED:
         for e in range(size):
-            counts[((order[0, e] - base) >> shift) + _ONE] += np.uint32(1)
-        for b in range(np.uint64(1), np.uint64(257)):
-            counts[b] += counts[b - _ONE]
-        for e in range(size):
-            bucket = (order[0, e] - base) >> shift
-            to = np.uint64(counts[bucket])
-            counts[bucket] += np.uint32(1)
-            order[1, to] = order[0, e]
+            key = np.int64(order[0, e])
+            rank = 0
+            for j in range(size):
+                rank += np.int64(order[0, j]) < key
+            order[1, np.uint64(rank)] = order[0, e]
+        return
+    shift = _SHIFT
+    while ((largest - smallest) >> (shift - _SHIFT)) > np.uint64(255):
+        shift += _ONE
+    counts[:] = 0
+    base = smallest << _SHIFT
+    for e in range(size):
+        counts[((order[0, e] - base) >> shift) + _ONE] += np.uint32(1)
+    for b in range(np.uint64(1), np.uint64(257)):
+        counts[b] += counts[b - _ONE]
+    for e in range(size):
+        bucket = (order[0, e] - base) >> shift
+        to = np.uint64(counts[bucket])
+        counts[bucket] += np.uint32(1)
+        order[1, to] = order[0, e]
     for e in range(_ONE, size):
-        key = order[side, e]
+        key = order[1, e]
         at: Any = e
-        while at > _ZERO and order[side, at - _ONE] > key:
-            order[side, at] = order[side, at - _ONE]
+        while at > _ZERO and order[1, at - _ONE] > key:
+            order[1, at] = order[1, at - _ONE]
             at -= _ONE
-        order[side, at] = key
-    return side
+        order[1, at] = key
 
 
 def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
