@@ -84,10 +84,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowBlock:
-    """Entries row by row, a row being those at one coordinate along the first dimension, which is told once."""
+    """Entries row by row, a row being those at one cell of the leading dimensions, which is told once."""
 
-    rows: NDArray[Any]
-    """That coordinate of each row, shape (m,)."""
+    rows: tuple[NDArray[Any], ...]
+    """The coordinates of each row along those dimensions, each of shape (m,)."""
     pointers: NDArray[np.int64]
     """Where each row begins, and where the last one ends: shape (m + 1,)."""
     rest: Block
@@ -102,8 +102,9 @@ class RowBlock:
         """Copy the entries to positions of arrays: one for each dimension, one of values."""
         from sparrow.kernels.rows import repeat
 
-        repeat(self.rows, self.pointers, arrays[0][start:stop])
-        self.rest.write(arrays[1:], start, stop)
+        for leading, array in zip(self.rows, arrays, strict=False):
+            repeat(leading, self.pointers, array[start:stop])
+        self.rest.write(arrays[len(self.rows) :], start, stop)
 
 
 def pick(block: Block, keep: NDArray[np.bool_]) -> Block:

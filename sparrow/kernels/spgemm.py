@@ -376,7 +376,7 @@ def _sort(order, size, smallest, largest, counts):  # type: ignore[no-untyped-de
     if size <= _RANKED:
         for e in range(size):
             key = np.int64(order[0, e])
-            rank = 0
+            rank: Any = 0
             for j in range(size):
                 rank += np.int64(order[0, j]) < key
             order[1, np.uint64(rank)] = order[0, e]

@@ -165,6 +165,24 @@ def test_sums_that_cancel_are_no_entries() -> None:
     assert wrapped.compute().nnz == 1
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_rows_of_two_letters_are_told_once_unless_a_piece_is_long(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contraction, "_PRODUCTS", 500 if whole else 20)
+    cube, b = some((6, 30, 20), 71, density=0.2), some((20, 15), 72)
+    cube[3], cube[5, 2:] = 0, 0
+    pieces: list[Any] = []
+    inner = contraction.Multiplication._by_rows
+
+    def noted(*args: Any) -> Any:
+        pieces.append(inner(*args))
+        return pieces[-1]
+
+    monkeypatch.setattr(contraction.Multiplication, "_by_rows", noted)
+    agree(sp.einsum("ijk,kl->ijl", sp.asarray(cube), sp.asarray(b)).compute(), cube @ b)
+    assert pieces
+    assert {0 if piece is None else len(piece.rows) for piece in pieces} == {2 if whole else 0}
+
+
 @pytest.mark.parametrize("few", [0, 16, 256])
 @pytest.mark.parametrize("width", [50, 5000, 2**40])
 def test_rows_of_any_length_against_scipy(few: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,8 @@ _ADDED = 4
 """How many times more of them where they are added up at once: nothing is written."""
 _SHARE = 4
 """Of the free memory, one part for the operand of rows: beyond, it is read twice, piece by piece."""
+_WHOLE = 2
+"""How many times longer a piece is that is multiplied at once, where its rows could be cut further."""
 _LARGE = 3
 """Of the memory to work in, one part for the operand that is held by rows: beyond, it is put aside on disk."""
 _SMALLER = 16
@@ -372,10 +374,12 @@ class Multiplication:
         """Return the entries between two bounds row by row; None where they are not what the loop gives, as it is."""
         schema = self.schema
         as_it_is = self.operands.dtype == schema.dtype and schema.fill_value == schema.fill_value
-        if self._spilled is not None or len(self.operands.roles.rows) != 1 or not self.operands.in_order:
+        if self._spilled is not None or not self.operands.roles.rows or not self.operands.in_order:
             return None
 
-        def by_rows(held: Held, loops: Loops, rows: OperandRows) -> RowBlock:
+        def by_rows(held: Held, loops: Loops, rows: OperandRows) -> RowBlock | None:
+            if len(rows.coords) > 1 and rows.done[-1] - rows.done[0] > _WHOLE * _PRODUCTS:
+                return None
             return loops.by_rows(rows, self._cells(held, rows, sources[1], start, stop))
 
         found = self._each(start, stop, sources[0], by_rows) if as_it_is else []

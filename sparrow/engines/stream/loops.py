@@ -98,10 +98,10 @@ class Loops:
         return self._finished([found[letter] for letter in self._node.out], out, None)
 
     def by_rows(self, rows: OperandRows, mask: MaskRows | None) -> RowBlock:
-        """Return the products of rows, of one letter and in the order of the result, as the loop gives them."""
+        """Return the products of rows, in the order of the result, as the loop gives them."""
         pointers, columns, out = self._products(rows, mask, 0, len(rows.pointers) - 1)
-        kinds = [self._schema.coordinate_dtype(axis) for axis in range(1, self._schema.ndim)]
-        return RowBlock(rows.coords[0], pointers, Block(tuple(self._held.named(columns, kinds)), out))
+        kinds = [self._schema.coordinate_dtype(axis) for axis in range(len(rows.coords), self._schema.ndim)]
+        return RowBlock(rows.coords, pointers, Block(tuple(self._held.named(columns, kinds)), out))
 
     def by_letters(
         self, rows: OperandRows, mask: MaskRows | None, first: int, last: int
