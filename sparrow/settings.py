@@ -120,18 +120,64 @@ def current() -> Settings:
     return _of_process() if scope is None else _within(scope, _of_process())
 
 
-def config(
-    *,
-    memory_limit: int | float | str | None = None,
-    threads: int | None = None,
-    temp_directory: str | os.PathLike[str] | None = None,
-    progress: bool | None = None,
-    deterministic: bool | None = None,
-    engine: str | None = None,
-    join: Literal["auto", "exact", "outer", "inner", "left"] | None = None,
-    append_runs: int | None = None,
-    storage_options: Mapping[str, str] | None = None,
-) -> AbstractContextManager[Settings]:
+# -- blocks --------------------------------------------------------------------------------------
+
+
+class _Scope:
+    """One link of the chain of settings that a context is in, innermost first; the same in every copy of the context.
+
+    ``change`` is the block that it belongs to; ``loose`` says that it comes from a plain call in that block.
+    """
+
+    def __init__(self, given: dict[str, Any], outer: _Scope | None, change: config, loose: bool) -> None:
+        self.given, self.outer, self.change, self.loose = given, outer, change, loose
+        self.known: tuple[Settings, Settings] | None = None
+        """Settings around it, and what they are with ``given``."""
+
+
+_scope: ContextVar[_Scope | None] = ContextVar("sparrow_settings", default=None)
+
+
+def _live(scope: _Scope | None) -> _Scope | None:
+    while scope is not None and scope.change.over:
+        scope = scope.outer
+    return scope
+
+
+def _within(scope: _Scope | None, process: Settings) -> Settings:
+    scope = _live(scope)
+    if scope is None:
+        return process
+    around = _within(scope.outer, process)
+    known = scope.known
+    if known is None or known[0] is not around:
+        known = scope.known = (around, replace(around, **scope.given))
+    return known[1]
+
+
+class _Attributes(type(AbstractContextManager)):  # type: ignore[misc]
+    """What makes ``sp.config.threads`` one of the settings in force, and sets it where it is assigned to."""
+
+    def __getattr__(cls, name: str) -> Any:
+        return _setting(name)
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            _setting(name)
+            if value is None:
+                raise InvalidValueError(f"sp.config.{name} = None sets nothing: a block brings back what was before")
+            cls(**{name: value})
+
+
+def _setting(name: str) -> Any:
+    if name in Settings.__dataclass_fields__:
+        return getattr(current(), name)
+    raise AttributeError(f"there is no setting {name!r}: there are {', '.join(Settings.__dataclass_fields__)}")
+
+
+class config(AbstractContextManager[Settings], metaclass=_Attributes):
     """Set what is given, at once; as a context manager, until the block ends.
 
     A plain call sets the process, all its threads. A block sets the thread or task that it runs in, and the
@@ -139,6 +185,9 @@ def config(
     so does a generator that is resumed there. A plain call within a block belongs to the block and ends with it.
     Threads that you start yourself begin with what the process has, unless they run in a copy of your context
     (``contextvars.copy_context().run``, ``asyncio.to_thread``).
+
+    What a block gives is the settings in force. ``sp.config()`` changes nothing and shows them, ``sp.config.threads``
+    is one of them, and ``sp.config.threads = 2`` is a plain call.
 
     Parameters
     ----------
@@ -168,17 +217,11 @@ def config(
         Options of object stores, as :func:`sparrow.open` takes them, for whatever is opened, stored, ingested and
         exported and has none of its own. They are not shown.
 
-    Returns
-    -------
-    contextlib.AbstractContextManager
-        Of the settings in force; its end brings back those before. ``sp.config()`` changes nothing and shows them;
-        ``sp.config().threads`` is one of them.
-
     Raises
     ------
     InvalidValueError
-        If a size is no size or below 1 MB, ``threads`` is below 1 or ``append_runs`` below 0, the folder does not
-        exist, ``engine`` is no name or there is no such ``join``.
+        If what is assigned is None, a size is no size or below 1 MB, ``threads`` is below 1 or ``append_runs`` below
+        0, the folder does not exist, ``engine`` is no name or there is no such ``join``.
 
     Examples
     --------
@@ -187,82 +230,54 @@ def config(
     ...     settings.memory_limit, settings.threads
     (1000000000, 1)
     """
-    given: dict[str, Any] = {}
-    if memory_limit is not None:
-        given["memory_limit"] = size = parse_bytes(memory_limit)
-        if size < _LEAST_LIMIT:
-            raise InvalidValueError(
-                f"memory_limit={memory_limit!r} is {size} bytes, and the least is '1MB': say the unit, as in '4GB'"
-            )
-    if threads is not None:
-        if not isinstance(threads, Integral) or threads < 1:
-            raise InvalidValueError(f"threads must be at least 1, got {threads}")
-        given["threads"] = int(threads)
-    if temp_directory is not None:
-        given["temp_directory"] = check_path(temp_directory, "temp_directory")
-        if not os.path.isdir(given["temp_directory"]):
-            raise InvalidValueError(f"temp_directory {given['temp_directory']!r} is not a folder")
-    for name, flag in (("progress", progress), ("deterministic", deterministic)):
-        if flag is not None:
-            given[name] = check_flag(name, flag)
-    if engine is not None:
-        if not engine or not isinstance(engine, str):
-            raise InvalidValueError(f"engine must be the name of an engine, got {engine!r}")
-        given["engine"] = engine
-    if join is not None:
-        if join not in JOINS:
-            raise InvalidValueError(f"join={join!r}: use {', '.join(map(repr, JOINS[:-1]))} or {JOINS[-1]!r}")
-        given["join"] = join
-    if append_runs is not None:
-        if not isinstance(append_runs, Integral) or append_runs < 0:
-            raise InvalidValueError(f"append_runs must be at least 0, got {append_runs}")
-        given["append_runs"] = int(append_runs)
-    if storage_options is not None:
-        if not isinstance(storage_options, Mapping):
-            raise InvalidValueError("storage_options are texts by name, such as {'AWS_REGION': 'eu-west-1'}")
-        given["storage_options"] = dict(storage_options)
-    return _Change(given)
 
-
-# -- blocks --------------------------------------------------------------------------------------
-
-
-class _Scope:
-    """One link of the chain of settings that a context is in, innermost first; the same in every copy of the context.
-
-    ``change`` is the block that it belongs to; ``loose`` says that it comes from a plain call in that block.
-    """
-
-    def __init__(self, given: dict[str, Any], outer: _Scope | None, change: _Change, loose: bool) -> None:
-        self.given, self.outer, self.change, self.loose = given, outer, change, loose
-        self.known: tuple[Settings, Settings] | None = None
-        """Settings around it, and what they are with ``given``."""
-
-
-_scope: ContextVar[_Scope | None] = ContextVar("sparrow_settings", default=None)
-
-
-def _live(scope: _Scope | None) -> _Scope | None:
-    while scope is not None and scope.change.over:
-        scope = scope.outer
-    return scope
-
-
-def _within(scope: _Scope | None, process: Settings) -> Settings:
-    scope = _live(scope)
-    if scope is None:
-        return process
-    around = _within(scope.outer, process)
-    known = scope.known
-    if known is None or known[0] is not around:
-        known = scope.known = (around, replace(around, **scope.given))
-    return known[1]
-
-
-class _Change(AbstractContextManager[Settings]):
-    """What :func:`config` was given: in force from the call, from then on or as a block."""
-
-    def __init__(self, given: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        *,
+        memory_limit: int | float | str | None = None,
+        threads: int | None = None,
+        temp_directory: str | os.PathLike[str] | None = None,
+        progress: bool | None = None,
+        deterministic: bool | None = None,
+        engine: str | None = None,
+        join: Literal["auto", "exact", "outer", "inner", "left"] | None = None,
+        append_runs: int | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        given: dict[str, Any] = {}
+        if memory_limit is not None:
+            given["memory_limit"] = size = parse_bytes(memory_limit)
+            if size < _LEAST_LIMIT:
+                raise InvalidValueError(
+                    f"memory_limit={memory_limit!r} is {size} bytes, and the least is '1MB': say the unit, as in '4GB'"
+                )
+        if threads is not None:
+            if not isinstance(threads, Integral) or threads < 1:
+                raise InvalidValueError(f"threads must be at least 1, got {threads}")
+            given["threads"] = int(threads)
+        if temp_directory is not None:
+            given["temp_directory"] = check_path(temp_directory, "temp_directory")
+            if not os.path.isdir(given["temp_directory"]):
+                raise InvalidValueError(f"temp_directory {given['temp_directory']!r} is not a folder")
+        for name, flag in (("progress", progress), ("deterministic", deterministic)):
+            if flag is not None:
+                given[name] = check_flag(name, flag)
+        if engine is not None:
+            if not engine or not isinstance(engine, str):
+                raise InvalidValueError(f"engine must be the name of an engine, got {engine!r}")
+            given["engine"] = engine
+        if join is not None:
+            if join not in JOINS:
+                raise InvalidValueError(f"join={join!r}: use {', '.join(map(repr, JOINS[:-1]))} or {JOINS[-1]!r}")
+            given["join"] = join
+        if append_runs is not None:
+            if not isinstance(append_runs, Integral) or append_runs < 0:
+                raise InvalidValueError(f"append_runs must be at least 0, got {append_runs}")
+            given["append_runs"] = int(append_runs)
+        if storage_options is not None:
+            if not isinstance(storage_options, Mapping):
+                raise InvalidValueError("storage_options are texts by name, such as {'AWS_REGION': 'eu-west-1'}")
+            given["storage_options"] = dict(storage_options)
         self.given = given
         self.over = False
         """Whether the block ended elsewhere than in the context that it began in, which still has its scope."""
@@ -288,9 +303,7 @@ class _Change(AbstractContextManager[Settings]):
         return f"config({', '.join(f'{name}={value!r}' for name, value in given.items())}), now {current()}"
 
     def __getattr__(self, name: str) -> Any:
-        if name in Settings.__dataclass_fields__:
-            return getattr(current(), name)
-        raise AttributeError(f"there is no setting {name!r}: there are {', '.join(Settings.__dataclass_fields__)}")
+        return _setting(name)
 
     def __enter__(self) -> Settings:
         if self._token is not None:
@@ -323,7 +336,7 @@ class _Call:
     It is a plain one as soon as the result is dropped or its thread asks for the settings, as a head never does.
     """
 
-    def __init__(self, change: _Change) -> None:
+    def __init__(self, change: config) -> None:
         self.change, self.given, self.thread, self.plain = ref(change), change.given, threading.get_ident(), False
 
 
@@ -358,12 +371,12 @@ def _of_process() -> Settings:
         return out
 
 
-def _call(change: _Change) -> None:
+def _call(change: config) -> None:
     with _lock:
         _calls.append(_Call(change))
 
 
-def _take_back(change: _Change) -> None:
+def _take_back(change: config) -> None:
     with _lock:
         _calls[:] = [call for call in _calls if call.change() is not change]
 

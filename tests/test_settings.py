@@ -307,6 +307,19 @@ def test_config_alone_shows_the_settings_and_changes_nothing() -> None:
 
 def test_settings_can_be_asked_for() -> None:
     with config(threads=1, memory_limit="1GB"):
-        assert (config().threads, config().memory_limit) == (1, 10**9)  # type: ignore[attr-defined]
+        assert (config().threads, config().memory_limit) == (1, 10**9)
     with pytest.raises(AttributeError, match="no setting 'thread': there are memory_limit, threads"):
         getattr(config(), "thread")  # noqa: B009
+
+
+def test_settings_can_be_assigned_to() -> None:
+    with config(threads=2):
+        config.threads = 1
+        config.memory_limit = "1GB"
+        assert (config.threads, config.memory_limit, current().threads) == (1, 10**9, 1)
+        for name, value, error in [("thread", 1, AttributeError), ("threads", 0, InvalidValueError),
+                                   ("progress", None, InvalidValueError)]:  # fmt: skip
+            with pytest.raises(error, match=name):
+                setattr(config, name, value)
+        assert (config.threads, config.memory_limit) == (1, 10**9)
+    assert config.threads == current().threads
