@@ -15,8 +15,8 @@ from sparrow.schema import as_integer
 from sparrow.tensor import Tensor
 
 __all__ = [
-    "cholesky", "cross", "det", "eigh", "eigvalsh", "inv", "matrix_rank", "pinv", "qr", "slogdet", "solve", "svd",
-    "svdvals",
+    "cholesky", "cross", "det", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matrix_rank", "pinv", "qr",
+    "slogdet", "solve", "svd", "svdvals",
 ]  # fmt: skip
 
 _R = TypeVar("_R")
@@ -136,6 +136,74 @@ def det(x: Tensor | ArrayLike, /) -> Any:
     12.0
     """
     return _of_matrices(np.linalg.det, x, square=True)
+
+
+def eig(x: Tensor | ArrayLike, /) -> Any:
+    """Return the eigenvalues and eigenvectors of square matrices, dense and complex.
+
+    Parameters
+    ----------
+    x
+        A tensor or array of at least two dimensions, the last two of one size.
+
+    Returns
+    -------
+    EigResult
+        ``eigenvalues``, in no order, and ``eigenvectors``, in columns: complex numbers, where
+        ``numpy.linalg.eig`` gives real ones if all are.
+
+    Raises
+    ------
+    ShapeError
+        If these are no square matrices.
+    numpy.linalg.LinAlgError
+        If a cell is not finite, or the iteration does not end.
+    TooLargeError
+        If the dense matrices would pass the memory limit, or are far larger than what they hold.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.linalg.eig(sp.asarray([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
+    array([2.+0.j, 1.+0.j])
+    """
+    found: Any = _of_matrices(np.linalg.eig, x, square=True)
+    return type(found)(*map(_complex, found))
+
+
+def eigvals(x: Tensor | ArrayLike, /) -> NDArray[Any]:
+    """Return the eigenvalues of square matrices, as complex numbers in no order.
+
+    Parameters
+    ----------
+    x
+        A tensor or array of at least two dimensions, the last two of one size.
+
+    Returns
+    -------
+    ndarray
+        Without the last axis.
+
+    Raises
+    ------
+    ShapeError
+        If these are no square matrices.
+    numpy.linalg.LinAlgError
+        If a cell is not finite, or the iteration does not end.
+    TooLargeError
+        If the dense matrices would pass the memory limit, or are far larger than what they hold.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.linalg.eigvals(sp.asarray([[0.0, 1.0], [-1.0, 0.0]]))
+    array([0.+1.j, 0.-1.j])
+    """
+    return _complex(_of_matrices(np.linalg.eigvals, x, square=True))
+
+
+def _complex(array: NDArray[Any]) -> NDArray[Any]:
+    return array.astype(np.result_type(array, np.complex64), copy=False)
 
 
 def eigh(x: Tensor | ArrayLike, /) -> Any:

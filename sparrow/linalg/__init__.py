@@ -23,7 +23,9 @@ if TYPE_CHECKING:
         cholesky,
         cross,
         det,
+        eig,
         eigh,
+        eigvals,
         eigvalsh,
         inv,
         matrix_rank,
@@ -64,11 +66,11 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "Operator", "aslinearoperator", "bicgstab", "cg", "cholesky", "cross", "det", "diagonal", "eigh", "eigsh",
-    "eigvalsh", "expm_multiply", "gmres", "inv", "lobpcg", "lsmr", "lsqr", "matmul", "matrix_norm", "matrix_power",
-    "matrix_rank", "matrix_transpose", "minres", "norm", "outer", "pagerank", "pinv", "power_iteration", "qr",
-    "slogdet", "solve", "spilu", "splu", "spsolve", "spsolve_triangular", "svd", "svds", "svdvals", "tensordot",
-    "trace", "vecdot", "vector_norm",
+    "Operator", "aslinearoperator", "bicgstab", "cg", "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigsh",
+    "eigvals", "eigvalsh", "expm_multiply", "gmres", "inv", "lobpcg", "lsmr", "lsqr", "matmul", "matrix_norm",
+    "matrix_power", "matrix_rank", "matrix_transpose", "minres", "norm", "outer", "pagerank", "pinv",
+    "power_iteration", "qr", "slogdet", "solve", "spilu", "splu", "spsolve", "spsolve_triangular", "svd", "svds",
+    "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 __getattr__, __dir__ = on_demand(__name__, __all__)

@@ -500,10 +500,10 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         """Return the functions of the array API standard that work on tensors: the module ``sparrow``."""
         namespace = importlib.import_module("sparrow")
-        if api_version not in (None, "2021.12", "2022.12", "2023.12", namespace.__array_api_version__):
+        versions = ("2021.12", "2022.12", "2023.12", namespace.__array_api_version__, "2025.12")
+        if api_version not in (None, *versions):
             raise InvalidValueError(
-                f"api_version={api_version!r}: versions of the array API standard up to "
-                f"{namespace.__array_api_version__} are there"
+                f"api_version={api_version!r}: of the array API standard there are {', '.join(versions)}"
             )
         return namespace
 
