@@ -10,13 +10,15 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 MINUTES ?= 5
+ROUNDS ?= 1
 
-.PHONY: help tools demo test trial lint types site bench gpu clean
+.PHONY: help tools demo test seeds trial lint types site bench gpu clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo    store two real data sets, slice, query and multiply them'
 	@echo 'make test    run the tests (TESTS=tests/test_cli.py for some of them)'
+	@echo 'make seeds   random tests on examples that make test does not draw, ROUNDS=1 times (docs/reliability.md)'
 	@echo 'make trial   kill, race, fill the disk, flip bytes and feed rubbish for MINUTES=5 (docs/reliability.md)'
 	@echo 'make lint    check style, formatting and that lower layers import no upper ones'
 	@echo 'make types   check types'
@@ -52,6 +54,11 @@ demo: $(VENV)/.runtime
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 3 --dist worksteal $(TESTS)
+
+seeds: $(VENV)/.dev
+	for round in $$(seq $(ROUNDS)); do \
+	  HYPOTHESIS_PROFILE=seeds $(BIN)/python -m pytest -m hypothesis -n 3 --dist worksteal $(TESTS) || exit 1; \
+	done
 
 trial: $(VENV)/.dev
 	$(BIN)/python -m tests.trial --minutes $(MINUTES)

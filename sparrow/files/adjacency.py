@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.errors import IngestError
+from sparrow.files.kinds import words
 from sparrow.files.source import TextBlock
 
 __all__ = ["Neighbours", "neighbours"]
@@ -59,6 +60,6 @@ def neighbours(block: TextBlock, comment: str = "", first: int = 0, weighted: bo
             kernels.NO_WEIGHT: "the line ends before the weight of its last neighbour",
             kernels.TOO_FEW: f"the line ends too early: {first} numbers stand before the neighbours",
         }[status]
-        token = block.text(at, at + 80).split()[0] if status < kernels.NO_WEIGHT else None
+        token = words(block.text(at, at + 80))[0] if status < kernels.NO_WEIGHT else None
         raise IngestError(problem, block.source.name, block.line_at(at), token)
     return Neighbours(lines[:count], numbers[:count], weights[:count] if weighted else None, heads[:lists], lists)

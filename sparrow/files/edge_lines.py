@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow.errors import IngestError
-from sparrow.files.kinds import refuse_no_edges
+from sparrow.files.kinds import refuse_no_edges, words
 from sparrow.files.numbers import line_of
 from sparrow.files.rows import cast_values
 from sparrow.files.source import Source, TextBlock, blocks
@@ -226,7 +226,7 @@ class EdgeLines:
         values, unfit = cast_values(parsed.values, self.dtype)
         if unfit is not None:
             line, text = line_of(parsed.block, unfit)
-            token = text.replace(",", " ").split()[2]
+            token = words(text, ",")[2]
             raise IngestError(f"the weight does not fit the type {self.dtype}", parsed.block.source.name, line, token)
         return values
 

@@ -12,6 +12,7 @@ from sparrow.errors import IngestError
 
 __all__ = [
     "NTRIPLES", "PACKERS", "compression_of", "lists_of", "refuse_container", "refuse_no_edges", "refuse_packed",
+    "words",
 ]  # fmt: skip
 
 _SAMPLE = 1000
@@ -79,6 +80,11 @@ _GRAPHS = (
     ("N-Triples", r"(<[^>\s]+>|_:\S+)\s+<[^>\s]+>\s+.*\.$", NTRIPLES),
 )
 """Graphs in text that is not read: how it begins."""
+
+
+def words(text: str, also: str = "") -> list[str]:
+    """Return what blanks of ASCII part, and another character: as the kernels do, where str.split knows more blanks."""
+    return re.findall(rf"[^ \t\n\r\v\f{also}]+", text)
 
 
 def compression_of(start: bytes) -> str | None:
@@ -165,7 +171,7 @@ def refuse_no_edges(text: str, name: str) -> None:
     if lines[0].lower().startswith(("%%matrixmarket", "%matrixmarket")):
         raise IngestError(f"this is a Matrix Market file, whose ids count from 1: sparrow ingest mtx {file} DST", name)
     data = [line.split("#", 1)[0] for line in lines if line[0] not in "#%"]
-    cells = [line.replace(",", " ").split() for line in data]
+    cells = [words(line, ",") for line in data]
     if not cells or not cells[0]:
         return
     for kind, pattern, way in _GRAPHS:
@@ -223,13 +229,13 @@ def lists_of(text: str, name: str) -> tuple[str, str] | None:
     called = set(Path(name).suffixes)
     if ".graph-txt" in called:
         return "webgraph", "it is called .graph-txt"
-    if not all(token.isdigit() for line in rest for token in line.split() if line[:1] != "%"):
+    if not all(re.fullmatch("[0-9]+", token) for line in rest for token in words(line) if line[:1] != "%"):
         return None
     if {".graph", ".metis"} & called:
         return "metis", "it is text called .graph"
-    if not (first := first.strip()).isdigit() or len(first) > 18:
+    if not re.fullmatch("[0-9]{1,18}", first := first.strip()):
         return None
-    lists = [[int(token) for token in line.split()] for line in rest if line[:1] != "%"]
+    lists = [[int(token) for token in words(line)] for line in rest if line[:1] != "%"]
     lists = lists[:-1] if lists and not lists[-1] else lists  # behind the last line end
     if lists and all(len(each) == 3 for each in lists):
         return "triples", "a line with their count, then lines of three numbers"

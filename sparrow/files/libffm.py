@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from sparrow import storage
 from sparrow.errors import IngestError, UnsupportedError
+from sparrow.files.kinds import words
 from sparrow.files.registry import DType, Duplicates, Format, Reader, Writer
 from sparrow.files.rows import cast_values, write_entries
 from sparrow.files.source import TextBlock, blocks, open_sources, total_size
@@ -172,9 +173,9 @@ class _Samples:
                 kernels.NEGATIVE: "a field or an index is negative",
                 kernels.LARGE: "a field or an index is beyond 2^63 - 1",
             }[status]
-            raise IngestError(problem, block.source.name, block.line_at(at), block.text(at, at + 1000).split()[0])
+            raise IngestError(problem, block.source.name, block.line_at(at), words(block.text(at, at + 1000))[0])
         for k, start in hard[: 2 * hards].reshape(-1, 2).tolist():
-            number = float(block.text(start, start + 1000).split()[0])
+            number = float(words(block.text(start, start + 1000))[0])
             if k < 0:
                 labels[-1 - k] = number
             else:

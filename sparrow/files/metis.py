@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sparrow import storage
 from sparrow.errors import IngestError
 from sparrow.files.adjacency import neighbours
+from sparrow.files.kinds import words
 from sparrow.files.numbers import Head, Lines
 from sparrow.files.registry import DType, Duplicates, Format, Reader
 from sparrow.files.rows import cast_values, write_entries
@@ -166,7 +167,7 @@ class _Head(NamedTuple):
 
 
 def _head(line: Head, name: str) -> _Head:
-    tokens = line.text.split()
+    tokens = words(line.text)
     kind = tokens[2] if len(tokens) > 2 else "0"
     if not 2 <= len(tokens) <= 4 or not set(kind) <= {"0", "1"} or len(kind) > 3:
         raise line.error("this is no line of a METIS graph: vertices, edges, then perhaps fmt and ncon", name)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
+from sparrow.files.kinds import words
 from sparrow.files.numbers import Entries, Layout, Lines, NumbersReader, NumbersWriter, check_coords, fitted, parse
 from sparrow.files.registry import Format, Option, names_of
 from sparrow.files.source import TextBlock
@@ -123,14 +124,14 @@ class _Matrix:
 
 def _header(lines: Lines, name: str) -> _Matrix:
     banner = lines.peek()
-    words = [] if banner is None else banner.text.lower().split()
-    if banner is None or not words or words[0] not in _BANNERS:
+    said = [] if banner is None else words(banner.text.lower())
+    if banner is None or not said or said[0] not in _BANNERS:
         token = None if banner is None else banner.text[:80]
         raise IngestError("a Matrix Market file begins with %%MatrixMarket matrix coordinate ...", name, 1, token)
     lines.skip()
-    if len(words) != 5 or words[1] != "matrix":
+    if len(said) != 5 or said[1] != "matrix":
         raise banner.error("the banner is to say %%MatrixMarket matrix LAYOUT FIELD SYMMETRY", name)
-    _, _, layout, field, symmetry = words
+    _, _, layout, field, symmetry = said
     for word, known in ((layout, ("coordinate", "array")), (field, (*_TYPES,)), (symmetry, _SYMMETRIES)):
         if word not in known:
             raise banner.error(f"{word!r} in the banner: there are {', '.join(known)}", name)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from sparrow import storage
 from sparrow.errors import IngestError, UnsupportedError
+from sparrow.files.kinds import words
 from sparrow.files.registry import DType, Duplicates, Reader, Writer
 from sparrow.files.rows import cast_values, write_entries
 from sparrow.files.source import TextBlock, blocks, open_source
@@ -58,7 +59,7 @@ class Head(NamedTuple):
         IngestError
             If it is anything else.
         """
-        tokens = self.text.split()
+        tokens = words(self.text)
         if not all(token.isascii() and token.isdigit() for token in tokens) or len(tokens) != count:
             raise self.error(f"this is not {what}", name)
         if any(len(token.lstrip("0")) > 19 or int(token[-19:]) >= 2**63 for token in tokens):
@@ -182,7 +183,7 @@ def _plain_exponents(block: TextBlock) -> NDArray[np.uint8]:
 
 
 def _read(block: TextBlock, layout: Layout, start: int) -> Any:
-    token = block.text(start, start + 1000).split()[0]
+    token = words(block.text(start, start + 1000))[0]
     if layout.dtype.kind not in "iu":
         return float(token)
     number = int(token)
@@ -206,7 +207,7 @@ def _error(block: TextBlock, layout: Layout, status: int, at: int) -> IngestErro
         kernels.TOO_FEW: f"the line ends too early: there {wanted} in each",
         kernels.TOO_MANY: f"the line goes on: there {wanted} in each",
     }[status]
-    token = (block.text(at, at + 1000).split() or [""])[0]
+    token = (words(block.text(at, at + 1000)) or [""])[0]
     if status == kernels.TOO_FEW:
         start = block.text(0, at).rfind("\n") + 1
         token = block.text(start, at + 80).split("\n")[0].strip()
@@ -228,7 +229,7 @@ def fitted(block: TextBlock, layout: Layout, values: NDArray[Any], dtype: np.dty
         problem = "the value is beyond 2^63 - 1, where stored integers end: say dtype='float64'"
     if unfit is not None:
         number, text = line_of(block, unfit)
-        raise IngestError(problem, block.source.name, number, text.split()[layout.coords])
+        raise IngestError(problem, block.source.name, number, words(text)[layout.coords])
     return cast
 
 
@@ -352,7 +353,7 @@ def check_coords(block: TextBlock, parsed: Parsed, base: int, shape: Sequence[in
                 problem = f"the coordinate is below {base}, from which they count{hint}"
             else:
                 problem = f"the coordinate is beyond the size {size} of dimension {k}"
-            raise IngestError(problem, block.source.name, number, text.split()[k])
+            raise IngestError(problem, block.source.name, number, words(text)[k])
 
 
 @dataclass

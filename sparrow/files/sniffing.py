@@ -12,7 +12,7 @@ from sparrow.errors import IngestError, InvalidValueError
 from sparrow.files.alx import split_of
 from sparrow.files.binsparse import described
 from sparrow.files.hdf5 import MAGIC, opened
-from sparrow.files.kinds import lists_of, refuse_no_edges
+from sparrow.files.kinds import lists_of, refuse_no_edges, words
 from sparrow.files.source import blocks, folder_of, open_sources
 from sparrow.files.tenx import matrix_in
 from sparrow.files.triples import splits_in
@@ -120,7 +120,7 @@ def _of_text(text: str, name: str) -> Kind:
     if re.match(r"%[ \t]*(sym|asym|bip)\b", text):
         return Kind("edges", "the first line is a header of KONECT")
     sizes = re.search(r"(?m)^# sizes:((?: \d+)+)\s*$", text)
-    if sizes is not None and (not data or len(data[0].split()) == len(sizes[1].split()) + 1):
+    if sizes is not None and (not data or len(words(data[0])) == len(words(sizes[1])) + 1):
         return Kind("tns", "a comment tells sizes, as exported files do")
     if not data and re.search(r"(?m)^# [^\t\n]+\t[^\t\n]+\tvalue\r?$", text):
         return Kind("edges", "a comment names two columns and value, as that of an exported file without edges does")
@@ -130,7 +130,7 @@ def _of_text(text: str, name: str) -> Kind:
         return Kind("tns", "the first line is sptensor")
     if ".tns" in name.rsplit("/", 1)[-1]:
         return Kind("tns", "it is called .tns")
-    rows = [line.split("#")[0].split() for line in data]
+    rows = [words(line.split("#")[0]) for line in data]
     pairs = [token for row in rows for token in row[1:] if _is_label(rows[0][0])]
     if pairs and all(_TRIPLE.fullmatch(token) for token in pairs):
         return Kind("libffm", "lines are a label and field:index:value triples")
@@ -151,7 +151,7 @@ def _of_text(text: str, name: str) -> Kind:
         return Kind(*lists)
     _refuse_table(data, name)
     refuse_no_edges(text, name)
-    cells = [row for line in data if (row := line.split("#")[0].replace(",", " ").split())]
+    cells = [row for line in data if (row := words(line.split("#")[0], ","))]
     tabs = {line.count("\t") for line in data}
     if len(tabs) == 1 and min(tabs) > 1 and any(" " in line for line in data):
         cells = [line.split("\t") for line in data]
@@ -213,7 +213,7 @@ def _one_column(lines: list[str], name: str) -> IngestError:
         if 0 < count < 3 and all(line.count(delimiter) == count for line in lines):
             way = f"sparrow ingest edges {shlex.quote(name)} DST --delimiter '{delimiter}'"
             return IngestError(f"columns are parted by {delimiter!r}: {way}", name)
-    at = next(line for line in lines if len(line.split("#")[0].replace(",", " ").split()) < 2)
+    at = next(line for line in lines if len(words(line.split("#")[0], ",")) < 2)
     return IngestError("a line of one column is no entry of any format that is read", name, token=at[:80])
 
 

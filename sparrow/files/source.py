@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from sparrow import memory
 from sparrow.arguments import check_path
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
-from sparrow.files.kinds import PACKERS, compression_of, refuse_container
+from sparrow.files.kinds import PACKERS, compression_of, refuse_container, words
 from sparrow.storage.filesystem import of
 
 __all__ = [
@@ -89,7 +89,7 @@ class TextBlock:
 
     def token_at(self, position: int) -> str:
         """Return the token that begins at a position; blanks and commas part tokens."""
-        return (self.text(position, position + 1000).replace(",", " ").split() or [""])[0]
+        return (words(self.text(position, position + 1000), ",") or [""])[0]
 
     def check_utf8(self) -> None:
         """Raise ``IngestError`` for the first bytes that are no UTF-8."""

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
+from sparrow.files.kinds import words
 from sparrow.files.numbers import Entries, Layout, Lines, NumbersReader, NumbersWriter, check_coords, fitted, parse
 from sparrow.files.registry import Format, Option, names_of, sizes_of
 from sparrow.files.source import TextBlock
@@ -122,7 +123,7 @@ def _header(lines: Lines, name: str, values: bool) -> _Head:
     told: tuple[int, ...] | None = None
     while (line := lines.peek()) is not None and (not line.text or line.text[0] in "%#"):
         if (found := _SIZES.match(line.text)) is not None:
-            told = line._replace(text=found[1]).sizes(len(found[1].split()), "sizes", name)
+            told = line._replace(text=found[1]).sizes(len(words(found[1])), "sizes", name)
         lines.skip()
     if line is None and told is not None:
         return _Head(len(told), told, None)
@@ -132,11 +133,11 @@ def _header(lines: Lines, name: str, values: bool) -> _Head:
     if toolbox:
         lines.skip()
         line = lines.peek_data()
-    if line is None or len(line.text.split()) > 1 or (line.text == "1" and not (toolbox or values)):
+    if line is None or len(words(line.text)) > 1 or (line.text == "1" and not (toolbox or values)):
         if toolbox:
             raise IngestError("after sptensor comes the number of dimensions", name)
         assert line is not None
-        ndim = len(line.text.split("#")[0].split()) - values
+        ndim = len(words(line.text.split("#")[0])) - values
         if ndim < 1:
             raise line.error("there is no coordinate beside the value: say values=False if there are no values", name)
         return _Head(ndim, told if told is not None and len(told) == ndim else None, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 import scipy.sparse
 
 import sparrow as sp
-from sparrow.errors import IngestError, InvalidValueError, NotFoundError
+from sparrow.errors import IngestError, InvalidValueError, NotFoundError, SparrowError
 from sparrow.files.sniffing import sniffed
 
 TEXT = [
@@ -50,6 +51,31 @@ def test_texts(tmp_path: Path, name: str, text: str, format: str, packed: bool) 
     data = text.encode()
     (tmp_path / name).write_bytes(gzip.compress(data) if packed else data)
     assert sniffed(str(tmp_path / name)).format == format
+
+
+ODD = ["\x1c", "\xa0", "\u00b2"]
+"""Blanks and a digit to Python's str, but not in any of these formats."""
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("text", [
+    "%%MatrixMarket matrix coordinate real general\n2 2 1\n2 1 4.5\n", "1 1 2.5\n2 1 3\n", "1 1:2:0.5 2:3:1\n0 1:1:2\n",
+    "1 1:0.5 3:2\n-1 2:1\n", "1 2 0.5\n3 4 1\n", "2 1\n2\n1\n",
+])  # fmt: skip
+def test_what_python_takes_for_a_blank_or_a_digit(tmp_path: Path, text: str, odd: str) -> None:
+    kind = sniffed(str(_written(tmp_path / "sound.graph", text))).format
+    for at in range(len(text) + 1):
+        for broken in (text[:at] + odd + text[at:], text[:at] + odd + text[at + 1 :]):
+            path = _written(tmp_path / "a.txt", broken)
+            with contextlib.suppress(SparrowError):
+                assert sniffed(str(path)).format
+            with contextlib.suppress(SparrowError):
+                getattr(sp.ingest, kind)(path, tmp_path / "a.sparrow", overwrite=True)
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8", newline="")
+    return path
 
 
 REFUSED = [
