@@ -76,6 +76,13 @@ _GRAPHS = (
         "write it with networkx.write_edgelist(networkx.nx_pydot.read_dot(...))",
     ),
     ("GML", r"(graph\s*\[|creator\s+\")", "write it with networkx.write_edgelist(networkx.read_gml(...))"),
+    ("GDF", r"nodedef>", "sed '1,/^edgedef>/d' {file} | cut -d , -f 1,2 | sparrow ingest edges - DST"),
+    ("UCINET's DL", r"dl\s+n\s*=", "write it with igraph.Graph.Read_DL(...).write_edgelist(...)"),
+    (
+        "an adjacency list of networkx",
+        r"#.*\n#\s*GMT .*\n#",
+        "write it with networkx.write_edgelist(networkx.read_adjlist(...)) or read_multiline_adjlist",
+    ),
     ("N-Triples", r"(<[^>\s]+>|_:\S+)\s+<[^>\s]+>\s+.*\.$", NTRIPLES),
 )
 """Graphs in text that is not read: how it begins."""

@@ -240,8 +240,13 @@ class TableIngest:
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
             line, token = self._first_text(first, name)
             way = "name another, or none to say which cells there are"
-            if token is not None and re.fullmatch(r"\s*[-+]?\d+,\d+\s*", token):
-                way = "say decimal=',' if a comma stands before the fraction"
+            form, plain = self.options.query.form, (token or "").strip()
+            ways = []
+            if form is not None and form.decimal == "." and re.fullmatch(r"[-+]?\d+,\d+", plain):
+                ways.append("say decimal=',' if a comma stands before the fraction")
+            if re.fullmatch(r"[-+]?\d{1,3}([.,' ]\d{3})+([.,]\d+)?", plain):
+                ways.append("take out of the numbers what parts thousands")
+            way = ", or ".join(ways) or way
             problem = f"the column {name!r} holds {kind}, and values are numbers: {way}"
             raise IngestError(problem, first.source, line, token)
         return check_dtype(kind.to_pandas_dtype())
@@ -251,7 +256,10 @@ class TableIngest:
         column = batch.data.column(name)
         if batch.line_of is None or not pa.types.is_string(column.type):
             return None, None
-        wrong = pc.invert(pc.match_substring_regex(column, r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"))
+        form = self.options.query.form
+        point = r"\." if form is None else re.escape(form.decimal)
+        number = rf"(?i)^\s*([-+]?(\d+{point}?\d*|{point}\d+)(e[-+]?\d+)?|[-+]?(inf|infinity)|nan)?\s*$"
+        wrong = pc.invert(pc.match_substring_regex(column, number))
         at = max(pc.index(wrong, True).as_py(), 0)
         return batch.where(at)[1], column[at].as_py()
 

@@ -674,6 +674,16 @@ def test_commas_before_fractions(ingest: Any) -> None:
     assert (caught.value.line, caught.value.token) == (2, "3,5")
     with pytest.raises(InvalidValueError, match="can mean one thing only"):
         ingest("a,v\n1,2\n", coords=["a"], delimiter=",", decimal=",")
+    for token, point, told in (
+        ("1.000,5", ",", "values are numbers: take out of the numbers what parts thousands"),
+        ("1,000", ".", "before the fraction, or take out of the numbers what parts thousands"),
+        ("4,25", ".", "before the fraction (at"),
+        ("0x1F", ",", "name another, or none"),
+    ):
+        first = "3,5" if point == "," else "inf"
+        with pytest.raises(IngestError, match=re.escape(told)) as caught:
+            ingest(f"a;v\n1;{first}\n2;{token}\n", coords=["a"], value="v", delimiter=";", decimal=point)
+        assert (caught.value.line, caught.value.token) == (3, token)
 
 
 def test_means_and_counts(ingest: Any, schema: Any) -> None:
