@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sparrow.errors import IngestError
 from sparrow.files.kinds import refuse_no_edges
 from sparrow.files.numbers import line_of
-from sparrow.files.rows import cast_values
+from sparrow.files.rows import cast_values, misfit
 from sparrow.files.source import Source, TextBlock, blocks
 
 __all__ = ["EdgeLines", "ParsedEdges"]
@@ -228,7 +228,8 @@ class EdgeLines:
         if unfit is not None:
             line, text = line_of(parsed.block, unfit)
             token = text.replace(",", " ").split()[2]
-            raise IngestError(f"the weight does not fit the type {self.dtype}", parsed.block.source.name, line, token)
+            problem = f"the weight {misfit(parsed.values[unfit], self.dtype)}"
+            raise IngestError(problem, parsed.block.source.name, line, token)
         return values
 
     def _error(self, parsed: ParsedEdges) -> IngestError:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 from sparrow import storage
 from sparrow.errors import IngestError, UnsupportedError
 from sparrow.files.registry import DType, Duplicates, Format, Reader, Writer
-from sparrow.files.rows import cast_values, write_entries
+from sparrow.files.rows import cast_values, misfit, write_entries
 from sparrow.files.source import TextBlock, blocks, open_sources, total_size
 from sparrow.progress import bar
 from sparrow.schema import LARGEST_DIMENSION, Schema, check_dtype
@@ -181,19 +182,25 @@ class _Samples:
                 values[k] = number
         found, unfit = cast_values(values[:count], self.dtype)
         if unfit is not None:
-            raise IngestError(f"the value {values[unfit]} does not fit the type {self.dtype}", block.source.name)
+            raise _wrong(block, unfit, f"the value {misfit(values[unfit], self.dtype)}")
         field, col = pairs[:count].T.copy()
         largest = (int(field.max(initial=-1)), int(col.max(initial=-1)))
         if max(largest) >= LARGEST_DIMENSION:
-            token = str(LARGEST_DIMENSION)
-            line = block.line_at(block.text(0, len(block.data)).find(token))
-            problem = "a field or an index is beyond 2^63 - 2, the largest coordinate"
-            raise IngestError(problem, block.source.name, line, token)
+            at = int(np.argmax(np.maximum(field, col) >= LARGEST_DIMENSION))
+            raise _wrong(block, at, "a field or an index is beyond 2^63 - 2, the largest coordinate")
         own = np.flatnonzero(labels[:lines])
         with self._lock:
             self.largest = (max(self.largest[0], largest[0]), max(self.largest[1], largest[1]))
             self.labels[before] = Rows((own + before,), labels[own])
         return Rows((rows[:count] + before, field, col), found)
+
+
+def _wrong(block: TextBlock, number: int, problem: str) -> IngestError:
+    """Return the error about a feature, counted from 0 in a block."""
+    lines = enumerate(bytes(block.data).decode(errors="backslashreplace").split("\n"), block.first_line)
+    features = ((at, token) for at, line in lines for token in line.split("#")[0].split()[1:])
+    line, token = next(islice(features, number, None))
+    return IngestError(problem, block.source.name, line, token)
 
 
 @dataclass

@@ -31,7 +31,7 @@ from sparrow import memory, progress, settings, storage
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, StorageError, UnsupportedError
 from sparrow.files.label_texts import LabelTexts
 from sparrow.files.registry import DType, Duplicates, Format, Option, Reader, Writer
-from sparrow.files.rows import cast_values, unfit_values
+from sparrow.files.rows import LARGEST_VALUE, cast_values, misfit, unfit_values
 from sparrow.files.source import Source, TextBlock, blocks, open_sources, total_size
 from sparrow.kernels.entries import Block, canonical
 from sparrow.progress import bar
@@ -239,7 +239,7 @@ def _piece(block: TextBlock, parsed: Parsed, options: Libsvm) -> _Piece:
         if not kept.all():
             entries = entries.take(kept)
     if unfit is not None:
-        raise _error_at(block, parsed, unfit, f"the value does not fit the type {options.kind}")
+        raise _error_at(block, parsed, unfit, f"the value {misfit(parsed.values[unfit], options.kind)}")
     if parsed.fault is not None:
         code, start, stop = parsed.fault
         problem = _problem(code, parsed, options)
@@ -301,7 +301,7 @@ def _cast(parsed: Parsed, dtype: np.dtype[Any], block: TextBlock) -> tuple[NDArr
     wrong = unfit_values(parsed.values, values)
     for entry, start, stop in parsed.exact:
         exact = _whole(block.text(start, stop))
-        wrong[entry] = exact is None or not info.min <= exact <= info.max
+        wrong[entry] = exact is None or not info.min <= exact <= min(info.max, LARGEST_VALUE)
         if not wrong[entry]:
             values[entry] = exact
     return values, int(np.argmax(wrong)) if wrong.any() else None

@@ -131,7 +131,9 @@ class Tenx(Reader):
     def _folder(self, folder: str) -> str:
         matrix = matrix_in(folder)
         if matrix is None:
-            raise NotFoundError(f"the folder {folder!r} holds no matrix.mtx, or several")
+            several = [name for name in of(folder).names(folder) if matrix_in(os.path.join(folder, name)) is not None]
+            way = f": give one of {', '.join(os.path.join(folder, name) for name in several)}" if several else ""
+            raise NotFoundError(f"the folder {folder!r} holds no matrix.mtx, or several{way}")
         found = _MATRIX.fullmatch(os.path.basename(matrix))
         assert found is not None
         beside = os.path.join(folder, found[1])

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
+import h5py
 import networkx
 import numpy as np
 import polars as pl
@@ -168,6 +169,71 @@ def test_damaged_npz_files_are_refused(tmp_path: Path, web: sp.Tensor) -> None:
         sp.ingest.npz(tmp_path / "pickled.npz", tmp_path / "x.sparrow")
     with pytest.raises(InvalidValueError, match=r"does not end in \.npz"):
         sp.ingest.npz(tmp_path / "w.parquet", tmp_path / "x.sparrow")
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"arr_0": [[0, 3, 0, 0]]},
+        {"data": [[0, 3, 0, 0]]},
+        {"a_data": [3.0], "a_indices": [1], "a_indptr": [0, 1], "a_shape": [1, 4]},
+        {"row": [0], "col": [1], "data": [3.0], "shape": [1, 4]},
+    ],
+)
+def test_the_way_that_is_told_for_arrays_of_others(tmp_path: Path, arrays: Any) -> None:
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(IngestError, match="this is no sparse array") as caught:
+        sp.ingest.npz(tmp_path / "a.npz", tmp_path / "A.sparrow")
+    way = caught.value.problem.split(": ", 2)[2].removesuffix(" stores a dense one")
+    exec(way.replace("DST", repr(str(tmp_path / "A.sparrow"))), {"numpy": np, "scipy": scipy, "sp": sp})
+    assert sp.open(tmp_path / "A.sparrow").to_numpy().tolist() == [[0, 3, 0, 0]]
+
+
+MOST = 2**64 - 1
+
+
+def _of_most(folder: Path) -> dict[str, tuple[str, Any, dict[str, Any]]]:
+    """Return files of every kind with an integer that no file of a tensor holds: kind, what it holds, options."""
+    wide = np.array([[MOST, 1]], np.uint64)
+    np.save(folder / "a.npy", wide)
+    np.save(folder / "zero.npy", np.array(MOST, np.uint64))
+    with h5py.File(folder / "a.h5ad", "w") as file:
+        file["X"] = wide
+    pl.DataFrame({"i": [0, 1], "value": wide[0]}).write_parquet(folder / "a.parquet")
+    kinds: dict[str, tuple[str, Any, dict[str, Any]]] = {
+        "a.npy": ("npy", None, {}),
+        "zero.npy": ("npy", None, {}),
+        "a.h5ad": ("h5ad", None, {}),
+        "a.parquet": ("columns", None, {"coords": ["i"], "value": "value"}),
+        "a.mtx": ("mtx", f"%%MatrixMarket matrix coordinate unsigned-integer general\n1 1 1\n1 1 {MOST}\n", {}),
+        "a.svm": ("libsvm", f"1 2:{MOST}\n", {"dtype": "uint64"}),
+        "a.ffm": ("libffm", f"1 0:1:1\n# so\n1 0:1:2 0:2:{MOST}\n", {"dtype": "uint64"}),
+        "a.tns": ("tns", f"1 1 {MOST}\n", {"dtype": "uint64"}),
+    }
+    for name, (_, text, _) in kinds.items():
+        if text is not None:
+            (folder / name).write_text(text)
+    return kinds
+
+
+def test_integers_that_no_file_holds(tmp_path: Path) -> None:
+    for name, (kind, _, options) in _of_most(tmp_path).items():
+        read = getattr(sp.ingest, kind)
+        with pytest.raises(
+            IngestError, match=r"(beyond 2\^63 - 1, where stored integers end|uint64 holds).*'float64'"
+        ) as caught:
+            read(tmp_path / name, tmp_path / "B.sparrow", **options)
+        assert caught.value.file == str(tmp_path / name)
+        assert str(MOST) in str(caught.value.token)
+        found = read(tmp_path / name, tmp_path / "A.sparrow", overwrite=True, **options | {"dtype": "float64"})
+        assert (found["X"] if isinstance(found, sp.Bundle) else found).sum() >= 2.0**64
+        with pytest.raises(IngestError, match=r"does not fit|beyond what int8 holds"):
+            read(tmp_path / name, tmp_path / "B.sparrow", **options | {"dtype": "int8"})
+    np.savez(
+        tmp_path / "a.npz", format=b"csr", shape=[1, 1], data=np.array([MOST], np.uint64), indices=[0], indptr=[0, 1]
+    )
+    with pytest.raises(IngestError, match=r"2\^63 - 1, .*load_npz\(.*\)\.astype\('float64'\)\)\.save\(DST\)"):
+        sp.ingest.npz(tmp_path / "a.npz", tmp_path / "A.sparrow", overwrite=True)
 
 
 def test_an_npz_file_that_unpacks_to_more_than_memory(tmp_path: Path) -> None:

@@ -152,6 +152,8 @@ def test_folders(tmp_path: Path, beginning: str, packed: bool) -> None:
     with pytest.raises(IngestError, match="two features are called the same: say features='id'") as found:
         sp.ingest.tenx(folder, tmp_path / "B.sparrow", features="name")
     assert found.value.token == "name0"
+    with pytest.raises(NotFoundError, match=r"holds no matrix\.mtx, or several: give one of .*/counts"):
+        sp.ingest.tenx(tmp_path, tmp_path / "B.sparrow")
     path = next(path for path in folder.iterdir() if "barcodes" in path.name)
     path.write_bytes(b"only one\n")
     with pytest.raises(IngestError, match="there are 1 barcodes, and the dimension has the size 3"):
@@ -208,6 +210,18 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     attempt(same_names, "two names of var are called the same: say labels=False")
     attempt(lambda file: file["X"].attrs.update({"shape": (9, 5)}), "10 are due")
     attempt(lambda file: file["X"].attrs.update({"encoding-type": "other"}), "no matrix of AnnData, but 'other'")
+    attempt(lambda file: file["X"].attrs.pop("shape"), "'/X' has no attribute 'shape' of two sizes")
+    attempt(
+        lambda file: file.move("X", "raw/X"),
+        "'/raw' is no matrix of AnnData, but a group: say matrix='raw/X'",
+        matrix="raw",
+    )
+
+    def nothing(file: Any) -> None:  # as anndata writes where there is none
+        file.move("X", "layers/counts")
+        file["X"] = h5py.Empty("f4")
+
+    attempt(nothing, "there is no matrix 'X': say matrix='layers/counts', of layers/counts")
     (tmp_path / "a.h5ad").write_text("text")
     with pytest.raises(IngestError, match="this is no HDF5 file"):
         sp.ingest.h5ad(tmp_path / "a.h5ad", tmp_path / "A.sparrow")
