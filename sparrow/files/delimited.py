@@ -87,7 +87,7 @@ class Lines(NamedTuple):
 
 
 def batches(
-    source: Source, form: Form, types: dict[str, pa.DataType], check: Callable[[list[str]], list[str]], advance: Any
+    source: Source, form: Form, types: dict[str, pa.DataType], check: Callable[[list[str]], Form], advance: Any
 ) -> Generator[Lines]:
     """Yield the rows of a source; the first that has rows settles the types of the columns.
 
@@ -98,7 +98,7 @@ def batches(
     types
         The types of columns so far; filled.
     check
-        Is given the names of the columns, and returns those to read.
+        Is given the names of the columns, and returns the form with those to read.
     advance
         Is told the bytes that were read.
     """
@@ -116,7 +116,8 @@ def batches(
         cut = _cut(first, text, form, advance)
         head = next(cut)
         names, head = _names(head, form)
-        parser = _Parser(names, replace(form, columns=check(names)), types)
+        told = check(names)
+        parser = _Parser(names, replace(form, columns=told.columns, floats=told.floats), types)
         begun = parser.settle(head, cut)
         parsed = cast("Generator[Lines]", ordered_map(parser.parse, begun, settings.current().threads))
         with closing(parsed):

@@ -438,6 +438,8 @@ class EdgesWriter(TableWriter):
             raise UnsupportedError(f"an edge list has two dimensions, this tensor {tensor.ndim}: use csv or parquet")
         if tensor.dtype.kind == "c":
             raise UnsupportedError(f"an edge has one number, and these are {tensor.dtype}: use csv or parquet")
+        if tensor.fill_value != 0:
+            raise UnsupportedError(f"an edge list has no fill but 0, and this tensor has {tensor.fill_value}: use csv")
         super().check()
 
     def schema(self) -> pa.Schema:

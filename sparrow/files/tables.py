@@ -53,6 +53,8 @@ class Query:
     """Names of columns that there were, read or not."""
     pick: Callable[[Sequence[str]], list[str]] | None = None
     """Says which columns to read of those that there are, in place of ``columns``."""
+    halves: tuple[str, str] | None = None
+    """The columns of real and imaginary halves; the second is read too, where it is there, and both as decimals."""
 
     def among(self, names: Sequence[str], file: str | None) -> Query:
         """Return the query of columns that there are, each once.
@@ -66,6 +68,8 @@ class Query:
         if self.pick is not None and other is not None:
             raise IngestError(f"there is one column, {names[0][:80]!r}; say delimiter={other!r}", file)
         found = self if self.pick is None else self._of(self.pick(names))
+        if self.halves is not None and self.halves[1] in names and self.halves[1] not in found.columns:
+            found = found._of([*found.columns, self.halves[1]], self.halves)
         found.seen.update(names)
         for name in found.columns:
             times = list(names).count(name)
@@ -83,8 +87,10 @@ class Query:
             return replace(self, pick=lambda own: [name for name in pick([*own, *names]) if name not in names])
         return self._of([name for name in self.columns if name not in names]) if names else self
 
-    def _of(self, columns: list[str]) -> Query:
-        form = None if self.form is None else replace(self.form, columns=columns)
+    def _of(self, columns: list[str], floats: Sequence[str] = ()) -> Query:
+        form = self.form
+        if form is not None:
+            form = replace(form, columns=columns, floats=(*form.floats, *floats))
         return replace(self, columns=columns, form=form, pick=None)
 
 
@@ -240,8 +246,10 @@ def _csv(source: Source, query: Query, types: dict[str, pa.DataType], advance: A
     assert query.form is not None
     row = 1
 
-    def check(names: list[str]) -> list[str]:
-        return query.among(names, source.name).columns
+    def check(names: list[str]) -> Form:
+        found = query.among(names, source.name).form
+        assert found is not None
+        return found
 
     try:
         with closing(delimited.batches(source, query.form, types, check, advance)) as found:
@@ -259,8 +267,13 @@ def _json(source: Source, query: Query, types: dict[str, pa.DataType], advance: 
     from sparrow.files import json_lines
 
     assert query.form is not None
-    row = 1
-    with closing(json_lines.batches(source, query.form, types, advance, query.pick)) as found:
+    pick, row = query.pick, 1
+    if (halves := query.halves) is not None and halves[1] not in query.columns:
+
+        def pick(own: Sequence[str]) -> list[str]:
+            return [*query.columns, *(name for name in own if name == halves[1])]
+
+    with closing(json_lines.batches(source, query.form, types, advance, pick)) as found:
         for each in found:
             yield Batch(each.data, source.name, row, each.line_of)
             row += each.data.num_rows

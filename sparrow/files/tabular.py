@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.errors import DuplicateError, IngestError, ShapeError
+from sparrow.errors import DuplicateError, IngestError, InvalidValueError, ShapeError
 from sparrow.files.delimited import LateText
 from sparrow.files.rows import Ids, Names, Shelf, Written, cast_values, write_entries
 from sparrow.files.tables import Batch
@@ -28,7 +28,10 @@ from sparrow.sorting import Rows
 if TYPE_CHECKING:
     from sparrow.files.columns import Columns
 
-__all__ = ["TableIngest", "WideIds", "gives_labels"]
+__all__ = ["IMAGINARY", "TableIngest", "WideIds", "gives_labels"]
+
+IMAGINARY = "value_im"
+"""The column of the imaginary halves of the values in the column ``value``, as exports write it."""
 
 
 class WideIds(LateText):
@@ -225,7 +228,21 @@ class TableIngest:
             )
         return len(labels)
 
+    def _is_complex(self, batch: Batch) -> bool:
+        """Return whether there is a column of the imaginary halves of the values."""
+        columns, own = batch.data.schema.names, self.options.coords
+        return self.options.value == "value" and IMAGINARY in columns and IMAGINARY not in own
+
     def _value_dtype(self, first: Batch | None, name: str | None) -> np.dtype[Any]:
+        if first is not None and name is not None and self._is_complex(first):
+            given = self.options.given
+            if self.options.mean or (given is not None and given.kind != "c"):
+                what = "duplicates='mean'" if self.options.mean else f"dtype={given}"
+                raise InvalidValueError(
+                    f"{what}: the values are complex, for there is a column {IMAGINARY!r}: rename it"
+                )
+            narrow = all(first.data.schema.field(half).type == pa.float32() for half in (name, IMAGINARY))
+            return given or np.dtype(np.complex64 if narrow else np.complex128)
         if self.options.given is not None:
             return self.options.given
         if name is None:
@@ -428,6 +445,19 @@ class TableIngest:
         return whole - base if base else whole
 
     def _values(self, batch: Batch, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+        if not self._is_complex(batch):
+            return self._numbers(batch, name, dtype)
+        if dtype.kind != "c":
+            problem = (
+                f"there is a column {IMAGINARY!r} from row {batch.row} on, and none before: give the files one by one"
+            )
+            raise IngestError(problem, batch.source)
+        out = np.empty(batch.data.num_rows, dtype)
+        out.real = self._numbers(batch, name, out.real.dtype)
+        out.imag = self._numbers(batch, IMAGINARY, out.real.dtype)
+        return out
+
+    def _numbers(self, batch: Batch, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
         array = batch.data.column(name)
         self._check_nulls(batch, name, array)
         if pa.types.is_dictionary(array.type):

@@ -7,6 +7,7 @@ import json
 import os
 import random
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,6 +51,32 @@ def test_tables_are_read_back(tmp_path: Path, web: sp.Tensor, name: str) -> None
     back = sp.ingest.columns(tmp_path / name, tmp_path / "back.sparrow", coords=["src", "dst"], value="value")
     assert np.array_equal(back.to_numpy(), web[:3].to_numpy())
     assert sorted(os.listdir(tmp_path)) == ["back.sparrow", name]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("c.parquet", "complex64"), ("c.parquet", "complex128"), ("c.csv", "complex64"), ("c.tsv.gz", "complex128"),
+     ("table", "complex64"), ("c.jsonl", "complex128")],
+)  # fmt: skip
+def test_complex_numbers_are_read_back(tmp_path: Path, name: str, dtype: str) -> None:
+    dense = np.array([[1, 0, complex(np.nan, 2)], [0, complex(0.5, -np.inf), -1j]], dtype)
+    src: Any = tmp_path / name
+    if name == "c.jsonl":  # which has finite numbers alone
+        dense[0, 2], dense[1, 1] = 3 + 0.25j, 0.5
+        sp.asarray(dense).to_polars().write_ndjson(src)
+    elif name == "table":
+        src = sp.asarray(dense).to_arrow()
+    else:
+        export(sp.asarray(dense), src)
+    read: Any = partial(sp.ingest.columns, src, tmp_path / "A", coords=["d0", "d1"], value="value", overwrite=True)
+    for options in ({"dtype": dtype}, {"duplicates": "sum"}, {"nulls": "drop"}):
+        found = read(**options)
+        assert found.dtype.kind == "c"
+        np.testing.assert_array_equal(found.to_numpy().astype(dtype), dense)
+    assert read().dtype == (dtype if name in ("c.parquet", "table") else "complex128")
+    for wrong in ({"dtype": "float64"}, {"duplicates": "mean"}):
+        with pytest.raises(InvalidValueError, match="the values are complex, for there is a column 'value_im'"):
+            read(**wrong)
 
 
 def test_other_libraries_read_tables(tmp_path: Path, web: sp.Tensor) -> None:
@@ -127,6 +154,9 @@ def test_an_edge_has_one_number(tmp_path: Path) -> None:
     assert np.array_equal(back.to_numpy(), A.to_numpy())
     with pytest.raises(UnsupportedError, match="one number, and these are complex128"):
         export(A * 1j, tmp_path / "C.edges")
+    with pytest.raises(UnsupportedError, match="no fill but 0, and this tensor has 1"):
+        export(A + 1, tmp_path / "C.edges")
+    assert not (tmp_path / "C.edges").exists()
 
 
 def test_npz_files(tmp_path: Path, web: sp.Tensor) -> None:
