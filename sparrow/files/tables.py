@@ -283,13 +283,13 @@ def _format(source: Source) -> str:
     if source.path is None or source.size is None:
         return "csv"
     with of(source.path).open(source.path, size=source.size) as file:
-        start = file.read(6)
+        start = file.read(9).removeprefix(b"\xef\xbb\xbf")
     if start.lstrip()[:1] == b"{" or {".json", ".jsonl", ".ndjson"} & set(Path(source.name).suffixes):
         return "json"
     if start.lstrip()[:1] == b"[" and b"{" in start:
         way = f"jq -c '.[]' {shlex.quote(source.name)} | sparrow ingest columns - DST --format json ..."
         raise IngestError(f"this is JSON, but no object in each line: {way}", source.name)
-    arrow = start == _ARROW_FILE or start.startswith(_ARROW_STREAM)
+    arrow = start.startswith(_ARROW_FILE) or start.startswith(_ARROW_STREAM)
     return "parquet" if start[:4] == b"PAR1" else "arrow" if arrow else "csv"
 
 

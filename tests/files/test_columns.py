@@ -814,6 +814,14 @@ def test_a_line_that_is_no_object(tmp_path: Path, line: str) -> None:
         assert found.value.line == number
 
 
+def test_bytes_of_another_encoding_in_json_lines(ingest: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes('{"u": "a"}\n{"u": "Käse"}\n'.encode("latin-1"))
+    with pytest.raises(IngestError, match="no UTF-8; if it is Latin-1: iconv") as caught:
+        sp.ingest.columns(tmp_path / "a.jsonl", tmp_path / "A.sparrow", coords=["u"])
+    assert caught.value.line == 2
+    assert ingest('\ufeff{"u": "a", "v": 3}\n', coords=["u"], value="v") == {("a",): 3}
+
+
 def test_half_a_pair_in_json_lines(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"u": "a", "v": 1}\n{"u": "\\ud800", "v": 2}\n')
     with pytest.raises(IngestError, match="no Unicode: it holds half a pair") as found:
