@@ -427,7 +427,10 @@ class EdgesWriter(TableWriter):
 
     delimiter: ClassVar[str] = "\t"
     quoting: ClassVar[str] = "none"
-    structure: ClassVar[str] = r"[\s,\"]"
+    structure: ClassVar[tuple[str, str]] = (
+        r"[\s,\"]|^[#%]|^$",
+        "blanks, commas and quotes part columns, and # and % begin comments",
+    )
     called: ClassVar[str] = "an edge list"
     comment: ClassVar[str] = "# "
 

@@ -29,7 +29,6 @@ from sparrow.files.delimited import Form
 from sparrow.files.partitions import partitions
 from sparrow.files.registry import Format, Option, Writer
 from sparrow.files.source import Source, open_sources, total_size
-from sparrow.labels import is_text
 from sparrow.progress import bar
 from sparrow.storage.filesystem import of
 
@@ -289,7 +288,7 @@ def _format(source: Source) -> str:
     if start.lstrip()[:1] == b"[" and b"{" in start:
         way = f"jq -c '.[]' {shlex.quote(source.name)} | sparrow ingest columns - DST --format json ..."
         raise IngestError(f"this is JSON, but no object in each line: {way}", source.name)
-    arrow = start.startswith(_ARROW_FILE) or start.startswith(_ARROW_STREAM)
+    arrow = start.startswith((_ARROW_FILE, _ARROW_STREAM))
     return "parquet" if start[:4] == b"PAR1" else "arrow" if arrow else "csv"
 
 
@@ -357,16 +356,19 @@ class TableWriter(Writer):
         labels = ((axis, tensor.labels(axis)) for axis in range(tensor.ndim) if self.labels)
         return {axis: found for axis, found in labels if found is not None}
 
-    structure: ClassVar[str] = ""
-    """A pattern of what labels must not hold, for it parts columns or lines."""
+    structure: ClassVar[tuple[str, str]] = ("", "")
+    """A pattern of what labels must not hold, for it parts columns or says something else, and what that is."""
 
     def check(self) -> None:
         """Raise ``UnsupportedError`` for a tensor that the format cannot hold."""
-        for axis, found in self.named.items() if self.structure else ():
-            if is_text(found.type) and pc.any(pc.match_substring_regex(found, self.structure)).as_py():
+        pattern, what = self.structure
+        for axis, found in self.named.items() if pattern else ():
+            texts = found.cast(pa.string())
+            at = pc.index(pc.match_substring_regex(texts, pattern), True).as_py()
+            if at >= 0:
                 raise UnsupportedError(
-                    f"labels of {self.tensor.dims[axis]!r} hold blanks, commas or quotes, which part the columns of "
-                    f"{self.called}: write numbers with labels=False, or csv"
+                    f"the label {texts[at].as_py()!r} of {self.tensor.dims[axis]!r} cannot be written in "
+                    f"{self.called}, where {what}: write numbers with labels=False, or csv"
                 )
 
     def schema(self) -> pa.Schema:
@@ -418,7 +420,10 @@ class TsvWriter(TableWriter):
 
     delimiter: ClassVar[str] = "\t"
     quoting: ClassVar[str] = "none"
-    structure: ClassVar[str] = r"[\t\r\n\"]"
+    structure: ClassVar[tuple[str, str]] = (
+        r"[\t\r\n\"]|^$",
+        "tabs, line ends and quotes part columns, and nothing stands for a null",
+    )
     called: ClassVar[str] = "lines parted by tabs"
 
 

@@ -436,7 +436,8 @@ class TableIngest:
         limit = LARGEST_DIMENSION if size is None else size + base
         if len(given):
             if int(given.min()) < base:
-                what = "negative: coordinates count from 0" if not base else "below 1: say index_base=0"
+                what = f"negative: coordinates count from 0, and relabel={name!r} numbers any integers"
+                what = what if not base else "below 1: say index_base=0"
                 raise self._wrong(batch, name, array, pa.array(given < base), what)
             if int(given.max()) >= limit:
                 problem = "beyond 2^63 - 2" if size is None else f"out of range for the size {size} that shape gives"

@@ -1116,7 +1116,9 @@ def test_hashes_beyond_int64(late: bool, tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_ids_that_are_no_coordinates_are_told_where_they_stay(ingest: Any, tmp_path: Path) -> None:
     assert ingest("id\n-5\nx\n", coords=["id"], relabel=True) == {("-5",): 1, ("x",): 1}  # not all are integers
-    with pytest.raises(IngestError, match="column 'id' is negative: coordinates count from 0") as caught:
+    with pytest.raises(
+        IngestError, match="column 'id' is negative: coordinates count from 0, and relabel='id' numbers"
+    ) as caught:
         ingest("id\n3\n-5\n", coords=["id"])
     assert (caught.value.line, caught.value.token) == (3, "-5")
     batch = pa.record_batch({"id": [1, -3]})

@@ -7,6 +7,7 @@ import json
 import os
 import random
 from contextlib import suppress
+from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -122,9 +123,32 @@ def test_names_of_vertices_are_written_and_come_back(tmp_path: Path) -> None:
 
 
 def test_labels_that_would_part_columns_are_refused(tmp_path: Path, named: sp.Tensor) -> None:
-    with pytest.raises(UnsupportedError, match="labels=False"):
+    with pytest.raises(UnsupportedError, match="the label 'b, ob' of 'user' cannot be written in an edge list"):
         export(named, tmp_path / "out.edges")
     assert export(named, tmp_path / "out.edges", labels=False) == 2
+
+
+@pytest.mark.parametrize(
+    ("label", "ends"),
+    [("#a", (".edges",)), ("%a", (".edges",)), ("", (".edges", ".tsv")), (datetime(2020, 1, 2, 3, 4), (".edges",)),
+     ("b#%", ()), (date(2020, 1, 2), ())],
+)  # fmt: skip
+def test_labels_that_would_say_something_else_are_refused(tmp_path: Path, label: Any, ends: tuple[str, ...]) -> None:
+    other = "a" if isinstance(label, str) else type(label)(2021, 1, 1)
+    A = sp.from_coords([[0, 1], [0, 1]], [1.5, 2.5], shape=(2, 2), labels={"d1": [label, other]})
+    for end in (".edges", ".tsv", ".csv"):
+        if end in ends:
+            with pytest.raises(UnsupportedError, match=r"of 'd1' cannot be written in .*labels=False, or csv"):
+                export(A, tmp_path / f"a{end}")
+            continue
+        export(A, tmp_path / f"a{end}")
+        if end == ".edges":
+            back = sp.ingest.edges(tmp_path / "a.edges", tmp_path / "A", ids="str", overwrite=True)
+        else:
+            reading = partial(sp.ingest.columns, tmp_path / f"a{end}", tmp_path / "A", value="value", overwrite=True)
+            back = reading(coords=["d0", "d1"])
+        assert sorted(back.to_arrow()["value"].to_pylist()) == [1.5, 2.5]
+        assert {*map(str, [label, other])} <= {*map(str, back.labels(1).to_pylist())} or isinstance(label, datetime)
 
 
 def test_labels_are_written_and_come_back(tmp_path: Path, named: sp.Tensor) -> None:
