@@ -99,6 +99,11 @@ TEXT = {
     "links are written with '->'": ("a.txt", "1 -> 2\n2 -> 3\n"),
     "say delimiter='->'": ("a.txt", "1->2\n2->3\n"),
     "this is DOT": ("a.dot", "digraph G {\n a -> b;\n}\n"),
+    "JSON, no edge list: jq -c '.\\[\\]' .*a.json |": ("a.json", '[{"src": 0, "dst": 1}]\n'),
+    r"a Rutherford-Boeing matrix, .* scipy\.io\.hb_read": (
+        "west.rua",
+        f"{'A title':72}KEY\n{5:14}{1:14}{2:14}{2:14}\nrua           {4:14}{4:14}{2:14}{0:14}\n(26I3) (26I3)\n",
+    ),
     "this is UCINET's DL": ("a.dl", "DL n=2 format=edgelist1\nlabels:\na, b\ndata:\n1 2\n"),
     "an adjacency list of networkx": ("a.adj", "#draw.py\n# GMT Mon Nov 23 09:00:00 2026\n# \n0 1\n1 2\n"),
     "no number: of a table with other columns": ("a.csv", "Source,Target,Type,Weight\n1,2,Directed,1.0\n"),
