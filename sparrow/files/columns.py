@@ -45,8 +45,8 @@ class Columns(Reader):
     dst
         The folder to create.
     coords
-        The columns that hold the coordinates, in the order of the dimensions. In JSON lines ``user.id`` is the member
-        ``id`` of the object ``user``.
+        The columns that hold the coordinates, in the order of the dimensions. In JSON lines, Parquet and Arrow
+        ``user.id`` is the member ``id`` of the object ``user``.
     value
         The column of values; None where each row says that its cell is there, which counts 1. Of several columns
         each becomes a tensor of a bundle, by its name; they are read at once and have the same labels and shape.

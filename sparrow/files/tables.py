@@ -55,8 +55,8 @@ class Query:
     halves: tuple[str, str] | None = None
     """The columns of real and imaginary halves; the second is read too, where it is there, and both as decimals."""
 
-    def among(self, names: Sequence[str], file: str | None) -> Query:
-        """Return the query of columns that there are, each once.
+    def among(self, names: Sequence[str], file: str | None, within: Sequence[str] = ()) -> Query:
+        """Return the query of columns that there are, or of members ``within`` them, each once.
 
         Raises
         ------
@@ -72,10 +72,10 @@ class Query:
         found.seen.update(names)
         for name in found.columns:
             times = list(names).count(name)
-            if times != 1:
+            if times != 1 and (times or name not in within):
                 what = "there is no column" if not times else f"there are {times} columns"
                 way = "" if other is None else f"; say delimiter={other!r}"
-                shown = ", ".join(repr(name[:80]) for name in names[:50])
+                shown = ", ".join(repr(name[:80]) for name in [*names, *within][:50])
                 raise IngestError(f"{what} {name!r}: the columns are {shown}{way}", file)
         return found
 
@@ -166,7 +166,7 @@ def open_table(src: Any, query: Query) -> Table:
 
         def read(advance: Advance) -> Generator[Batch]:
             with pa.RecordBatchReader.from_stream(src) as reader:
-                yield from _stream(reader, query.among(reader.schema.names, None))
+                yield from _stream(reader, _among(query, reader.schema, None))
 
         return Table(kind, None, 0, read)
     raise UnsupportedError(
@@ -175,9 +175,30 @@ def open_table(src: Any, query: Query) -> Table:
     )
 
 
+def _among(query: Query, schema: pa.Schema, file: str | None) -> Query:
+    """Return the query of columns of a schema; what is in objects is called as in JSON lines, ``user.id``."""
+
+    def members(field: pa.Field) -> Iterator[str]:
+        for inner in field.type if pa.types.is_struct(field.type) else ():
+            yield f"{field.name}.{inner.name}"
+            yield from members(inner.with_name(f"{field.name}.{inner.name}"))
+
+    return query.among(schema.names, file, [name for field in schema for name in members(field)])
+
+
+def _picked(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """Return some columns of a batch, or members of objects in them."""
+    found = []
+    for name in columns:
+        path = [name] if name in batch.schema.names else name.split(".")
+        column = batch.column(path[0])
+        found.append(pc.struct_field(column, path[1:]) if path[1:] else column)
+    return pa.RecordBatch.from_arrays(found, list(columns))
+
+
 def _stream(batches: Any, query: Query) -> Generator[Batch]:
     row = 1
-    for batch in _checked((batch.select(query.columns) for batch in batches), None):
+    for batch in _checked((_picked(batch, query.columns) for batch in batches), None):
         yield Batch(batch, None, row)
         row += batch.num_rows
 
@@ -296,10 +317,10 @@ def _parquet(path: str, total: int, query: Query, advance: Advance) -> Iterator[
     import pyarrow.parquet as pq
 
     with of(path).open(path) as raw, pq.ParquetFile(raw, page_checksum_verification=True) as file:
-        query = query.among(file.schema_arrow.names, path)
+        query = _among(query, file.schema_arrow, path)
         rows = max(file.metadata.num_rows, 1)
         for batch in file.iter_batches(_ROWS, columns=query.columns):
-            yield batch
+            yield _picked(batch, query.columns)
             advance(total * batch.num_rows // rows)
 
 
@@ -311,25 +332,25 @@ def _arrow(source: Source, query: Query, advance: Advance) -> Iterator[pa.Record
             if source.path is not None:
                 stream = stack.enter_context(open(source.path, "rb"))
             reader = stack.enter_context(pa.ipc.open_stream(pa.PythonFile(stream, mode="r")))
-            query = query.among(reader.schema.names, source.name)
-            yield from (batch.select(query.columns) for batch in reader)
+            query = _among(query, reader.schema, source.name)
+            yield from (_picked(batch, query.columns) for batch in reader)
         return
     with of(source.path).open(source.path, through=True) as file:
         whole = file.read(len(_ARROW_FILE)) == _ARROW_FILE
         file.seek(0)
         if not whole:
             with pa.ipc.open_stream(file) as reader:
-                query = query.among(reader.schema.names, source.name)
+                query = _among(query, reader.schema, source.name)
                 told = 0
                 for batch in reader:
-                    yield batch.select(query.columns)
+                    yield _picked(batch, query.columns)
                     told, before = file.tell(), told
                     advance(told - before)
             return
         with pa.ipc.open_file(file) as reader:
-            query = query.among(reader.schema.names, source.name)
+            query = _among(query, reader.schema, source.name)
             for k in range(reader.num_record_batches):
-                yield reader.get_batch(k).select(query.columns)
+                yield _picked(reader.get_batch(k), query.columns)
                 advance(source.size // reader.num_record_batches)
 
 

@@ -797,6 +797,23 @@ def test_members_within_members_of_json_lines(ingest: Any, monkeypatch: pytest.M
         ingest(text + '{"user": {"id": "u", "at": null}, "a.b": 1, "stars": 1}\n', **names)
 
 
+def test_members_within_columns(ingest: Any, tmp_path: Path) -> None:
+    lines = [{"user": {"id": f"u{k}", "at": {"x": k}}, "a.b": k + 1, "stars": 1.5} for k in range(1, 6)]
+    table = pa.Table.from_pylist(lines)
+    pq.write_table(table, tmp_path / "a.parquet")
+    for name, written in (("a.arrow", pa.ipc.new_file), ("b.arrow", pa.ipc.new_stream)):
+        with pa.OSFile(str(tmp_path / name), "wb") as file, written(file, table.schema) as writer:
+            writer.write_table(table)
+    names: Any = {"coords": ["user.id", "user.at.x", "a.b"], "dims": ["user", "x", "b"], "value": "stars"}
+    for src in (table, *(tmp_path / name for name in ("a.parquet", "a.arrow", "b.arrow"))):
+        assert ingest(src, **names) == {(f"u{k}", k, k + 1): 1.5 for k in range(1, 6)}
+        with pytest.raises(IngestError, match=r"no column 'user\.at\.y': the columns are 'user', .*'user\.at\.x'"):
+            ingest(src, coords=["user.at.y"])
+    holes = pa.Table.from_pylist([*lines, {"user": None, "a.b": 1, "stars": 1.0}])
+    with pytest.raises(IngestError, match=r"row 6: column 'user\.id' is a null"):
+        ingest(holes, **names)
+
+
 @pytest.mark.parametrize("names", [["a", "a.b"], ["a.b", "a"]])
 def test_a_member_is_no_value_and_what_holds_another(ingest: Any, names: list[str]) -> None:
     for line in ({"a": {"b": 1}}, {"a": 1}):
