@@ -345,6 +345,8 @@ def store(
 ) -> str:
     """Store a matrix, and return its folder."""
     kind = matrix.dtype if dtype is None else dtype
+    if matrix.dtype.kind == "c" and kind.kind != "c":
+        raise InvalidValueError(f"dtype={kind}: the values are complex; leave dtype out, or give complex64")
 
     def rows_of(piece: tuple[NDArray[Any], ...]) -> Rows:
         *coords, given = piece
