@@ -264,6 +264,8 @@ class TableIngest:
             if re.fullmatch(r"[-+]?\d{1,3}([.,' ]\d{3})+([.,]\d+)?", plain):
                 ways.append("take out of the numbers what parts thousands")
             way = ", or ".join(ways) or way
+            if plain == name and form is not None and form.header:
+                way = "the line of names comes again; give the files one by one"
             problem = f"the column {name!r} holds {kind}, and values are numbers: {way}"
             raise IngestError(problem, first.source, line, token)
         return check_dtype(kind.to_pandas_dtype())

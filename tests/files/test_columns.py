@@ -1063,7 +1063,10 @@ def test_a_second_line_of_names_is_refused_with_its_line(tmp_path: Path) -> None
     whole = tmp_path / "both.csv"
     options: dict[str, Any] = {"coords": ["user", "film"]}
     whole.write_text("user,film,stars\n1,7,4\nuser,film,stars\n2,8,3\n")
-    with pytest.raises(IngestError, match=r"both.csv, line 3: the column 'stars' holds string.*\(at 'stars'\)"):
+    with pytest.raises(
+        IngestError,
+        match=r"both.csv, line 3: the column 'stars' holds string.*line of names comes again.*\(at 'stars'\)",
+    ):
         sp.ingest.columns(whole, tmp_path / "a.sparrow", value="stars", **options)
     for text in ("user,film\nann,7\nuser,film\nbob,8\n", "user,film\n1,7\nuser,film\n2,8\n"):
         whole.write_text(text)
