@@ -164,6 +164,19 @@ def test_folders(tmp_path: Path, beginning: str, packed: bool) -> None:
     assert not (tmp_path / "B.sparrow").exists()
 
 
+def test_folders_of_peaks(tmp_path: Path) -> None:
+    folder = tmp_path / "counts"
+    tenx_folder(folder, random_matrix(1, 2, 3, "i8"))
+    (folder / "genes.tsv").unlink()
+    (folder / "peaks.bed").write_text("# so\nchr1\t5\t10\nchr2\t7\t90\tmore\n")
+    found = sp.ingest.tenx(folder, tmp_path / "A.sparrow", features="name")
+    assert found.labels("feature").to_pylist() == ["chr1:5-10", "chr2:7-90"]
+    (folder / "peaks.bed").write_text("chr1\t5\n")
+    with pytest.raises(IngestError, match="no chromosome, begin and end") as caught:
+        sp.ingest.tenx(folder, tmp_path / "B.sparrow")
+    assert caught.value.line == 1
+
+
 def test_old_files_of_several_genomes(tmp_path: Path) -> None:
     dense = random_matrix(1, 4, 3, "i4")
     with h5py.File(tmp_path / "old.h5", "w") as file:
