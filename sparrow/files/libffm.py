@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from sparrow import storage
 from sparrow.errors import IngestError, UnsupportedError
+from sparrow.files.label_texts import labels_of
 from sparrow.files.registry import DType, Duplicates, Format, Reader, Writer
 from sparrow.files.rows import cast_values, misfit, write_entries
 from sparrow.files.source import TextBlock, blocks, open_sources, total_size
@@ -215,9 +216,9 @@ class LibffmWriter(Writer):
                 "libffm is written of a bundle with X (row, field, col) and y, as sp.ingest.libffm makes"
             )
         X, y = found["X"], found["y"]
-        if X.fill_value != 0 or X.shape[0] != y.shape[0]:
-            raise UnsupportedError("libffm leaves out zeros alone, and has a label for each row of X")
-        labels = pa.array(y.to_numpy()).cast(pa.string()).to_pylist()
+        if X.fill_value != 0:
+            raise UnsupportedError(f"libffm leaves out zeros, and the absent cells of X are {X.fill_value}")
+        labels = labels_of(y, X.shape[0], "y").to_pylist()
         row, line = -1, ""
         with self.sink() as file, bar("exporting", X.nnz, "entries") as advance:
 

@@ -319,6 +319,49 @@ def test_lines_parted_by_tabs_have_no_quotes(tmp_path: Path, named: sp.Tensor) -
 LINES = "1 1:0.5 4:2\n-1 \n2.5 2:1 3:-7\n1\n1 4:1e-300\n"
 
 
+_Y = sp.asarray(np.array([1.5, -2]))
+_FEATURES = sp.asarray(np.array([[0.5, 0], [0, 2]]))
+
+
+def _labelled(names: Any, values: Any = (True, True)) -> sp.Tensor:
+    return sp.from_coords([[0, 1], [0, 1]], list(values), shape=(2, 2), labels={"d1": names})
+
+
+@pytest.mark.parametrize(
+    ("members", "problem"),
+    [
+        ({"y": _Y * 1j}, r"y of \(2,\) complex128 is to be a real number for each of 2 rows"),
+        ({"y": _Y[:1]}, r"y of \(1,\) float64 is to be a real number for each of 2 rows"),
+        ({"y": sp.asarray(np.ones(3))}, r"for each of 2 rows"),
+        ({"y": _labelled(["cat", "1"])}, "labels in libsvm text are numbers, and 'cat' is none"),
+        ({"y": _labelled(["1,5", "2"])}, "labels in libsvm text are numbers, and '1,5' is none"),
+        ({"y": _labelled(["", "2"])}, "labels in libsvm text are numbers, and '' is none"),
+        ({"y": _labelled([1, 2], (1.0, 0.5))}, "by ones which labels"),
+        ({"y": _labelled([1, 2]) == False}, "by ones which labels"),  # noqa: E712
+        ({"y": _Y, "qid": _Y}, "numbers of queries are integers, and qid is float64"),
+        ({"y": _Y, "qid": sp.asarray(np.array([1]))}, r"qid of \(1,\) int64"),
+    ],
+)
+def test_labels_that_libsvm_does_not_hold(tmp_path: Path, members: Any, problem: str) -> None:
+    with pytest.raises(UnsupportedError, match=problem):
+        export(sp.Bundle({"X": _FEATURES, **members}), tmp_path / "a.svm")
+    if members["y"].ndim == 1 and "qid" not in members:
+        with pytest.raises(UnsupportedError, match=problem):
+            export(sp.Bundle({"X": _FEATURES.reshape(2, 1, 2), **members}), tmp_path / "a.ffm")
+    assert not list(tmp_path.iterdir())
+
+
+def test_labels_that_are_true_or_integers_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    y = sp.asarray(np.array([True, False]))
+    export(sp.Bundle({"X": _FEATURES, "y": y, "weight": _Y}), tmp_path / "a.svm")
+    assert "libsvm holds X, y and qid: without weight" in capsys.readouterr().err
+    assert (tmp_path / "a.svm").read_text() == "1 1:0.5\n0 2:2\n"
+    export(sp.Bundle({"X": _FEATURES.reshape(2, 1, 2), "y": y}), tmp_path / "a.ffm")
+    assert (tmp_path / "a.ffm").read_text() == "1 0:0:0.5\n0 0:1:2\n"
+    export(sp.Bundle({"X": _FEATURES, "y": _labelled([7, -3])}), tmp_path / "b.svm")
+    assert (tmp_path / "b.svm").read_text() == "7 1:0.5\n-3 2:2\n"
+
+
 @pytest.mark.parametrize("index_base", [0, 1])
 def test_libsvm_is_read_back(tmp_path: Path, index_base: Literal[0, 1], monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "data.svm").write_text(LINES)
