@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -317,7 +318,7 @@ class _Parser:
         text = text if found is None else text.replace(found[0], "", 1)
         column = re.search(r"In CSV column #(\d+): ", text)
         if column is None:
-            return Unreadable(text, block.source.name, line)
+            return Unreadable(f"{text}{self._one_more(text, block)}", block.source.name, line)
         text = text.replace(column[0], "", 1)
         name = self._names[int(column[1])]
         if "invalid UTF8" in text:
@@ -329,6 +330,18 @@ class _Parser:
             problem += "say dtype='float64' for later values with decimals"
             return Unreadable(problem, block.source.name, line)
         return LateText(name, problem + hint, block.source.name, line)
+
+    def _one_more(self, text: str, block: TextBlock) -> str:
+        """Return the way out where lines have one cell more than there are names."""
+        counts = re.search(r"Expected (\d+) columns, got (\d+): (.*)", text)
+        if counts is None or int(counts[2]) != int(counts[1]) + 1 or not self._form.header or self._form.own:
+            return ""
+        parted = "\\t" if self._delimiter == "\t" else self._delimiter
+        told, way = "begin with one cell more than there are names, as R writes the names of rows", f"^/row{parted}"
+        if counts[3].endswith(self._delimiter):
+            told = f"end in {self._delimiter!r}, and the line of names does not"
+            way = f"\\r$/{parted}&" if 13 in block.data[:1000] else f"$/{parted}"
+        return f"; if lines {told}: sed '1s/{way}/' {shlex.quote(block.source.name)} | sparrow ingest columns - DST ..."
 
 
 class Unreadable(IngestError):

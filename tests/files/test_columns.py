@@ -666,6 +666,21 @@ def test_other_encodings(ingest: Any) -> None:
         ingest(data, coords=["ort"], encoding="utf-16")
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["a,v\n1,5,2.5\n2,6,3.5\n", "a\tv\nx\t5\t2.5\ny\t6\t3.5\n", "a;v\r\n5;2.5;\r\n6;3.5;\r\n", "a,v\n5,2.5,\n6,3.5,\n"],
+)
+def test_one_cell_more_than_names(ingest: Any, tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.csv").write_bytes(text.encode())
+    more: Any = {"coords": ["a"], "value": "v", "delimiter": ";" if ";" in text else None}
+    with pytest.raises(IngestError, match=r"Expected 2 columns, got 3.*; if lines (begin|end)") as caught:
+        ingest(tmp_path / "a.csv", **more)
+    assert caught.value.line == 2
+    command = caught.value.problem.split(": ")[-1].partition(" | ")[0]
+    mended = subprocess.run(command, shell=True, capture_output=True, check=True).stdout
+    assert ingest(mended, **more) == {(5,): 2.5, (6,): 3.5}
+
+
 def test_commas_before_fractions(ingest: Any) -> None:
     text = "a;v\n1;3,5\n2;-4,25\n3;7\n"
     assert ingest(text, coords=["a"], value="v", delimiter=";", decimal=",") == {(1,): 3.5, (2,): -4.25, (3,): 7}
