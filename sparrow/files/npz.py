@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import zipfile
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -146,10 +145,12 @@ def _way(name: str, arrays: Sequence[str]) -> str:
     """Return how arrays of others are stored: parts of a sparse one by their names, or one that is dense."""
     for array in arrays:
         first, part, _ = array.rpartition("data")
-        for kind, index in (("csr", "z['{0}indices'], z['{0}indptr']"), ("coo", "(z['{0}row'], z['{0}col'])")):
-            if part and set(re.findall("z\\['(.*?)'\\]", index.format(first))) <= {*arrays}:
-                shape = f", z['{first}shape']" if f"{first}shape" in arrays else ""
-                made = f"scipy.sparse.{kind}_array((z[{array!r}], {index.format(first)}){shape})"
+        for kind, parts, form in (("csr", ("indices", "indptr"), "{}, {}"), ("coo", ("row", "col"), "({}, {})")):
+            others = [first + each for each in parts]
+            if part and {*others} <= {*arrays}:
+                where = form.format(*(f"z[{each!r}]" for each in others))
+                shape = f", z[{first + 'shape'!r}]" if f"{first}shape" in arrays else ""
+                made = f"scipy.sparse.{kind}_array((z[{array!r}], {where}){shape})"
                 return f"z = numpy.load({name!r}); sp.asarray({made}).save(DST)"
     return f"sp.asarray(numpy.load({name!r})[{arrays[0]!r}]).save(DST) stores a dense one"
 
