@@ -334,7 +334,9 @@ class _Parser:
     def _one_more(self, text: str, block: TextBlock) -> str:
         """Return the way out where lines have one cell more than there are names."""
         counts = re.search(r"Expected (\d+) columns, got (\d+): (.*)", text)
-        if counts is None or int(counts[2]) != int(counts[1]) + 1 or not self._form.header or self._form.own:
+        if counts is None or int(counts[2]) != int(counts[1]) + 1 or not self._form.header:
+            return ""
+        if self._delimiter not in ",;|\t":  # others may say something to a shell, or to sed
             return ""
         parted = "\\t" if self._delimiter == "\t" else self._delimiter
         told, way = "begin with one cell more than there are names, as R writes the names of rows", f"^/row{parted}"
