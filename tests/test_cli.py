@@ -219,6 +219,11 @@ def test_show_a_cell_and_all_cells(cli: Any, stored: Path) -> None:
     assert dense == {"shape": [2, 3], "cells": [[0, 1, 1], [0, 0, 1]]}
 
 
+def test_show_keeps_both_halves_of_complex_numbers(cli: Any, tmp_path: Path) -> None:
+    sp.from_coords([[1]], [complex(1, np.inf)], shape=(2,)).save(tmp_path / "c.sparrow")
+    assert "(1+infj)" in cli("show", tmp_path / "c.sparrow").out
+
+
 def test_show_draws(cli: Any, stored: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pictures need Matplotlib")
     done = cli("show", stored / "web.sparrow", ":3", "--png", tmp_path / "web.png")

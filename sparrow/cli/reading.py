@@ -209,13 +209,14 @@ def _entries(part: Tensor, head: int) -> tuple[list[tuple[Any, ...]], bool]:
     import numpy as np
 
     from sparrow.relation import as_numpy
+    from sparrow.storage.layout import decode
 
     view = part.__sparrow_scan__().view
     rows: list[tuple[Any, ...]] = []
     for batch in part.to_batches():
         columns = [as_numpy(column) for column in batch.columns]
         coords = columns[: part.ndim]
-        values = columns[part.ndim] if len(columns) == part.ndim + 1 else columns[-2] + 1j * columns[-1]
+        values = decode(columns[part.ndim :], part.dtype)
         placed = view.to_base(coords) if part.ndim else [np.full(len(values), at) for _, at in view.fixed]
         rows.extend(zip(*(column.tolist() for column in placed), values.tolist(), strict=True))
         if head and len(rows) > head:

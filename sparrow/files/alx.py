@@ -40,8 +40,11 @@ _VALUES = np.dtype(np.int64)
 _BLOCK = 1 << 22
 _NAMES = np.frombuffer(b"row_tagcol_taggt_tag", np.uint8).copy()
 _SHARD = re.compile(
-    r"(?:^|[-_.])(train_t|train\.transpose|train|test)\.tfr(?:ecord)?(?:-(\d+)-of-(\d+))?(?:\.(?:gz|zst|bz2))?$"
+    r"(?:^|[-_.])(train_t|train\.transpose|train|test)(?:\.tfr(?:ecords?)?(?:-(\d+)-of-(\d+))?|-(\d+)-of-(\d+)\.tfr(?:ecords?)?)"
+    r"(?:\.(?:gz|zst|bz2))?$"
 )
+_ZLIB = "gzip"
+"""What reads the streams that TensorFlow calls ZLIB: it tells them apart from those of gzip."""
 _SPLITS = {"train": "train", "train_t": "train_t", "train.transpose": "train_t", "test": "test"}
 
 
@@ -165,8 +168,11 @@ class Alx(Reader):
                 raise IngestError(f"two files are shard {one.number} of {split}", other.path)
         missing = sorted(set(range(shards[0].of)) - {shard.number for shard in shards}) if shards else []
         if missing and not self.partial:
+            first = re.sub(
+                r"\d+(?=-of-\d)", lambda found: f"{missing[0]:0{len(found[0])}}", os.path.basename(shards[0].path)
+            )
             raise IngestError(
-                f"{len(missing)} of the {shards[0].of} shards of {split} are missing, the first is {missing[0]}: say "
+                f"{len(missing)} of the {shards[0].of} shards of {split} are missing, the first is {first}: say "
                 "partial=True to do without",
                 shards[0].path,
             )
@@ -191,7 +197,7 @@ def _found(src: SourceLike) -> list[_Shard]:
         if found is None:
             raise IngestError("the name tells no split: shards are called train.tfr-..., train.transpose.tfr-... or "
                               "test.tfr-...", path)  # fmt: skip
-        number, count = (int(found[2]), int(found[3])) if found[2] else (0, 1)
+        number, count = int(found[2] or found[4] or 0), int(found[3] or found[5] or 1)
         if number >= count or count > 10**6:
             raise IngestError(f"there is no shard {number} of {count}", path)
         out.append(_Shard(_SPLITS[found[1]], number, count, path))
@@ -304,7 +310,11 @@ def _opened(path: str, stack: ExitStack) -> tuple[Any, Any]:
     raw = stack.enter_context(of(path).open(path, through=True))
     start = raw.read(12)
     raw.seek(0)
-    if kernels.cut(np.frombuffer(start, np.uint8).copy())[2] == kernels.GOOD or not (packed := compression_of(start)):
+    sound = len(start) == 12 and kernels.cut(np.frombuffer(start, np.uint8).copy())[2] == kernels.GOOD
+    packed = compression_of(start) or (
+        _ZLIB if start[:1] == b"\x78" and int.from_bytes(start[:2], "big") % 31 == 0 else None
+    )
+    if sound or packed is None:
         return raw, raw
     return raw, stack.enter_context(pa.CompressedInputStream(raw, packed))
 

@@ -22,7 +22,7 @@ from sparrow.files.source import Source, folder_of, open_sources
 from sparrow.files.tables import Query, open_table
 from sparrow.interop.conversion import gathered
 from sparrow.labels import is_text
-from sparrow.storage.filesystem import of
+from sparrow.storage.filesystem import of, steady
 from sparrow.tensor import Tensor
 
 __all__ = ["appended", "reading_options"]
@@ -41,6 +41,7 @@ def reading_options() -> tuple[Declared, ...]:
     return tuple(each._replace(default=None) if each.name == "coords" else each for each in own)
 
 
+@steady()
 def appended(
     src: str | os.PathLike[str],
     pick: Callable[[Sequence[str]], list[str]],

@@ -20,6 +20,7 @@ from sparrow.files.registry import DType, Duplicates, Format, Option, Reader, Wr
 from sparrow.interop.binsparse import descriptor_of, format_of
 from sparrow.progress import bar
 from sparrow.schema import Schema, check_dims, check_dtype, check_shape
+from sparrow.storage.layout import decode
 
 __all__ = ["FORMATS", "Binsparse", "BinsparseWriter", "described"]
 
@@ -166,7 +167,7 @@ def _tensor(group: Any, name: str) -> tuple[hdf5.Matrix, Any]:
     if "structure" in found:
         tensor = tensor._replace(pieces=_mirrored(tensor, str(found["structure"]), name))
     fill = 0
-    if found.get("fill"):
+    if found.get("fill") and levels != [("dense", len(shape))]:  # where all cells are told it says nothing
         hdf5.group_of(group.file, group.name, name, "fill_value")
         fill = _Values(group["fill_value"], kind.removeprefix("iso[").rstrip("]"), {}, group, name)[0:1][0]
     return tensor._replace(dtype=values.dtype), fill
@@ -303,15 +304,10 @@ class BinsparseWriter(Writer):
             for batch in tensor.to_batches():
                 for array, column in zip(arrays, batch.columns[: tensor.ndim], strict=True):
                     hdf5.appended(array, column.to_numpy())
-                hdf5.appended(values, _numbers(batch.columns[tensor.ndim :], schema.dtype).view(stored))
+                parts = [column.to_numpy(zero_copy_only=False) for column in batch.columns[tensor.ndim :]]
+                hdf5.appended(values, np.ascontiguousarray(decode(parts, schema.dtype)).view(stored))
                 advance(batch.num_rows)
         return count
-
-
-def _numbers(columns: Sequence[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the values of a batch: complex ones come in two columns."""
-    parts = [column.to_numpy(zero_copy_only=False) for column in columns]
-    return np.ascontiguousarray(parts[0] + 1j * parts[1] if len(parts) > 1 else parts[0], dtype)
 
 
 FORMATS = (Format("binsparse", "Tensors by binsparse (HDF5).", Binsparse, BinsparseWriter, (".h5", ".hdf5")),)

@@ -18,7 +18,7 @@ from sparrow.files.registry import DType, Format, Option, Reader, ids_of, names_
 from sparrow.files.rows import check_space
 from sparrow.files.source import check_encoding, open_sources
 from sparrow.files.tables import Query, open_table
-from sparrow.files.tabular import TableIngest, WideIds, gives_labels
+from sparrow.files.tabular import IMAGINARY, TableIngest, WideIds, gives_labels
 from sparrow.progress import bar
 from sparrow.schema import LARGEST_DIMENSION, check_dims, check_dtype
 from sparrow.tensor import Tensor
@@ -45,11 +45,13 @@ class Columns(Reader):
     dst
         The folder to create.
     coords
-        The columns that hold the coordinates, in the order of the dimensions. In JSON lines ``user.id`` is the member
-        ``id`` of the object ``user``.
+        The columns that hold the coordinates, in the order of the dimensions. In JSON lines, Parquet and Arrow
+        ``user.id`` is the member ``id`` of the object ``user``.
     value
         The column of values; None where each row says that its cell is there, which counts 1. Of several columns
         each becomes a tensor of a bundle, by its name; they are read at once and have the same labels and shape.
+        Where there is a column ``value_im`` beside ``value``, as in exports of complex tensors, it is the imaginary
+        half of the values.
     shape
         Sizes of the dimensions; None, or None for one of them, is what fits.
     dims
@@ -311,7 +313,9 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
             names, floats, texts, tuple(self.coords), numbers, self.header, self.delimiter, self.quotes, self.comment,
             self.encoding, self.decimal,
         )  # fmt: skip
-        return Query(names, form, self.format)
+        return Query(
+            names, form, self.format, halves=("value", IMAGINARY) if self.value == "value" and values else None
+        )
 
     def bounded(self, dim: int) -> bool:
         """Return whether the shape bounds the integers of a dimension: not where they are numbered anew."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -87,7 +88,7 @@ class Lines(NamedTuple):
 
 
 def batches(
-    source: Source, form: Form, types: dict[str, pa.DataType], check: Callable[[list[str]], list[str]], advance: Any
+    source: Source, form: Form, types: dict[str, pa.DataType], check: Callable[[list[str]], Form], advance: Any
 ) -> Generator[Lines]:
     """Yield the rows of a source; the first that has rows settles the types of the columns.
 
@@ -98,7 +99,7 @@ def batches(
     types
         The types of columns so far; filled.
     check
-        Is given the names of the columns, and returns those to read.
+        Is given the names of the columns, and returns the form with those to read.
     advance
         Is told the bytes that were read.
     """
@@ -116,7 +117,8 @@ def batches(
         cut = _cut(first, text, form, advance)
         head = next(cut)
         names, head = _names(head, form)
-        parser = _Parser(names, replace(form, columns=check(names)), types)
+        told = check(names)
+        parser = _Parser(names, replace(form, columns=told.columns, floats=told.floats), types)
         begun = parser.settle(head, cut)
         parsed = cast("Generator[Lines]", ordered_map(parser.parse, begun, settings.current().threads))
         with closing(parsed):
@@ -316,7 +318,7 @@ class _Parser:
         text = text if found is None else text.replace(found[0], "", 1)
         column = re.search(r"In CSV column #(\d+): ", text)
         if column is None:
-            return Unreadable(text, block.source.name, line)
+            return Unreadable(f"{text}{self._one_more(text, block)}", block.source.name, line)
         text = text.replace(column[0], "", 1)
         name = self._names[int(column[1])]
         if "invalid UTF8" in text:
@@ -328,6 +330,20 @@ class _Parser:
             problem += "say dtype='float64' for later values with decimals"
             return Unreadable(problem, block.source.name, line)
         return LateText(name, problem + hint, block.source.name, line)
+
+    def _one_more(self, text: str, block: TextBlock) -> str:
+        """Return the way out where lines have one cell more than there are names."""
+        counts = re.search(r"Expected (\d+) columns, got (\d+): (.*)", text)
+        if counts is None or int(counts[2]) != int(counts[1]) + 1 or not self._form.header:
+            return ""
+        if self._delimiter not in ",;|\t":  # others may say something to a shell, or to sed
+            return ""
+        parted = "\\t" if self._delimiter == "\t" else self._delimiter
+        told, way = "begin with one cell more than there are names, as R writes the names of rows", f"^/row{parted}"
+        if counts[3].endswith(self._delimiter):
+            told = f"end in {self._delimiter!r}, and the line of names does not"
+            way = f"\\r$/{parted}&" if 13 in block.data[:1000] else f"$/{parted}"
+        return f"; if lines {told}: sed '1s/{way}/' {shlex.quote(block.source.name)} | sparrow ingest columns - DST ..."
 
 
 class Unreadable(IngestError):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sparrow.errors import IngestError
 from sparrow.files.kinds import refuse_no_edges, words
 from sparrow.files.numbers import line_of
-from sparrow.files.rows import cast_values
+from sparrow.files.rows import cast_values, misfit
 from sparrow.files.source import Source, TextBlock, blocks
 
 __all__ = ["EdgeLines", "ParsedEdges"]
@@ -35,6 +35,7 @@ _KONECT = re.compile(rb"%[ \t]*(sym|bip)\b[^\n]*\n(?:%[ \t]*\d+[ \t]+(\d{1,18})[
 """A header of KONECT about edges both ways or between two kinds of vertices, and how many there are of each."""
 _SNAP = re.compile(rb"(?im)\A(?:#[^\n]*\n|[ \t\r]*\n)*?#[ \t]*undirected graph\b")
 """A header of SNAP about edges both ways, which stand in the file once: it is the first line, or soon follows."""
+_OF_TABLES = ": of a table with other columns sparrow ingest columns takes those that are named"
 _DISGUISES = ((b" ", b"\x1c"), (b",", b"\x1d"), (b"\t", b"\x1e"), (b"#", b"\x1f"))
 """Control characters that stand for what parts columns, in ids that may hold it."""
 
@@ -227,7 +228,8 @@ class EdgeLines:
         if unfit is not None:
             line, text = line_of(parsed.block, unfit)
             token = words(text, ",")[2]
-            raise IngestError(f"the weight does not fit the type {self.dtype}", parsed.block.source.name, line, token)
+            problem = f"the weight {misfit(parsed.values[unfit], self.dtype)}"
+            raise IngestError(problem, parsed.block.source.name, line, token)
         return values
 
     def _error(self, parsed: ParsedEdges) -> IngestError:
@@ -236,6 +238,13 @@ class EdgeLines:
         block, code, at = parsed.block, parsed.status, parsed.at
         token: str | None = block.token_at(at)
         whole = self.given is not None and self.given.kind in "iu"
+        first, end = kernels.first_data_line(block.data)
+        line = _line(block, at - len(block.text(max(at - 10_000, 0), at).rpartition("\n")[2]))
+        named = (
+            ""
+            if self.header or block.first_line > 1 or not first <= at < end
+            else (": say header=True if the first line is no edge")
+        )
         problem = {
             kernels.BAD_ID: "the id is no integer: say ids='str' to take ids as names"
             if not self.of_vertices
@@ -243,10 +252,10 @@ class EdgeLines:
             kernels.PADDED: "the id begins with a zero: say ids='str' to take ids as names, or ids='int' as numbers",
             kernels.LARGE_ID: "the id is beyond 2^63 - 1: say ids='str' to take ids as names",
             kernels.NEGATIVE: "the id is negative: say ids='str' to take ids as names",
-            kernels.ONE_COLUMN: "an edge needs two ids: say header=True if the first line is none",
+            kernels.ONE_COLUMN: f"an edge needs two ids{named}",
             kernels.BAD_WEIGHT: "the weight is no integer: leave dtype= out to read numbers as float64"
             if whole
-            else "the weight is no number: say header=True if the first line is no edge",
+            else f"the weight is no number{_OF_TABLES if len(words(line, ',')) > 3 else named}",
             kernels.LARGE_WEIGHT: "the weight does not fit int64: leave dtype= out to read numbers as float64",
             kernels.MIXED: "there is a weight here, and none in the lines above: give all lines one, or none"
             if parsed.weighted == 0
@@ -257,8 +266,7 @@ class EdgeLines:
             way = f"sed -E 's/\\{{.weight.[:] ?([^,}}]*)}}/\\1/' {file} | sparrow ingest edges - DST"
             problem = f"what edges hold is written as dictionaries; where that is a weight: {way}"
         if code == kernels.ONE_COLUMN or (code == kernels.MIXED and parsed.weighted == 1):
-            line_start = at - block.text(0, at)[::-1].find("\n") if "\n" in block.text(0, at) else 0
-            token = _line(block, line_start)
+            token = line
             if (
                 code == kernels.ONE_COLUMN
                 and self.delimiter is None

@@ -427,7 +427,10 @@ class EdgesWriter(TableWriter):
 
     delimiter: ClassVar[str] = "\t"
     quoting: ClassVar[str] = "none"
-    structure: ClassVar[str] = r"[\s,\"]"
+    structure: ClassVar[tuple[str, str]] = (
+        r"[\s,\"]|^[#%]|^$",
+        "blanks, commas and quotes part columns, and # and % begin comments",
+    )
     called: ClassVar[str] = "an edge list"
     comment: ClassVar[str] = "# "
 
@@ -438,6 +441,8 @@ class EdgesWriter(TableWriter):
             raise UnsupportedError(f"an edge list has two dimensions, this tensor {tensor.ndim}: use csv or parquet")
         if tensor.dtype.kind == "c":
             raise UnsupportedError(f"an edge has one number, and these are {tensor.dtype}: use csv or parquet")
+        if tensor.fill_value != 0:
+            raise UnsupportedError(f"an edge list has no fill but 0, and this tensor has {tensor.fill_value}: use csv")
         super().check()
 
     def schema(self) -> pa.Schema:

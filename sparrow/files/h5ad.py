@@ -105,10 +105,10 @@ class H5ad(Reader):
         with hdf5.opened(self.src) as (name, file):
             path = self.matrix.strip("/")
             found = hdf5.found_in(file, path, name)
-            if found is None:
+            if found is None or getattr(found, "shape", ()) is None:  # written where there is none
                 groups = ("layers", "obsp", "varp", "obsm", "varm")
                 there = [f"{group}/{key}" for group in groups for key in file.get(group, ())]
-                there = ["X"] * ("X" in file) + ["raw/X"] * ("raw/X" in file) + there
+                there = ["X"] * ("X" in file and file["X"] != found) + ["raw/X"] * ("raw/X" in file) + there
                 told = f": say matrix={there[0]!r}, of {', '.join(there)}" if there else ": this is no file of AnnData"
                 raise IngestError(f"there is no matrix {self.matrix!r}{told}", name)
             matrix = _matrix(found, name)
@@ -151,8 +151,13 @@ def _matrix(found: Any, name: str) -> hdf5.Matrix:
     attributes = dict(found.attrs)
     kind = _text(attributes.get("encoding-type", attributes.get("h5sparse_format", "")))
     shape: Any = attributes.get("shape", attributes.get("h5sparse_shape"))
-    if kind not in ("csr_matrix", "csc_matrix", "csr", "csc") or np.shape(shape) != (2,):
-        raise IngestError(f"{found.name!r} is no matrix of AnnData, but {kind or 'a group'!r}", name)
+    if kind not in ("csr_matrix", "csc_matrix", "csr", "csc"):
+        inside = f": say matrix={found.name.strip('/') + '/X'!r}" if "X" in found else ""
+        raise IngestError(
+            f"{found.name!r} is no matrix of AnnData, but {repr(kind) if kind else 'a group'}{inside}", name
+        )
+    if np.shape(shape) != (2,):
+        raise IngestError(f"{found.name!r} has no attribute 'shape' of two sizes", name)
     hdf5.group_of(found.file, found.name, name, "data", "indices", "indptr")
     height, width = map(int, np.asarray(shape).tolist())
     return hdf5.compressed(found, (height, width), kind[:3] == "csr", name)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sparrow import storage
 from sparrow.errors import IngestError, InvalidValueError, MissingDependencyError, SparrowError, UnsupportedError
 from sparrow.files.kinds import refuse_packed
-from sparrow.files.rows import cast_values, check_labels, write_entries
+from sparrow.files.rows import cast_values, check_labels, misfit, write_entries
 from sparrow.files.source import open_sources
 from sparrow.kernels.entries import Duplicates
 from sparrow.labels import repeated_label
@@ -345,13 +345,15 @@ def store(
 ) -> str:
     """Store a matrix, and return its folder."""
     kind = matrix.dtype if dtype is None else dtype
+    if matrix.dtype.kind == "c" and kind.kind != "c":
+        raise InvalidValueError(f"dtype={kind}: the values are complex; leave dtype out, or give complex64")
 
     def rows_of(piece: tuple[NDArray[Any], ...]) -> Rows:
         *coords, given = piece
         values, unfit = cast_values(given, kind)
         if unfit is not None:
             cell = tuple(int(column[unfit]) for column in coords)
-            raise IngestError(f"the value at {cell} does not fit the type {kind}", name, token=str(given[unfit]))
+            raise IngestError(f"the value at {cell} {misfit(given[unfit], kind)}", name, token=str(given[unfit]))
         return Rows(tuple(coords), values)
 
     with storage.creating(dst, overwrite) as folder, bar("reading the matrix", matrix.nbytes) as advance:

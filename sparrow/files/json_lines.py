@@ -131,6 +131,7 @@ def _member(table: pa.Table, path: list[str]) -> pa.Array | None:
 def _read(block: TextBlock, form: Form, types: dict[str, pa.DataType], paths: dict[str, list[str]]) -> Lines:
     from pyarrow import json as arrow_json
 
+    block.check_utf8()
     data: Any = block.data
     lines = bytes(memoryview(data)).split(b"\n")
     starts = [line.lstrip()[:1] for line in lines]

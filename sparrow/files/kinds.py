@@ -77,6 +77,18 @@ _GRAPHS = (
         "write it with networkx.write_edgelist(networkx.nx_pydot.read_dot(...))",
     ),
     ("GML", r"(graph\s*\[|creator\s+\")", "write it with networkx.write_edgelist(networkx.read_gml(...))"),
+    (
+        "a Rutherford-Boeing matrix",
+        r".*\n[\d ]+\n[rcipq][suhzr][ae]\s+\d+\s+\d+\s+\d+",
+        "scipy.io.hb_read(...) reads it: sp.asarray(...).save(DST)",
+    ),
+    ("GDF", r"nodedef>", "sed '1,/^edgedef>/d' {file} | cut -d , -f 1,2 | sparrow ingest edges - DST"),
+    ("UCINET's DL", r"dl\s+n\s*=", "write it with igraph.Graph.Read_DL(...).write_edgelist(...)"),
+    (
+        "an adjacency list of networkx",
+        r"#.*\n#\s*GMT .*\n#",
+        "write it with networkx.write_edgelist(networkx.read_adjlist(...)) or read_multiline_adjlist",
+    ),
     ("N-Triples", r"(<[^>\s]+>|_:\S+)\s+<[^>\s]+>\s+.*\.$", NTRIPLES),
 )
 """Graphs in text that is not read: how it begins."""
@@ -182,8 +194,12 @@ def refuse_no_edges(text: str, name: str) -> None:
         way = f"sed 's/[[:blank:]]*{arrow}[[:blank:]]*/ /' {file} | sparrow ingest edges - DST"
         raise IngestError(f"links are written with {arrow!r} between their ids: {way}", name)
     if lines[0][0] in "{[<":
-        kind = "HTML or XML" if lines[0][0] == "<" else "JSON"
-        raise IngestError(f"this is {kind}, no edge list: write two columns, an edge a line", name, token=lines[0][:80])
+        kind, way = "JSON", f"sparrow ingest columns {file} DST --coords A,B"
+        if lines[0][0] == "<":
+            kind, way = "HTML or XML", "write two columns, an edge a line"
+        elif lines[0][0] == "[":
+            way = f"jq -c '.[]' {file} | sparrow ingest columns - DST --format json --coords A,B"
+        raise IngestError(f"this is {kind}, no edge list: {way}", name, token=lines[0][:80])
     if all(token[0] == token[-1] == '"' and len(token) > 2 for row in cells for token in row[:2]):
         raise IngestError(
             "these are names in quotes, no edge list; sparrow ingest columns reads them where they hold blanks or "
@@ -231,7 +247,7 @@ def lists_of(text: str, name: str) -> tuple[str, str] | None:
         return "webgraph", "it is called .graph-txt"
     if not all(re.fullmatch("[0-9]+", token) for line in rest for token in words(line) if line[:1] != "%"):
         return None
-    if {".graph", ".metis"} & called:
+    if {".graph", ".metis"} & called and len(words(first)) > 1:
         return "metis", "it is text called .graph"
     if not re.fullmatch("[0-9]{1,18}", first := first.strip()):
         return None

@@ -1,17 +1,23 @@
-"""The label texts of libsvm's rows, put aside until all are known."""
+"""The label texts of libsvm's rows: put aside until all are known, and made of labels to be written."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from sparrow.errors import StorageError
+from sparrow.errors import StorageError, UnsupportedError
+from sparrow.tensor import Tensor
 
-__all__ = ["LabelTexts"]
+__all__ = ["LabelTexts", "joined", "labels_of", "plain", "several_of"]
+
+_LABEL = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
 
 _LABEL_BYTES = 2_000_000
 """Bytes of label texts that are looked at together."""
@@ -66,3 +72,47 @@ class LabelTexts:
     def close(self) -> None:
         """Give the disk back."""
         self._file.close()
+
+
+def labels_of(y: Tensor, rows: int, name: str) -> pa.Array:
+    """Return the text of each row's label.
+
+    Raises
+    ------
+    UnsupportedError
+        If they are no real numbers, or not as many as rows.
+    """
+    if y.shape != (rows,) or y.dtype.kind == "c":
+        raise UnsupportedError(f"{name} of {y.shape} {y.dtype} is to be a real number for each of {rows} rows")
+    return plain(pa.array(y.to_numpy())).cast(pa.string())
+
+
+def several_of(y: Tensor, rows: int) -> pa.Array:
+    """Return the text of each row's labels, joined by commas.
+
+    Raises
+    ------
+    UnsupportedError
+        If ``y`` says more than which labels a row has, or a label is no number.
+    """
+    entries = y.to_arrow()
+    if y.shape[0] != rows or y.fill_value != 0 or y.dtype.kind == "c" or (entries.column(2).to_numpy() != 1).any():
+        raise UnsupportedError(f"y of {y.shape} is to say by ones which labels each of {rows} rows has, and no more")
+    names = y.labels(1)
+    which = entries.column(1).combine_chunks()
+    texts = (which if names is None else names.take(which)).cast(pa.string())
+    wrong = pc.index(pc.match_substring_regex(texts, _LABEL), False).as_py()
+    if wrong >= 0:
+        raise UnsupportedError(f"labels in libsvm text are numbers, and {texts[wrong].as_py()!r} is none: number them")
+    return joined(entries.column(0).to_numpy(), texts, 0, rows, ",")
+
+
+def plain(values: pa.Array) -> pa.Array:
+    """Return values as numbers: booleans as 0 and 1."""
+    return values.cast(pa.int8()) if pa.types.is_boolean(values.type) else values
+
+
+def joined(rows: NDArray[Any], texts: pa.Array, start: int, stop: int, separator: str) -> pa.Array:
+    """Return the texts of each row from ``start`` up to ``stop``, joined; ``rows`` ascends."""
+    offsets = np.searchsorted(rows, np.arange(start, stop + 1))
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), texts), separator)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,8 +20,9 @@ import pyarrow.compute as pc
 from sparrow import storage
 from sparrow.errors import IngestError, UnsupportedError
 from sparrow.files.kinds import words
+from sparrow.files.label_texts import labels_of
 from sparrow.files.registry import DType, Duplicates, Format, Reader, Writer
-from sparrow.files.rows import cast_values, write_entries
+from sparrow.files.rows import cast_values, misfit, write_entries
 from sparrow.files.source import TextBlock, blocks, open_sources, total_size
 from sparrow.progress import bar
 from sparrow.schema import LARGEST_DIMENSION, Schema, check_dtype
@@ -182,19 +184,25 @@ class _Samples:
                 values[k] = number
         found, unfit = cast_values(values[:count], self.dtype)
         if unfit is not None:
-            raise IngestError(f"the value {values[unfit]} does not fit the type {self.dtype}", block.source.name)
+            raise _wrong(block, unfit, f"the value {misfit(values[unfit], self.dtype)}")
         field, col = pairs[:count].T.copy()
         largest = (int(field.max(initial=-1)), int(col.max(initial=-1)))
         if max(largest) >= LARGEST_DIMENSION:
-            token = str(LARGEST_DIMENSION)
-            line = block.line_at(block.text(0, len(block.data)).find(token))
-            problem = "a field or an index is beyond 2^63 - 2, the largest coordinate"
-            raise IngestError(problem, block.source.name, line, token)
+            at = int(np.argmax(np.maximum(field, col) >= LARGEST_DIMENSION))
+            raise _wrong(block, at, "a field or an index is beyond 2^63 - 2, the largest coordinate")
         own = np.flatnonzero(labels[:lines])
         with self._lock:
             self.largest = (max(self.largest[0], largest[0]), max(self.largest[1], largest[1]))
             self.labels[before] = Rows((own + before,), labels[own])
         return Rows((rows[:count] + before, field, col), found)
+
+
+def _wrong(block: TextBlock, number: int, problem: str) -> IngestError:
+    """Return the error about a feature, counted from 0 in a block."""
+    lines = enumerate(bytes(block.data).decode(errors="backslashreplace").split("\n"), block.first_line)
+    features = ((at, token) for at, line in lines for token in words(line.split("#")[0])[1:])
+    line, token = next(islice(features, number, None))
+    return IngestError(problem, block.source.name, line, token)
 
 
 @dataclass
@@ -209,9 +217,9 @@ class LibffmWriter(Writer):
                 "libffm is written of a bundle with X (row, field, col) and y, as sp.ingest.libffm makes"
             )
         X, y = found["X"], found["y"]
-        if X.fill_value != 0 or X.shape[0] != y.shape[0]:
-            raise UnsupportedError("libffm leaves out zeros alone, and has a label for each row of X")
-        labels = pa.array(y.to_numpy()).cast(pa.string()).to_pylist()
+        if X.fill_value != 0:
+            raise UnsupportedError(f"libffm leaves out zeros, and the absent cells of X are {X.fill_value}")
+        labels = labels_of(y, X.shape[0], "y").to_pylist()
         row, line = -1, ""
         with self.sink() as file, bar("exporting", X.nnz, "entries") as advance:
 

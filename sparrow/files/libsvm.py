@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 
 from sparrow import memory, progress, settings, storage
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, StorageError, UnsupportedError
-from sparrow.files.label_texts import LabelTexts
+from sparrow.files.label_texts import LabelTexts, joined, labels_of, plain, several_of
 from sparrow.files.registry import DType, Duplicates, Format, Option, Reader, Writer
-from sparrow.files.rows import cast_values, unfit_values
+from sparrow.files.rows import LARGEST_VALUE, cast_values, misfit, unfit_values
 from sparrow.files.source import Source, TextBlock, blocks, open_sources, total_size
 from sparrow.kernels.entries import Block, canonical
 from sparrow.progress import bar
@@ -239,7 +239,7 @@ def _piece(block: TextBlock, parsed: Parsed, options: Libsvm) -> _Piece:
         if not kept.all():
             entries = entries.take(kept)
     if unfit is not None:
-        raise _error_at(block, parsed, unfit, f"the value does not fit the type {options.kind}")
+        raise _error_at(block, parsed, unfit, f"the value {misfit(parsed.values[unfit], options.kind)}")
     if parsed.fault is not None:
         code, start, stop = parsed.fault
         problem = _problem(code, parsed, options)
@@ -301,7 +301,7 @@ def _cast(parsed: Parsed, dtype: np.dtype[Any], block: TextBlock) -> tuple[NDArr
     wrong = unfit_values(parsed.values, values)
     for entry, start, stop in parsed.exact:
         exact = _whole(block.text(start, stop))
-        wrong[entry] = exact is None or not info.min <= exact <= info.max
+        wrong[entry] = exact is None or not info.min <= exact <= min(info.max, LARGEST_VALUE)
         if not wrong[entry]:
             values[entry] = exact
     return values, int(np.argmax(wrong)) if wrong.any() else None
@@ -530,20 +530,15 @@ class _Samples:
         if self.X.fill_value != 0:
             raise UnsupportedError(f"libsvm leaves out zeros, and the absent cells of X are {self.X.fill_value}")
         self._base = index_base
-        self._heads = self._labels(found["y"])
+        rows, y = self.X.shape[0], found["y"]
+        self._heads = several_of(y, rows) if y.ndim == 2 else labels_of(y, rows, "y")
         if "qid" in found:
-            numbers = pa.array(found["qid"].to_numpy()).cast(pa.string())
+            if found["qid"].dtype.kind not in "iu":
+                raise UnsupportedError(f"numbers of queries are integers, and qid is {found['qid'].dtype}")
+            numbers = labels_of(found["qid"], rows, "qid")
             self._heads = pc.binary_join_element_wise(self._heads, numbers, " qid:")
-
-    def _labels(self, y: Tensor) -> pa.Array:
-        """Return the text of each row's label; several are joined by commas."""
-        if y.ndim == 1:
-            return pa.array(y.to_numpy()).cast(pa.string())
-        names = y.labels(1)
-        entries = y.to_arrow()
-        which = entries.column(1).combine_chunks()
-        texts = which.cast(pa.string()) if names is None else names.take(which)
-        return _joined(entries.column(0).to_numpy(), texts, 0, y.shape[0], ",")
+        if others := sorted(set(found) - {"X", "y", "qid"}):
+            progress.note(f"libsvm holds X, y and qid: without {', '.join(others)}")
 
     def write(self, file: BinaryIO, advance: Callable[[int], None]) -> int:
         """Write the lines and return their number."""
@@ -566,30 +561,19 @@ class _Samples:
         tokens = [
             pc.binary_join_element_wise(
                 pc.add(batch.column(1).cast(pa.int64()), self._base).cast(pa.string()),
-                _number(batch.column(2)).cast(pa.string()),
+                plain(batch.column(2)).cast(pa.string()),
                 ":",
             )
             for batch in batches
         ]
         texts = pa.concat_arrays(tokens) if tokens else pa.array([], pa.string())
-        lines = _joined(rows, texts, start, stop, " ")
+        lines = joined(rows, texts, start, stop, " ")
         heads = self._heads.slice(start, stop - start)
         text = pc.binary_join_element_wise(heads, lines, " ").to_pylist()
         if text:
             nothing = f"{self._base}:0"  # a blank line would be no row
             file.write("\n".join(line.strip() or nothing for line in text).encode() + b"\n")
         return stop
-
-
-def _number(values: pa.Array) -> pa.Array:
-    """Return values as numbers: booleans as 0 and 1."""
-    return values.cast(pa.int8()) if pa.types.is_boolean(values.type) else values
-
-
-def _joined(rows: NDArray[Any], texts: pa.Array, start: int, stop: int, separator: str) -> pa.Array:
-    """Return the texts of each row from ``start`` up to ``stop``, joined; ``rows`` ascends."""
-    offsets = np.searchsorted(rows, np.arange(start, stop + 1))
-    return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), texts), separator)
 
 
 FORMATS = (

@@ -21,7 +21,7 @@ from sparrow.files.adjacency import neighbours
 from sparrow.files.kinds import words
 from sparrow.files.numbers import Head, Lines
 from sparrow.files.registry import DType, Duplicates, Format, Reader
-from sparrow.files.rows import cast_values, write_entries
+from sparrow.files.rows import cast_values, misfit, write_entries
 from sparrow.files.source import TextBlock, blocks, open_source
 from sparrow.progress import bar
 from sparrow.schema import Schema, check_dtype
@@ -212,7 +212,7 @@ class _Lists:
         if found.weights is not None:
             values, unfit = cast_values(found.weights, self._dtype)
             if unfit is not None:
-                problem = f"the weight does not fit the type {self._dtype}"
+                problem = f"the weight {misfit(found.weights[unfit], self._dtype)}"
                 line, token = _line_of(block, int(found.lines[unfit])), str(found.weights[unfit])
                 raise IngestError(problem, block.source.name, line, token)
         with self._lock:

@@ -101,6 +101,10 @@ class MatrixMarket(NumbersReader):
         dtype = matrix.layout.dtype if self.dtype is None else check_dtype(self.dtype)
         if matrix.layout.dtype.kind == "c" and dtype.kind != "c":
             raise InvalidValueError(f"dtype={dtype}: the values are complex; leave dtype out, or give complex64")
+        if matrix.strict and dtype.kind in "bu":
+            raise InvalidValueError(
+                f"dtype={dtype}: a skew-symmetric matrix has negatives: give a signed type, as int64"
+            )
         if matrix.layout.values == 1 and dtype.kind in "fc":  # integers beyond int64 are read as floats
             matrix = replace(matrix, layout=replace(matrix.layout, dtype=np.dtype(np.float64)))
         return _Entries(matrix, dtype, name), dims, {"symmetry": matrix.symmetry}

@@ -16,7 +16,7 @@ from sparrow import engines, storage
 from sparrow.errors import IngestError, InvalidValueError, SparrowError, StorageError, UnsupportedError
 from sparrow.files.kinds import refuse_packed
 from sparrow.files.registry import DType, Format, Option, Reader, Writer, names_of, number_of
-from sparrow.files.rows import cast_values, write_entries
+from sparrow.files.rows import cast_values, misfit, write_entries
 from sparrow.files.source import open_sources
 from sparrow.kernels.entries import Block
 from sparrow.progress import bar
@@ -104,17 +104,19 @@ class Npy(Reader):
             start, values = block
             at = np.flatnonzero(~is_fill(values, schema.fill_value))
             found, unfit = cast_values(values[at], dtype)
-            coords = np.unravel_index(at + start, head.shape, "F" if head.fortran else "C") if len(at) else None
-            if unfit is not None and coords is not None:
-                cell = tuple(int(column[unfit]) for column in coords)
-                problem = f"the value at {cell} does not fit the type {dtype}"
-                raise IngestError(problem, name, token=str(values[at][unfit]))
-            none = tuple(np.empty(0, np.int64) for _ in head.shape)
-            return Rows(none if coords is None else tuple(column.astype(np.int64) for column in coords), found)
+            coords: tuple[NDArray[Any], ...] = tuple(np.empty(0, np.int64) for _ in head.shape)
+            if len(at) and head.shape:
+                coords = np.unravel_index(at + start, head.shape, "F" if head.fortran else "C")
+            if unfit is not None:
+                cell, value = tuple(int(column[unfit]) for column in coords), values[at][unfit]
+                raise IngestError(f"the value at {cell} {misfit(value, dtype)}", name, token=str(value))
+            return Rows(tuple(column.astype(np.int64) for column in coords), found)
 
         if not head.shape:
-            (value,) = (values for _, values in _blocks(name, head))
-            block = Block((), value.astype(dtype)[~is_fill(value, schema.fill_value)])
+            (value,) = _blocks(name, head)
+            found = rows_of(value).values
+            assert found is not None
+            block = Block((), found)
             extra = {"sources": [name]}
             storage.save(self.dst, schema, [block], profile=self.profile, overwrite=self.overwrite,
                          operation="ingest npy", extra=extra)  # fmt: skip

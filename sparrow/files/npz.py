@@ -20,12 +20,16 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.files.registry import Format, Option, Reader, Writer, names_of
+from sparrow.files.rows import cast_values
 from sparrow.interop.conversion import from_object
 from sparrow.kernels.entries import Block
 from sparrow.schema import Schema
 from sparrow.storage.filesystem import of
 
 __all__ = ["FORMATS", "Npz", "NpzWriter"]
+
+_SPARSE = {"format", "fill_value"}
+"""Arrays of which each sparse one that is read has some."""
 
 
 @dataclass
@@ -92,7 +96,7 @@ class Npz(Reader):
         if not name.endswith(".npz"):
             raise InvalidValueError(f"{name!r} does not end in .npz: sparrow ingest --list tells what is read")
         with files.near(name) as near:
-            schema, block = _array(near, self.dims)
+            schema, block = _array(near, name, self.dims)
         storage.save(
             self.dst,
             schema,
@@ -105,11 +109,11 @@ class Npz(Reader):
         return os.fspath(self.dst)
 
 
-def _array(name: str, dims: Sequence[str] | None) -> tuple[Schema, Block]:
-    """Return what a file holds; nothing in it is trusted before it was looked at."""
+def _array(near: str, name: str, dims: Sequence[str] | None) -> tuple[Schema, Block]:
+    """Return what a file holds, that is here under another name; nothing in it is trusted before it was looked at."""
     limit = settings.current().memory_limit
     try:
-        with zipfile.ZipFile(name) as archive:
+        with zipfile.ZipFile(near) as archive:
             size = sum(member.file_size for member in archive.infolist())
             arrays = [member.removesuffix(".npy") for member in archive.namelist()]
         if size > limit:
@@ -117,18 +121,38 @@ def _array(name: str, dims: Sequence[str] | None) -> tuple[Schema, Block]:
                 f"{name} unpacks to {human_bytes(size)}, more than the memory limit of {human_bytes(limit)}: "
                 "raise it with sp.config(memory_limit=...) if the file is meant to"
             )
-        if arrays and "data" not in arrays:
-            way = f"sp.asarray(numpy.load({name!r})[{arrays[0]!r}]).save(DST) stores a dense one"
-            raise InvalidValueError(f"it holds {', '.join(map(repr, arrays))}: {way}")
-        return from_object(name, dims=dims)[:2]
+        if arrays and not _SPARSE & {*arrays}:
+            raise InvalidValueError(f"it holds {', '.join(map(repr, arrays))}: {_way(name, arrays)}")
+        schema, block = from_object(near, dims=dims)[:2]
+        unfit = cast_values(block.values, schema.dtype)[1]
+        if unfit is not None:
+            cell = tuple(int(column[unfit]) for column in block.coords)
+            way = f"sp.asarray(scipy.sparse.load_npz({name!r}).astype('float64')).save(DST)"
+            raise IngestError(f"the value at {cell} is beyond 2^63 - 1, where stored integers end: {way}", name,
+                              token=str(block.values[unfit]))  # fmt: skip
+        return schema, block
     except (FileNotFoundError, IsADirectoryError, PermissionError, TooLargeError, ShapeError):
         raise
     except Exception as error:
         if isinstance(error, SparrowError) and not isinstance(error, InvalidValueError | IndexingError):
             raise
         cause = error.__cause__ if isinstance(error, InvalidValueError) and error.__cause__ is not None else error
-        reason = " ".join(str(cause).split()) or type(cause).__name__
+        reason = " ".join(str(cause).split()).replace(near, name) or type(cause).__name__
         raise IngestError(f"this is no sparse array of SciPy or pydata/sparse: {reason}", name) from error
+
+
+def _way(name: str, arrays: Sequence[str]) -> str:
+    """Return how arrays of others are stored: parts of a sparse one by their names, or one that is dense."""
+    for array in arrays:
+        first, part, _ = array.rpartition("data")
+        for kind, parts, form in (("csr", ("indices", "indptr"), "{}, {}"), ("coo", ("row", "col"), "({}, {})")):
+            others = [first + each for each in parts]
+            if part and {*others} <= {*arrays}:
+                where = form.format(*(f"z[{each!r}]" for each in others))
+                shape = f", z[{first + 'shape'!r}]" if f"{first}shape" in arrays else ""
+                made = f"scipy.sparse.{kind}_array((z[{array!r}], {where}){shape})"
+                return f"z = numpy.load({name!r}); sp.asarray({made}).save(DST)"
+    return f"sp.asarray(numpy.load({name!r})[{arrays[0]!r}]).save(DST) stores a dense one"
 
 
 @dataclass

@@ -20,7 +20,7 @@ from sparrow import storage
 from sparrow.errors import IngestError, UnsupportedError
 from sparrow.files.kinds import words
 from sparrow.files.registry import DType, Duplicates, Reader, Writer
-from sparrow.files.rows import cast_values, write_entries
+from sparrow.files.rows import cast_values, misfit, write_entries
 from sparrow.files.source import TextBlock, blocks, open_source
 from sparrow.progress import bar
 from sparrow.relation import as_arrow, as_numpy
@@ -223,12 +223,9 @@ def fitted(block: TextBlock, layout: Layout, values: NDArray[Any], dtype: np.dty
         If one does not fit it, or no file: with file, line and token.
     """
     cast, unfit = cast_values(values, dtype)
-    problem = f"the value does not fit the type {dtype}"
-    if unfit is None and dtype == np.uint64 and (beyond := cast > np.iinfo(np.int64).max).any():
-        unfit = int(np.argmax(beyond))
-        problem = "the value is beyond 2^63 - 1, where stored integers end: say dtype='float64'"
     if unfit is not None:
         number, text = line_of(block, unfit)
+        problem = f"the value {misfit(values[unfit], dtype)}"
         raise IngestError(problem, block.source.name, number, words(text)[layout.coords])
     return cast
 

@@ -45,7 +45,7 @@ from sparrow.files.source import SourceLike
 from sparrow.kernels.entries import Duplicates as DuplicateRule
 from sparrow.schema import check_dtype
 from sparrow.storage import is_bundle, is_tensor
-from sparrow.storage.filesystem import replacing
+from sparrow.storage.filesystem import replacing, steady
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 
@@ -197,7 +197,8 @@ class Reader(_Declaring, ABC):
         if there and self.if_exists == "open":
             return os.fspath(self.dst)
         try:
-            return self.read()
+            with steady():
+                return self.read()
         except ExistsError as error:
             raise ExistsError(f"{error}, or if_exists='open' to open it") if there else error from None
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sparrow.sorting.sorter import Sorter
 
 __all__ = [
+    "LARGEST_VALUE",
     "Ids",
     "Names",
     "Shelf",
@@ -40,6 +41,7 @@ __all__ = [
     "cast_values",
     "check_labels",
     "check_space",
+    "misfit",
     "unfit_values",
     "write_entries",
 ]
@@ -125,10 +127,15 @@ def check_labels(count: int, nbytes: int) -> None:
         raise memory.too_large(f"{count} distinct labels", nbytes, "number the ids beforehand", room)
 
 
+LARGEST_VALUE = 2**63 - 1
+"""The largest integer that files hold: uint64 is stored as int64."""
+
+
 def cast_values(given: NDArray[Any], dtype: np.dtype[Any]) -> tuple[NDArray[Any], int | None]:
-    """Return values in a dtype, and the position of the first that it does not hold."""
+    """Return values in a dtype, and the position of the first that it does not hold, or no file as one of it."""
     if given.dtype == dtype:
-        return given, None
+        beyond = dtype == np.uint64 and given > LARGEST_VALUE
+        return given, int(np.argmax(beyond)) if np.any(beyond) else None
     with np.errstate(all="ignore"):
         values = given.astype(dtype)
     unfit = unfit_values(given, values)
@@ -149,7 +156,16 @@ def unfit_values(given: NDArray[Any], values: NDArray[Any]) -> NDArray[np.bool_]
             unfit |= (given >= 2.0 ** (np.iinfo(dtype).bits - (dtype.kind == "i"))) | (given != np.floor(given))
         elif given.dtype.kind in "iu":
             unfit |= (values < 0) != (given < 0)
+        if dtype == np.uint64:
+            unfit |= values > LARGEST_VALUE
     return np.asarray(unfit)
+
+
+def misfit(value: Any, dtype: np.dtype[Any]) -> str:
+    """Return what is wrong with a value that :func:`cast_values` found, and the way out."""
+    if dtype == np.uint64 and value > LARGEST_VALUE and value != np.inf:
+        return "is beyond 2^63 - 1, where stored integers end: say dtype='float64'"
+    return f"does not fit the type {dtype}"
 
 
 class Shelf:

@@ -269,7 +269,7 @@ class _Stream:
         self.compression: str | None
         if source.size is not None:
             assert source.path is not None
-            self._raw = of(source.path).open(source.path, through=True)
+            self._raw = of(source.path).open(source.path, through=True, size=source.size)
             self.compression = compression_of(self._raw.read(_START_OF_PACKED))
             self._raw.seek(0)
         else:
@@ -296,7 +296,7 @@ class _Stream:
         self._gzip = False
         self.close()
         path = cast("str", self._source.path)
-        self._raw = of(path).open(path, through=True)
+        self._raw = of(path).open(path, through=True, size=self._source.size)
         self._text = gzip.GzipFile(fileobj=cast("BinaryIO", self._raw))
         try:
             if self._text.seek(self._given) != self._given:

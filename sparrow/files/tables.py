@@ -29,7 +29,6 @@ from sparrow.files.delimited import Form
 from sparrow.files.partitions import partitions
 from sparrow.files.registry import Format, Option, Writer
 from sparrow.files.source import Source, open_sources, total_size
-from sparrow.labels import is_text
 from sparrow.progress import bar
 from sparrow.storage.filesystem import of
 
@@ -53,9 +52,11 @@ class Query:
     """Names of columns that there were, read or not."""
     pick: Callable[[Sequence[str]], list[str]] | None = None
     """Says which columns to read of those that there are, in place of ``columns``."""
+    halves: tuple[str, str] | None = None
+    """The columns of real and imaginary halves; the second is read too, where it is there, and both as decimals."""
 
-    def among(self, names: Sequence[str], file: str | None) -> Query:
-        """Return the query of columns that there are, each once.
+    def among(self, names: Sequence[str], file: str | None, within: Sequence[str] = ()) -> Query:
+        """Return the query of columns that there are, or of members ``within`` them, each once.
 
         Raises
         ------
@@ -66,13 +67,15 @@ class Query:
         if self.pick is not None and other is not None:
             raise IngestError(f"there is one column, {names[0][:80]!r}; say delimiter={other!r}", file)
         found = self if self.pick is None else self._of(self.pick(names))
+        if self.halves is not None and self.halves[1] in names and self.halves[1] not in found.columns:
+            found = found._of([*found.columns, self.halves[1]], self.halves)
         found.seen.update(names)
         for name in found.columns:
             times = list(names).count(name)
-            if times != 1:
+            if times != 1 and (times or name not in within):
                 what = "there is no column" if not times else f"there are {times} columns"
                 way = "" if other is None else f"; say delimiter={other!r}"
-                shown = ", ".join(repr(name[:80]) for name in names[:50])
+                shown = ", ".join(repr(name[:80]) for name in [*names, *within][:50])
                 raise IngestError(f"{what} {name!r}: the columns are {shown}{way}", file)
         return found
 
@@ -83,8 +86,10 @@ class Query:
             return replace(self, pick=lambda own: [name for name in pick([*own, *names]) if name not in names])
         return self._of([name for name in self.columns if name not in names]) if names else self
 
-    def _of(self, columns: list[str]) -> Query:
-        form = None if self.form is None else replace(self.form, columns=columns)
+    def _of(self, columns: list[str], floats: Sequence[str] = ()) -> Query:
+        form = self.form
+        if form is not None:
+            form = replace(form, columns=columns, floats=(*form.floats, *floats))
         return replace(self, columns=columns, form=form, pick=None)
 
 
@@ -161,7 +166,7 @@ def open_table(src: Any, query: Query) -> Table:
 
         def read(advance: Advance) -> Generator[Batch]:
             with pa.RecordBatchReader.from_stream(src) as reader:
-                yield from _stream(reader, query.among(reader.schema.names, None))
+                yield from _stream(reader, _among(query, reader.schema, None))
 
         return Table(kind, None, 0, read)
     raise UnsupportedError(
@@ -170,9 +175,30 @@ def open_table(src: Any, query: Query) -> Table:
     )
 
 
+def _among(query: Query, schema: pa.Schema, file: str | None) -> Query:
+    """Return the query of columns of a schema; what is in objects is called as in JSON lines, ``user.id``."""
+
+    def members(field: pa.Field) -> Iterator[str]:
+        for inner in field.type if pa.types.is_struct(field.type) else ():
+            yield f"{field.name}.{inner.name}"
+            yield from members(inner.with_name(f"{field.name}.{inner.name}"))
+
+    return query.among(schema.names, file, [name for field in schema for name in members(field)])
+
+
+def _picked(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """Return some columns of a batch, or members of objects in them."""
+    found = []
+    for name in columns:
+        path = [name] if name in batch.schema.names else name.split(".")
+        column = batch.column(path[0])
+        found.append(pc.struct_field(column, path[1:]) if path[1:] else column)
+    return pa.RecordBatch.from_arrays(found, list(columns))
+
+
 def _stream(batches: Any, query: Query) -> Generator[Batch]:
     row = 1
-    for batch in _checked((batch.select(query.columns) for batch in batches), None):
+    for batch in _checked((_picked(batch, query.columns) for batch in batches), None):
         yield Batch(batch, None, row)
         row += batch.num_rows
 
@@ -240,8 +266,10 @@ def _csv(source: Source, query: Query, types: dict[str, pa.DataType], advance: A
     assert query.form is not None
     row = 1
 
-    def check(names: list[str]) -> list[str]:
-        return query.among(names, source.name).columns
+    def check(names: list[str]) -> Form:
+        found = query.among(names, source.name).form
+        assert found is not None
+        return found
 
     try:
         with closing(delimited.batches(source, query.form, types, check, advance)) as found:
@@ -259,8 +287,13 @@ def _json(source: Source, query: Query, types: dict[str, pa.DataType], advance: 
     from sparrow.files import json_lines
 
     assert query.form is not None
-    row = 1
-    with closing(json_lines.batches(source, query.form, types, advance, query.pick)) as found:
+    pick, row = query.pick, 1
+    if (halves := query.halves) is not None and halves[1] not in query.columns:
+
+        def pick(own: Sequence[str]) -> list[str]:
+            return [*query.columns, *(name for name in own if name == halves[1])]
+
+    with closing(json_lines.batches(source, query.form, types, advance, pick)) as found:
         for each in found:
             yield Batch(each.data, source.name, row, each.line_of)
             row += each.data.num_rows
@@ -270,13 +303,13 @@ def _format(source: Source) -> str:
     if source.path is None or source.size is None:
         return "csv"
     with of(source.path).open(source.path, size=source.size) as file:
-        start = file.read(6)
+        start = file.read(9).removeprefix(b"\xef\xbb\xbf")
     if start.lstrip()[:1] == b"{" or {".json", ".jsonl", ".ndjson"} & set(Path(source.name).suffixes):
         return "json"
     if start.lstrip()[:1] == b"[" and b"{" in start:
         way = f"jq -c '.[]' {shlex.quote(source.name)} | sparrow ingest columns - DST --format json ..."
         raise IngestError(f"this is JSON, but no object in each line: {way}", source.name)
-    arrow = start == _ARROW_FILE or start.startswith(_ARROW_STREAM)
+    arrow = start.startswith((_ARROW_FILE, _ARROW_STREAM))
     return "parquet" if start[:4] == b"PAR1" else "arrow" if arrow else "csv"
 
 
@@ -284,10 +317,10 @@ def _parquet(path: str, total: int, query: Query, advance: Advance) -> Iterator[
     import pyarrow.parquet as pq
 
     with of(path).open(path) as raw, pq.ParquetFile(raw, page_checksum_verification=True) as file:
-        query = query.among(file.schema_arrow.names, path)
+        query = _among(query, file.schema_arrow, path)
         rows = max(file.metadata.num_rows, 1)
         for batch in file.iter_batches(_ROWS, columns=query.columns):
-            yield batch
+            yield _picked(batch, query.columns)
             advance(total * batch.num_rows // rows)
 
 
@@ -299,25 +332,25 @@ def _arrow(source: Source, query: Query, advance: Advance) -> Iterator[pa.Record
             if source.path is not None:
                 stream = stack.enter_context(open(source.path, "rb"))
             reader = stack.enter_context(pa.ipc.open_stream(pa.PythonFile(stream, mode="r")))
-            query = query.among(reader.schema.names, source.name)
-            yield from (batch.select(query.columns) for batch in reader)
+            query = _among(query, reader.schema, source.name)
+            yield from (_picked(batch, query.columns) for batch in reader)
         return
     with of(source.path).open(source.path, through=True) as file:
         whole = file.read(len(_ARROW_FILE)) == _ARROW_FILE
         file.seek(0)
         if not whole:
             with pa.ipc.open_stream(file) as reader:
-                query = query.among(reader.schema.names, source.name)
+                query = _among(query, reader.schema, source.name)
                 told = 0
                 for batch in reader:
-                    yield batch.select(query.columns)
+                    yield _picked(batch, query.columns)
                     told, before = file.tell(), told
                     advance(told - before)
             return
         with pa.ipc.open_file(file) as reader:
-            query = query.among(reader.schema.names, source.name)
+            query = _among(query, reader.schema, source.name)
             for k in range(reader.num_record_batches):
-                yield reader.get_batch(k).select(query.columns)
+                yield _picked(reader.get_batch(k), query.columns)
                 advance(source.size // reader.num_record_batches)
 
 
@@ -344,16 +377,19 @@ class TableWriter(Writer):
         labels = ((axis, tensor.labels(axis)) for axis in range(tensor.ndim) if self.labels)
         return {axis: found for axis, found in labels if found is not None}
 
-    structure: ClassVar[str] = ""
-    """A pattern of what labels must not hold, for it parts columns or lines."""
+    structure: ClassVar[tuple[str, str]] = ("", "")
+    """A pattern of what labels must not hold, for it parts columns or says something else, and what that is."""
 
     def check(self) -> None:
         """Raise ``UnsupportedError`` for a tensor that the format cannot hold."""
-        for axis, found in self.named.items() if self.structure else ():
-            if is_text(found.type) and pc.any(pc.match_substring_regex(found, self.structure)).as_py():
+        pattern, what = self.structure
+        for axis, found in self.named.items() if pattern else ():
+            texts = found.cast(pa.string())
+            at = pc.index(pc.match_substring_regex(texts, pattern), True).as_py()
+            if at >= 0:
                 raise UnsupportedError(
-                    f"labels of {self.tensor.dims[axis]!r} hold blanks, commas or quotes, which part the columns of "
-                    f"{self.called}: write numbers with labels=False, or csv"
+                    f"the label {texts[at].as_py()!r} of {self.tensor.dims[axis]!r} cannot be written in "
+                    f"{self.called}, where {what}: write numbers with labels=False, or csv"
                 )
 
     def schema(self) -> pa.Schema:
@@ -405,7 +441,10 @@ class TsvWriter(TableWriter):
 
     delimiter: ClassVar[str] = "\t"
     quoting: ClassVar[str] = "none"
-    structure: ClassVar[str] = r"[\t\r\n\"]"
+    structure: ClassVar[tuple[str, str]] = (
+        r"[\t\r\n\"]|^$",
+        "tabs, line ends and quotes part columns, and nothing stands for a null",
+    )
     called: ClassVar[str] = "lines parted by tabs"
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.errors import DuplicateError, IngestError, ShapeError
+from sparrow.errors import DuplicateError, IngestError, InvalidValueError, ShapeError
 from sparrow.files.delimited import LateText
 from sparrow.files.rows import Ids, Names, Shelf, Written, cast_values, write_entries
 from sparrow.files.tables import Batch
@@ -28,7 +28,10 @@ from sparrow.sorting import Rows
 if TYPE_CHECKING:
     from sparrow.files.columns import Columns
 
-__all__ = ["TableIngest", "WideIds", "gives_labels"]
+__all__ = ["IMAGINARY", "TableIngest", "WideIds", "gives_labels"]
+
+IMAGINARY = "value_im"
+"""The column of the imaginary halves of the values in the column ``value``, as exports write it."""
 
 
 class WideIds(LateText):
@@ -225,7 +228,21 @@ class TableIngest:
             )
         return len(labels)
 
+    def _is_complex(self, batch: Batch) -> bool:
+        """Return whether there is a column of the imaginary halves of the values."""
+        columns, own = batch.data.schema.names, self.options.coords
+        return self.options.value == "value" and IMAGINARY in columns and IMAGINARY not in own
+
     def _value_dtype(self, first: Batch | None, name: str | None) -> np.dtype[Any]:
+        if first is not None and name is not None and self._is_complex(first):
+            given = self.options.given
+            if self.options.mean or (given is not None and given.kind != "c"):
+                what = "duplicates='mean'" if self.options.mean else f"dtype={given}"
+                raise InvalidValueError(
+                    f"{what}: the values are complex, for there is a column {IMAGINARY!r}: rename it"
+                )
+            narrow = all(first.data.schema.field(half).type == pa.float32() for half in (name, IMAGINARY))
+            return given or np.dtype(np.complex64 if narrow else np.complex128)
         if self.options.given is not None:
             return self.options.given
         if name is None:
@@ -240,8 +257,15 @@ class TableIngest:
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
             line, token = self._first_text(first, name)
             way = "name another, or none to say which cells there are"
-            if token is not None and re.fullmatch(r"\s*[-+]?\d+,\d+\s*", token):
-                way = "say decimal=',' if a comma stands before the fraction"
+            form, plain = self.options.query.form, (token or "").strip()
+            ways = []
+            if form is not None and form.decimal == "." and re.fullmatch(r"[-+]?\d+,\d+", plain):
+                ways.append("say decimal=',' if a comma stands before the fraction")
+            if re.fullmatch(r"[-+]?\d{1,3}([.,' ]\d{3})+([.,]\d+)?", plain):
+                ways.append("take out of the numbers what parts thousands")
+            way = ", or ".join(ways) or way
+            if plain == name and form is not None and form.header:
+                way = "the line of names comes again; give the files one by one"
             problem = f"the column {name!r} holds {kind}, and values are numbers: {way}"
             raise IngestError(problem, first.source, line, token)
         return check_dtype(kind.to_pandas_dtype())
@@ -251,7 +275,10 @@ class TableIngest:
         column = batch.data.column(name)
         if batch.line_of is None or not pa.types.is_string(column.type):
             return None, None
-        wrong = pc.invert(pc.match_substring_regex(column, r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"))
+        form = self.options.query.form
+        point = r"\." if form is None else re.escape(form.decimal)
+        number = rf"(?i)^\s*([-+]?(\d+{point}?\d*|{point}\d+)(e[-+]?\d+)?|[-+]?(inf|infinity)|nan)?\s*$"
+        wrong = pc.invert(pc.match_substring_regex(column, number))
         at = max(pc.index(wrong, True).as_py(), 0)
         return batch.where(at)[1], column[at].as_py()
 
@@ -411,7 +438,8 @@ class TableIngest:
         limit = LARGEST_DIMENSION if size is None else size + base
         if len(given):
             if int(given.min()) < base:
-                what = "negative: coordinates count from 0" if not base else "below 1: say index_base=0"
+                what = f"negative: coordinates count from 0, and relabel={name!r} numbers any integers"
+                what = what if not base else "below 1: say index_base=0"
                 raise self._wrong(batch, name, array, pa.array(given < base), what)
             if int(given.max()) >= limit:
                 problem = "beyond 2^63 - 2" if size is None else f"out of range for the size {size} that shape gives"
@@ -420,6 +448,19 @@ class TableIngest:
         return whole - base if base else whole
 
     def _values(self, batch: Batch, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+        if not self._is_complex(batch):
+            return self._numbers(batch, name, dtype)
+        if dtype.kind != "c":
+            problem = (
+                f"there is a column {IMAGINARY!r} from row {batch.row} on, and none before: give the files one by one"
+            )
+            raise IngestError(problem, batch.source)
+        out = np.empty(batch.data.num_rows, dtype)
+        out.real = self._numbers(batch, name, out.real.dtype)
+        out.imag = self._numbers(batch, IMAGINARY, out.real.dtype)
+        return out
+
+    def _numbers(self, batch: Batch, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
         array = batch.data.column(name)
         self._check_nulls(batch, name, array)
         if pa.types.is_dictionary(array.type):

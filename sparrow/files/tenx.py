@@ -33,9 +33,10 @@ class Tenx(Reader):
     Parameters
     ----------
     src
-        The folder with ``matrix.mtx``, ``barcodes.tsv`` and ``features.tsv`` (``genes.tsv`` in older ones), each packed
-        or not, and all with one beginning of their names or none; or an HDF5 file, of which the old and the new layout
-        are known. HDF5 takes the extra ``hdf5``.
+        The folder with ``matrix.mtx``, ``barcodes.tsv`` and ``features.tsv`` (``genes.tsv`` in older ones,
+        ``peaks.bed`` of open chromatin, whose rows are called ``chr1:10-20``), each packed or not, and all with one
+        beginning of their names or none; or an HDF5 file, of which the old and the new layout are known. HDF5 takes the
+        extra ``hdf5``.
     dst
         The folder to create.
     features
@@ -131,16 +132,16 @@ class Tenx(Reader):
     def _folder(self, folder: str) -> str:
         matrix = matrix_in(folder)
         if matrix is None:
-            raise NotFoundError(f"the folder {folder!r} holds no matrix.mtx, or several")
+            several = [name for name in of(folder).names(folder) if matrix_in(os.path.join(folder, name)) is not None]
+            way = f": give one of {', '.join(os.path.join(folder, name) for name in several)}" if several else ""
+            raise NotFoundError(f"the folder {folder!r} holds no matrix.mtx, or several{way}")
         found = _MATRIX.fullmatch(os.path.basename(matrix))
         assert found is not None
         beside = os.path.join(folder, found[1])
-        features = _beside(beside, "features.tsv", "genes.tsv")
+        features = _beside(beside, "features.tsv", "genes.tsv", "peaks.bed")
         barcodes = _beside(beside, "barcodes.tsv")
-        self._names = {
-            0: (features, _column(features, int(self.features == "name"))),
-            1: (barcodes, _column(barcodes, 0)),
-        }
+        column = None if "peaks.bed" in os.path.basename(features) else int(self.features == "name")
+        self._names = {0: (features, _names(features, column)), 1: (barcodes, _names(barcodes, 0))}
         return _Counts(self, matrix).read()
 
     def labels_of(self, shape: tuple[int, ...]) -> dict[int, pa.Array]:
@@ -186,8 +187,8 @@ def _beside(beginning: str, *names: str) -> str:
     raise NotFoundError(f"there is no file {beginning + names[0]!r}, packed or not, which names the matrix")
 
 
-def _column(path: str, column: int) -> pa.Array:
-    """Return a column of lines parted by tabs."""
+def _names(path: str, column: int | None) -> pa.Array:
+    """Return a column of lines parted by tabs, or the stretches of chromosomes that the lines tell."""
     found: list[str] = []
     size = 0
     with closing(blocks(open_sources(path))) as text:
@@ -195,11 +196,12 @@ def _column(path: str, column: int) -> pa.Array:
             block.check_utf8()
             for number, line in enumerate(bytes(block.data).decode().split("\n")[:-1], block.first_line):
                 cells = line.rstrip("\r").split("\t")
-                if not line.strip():
+                if not line.strip() or (column is None and line.startswith("#")):
                     continue
-                if len(cells) <= column:
-                    raise IngestError("the line has no name behind its id", path, number, line[:80])
-                cell = cells[column]
+                if len(cells) <= (2 if column is None else column):
+                    problem = "no chromosome, begin and end" if column is None else "no name behind its id"
+                    raise IngestError(f"the line has {problem}", path, number, line[:80])
+                cell = "{}:{}-{}".format(*cells) if column is None else cells[column]
                 if len(cell) > 1 and cell[0] == cell[-1] == '"':  # as R writes texts
                     cell = cell[1:-1].replace('""', '"')
                 found.append(cell)

@@ -320,7 +320,12 @@ class _Reading:
                 at = int(starts[np.argmax(codes >= limit)])
                 token = found.block.text(at, int(ends[np.argmax(codes >= limit)]))
                 what = "relations" if which else "entities"
-                problem = f"this is none of the {limit} {what} of the vocabulary" if known is not None else "too large"
+                problem = f"this is none of the {limit} {what} of the vocabulary"
+                if known is None:
+                    problem = "the number is beyond 2^63 - 2, the largest coordinate"
+                elif found.numbers is not None:
+                    other, place = ("hrt", "in the middle") if swapped else ("htr", "last")
+                    problem += f": say order={other!r} if the relation stands {place}"
                 raise IngestError(problem, found.block.source.name, found.block.line_at(at), token)
             self.largest[which] = max(self.largest[which], int(codes.max(initial=-1)))
             out.append(codes.astype(np.int32) if found.numbers is None else codes)

@@ -399,6 +399,8 @@ def from_frame(
         If a cell comes twice.
     """
     table = gathered(source, None, None)
+    if not table.num_columns:  # as of a file without a line, which names none
+        table = pa.table(dict.fromkeys((*target.dims, value or "value"), pa.nulls(0)))
     picked, value = _appended(table.column_names, target, value)
     table = _as_labels(table, {picked[dim]: kind for dim, kind in kinds.items()}, picked, value)
     labelled, sizes = [], list(target.shape)

@@ -34,6 +34,8 @@ __all__ = [
     "counting",
     "of",
     "replacing",
+    "steady",
+    "versions",
     "without_secrets",
 ]
 
@@ -99,8 +101,12 @@ class FileSystem(Protocol):
     def end(self, path: str, most: int) -> tuple[bytes, int]:
         """Return the last bytes of a file, at most so many, and how many bytes it has."""
 
-    def open(self, path: str, through: bool = False, size: int | None = None) -> pa.NativeFile:
-        """Open a file for random reads, or to be read through from its begin; ``size`` is its size, where known."""
+    def open(self, path: str, through: bool = False, size: int | None = None, fixed: bool = False) -> pa.NativeFile:
+        """Open a file for random reads, or to be read through from its begin; ``size`` is its size, where known.
+
+        One that is not ``fixed``, as those are whose names tell their content, may be replaced while it is read: then
+        the read fails, and never mixes two files.
+        """
 
     def near(self, path: str) -> AbstractContextManager[str]:
         """Give a file a name on this machine for the length of a block, for libraries that open files themselves."""
@@ -262,6 +268,28 @@ def replacing(path: str | os.PathLike[str]) -> AbstractContextManager[BinaryIO]:
         If the disk is full or fails, or the object store does.
     """
     return of(path).replacing(os.fspath(path))
+
+
+# -- files that others replace ----------------------------------------------------------------------
+
+_versions: ContextVar[dict[str, Any] | None] = ContextVar("sparrow_versions", default=None)
+
+
+@contextmanager
+def steady() -> Iterator[None]:
+    """Let every file that is opened in the block be the same each time: a replaced one on a store is refused."""
+    token = _versions.set({}) if _versions.get() is None else None
+    try:
+        yield
+    finally:
+        if token is not None:
+            _versions.reset(token)
+
+
+def versions() -> dict[str, Any]:
+    """Return what is known in this block of the versions of files, by path: to be compared and added to."""
+    found = _versions.get()
+    return {} if found is None else found
 
 
 # -- what is asked of other machines -------------------------------------------------------------

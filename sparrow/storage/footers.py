@@ -147,7 +147,7 @@ def footer_checksum(tail: bytes) -> int:
 def sha256(path: str) -> str:
     """Return the hash of a file."""
     found = hashlib.sha256()
-    with of(path).open(path, through=True) as file:
+    with of(path).open(path, through=True, fixed=True) as file:
         while block := file.read(1 << 20):
             found.update(block)
     return found.hexdigest()
@@ -222,7 +222,7 @@ def check_groups(path: str, ndim: int) -> None:
     """
     found = footer(path, ndim)
     if not found.checked.all():
-        with of(path).open(path) as file:
+        with of(path).open(path, fixed=True) as file:
             for group in np.flatnonzero(~found.checked).tolist():
                 _check_group(path, found, file, group)
 
@@ -305,7 +305,7 @@ def _open(path: str, ndim: int, group: int) -> pq.ParquetFile:
     own, found = local(), footer(path, ndim)
     if getattr(own, "parquet_footer", None) is not found or own.parquet_pid != os.getpid():
         try:
-            raw = of(path).open(path, size=found.size)
+            raw = of(path).open(path, size=found.size, fixed=True)
             file = pq.ParquetFile(raw, metadata=found.metadata, pre_buffer=False)
         except NotFoundError:
             raise missing(path) from None

@@ -70,7 +70,7 @@ def _told(where: str, files: Iterable[str]) -> str | None:
         if not of(where).exists(path):
             return f"{path!r}, which the log names, is missing"
         try:
-            with of(where).open(path) as raw, pq.ParquetFile(raw, page_checksum_verification=True) as file:
+            with of(where).open(path, fixed=True) as raw, pq.ParquetFile(raw, page_checksum_verification=True) as file:
                 for _ in file.iter_batches():
                     pass
         except (OSError, pa.ArrowException) as error:

@@ -111,7 +111,7 @@ class LocalFileSystem:
             size = file.size()
             return file.read_at(min(size, most), max(0, size - most)), size
 
-    def open(self, path: str, through: bool = False, size: int | None = None) -> pa.NativeFile:
+    def open(self, path: str, through: bool = False, size: int | None = None, fixed: bool = False) -> pa.NativeFile:
         """Open a file."""
         with _Telling("read", path):
             return pa.OSFile(path, "rb")

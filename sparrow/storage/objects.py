@@ -28,8 +28,8 @@ from sparrow import settings
 from sparrow.errors import ExistsError, InvalidValueError, NotFoundError, StorageError, UnsupportedError
 from sparrow.storage import staging
 from sparrow.storage.connections import SCHEMES, check_process, client, short
-from sparrow.storage.filesystem import Folder, NewFile, Piece, count_request
-from sparrow.storage.remote import WINDOW, RemoteFile, Upload, Url, spooled
+from sparrow.storage.filesystem import Folder, NewFile, Piece, count_request, versions
+from sparrow.storage.remote import WINDOW, RemoteFile, Upload, Url, Version, spooled, version_of
 from sparrow.workers import Pool
 
 __all__ = ["ObjectStore"]
@@ -54,7 +54,7 @@ class ObjectStore:
         self._scheme = root.partition("://")[0]
         self._options = dict(options)
         self._store = client(root, options)
-        self._fetched: OrderedDict[Piece, Future[Any]] = OrderedDict()
+        self._fetched: OrderedDict[tuple[Piece, Version | None], Future[tuple[bytes, Version]]] = OrderedDict()
         self._guard = threading.Lock()
 
     def __repr__(self) -> str:
@@ -174,7 +174,13 @@ class ObjectStore:
 
     def size(self, path: str) -> int:
         """Return the bytes of a file."""
-        return int(self._known(path)["size"])
+        found = self.version(path)
+        versions().setdefault(path, found)
+        return found.size
+
+    def version(self, path: str) -> Version:
+        """Return what tells a file from what takes its place."""
+        return version_of(self._known(path))
 
     def modified(self, path: str) -> float:
         """Return when a file was put there, of a folder the youngest file below it."""
@@ -217,12 +223,13 @@ class ObjectStore:
 
     def end(self, path: str, most: int) -> tuple[bytes, int]:
         """Return the last bytes of a file and its size, by one request."""
-        data, size = self.fetch((path, -1, most))
-        return data, size
+        data, found = self.fetch((path, -1, most))
+        return data, found.size
 
-    def open(self, path: str, through: bool = False, size: int | None = None) -> pa.NativeFile:
+    def open(self, path: str, through: bool = False, size: int | None = None, fixed: bool = False) -> pa.NativeFile:
         """Open a file; asks nothing yet."""
-        return pa.PythonFile(RemoteFile(self, path, WINDOW if through else 0, size), mode="r")
+        known = None if fixed else versions()
+        return pa.PythonFile(RemoteFile(self, path, WINDOW if through else 0, size, known), mode="r")
 
     @contextmanager
     def near(self, path: str) -> Iterator[str]:
@@ -235,52 +242,58 @@ class ObjectStore:
             local.flush()
             yield local.name
 
-    def fetch(self, piece: Piece) -> Any:
-        """Return the bytes of a piece, fetched ahead or now; one that begins at -1 is the end, told with the size."""
+    def fetch(self, piece: Piece, version: Version | None = None) -> tuple[bytes, Version]:
+        """Return the bytes of a piece and of which version they are, fetched ahead of that version or now.
+
+        A piece that begins at -1 is the end.
+        """
         with self._guard:
-            ready = self._fetched.pop(piece, None)
+            ready = self._fetched.pop((piece, version), None)
         if ready is not None:
             with contextlib.suppress(StorageError):  # it may have been asked for long ago
-                return ready.result()
+                data, found = ready.result()
+                if version is None or not found.differs(version):
+                    return data, found
         return self._fetch(piece)
 
-    def _fetch(self, piece: Piece) -> Any:
+    def _fetch(self, piece: Piece) -> tuple[bytes, Version]:
         import obstore
 
         path, start, length = piece
         key = self._key(path)
 
-        def end(store: Any) -> tuple[bytes, int]:
+        def part(store: Any, span: Any) -> tuple[bytes, Version]:
+            found = obstore.get(store, key, options={"range": span})
+            return bytes(found.bytes()), version_of(found.meta)
+
+        def end(store: Any) -> tuple[bytes, Version]:
             try:
-                found = obstore.get(store, key, options={"range": {"suffix": length}})
+                return part(store, {"suffix": length})
             except Exception as error:
                 if "416" in str(error) or "not supported" in str(error).lower():  # an empty file, or Azure
-                    size = int(obstore.head(store, key)["size"])
-                    first = max(0, size - length)
-                    return (bytes(obstore.get_range(store, key, start=first, end=size)) if size else b""), size
+                    known = version_of(obstore.head(store, key))
+                    first = max(0, known.size - length)
+                    return part(store, (first, known.size)) if known.size else (b"", known)
                 raise
-            return bytes(found.bytes()), int(found.meta["size"])
 
-        if start < 0:
-            tail, size = self._ask("read", path, end)
-            count_request(len(tail))
-            return tail, size
-        data = self._ask("read", path, obstore.get_range, key, start=start, length=length) if length else b""
+        data, version = (
+            self._ask("read", path, end) if start < 0 else self._ask("read", path, part, (start, start + length))
+        )
         count_request(len(data))
-        return data
+        return data, version
 
     def ends_ahead(self, paths: Sequence[str], most: int) -> None:
         """Fetch the ends of files at once."""
         if len(paths) > 1:
             self.pieces_ahead([(path, -1, most) for path in paths])
 
-    def pieces_ahead(self, pieces: Sequence[Piece]) -> None:
+    def pieces_ahead(self, pieces: Sequence[Piece], version: Version | None = None) -> None:
         """Fetch pieces while others are worked on; those that nobody came for make room."""
         with self._guard:
             for piece in pieces:
-                if piece not in self._fetched:
-                    self._fetched[piece] = _pool().submit(copy_context().run, self._fetch, piece)
-            while sum(length for _, _, length in self._fetched) > _AHEAD_BYTES:
+                if (piece, version) not in self._fetched:
+                    self._fetched[piece, version] = _pool().submit(copy_context().run, self._fetch, piece)
+            while sum(length for (_, _, length), _ in self._fetched) > _AHEAD_BYTES:
                 self._fetched.popitem(last=False)[1].cancel()
 
     def delta_options(self) -> dict[str, str] | None:
@@ -334,7 +347,7 @@ class ObjectStore:
 
     def touch(self, path: str) -> None:
         """Put a file again, since a store copies none onto itself."""
-        with spooled() as file, self.open(path, through=True) as old:
+        with spooled() as file, self.open(path, through=True, fixed=True) as old:
             while data := old.read(WINDOW):
                 file.write(data)
             self.upload(path, file)

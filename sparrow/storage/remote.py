@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import tempfile
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sparrow import settings
 from sparrow.errors import StorageError
@@ -15,7 +16,7 @@ from sparrow.storage.local import disk_full
 if TYPE_CHECKING:
     from sparrow.storage.objects import ObjectStore
 
-__all__ = ["WINDOW", "RemoteFile", "Upload", "Url", "spooled"]
+__all__ = ["WINDOW", "RemoteFile", "Upload", "Url", "Version", "spooled", "version_of"]
 
 WINDOW = 4 << 20
 """Bytes fetched at a time where a file is read from its begin to its end."""
@@ -29,12 +30,15 @@ class RemoteFile(io.RawIOBase):
     With a window at least so much is fetched, and what comes after it meanwhile: for files that are read through.
     """
 
-    def __init__(self, store: ObjectStore, path: str, window: int, size: int | None) -> None:
+    def __init__(
+        self, store: ObjectStore, path: str, window: int, size: int | None, versions: dict[str, Version] | None
+    ) -> None:
         super().__init__()
         self._store, self._path, self._window = store, path, window
         self._at = self._start = 0
         self._held = memoryview(b"")
         self._size = size
+        self._versions = versions
 
     def readable(self) -> bool:
         """Return True."""
@@ -55,8 +59,18 @@ class RemoteFile(io.RawIOBase):
 
     def _length(self) -> int:
         if self._size is None:
-            self._size = self._store.size(self._path)
+            known = self._store.version(self._path)
+            self.compare(known)
+            self._size = known.size
         return self._size
+
+    def compare(self, found: Version) -> None:
+        """Refuse what took the place of the file."""
+        if self._versions is not None and (known := self._versions.setdefault(self._path, found)).differs(found):
+            raise StorageError(
+                f"{self._path!r} was replaced while it was read ({known}, then {found}): read it again once nobody "
+                "writes it, or a copy"
+            )
 
     def read(self, size: int = -1) -> bytes:
         """Return the next bytes."""
@@ -79,19 +93,55 @@ class RemoteFile(io.RawIOBase):
     def _fetch(self, size: int) -> None:
         """Fetch what stands at the place that is to be read."""
         self._start, length = self._at, size
-        if self._window:
-            whole = self._length()
-            length = max(min(self._window, whole - self._at), 0)
-            starts = range(self._at + self._window, min(whole, self._at + 5 * self._window), self._window)
-            self._store.pieces_ahead([(self._path, at, min(self._window, whole - at)) for at in starts])
-        elif self._size is not None:  # what begins behind the end is refused
-            length = max(min(size, self._size - self._at), 0)
-        self._held = memoryview(self._store.fetch((self._path, self._at, length)) if length else b"")
-        if len(self._held) != length and self._size is not None:
+        whole = self._length() if self._window else self._size
+        if whole is not None:  # what begins behind the end is refused
+            length = max(min(self._window or size, whole - self._at), 0)
+        known = None if self._versions is None else self._versions.get(self._path)
+        data = b""
+        if length:
+            self._fetch_ahead(known)
+            try:
+                data, found = self._store.fetch((self._path, self._at, length), known)
+            except StorageError:  # as where there is less of the file now
+                if known is not None:
+                    self.compare(self._store.version(self._path))
+                raise
+            self.compare(found)
+        self._held = memoryview(data)
+        if len(data) != length and self._size is not None:
             raise StorageError(
-                f"{self._path!r} cannot be read: of {length} bytes from {self._at} on {len(self._held)} came: did it "
+                f"{self._path!r} cannot be read: of {length} bytes from {self._at} on {len(data)} came: did it "
                 "change meanwhile? Try again"
             )
+
+    def _fetch_ahead(self, known: Version | None) -> None:
+        """Have fetched what comes behind the window."""
+        if self._window and self._size is not None and (known is not None or self._versions is None):
+            starts = range(self._at + self._window, min(self._size, self._at + 5 * self._window), self._window)
+            pieces = [(self._path, at, min(self._window, self._size - at)) for at in starts]
+            self._store.pieces_ahead(pieces, known)
+
+
+class Version(NamedTuple):
+    """What tells a file from what takes its place."""
+
+    size: int
+    tag: str | None
+    modified: datetime
+
+    def differs(self, other: Version) -> bool:
+        """Return whether these are two files; the time is that of the server, who need not tell it, as the tag."""
+        if self.tag is not None and other.tag is not None:
+            return self.size != other.size or self.tag != other.tag
+        return self.size != other.size or self.modified != other.modified
+
+    def __str__(self) -> str:
+        return f"{self.size} bytes" + (f" of {self.modified:%Y-%m-%d %H:%M:%S}" if self.modified.timestamp() else "")
+
+
+def version_of(meta: Any) -> Version:
+    """Return the version that an answer of ``obstore`` tells."""
+    return Version(int(meta["size"]), meta["e_tag"], meta["last_modified"])
 
 
 class Upload:

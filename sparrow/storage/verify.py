@@ -274,7 +274,7 @@ def _read_checked(path: str, group: int, found: Footer, schema: Schema) -> Block
 
     try:
         with (
-            of(path).open(path, size=found.size) as raw,
+            of(path).open(path, size=found.size, fixed=True) as raw,
             pq.ParquetFile(raw, metadata=found.metadata, pre_buffer=False, page_checksum_verification=True) as file,
         ):
             return to_block(file.read_row_group(group, use_threads=False), schema.ndim, schema.dtype)

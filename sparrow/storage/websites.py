@@ -10,9 +10,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from sparrow.errors import NotFoundError, StorageError, UnsupportedError
-from sparrow.storage.filesystem import count_request
+from sparrow.storage.filesystem import count_request, versions
 from sparrow.storage.objects import ObjectStore
-from sparrow.storage.remote import WINDOW, spooled
+from sparrow.storage.remote import WINDOW, RemoteFile, spooled, version_of
 
 __all__ = ["WebSite"]
 
@@ -24,22 +24,24 @@ class WebSite(ObjectStore):
         return unquote(super()._key(path))
 
     def _known(self, path: str) -> Any:
-        """Return what is known of a file; where a server answers no question about it, by asking for its first byte."""
+        """Return what is known of a file."""
+        return self._begun(path)[0].meta
+
+    def _begun(self, path: str) -> tuple[Any, bool]:
+        """Return the answer to a request for the first byte of a file, and whether that is all it holds.
+
+        Many servers answer no question about a file (``HEAD``): they send it, in parts or whole. Of an answer no more
+        is read than its head where nobody asks for its bytes.
+        """
         import obstore
 
+        key = self._key(path)
         try:
-            return super()._known(path)
-        except NotFoundError:
-            pass
-        except StorageError as error:
-            if "status code: 501" not in str(error):  # to say that it knows no such question
-                raise
-        try:
-            return self._counted("read", path, obstore.get, self._key(path), options={"range": (0, 1)}).meta
+            return self._counted("read", path, obstore.get, key, options={"range": (0, 1)}), True
         except NotFoundError:
             raise
-        except StorageError:  # there is none, or it sends whole files only; of this one no more is read than its head
-            return self._counted("read", path, obstore.get, self._key(path)).meta
+        except StorageError:  # there is no first byte, or none apart from the others
+            return self._counted("read", path, obstore.get, key), False
 
     def _told(self, what: str, path: str, error: Exception) -> StorageError:
         """Return the error to raise for one of obstore."""
@@ -48,27 +50,23 @@ class WebSite(ObjectStore):
             return StorageError(f"{path!r} cannot be {what}: the server does not say how long it is: {way}")
         return super()._told(what, path, error)
 
-    def open(self, path: str, through: bool = False, size: int | None = None) -> pa.NativeFile:
+    def open(self, path: str, through: bool = False, size: int | None = None, fixed: bool = False) -> pa.NativeFile:
         """Open a file; one of a server that sends whole files only is fetched into the temporary folder."""
-        import obstore
+        answer, parts = self._begun(path)
+        whole = RemoteFile(self, path, WINDOW if through else 0, size, versions())
+        whole.compare(version_of(answer.meta))
+        if parts:
+            return pa.PythonFile(whole, mode="r")
+        file = spooled()
 
-        key = self._key(path)
-        try:
-            self._counted("read", path, obstore.get_range, key, start=0, length=1)
-        except NotFoundError:
-            raise
-        except StorageError:
-            file = spooled()
+        def fetch(_: Any) -> None:
+            for data in answer.stream(WINDOW):
+                file.write(data)
+                count_request(len(data))
 
-            def fetch(store: Any) -> None:
-                for data in obstore.get(store, key).stream(WINDOW):
-                    file.write(data)
-                    count_request(len(data))
-
-            self._ask("read", path, fetch)
-            file.seek(0)
-            return pa.PythonFile(file, mode="r")
-        return super().open(path, through, size)
+        self._ask("read", path, fetch)
+        file.seek(0)
+        return pa.PythonFile(file, mode="r")
 
     def is_folder(self, path: str) -> bool:
         """Return False: servers list no files, so what lies below an address is not known."""

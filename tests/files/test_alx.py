@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -212,10 +213,26 @@ def test_any_message(tmp_path_factory: pytest.TempPathFactory, message: bytes) -
         assert A["train"].nnz
 
 
+@pytest.mark.parametrize(
+    "name", ["train.tfrecords", "web-train-00000-of-00001.tfrecord", "train.tfr-00000-of-00001.gz"]
+)
+def test_shards_as_tensorflow_packs_them(tmp_path: Path, name: str) -> None:
+    for data in (frame(example({"row_tag": [0], "col_tag": [1, 2]})), b""):
+        for pack in (bytes, gzip.compress, zlib.compress):
+            (tmp_path / name).write_bytes(pack(data))
+            found = sp.ingest.alx(tmp_path, tmp_path / "A.sparrow", overwrite=True)["train"]
+            assert found.to_numpy().tolist() == ([[0, 1, 1], [0, 0, 0], [0, 0, 0]] if data else [])
+    (tmp_path / name).write_bytes(zlib.compress(frame(example({"row_tag": [0]})))[:-7])
+    with pytest.raises(IngestError, match="cannot be read behind byte 0"):
+        sp.ingest.alx(tmp_path, tmp_path / "A.sparrow", overwrite=True)
+
+
 def test_shards_that_do_not_go_together(tmp_path: Path) -> None:
     one, other = (frame(example({"row_tag": [0], "col_tag": [k]})) for k in (1, 2))
     (tmp_path / "train.tfr-00000-of-00002").write_bytes(one)
-    with pytest.raises(IngestError, match="1 of the 2 shards of train are missing, the first is 1"):
+    with pytest.raises(
+        IngestError, match=r"1 of the 2 shards of train are missing, the first is train\.tfr-00001-of-00002:"
+    ):
         sp.ingest.alx(tmp_path, tmp_path / "A.sparrow")
     assert list(sp.ingest.alx(tmp_path, tmp_path / "A.sparrow", partial=True)) == ["train"]
     (tmp_path / "train.tfr-00001-of-00002").write_bytes(one)

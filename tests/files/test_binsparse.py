@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sparrow as sp
-from sparrow.errors import IngestError
+from sparrow.errors import IngestError, InvalidValueError
 from sparrow.files import hdf5
 from sparrow.files.sniffing import sniffed
 
@@ -68,8 +68,13 @@ def test_values_of_binsparse(tmp_path: Path) -> None:
 
     assert read([2.5], "iso[float64]").to_numpy().sum() == 7.5
     assert read([1.0, 2, 3, 4, 5, 6], "complex[float64]")[1, 3] == 5 + 6j
+    with pytest.raises(InvalidValueError, match="dtype=float64: the values are complex"):
+        sp.ingest.binsparse(tmp_path / "a.h5", tmp_path / "real", dtype="float64")
     assert read(np.array([1, 1, 0], np.uint8), "bint8").dtype == bool
     fill = {"fill_value": np.array([9.0])}
+    dense = {"format": "DMATR", "shape": [1, 3], "data_types": {"values": "float64"}, "fill": True}
+    path = _described(tmp_path / "d.h5", dense, {"values": np.array([5.0, 0, 9]), **fill})
+    assert sp.ingest.binsparse(path, tmp_path / "d").to_numpy().tolist() == [[5, 0, 9]]
     assert read([1.0, 2, 3], "float64", fill=True, arrays=fill).to_numpy().sum() == 6 + 9 * 9
     cube = {"indices_0": np.array([0, 1]), "indices_1": np.array([2, 0]), "indices_2": np.array([1, 1])}
     level = {"level_desc": "sparse", "rank": 3, "level": {"level_desc": "element"}}
@@ -127,7 +132,9 @@ def test_damaged_binsparse(tmp_path: Path, change: dict[str, Any], problem: str)
 )
 def test_binsparse_round_trip(tmp_path: Path, dtype: str, ndim: int) -> None:
     coords = np.array([[0, 2, 5], [1, 0, 3], [2, 2, 0]])[:ndim]
-    values = (np.array([1, 2, 3]) * (1 + 1j if dtype[0] == "c" else 1)).astype(dtype)
+    values = np.array([1, 2, 3]).astype(dtype)
+    if dtype[0] == "c":
+        values.imag = 1, np.inf, -0.5
     for fill in (0, 7) if dtype != "bool" else (False,):
         tensor = sp.from_coords(coords, values, shape=(6,) * ndim, fill_value=np.dtype(dtype).type(fill))
         assert sp.export(tensor, tmp_path / "a.h5", overwrite=True) == 3

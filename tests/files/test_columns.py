@@ -666,6 +666,21 @@ def test_other_encodings(ingest: Any) -> None:
         ingest(data, coords=["ort"], encoding="utf-16")
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["a,v\n1,5,2.5\n2,6,3.5\n", "a\tv\nx\t5\t2.5\ny\t6\t3.5\n", "a;v\r\n5;2.5;\r\n6;3.5;\r\n", "a,v\n5,2.5,\n6,3.5,\n"],
+)
+def test_one_cell_more_than_names(ingest: Any, tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.csv").write_bytes(text.encode())
+    more: Any = {"coords": ["a"], "value": "v", "delimiter": ";" if ";" in text else None}
+    with pytest.raises(IngestError, match=r"Expected 2 columns, got 3.*; if lines (begin|end)") as caught:
+        ingest(tmp_path / "a.csv", **more)
+    assert caught.value.line == 2
+    command = caught.value.problem.split(": ")[-1].partition(" | ")[0]
+    mended = subprocess.run(command, shell=True, capture_output=True, check=True).stdout
+    assert ingest(mended, **more) == {(5,): 2.5, (6,): 3.5}
+
+
 def test_commas_before_fractions(ingest: Any) -> None:
     text = "a;v\n1;3,5\n2;-4,25\n3;7\n"
     assert ingest(text, coords=["a"], value="v", delimiter=";", decimal=",") == {(1,): 3.5, (2,): -4.25, (3,): 7}
@@ -674,6 +689,16 @@ def test_commas_before_fractions(ingest: Any) -> None:
     assert (caught.value.line, caught.value.token) == (2, "3,5")
     with pytest.raises(InvalidValueError, match="can mean one thing only"):
         ingest("a,v\n1,2\n", coords=["a"], delimiter=",", decimal=",")
+    for token, point, told in (
+        ("1.000,5", ",", "values are numbers: take out of the numbers what parts thousands"),
+        ("1,000", ".", "before the fraction, or take out of the numbers what parts thousands"),
+        ("4,25", ".", "before the fraction (at"),
+        ("0x1F", ",", "name another, or none"),
+    ):
+        first = "3,5" if point == "," else "inf"
+        with pytest.raises(IngestError, match=re.escape(told)) as caught:
+            ingest(f"a;v\n1;{first}\n2;{token}\n", coords=["a"], value="v", delimiter=";", decimal=point)
+        assert (caught.value.line, caught.value.token) == (3, token)
 
 
 def test_means_and_counts(ingest: Any, schema: Any) -> None:
@@ -787,6 +812,23 @@ def test_members_within_members_of_json_lines(ingest: Any, monkeypatch: pytest.M
         ingest(text + '{"user": {"id": "u", "at": null}, "a.b": 1, "stars": 1}\n', **names)
 
 
+def test_members_within_columns(ingest: Any, tmp_path: Path) -> None:
+    lines = [{"user": {"id": f"u{k}", "at": {"x": k}}, "a.b": k + 1, "stars": 1.5} for k in range(1, 6)]
+    table = pa.Table.from_pylist(lines)
+    pq.write_table(table, tmp_path / "a.parquet")
+    for name, written in (("a.arrow", pa.ipc.new_file), ("b.arrow", pa.ipc.new_stream)):
+        with pa.OSFile(str(tmp_path / name), "wb") as file, written(file, table.schema) as writer:
+            writer.write_table(table)
+    names: Any = {"coords": ["user.id", "user.at.x", "a.b"], "dims": ["user", "x", "b"], "value": "stars"}
+    for src in (table, *(tmp_path / name for name in ("a.parquet", "a.arrow", "b.arrow"))):
+        assert ingest(src, **names) == {(f"u{k}", k, k + 1): 1.5 for k in range(1, 6)}
+        with pytest.raises(IngestError, match=r"no column 'user\.at\.y': the columns are 'user', .*'user\.at\.x'"):
+            ingest(src, coords=["user.at.y"])
+    holes = pa.Table.from_pylist([*lines, {"user": None, "a.b": 1, "stars": 1.0}])
+    with pytest.raises(IngestError, match=r"row 6: column 'user\.id' is a null"):
+        ingest(holes, **names)
+
+
 @pytest.mark.parametrize("names", [["a", "a.b"], ["a.b", "a"]])
 def test_a_member_is_no_value_and_what_holds_another(ingest: Any, names: list[str]) -> None:
     for line in ({"a": {"b": 1}}, {"a": 1}):
@@ -802,6 +844,14 @@ def test_a_line_that_is_no_object(tmp_path: Path, line: str) -> None:
         with pytest.raises(IngestError, match="a line holds an object of names and values") as found:
             sp.ingest.columns(tmp_path / "a.jsonl", tmp_path / "A.sparrow", coords=["u"])
         assert found.value.line == number
+
+
+def test_bytes_of_another_encoding_in_json_lines(ingest: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes('{"u": "a"}\n{"u": "Käse"}\n'.encode("latin-1"))
+    with pytest.raises(IngestError, match="no UTF-8; if it is Latin-1: iconv") as caught:
+        sp.ingest.columns(tmp_path / "a.jsonl", tmp_path / "A.sparrow", coords=["u"])
+    assert caught.value.line == 2
+    assert ingest('\ufeff{"u": "a", "v": 3}\n', coords=["u"], value="v") == {("a",): 3}
 
 
 def test_half_a_pair_in_json_lines(tmp_path: Path) -> None:
@@ -1028,7 +1078,10 @@ def test_a_second_line_of_names_is_refused_with_its_line(tmp_path: Path) -> None
     whole = tmp_path / "both.csv"
     options: dict[str, Any] = {"coords": ["user", "film"]}
     whole.write_text("user,film,stars\n1,7,4\nuser,film,stars\n2,8,3\n")
-    with pytest.raises(IngestError, match=r"both.csv, line 3: the column 'stars' holds string.*\(at 'stars'\)"):
+    with pytest.raises(
+        IngestError,
+        match=r"both.csv, line 3: the column 'stars' holds string.*line of names comes again.*\(at 'stars'\)",
+    ):
         sp.ingest.columns(whole, tmp_path / "a.sparrow", value="stars", **options)
     for text in ("user,film\nann,7\nuser,film\nbob,8\n", "user,film\n1,7\nuser,film\n2,8\n"):
         whole.write_text(text)
@@ -1098,7 +1151,9 @@ def test_hashes_beyond_int64(late: bool, tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_ids_that_are_no_coordinates_are_told_where_they_stay(ingest: Any, tmp_path: Path) -> None:
     assert ingest("id\n-5\nx\n", coords=["id"], relabel=True) == {("-5",): 1, ("x",): 1}  # not all are integers
-    with pytest.raises(IngestError, match="column 'id' is negative: coordinates count from 0") as caught:
+    with pytest.raises(
+        IngestError, match="column 'id' is negative: coordinates count from 0, and relabel='id' numbers"
+    ) as caught:
         ingest("id\n3\n-5\n", coords=["id"])
     assert (caught.value.line, caught.value.token) == (3, "-5")
     batch = pa.record_batch({"id": [1, -3]})

@@ -7,9 +7,12 @@ import json
 import os
 import random
 from contextlib import suppress
+from datetime import date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import h5py
 import networkx
 import numpy as np
 import polars as pl
@@ -49,6 +52,32 @@ def test_tables_are_read_back(tmp_path: Path, web: sp.Tensor, name: str) -> None
     back = sp.ingest.columns(tmp_path / name, tmp_path / "back.sparrow", coords=["src", "dst"], value="value")
     assert np.array_equal(back.to_numpy(), web[:3].to_numpy())
     assert sorted(os.listdir(tmp_path)) == ["back.sparrow", name]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("c.parquet", "complex64"), ("c.parquet", "complex128"), ("c.csv", "complex64"), ("c.tsv.gz", "complex128"),
+     ("table", "complex64"), ("c.jsonl", "complex128")],
+)  # fmt: skip
+def test_complex_numbers_are_read_back(tmp_path: Path, name: str, dtype: str) -> None:
+    dense = np.array([[1, 0, complex(np.nan, 2)], [0, complex(0.5, -np.inf), -1j]], dtype)
+    src: Any = tmp_path / name
+    if name == "c.jsonl":  # which has finite numbers alone
+        dense[0, 2], dense[1, 1] = 3 + 0.25j, 0.5
+        sp.asarray(dense).to_polars().write_ndjson(src)
+    elif name == "table":
+        src = sp.asarray(dense).to_arrow()
+    else:
+        export(sp.asarray(dense), src)
+    read: Any = partial(sp.ingest.columns, src, tmp_path / "A", coords=["d0", "d1"], value="value", overwrite=True)
+    for options in ({"dtype": dtype}, {"duplicates": "sum"}, {"nulls": "drop"}):
+        found = read(**options)
+        assert found.dtype.kind == "c"
+        np.testing.assert_array_equal(found.to_numpy().astype(dtype), dense)
+    assert read().dtype == (dtype if name in ("c.parquet", "table") else "complex128")
+    for wrong in ({"dtype": "float64"}, {"duplicates": "mean"}):
+        with pytest.raises(InvalidValueError, match="the values are complex, for there is a column 'value_im'"):
+            read(**wrong)
 
 
 def test_other_libraries_read_tables(tmp_path: Path, web: sp.Tensor) -> None:
@@ -94,9 +123,32 @@ def test_names_of_vertices_are_written_and_come_back(tmp_path: Path) -> None:
 
 
 def test_labels_that_would_part_columns_are_refused(tmp_path: Path, named: sp.Tensor) -> None:
-    with pytest.raises(UnsupportedError, match="labels=False"):
+    with pytest.raises(UnsupportedError, match="the label 'b, ob' of 'user' cannot be written in an edge list"):
         export(named, tmp_path / "out.edges")
     assert export(named, tmp_path / "out.edges", labels=False) == 2
+
+
+@pytest.mark.parametrize(
+    ("label", "ends"),
+    [("#a", (".edges",)), ("%a", (".edges",)), ("", (".edges", ".tsv")), (datetime(2020, 1, 2, 3, 4), (".edges",)),
+     ("b#%", ()), (date(2020, 1, 2), ())],
+)  # fmt: skip
+def test_labels_that_would_say_something_else_are_refused(tmp_path: Path, label: Any, ends: tuple[str, ...]) -> None:
+    other = "a" if isinstance(label, str) else type(label)(2021, 1, 1)
+    A = sp.from_coords([[0, 1], [0, 1]], [1.5, 2.5], shape=(2, 2), labels={"d1": [label, other]})
+    for end in (".edges", ".tsv", ".csv"):
+        if end in ends:
+            with pytest.raises(UnsupportedError, match=r"of 'd1' cannot be written in .*labels=False, or csv"):
+                export(A, tmp_path / f"a{end}")
+            continue
+        export(A, tmp_path / f"a{end}")
+        if end == ".edges":
+            back = sp.ingest.edges(tmp_path / "a.edges", tmp_path / "A", ids="str", overwrite=True)
+        else:
+            reading = partial(sp.ingest.columns, tmp_path / f"a{end}", tmp_path / "A", value="value", overwrite=True)
+            back = reading(coords=["d0", "d1"])
+        assert sorted(back.to_arrow()["value"].to_pylist()) == [1.5, 2.5]
+        assert {*map(str, [label, other])} <= {*map(str, back.labels(1).to_pylist())} or isinstance(label, datetime)
 
 
 def test_labels_are_written_and_come_back(tmp_path: Path, named: sp.Tensor) -> None:
@@ -126,6 +178,9 @@ def test_an_edge_has_one_number(tmp_path: Path) -> None:
     assert np.array_equal(back.to_numpy(), A.to_numpy())
     with pytest.raises(UnsupportedError, match="one number, and these are complex128"):
         export(A * 1j, tmp_path / "C.edges")
+    with pytest.raises(UnsupportedError, match="no fill but 0, and this tensor has 1"):
+        export(A + 1, tmp_path / "C.edges")
+    assert not (tmp_path / "C.edges").exists()
 
 
 def test_npz_files(tmp_path: Path, web: sp.Tensor) -> None:
@@ -170,6 +225,71 @@ def test_damaged_npz_files_are_refused(tmp_path: Path, web: sp.Tensor) -> None:
         sp.ingest.npz(tmp_path / "w.parquet", tmp_path / "x.sparrow")
 
 
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"arr_0": [[0, 3, 0, 0]]},
+        {"data": [[0, 3, 0, 0]]},
+        {"a_data": [3.0], "a_indices": [1], "a_indptr": [0, 1], "a_shape": [1, 4]},
+        {"row": [0], "col": [1], "data": [3.0], "shape": [1, 4]},
+    ],
+)
+def test_the_way_that_is_told_for_arrays_of_others(tmp_path: Path, arrays: Any) -> None:
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(IngestError, match="this is no sparse array") as caught:
+        sp.ingest.npz(tmp_path / "a.npz", tmp_path / "A.sparrow")
+    way = caught.value.problem.split(": ", 2)[2].removesuffix(" stores a dense one")
+    exec(way.replace("DST", repr(str(tmp_path / "A.sparrow"))), {"numpy": np, "scipy": scipy, "sp": sp})
+    assert sp.open(tmp_path / "A.sparrow").to_numpy().tolist() == [[0, 3, 0, 0]]
+
+
+MOST = 2**64 - 1
+
+
+def _of_most(folder: Path) -> dict[str, tuple[str, Any, dict[str, Any]]]:
+    """Return files of every kind with an integer that no file of a tensor holds: kind, what it holds, options."""
+    wide = np.array([[MOST, 1]], np.uint64)
+    np.save(folder / "a.npy", wide)
+    np.save(folder / "zero.npy", np.array(MOST, np.uint64))
+    with h5py.File(folder / "a.h5ad", "w") as file:
+        file["X"] = wide
+    pl.DataFrame({"i": [0, 1], "value": wide[0]}).write_parquet(folder / "a.parquet")
+    kinds: dict[str, tuple[str, Any, dict[str, Any]]] = {
+        "a.npy": ("npy", None, {}),
+        "zero.npy": ("npy", None, {}),
+        "a.h5ad": ("h5ad", None, {}),
+        "a.parquet": ("columns", None, {"coords": ["i"], "value": "value"}),
+        "a.mtx": ("mtx", f"%%MatrixMarket matrix coordinate unsigned-integer general\n1 1 1\n1 1 {MOST}\n", {}),
+        "a.svm": ("libsvm", f"1 2:{MOST}\n", {"dtype": "uint64"}),
+        "a.ffm": ("libffm", f"1 0:1:1\n# so\n1 0:1:2 0:2:{MOST}\n", {"dtype": "uint64"}),
+        "a.tns": ("tns", f"1 1 {MOST}\n", {"dtype": "uint64"}),
+    }
+    for name, (_, text, _) in kinds.items():
+        if text is not None:
+            (folder / name).write_text(text)
+    return kinds
+
+
+def test_integers_that_no_file_holds(tmp_path: Path) -> None:
+    for name, (kind, _, options) in _of_most(tmp_path).items():
+        read = getattr(sp.ingest, kind)
+        with pytest.raises(
+            IngestError, match=r"(beyond 2\^63 - 1, where stored integers end|uint64 holds).*'float64'"
+        ) as caught:
+            read(tmp_path / name, tmp_path / "B.sparrow", **options)
+        assert caught.value.file == str(tmp_path / name)
+        assert str(MOST) in str(caught.value.token)
+        found = read(tmp_path / name, tmp_path / "A.sparrow", overwrite=True, **options | {"dtype": "float64"})
+        assert (found["X"] if isinstance(found, sp.Bundle) else found).sum() >= 2.0**64
+        with pytest.raises(IngestError, match=r"does not fit|beyond what int8 holds"):
+            read(tmp_path / name, tmp_path / "B.sparrow", **options | {"dtype": "int8"})
+    np.savez(
+        tmp_path / "a.npz", format=b"csr", shape=[1, 1], data=np.array([MOST], np.uint64), indices=[0], indptr=[0, 1]
+    )
+    with pytest.raises(IngestError, match=r"2\^63 - 1, .*load_npz\(.*\)\.astype\('float64'\)\)\.save\(DST\)"):
+        sp.ingest.npz(tmp_path / "a.npz", tmp_path / "A.sparrow", overwrite=True)
+
+
 def test_an_npz_file_that_unpacks_to_more_than_memory(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "bomb.npz", data=np.zeros(10_000_000), shape=[2, 2], format=b"coo")
     assert (tmp_path / "bomb.npz").stat().st_size < 200_000
@@ -197,6 +317,49 @@ def test_lines_parted_by_tabs_have_no_quotes(tmp_path: Path, named: sp.Tensor) -
 
 
 LINES = "1 1:0.5 4:2\n-1 \n2.5 2:1 3:-7\n1\n1 4:1e-300\n"
+
+
+_Y = sp.asarray(np.array([1.5, -2]))
+_FEATURES = sp.asarray(np.array([[0.5, 0], [0, 2]]))
+
+
+def _labelled(names: Any, values: Any = (True, True)) -> sp.Tensor:
+    return sp.from_coords([[0, 1], [0, 1]], list(values), shape=(2, 2), labels={"d1": names})
+
+
+@pytest.mark.parametrize(
+    ("members", "problem"),
+    [
+        ({"y": _Y * 1j}, r"y of \(2,\) complex128 is to be a real number for each of 2 rows"),
+        ({"y": _Y[:1]}, r"y of \(1,\) float64 is to be a real number for each of 2 rows"),
+        ({"y": sp.asarray(np.ones(3))}, r"for each of 2 rows"),
+        ({"y": _labelled(["cat", "1"])}, "labels in libsvm text are numbers, and 'cat' is none"),
+        ({"y": _labelled(["1,5", "2"])}, "labels in libsvm text are numbers, and '1,5' is none"),
+        ({"y": _labelled(["", "2"])}, "labels in libsvm text are numbers, and '' is none"),
+        ({"y": _labelled([1, 2], (1.0, 0.5))}, "by ones which labels"),
+        ({"y": _labelled([1, 2]) == False}, "by ones which labels"),  # noqa: E712
+        ({"y": _Y, "qid": _Y}, "numbers of queries are integers, and qid is float64"),
+        ({"y": _Y, "qid": sp.asarray(np.array([1]))}, r"qid of \(1,\) int64"),
+    ],
+)
+def test_labels_that_libsvm_does_not_hold(tmp_path: Path, members: Any, problem: str) -> None:
+    with pytest.raises(UnsupportedError, match=problem):
+        export(sp.Bundle({"X": _FEATURES, **members}), tmp_path / "a.svm")
+    if members["y"].ndim == 1 and "qid" not in members:
+        with pytest.raises(UnsupportedError, match=problem):
+            export(sp.Bundle({"X": _FEATURES.reshape(2, 1, 2), **members}), tmp_path / "a.ffm")
+    assert not list(tmp_path.iterdir())
+
+
+def test_labels_that_are_true_or_integers_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    y = sp.asarray(np.array([True, False]))
+    export(sp.Bundle({"X": _FEATURES, "y": y, "weight": _Y}), tmp_path / "a.svm")
+    assert "libsvm holds X, y and qid: without weight" in capsys.readouterr().err
+    assert (tmp_path / "a.svm").read_text() == "1 1:0.5\n0 2:2\n"
+    export(sp.Bundle({"X": _FEATURES.reshape(2, 1, 2), "y": y}), tmp_path / "a.ffm")
+    assert (tmp_path / "a.ffm").read_text() == "1 0:0:0.5\n0 0:1:2\n"
+    export(sp.Bundle({"X": _FEATURES, "y": _labelled([7, -3])}), tmp_path / "b.svm")
+    assert (tmp_path / "b.svm").read_text() == "7 1:0.5\n-3 2:2\n"
 
 
 @pytest.mark.parametrize("index_base", [0, 1])

@@ -152,6 +152,8 @@ def test_folders(tmp_path: Path, beginning: str, packed: bool) -> None:
     with pytest.raises(IngestError, match="two features are called the same: say features='id'") as found:
         sp.ingest.tenx(folder, tmp_path / "B.sparrow", features="name")
     assert found.value.token == "name0"
+    with pytest.raises(NotFoundError, match=r"holds no matrix\.mtx, or several: give one of .*/counts"):
+        sp.ingest.tenx(tmp_path, tmp_path / "B.sparrow")
     path = next(path for path in folder.iterdir() if "barcodes" in path.name)
     path.write_bytes(b"only one\n")
     with pytest.raises(IngestError, match="there are 1 barcodes, and the dimension has the size 3"):
@@ -160,6 +162,19 @@ def test_folders(tmp_path: Path, beginning: str, packed: bool) -> None:
     with pytest.raises(NotFoundError, match=r"there is no file .*barcodes\.tsv"):
         sp.ingest.tenx(folder, tmp_path / "B.sparrow")
     assert not (tmp_path / "B.sparrow").exists()
+
+
+def test_folders_of_peaks(tmp_path: Path) -> None:
+    folder = tmp_path / "counts"
+    tenx_folder(folder, random_matrix(1, 2, 3, "i8"))
+    (folder / "genes.tsv").unlink()
+    (folder / "peaks.bed").write_text("# so\nchr1\t5\t10\nchr2\t7\t90\tmore\n")
+    found = sp.ingest.tenx(folder, tmp_path / "A.sparrow", features="name")
+    assert found.labels("feature").to_pylist() == ["chr1:5-10", "chr2:7-90"]
+    (folder / "peaks.bed").write_text("chr1\t5\n")
+    with pytest.raises(IngestError, match="no chromosome, begin and end") as caught:
+        sp.ingest.tenx(folder, tmp_path / "B.sparrow")
+    assert caught.value.line == 1
 
 
 def test_old_files_of_several_genomes(tmp_path: Path) -> None:
@@ -208,6 +223,18 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     attempt(same_names, "two names of var are called the same: say labels=False")
     attempt(lambda file: file["X"].attrs.update({"shape": (9, 5)}), "10 are due")
     attempt(lambda file: file["X"].attrs.update({"encoding-type": "other"}), "no matrix of AnnData, but 'other'")
+    attempt(lambda file: file["X"].attrs.pop("shape"), "'/X' has no attribute 'shape' of two sizes")
+    attempt(
+        lambda file: file.move("X", "raw/X"),
+        "'/raw' is no matrix of AnnData, but a group: say matrix='raw/X'",
+        matrix="raw",
+    )
+
+    def nothing(file: Any) -> None:  # as anndata writes where there is none
+        file.move("X", "layers/counts")
+        file["X"] = h5py.Empty("f4")
+
+    attempt(nothing, "there is no matrix 'X': say matrix='layers/counts', of layers/counts")
     (tmp_path / "a.h5ad").write_text("text")
     with pytest.raises(IngestError, match="this is no HDF5 file"):
         sp.ingest.h5ad(tmp_path / "a.h5ad", tmp_path / "A.sparrow")

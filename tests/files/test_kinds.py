@@ -99,6 +99,15 @@ TEXT = {
     "links are written with '->'": ("a.txt", "1 -> 2\n2 -> 3\n"),
     "say delimiter='->'": ("a.txt", "1->2\n2->3\n"),
     "this is DOT": ("a.dot", "digraph G {\n a -> b;\n}\n"),
+    "JSON, no edge list: jq -c '.\\[\\]' .*a.json |": ("a.json", '[{"src": 0, "dst": 1}]\n'),
+    r"a Rutherford-Boeing matrix, .* scipy\.io\.hb_read": (
+        "west.rua",
+        f"{'A title':72}KEY\n{5:14}{1:14}{2:14}{2:14}\nrua           {4:14}{4:14}{2:14}{0:14}\n(26I3) (26I3)\n",
+    ),
+    "this is UCINET's DL": ("a.dl", "DL n=2 format=edgelist1\nlabels:\na, b\ndata:\n1 2\n"),
+    "an adjacency list of networkx": ("a.adj", "#draw.py\n# GMT Mon Nov 23 09:00:00 2026\n# \n0 1\n1 2\n"),
+    "no number: of a table with other columns": ("a.csv", "Source,Target,Type,Weight\n1,2,Directed,1.0\n"),
+    r"an edge needs two ids \(at 'alone'": ("a.txt", "0 1\nalone\n"),
     "columns are parted by tabs and hold blanks": ("a.tsv", "New York\tRome\nRome\tOslo\n"),
 }
 
@@ -123,6 +132,7 @@ def test_texts_are_named(tmp_path: Path, told: str) -> None:
         ("a.txt", "1 -> 2 0.5\n2 -> 3 1\n", {(1, 2), (2, 3)}),
         ("q.csv", '"a","b"\n"b","c"\n', {("a", "b"), ("b", "c")}),
         ("a.txt", "1 2 {'weight': 3.5}\n2 3 {\"weight\": 4}\n", {(1, 2), (2, 3)}),
+        ("a.gdf", "nodedef>name VARCHAR\na\nb\nedgedef>node1 VARCHAR,node2 VARCHAR,w DOUBLE\na,b,2\n", {("a", "b")}),
         ("a.tgf", "1 a\n2 b\n3\n#\n1 2\n2 3\n", {(1, 2), (2, 3)}),
         ("t.tns", "1 1 2 2.5\n2 2 1 1\n", {(0, 0, 1), (1, 1, 0)}),
         ("m.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n2 1 3\n", {(1, 0)}),
@@ -136,11 +146,11 @@ def test_the_command_that_is_told_does_it(
     done = cli("ingest", "edges", name, "out.sparrow")
     assert done.code == 1
     command = done.err.strip().split(" (at ")[0].split(": ")[-1].replace("DST", "out.sparrow")
-    first, _, second = command.partition(" | ")
-    if second:
+    first, _, second = command.rpartition(" | ")
+    if first:
         Path("piped").write_bytes(subprocess.run(first, shell=True, capture_output=True, check=True).stdout)
         second = second.replace(" - ", " piped ")
-    done = cli(*shlex.split(second or first)[1:])
+    done = cli(*shlex.split(second)[1:])
     assert done.code == 0, done.err
     made = sp.open("out.sparrow")
     names = [made.labels(k) for k in range(made.ndim)]

@@ -49,7 +49,7 @@ def test_any_text(tmp_path_factory: pytest.TempPathFactory, seed: int, rows: int
         ("1 0:1:2\n1 0:1:b\n", "the value is no number", "0:1:b"),
         ("1 0:1:2\n1 0:-1:2\n", "is negative", "0:-1:2"),
         (f"1 0:1:2\n1 0:{2**63}:2\n", "beyond 2\\^63 - 1", f"0:{2**63}:2"),
-        (f"1 0:1:2\n1 0:{2**63 - 1}:2\n", "the largest coordinate", f"{2**63 - 1}"),
+        (f"1 0:1:2\n1 0:{2**63 - 1}:2\n", "the largest coordinate", f"0:{2**63 - 1}:2"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, problem: str, token: str) -> None:

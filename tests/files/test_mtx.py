@@ -162,6 +162,12 @@ def test_a_value_without_a_negative_is_not_mirrored(tmp_path: Path) -> None:
         sp.ingest.mtx(tmp_path / "a.mtx", tmp_path / "A.sparrow")
     found = sp.ingest.mtx(tmp_path / "a.mtx", tmp_path / "A.sparrow", dtype="float64")
     assert found.to_numpy().tolist() == [[0, 2.0**63], [-(2.0**63), 0]]
+    for field, dtype in (("real", "uint8"), ("integer", "bool"), ("unsigned-integer", None)):
+        (tmp_path / "b.mtx").write_text(f"%%MatrixMarket matrix coordinate {field} skew-symmetric\n2 2 1\n2 1 1\n")
+        with pytest.raises(InvalidValueError, match="has negatives: give a signed type, as int64"):
+            sp.ingest.mtx(tmp_path / "b.mtx", tmp_path / "C.sparrow", dtype=dtype, overwrite=True)
+        found = sp.ingest.mtx(tmp_path / "b.mtx", tmp_path / "C.sparrow", dtype="int8", overwrite=True)
+        assert found.to_numpy().tolist() == [[0, -1], [1, 0]]
 
 
 def test_cells_that_come_twice(tmp_path: Path) -> None:

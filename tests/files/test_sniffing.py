@@ -35,6 +35,7 @@ TEXT = [
     ("g.graph-txt", "2\n1\n0\n", "webgraph"),
     ("g.txt", "4\n1 2 \n\n0 3\n1\n", "webgraph"),
     ("g.graph", "3 2\n2\n1 3\n2\n", "metis"),
+    ("g.graph", "3\n1 2\n2\n0 1\n", "webgraph"),
     ("test2id.txt", "2\n0 1 0\n4 2 1\n", "triples"),
     ("a.mtx", "%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 3\n", "mtx"),
     ("a.svm", "1 1:2 2\n0 3:4\n", "libsvm"),

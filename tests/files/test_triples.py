@@ -135,6 +135,17 @@ def test_numbers_and_vocabularies(tmp_path: Path) -> None:
     with pytest.raises(IngestError, match="none of the 2 entities of the vocabulary") as found:
         sp.ingest.triples(tmp_path / "a.txt", tmp_path / "B.sparrow", entities=tmp_path / "names")
     assert (found.value.line, found.value.token) == (1, "1")
+    (tmp_path / "b.txt").write_text("0 1 0\n")
+    known: Any = {"entities": tmp_path / "names", "relations": tmp_path / "one"}
+    (tmp_path / "one").write_text("r\n")
+    with pytest.raises(IngestError, match="none of the 1 relations of the vocabulary: say order='htr' if") as found:
+        sp.ingest.triples(tmp_path / "b.txt", tmp_path / "B.sparrow", **known)
+    assert (found.value.line, found.value.token) == (1, "1")
+    assert sp.ingest.triples(tmp_path / "b.txt", tmp_path / "last.sparrow", order="htr", **known).nnz == 1
+    (tmp_path / "b.txt").write_text(f"0 1 0\n0 0 {2**63 - 1}\n")
+    with pytest.raises(IngestError, match="beyond 2\\^63 - 2, the largest coordinate") as found:
+        sp.ingest.triples(tmp_path / "b.txt", tmp_path / "B.sparrow")
+    assert (found.value.line, found.value.token) == (2, str(2**63 - 1))
     for text, problem in [("a\t0\nb\t2\n", "neither column"), ("a\t0\na\t1\n", "two numbers have one name"),
                           ("a\t0\nb\n", "a name, or a name and its number")]:  # fmt: skip
         (tmp_path / "names").write_text(text)

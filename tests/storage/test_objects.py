@@ -29,8 +29,7 @@ from sparrow import errors, storage
 from sparrow.index import Box
 from sparrow.relation import Edit, apply_edit
 from sparrow.schema import Schema
-from sparrow.storage import filesystem, staging
-from sparrow.storage.objects import ObjectStore
+from sparrow.storage import filesystem, objects, remote, staging
 from sparrow.storage.stores import store_of
 from tests.storage.helpers import TINY, assert_same, entries, random_entries, read_all
 from tests.storage.server import BUCKET, OPTIONS, SECRET, Proxy, Request, moto, refusing_from, slow
@@ -292,8 +291,10 @@ class _Whole(SimpleHTTPRequestHandler):
 class _NoQuestions(_Ranges):
     """Sends files elsewhere on, and answers no request about one."""
 
+    refusals = itertools.cycle((400, 403, 405, 501))
+
     def do_HEAD(self) -> None:
-        self.send_error(405)
+        self.send_error(next(self.refusals))
 
     def do_GET(self) -> None:
         if self.path.startswith("/moved/"):
@@ -324,10 +325,10 @@ class _LeastOfAll(_Whole):
 class _Wrong(_Whole):
     """Says nothing of the length of a file, or sends the first line of it and no more."""
 
-    def do_HEAD(self) -> None:
-        self._send(200, {} if "unknown" in self.path else {"content-length": "8"}, b"")
-
     def do_GET(self) -> None:
+        if "unknown" in self.path:
+            self._send(200, {}, b"0 1\n")
+            return
         first, last = map(int, self.headers["range"].removeprefix("bytes=").split("-"))
         part = b"0 1\n1 2\n"[first : min(last + 1, 4)]
         self._send(206, {"content-range": f"bytes {first}-{last}/8", "content-length": str(len(part))}, part)
@@ -365,17 +366,8 @@ def test_servers_of_the_web_that_tell_too_little(tmp_path: Path) -> None:
     assert not (tmp_path / "e").exists()
 
 
-@pytest.mark.parametrize("told", [None, "Server returned non-2xx status code: 501 Not Implemented"])
-def test_servers_of_the_web_that_send_whole_files_and_no_more(
-    tmp_path: Path, told: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_servers_of_the_web_that_send_whole_files_and_no_more(tmp_path: Path) -> None:
     pytest.importorskip("obstore")
-    if told is not None:  # after some seconds of tries
-
-        def refused(store: Any, path: str) -> Any:
-            raise errors.StorageError(told)
-
-        monkeypatch.setattr(ObjectStore, "_known", refused)
     (tmp_path / "e.txt").write_text("0 1\n1 2\n")
     (tmp_path / "empty.txt").touch()
     with _site(partial(_LeastOfAll, directory=str(tmp_path))) as site:
@@ -384,6 +376,80 @@ def test_servers_of_the_web_that_send_whole_files_and_no_more(
             assert sp.ingest.edges(f"{site}/empty.txt", tmp_path / "none").nnz == 0
         with pytest.raises(errors.NotFoundError, match="there is no such file"):
             sp.ingest.edges(f"{site}/none.txt", tmp_path / "no")
+
+
+class _Replaced(_Ranges):
+    """Has another file from the third request for parts of it on, which it may tell by a tag, or by the time."""
+
+    asked = 0
+
+    def do_GET(self) -> None:
+        type(self).asked += 1
+        super().do_GET()
+
+    def end_headers(self) -> None:
+        if "range" in self.headers:
+            new = self.asked > 2
+            for word, name, values in (("tag", "etag", ('"a"', '"b"')), ("time", "last-modified", _TIMES)):
+                if word in self.path:
+                    self.send_header(name, values[new])
+        super().end_headers()
+
+    def translate_path(self, path: str) -> str:
+        return super().translate_path("/longer.csv" if self.asked > 2 and "size" in path else path)
+
+
+_TIMES = "Mon, 02 Nov 2026 10:00:00 GMT", "Mon, 02 Nov 2026 11:00:00 GMT"
+
+
+@pytest.mark.parametrize("word", ["tag", "time", "size"])
+def test_a_file_of_the_web_that_is_replaced(tmp_path: Path, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("obstore")
+    for name in (f"{word}.csv", "longer.csv"):
+        (tmp_path / name).write_text("i,value\n0,1.5\n1,2.5\n" + ("2,3.5\n" if name == "longer.csv" else ""))
+    monkeypatch.setattr(_Replaced, "asked", 0)
+    with _site(partial(_Replaced, directory=str(tmp_path))) as site:
+        with pytest.raises(errors.SparrowError, match=rf"{word}.csv' was replaced while it was read.*or a copy"):
+            sp.ingest.columns(f"{site}/{word}.csv", tmp_path / "t", coords=["i"], value="value")
+        assert not (tmp_path / "t").exists()
+        assert sp.ingest.columns(f"{site}/{word}.csv", tmp_path / "t", coords=["i"], value="value").nnz >= 2
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.npy", "a.h5"])
+def test_an_object_that_is_replaced(
+    home: str, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Before each of its requests, until one comes too late: never two versions in one tensor."""
+    for module in (objects, remote):
+        monkeypatch.setattr(module, "WINDOW", 500)
+    versions = [sp.random((12, 12), nnz=90, seed=seed, dtype=np.float64) for seed in (1, 2)]
+    place = f"{home}/{name}"
+    kind = {"a.h5": "binsparse", "a.npy": "npy"}.get(name, "columns")
+    options: Any = {"coords": ["d0", "d1"], "value": "value", "shape": (12, 12)} if kind == "columns" else {}
+
+    def attempt(number: int) -> tuple[bool, str]:
+        """Return whether the file was replaced, before that request, and the error of the reader."""
+        sp.export(versions[0], place, overwrite=True)
+        asked = itertools.count()
+        told = ""
+
+        def before(request: Request) -> None:
+            if request.key.endswith(name) and not request.writes and next(asked) == number:
+                sp.export(versions[1], place, overwrite=True)
+
+        proxy.before = before
+        try:
+            found = getattr(sp.ingest, kind)(place, tmp_path / "t", overwrite=True, **options).to_numpy()
+            assert any(np.array_equal(found, tensor.to_numpy()) for tensor in versions)
+        except errors.SparrowError as error:
+            told = str(error)
+        proxy.reset()
+        return next(asked) > number, told
+
+    found = list(itertools.takewhile(lambda each: each[0], map(attempt, itertools.count())))
+    refused = [told for _, told in found if told]
+    assert 0 < len(refused) < len(found)
+    assert all("was replaced while it was read" in told for told in refused)
 
 
 @pytest.mark.parametrize("handler", [_Ranges, _Whole, _NoQuestions])

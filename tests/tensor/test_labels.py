@@ -790,6 +790,11 @@ def test_files_are_appended_as_they_are_told_to_be_read(ann_bob: sp.Tensor, tmp_
     assert ann_bob.sel(user="tom", item="y") == 2
     (tmp_path / "none.csv").write_text("film,who,stars\n")
     ann_bob.append(tmp_path / "none.csv", coords=["who", "film"])
+    (tmp_path / "empty.csv").write_text("\n")
+    before = ann_bob.nnz
+    ann_bob.append(tmp_path / "empty.csv", header=False, coords=["c0", "c1"], value="c2")
+    ann_bob.append(tmp_path / "empty.csv", format="json")
+    assert ann_bob.nnz == before
     with pytest.raises(LabelError, match="no column 'c9' for the dimension 'item': there are 'c0', 'c1', 'c2', 'c3'"):
         ann_bob.append(tmp_path / "new.dat", coords=["c0", "c9"], **told)
     ann_bob.save(tmp_path / "own.sparrow")
