@@ -137,7 +137,9 @@ def test_one_row_larger_than_memory_is_read_in_batches(tmp_path: Path) -> None:
     A, x = sp.asarray(plain).save(tmp_path / "wide"), sp.asarray(np.arange(300.0))
     with sp.config(memory_limit="1MB"):  # the row would take 1.8 MB
         found = sp.einsum("ij,i->", A, x)
+        sums = sp.einsum("ij,ik->k", A, A[::-1]).to_numpy()  # what waits to be added up leaves room for the operands
     np.testing.assert_allclose(found, (plain.T @ np.arange(300.0)).sum())
+    np.testing.assert_allclose(sums, plain[::-1].T @ (plain @ np.ones(5000)))
 
 
 def test_of_a_row_that_is_too_long_no_more_is_read() -> None:
