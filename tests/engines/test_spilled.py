@@ -142,6 +142,25 @@ def test_one_row_larger_than_memory_is_read_in_batches(tmp_path: Path) -> None:
     np.testing.assert_allclose(sums, plain[::-1].T @ (plain @ np.ones(5000)))
 
 
+def test_numbers_of_ids_take_room_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, n = np.random.default_rng(29), 10_000
+    ids = np.sort(rng.choice(2**40, n, replace=False))
+    A = sp.from_coords([ids, rng.permutation(ids)], np.ones(n), shape=(2**40, 2**40))
+    stored = A.save(tmp_path / "wide")
+    aside: list[tuple[Any, ...]] = []
+    put_aside = cutting.put_aside
+
+    def counted(*args: Any) -> Any:
+        aside.append(args)
+        return put_aside(*args)
+
+    monkeypatch.setattr(cutting, "put_aside", counted)
+    with sp.config(memory_limit="1MB"):  # a third of it holds the entries, but not their numbers beside them
+        found = (stored @ stored).compute()
+    assert aside
+    assert found.to_arrow().equals((A @ A).to_arrow())
+
+
 def test_of_a_row_that_is_too_long_no_more_is_read() -> None:
     read: list[int] = []
 

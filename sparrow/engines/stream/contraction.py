@@ -147,6 +147,7 @@ class Multiplication:
             if same:
                 found = block
             self._rows = None if found is None else self._held.rows(found, self.wanted)
+            room.grow(0 if self._rows is None else self._rows.nbytes)
             mask = self.operands.mask
             if mask is not None and self.wanted is None and mask.same_as(left):
                 self._own = found
@@ -190,7 +191,7 @@ class Multiplication:
         """Return whether the operand that would be held is better put aside on disk."""
         right = self.operands.right
         held = isinstance(right.scan.relation, MemoryRelation) and right.scan.view.is_identity
-        return not held and right.rows * right.width(self.operands.dtype) > memory.working() // _LARGE
+        return not held and right.rows * self.operands.width > memory.working() // _LARGE
 
     def _put_aside(self) -> bool:
         """Put the operands aside on disk; return whether the product is had of that."""
