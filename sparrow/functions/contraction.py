@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -106,22 +107,22 @@ def einsum(
     options: dict[str, Any] = {"mask": mask, "complement": complement, "engine": engine}
     if len(given) == 1:
         return _of_one(terms, given[0], chosen, options)
-    left = list(zip(terms.inputs, given, strict=True))
-    common = np.result_type(*(each.dtype for each in given)) if chosen.plain else None
+    left = list(zip(range(len(given)), terms.inputs, given, strict=True))
+    common = np.result_type(*(each.dtype for each in given)) if chosen.mixes else None
     free = len(given) > 2 and chosen.associative and isinstance(optimize, bool | str) and optimize is not False
     whole = _together(terms, given) if chosen.plain and mask is None else None
     path = _path(terms, given, chosen, optimize, whole)
     if whole is not None and path == [tuple(range(len(given)))]:
         return engines.array(whole, engine)
     for step in path:
-        taken = [left[k] for k in step]
+        taken = sorted((left[k] for k in step), key=itemgetter(0))  # "first" is the first as they are given
         left = [each for k, each in enumerate(left) if k not in step]
-        for first, second in [taken] if len(taken) == 2 else []:
+        for (at, own, a), (_, other, b) in [taken] if len(taken) == 2 else []:
             last = not left
-            out = kept(first[0], second[0], [own for own, _ in left], terms.output, chosen)
-            a, b = _alike(first[1], second[1], common)
-            left.append((out, _step((first[0], a), (second[0], b), out, chosen, free, options if last else {})))
-    return left[0][1]
+            out = kept(own, other, [letters for _, letters, _ in left], terms.output, chosen)
+            a, b = _alike(a, b, common)
+            left.append((at, out, _step((own, a), (other, b), out, chosen, free, options if last else {})))
+    return left[0][2]
 
 
 def _alike(first: Any, second: Any, common: np.dtype[Any] | None) -> tuple[Any, Any]:
@@ -464,15 +465,15 @@ def _steps(
     path: Path, estimates: Sequence[Estimate], terms: _Terms, semiring: Semiring
 ) -> Iterator[tuple[str, float, Estimate]]:
     """Yield the subscripts of each step of two, its products, and what is expected of its result."""
-    left = list(estimates)
+    left = list(enumerate(estimates))
     for step in path:
-        taken = [left[k] for k in step]
+        taken = sorted((left[k] for k in step), key=itemgetter(0))
         left = [each for k, each in enumerate(left) if k not in step]
-        if len(taken) == 2:
-            out = kept(taken[0].letters, taken[1].letters, [each.letters for each in left], terms.output, semiring)
-            cost, found = taken[0].times(taken[1], out)
-            yield _written([each.letters for each in taken], out), cost, found
-            left.append(found)
+        for (at, one), (_, other) in [taken] if len(taken) == 2 else []:
+            out = kept(one.letters, other.letters, [each.letters for _, each in left], terms.output, semiring)
+            cost, found = one.times(other, out)
+            yield _written([one.letters, other.letters], out), cost, found
+            left.append((at, found))
 
 
 def _products(whole: Weighted) -> float:
