@@ -479,9 +479,10 @@ def _steps(
 def _products(whole: Weighted) -> float:
     """Return how many products are expected of a tensor and arrays at once."""
     own = set(whole.letters)
-    wide = [letters for letters in whole.array_letters if not set(letters) <= own]
+    wide = [letters for letters in whole.array_kept if not set(letters) <= own]
+    left = set().union(*wide) - own
     further = {letter: n for each, letters in zip(whole.arrays, whole.array_letters, strict=True)
-               for letter, n in zip(letters, each.array.shape, strict=True) if letter not in own}  # fmt: skip
+               for letter, n in zip(letters, each.array.shape, strict=True) if letter in left}  # fmt: skip
     width: int = math.prod(further.values())
     return estimated(whole.letters, whole.operand).nnz * max(len(wide), 1) * width
 
