@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -143,6 +144,8 @@ def _step(
         if not semiring.plain or options.get("mask") is not None:
             raise UnsupportedError(f"einsum: semiring {semiring} or a mask of two arrays: make a tensor of one of them")
         text = _written([one, other], out)
+        if not text.isascii():
+            raise UnsupportedError(f"einsum: two arrays with more than {len(_LETTERS)} axes: make a tensor of one")
         return np.einsum(text, a, b)
     number = {letter: k for k, letter in enumerate(dict.fromkeys((*one, *other)))}
     letters = [number[letter] for letter in one], [number[letter] for letter in other]
@@ -417,9 +420,9 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def _written(inputs: Sequence[Sequence[str]], output: Sequence[str]) -> str:
-    """Return letters as subscripts; those of "..." get letters of their own."""
+    """Return letters as subscripts; those of "..." get letters of their own, where these do not suffice Greek ones."""
     used = {letter for own in (*inputs, output) for letter in own}
-    free = (letter for letter in _LETTERS if letter not in used)
+    free = (letter for letter in itertools.chain(_LETTERS, map(chr, itertools.count(0x3B1))) if letter not in used)
     name = {letter: letter if letter in _LETTERS else next(free) for letter in sorted(used)}
     *sides, last = ("".join(map(name.__getitem__, own)) for own in (*inputs, output))
     return f"{','.join(sides)}->{last}"
