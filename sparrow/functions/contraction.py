@@ -400,7 +400,7 @@ def _parsed(subscripts: str, given: list[Any]) -> tuple[_Terms, list[Any]]:
     thin = []
     for k, (own, each) in enumerate(zip(inputs, given, strict=True)):
         gone = [letter in dots and size != sizes[letter] for letter, size in zip(own, each.shape, strict=True)]
-        thin.append(each[tuple(0 if one else slice(None) for one in gone)] if any(gone) else each)
+        thin.append(each[(*(0 if one else slice(None) for one in gone), ...)] if any(gone) else each)
         inputs[k] = tuple(letter for letter, one in zip(own, gone, strict=True) if not one)
     if arrow:
         head, _, tail = after.partition("...")

@@ -426,6 +426,12 @@ def test_steps_multiply_in_the_order_of_the_operands(optimize: Any) -> None:
     assert sp.einsum("ij,jk,kl->", C, low, low, semiring="max_times", optimize=optimize) == 50_000
 
 
+def test_an_operand_whose_axes_all_broadcast_stays_a_tensor() -> None:
+    rows, one = np.array([[[1, 2], [3, 0]]]), np.array([3])
+    for given in ((rows, sp.asarray(one)), (sp.asarray(one), rows), (sp.asarray(rows), sp.asarray(one))):
+        np.testing.assert_array_equal(sp.einsum("...,...", *given).to_numpy(), 3 * rows)
+
+
 def test_tensors_alone_give_a_tensor_where_some_have_no_letter_left() -> None:
     d = sp.asarray(np.array([1, 2, 0]))
     A = sp.from_coords([[0, 2**40 - 1], [0, 1]], [3, 4], shape=(2**40, 2))
