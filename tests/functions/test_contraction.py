@@ -428,8 +428,8 @@ def test_steps_multiply_in_the_order_of_the_operands(optimize: Any) -> None:
 
 def test_an_operand_whose_axes_all_broadcast_stays_a_tensor() -> None:
     rows, one = np.array([[[1, 2], [3, 0]]]), np.array([3])
-    for given in ((rows, sp.asarray(one)), (sp.asarray(one), rows), (sp.asarray(rows), sp.asarray(one))):
-        np.testing.assert_array_equal(sp.einsum("...,...", *given).to_numpy(), 3 * rows)
+    for pair in ((rows, sp.asarray(one)), (sp.asarray(one), rows), (sp.asarray(rows), sp.asarray(one))):
+        np.testing.assert_array_equal(sp.einsum("...,...", *pair).to_numpy(), 3 * rows)
 
 
 def test_tensors_alone_give_a_tensor_where_some_have_no_letter_left() -> None:
