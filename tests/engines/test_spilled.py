@@ -18,7 +18,7 @@ import scipy.sparse
 
 import sparrow as sp
 from sparrow import progress
-from sparrow.engines.stream import contraction, cutting, held, sections, spilled, summed
+from sparrow.engines.stream import computed, contraction, cutting, held, sections, spilled, summed
 from sparrow.engines.stream.loops import Loops
 from sparrow.errors import StorageError
 from sparrow.kernels.entries import Block
@@ -159,6 +159,29 @@ def test_numbers_of_ids_take_room_too(tmp_path: Path, monkeypatch: pytest.Monkey
         found = (stored @ stored).compute()
     assert aside
     assert found.to_arrow().equals((A @ A).to_arrow())
+
+
+@pytest.mark.parametrize("on_disk", ["strips"], indirect=True)
+def test_of_a_mask_a_piece_has_few_cells_whatever_comes_out(
+    tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (a, b, m), (A, B, _) = matrices(tmp_path, 31)
+    M = sp.asarray(m.T.tocsr()).save(tmp_path / "turned").T
+    read: list[int] = []
+    align = contraction.align
+
+    def counted(blocks: Any, *args: Any) -> Any:
+        read.append(blocks[1].count)
+        return align(blocks, *args)
+
+    monkeypatch.setattr(contraction, "align", counted)
+    monkeypatch.setattr(computed, "_PIECE_ROWS", 50)
+    few = A[:, :2] @ B[:2]
+    assert sp.matmul(A[:, :2], B[:2], mask=M).nnz
+    assert not read  # nobody wants its values
+    np.testing.assert_allclose((few * M).sum(), (a[:, :2] @ b[:2]).multiply(m).sum())
+    assert sum(read) == m.nnz
+    assert max(read) < m.nnz / 2
 
 
 def test_of_a_row_that_is_too_long_no_more_is_read() -> None:
