@@ -21,6 +21,7 @@ from sparrow import progress
 from sparrow.engines.stream import computed, contraction, cutting, held, sections, spilled, summed
 from sparrow.engines.stream.loops import Loops
 from sparrow.errors import StorageError
+from sparrow.kernels.elementwise import align
 from sparrow.kernels.entries import Block
 from sparrow.sorting import Spool
 
@@ -168,7 +169,6 @@ def test_of_a_mask_a_piece_has_few_cells_whatever_comes_out(
     (a, b, m), (A, B, _) = matrices(tmp_path, 31)
     M = sp.asarray(m.T.tocsr()).save(tmp_path / "turned").T
     read: list[int] = []
-    align = contraction.align
 
     def counted(blocks: Any, *args: Any) -> Any:
         read.append(blocks[1].count)

@@ -69,7 +69,8 @@ def test_semirings_are_those_of_the_kernels(con: Any, semiring: str) -> None:
     several: dict[str, Any] = {"a": A, "b": B, "c": C}
     for subscripts in ("ij->i", "ij,jk,ik->ik"):  # of one operand there is no product, of several the order counts
         names = list(several)[: subscripts.count(",") + 1]
-        query = sp.einsum_sql(subscripts, semiring=semiring, **{name: name for name in names})
+        tables: dict[str, Any] = {name: name for name in names}
+        query = sp.einsum_sql(subscripts, semiring=semiring, **tables)
         given = [sp.asarray(several[name].astype(np.int64)) for name in names]
         wanted = sp.einsum(subscripts, *given, semiring=semiring).compute().to_arrow()
         found, known = cells(con.sql(query).fetchall()), cells(list(zip(*wanted.to_pydict().values(), strict=True)))
