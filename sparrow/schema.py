@@ -24,6 +24,7 @@ __all__ = [
     "as_integer",
     "as_integers",
     "check_array",
+    "check_array_ndim",
     "check_dims",
     "check_dtype",
     "check_shape",
@@ -45,6 +46,8 @@ DTYPES = tuple(
 )  # fmt: skip
 """The value types of tensors."""
 
+_ARRAY_NDIM = 64
+"""The dimensions that an array of NumPy has at most."""
 _HELD = frozenset(DTYPES)
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
@@ -90,6 +93,19 @@ def check_array(given: Any, name: str) -> NDArray[Any]:
         return np.asarray(given)
     except ValueError as error:
         raise InvalidValueError(f"{name}={given!r} is no array: {error}") from None
+
+
+def check_array_ndim(ndim: int, remedy: str = "") -> None:
+    """Refuse a NumPy array of so many dimensions, with the way out.
+
+    Raises
+    ------
+    UnsupportedError
+        If NumPy has none of so many.
+    """
+    if ndim > _ARRAY_NDIM:
+        way = f": {remedy}" if remedy else ""
+        raise UnsupportedError(f"NumPy's arrays have up to {_ARRAY_NDIM} dimensions, and this tensor has {ndim}{way}")
 
 
 def as_integers(given: Any, name: str) -> list[int]:

@@ -17,6 +17,7 @@ from sparrow.index import View
 from sparrow.kernels.entries import Block
 from sparrow.plan import Accumulate, Contract, Dense, Map, Node, Reduce, Scan, Step, Weighted
 from sparrow.relation import Relation
+from sparrow.schema import check_array_ndim
 from sparrow.workers import ordered_map
 
 __all__ = ["array", "blocks", "cell", "count", "entries", "explain", "scalars", "several", "sorted_blocks", "stretches"]
@@ -143,6 +144,7 @@ def array(node: Contract | Weighted | Accumulate | Map, engine: str = "auto") ->
     InvalidValueError, UnsupportedError
         If there is no such engine, or no engine does this.
     """
+    check_array_ndim(node.schema.ndim, "make a tensor of the array with sp.asarray")
     run = engine_for(engine)
     if run.declines(node) is not None:
         run = STREAM

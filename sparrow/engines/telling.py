@@ -173,7 +173,9 @@ def letters_of(step: Product | Weighted) -> str:
 
 
 def _letter(number: int) -> str:
-    return chr(ord("i") + number) if number < 18 else chr(ord("A") + number - 18)
+    if number < 44:
+        return chr(ord("i") + number) if number < 18 else chr(ord("A") + number - 18)
+    return chr(0x3B1 + number - 44)
 
 
 def _head(scan: Scan) -> str:

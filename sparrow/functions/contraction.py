@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -106,22 +108,22 @@ def einsum(
     options: dict[str, Any] = {"mask": mask, "complement": complement, "engine": engine}
     if len(given) == 1:
         return _of_one(terms, given[0], chosen, options)
-    left = list(zip(terms.inputs, given, strict=True))
-    common = np.result_type(*(each.dtype for each in given)) if chosen.plain else None
+    left = list(zip(range(len(given)), terms.inputs, given, strict=True))
+    common = np.result_type(*(each.dtype for each in given)) if chosen.mixes else None
     free = len(given) > 2 and chosen.associative and isinstance(optimize, bool | str) and optimize is not False
     whole = _together(terms, given) if chosen.plain and mask is None else None
     path = _path(terms, given, chosen, optimize, whole)
     if whole is not None and path == [tuple(range(len(given)))]:
         return engines.array(whole, engine)
     for step in path:
-        taken = [left[k] for k in step]
+        taken = sorted((left[k] for k in step), key=itemgetter(0))  # "first" is the first as they are given
         left = [each for k, each in enumerate(left) if k not in step]
-        for first, second in [taken] if len(taken) == 2 else []:
+        for (at, own, a), (_, other, b) in [taken] if len(taken) == 2 else []:
             last = not left
-            out = kept(first[0], second[0], [own for own, _ in left], terms.output, chosen)
-            a, b = _alike(first[1], second[1], common)
-            left.append((out, _step((first[0], a), (second[0], b), out, chosen, free, options if last else {})))
-    return left[0][1]
+            out = kept(own, other, [letters for _, letters, _ in left], terms.output, chosen)
+            a, b = _alike(a, b, common)
+            left.append((at, out, _step((own, a), (other, b), out, chosen, free, options if last else {})))
+    return left[0][2]
 
 
 def _alike(first: Any, second: Any, common: np.dtype[Any] | None) -> tuple[Any, Any]:
@@ -142,6 +144,8 @@ def _step(
         if not semiring.plain or options.get("mask") is not None:
             raise UnsupportedError(f"einsum: semiring {semiring} or a mask of two arrays: make a tensor of one of them")
         text = _written([one, other], out)
+        if not text.isascii():
+            raise UnsupportedError(f"einsum: two arrays with more than {len(_LETTERS)} axes: make a tensor of one")
         return np.einsum(text, a, b)
     number = {letter: k for k, letter in enumerate(dict.fromkeys((*one, *other)))}
     letters = [number[letter] for letter in one], [number[letter] for letter in other]
@@ -396,7 +400,7 @@ def _parsed(subscripts: str, given: list[Any]) -> tuple[_Terms, list[Any]]:
     thin = []
     for k, (own, each) in enumerate(zip(inputs, given, strict=True)):
         gone = [letter in dots and size != sizes[letter] for letter, size in zip(own, each.shape, strict=True)]
-        thin.append(each[tuple(0 if one else slice(None) for one in gone)] if any(gone) else each)
+        thin.append(each[(*(0 if one else slice(None) for one in gone), ...)] if any(gone) else each)
         inputs[k] = tuple(letter for letter, one in zip(own, gone, strict=True) if not one)
     if arrow:
         head, _, tail = after.partition("...")
@@ -416,9 +420,9 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def _written(inputs: Sequence[Sequence[str]], output: Sequence[str]) -> str:
-    """Return letters as subscripts; those of "..." get letters of their own."""
+    """Return letters as subscripts; those of "..." get letters of their own, where these do not suffice Greek ones."""
     used = {letter for own in (*inputs, output) for letter in own}
-    free = (letter for letter in _LETTERS if letter not in used)
+    free = (letter for letter in itertools.chain(_LETTERS, map(chr, itertools.count(0x3B1))) if letter not in used)
     name = {letter: letter if letter in _LETTERS else next(free) for letter in sorted(used)}
     *sides, last = ("".join(map(name.__getitem__, own)) for own in (*inputs, output))
     return f"{','.join(sides)}->{last}"
@@ -464,23 +468,24 @@ def _steps(
     path: Path, estimates: Sequence[Estimate], terms: _Terms, semiring: Semiring
 ) -> Iterator[tuple[str, float, Estimate]]:
     """Yield the subscripts of each step of two, its products, and what is expected of its result."""
-    left = list(estimates)
+    left = list(enumerate(estimates))
     for step in path:
-        taken = [left[k] for k in step]
+        taken = sorted((left[k] for k in step), key=itemgetter(0))
         left = [each for k, each in enumerate(left) if k not in step]
-        if len(taken) == 2:
-            out = kept(taken[0].letters, taken[1].letters, [each.letters for each in left], terms.output, semiring)
-            cost, found = taken[0].times(taken[1], out)
-            yield _written([each.letters for each in taken], out), cost, found
-            left.append(found)
+        for (at, one), (_, other) in [taken] if len(taken) == 2 else []:
+            out = kept(one.letters, other.letters, [each.letters for _, each in left], terms.output, semiring)
+            cost, found = one.times(other, out)
+            yield _written([one.letters, other.letters], out), cost, found
+            left.append((at, found))
 
 
 def _products(whole: Weighted) -> float:
     """Return how many products are expected of a tensor and arrays at once."""
     own = set(whole.letters)
-    wide = [letters for letters in whole.array_letters if not set(letters) <= own]
+    wide = [letters for letters in whole.array_kept if not set(letters) <= own]
+    left = set().union(*wide) - own
     further = {letter: n for each, letters in zip(whole.arrays, whole.array_letters, strict=True)
-               for letter, n in zip(letters, each.array.shape, strict=True) if letter not in own}  # fmt: skip
+               for letter, n in zip(letters, each.array.shape, strict=True) if letter in left}  # fmt: skip
     width: int = math.prod(further.values())
     return estimated(whole.letters, whole.operand).nnz * max(len(wide), 1) * width
 

@@ -11,7 +11,6 @@ from sparrow.tensor import Tensor
 __all__ = ["einsum_sql"]
 
 _ADD = {"plus": "sum({})", "min": "min({})", "max": "max({})", "or": "bool_or({})", "any": "any_value({})"}
-_OF_TWO = ("first", "second", "pair")
 
 
 def einsum_sql(
@@ -132,18 +131,14 @@ def _value(semiring: Semiring, values: list[str]) -> str:
     add, multiply = semiring.add, semiring.multiply
     if callable(add) or callable(multiply):
         raise UnsupportedError(f"einsum_sql: semiring {semiring} is made of functions in Python")
-    if len(values) == 1:
-        found = "1" if multiply == "pair" else values[0]
-    elif multiply in _OF_TWO:
-        if len(values) > 2:
-            raise UnsupportedError(f"einsum_sql: {semiring} is of two operands, and here are {len(values)}")
-        found = {"first": values[0], "second": values[1], "pair": "1"}[multiply]
+    if multiply in ("first", "second", "pair") or len(values) == 1:  # of one there is no product
+        found = "1" if multiply == "pair" and len(values) > 1 else values[-1 if multiply == "second" else 0]
     elif multiply == "and":
         found = " AND ".join(f"{value} <> 0" for value in values)
     elif multiply in ("min", "max"):
         found = f"{'least' if multiply == 'min' else 'greatest'}({', '.join(values)})"
     else:
         found = (" * " if multiply == "times" else " + ").join(values)
-    if add == "or" and multiply != "and":
+    if add == "or" and (multiply != "and" or len(values) == 1):
         found = f"({found}) <> 0"
     return _ADD[add].format(found)

@@ -111,7 +111,10 @@ def _anywhere(rng: np.random.Generator, shape: tuple[int, ...], count: int) -> t
     """Return ``count`` distinct cells, ascending, every set of them as likely."""
     size = math.prod(shape)
     if size < 2**63:
-        return tuple(np.unravel_index(_distinct(rng, size, count), shape)) if shape else ()
+        wide = [n for n in shape if n > 1]  # of more than 64 dimensions NumPy makes no index
+        at = _distinct(rng, size, count)
+        columns = iter(np.unravel_index(at, wide) if wide else ())
+        return tuple(next(columns) if n > 1 else np.zeros_like(at) for n in shape)
     found = Block(tuple(np.zeros(0, np.int64) for _ in shape), np.zeros(0, bool))
     while found.count < count:
         missing = count - found.count

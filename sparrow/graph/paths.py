@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory, progress
-from sparrow.arguments import check_flag, check_seed
+from sparrow.arguments import check_flag, check_integer, check_seed
 from sparrow.errors import InvalidValueError
 from sparrow.graph.links import AT_ONCE, Links
 from sparrow.graph.nodes import check_graph, per_node, positions, room_for_nodes
@@ -48,6 +48,8 @@ def bfs(A: Tensor, source: Any, *, directed: bool = True, max_depth: int | None 
         If the tensor is no square matrix.
     LabelError, IndexingError
         If there is no such node.
+    InvalidValueError
+        If ``max_depth`` is no integer, or negative.
 
     Examples
     --------
@@ -56,7 +58,9 @@ def bfs(A: Tensor, source: Any, *, directed: bool = True, max_depth: int | None 
     >>> sp.graph.bfs(links, 0).to_numpy()
     array([ 0,  1,  2, -1])
     """
-    limit = np.inf if max_depth is None else as_integer(max_depth, "max_depth")
+    if max_depth is not None:
+        check_integer("max_depth", max_depth, least=0)
+    limit = np.inf if max_depth is None else int(max_depth)
     A, directed = check_graph(A), check_flag("directed", directed)
     with room_for_nodes(A, 24, "breadth-first search"), Links(A, undirected=not directed) as links:
         if links.held is not None:
@@ -71,8 +75,8 @@ def shortest_paths(A: Tensor, source: Any) -> Tensor:
     Parameters
     ----------
     A
-        Links from rows to columns. Lengths may be negative as long as no circle is; of both ways,
-        :func:`symmetrize` it.
+        Links from rows to columns. Lengths may be negative as long as no circle is; no way is shorter
+        by a link of NaN. Of both ways, :func:`symmetrize` it.
     source
         Where to begin: a node, or several, by label where there are labels, else by position.
 

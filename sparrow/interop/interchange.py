@@ -26,7 +26,7 @@ from sparrow.errors import (
 )
 from sparrow.kernels.entries import Block, put, row_pointers
 from sparrow.progress import quantity
-from sparrow.schema import Schema
+from sparrow.schema import Schema, check_array_ndim
 from sparrow.storage.filesystem import of, replacing
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def _stacked(schema: Schema, block: Block) -> NDArray[np.int64]:
 
 def check_dense(schema: Schema, remedy: str = "take a smaller view") -> None:
     """Raise ``TooLargeError`` where all cells pass the memory limit, ``UnsupportedError`` where no array holds them."""
-    if len(schema.shape) > 64:
-        raise UnsupportedError(f"NumPy's arrays have up to 64 dimensions, and this tensor has {schema.ndim}")
+    check_array_ndim(schema.ndim)
     memory.check(schema.size * schema.dtype.itemsize, "the dense array", remedy)
 
 

@@ -16,6 +16,17 @@ _AHEAD = 16
 
 
 @njit(cache=True, nogil=True)
+def _probed(value, shift, last, places, found):  # type: ignore[no-untyped-def]
+    """Return where a value lies, or the open place where it would, and the number there."""
+    at = (np.uint64(value) * _MIXED) >> shift
+    known = places[at]
+    while known >= 0 and found[known] != value:
+        at = (at + np.uint64(1)) & last
+        known = places[at]
+    return at, known
+
+
+@njit(cache=True, nogil=True)
 def number(values, bits, places, found, out):  # type: ignore[no-untyped-def]
     """Give values numbers in the order in which they first come; return how many different ones there are.
 
@@ -38,11 +49,7 @@ def number(values, bits, places, found, out):  # type: ignore[no-untyped-def]
         if i + _AHEAD < len(values):
             prefetch(places, (np.uint64(values[i + _AHEAD]) * _MIXED) >> shift)
         value = values[i]
-        at = (np.uint64(value) * _MIXED) >> shift
-        known = places[at]
-        while known >= 0 and found[known] != value:
-            at = (at + np.uint64(1)) & last
-            known = places[at]
+        at, known = _probed(value, shift, last, places, found)
         if known < 0:
             known = np.int32(count)
             places[at] = known
@@ -70,9 +77,4 @@ def look_up(values, bits, places, found, out):  # type: ignore[no-untyped-def]
         if i + _AHEAD < len(values):
             prefetch(places, (np.uint64(values[i + _AHEAD]) * _MIXED) >> shift)
         value = values[i]
-        at = (np.uint64(value) * _MIXED) >> shift
-        known = places[at]
-        while known >= 0 and found[known] != value:
-            at = (at + np.uint64(1)) & last
-            known = places[at]
-        out[i] = known
+        out[i] = _probed(value, shift, last, places, found)[1]

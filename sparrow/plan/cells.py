@@ -22,7 +22,7 @@ from sparrow.plan.alignment import aligned
 from sparrow.plan.functions import Cast
 from sparrow.plan.nodes import Dense, Map, Scan
 from sparrow.relation import MemoryRelation
-from sparrow.schema import Schema, check_dtype, default_dims, given_name
+from sparrow.schema import Schema, check_array_ndim, check_dtype, default_dims, given_name
 from sparrow.stypes import COMPRESSED, of_function, settled
 
 __all__ = ["called", "map_cells", "pinned"]
@@ -61,6 +61,8 @@ def map_cells(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
         operands = _quotients(operands[0], operands[1], absent)
         quotient = False
     arguments = [_argument(operand, shape) for operand in operands]
+    if any(isinstance(argument, Dense) for argument in arguments):
+        check_array_ndim(len(shape), "make a tensor of the array with sp.asarray")
     scans = [argument for argument in arguments if isinstance(argument, Scan)]
     product = (function is np.multiply or quotient) and all(isinstance(a, Scan | Dense) for a in arguments)
     required = tuple(product and scan.schema.zero_fill for scan in scans)

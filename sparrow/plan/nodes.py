@@ -15,7 +15,9 @@ What nodes mean is said where they are made: functions of cells in :mod:`sparrow
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -404,7 +406,8 @@ class Accumulate(_Single):
 class Weighted(_Single):
     """The entries of a scan of fill 0, each times the cells of arrays at its coordinates, added up: an array.
 
-    A letter is a number that names axes, as in :class:`Product`. One of the arrays has all those that the scan has not.
+    A letter is a number that names axes, as in :class:`Product`. One of the arrays has all those that the scan has not,
+    but for letters of one array alone that the result has not: along them it is summed first.
     """
 
     letters: tuple[int, ...]
@@ -415,6 +418,13 @@ class Weighted(_Single):
     out: tuple[int, ...]
     """The letters of the result, each once."""
     schema: Schema
+
+    @property
+    def array_kept(self) -> tuple[tuple[int, ...], ...]:
+        """The letters of each array along which it is not summed first."""
+        uses = Counter(itertools.chain(self.letters, self.out, *self.array_letters))
+        known = set(self.letters)
+        return tuple(tuple(x for x in own if x in known or uses[x] > 1) for own in self.array_letters)
 
 
 Node: TypeAlias = Scan | Dense | Contract | Step

@@ -7,9 +7,7 @@ additive identity.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,7 +17,6 @@ from numpy.typing import NDArray
 
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.index import View
-from sparrow.kernels.entries import accumulator
 from sparrow.plan.labels import Names, names_along
 from sparrow.plan.nodes import Dense, Map, Product, Reduce, Scan, Weighted
 from sparrow.plan.reductions import reduction
@@ -172,23 +169,15 @@ def weighted(
         return None
     dtype = np.result_type(scan.schema.dtype, *(array.dtype for array in arrays))
     schema = Schema(tuple(sizes[letter] for letter in out), (), dtype, stype="dense")
-    alone = {letter for letter, n in Counter(itertools.chain(own, out, *others)).items() if n == 1} - set(own)
-    left = [tuple(letter for letter in along if letter not in alone) for along in others]
+    node = Weighted(scan, own, tuple(map(Dense, arrays)), tuple(others), tuple(out), schema)
+    left = node.array_kept
     further = {letter for each in left for letter in each} - set(own)
     if not any(further <= set(each) for each in left):
         return None
     height, width = (math.prod(sizes[letter] for letter in part) for part in (set(own) & set(out), further))
     if height * width > max(_ROOM, 2 * (schema.size + sum(array.size for array in arrays))):
         return None
-    arrays = [_summed(array, along, alone, dtype) for array, along in zip(arrays, others, strict=True)]
-    return Weighted(scan, own, tuple(map(Dense, arrays)), tuple(left), tuple(out), schema)
-
-
-def _summed(array: NDArray[Any], letters: Sequence[int], gone: set[int], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the sums of an array along letters, in the type in which products of a type are summed."""
-    axes = tuple(axis for axis, letter in enumerate(letters) if letter in gone)
-    with np.errstate(all="ignore"):
-        return np.asarray(array.sum(axes, dtype=accumulator(dtype))) if axes else array
+    return node
 
 
 def _one_cell_stored(scan: Scan) -> Scan:

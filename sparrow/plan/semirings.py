@@ -83,6 +83,11 @@ class Semiring:
         """Whether it is plus and times: absent cells then are cells that hold 0."""
         return self.add == "plus" and self.multiply == "times"
 
+    @property
+    def mixes(self) -> bool:
+        """Whether the type of products is that of both operands, not of one of them or a type of its own."""
+        return self.add != "or" and (callable(self.multiply) or self.multiply in ("times", "plus", "min", "max"))
+
 
 def product_dtype(semiring: Semiring, left: np.dtype[Any], right: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type of products of two types.

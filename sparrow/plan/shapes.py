@@ -14,7 +14,7 @@ from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.plan.alignment import aligned
 from sparrow.plan.labels import names_along
 from sparrow.plan.nodes import Accumulate, Concat, Diagonal, Refill, Reshape, Scan, Sort, Triangle
-from sparrow.schema import LARGEST_DIMENSION, Schema, check_shape, default_dims, known_schema
+from sparrow.schema import LARGEST_DIMENSION, Schema, check_array_ndim, check_shape, default_dims, known_schema
 from sparrow.stypes import COMPRESSED, of_concat, of_other, settled
 
 __all__ = ["accumulated", "concatenated", "diagonal", "refilled", "reshaped", "sorted_lines", "starts_of", "triangle"]
@@ -173,8 +173,7 @@ def accumulated(
         If ``dtype`` drops the imaginary parts of complex cells, or no array has so many dimensions.
     """
     old = scan.schema
-    if old.ndim > 64:
-        raise UnsupportedError(f"NumPy's arrays have up to 64 dimensions, and this tensor has {old.ndim}")
+    check_array_ndim(old.ndim)
     if dtype is not None and old.dtype.kind == "c" != dtype.kind:
         raise UnsupportedError(f"dtype={dtype} drops the imaginary parts of {old.dtype}: take A.real first")
     if dtype is None:

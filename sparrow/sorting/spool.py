@@ -101,5 +101,5 @@ def _bytes(array: NDArray[Any]) -> memoryview:
 
 def memory_budget() -> int:
     """Return the bytes that rows waiting to be sorted may take; libraries and what is merged take others."""
-    least = min(max(memory.working() // 6, 4_000_000), 40_000_000)
+    least = min(max(memory.working() // 6, 4_000_000), 40_000_000, memory.limit() // 4)
     return memory.share(2.5, least=least, beside=400_000_000)

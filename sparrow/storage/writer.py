@@ -286,6 +286,7 @@ class TensorWriter:
         if self._pool is None:
             self._pool = beside("sparrow-write")  # what fits one row group needs no thread
         whole = concatenate(self._waiting, self._ndim, self._dtype)
+        self._waiting = []  # not held while the row group before is written
         start = 0
         while whole.count - start > self._sizes.group_rows:
             stop = self._end_of_group(whole, start)

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from sparrow.engines.stream import joining
 from sparrow.engines.stream.joining import Numbering, members
+from sparrow.errors import TooLargeError
+from sparrow.settings import config
 
 
 @given(st.data())
@@ -41,3 +43,9 @@ def test_numbers_ascend_with_the_coordinates_and_are_found_again(data: st.DataOb
     assert sorted(ranked, key=ranked.__getitem__) == cells
     for cell, number in zip(zip(*(column.tolist() for column in other), strict=True), theirs, strict=True):
         assert ranked.get(cell, size) == number or (cell not in ranked and number not in ranked.values())
+
+
+def test_a_table_is_reserved_while_it_is_made() -> None:
+    ids = np.random.default_rng(2).integers(0, 2**40, joining._HASHED)
+    with config(memory_limit=400_000), pytest.raises(TooLargeError, match=r"numbers for the coordinates .* 459 kB"):
+        Numbering([ids], [2**40])

@@ -18,9 +18,10 @@ import scipy.sparse
 
 import sparrow as sp
 from sparrow import progress
-from sparrow.engines.stream import contraction, cutting, held, sections, spilled, summed
+from sparrow.engines.stream import computed, contraction, cutting, held, sections, spilled, summed
 from sparrow.engines.stream.loops import Loops
 from sparrow.errors import StorageError
+from sparrow.kernels.elementwise import align
 from sparrow.kernels.entries import Block
 from sparrow.sorting import Spool
 
@@ -137,7 +138,50 @@ def test_one_row_larger_than_memory_is_read_in_batches(tmp_path: Path) -> None:
     A, x = sp.asarray(plain).save(tmp_path / "wide"), sp.asarray(np.arange(300.0))
     with sp.config(memory_limit="1MB"):  # the row would take 1.8 MB
         found = sp.einsum("ij,i->", A, x)
+        sums = sp.einsum("ij,ik->k", A, A[::-1]).to_numpy()  # what waits to be added up leaves room for the operands
     np.testing.assert_allclose(found, (plain.T @ np.arange(300.0)).sum())
+    np.testing.assert_allclose(sums, plain[::-1].T @ (plain @ np.ones(5000)))
+
+
+def test_numbers_of_ids_take_room_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, n = np.random.default_rng(29), 10_000
+    ids = np.sort(rng.choice(2**40, n, replace=False))
+    A = sp.from_coords([ids, rng.permutation(ids)], np.ones(n), shape=(2**40, 2**40))
+    stored = A.save(tmp_path / "wide")
+    aside: list[tuple[Any, ...]] = []
+    put_aside = cutting.put_aside
+
+    def counted(*args: Any) -> Any:
+        aside.append(args)
+        return put_aside(*args)
+
+    monkeypatch.setattr(cutting, "put_aside", counted)
+    with sp.config(memory_limit="1MB"):  # a third of it holds the entries, but not their numbers beside them
+        found = (stored @ stored).compute()
+    assert aside
+    assert found.to_arrow().equals((A @ A).to_arrow())
+
+
+@pytest.mark.parametrize("on_disk", ["strips"], indirect=True)
+def test_of_a_mask_a_piece_has_few_cells_whatever_comes_out(
+    tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (a, b, m), (A, B, _) = matrices(tmp_path, 31)
+    M = sp.asarray(m.T.tocsr()).save(tmp_path / "turned").T
+    read: list[int] = []
+
+    def counted(blocks: Any, *args: Any) -> Any:
+        read.append(blocks[1].count)
+        return align(blocks, *args)
+
+    monkeypatch.setattr(contraction, "align", counted)
+    monkeypatch.setattr(computed, "_PIECE_ROWS", 50)
+    few = A[:, :2] @ B[:2]
+    assert sp.matmul(A[:, :2], B[:2], mask=M).nnz
+    assert not read  # nobody wants its values
+    np.testing.assert_allclose((few * M).sum(), (a[:, :2] @ b[:2]).multiply(m).sum())
+    assert sum(read) == m.nnz
+    assert max(read) < m.nnz / 2
 
 
 def test_of_a_row_that_is_too_long_no_more_is_read() -> None:

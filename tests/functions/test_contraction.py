@@ -416,6 +416,22 @@ def test_steps_have_the_type_of_all_operands(subscripts: str, kinds: str) -> Non
     assert sp.einsum("b,ab,ca->c", sp.asarray(rows[0]), sp.asarray(rows), sp.asarray(both)).to_numpy().tolist() == [6.0]
 
 
+@pytest.mark.parametrize("optimize", [False, "auto", [(1, 2), (0, 1)]])
+def test_steps_multiply_in_the_order_of_the_operands(optimize: Any) -> None:
+    A, B, C = (sp.asarray(np.array([[n]])) for n in (2, 3, 5))
+    for semiring, wanted in (("plus_first", 2), ("plus_second", 5), ("min_plus", 10), ("max_times", 30)):
+        assert sp.einsum("ij,jk,kl->il", A, B, C, semiring=semiring, optimize=optimize).to_numpy() == [[wanted]]
+    low = (A * 50).astype("int8")
+    assert sp.einsum("ij,jk,kl->", low, low, C, semiring="max_plus", optimize=optimize) == 205
+    assert sp.einsum("ij,jk,kl->", C, low, low, semiring="max_times", optimize=optimize) == 50_000
+
+
+def test_an_operand_whose_axes_all_broadcast_stays_a_tensor() -> None:
+    rows, one = np.array([[[1, 2], [3, 0]]]), np.array([3])
+    for pair in ((rows, sp.asarray(one)), (sp.asarray(one), rows), (sp.asarray(rows), sp.asarray(one))):
+        np.testing.assert_array_equal(sp.einsum("...,...", *pair).to_numpy(), 3 * rows)
+
+
 def test_tensors_alone_give_a_tensor_where_some_have_no_letter_left() -> None:
     d = sp.asarray(np.array([1, 2, 0]))
     A = sp.from_coords([[0, 2**40 - 1], [0, 1]], [3, 4], shape=(2**40, 2))

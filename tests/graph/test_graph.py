@@ -282,6 +282,8 @@ def test_what_is_no_graph_is_named(named: Any) -> None:
         graph.shortest_paths(sp.asarray([[0, 1j], [0, 0]]), 0)
     with pytest.raises(errors.InvalidValueError, match="shorter than 0"):
         graph.shortest_paths(sp.asarray([[0, 1], [-2, 0]]), 0)
+    with pytest.raises(errors.InvalidValueError, match="max_depth=-1: give an integer of at least 0"):
+        graph.bfs(sp.zeros((2, 2)), 0, max_depth=-1)
     for call in (
         lambda: graph.degrees(named, "up"),  # type: ignore[arg-type]
         lambda: graph.symmetrize(named, "mean"),  # type: ignore[arg-type]

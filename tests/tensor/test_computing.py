@@ -19,7 +19,7 @@ from sparrow import memory
 from sparrow.engines.stream import computed as derived
 from sparrow.engines.stream import persisted
 from sparrow.engines.stream.computed import Computed
-from sparrow.engines.stream.sharing import Cache
+from sparrow.engines.stream.sharing import Cache, budget
 from sparrow.errors import TooLargeError
 from sparrow.kernels.entries import Block
 from sparrow.plan.aggregates import REDUCTIONS
@@ -310,7 +310,7 @@ def test_any_expressions_together_are_what_they_are_alone(
         else:
             C, c = (A + B, a + b) if kind == "add" else (A * B, a * b)
         known.append((C, c))
-    with patch.object(derived, "_PIECE_ROWS", 20), patch("sparrow.engines.stream.lowering._budget", lambda: budget):
+    with patch.object(derived, "_PIECE_ROWS", 20), patch("sparrow.engines.stream.lowering.budget", lambda: budget):
         found = sp.compute(*(tensor for tensor, _ in known))
     for tensor, (_, array) in zip(found, known, strict=True):
         np.testing.assert_allclose(tensor.to_numpy(), array)
@@ -349,6 +349,9 @@ def test_what_was_asked_for_least_recently_is_given_up() -> None:
     for key in (0, 1, 0, 2, 0, 1):
         cache.get(key, lambda key=key: block(key))  # type: ignore[misc]
     assert made == [0, 1, 2, 1]
+    assert cache._room.nbytes == 160  # what is kept is reserved
+    with sp.config(memory_limit="160MB"):
+        assert budget() <= memory.working() // 8
 
 
 def test_stretches_of_few_entries_at_the_ends_of_long_dimensions() -> None:

@@ -156,6 +156,16 @@ def test_more_dimensions_than_an_array_has() -> None:
     assert (A + A).sum() == 6
     with pytest.raises(UnsupportedError, match="64 dimensions"):
         np.asarray(A)
+    x = np.array([2.0, 3.0])
+    assert (A * sp.asarray(x)).sum() == 8
+    refused = r"64 dimensions, and .* 7[12]: make a tensor of the array"
+    for call in ("A * x", "A + x", "A @ np.eye(2)", "sp.einsum('...i,i->...', A, x)"):
+        with pytest.raises(UnsupportedError, match=refused):
+            eval(call, {"sp": sp, "np": np, "A": A, "x": x})
+    path, told = sp.einsum_path("...i,...i->...", A, A)
+    assert path[1:] == [(0, 1)]
+    assert told.endswith("ς: 1 products, 0.787 entries")  # letters go on in Greek
+    assert sp.random((1,) * 70 + (5,), nnz=5, seed=1).sum(axis=tuple(range(70))).nnz == 5
 
 
 @pytest.mark.parametrize("shape", [(0, 1), (1, 0), (3,), (2, 3), (0, 2, 3)])

@@ -15,11 +15,11 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from sparrow import memory, settings
+from sparrow import settings
 from sparrow.engines.cupy.device import Device, tile_rows
 from sparrow.engines.cupy.entries import Entries, moved_in, moved_out
 from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of
-from sparrow.engines.stream.sharing import Cache, Shared
+from sparrow.engines.stream.sharing import Cache, Shared, budget
 from sparrow.errors import TooLargeError
 from sparrow.kernels.entries import Block, concatenate
 from sparrow.plan import Scan, Step
@@ -223,7 +223,7 @@ def lowered(device: Device, builders: dict[type[Any], Builder], scans: Sequence[
         All steps below, those taken in before those that take them in.
     """
     uses = Counter(scan.source for step in steps for scan in step.scans if isinstance(scan.source, Step))
-    cache = Cache(memory.share(8))
+    cache = Cache(budget())
     made: dict[Step, Computed] = {}
     shared: dict[Step, Relation] = {}
 

@@ -196,7 +196,7 @@ class _Ordered:
         scan = Scan(relation, View.identity(node.schema.shape), node.schema)
         _tell(node, products, expected, found)
         known = expected if found is None else estimated(out, scan)
-        return [*left, _Term(out, scan, known)]
+        return [*left[: step[0]], _Term(out, scan, known), *left[step[0] :]]  # in the order in which they are given
 
 
 def _tell(node: Product, products: float, expected: Estimate, found: int | None) -> None:

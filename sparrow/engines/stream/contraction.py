@@ -96,7 +96,7 @@ class Masked(Computed):
     def beside(self, first: int, last: int) -> Callable[[int, int], tuple[Block, NDArray[Any]]]:
         """Return what gives the entries between two bounds, and the mask's values at them, for pieces between two."""
         sources = self._work.sources(first, last)
-        return lambda start, stop: self._work.computed(start, stop, sources)
+        return lambda start, stop: self._work.computed(start, stop, sources, beside=True)
 
 
 class Multiplication:
@@ -149,6 +149,7 @@ class Multiplication:
             if same:
                 found = block
             self._rows = None if found is None else self._held.rows(found, self.wanted)
+            room.grow(0 if self._rows is None else self._rows.nbytes)
             mask = self.operands.mask
             if mask is not None and self.wanted is None and mask.same_as(left):
                 self._own = found
@@ -192,7 +193,7 @@ class Multiplication:
         """Return whether the operand that would be held is better put aside on disk."""
         right = self.operands.right
         held = isinstance(right.scan.relation, MemoryRelation) and right.scan.view.is_identity
-        return not held and right.rows * right.width(self.operands.dtype) > memory.working() // _LARGE
+        return not held and right.rows * self.operands.width > memory.working() // _LARGE
 
     def _put_aside(self) -> bool:
         """Put the operands aside on disk; return whether the product is had of that."""
@@ -224,10 +225,11 @@ class Multiplication:
     def cuts(self) -> list[int]:
         """Return bounds along the leading letter of the result between which there is work for a thread."""
         self._prepare()
-        aside = self._spilled or self._sections
+        aside, size = self._spilled or self._sections, self.schema.shape[0]
         if aside is not None:
-            return aside.cuts()
-        size = self.schema.shape[0]
+            mask = self.operands.mask  # of which a piece of few results may have many cells
+            between = [] if mask is None or not size else pieces([mask.scan], size)
+            return sorted({*aside.cuts(), *between})
         if not size:
             return [0]
         if self._rows is not None:
@@ -279,12 +281,14 @@ class Multiplication:
         mask = self.operands.mask
         return left, None if mask is None or not self.schema.ndim else pieces_of([mask.scan], first, last)[0]
 
-    def computed(self, start: int, stop: int, sources: tuple[Evaluate | None, Evaluate | None]) -> Any:
-        """Return the entries of the result between two bounds, and the values of the mask at them."""
+    def computed(
+        self, start: int, stop: int, sources: tuple[Evaluate | None, Evaluate | None], beside: bool = False
+    ) -> Any:
+        """Return the entries of the result between two bounds, and ``beside`` them the values of the mask there."""
         left, mask = sources
         if self._spilled is not None:
             block = self._spilled.between(start, stop)
-            if mask is None or self.node.complement:
+            if mask is None or self.node.complement or not beside:
                 return block, None
             _, (_, weights) = align([block, mask(start, stop)], [0, 0], self.schema.shape, (True, True))
             return block, weights
@@ -293,12 +297,12 @@ class Multiplication:
             return list(self._parts(loops, rows, self._cells(held, rows, mask, start, stop)))
 
         parts = list(itertools.chain.from_iterable(self._each(start, stop, left, multiplied)))
-        block = concatenate([found for found, _ in parts], self.schema.ndim, self.schema.dtype)
+        block = concatenate([entries for entries, _ in parts], self.schema.ndim, self.schema.dtype)
         if not self.operands.in_order and block.count:
             block = canonical(block, self.schema.shape, None, keep_fill=True)
-        beside = [values for _, values in parts if values is not None]
+        found = [values for _, values in parts if values is not None]
         none = np.empty(0, None if self.operands.mask is None else self.operands.mask.scan.schema.dtype)
-        weights = np.concatenate(beside) if len(beside) > 1 else next(iter(beside), none)
+        weights = np.concatenate(found) if len(found) > 1 else next(iter(found), none)
         if self.operands.roles.rows or not self.schema.ndim:
             return block, weights
         at = range_of(block.coords[0], start, stop)  # the one row gives all of them

@@ -7,7 +7,6 @@ columns. The other one is put aside in stretches of whole rows, which one part a
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +25,7 @@ from sparrow.workers import ordered_map
 
 __all__ = [
     "Aside", "Stretch", "joined", "panels", "put_aside", "read_in_order", "room_of_part", "size_of", "stretches",
-    "strips", "width_of",
+    "strips",
 ]  # fmt: skip
 
 _HELD = 2
@@ -35,8 +34,6 @@ _NARROWEST = 1 << 20
 """The bytes that one takes at least."""
 _UNEVEN = 2
 """How many times more than that one may take, where entries are uneven."""
-_NUMBERED = 16
-"""The bytes that the number of an entry takes, and to find it: among rows or columns that are too many for arrays."""
 _SAMPLED = 64
 """One entry of so many says where strips begin."""
 _LONGEST = 16
@@ -137,15 +134,6 @@ def room_of_part() -> int:
     return max(memory.working() // _HELD, _NARROWEST)
 
 
-def width_of(operands: Operands) -> int:
-    """Return the bytes that an entry takes in a part, with the numbers of its coordinates where few cells have any."""
-    right, roles = operands.right, operands.roles
-    numbered = (
-        math.prod(right.sizes[letter] for letter in letters) >= 2**31 for letters in (roles.matched, roles.columns)
-    )
-    return right.width(operands.dtype) + _NUMBERED * sum(numbered)
-
-
 def read_in_order(operand: Operand) -> Iterator[Block]:
     """Yield the entries of an operand, sorted."""
     with progress.bar("reading an operand", operand.rows, "entries") as advance:
@@ -165,7 +153,7 @@ def put_aside(operands: Operands, spool: Spool, wanted: NDArray[Any] | None) -> 
         The leading coordinates of the operand of rows that are, None if all of them.
     """
     left, right = operands.left, operands.right
-    room = max(room_of_part() // width_of(operands), 1)
+    room = max(room_of_part() // operands.width, 1)
     same = wanted is None and left.same_as(right)
     size = min(size_of(_STRETCH), room) if same else size_of(_STRETCH)
     most = max(memory.working() // (_LONGEST * left.width(operands.dtype)), 2 * size)
@@ -194,7 +182,7 @@ def _aside(blocks: Iterator[Block], spool: Spool, size: int, most: int) -> Aside
 
 def panels(operands: Operands, right: Aside) -> tuple[list[Aside], NDArray[Any]]:
     """Return the operand that is held in panels, each of whole rows, and the first of those of all but the first."""
-    size = max(room_of_part() // width_of(operands), 1)
+    size = max(room_of_part() // operands.width, 1)
     out: list[Aside] = []
     held = 0
     for at, count in enumerate(right.counts()):
@@ -222,7 +210,7 @@ def strips(operands: Operands, aside: Aside | None, spool: Spool) -> list[Aside]
         for block in read_in_order(right):
             aside.append(block)
     source = aside
-    counts, room, each = source.counts(), room_of_part(), width_of(operands)
+    counts, room, each = source.counts(), room_of_part(), operands.width
     number = -(-sum(counts) * each // room)
     rng = np.random.default_rng(0)
 

@@ -72,7 +72,8 @@ class Held:
             starts = np.append(starts, starts[-1])  # one row more, of nothing, for what has no counterpart
         columns = np.zeros(block.count, np.int32) if self.across.own is None else self.across.own
         self._starts = starts
-        room.grow(self._starts.nbytes)
+        self.matched.own = None  # rows know it now
+        room.grow(self._starts.nbytes + self.matched.nbytes + self.across.nbytes)
         self.single = len(set(right.letters)) == len(roles.matched) + len(roles.columns)
         """Whether no column comes twice in a row."""
         self.arrays = (

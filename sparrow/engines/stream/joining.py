@@ -8,9 +8,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow import memory
 from sparrow.kernels.compiling import readonly
 
-__all__ = ["Numbering", "distinct", "members"]
+__all__ = ["Numbering", "distinct", "members", "numbered"]
 
 _Columns: TypeAlias = "Sequence[NDArray[Any]]"
 
@@ -21,6 +22,11 @@ _FEW = 1 << 16
 _MOST = 2**31
 _HASHED = 1 << 14
 """Values from which on a table is quicker than a search in order."""
+
+
+def numbered(cells: int, count: int) -> bool:
+    """Return whether so many cells are too many for so many entries: those that occur get numbers of their own."""
+    return cells > min(max(_SPARE * count, _FEW), _MOST - 1)
 
 
 def distinct(values: NDArray[Any]) -> NDArray[Any]:
@@ -61,7 +67,7 @@ class _Names:
         """Return the different ones of values, and the place of each."""
         if bool((values[1:] >= values[:-1]).all()):
             fresh = _fresh(values)
-            return cls(values[fresh]), np.cumsum(fresh) - 1
+            return cls(values[fresh]), np.cumsum(fresh, dtype=np.int32 if len(values) < _MOST else np.int64) - 1
         if not _HASHED <= len(values) < _MOST:
             names = cls(distinct(values))
             return names, np.searchsorted(names.values, values)
@@ -70,6 +76,12 @@ class _Names:
         ranks = np.empty(len(found), np.int32)
         ranks[order] = np.arange(len(found), dtype=np.int32)
         return cls(found[order].astype(values.dtype, copy=False)), ranks[numbers]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it takes, with the table once values are looked for in it."""
+        count = len(self.values)
+        return self.values.nbytes + (4 << _bits(count) if _HASHED <= count < _MOST else 0)
 
     def placed(self, values: NDArray[Any], strange: NDArray[np.bool_] | None) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Return where values are among those that occur, and which are not, or were not before."""
@@ -95,11 +107,18 @@ def _hashed(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[A
     """Return the different values as they first come, the number of each value among them, and the table of numbers."""
     from sparrow.kernels.hashing import number
 
-    bits = (3 * len(values) // 2 + 1).bit_length()
-    places = np.full(1 << bits, -1, np.int32)
-    found, numbers = np.empty(len(values), np.int64), np.empty(len(values), np.int32)
-    count = number(_integers(values), bits, places, found, numbers)
-    return found[:count].copy(), numbers, places
+    bits = _bits(len(values))
+    nbytes = (4 << bits) + 20 * len(values)
+    with memory.reserve(nbytes, "numbers for the coordinates of a product", "multiply a part of the operands"):
+        places = np.full(1 << bits, -1, np.int32)
+        found, numbers = np.empty(len(values), np.int64), np.empty(len(values), np.int32)
+        count = number(_integers(values), bits, places, found, numbers)
+        return found[:count].copy(), numbers, places
+
+
+def _bits(count: int) -> int:
+    """Return the binary digits of a place in a table of so many values."""
+    return (3 * count // 2 + 1).bit_length()
 
 
 class Numbering:
@@ -121,7 +140,6 @@ class Numbering:
     def __init__(self, columns: _Columns, sizes: Sequence[int], count: int | None = None) -> None:
         if count is None:
             count = len(columns[0]) if columns else 1
-        most = min(max(_SPARE * count, _FEW), _MOST - 1)
         self._sizes = tuple(sizes)
         self._known: list[tuple[_Names | None, _Names | None]] = []
         self._spans: list[int] = []
@@ -140,13 +158,22 @@ class Numbering:
             self._known.append((before, own))
             self._spans.append(size)
         self._last: _Names | None = None
-        if span > most:
+        if numbered(span, count):
             assert key is not None
             self._last, key = _Names.of(key)
             span = len(self._last.values)
         self.size = span
         self.own = key
         """The numbers of the columns given; None of no letters, where each is 0."""
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it takes, with what it makes to name coordinates and to find others."""
+        names = [names for pair in (*self._known, (self._last, None)) for names in pair if names is not None]
+        if not names:
+            return 0
+        named = 0 if self.own is None else self.own.nbytes + 8 * self.size * (1 + len(self._sizes))
+        return named + sum(each.nbytes for each in names)
 
     @property
     def plain(self) -> bool:

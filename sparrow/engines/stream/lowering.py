@@ -10,14 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from sparrow import memory
 from sparrow.engines.stream import lines, reading, refill, reshaping
 from sparrow.engines.stream.chains import multiplied
 from sparrow.engines.stream.computed import Computed
 from sparrow.engines.stream.elementwise import mapped_cells
 from sparrow.engines.stream.fusing import Program, fused
 from sparrow.engines.stream.reductions import reduced_cells, shared_scans
-from sparrow.engines.stream.sharing import Cache, Shared
+from sparrow.engines.stream.sharing import Cache, Shared, budget
 from sparrow.errors import UnsupportedError
 from sparrow.index import View
 from sparrow.plan import (
@@ -132,7 +131,7 @@ class _Lowering:
         takes += [(scan,) for scan in roots]
         uses = Counter(token for scans in takes for token in {scan.source.token for scan in scans})
         self._shared = {token for token, count in uses.items() if share and count > 1}
-        self._cache = Cache(_budget())
+        self._cache = Cache(budget())
         for step in steps:
             if step in inside or step in self._made:
                 continue
@@ -169,8 +168,3 @@ class _Lowering:
             in_memory = isinstance(source, MemoryRelation)
             self._made[token] = Shared(source, self._cache) if token in self._shared and not in_memory else source
         return self._made[token]
-
-
-def _budget() -> int:
-    """Return the bytes of what is kept for several."""
-    return memory.share(8)

@@ -19,7 +19,7 @@ Given: TypeAlias = "tuple[NDArray[np.int64], list[NDArray[Any]]]"
 """Where the entries of each row begin, and arrays of them: coordinates along letters, and values."""
 
 
-def side_by_side(parts: Sequence[Given]) -> Given:
+def side_by_side(parts: list[Given]) -> Given:
     """Return rows that have the entries of each part, one part behind the other."""
     from sparrow.kernels.rows import place_rows
 
@@ -51,13 +51,10 @@ class Adding:
         self._add, self._fill = node.semiring.add, node.schema.fill_value
         self._sizes = [sizes[letter] for letter in columns]
 
-    def __call__(self, parts: Sequence[Given]) -> Given:
-        """Return rows that have the sums of the entries of all parts."""
-        if len(parts) == 1:
-            return parts[0]
-        if len(self._sizes) == 1:
-            pointers, (columns, values) = self._sums(list(parts))
-            return pointers, [columns, values]
+    def __call__(self, parts: list[Given]) -> Given:
+        """Return rows that have the sums of the entries of all parts, which are taken off the list."""
+        if len(parts) == 1 or len(self._sizes) == 1:
+            return self._sums(parts)
         coords = [np.concatenate(arrays) for arrays in zip(*(given[:-1] for _, given in parts), strict=True)]
         numbering = Numbering(coords, self._sizes)
         own = np.zeros(sum(len(given[-1]) for _, given in parts), np.int32) if numbering.own is None else numbering.own
@@ -70,10 +67,9 @@ class Adding:
         return pointers, [*numbering.columns(found, coords, [column.dtype for column in coords]), values]
 
     def _sums(self, parts: list[Given]) -> Given:
-        """Add up parts of one column."""
+        """Add up parts of one column, each held no longer than until it is added."""
         while len(parts) > 1:
-            pairs = [self._sum(*parts[k : k + 2]) for k in range(0, len(parts) - 1, 2)]
-            parts = pairs + parts[2 * len(pairs) :]
+            parts = [self._sum(parts.pop(0), parts.pop(0)) for _ in range(len(parts) // 2)] + parts
         return parts[0]
 
     def _sum(self, one: Given, other: Given) -> Given:

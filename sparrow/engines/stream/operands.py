@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from sparrow import memory
 from sparrow.engines.orders import sorted_order
 from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import range_of
-from sparrow.engines.stream.joining import members
+from sparrow.engines.stream.joining import members, numbered
 from sparrow.index import Range
 from sparrow.kernels.entries import Block, accumulator, concatenate, pick
 from sparrow.plan import Product, Scan, Semiring
@@ -22,6 +23,9 @@ from sparrow.relation import Chunk, MemoryRelation
 from sparrow.schema import is_fill
 
 __all__ = ["MaskRows", "Operand", "OperandRows", "Operands"]
+
+_NUMBERED = 24
+"""The bytes that the number of an entry takes, and to find it: among rows or columns that are too many for arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +166,17 @@ class Operands:
         """Whether rows and columns are the axes of the result as they are."""
         return (*self.roles.rows, *self.roles.columns) == self.node.out
 
+    @property
+    def width(self) -> int:
+        """The bytes that an entry of the operand that is held takes, with the numbers of its coordinates."""
+        roles = self.roles
+        return self.right.width(self.dtype) + sum(map(self.numbers_of, (roles.matched, roles.columns)))
+
+    def numbers_of(self, letters: tuple[int, ...]) -> int:
+        """Return the bytes that the number along letters of an entry that is held takes; 0 where it has none."""
+        right = self.right
+        return _NUMBERED if numbered(math.prod(right.sizes[letter] for letter in letters), right.rows) else 0
+
     def numbers(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return values in the type in which products are added up."""
         multiply = self.node.semiring.multiply
@@ -197,6 +212,11 @@ class OperandRows:
     values: NDArray[Any]
     done: NDArray[np.int64]
     """The products of all rows before each, shape (m + 1,)."""
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it takes beside the values."""
+        return sum(array.nbytes for array in (*self.coords, self.pointers, self.places, self.done))
 
     def between(self, start: int, stop: int) -> OperandRows:
         """Return the rows whose leading coordinate lies between two bounds."""

@@ -231,7 +231,7 @@ def sections(work: Multiplication, left: Aside, right: Aside) -> Sections | None
     if not matched or not left.parts or not right.parts:
         return None
     size = held.sizes[matched[0]]
-    width = held.width(operands.dtype)
+    width = held.width(operands.dtype) + operands.numbers_of(operands.roles.columns)
     if len(matched) == 1:
         width -= right.parts[0][0].dtype.itemsize  # pointers say which row an entry is in
     across = min(math.prod(held.sizes[letter] for letter in operands.roles.columns), _SPARE * held.rows)

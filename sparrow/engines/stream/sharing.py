@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from sparrow import memory
 from sparrow.engines.stream.computed import Computed, range_of
 from sparrow.index import Box, View
 from sparrow.kernels.entries import Block, concatenate
@@ -22,7 +23,7 @@ from sparrow.relation import ArrowSource, Chunk, ParquetSource, Relation, ScanSt
 if TYPE_CHECKING:
     from sparrow.schema import Schema
 
-__all__ = ["Cache", "Shared"]
+__all__ = ["Cache", "Shared", "budget"]
 
 
 class Shared:
@@ -96,12 +97,17 @@ class Shared:
         return concatenate(parts, relation.schema.ndim, relation.schema.dtype)
 
 
+def budget() -> int:
+    """Return the bytes of what is kept for several, of those to work in beside the libraries."""
+    return memory.share(8, beside=memory.limit() - memory.working())
+
+
 class Cache:
-    """Blocks by key, each made once while it is kept."""
+    """Blocks by key, each made once while it is kept; what they take is reserved."""
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
-        self._held = 0
+        self._room = memory.reserve(0, "what several steps read")
         self._blocks: OrderedDict[Hashable, Future[Block]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -125,10 +131,11 @@ class Cache:
             raise
         future.set_result(block)
         with self._lock:
-            self._held += block.nbytes
+            held = self._room.nbytes + block.nbytes
             done = [k for k, kept in self._blocks.items() if kept.done()]
             for oldest in done:
-                if self._held <= self._budget:
+                if held <= self._budget:
                     break
-                self._held -= self._blocks.pop(oldest).result().nbytes
+                held -= self._blocks.pop(oldest).result().nbytes
+            self._room.hold(held)
         return block

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +79,7 @@ class Spilled:
         self._spool, self._stretches = spool, stretches
         weakref.finalize(self, spool.close)
         self._parts: list[list[_Part]] = [[] for _ in stretches]
-        self._join: Callable[[Sequence[Given]], Given] = side_by_side
+        self._join: Callable[[list[Given]], Given] = side_by_side
         if bounds is not None:
             self._join = Adding(work.node, work.operands.roles.columns)
         self._multiply(work, parts, bounds)
@@ -236,7 +236,7 @@ def spilled(work: Multiplication, left: Aside, right: Aside | None, adds_up: boo
     """
     operands = work.operands
     held, roles = operands.right, operands.roles
-    number = -(-held.rows * cutting.width_of(operands) // cutting.room_of_part())
+    number = -(-held.rows * operands.width // cutting.room_of_part())
     rows = min(held.rows, math.prod(held.sizes[letter] for letter in roles.matched))
     long = held.rows >= _LONG * number * rows
     bounds = None

@@ -50,14 +50,18 @@ def weighted(node: Weighted, scan: Scan) -> Any:
     TooLargeError
         If the result, or the arrays in the type of the sums, would pass the memory limit.
     """
+    dtype = accumulator(node.schema.dtype)
+    arrays = [
+        (letters, _summed(each.array, [letter not in letters for letter in own], dtype))
+        for each, own, letters in zip(node.arrays, node.array_letters, node.array_kept, strict=True)
+    ]
     sizes = dict(zip(node.letters, scan.schema.shape, strict=True))
-    for each, letters in zip(node.arrays, node.array_letters, strict=True):
-        sizes |= zip(letters, each.array.shape, strict=True)
+    for letters, array in arrays:
+        sizes |= zip(letters, array.shape, strict=True)
     kept = [letter for letter in node.letters if letter in node.out]
     further = [letter for letter in sizes if letter not in node.letters]
     height, width = (math.prod(sizes[letter] for letter in part) for part in (kept, further))
-    dtype = accumulator(node.schema.dtype)
-    factors = _factors(node, sizes, further)
+    factors = _factors(node.letters, arrays, sizes, further)
     cells = height * width + sum(math.prod(each.shape) * (width if each.wide else 1) for each in factors)
     what = lambda: f"the dense result of shape {node.schema.shape} and type {dtype}, and its arrays"  # noqa: E731
     memory.check(cells * dtype.itemsize, what, "multiply a part of the tensor")
@@ -74,19 +78,27 @@ def weighted(node: Weighted, scan: Scan) -> Any:
     return found if found.ndim else found[()]
 
 
-def _factors(node: Weighted, sizes: dict[int, int], further: list[int]) -> list[_Factor]:
+def _summed(array: NDArray[Any], gone: list[bool], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the sums of an array along axes, in a type; the array along none."""
+    with np.errstate(all="ignore"):
+        return np.asarray(array.sum(tuple(np.flatnonzero(gone)), dtype=dtype)) if any(gone) else array
+
+
+def _factors(
+    own: tuple[int, ...], arrays: list[tuple[tuple[int, ...], NDArray[Any]]], sizes: dict[int, int], further: list[int]
+) -> list[_Factor]:
     """Return the arrays, each with all of the further letters or none; nothing is copied but what is not contiguous."""
     found = []
-    for each, letters in zip(node.arrays, node.array_letters, strict=True):
+    for letters, given in arrays:
         along = [letter for letter in letters if letter not in further]
         shape = tuple(sizes[letter] for letter in along)
-        array = each.array.transpose([letters.index(letter) for letter in (*along, *further) if letter in letters])
+        array = given.transpose([letters.index(letter) for letter in (*along, *further) if letter in letters])
         if len(along) < len(letters):
             array = array.reshape(*shape, *(sizes[letter] if letter in letters else 1 for letter in further))
             array = np.broadcast_to(array, (*shape, *(sizes[letter] for letter in further)))
         else:
             array = array.reshape(-1)
-        found.append(_Factor(tuple(map(node.letters.index, along)), shape, array))
+        found.append(_Factor(tuple(map(own.index, along)), shape, array))
     return found
 
 
