@@ -14,7 +14,6 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import wait
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -23,7 +22,7 @@ import pyarrow as pa
 
 from sparrow import memory, settings
 from sparrow.errors import StorageError
-from sparrow.workers import apart
+from sparrow.workers import Apart
 
 if TYPE_CHECKING:
     import duckdb
@@ -261,15 +260,16 @@ def _on_a_thread(work: Callable[[], Any], con: duckdb.DuckDBPyConnection) -> Any
     """Return what ``work`` returns; Ctrl-C ends the query that it runs."""
     if threading.current_thread() is not threading.main_thread():
         return work()
-    outcome = apart(work, "sparrow-answer")
+    query = Apart(work, "sparrow-answer")
     try:
-        while not outcome.done():
-            wait([outcome], 0.1)  # Polars has a signal handler under which Python would not wake for Ctrl-C
-        return outcome.result()
-    except KeyboardInterrupt:
-        while not outcome.done():  # it may not have begun
+        query.start()
+        while not query.done:
+            query.wait(0.1)  # Polars has a signal handler under which Python would not wake for Ctrl-C
+        return query.result()
+    except BaseException:  # Ctrl-C, which Python tells as an error of the lock that it hit while the thread starts
+        while not query.drop():
             con.interrupt()
-            wait([outcome], 0.1)
+            query.wait(0.1)
         raise
 
 

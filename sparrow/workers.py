@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from sparrow import settings
 
-__all__ = ["Beside", "Pool", "abandoned", "apart", "beside", "local", "ordered_map"]
+__all__ = ["Apart", "Beside", "Pool", "abandoned", "beside", "local", "ordered_map"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -129,18 +129,54 @@ class Beside(Pool):
         return super().submit(copy_context().run, work, *args, **kwargs)
 
 
-def apart(work: Callable[[], R], name: str) -> Future[R]:
-    """Return the future result of ``work`` on a thread of its own, which the end of the process does not wait for."""
-    outcome: Future[R] = Future()
+class Apart(Generic[R]):
+    """Work on a thread of its own, which the end of the process does not wait for.
 
-    def run() -> None:
+    Ctrl-C may come at any place of the thread that waits. Futures and conditions take their locks in Python, where it
+    can come between a lock and what gives it back, and the other side waits for ever: this waits for a bare lock.
+    """
+
+    def __init__(self, work: Callable[[], R], name: str) -> None:
+        self._work, self._name = work, name
+        self._ended = threading.Lock()
+        self._ended.acquire()
+        self._begun = self._dropped = False
+        self._error: BaseException | None = None
+        self._result: R
+        self.done = False
+
+    def start(self) -> None:
+        """Begin."""
+        threading.Thread(target=copy_context().run, args=(self._run,), name=self._name, daemon=True).start()
+
+    def _run(self) -> None:
+        self._begun = True
         try:
-            outcome.set_result(work())
+            if not self._dropped:
+                self._result = self._work()
         except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
-            outcome.set_exception(error)
+            self._error = error
+        self.done = True
+        self._ended.release()
 
-    threading.Thread(target=copy_context().run, args=(run,), name=name, daemon=True).start()
-    return outcome
+    def wait(self, seconds: float) -> None:
+        """Wait until it is done, at most so long."""
+        if not self.done:
+            self._ended.acquire(timeout=seconds)
+
+    def drop(self) -> bool:
+        """Let work that has not begun never begin; return whether none is going on."""
+        self._dropped = True
+        return self.done or not self._begun
+
+    def result(self) -> R:
+        """Return what the work that is done returned, or raise what it raised."""
+        if self._error is not None:
+            try:
+                raise self._error
+            finally:
+                self._error = None  # its traceback holds this frame: no cycle
+        return self._result
 
 
 def beside(name: str) -> Beside | None:
@@ -178,7 +214,9 @@ class _Job(Generic[T, R]):
         self.closed = False
         self._work = work
         self._pid = os.getpid()
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        """Taken by itself, not by the condition: Ctrl-C within what that does in Python would leave it taken."""
+        self._changed = threading.Condition(self._lock)
         self._waiting: deque[_Task[T, R]] = deque()
         self._lanes = 0
         """Workers that are at it or asked for."""
@@ -191,7 +229,7 @@ class _Job(Generic[T, R]):
         """Take in an item."""
         self._check_process()
         task: _Task[T, R] = _Task(item)
-        with self._changed:
+        with self._lock:
             self._waiting.append(task)
         self._staff()
         return task
@@ -199,7 +237,7 @@ class _Job(Generic[T, R]):
     def result(self, task: _Task[T, R]) -> R:
         """Return the result of an item; begin it here where no worker has."""
         self._check_process()
-        with self._changed:
+        with self._lock:
             self._wanted = None if task.done else task
             if self._waiting and self._waiting[0] is task:
                 self._waiting.popleft()
@@ -215,7 +253,7 @@ class _Job(Generic[T, R]):
         else:
             if self._busy and not task.done:
                 self._staff()
-            with self._changed:
+            with self._lock:
                 while not task.done:
                     self._changed.wait()
         if task.error is not None:
@@ -230,7 +268,7 @@ class _Job(Generic[T, R]):
         self.closed = True
         if os.getpid() != self._pid:
             return  # the workers are in the parent
-        with self._changed:
+        with self._lock:
             self._waiting.clear()
             while self._running:
                 self._changed.wait()
@@ -242,14 +280,14 @@ class _Job(Generic[T, R]):
         _here.job = self
         try:
             while True:
-                with self._changed:
+                with self._lock:
                     if not self._waiting or self._running >= self._most():
                         self._lanes -= 1
                         return
                     task = self._waiting.popleft()
                     self._running += 1
                 task.run(self._work)
-                with self._changed:
+                with self._lock:
                     task.done = True
                     self._running -= 1
                     if self._wanted is task:
@@ -269,12 +307,12 @@ class _Job(Generic[T, R]):
 
     def _staff(self) -> None:
         """Ask for one more worker if there is work for one."""
-        with self._changed:
+        with self._lock:
             if not self._waiting or self._lanes >= self._most():
                 return
             self._lanes += 1
         if not _start(self):
-            with self._changed:
+            with self._lock:
                 self._lanes -= 1
 
     def _check_process(self) -> None:

@@ -138,9 +138,13 @@ def sizes_of(dims: Iterable[str], shape: Iterable[int]) -> str:
 
 def interruptible(work: Callable[[], T]) -> T:
     """Return what ``work`` returns, run on a thread: Ctrl-C comes through while DuckDB is too busy to notice."""
-    from sparrow.workers import apart
+    from sparrow.workers import Apart
 
-    return apart(work, QUERY_THREAD).result()
+    query = Apart(work, QUERY_THREAD)
+    query.start()
+    while not query.done:
+        query.wait(60)
+    return query.result()
 
 
 def write_json(value: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from typing import Any
 
@@ -11,7 +12,7 @@ import duckdb
 import pytest
 
 import sparrow as sp
-from sparrow import database
+from sparrow import database, workers
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -54,3 +55,49 @@ def test_an_answer_is_a_relation_of_duckdb_in_every_way() -> None:
 def test_other_errors_of_a_fetch_are_duckdbs() -> None:
     with pytest.raises(duckdb.ConversionException):
         sp.sql("select cast(s as int) from (values ('x')) t(s)").fetchall()
+
+
+class _Query:
+    """A query that goes on until it is interrupted, and whose connection that is."""
+
+    def __init__(self) -> None:
+        self.begun, self.told, self.ended = threading.Event(), threading.Event(), threading.Event()
+
+    def __call__(self) -> None:
+        self.begun.set()
+        self.told.wait()
+        self.ended.set()
+
+    def interrupt(self) -> None:
+        self.told.set()
+
+
+def _traced(trace: Any, query: Any) -> None:
+    sys.settrace(trace)
+    database._on_a_thread(query, query)
+
+
+@pytest.mark.parametrize("kind", ["call", "line", "return"])
+@pytest.mark.parametrize("begun", [False, True])
+def test_an_interrupt_at_any_place_ends_the_query(kind: str, begun: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = workers.Apart.wait
+    monkeypatch.setattr(workers.Apart, "wait", lambda self, seconds: inner(self, seconds / 100))
+    for number in range(25):
+        query: Any = _Query()
+        seen = 0
+
+        def trace(frame: Any, event: str, arg: Any, query: Any = query, number: int = number) -> Any:
+            nonlocal seen
+            seen += event == kind and query.begun.is_set() >= begun
+            if seen > number:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        try:
+            with pytest.raises((KeyboardInterrupt, RuntimeError)):
+                _traced(trace, query)
+        finally:
+            sys.settrace(before)
+        assert not query.begun.is_set() or query.ended.wait(30)

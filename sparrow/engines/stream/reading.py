@@ -316,11 +316,12 @@ class _Whole:
         self._arrays = [np.empty(min(rows, memory.limit() // self._width), dtype) for dtype in dtypes]
         self._count = self._turn = self._writing = 0
         self._failed = False
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # taken by itself: as in sparrow.workers
+        self._changed = threading.Condition(self._lock)
 
     def put(self, number: int, block: Block | RowBlock) -> None:
         """Take in a block, after those of smaller numbers: waits until these are there."""
-        with self._changed:
+        with self._lock:
             while self._turn != number:
                 if self._failed:
                     return
@@ -337,13 +338,13 @@ class _Whole:
             self._writing += 1
             self._changed.notify_all()
         block.write(arrays, start, stop)
-        with self._changed:
+        with self._lock:
             self._writing -= 1
             self._changed.notify_all()
 
     def fail(self) -> None:
         """Let nobody wait for a block that does not come."""
-        with self._changed:
+        with self._lock:
             self._failed = True
             self._changed.notify_all()
 

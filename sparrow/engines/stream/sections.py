@@ -111,7 +111,8 @@ class Sections:
         self._low, self._high = (np.array([getattr(piece, end) for piece in pieces]) for end in ("low", "high"))
         self._before = np.cumsum([0, *(piece.products for piece in pieces)])
         self._counts = Counter(piece.section for piece in pieces)
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # taken by itself: as in sparrow.workers
+        self._changed = threading.Condition(self._lock)
         self._number, self._users, self._rest = -1, 0, 0
         """The section that something is held for, how many threads work with that, and how many pieces are to come."""
         self._held: tuple[Held, Loops] | None = None
@@ -142,7 +143,7 @@ class Sections:
 
     def _at(self, piece: _Piece, start: int, stop: int, work: Callable[[Held, Loops, OperandRows], T]) -> T:
         """Return what becomes of the rows of a piece, those between two bounds."""
-        with self._changed:
+        with self._lock:
             waited = False
             while self._number != piece.section and (self._users or (self._rest > 0 and not waited)):
                 waited = not self._users
@@ -156,7 +157,7 @@ class Sections:
             return work(held, loops, self._read(piece, start, stop, held))
         finally:
             del held, loops
-            with self._changed:
+            with self._lock:
                 self._users -= 1
                 self._rest -= 1
                 self._changed.notify_all()
