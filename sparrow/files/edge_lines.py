@@ -239,12 +239,9 @@ class EdgeLines:
         token: str | None = block.token_at(at)
         whole = self.given is not None and self.given.kind in "iu"
         first, end = kernels.first_data_line(block.data)
-        line = _line(block, at - len(block.text(max(at - 10_000, 0), at).rpartition("\n")[2]))
-        named = (
-            ""
-            if self.header or block.first_line > 1 or not first <= at < end
-            else (": say header=True if the first line is no edge")
-        )
+        line = block.whole_line(at)
+        headed = self.header or block.first_line > 1 or not first <= at < end
+        named = "" if headed else ": say header=True if the first line is no edge"
         problem = {
             kernels.BAD_ID: "the id is no integer: say ids='str' to take ids as names"
             if not self.of_vertices
@@ -289,7 +286,3 @@ def _without(block: TextBlock, start: int, end: int) -> TextBlock:
     data = block.data.copy()
     data[start : end - 1] = 32
     return replace(block, data=data)
-
-
-def _line(block: TextBlock, start: int) -> str:
-    return block.text(start, start + 200).split("\n", 1)[0].strip()

@@ -209,8 +209,7 @@ def _error(block: TextBlock, layout: Layout, status: int, at: int) -> IngestErro
     }[status]
     token = (words(block.text(at, at + 1000)) or [""])[0]
     if status == kernels.TOO_FEW:
-        start = block.text(0, at).rfind("\n") + 1
-        token = block.text(start, at + 80).split("\n")[0].strip()
+        token = block.whole_line(at)
     return IngestError(problem, block.source.name, block.line_at(at), token)
 
 

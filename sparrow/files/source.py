@@ -87,6 +87,12 @@ class TextBlock:
         """Return the text between two positions; bytes that are no UTF-8 come as escapes."""
         return bytes(self.data[start:stop]).decode(errors="backslashreplace")
 
+    def whole_line(self, position: int) -> str:
+        """Return the begin of the line that holds a position, without blanks around it."""
+        before = bytes(self.data[max(position - 10_000, 0) : position])
+        begin = position - len(before.rpartition(b"\n")[2])
+        return self.text(begin, begin + 200).split("\n", 1)[0].strip()
+
     def token_at(self, position: int) -> str:
         """Return the token that begins at a position; blanks and commas part tokens."""
         return (words(self.text(position, position + 1000), ",") or [""])[0]

@@ -384,6 +384,8 @@ class TableWriter(Writer):
         """Raise ``UnsupportedError`` for a tensor that the format cannot hold."""
         pattern, what = self.structure
         for axis, found in self.named.items() if pattern else ():
+            if pa.types.is_integer(found.type):
+                continue
             texts = found.cast(pa.string())
             at = pc.index(pc.match_substring_regex(texts, pattern), True).as_py()
             if at >= 0:

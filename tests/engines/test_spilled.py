@@ -415,3 +415,32 @@ def test_pieces_in_any_order_and_on_several_threads(tmp_path: Path, monkeypatch:
             dense[found.coords] = found.values
             dense[start:stop] -= wanted[start:stop]
             np.testing.assert_allclose(dense, 0, atol=1e-12)
+
+
+def test_what_is_read_of_a_section_stays_until_its_last_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often bounds part a piece, as those of a mask do, it is one of those that are to come."""
+    plain, (A, B, _) = matrices(tmp_path, 23)
+    monkeypatch.setattr(contraction, "_LARGE", 10**12)
+    monkeypatch.setattr(sections, "_most", lambda size, width, beside: 700)
+    monkeypatch.setattr(sections, "_AGAIN", 10**6)
+    made: list[tuple[Any, Any]] = []
+    inner = sections.Sections.__init__
+
+    def noted(self: Any, *args: Any) -> None:
+        inner(self, *args)
+        made.append((self, args[0]))
+
+    monkeypatch.setattr(sections.Sections, "__init__", noted)
+    np.testing.assert_allclose((A @ B).to_numpy(), (plain[0] @ plain[1]).toarray())
+    found, work = made[0]
+    number, rest = -1, []
+    for row in range(70):
+        work.between(row, row + 1)
+        if found._number != number:
+            assert rest == [] or rest[-1] == 0
+            number, rest = found._number, []
+        rest.append(found._rest)
+        assert rest == sorted(rest, reverse=True)
+    assert rest[-1] == 0
+    assert number == found._pieces[-1].section > 0
+    assert len(found._pieces) < 70

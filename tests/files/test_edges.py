@@ -499,6 +499,8 @@ def test_bad_vertices(with_vertices: Any, vertices: str | bytes, text: str, mess
         ("# a\n0;1\n", {}, 2, "0;1", "say delimiter=';' if it parts them"),
         (",0 1\n", {"ids": "str"}, 1, ",0 1", "an edge needs two ids"),
         ("a b\nc\n", {}, 2, "c", "an edge needs two ids"),
+        ("\u00e9 \u00fc\n\n\u00e9\n", {"ids": "str"}, 3, "\u00e9", "an edge needs two ids"),
+        ("1 2 3\n\n\u00e9\u00fc\n", {"ids": "str"}, 3, "\u00e9\u00fc", "an edge needs two ids"),
         ("0 1 2\n\n0 2\n", {}, 3, "0 2", "there is no weight here, unlike in the lines above"),
         ("0 1 2\n0 2 {}\n", {}, 2, "0 2 {}", "there is no weight here"),
         ("0 1\n0 2 7.5\n", {}, 2, "7.5", "there is a weight here, and none in the lines above"),

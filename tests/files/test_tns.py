@@ -80,6 +80,7 @@ def test_real_files(
     [
         ("", "no entry and no size", None, None),
         ("# nothing\n", "no entry and no size", None, None),
+        ("1 1 2.5\n# \u00e9\u00e9\u00e9\n1 2\n", "ends too early: there are 2 coordinates and a value", 3, "1 2"),
         ("1 1 2.5\n1 2\n", "ends too early: there are 2 coordinates and a value", 2, "1 2"),
         ("1 1 2.5\n1 2 3 4\n", "the line goes on", 2, "4"),
         ("1 1 2.5\n1 x 3\n", "the coordinate is no integer", 2, "x"),

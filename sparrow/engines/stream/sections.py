@@ -159,7 +159,7 @@ class Sections:
             del held, loops
             with self._lock:
                 self._users -= 1
-                self._rest -= 1
+                self._rest -= stop > piece.high  # bounds of others may part its rows
                 self._changed.notify_all()
 
     def _read(self, piece: _Piece, start: int, stop: int, held: Held) -> OperandRows:
