@@ -13,7 +13,7 @@ import functools
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -28,15 +28,12 @@ if TYPE_CHECKING:
     import duckdb
 
 __all__ = [
-    "Feed",
     "answer",
     "connect",
     "failures",
     "interrupts",
-    "load",
     "quote_literal",
     "quote_name",
-    "sorted_batches",
     "streamed",
 ]
 
@@ -121,28 +118,9 @@ def quote_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-class Feed:
-    """Record batches that DuckDB pulls, which keeps the exception that ends them.
-
-    DuckDB turns what a Python iterator raises into an error of its own with a text of the
-    traceback; :func:`failures` raises ``failure`` in its place.
-    """
-
-    def __init__(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-        self.failure: BaseException | None = None
-        self.reader = pa.RecordBatchReader.from_batches(schema, self._pull(batches))
-
-    def _pull(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from batches
-        except BaseException as error:
-            self.failure = error
-            raise
-
-
 @contextmanager
-def failures(*feeds: Feed) -> Generator[None]:
-    """Raise what DuckDB meets in the block as what it is: a feed's own exception, a full disk, too little memory.
+def failures() -> Generator[None]:
+    """Raise what DuckDB meets in the block as what it is: Ctrl-C, a full disk, too little memory.
 
     Raises
     ------
@@ -156,9 +134,6 @@ def failures(*feeds: Feed) -> Generator[None]:
     try:
         yield
     except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
-        for feed in feeds:
-            if feed.failure is not None:
-                raise feed.failure from None
         text = str(error)
         if _INTERRUPTED in text:
             raise KeyboardInterrupt from error
@@ -171,35 +146,6 @@ def failures(*feeds: Feed) -> Generator[None]:
         if isinstance(error, duckdb.OutOfMemoryException):
             raise memory.too_large("what DuckDB does here", None, "") from error
         raise
-
-
-def load(con: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    """Fill a new temporary table, which spills to disk, from record batches.
-
-    Raises
-    ------
-    StorageError
-        If the disk of the temporary folder is full.
-    Exception
-        What ``batches`` raises, as it is.
-    """
-    feed = Feed(schema, batches)
-    name = f"{table}_feed"
-    con.register(name, feed.reader)
-    try:
-        with failures(feed):
-            con.execute(f"create temp table {quote_name(table)} as select * from {quote_name(name)}")
-    finally:
-        con.unregister(name)
-
-
-def sorted_batches(
-    con: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str], by: Sequence[str], rows: int = 1 << 18
-) -> Iterator[pa.RecordBatch]:
-    """Yield columns of a table sorted by others, sorted outside memory where it does not fit."""
-    names, keys = ", ".join(map(quote_name, columns)), ", ".join(map(quote_name, by))
-    with failures():
-        yield from streamed(con, f"select {names} from {quote_name(table)} order by {keys}", rows)
 
 
 # -- answers that Ctrl-C ends ----------------------------------------------------------------------

@@ -1,11 +1,10 @@
-"""The embedded DuckDB: limits, quoting, feeds that fail, the sort outside memory."""
+"""The embedded DuckDB: limits, quoting, failures."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,8 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow import database, settings
-from sparrow.database import Feed, connect, failures, load, quote_literal, quote_name, sorted_batches
-from sparrow.errors import IngestError, StorageError, TooLargeError
-
-SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.float64())])
+from sparrow.database import connect, failures, quote_literal, quote_name
+from sparrow.errors import StorageError, TooLargeError
 
 
 def setting(con: duckdb.DuckDBPyConnection, name: str) -> str:
@@ -141,50 +138,8 @@ def test_names_and_texts_are_data(text: str) -> None:
         assert found.fetchall() == [(text,)]
 
 
-def batches(n: int, size: int = 50_000) -> Iterator[pa.RecordBatch]:
-    rng = np.random.default_rng(4)
-    for start in range(0, n, size):
-        count = min(size, n - start)
-        keys = rng.integers(0, n, count)
-        yield pa.record_batch([pa.array(keys), pa.array(np.arange(start, start + count, dtype=float))], schema=SCHEMA)
-
-
-def test_rows_come_back_sorted() -> None:
-    given_rows = pa.Table.from_batches(batches(200_000))
-    with closing(connect()) as con:
-        load(con, 'the "table"', SCHEMA, batches(200_000))
-        found = pa.Table.from_batches(list(sorted_batches(con, 'the "table"', ["v", "k"], ["k", "v"])))
-    want = given_rows.sort_by([("k", "ascending"), ("v", "ascending")]).select(["v", "k"])
-    assert found.combine_chunks().equals(want.combine_chunks())
-
-
-def test_what_a_feed_raises_comes_as_it_is() -> None:
-    mine = IngestError("a bad token", "file.txt", 7, "x")
-
-    def failing() -> Iterator[pa.RecordBatch]:
-        yield from batches(100_000)
-        raise mine
-
-    with closing(connect()) as con:
-        with pytest.raises(IngestError) as caught:
-            load(con, "t", SCHEMA, failing())
-        assert caught.value is mine
-        load(con, "t", SCHEMA, batches(10))
-        assert con.execute("select count(*) from t").fetchall() == [(10,)]
-
-
-def test_an_interrupt_in_a_feed_is_one() -> None:
-    def interrupted() -> Iterator[pa.RecordBatch]:
-        yield from batches(1000)
-        raise KeyboardInterrupt
-
-    with closing(connect()) as con, pytest.raises(KeyboardInterrupt):
-        load(con, "t", SCHEMA, interrupted())
-
-
 def test_other_failures_stay_what_they_are() -> None:
-    feed = Feed(SCHEMA, [])
-    with pytest.raises(duckdb.ParserException), failures(feed), closing(connect()) as con:
+    with pytest.raises(duckdb.ParserException), failures(), closing(connect()) as con:
         con.execute("selec")
     with pytest.raises(TooLargeError, match="more than the memory limit"), failures():
         raise duckdb.OutOfMemoryException("could not allocate block")
@@ -194,24 +149,17 @@ def test_other_failures_stay_what_they_are() -> None:
 
 FULL = """
 import resource, signal, sys
-import numpy as np, pyarrow as pa
 import sparrow as sp
-from sparrow import database, settings
-from sparrow.database import connect, load, sorted_batches
+from sparrow.database import connect, failures, streamed
 from sparrow.errors import StorageError
-settings.config(memory_limit="100MB", temp_directory=sys.argv[1], threads=2)
+sp.config(memory_limit="100MB", temp_directory=sys.argv[1], threads=2)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
-rng = np.random.default_rng(0)
-def batches():
-    for _ in range(120):
-        yield pa.record_batch([pa.array(rng.integers(0, 2**62, 200_000)) for _ in range(2)], schema=schema)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-con = connect()
+query = "select hash(i) k, hash(i + 1) v from range(40_000_000) t(i) order by k"
 try:
-    load(con, "t", schema, batches())
-    for batch in sorted_batches(con, "t", ["k"], ["k"]):
-        pass
+    with failures():
+        for batch in streamed(connect(), query):
+            pass
 except StorageError as error:
     print("StorageError", error)
 """

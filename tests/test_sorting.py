@@ -120,32 +120,59 @@ def test_every_dtype_in_keys_and_beyond(rule: Duplicates, dtype: str, top: int) 
     assert found == expected(pieces, rule, np.dtype(dtype))
 
 
-def big_pieces(weighted: bool, spread: int) -> Iterator[Rows]:
+def big_pieces(weighted: bool, spread: int, far: int = 1, ndim: int = 2) -> Iterator[Rows]:
+    """Yield rows most of which are one cell; where ``far`` is 2^60, coordinates together pass 63 bits."""
     rng = np.random.default_rng(11)
     for _ in range(6):
         n = 4000
         src = np.where(rng.random(n) < 0.6, 5, rng.integers(0, spread, n))
         dst = np.where(src == 5, 7, rng.integers(0, 4, n))
-        yield Rows((src, dst), rng.random(n) if weighted else None)
+        others = [np.where(src == 5, 7, rng.integers(0, 4, n)) for _ in range(ndim - 2)]
+        yield Rows((src, *(column * far for column in (dst, *others))), rng.random(n) if weighted else None)
 
 
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("budget", [10**9, 200_000])
+@pytest.mark.parametrize(("far", "ndim"), [(1, 2), (2**60, 2), (2**60, 3)])
 def test_a_cell_with_more_rows_than_a_range_holds(
-    weighted: bool, rule: Duplicates, budget: int, monkeypatch: pytest.MonkeyPatch
+    weighted: bool, rule: Duplicates, budget: int, far: int, ndim: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sorting, "memory_budget", lambda: budget)
     monkeypatch.setattr(sorting, "_CHUNK", 1000)
     monkeypatch.setattr(sorting, "_RANGE", (1 << 12, 1 << 12))
-    pieces = list(big_pieces(weighted, 3000))
+    alone: list[int] = []
+    inner = Sorter._wide_rest
+
+    def noted(self: Sorter, wide: Sorter, *args: Any) -> Any:
+        alone.append(wide.count)
+        return inner(self, wide, *args)
+
+    monkeypatch.setattr(Sorter, "_wide_rest", noted)
+    pieces = list(big_pieces(weighted, 3000, far, ndim))
     dtype = np.dtype(np.float64 if weighted else np.int64)
     found, _ = run(pieces, rule, dtype)
     assert found == expected(pieces, rule, dtype)
+    assert len(alone) == (ndim - 1 if far > 1 else 0)
 
 
-def test_same_bits_whatever_the_threads_and_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces = list(big_pieces(True, 50))
+@pytest.mark.parametrize("ndim", [2, 3])
+def test_of_rows_with_one_leading_coordinate_beyond_keys_errors_name_the_cell(
+    ndim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sorting, "_RANGE", (1 << 12, 1 << 12))
+    rng = np.random.default_rng(2)
+    coords = [np.full(20_000, 5), *(rng.permutation(20_000) + 2**62 for _ in range(ndim - 1))]
+    pieces = [Rows(tuple(coords), None), Rows(tuple(column[77:78] for column in coords), None)]
+    cell = ", ".join(str(int(column[77])) for column in coords)
+    with pytest.raises(DuplicateError, match=rf"the cell \({cell}\) is given more than once"):
+        run(pieces, "error", np.dtype(np.int64))
+    assert len(run(pieces[:1], "error", np.dtype(np.int64))[0]) == 20_000
+
+
+@pytest.mark.parametrize("far", [1, 2**60])
+def test_same_bits_whatever_the_threads_and_the_memory(far: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = list(big_pieces(True, 50, far))
     dtype = np.dtype(np.float64)
     runs = []
     for threads in (1, 4):
@@ -157,15 +184,16 @@ def test_same_bits_whatever_the_threads_and_the_memory(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("weighted", [True, False])
-def test_parts_follow_one_another(weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces = list(big_pieces(weighted, 3000))
+@pytest.mark.parametrize("far", [1, 2**60])
+def test_parts_follow_one_another(weighted: bool, far: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = list(big_pieces(weighted, 3000, far))
     dtype = np.dtype(np.float64 if weighted else np.int64)
     monkeypatch.setattr(sorting, "_WHOLE", 5000)
     monkeypatch.setattr(sorting, "_PART", 5000)
     monkeypatch.setattr(sorting, "_RANGE", (1 << 12, 1 << 12))
     with closing(Sorter(2, dtype, weighted=weighted, duplicates="sum")) as sorter:
         sorter.consume(map(sorter.prepare, pieces))
-        parts = sorter.parts([np.dtype(np.int32)] * 2, dtype.type(0))
+        parts = sorter.parts([np.dtype(np.int64)] * 2, dtype.type(0))
         assert len(parts) > 3
         cells = [list(zip(*(c.tolist() for c in block.coords), strict=True)) for part in parts for block in part]
     flat = [cell for block in cells for cell in block]
@@ -188,7 +216,7 @@ def test_a_giant_duplicate_is_an_error_too(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_coordinates_that_outgrow_the_keys_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs in memory and on disk are packed again, and at last given to DuckDB."""
+    """Runs in memory and on disk are packed again, and at last sorted by the leading coordinate alone."""
     monkeypatch.setattr(sorting, "memory_budget", lambda: 3000)
     rng = np.random.default_rng(5)
     for tops in ([9, 2**31, 2**33], [9, 2**31, 2**33, 2**40, 2**61]):

@@ -2,9 +2,10 @@
 
 Entries come as rows in any order and go out as canonical blocks. Where the coordinates of one entry
 fit 63 bits they are packed into a key: blocks are sorted as they come, kept in memory, written as
-sorted runs to an unnamed file once memory is full, and merged range by range on threads. Wider
-coordinates go through a sort in DuckDB. The :class:`~sparrow.sorting.sorter.Sorter` is imported from its module, which
-brings what compiles loops.
+sorted runs to an unnamed file once memory is full, and merged range by range on threads. Of wider
+coordinates the leading one is the key, and the rows of a range are sorted by the others where they
+meet. The :class:`~sparrow.sorting.sorter.Sorter` is imported from its module, which brings what
+compiles loops.
 """
 
 from __future__ import annotations

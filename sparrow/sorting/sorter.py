@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +30,7 @@ from sparrow.kernels.keys import (
 from sparrow.schema import is_fill
 from sparrow.sorting.rows import Column, Rows, Run, cell
 from sparrow.sorting.spool import Segment, Spool, memory_budget
-from sparrow.sorting.wide import WideSort
+from sparrow.sorting.wide import folded, in_order, row_type, unfolded
 from sparrow.workers import ordered_map
 
 __all__ = ["Sorter"]
@@ -73,6 +75,8 @@ class Sorter:
         What becomes of several rows for one cell; sums run in the order of the input.
     describe
         Turns a cell into text for errors.
+    leading
+        The coordinates before those of rows, of the cells that errors name.
     """
 
     def __init__(
@@ -83,10 +87,11 @@ class Sorter:
         weighted: bool,
         duplicates: Duplicates,
         describe: Callable[[tuple[int, ...]], str] = str,
+        leading: tuple[int, ...] = (),
     ) -> None:
         self._ndim, self._dtype, self._duplicates = ndim, dtype, duplicates
         self.weighted = weighted
-        self._describe = describe
+        self._describe, self._leading = describe, leading
         self._budget = memory_budget()
         self._room = memory.reserve(0, "rows being sorted")
         self._threads = settings.current().threads
@@ -96,7 +101,13 @@ class Sorter:
         self._ascending = True
         self._last: tuple[int, ...] = (-1,) * ndim
         self._spool = Spool()
-        self._wide: WideSort | None = None
+        self._wide: Sorter | None = None
+        """What has all rows where coordinates together pass 63 bits: by the leading one, all else is their value."""
+
+    @cached_property
+    def _by_leading(self) -> Sorter:
+        kind = row_type(self._ndim, self._dtype, self.weighted)
+        return Sorter(1, kind, weighted=True, duplicates="error")
 
     @property
     def maxima(self) -> tuple[int, ...]:
@@ -104,9 +115,9 @@ class Sorter:
         return self._maxima
 
     @property
-    def count(self) -> int | None:
-        """The number of rows that wait, None where DuckDB has them."""
-        return None if self._wide is not None else sum(run.count for run in self._runs)
+    def count(self) -> int:
+        """The number of rows that wait."""
+        return sum(run.count for run in self._runs) if self._wide is None else self._wide.count
 
     def close(self) -> None:
         """Give memory and disk back."""
@@ -127,7 +138,7 @@ class Sorter:
         if not covers(self._layout, maxima):
             layout = layout_for(_larger(maxima, self._maxima))
         if layout is None:
-            return rows
+            return self._folded(rows, maxima)
         keys = pack(rows.coords, layout)
         values = None if rows.values is None else np.ascontiguousarray(rows.values)
         below = sum(layout[1:])
@@ -160,8 +171,7 @@ class Sorter:
         source = iter(prepared)
         for piece in source:
             if not self._add(piece):
-                self._wide = WideSort(self._ndim, self._dtype, self.weighted, self._duplicates)
-                self._wide.load(self._unpacked(itertools.chain(self.drain(), [piece], source)))
+                self._widen(itertools.chain(self.drain(), [piece], source))
                 return False
             if self._room.nbytes > self._budget:
                 if pause and self._ascending:
@@ -179,9 +189,10 @@ class Sorter:
 
     def drain(self) -> Iterator[Run]:
         """Yield all rows so far in pieces, in memory, and forget them; each cell's are in the order of the input."""
-        runs, self._runs = self._runs, []
+        runs, self._runs = self._runs[::-1], []
         self._room.release()
-        for run in runs:
+        while runs:
+            run = runs.pop()
             if isinstance(run.keys, np.ndarray):
                 yield run
                 continue
@@ -190,10 +201,32 @@ class Sorter:
                 values = None if run.values is None else self._read(run.values, start, stop)
                 yield replace(run, count=stop - start, keys=self._read(run.keys, start, stop), values=values)
 
+    def _folded(self, rows: Rows, maxima: tuple[int, ...]) -> Run:
+        """Return rows sorted by their leading coordinate."""
+        run = self._by_leading.prepare(folded(rows, self._by_leading._dtype))
+        assert isinstance(run, Run)
+        return replace(run, maxima=maxima, ascending=False)
+
+    def _widen(self, pieces: Iterable[Run | Rows]) -> None:
+        """Take in all rows, sorted by their leading coordinate."""
+
+        def all_folded() -> Iterator[Run]:
+            for piece in pieces:
+                if isinstance(piece, Rows):
+                    continue  # they are empty
+                run = piece if len(piece.layout) == 1 else self._folded(piece.rows(), piece.maxima)
+                self._maxima = _larger(self._maxima, run.maxima)
+                yield replace(run, maxima=run.maxima[:1])
+
+        self._wide = self._by_leading
+        self._wide.consume(all_folded())
+
     def _add(self, piece: Run | Rows) -> bool:
         """Take in one piece, unless keys would pass 63 bits."""
         if isinstance(piece, Rows):
-            return not piece.size
+            return True  # it is empty
+        if len(piece.layout) < self._ndim:
+            return False
         maxima = _larger(self._maxima, piece.maxima)
         if not covers(self._layout, maxima):
             layout = layout_for(maxima)
@@ -271,7 +304,7 @@ class Sorter:
             If a cell comes twice and ``duplicates`` is ``"error"``, from the iterators.
         """
         places = [_place_in(known) for known in ids or (None,) * self._ndim]
-        sorted_bits = _sorted_bits(self._runs)
+        wide, sorted_bits = self._wide, _sorted_bits(self._runs)
 
         def finish(coords: tuple[NDArray[Any], ...], values: NDArray[Any]) -> Block:
             values = self._as_dtype(values)
@@ -282,6 +315,8 @@ class Sorter:
             return Block(tuple(c.astype(d, copy=False) for c, d in zip(coords, dtypes, strict=True)), values)
 
         def reduced(each: _Range) -> Block:
+            if wide is not None:
+                return finish(*self._wide_cells(wide, each))
             if each.single:
                 keys, values = self._one_cell(each)
             else:
@@ -292,14 +327,49 @@ class Sorter:
                 keys = keys if at is None else keys[at]
             return finish(unpack(keys, self._layout), values)
 
-        if self._wide is not None:
-            return [_filled(itertools.starmap(finish, self._reduce_stream(self._wide.sorted())))]
+        def blocks(ranges: list[_Range], threads: int) -> Iterator[Block]:
+            for alone, some in itertools.groupby(ranges, lambda each: wide is not None and each.single):
+                if not alone:
+                    yield from ordered_map(reduced, list(some), threads)
+                    continue
+                assert wide is not None
+                for each in some:
+                    for block in self._wide_rest(wide, each, fill_value):
+                        yield finish(block.coords, block.values)
+
+        parts = (wide or self)._cut()
+        threads = self._threads if len(parts) == 1 else 1
+        return [_filled(blocks(part, threads)) for part in parts]
+
+    def _cut(self) -> list[list[_Range]]:
         self._runs = self._settled(self._runs)
-        total = sum(run.count for run in self._runs)
-        parts = self._ranges(self._runs, 2 * -(-total // (2 * _PART)) if total > _WHOLE else 1)
-        if len(parts) == 1:
-            return [_filled(ordered_map(reduced, parts[0], self._threads))]
-        return [_filled(map(reduced, part)) for part in parts]
+        total = self.count
+        return self._ranges(self._runs, 2 * -(-total // (2 * _PART)) if total > _WHOLE else 1)
+
+    def _wide_cells(self, wide: Sorter, each: _Range) -> tuple[tuple[NDArray[Any], ...], NDArray[Any]]:
+        """Return the cells of a range of leading coordinates, sorted, and a value for each."""
+        keys, rest = wide._gather(wide._runs, each, 0)
+        assert rest is not None
+        coords, weights = in_order(unfolded(keys, rest))
+        fresh = np.zeros(len(keys), bool)
+        fresh[:1] = True
+        for column in coords:
+            fresh[1:] |= column[1:] != column[:-1]
+        at, values = self._reduce(fresh, weights, lambda i: tuple(int(column[i]) for column in coords))
+        return (coords if at is None else tuple(column[at] for column in coords)), values
+
+    def _wide_rest(self, wide: Sorter, each: _Range, fill_value: Any) -> Iterator[Block]:
+        """Yield the cells of one leading coordinate that has more rows than a range: they are sorted by the rest."""
+        leading = int(wide._key(each)[0])
+        inner = Sorter(
+            self._ndim - 1, self._dtype, weighted=self.weighted, duplicates=self._duplicates,
+            describe=self._describe, leading=(*self._leading, leading),
+        )  # fmt: skip
+        rows = (unfolded(None, rest) for rest in wide._values(each))
+        with closing(inner):
+            inner.consume(ordered_map(inner.prepare, rows, self._threads))
+            for block in inner.blocks([np.dtype(np.int64)] * (self._ndim - 1), fill_value):
+                yield Block((np.full(block.count, leading), *block.coords), block.values)
 
     def blocks(
         self,
@@ -347,52 +417,39 @@ class Sorter:
             {"sum": np.add, "min": np.minimum, "max": np.maximum}[rule].at(out, group, values[more])
         return starts, out
 
-    def _given(self, where: tuple[int, ...]) -> DuplicateError:
+    def _given(self, cell: tuple[int, ...]) -> DuplicateError:
+        where = (*self._leading, *cell)
         return DuplicateError(
             f"the cell {self._describe(where)} is given more than once: "
             "say duplicates='sum', 'last', 'first', 'min' or 'max'",
             where,
         )
 
-    def _reduce_stream(self, pieces: Iterable[Rows]) -> Iterator[tuple[tuple[NDArray[Any], ...], NDArray[Any]]]:
-        """Yield sorted rows with each cell once: the last cell of a piece waits, reduced, for the next piece."""
-        held: tuple[tuple[NDArray[Any], ...], NDArray[Any]] | None = None
-        for rows in pieces:
-            coords = rows.coords
-            values = np.ones(rows.size, np.int64) if rows.values is None else rows.values
-            if held is not None:
-                coords = tuple(np.concatenate(pair) for pair in zip(held[0], coords, strict=True))
-                values = np.concatenate([held[1], values])
-            fresh = np.zeros(len(values), bool)
-            fresh[:1] = True
-            for column in coords:
-                fresh[1:] |= column[1:] != column[:-1]
-            at, values = self._reduce(fresh, values, lambda i, of=coords: tuple(int(c[i]) for c in of))  # type: ignore[misc]
-            if at is not None:
-                coords = tuple(column[at] for column in coords)
-            yield tuple(column[:-1] for column in coords), values[:-1]
-            held = tuple(column[-1:] for column in coords), values[-1:]
-        if held is not None:
-            yield held
-
     def _one_cell(self, each: _Range) -> tuple[Keys, NDArray[Any]]:
         """Return the key and the value of a range that is one cell, however many rows it has."""
-        total = int((each.stop - each.start).sum())
-        bounds = zip(self._runs, each.start.tolist(), each.stop.tolist(), strict=True)
-        parts = [part for part in bounds if part[1] < part[2]]
-        run, start, _ = parts[0]
-        key = self._read(run.keys, start, start + 1)
+        total, key = int((each.stop - each.start).sum()), self._key(each)
         if total > 1 and self._duplicates == "error":
             raise self._given(cell(key[0], self._layout))
         if not self.weighted:
             return key, np.array([total if self._duplicates == "sum" else 1], np.int64)
         held = np.empty(0, self._dtype)
-        for run, start, stop in parts:
+        for more in self._values(each):
+            values = np.concatenate([held, more])
+            held = self._reduce(np.arange(len(values)) == 0, values, lambda i: ())[1]
+        return key, held
+
+    def _key(self, each: _Range) -> Keys:
+        """Return the key of the first row of a range, shape (1,)."""
+        run = int(np.argmax(each.start < each.stop))
+        start = int(each.start[run])
+        return self._read(self._runs[run].keys, start, start + 1)
+
+    def _values(self, each: _Range) -> Iterator[NDArray[Any]]:
+        """Yield the values of a range in pieces, those of equal keys in the order of the input."""
+        for run, start, stop in zip(self._runs, each.start.tolist(), each.stop.tolist(), strict=True):
             assert run.values is not None
             for at in range(start, stop, _CHUNK):
-                values = np.concatenate([held, self._read(run.values, at, min(at + _CHUNK, stop))])
-                held = self._reduce(np.arange(len(values)) == 0, values, lambda i: ())[1]
-        return key, held
+                yield self._read(run.values, at, min(at + _CHUNK, stop))
 
     def _read(self, column: Column, start: int, stop: int) -> NDArray[Any]:
         return self._spool.read(column, start, stop) if isinstance(column, Segment) else column[start:stop]
@@ -468,13 +525,6 @@ class Sorter:
                 chunk = self._spool.read(run.keys, start, min(start + _SAMPLE, run.count))
                 out[i] = start + np.searchsorted(chunk, splitters[i])
         return out
-
-    def _unpacked(self, pieces: Iterable[Run | Rows]) -> Iterator[Rows]:
-        for piece in pieces:
-            rows = piece.rows() if isinstance(piece, Run) else piece
-            if rows.size:
-                self._maxima = _larger(self._maxima, [int(column.max()) for column in rows.coords])
-                yield rows
 
 
 def _samples(runs: Sequence[Run]) -> Keys:

@@ -1,63 +1,53 @@
-"""Rows whose coordinates together pass 63 bits."""
+"""Rows whose coordinates together pass 63 bits, as rows that have the leading one, and all else for a value."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+from numpy.typing import NDArray
 
-from sparrow import database
-from sparrow.kernels.entries import Duplicates
+from sparrow.kernels.keys import layout_for, pack, sort_stable
 from sparrow.sorting.rows import Rows
 
-__all__ = ["WideSort"]
+__all__ = ["folded", "in_order", "row_type", "unfolded"]
 
 
-class WideSort:
-    """Rows whose coordinates together pass 63 bits, sorted by DuckDB."""
+def row_type(ndim: int, dtype: np.dtype[Any], weighted: bool) -> np.dtype[Any]:
+    """Return the type of all that a row has beside its leading coordinate."""
+    fields: list[tuple[str, Any]] = [(f"c{k}", np.int64) for k in range(1, ndim)]
+    return np.dtype([*fields, ("value", dtype)] if weighted else fields, align=True)
 
-    def __init__(self, ndim: int, dtype: np.dtype[Any], weighted: bool, duplicates: Duplicates) -> None:
-        self._dtype, self._weighted = dtype, weighted
-        self._coords = [f"c{k}" for k in range(ndim)]
-        # Values travel as bits: nothing on the way rounds, casts or compares them.
-        self._word = np.dtype(f"u{min(dtype.itemsize, 8)}")
-        self._values = [f"v{k}" for k in range(dtype.itemsize // self._word.itemsize)] if weighted else []
-        in_order = weighted and (duplicates in ("first", "last") or (duplicates == "sum" and dtype.kind in "fc"))
-        self._ordinal = ["o"] if in_order else []
-        self._con = database.connect()
 
-    def close(self) -> None:
-        """Give memory and disk back."""
-        self._con.close()
+def folded(rows: Rows, kind: np.dtype[Any]) -> Rows:
+    """Return rows of one dimension, with values of :func:`row_type`."""
+    out = np.zeros(rows.size, kind)
+    for k, column in enumerate(rows.coords[1:], 1):
+        out[f"c{k}"] = column
+    if rows.values is not None:
+        out["value"] = rows.values
+    return Rows(rows.coords[:1], out)
 
-    def load(self, rows: Iterable[Rows]) -> None:
-        """Take in all rows."""
-        fields = [(name, pa.int64()) for name in (*self._coords, *self._ordinal)]
-        fields += [(name, pa.from_numpy_dtype(self._word)) for name in self._values]
-        schema = pa.schema(fields)
 
-        def batches() -> Iterator[pa.RecordBatch]:
-            at = 0
-            for each in rows:
-                columns = [column.astype(np.int64, copy=False) for column in each.coords]
-                if self._ordinal:
-                    columns.append(np.arange(at, at + each.size))
-                if each.values is not None:
-                    words = np.ascontiguousarray(each.values).view(self._word).reshape(each.size, -1)
-                    columns += [np.ascontiguousarray(word) for word in words.T]
-                at += each.size
-                yield pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=schema)
+def unfolded(leading: NDArray[Any] | None, rest: NDArray[Any]) -> Rows:
+    """Return rows as they were before :func:`folded`; without their leading coordinate where it is None."""
+    names = rest.dtype.names
+    assert names is not None
+    values = np.ascontiguousarray(rest["value"]) if "value" in names else None
+    coords = [np.ascontiguousarray(rest[name]) for name in names if name != "value"]
+    return Rows(tuple(coords if leading is None else [leading, *coords]), values)
 
-        database.load(self._con, "entries", schema, batches())
 
-    def sorted(self) -> Iterator[Rows]:
-        """Yield rows sorted by coordinates, those of a cell in the order of the input where that counts."""
-        columns, by = [*self._coords, *self._values], [*self._coords, *self._ordinal]
-        for batch in database.sorted_batches(self._con, "entries", columns, by):
-            arrays = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
-            coords, words = tuple(arrays[: len(self._coords)]), arrays[len(self._coords) :]
-            values = np.stack(words, axis=1).view(self._dtype).reshape(-1) if words else None
-            if len(batch):
-                yield Rows(coords, values)
+def in_order(rows: Rows) -> Rows:
+    """Return rows sorted by all coordinates, those of a cell as they came; by the leading one they are sorted."""
+    leading, *others = rows.coords
+    ranks = np.zeros(rows.size, np.int64)
+    np.cumsum(leading[1:] != leading[:-1], out=ranks[1:])
+    columns = [ranks, *others]
+    layout = layout_for([int(column.max(initial=0)) for column in columns])
+    if layout is not None:
+        columns = [pack(columns, layout)]
+    order = sort_stable(columns[-1], 0)[1]
+    for column in columns[-2::-1]:
+        order = order[sort_stable(column[order], 0)[1]]
+    return rows.take(order)
