@@ -90,6 +90,7 @@ def _export(
     **words: Any,
 ) -> None:
     from sparrow.files.exporting import export as written
+    from sparrow.files.exporting import unwritten_labels
     from sparrow.tensor import Tensor
 
     source = open_any(path, at)
@@ -107,3 +108,5 @@ def _export(
         write_json({"path": target, "rows": rows, "seconds": seconds})
     elif target != "-":
         typer.echo(f"{rows:,} rows to {target}, {seconds:.2f} s", err=True)
+        if lost := unwritten_labels(source, target, format):
+            typer.echo(f"labels of {', '.join(lost)} are not in it: csv and parquet hold them", err=True)

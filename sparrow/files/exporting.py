@@ -13,7 +13,7 @@ from sparrow.storage.filesystem import of
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 
-__all__ = ["export"]
+__all__ = ["export", "unwritten_labels"]
 
 
 def export(
@@ -27,8 +27,9 @@ def export(
     """Write a tensor, or a bundle that the format knows, to a file and return the number of rows written.
 
     What is written are the entries, streamed, so a tensor may be larger than memory (a .npz file is made in memory).
-    Of shape, fill and types a .npz file keeps all, edges their shape, a table the types of its columns. The file takes
-    its name when it is whole: a failed or interrupted export leaves what was there.
+    Of shape, fill and types a .npz file keeps all, edges their shape, a table the types of its columns. Labels are in
+    tables, edges and .h5ad files; others hold coordinates. The file takes its name when it is whole: a failed or
+    interrupted export leaves what was there.
 
     Parameters
     ----------
@@ -89,6 +90,16 @@ def export(
     if name != "-" and not overwrite and of(name).occupied(name):
         raise ExistsError(f"{name!r} exists: choose another name, or pass overwrite=True to replace it")
     return writer.write()
+
+
+def unwritten_labels(source: Tensor | Bundle, dst: str, format: str | None) -> list[str]:
+    """Return the dimensions with labels, of which a file of the format holds none."""
+    writer = _format(dst, format).writer
+    if writer is None or writer.labelled:
+        return []
+    tensors = [source] if isinstance(source, Tensor) else [each for name, each in source.items() if name != "y"]
+    found = (dim for each in tensors for axis, dim in enumerate(each.dims) if each.labels(axis) is not None)
+    return list(dict.fromkeys(found))
 
 
 def _format(name: str, format: str | None) -> Format:

@@ -187,6 +187,7 @@ class H5adWriter(Writer):
     """Write a matrix as the ``X`` of an .h5ad file, by rows, and labels as the names of observations and variables."""
 
     text: ClassVar[bool] = False
+    labelled: ClassVar[bool] = True
 
     def write(self) -> int:
         """Write the file and return the number of entries."""

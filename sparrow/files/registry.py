@@ -217,6 +217,8 @@ class Writer(_Declaring, ABC):
 
     text: ClassVar[bool] = True
     """Whether it is text, which may be compressed; other formats compress inside."""
+    labelled: ClassVar[bool] = False
+    """Whether the file holds labels."""
 
     @abstractmethod
     def write(self) -> int:

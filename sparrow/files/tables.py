@@ -364,6 +364,7 @@ class TableWriter(Writer):
     _: KW_ONLY
     labels: Annotated[bool, Option("Labels or numbers, where there are both.", flag="--labels/--numbers")] = True
 
+    labelled: ClassVar[bool] = True
     delimiter: ClassVar[str] = ","
     quoting: ClassVar[str] = "needed"
     called: ClassVar[str] = "a table"

@@ -481,3 +481,26 @@ def test_standard_output(tmp_path: Path, web: sp.Tensor, capfdbinary: pytest.Cap
     with pytest.raises(SystemExit):
         main(["export", str(stored), "-", "--format", "csv", "--json"])
     assert capfdbinary.readouterr().out.splitlines()[0] == b"src,dst,value"
+
+
+@pytest.mark.parametrize(("name", "held"), [("r.csv", True), ("r.h5ad", True), ("r.npz", False), ("r.mtx", False)])
+def test_the_command_tells_of_labels_that_are_not_in_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, held: bool
+) -> None:
+    labelled = sp.from_coords([[0, 1], [0, 1]], [1.0, 2.0], dims=("user", "film"), labels={"user": ["ada", "bob"]})
+    labelled.save(tmp_path / "r.sparrow")
+    code, _, err = cli(capsys, "export", tmp_path / "r.sparrow", tmp_path / name)
+    assert code == 0
+    assert ("labels of user are not in it" in err) is not held
+
+
+def test_labels_of_a_bundle_that_are_not_in_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "m.svm").write_text("2,7 1:1\n2 2:1\n")
+    sp.ingest.libsvm(tmp_path / "m.svm", tmp_path / "m.sparrow")
+    code, _, err = cli(capsys, "export", tmp_path / "m.sparrow", tmp_path / "m2.svm")
+    assert (code, "are not in it" in err) == (0, False)
+    bundle = sp.open(tmp_path / "m.sparrow")
+    X = sp.from_coords([[0, 1], [0, 1]], [1.0, 2.0], dims=("row", "col"), labels={"col": ["word", "other"]})
+    sp.Bundle({"X": X, "y": bundle["y"]}).save(tmp_path / "words.sparrow")
+    code, _, err = cli(capsys, "export", tmp_path / "words.sparrow", tmp_path / "w.svm")
+    assert (code, "labels of col are not in it" in err) == (0, True)
