@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from sparrow import memory
 from sparrow import settings as sparrow_settings
 
 # A machine under load is slow, not wrong; and who runs the tests asks about their own change: others draw new examples.
@@ -54,6 +55,12 @@ def own_settings() -> Iterator[None]:
     """Give each test the settings as they were before the one before it changed them."""
     with sparrow_settings.config():
         yield
+
+
+@pytest.fixture(autouse=True)
+def own_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give each test an account of memory of its own: what others left is given back whenever it is collected."""
+    monkeypatch.setattr(memory, "_ledger", memory._Ledger())
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -20,11 +20,6 @@ from sparrow.settings import config
 from sparrow.workers import ordered_map
 
 
-@pytest.fixture(autouse=True)
-def nothing_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_ledger", memory._Ledger())
-
-
 def test_the_bytes_of_an_entry() -> None:
     assert memory.entry_bytes(Schema((3, 4))) == 4 + 4 + 8
     assert memory.entry_bytes(Schema((3, 2**31 + 1), dtype=np.dtype(np.int8))) == 4 + 8 + 1

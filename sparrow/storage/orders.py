@@ -5,34 +5,31 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 
-from sparrow import memory
-from sparrow.database import connect, quote_literal, quote_name, streamed
+from sparrow import settings
 from sparrow.errors import ExistsError
 from sparrow.index import Box, check_permutation
-from sparrow.kernels.entries import Block, concatenate, sort_order
-from sparrow.relation import ParquetSource, as_numpy, scan
+from sparrow.kernels.entries import Block
+from sparrow.relation import Chunk
+from sparrow.sorting import Rows, Run
 from sparrow.storage.creation import create, creating
 from sparrow.storage.filesystem import of
-from sparrow.storage.layout import METADATA_KEY, Metadata, Sizes, arrow_schema, decode
+from sparrow.storage.layout import METADATA_KEY, Metadata, Sizes, arrow_schema
 from sparrow.storage.log import Log, LostRace
 from sparrow.storage.rewrites import discard
 from sparrow.storage.snapshot import Snapshot, order_folder
 from sparrow.storage.writer import TensorWriter
+from sparrow.workers import ordered_map
 
 __all__ = ["build_order"]
 
-_BATCH = 1 << 18
-
-_COPIES = 7
-"""How many times a sort in memory holds the entries."""
-
 
 def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
-    """Build a sort order of a snapshot, or rebuild it where it is stale or damaged; in memory if that is small enough.
+    """Build a sort order of a snapshot, or rebuild it where it is stale or damaged.
 
     Raises
     ------
@@ -103,30 +100,17 @@ def _write(folder: str, snapshot: Snapshot, order: tuple[int, ...], sizes: Sizes
 
 def _sorted(snapshot: Snapshot, order: tuple[int, ...]) -> Iterator[Block]:
     """Yield the entries of a snapshot in an order."""
-    schema = snapshot.schema
-    if not snapshot.nnz:
-        return
-    if snapshot.nnz * (memory.entry_bytes(schema) + 8) < memory.share(_COPIES):
-        everything = Box.everything(schema.shape)
-        block = concatenate(list(scan(snapshot, everything)), schema.ndim, schema.dtype)
-        ranked = sort_order([block.coords[dim] for dim in order], [schema.shape[dim] for dim in order])
-        for start in range(0, block.count, _BATCH):
-            part = slice(start, start + _BATCH)
-            yield block.take(part if ranked is None else ranked[part])
-        return
-    source = snapshot.source(Box.everything(schema.shape))
-    columns = [*schema.dims, "value"] + (["value_im"] if schema.dtype.kind == "c" else [])
-    names = ", ".join(map(quote_name, columns))
-    keys = ", ".join(quote_name(schema.dims[dim]) for dim in order)
-    con = connect()
-    try:
-        if isinstance(source, ParquetSource):
-            files = f"read_parquet([{', '.join(map(quote_literal, source.paths))}], hive_partitioning = false)"
-        else:
-            con.register("entries", source.table)
-            files = "entries"
-        for batch in streamed(con, f"select {names} from {files} order by {keys}", _BATCH):
-            arrays = [as_numpy(column) for column in batch.columns]
-            yield Block(tuple(arrays[: schema.ndim]), decode(arrays[schema.ndim :], schema.dtype))
-    finally:
-        con.close()
+    from sparrow.sorting.sorter import Sorter
+
+    schema, threads = snapshot.schema, settings.current().threads
+    places = [order.index(dim) for dim in range(schema.ndim)]
+    kinds = [schema.coordinate_dtype(dim) for dim in order]
+
+    def prepare(chunk: Chunk) -> Run | Rows:
+        block = snapshot.read(chunk)
+        return sorter.prepare(Rows(tuple(block.coords[dim] for dim in order), block.values))
+
+    with closing(Sorter(schema.ndim, schema.dtype, weighted=True, duplicates="error")) as sorter:
+        sorter.consume(ordered_map(prepare, snapshot.chunks(Box.everything(schema.shape)), threads))
+        for block in sorter.blocks(kinds, schema.fill_value):
+            yield Block(tuple(block.coords[place] for place in places), block.values)

@@ -20,6 +20,7 @@ from sparrow.index import Box
 from sparrow.kernels.entries import Block, concatenate
 from sparrow.relation import Edit, Relation, scan
 from sparrow.schema import Schema
+from sparrow.sorting import sorter
 from sparrow.storage import footers, log
 from tests.storage.helpers import TINY, assert_same, entries, files_of, random_entries, read_all
 
@@ -149,16 +150,22 @@ def test_orders_hold_the_same_entries(tmp_path: Path, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint16", "float16", "complex128", "bool"])
-def test_orders_larger_than_memory_are_sorted_by_duckdb(
+def test_orders_larger_than_memory_are_sorted_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
 ) -> None:
-    from sparrow.storage import orders
-
     schema = Schema((50, 40), ('say "a"', "b'c"), np.dtype(dtype))
     handle = storage.save(tmp_path / "t's", schema, [random_entries(schema, 300)], sizes=TINY)
-    monkeypatch.setattr(orders, "sort_order", lambda *_: pytest.fail("sorted in memory"))
-    monkeypatch.setattr(orders, "_COPIES", 10**18)
+    spills: list[int] = []
+    inner = sorter.Sorter._spill
+
+    def noted(self: sorter.Sorter) -> None:
+        spills.append(self.count)
+        inner(self)
+
+    monkeypatch.setattr(sorter, "memory_budget", lambda: 400)
+    monkeypatch.setattr(sorter.Sorter, "_spill", noted)
     handle.add_order((1, 0))
+    assert len(spills) > 1
     block, whole = read_all(handle.current, (1, 0)), read_all(handle.current)
     assert_same(block.take(np.lexsort(block.coords[::-1])), whole)
     assert handle.verify() == []
