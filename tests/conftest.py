@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import signal
@@ -28,12 +27,6 @@ settings.register_profile("thorough", settings.get_profile("seeds"), max_example
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-
-
-def pytest_collection_finish() -> None:
-    """Have the collector of garbage pass over modules and tests, which stay: it took a fifth of the time."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(scope="session")
