@@ -433,7 +433,8 @@ def test_what_is_read_of_a_section_stays_until_its_last_row(tmp_path: Path, monk
     monkeypatch.setattr(sections.Sections, "__init__", noted)
     np.testing.assert_allclose((A @ B).to_numpy(), (plain[0] @ plain[1]).toarray())
     found, work = made[0]
-    number, rest = -1, []
+    number = -1
+    rest: list[int] = []
     for row in range(70):
         work.between(row, row + 1)
         if found._number != number:
