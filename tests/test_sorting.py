@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sparrow import memory, settings
-from sparrow.errors import DuplicateError, InvalidValueError, StorageError
+from sparrow.errors import DuplicateError, IngestError, InvalidValueError, StorageError
 from sparrow.kernels.entries import Duplicates
 from sparrow.kernels.keys import layout_for, pack, sort_stable, unpack
 from sparrow.sorting import Rows, Spool, memory_budget
@@ -282,14 +282,28 @@ def test_a_sort_takes_its_share_of_what_is_free(monkeypatch: pytest.MonkeyPatch)
             assert memory_budget() == 40_000_000
 
 
-def test_a_full_disk_is_a_storage_error(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("far", [1, 2**60])
+def test_a_full_disk_is_a_storage_error(far: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: Any) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(sorting, "memory_budget", lambda: 1000)
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(StorageError, match=r"No space left on device; free space, or name another"):
-        run(list(big_pieces(False, 100)), "sum", np.dtype(np.int64))
+        run(list(big_pieces(False, 100, far)), "sum", np.dtype(np.int64))
+
+
+@pytest.mark.parametrize("far", [1, 2**60])
+@pytest.mark.parametrize("mine", [IngestError("a bad token", "file.txt", 7, "x"), KeyboardInterrupt()])
+def test_what_rows_raise_comes_as_it_is(far: int, mine: BaseException) -> None:
+    def failing() -> Iterator[Rows]:
+        yield from big_pieces(False, 100, far)
+        raise mine
+
+    with closing(Sorter(2, np.dtype(np.int64), weighted=False, duplicates="sum")) as sorter:
+        with pytest.raises(type(mine)) as caught:
+            sorter.consume(map(sorter.prepare, failing()))
+        assert caught.value is mine
 
 
 def test_the_spool_leaves_no_name_behind(tmp_path: Any) -> None:

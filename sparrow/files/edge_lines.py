@@ -239,7 +239,7 @@ class EdgeLines:
         token: str | None = block.token_at(at)
         whole = self.given is not None and self.given.kind in "iu"
         first, end = kernels.first_data_line(block.data)
-        line = block.whole_line(at)
+        line = block.line_text(at)
         headed = self.header or block.first_line > 1 or not first <= at < end
         named = "" if headed else ": say header=True if the first line is no edge"
         problem = {

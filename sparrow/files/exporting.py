@@ -97,6 +97,7 @@ def unwritten_labels(source: Tensor | Bundle, dst: str, format: str | None) -> l
     writer = _format(dst, format).writer
     if writer is None or writer.labelled:
         return []
+    # Labels of y are what the lines of libsvm begin with.
     tensors = [source] if isinstance(source, Tensor) else [each for name, each in source.items() if name != "y"]
     found = (dim for each in tensors for axis, dim in enumerate(each.dims) if each.labels(axis) is not None)
     return list(dict.fromkeys(found))

@@ -209,7 +209,7 @@ def _error(block: TextBlock, layout: Layout, status: int, at: int) -> IngestErro
     }[status]
     token = (words(block.text(at, at + 1000)) or [""])[0]
     if status == kernels.TOO_FEW:
-        token = block.whole_line(at)
+        token = block.line_text(at)
     return IngestError(problem, block.source.name, block.line_at(at), token)
 
 

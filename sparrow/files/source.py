@@ -87,8 +87,8 @@ class TextBlock:
         """Return the text between two positions; bytes that are no UTF-8 come as escapes."""
         return bytes(self.data[start:stop]).decode(errors="backslashreplace")
 
-    def whole_line(self, position: int) -> str:
-        """Return the begin of the line that holds a position, without blanks around it."""
+    def line_text(self, position: int) -> str:
+        """Return the begin of the line that holds a position, 200 bytes at most, without blanks around it."""
         before = bytes(self.data[max(position - 10_000, 0) : position])
         begin = position - len(before.rpartition(b"\n")[2])
         return self.text(begin, begin + 200).split("\n", 1)[0].strip()

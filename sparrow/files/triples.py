@@ -285,7 +285,7 @@ class _Reading:
         count, status, at = kernels.split(block.data, delimiter, starts, ends)
         if status != kernels.GOOD:
             problem = "the line ends too early" if status == kernels.TOO_FEW else "the line goes on"
-            line = block.text(at, at + 200).split("\n")[0].strip()
+            line = block.line_text(at)
             way = ""
             if line.endswith(" .") and line[0] in "<_":
                 way = f"; this looks like N-Triples: {NTRIPLES.format(file=shlex.quote(block.source.name))}"

@@ -27,13 +27,13 @@ from sparrow.kernels.keys import (
     take,
     unpack,
 )
-from sparrow.schema import is_fill
+from sparrow.schema import Schema, is_fill
 from sparrow.sorting.rows import Column, Rows, Run, cell
 from sparrow.sorting.spool import Segment, Spool, memory_budget
 from sparrow.sorting.wide import folded, in_order, row_type, unfolded
 from sparrow.workers import ordered_map
 
-__all__ = ["Sorter"]
+__all__ = ["Sorter", "sorted_blocks"]
 
 _SAMPLE = 1024
 """One key in so many is kept in memory to find where a range begins in a run."""
@@ -525,6 +525,13 @@ class Sorter:
                 chunk = self._spool.read(run.keys, start, min(start + _SAMPLE, run.count))
                 out[i] = start + np.searchsorted(chunk, splitters[i])
         return out
+
+
+def sorted_blocks(rows: Iterable[Rows], schema: Schema) -> Iterator[Block]:
+    """Yield the entries of a tensor, which come in any order, in canonical blocks of a schema."""
+    with closing(Sorter(schema.ndim, schema.dtype, weighted=True, duplicates="error")) as sorter:
+        sorter.consume(ordered_map(sorter.prepare, rows, settings.current().threads))
+        yield from sorter.blocks(schema.coordinate_dtypes, schema.fill_value)
 
 
 def _samples(runs: Sequence[Run]) -> Keys:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.keys import layout_for, pack, sort_stable
+from sparrow.kernels.entries import sort_order
 from sparrow.sorting.rows import Rows
 
 __all__ = ["folded", "in_order", "row_type", "unfolded"]
@@ -44,10 +44,5 @@ def in_order(rows: Rows) -> Rows:
     ranks = np.zeros(rows.size, np.int64)
     np.cumsum(leading[1:] != leading[:-1], out=ranks[1:])
     columns = [ranks, *others]
-    layout = layout_for([int(column.max(initial=0)) for column in columns])
-    if layout is not None:
-        columns = [pack(columns, layout)]
-    order = sort_stable(columns[-1], 0)[1]
-    for column in columns[-2::-1]:
-        order = order[sort_stable(column[order], 0)[1]]
-    return rows.take(order)
+    order = sort_order(columns, [int(column.max(initial=0)) + 1 for column in columns])
+    return rows if order is None else rows.take(order)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from sparrow import settings
 from sparrow.errors import ExistsError
 from sparrow.index import Box, check_permutation
 from sparrow.kernels.entries import Block
-from sparrow.relation import Chunk
-from sparrow.sorting import Rows, Run
+from sparrow.relation import scan
+from sparrow.sorting import Rows
 from sparrow.storage.creation import create, creating
 from sparrow.storage.filesystem import of
 from sparrow.storage.layout import METADATA_KEY, Metadata, Sizes, arrow_schema
@@ -23,7 +22,6 @@ from sparrow.storage.log import Log, LostRace
 from sparrow.storage.rewrites import discard
 from sparrow.storage.snapshot import Snapshot, order_folder
 from sparrow.storage.writer import TensorWriter
-from sparrow.workers import ordered_map
 
 __all__ = ["build_order"]
 
@@ -100,17 +98,12 @@ def _write(folder: str, snapshot: Snapshot, order: tuple[int, ...], sizes: Sizes
 
 def _sorted(snapshot: Snapshot, order: tuple[int, ...]) -> Iterator[Block]:
     """Yield the entries of a snapshot in an order."""
-    from sparrow.sorting.sorter import Sorter
+    from sparrow.sorting.sorter import sorted_blocks
 
-    schema, threads = snapshot.schema, settings.current().threads
-    places = [order.index(dim) for dim in range(schema.ndim)]
-    kinds = [schema.coordinate_dtype(dim) for dim in order]
-
-    def prepare(chunk: Chunk) -> Run | Rows:
-        block = snapshot.read(chunk)
-        return sorter.prepare(Rows(tuple(block.coords[dim] for dim in order), block.values))
-
-    with closing(Sorter(schema.ndim, schema.dtype, weighted=True, duplicates="error")) as sorter:
-        sorter.consume(ordered_map(prepare, snapshot.chunks(Box.everything(schema.shape)), threads))
-        for block in sorter.blocks(kinds, schema.fill_value):
-            yield Block(tuple(block.coords[place] for place in places), block.values)
+    schema = snapshot.schema
+    shape, dims = tuple(schema.shape[dim] for dim in order), tuple(schema.dims[dim] for dim in order)
+    back = [order.index(dim) for dim in range(schema.ndim)]
+    entries = scan(snapshot, Box.everything(schema.shape))
+    rows = (Rows(tuple(block.coords[dim] for dim in order), block.values) for block in entries)
+    for block in sorted_blocks(rows, replace(schema, shape=shape, dims=dims)):
+        yield Block(tuple(block.coords[dim] for dim in back), block.values)

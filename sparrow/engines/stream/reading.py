@@ -404,17 +404,9 @@ def sorted_blocks(scan: Scan) -> Iterator[Block]:
     if scan.view.keeps_order(order) or scan.view.ndim == 0:
         yield from blocks(scan, order)
         return
-    from sparrow.sorting import Rows
-    from sparrow.sorting.sorter import Sorter
+    from sparrow.sorting import Rows, sorter
 
-    dtypes = [scan.schema.coordinate_dtype(axis) for axis in range(scan.schema.ndim)]
-    sorter = Sorter(scan.schema.ndim, scan.schema.dtype, weighted=True, duplicates="error")
-    try:
-        rows = (Rows(block.coords, block.values) for block in blocks(scan))
-        sorter.consume(ordered_map(sorter.prepare, rows, settings.current().threads))
-        yield from sorter.blocks(dtypes, scan.schema.fill_value)
-    finally:
-        sorter.close()
+    yield from sorter.sorted_blocks((Rows(block.coords, block.values) for block in blocks(scan)), scan.schema)
 
 
 def count(scan: Scan) -> int:
