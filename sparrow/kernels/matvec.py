@@ -15,8 +15,8 @@ file from writing over foreign memory.
   the same order whatever rows come with it, so rows may be dealt out to threads at will.
 
 Every kernel exists for one column (``vector``) and for k columns, row-major (``matrix``), where eight
-columns at a time are summed in registers. Entries that are absent are never multiplied, so NaN and
-infinity in ``x`` reach only the rows that hold an entry there.
+columns at a time are summed side by side (:mod:`sparrow.kernels.lanes`). Entries that are absent are never
+multiplied, so NaN and infinity in ``x`` reach only the rows that hold an entry there.
 
 The entries of ``x`` (of ``y`` in a scatter) lie anywhere, and decoding the chunk has just pushed them out of the
 caches: each kernel asks for those it needs some entries ahead.
@@ -32,6 +32,7 @@ import numpy as np
 
 from sparrow.kernels.intrinsics import prefetch
 from sparrow.kernels.jit import njit
+from sparrow.kernels.lanes import LANES, load, spread, store
 
 __all__ = [
     "rows_matrix",
@@ -44,7 +45,7 @@ __all__ = [
 
 _AHEAD = 64
 """Entries between asking for memory and using it."""
-_ONE, _TWO, _THREE, _FOUR, _FAR = (np.uint64(k) for k in (1, 2, 3, 4, _AHEAD))
+_ZERO, _ONE, _TWO, _THREE, _FOUR, _FAR = (np.uint64(k) for k in (0, 1, 2, 3, 4, _AHEAD))
 
 
 @njit(cache=True, nogil=True)
@@ -106,7 +107,7 @@ def sum_runs_matrix(rows, cols, values, row0, col0, x, y, edges):  # type: ignor
     n = len(rows)
     if n == 0:
         return nothing, nothing
-    height, width, columns = np.uint64(y.shape[0]), np.uint64(x.shape[0]), x.shape[1]
+    height, width, columns = np.uint64(y.shape[0]), np.uint64(x.shape[0]), np.uint64(x.shape[1])
     zero = edges[0, 0]
     first, last = np.uint64(rows[0] - row0), nothing
     ahead = n - _AHEAD // 4
@@ -127,39 +128,15 @@ def sum_runs_matrix(rows, cols, values, row0, col0, x, y, edges):  # type: ignor
         else:
             start = stop
             continue
-        panel = 0
-        while panel + 8 <= columns:
-            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = zero
+        for panel in range(_ZERO, columns, LANES):
+            left, total = columns - panel, spread(zero)
             for k in range(start, stop):
                 if k < ahead:
-                    prefetch(x, (cols[k + _AHEAD // 4] - col0) * columns + panel)
+                    prefetch(x, np.uint64(cols[k + _AHEAD // 4] - col0) * columns + panel)
                 col = np.uint64(cols[k] - col0)
                 if col < width:
-                    value = values[k]
-                    a0 += value * x[col, panel]
-                    a1 += value * x[col, panel + 1]
-                    a2 += value * x[col, panel + 2]
-                    a3 += value * x[col, panel + 3]
-                    a4 += value * x[col, panel + 4]
-                    a5 += value * x[col, panel + 5]
-                    a6 += value * x[col, panel + 6]
-                    a7 += value * x[col, panel + 7]
-            target[panel] = a0
-            target[panel + 1] = a1
-            target[panel + 2] = a2
-            target[panel + 3] = a3
-            target[panel + 4] = a4
-            target[panel + 5] = a5
-            target[panel + 6] = a6
-            target[panel + 7] = a7
-            panel += 8
-        for column in range(panel, columns):
-            total = zero
-            for k in range(start, stop):
-                col = np.uint64(cols[k] - col0)
-                if col < width:
-                    total += values[k] * x[col, column]
-            target[column] = total
+                    total += spread(values[k]) * load(x, col * columns + panel, left)
+            store(target, panel, left, total)
         start = stop
     return first, last
 
@@ -231,37 +208,14 @@ def rows_vector(indptr, indices, values, x, y):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def rows_matrix(indptr, indices, values, x, y):  # type: ignore[no-untyped-def]
     """Multiply rows by k columns: ``y[i, :] = sum(values[k] * x[indices[k], :])``; as :func:`rows_vector`."""
-    base, zero = indptr[0], y.dtype.type(0)
-    columns = x.shape[1]
+    base, zero, columns = indptr[0], y.dtype.type(0), np.uint64(x.shape[1])
     ahead = len(indices) - _AHEAD // 4
-    for i in range(y.shape[0]):
-        start, stop = indptr[i] - base, indptr[i + 1] - base
-        panel = 0
-        while panel + 8 <= columns:
-            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = zero
+    for i in range(np.uint64(y.shape[0])):
+        start, stop = indptr[i] - base, indptr[i + _ONE] - base
+        for panel in range(_ZERO, columns, LANES):
+            left, total = columns - panel, spread(zero)
             for k in range(start, stop):
                 if k < ahead:
-                    prefetch(x, np.int64(indices[k + _AHEAD // 4]) * columns + panel)
-                col, value = np.uint64(indices[k]), values[k]
-                a0 += value * x[col, panel]
-                a1 += value * x[col, panel + 1]
-                a2 += value * x[col, panel + 2]
-                a3 += value * x[col, panel + 3]
-                a4 += value * x[col, panel + 4]
-                a5 += value * x[col, panel + 5]
-                a6 += value * x[col, panel + 6]
-                a7 += value * x[col, panel + 7]
-            y[i, panel] = a0
-            y[i, panel + 1] = a1
-            y[i, panel + 2] = a2
-            y[i, panel + 3] = a3
-            y[i, panel + 4] = a4
-            y[i, panel + 5] = a5
-            y[i, panel + 6] = a6
-            y[i, panel + 7] = a7
-            panel += 8
-        for column in range(panel, columns):
-            total = zero
-            for k in range(start, stop):
-                total += values[k] * x[np.uint64(indices[k]), column]
-            y[i, column] = total
+                    prefetch(x, np.uint64(indices[k + _AHEAD // 4]) * columns + panel)
+                total += spread(values[k]) * load(x, np.uint64(indices[k]) * columns + panel, left)
+            store(y, i * columns + panel, left, total)

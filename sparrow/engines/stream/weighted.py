@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ __all__ = ["weighted"]
 
 _FEW = 1 << 12
 """Products up to which NumPy adds them as fast as the loop."""
+_NOWHERE = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,17 +130,19 @@ def _add_up(scan: Scan, axes: tuple[int, ...], factors: list[_Factor], sums: NDA
     table, starts = _table(wide, width, sums.dtype)
     table = readonly(table)
 
+    narrow = max(len(sums), len(table)) < 1 << 31
+    kind = np.dtype(np.int32 if narrow else np.int64)
+
     def prepared(block: Block) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        count = len(block.values)
-        rows = flat_positions([block.coords[axis] for axis in axes], shape, count)
-        places = np.empty((len(wide), count), np.int64)
+        rows = _positions(block, axes, shape)
+        places = np.empty((len(wide), block.count), kind)
         with np.errstate(all="ignore"):
-            values = block.values.astype(sums.dtype)
+            values = block.values.astype(sums.dtype, copy=bool(numbers))
             for factor, cells in numbers:
-                values *= cells[_positions(block, factor)]
+                values *= cells[_positions(block, factor.axes, factor.shape)]
         for line, factor, start in zip(places, wide, starts, strict=True):
-            np.add(_positions(block, factor), start, out=line)
-        return readonly(rows), readonly(places), readonly(values)
+            np.add(_positions(block, factor.axes, factor.shape), kind.type(start), out=line, casting="same_kind")
+        return readonly(rows.astype(kind, copy=False)), readonly(places), readonly(values)
 
     order = product_order(scan, axes)
     chunks, others = reading.apart(scan.relation, scan.view.box(), order)
@@ -151,24 +155,28 @@ def _add_up(scan: Scan, axes: tuple[int, ...], factors: list[_Factor], sums: NDA
         chunks, others = [], chunks + others
     from sparrow.kernels.weighted import sum_weighted
 
-    def summed(block: Block) -> tuple[int, int, NDArray[Any]]:
+    def summed(block: Block) -> list[tuple[int, NDArray[Any]]]:
+        ends = (block.take(slice(at, at + 1)) for at in (0, block.count - 1))
+        first, last = (int(_positions(end, axes, shape)[0]) for end in ends)
         edges = np.zeros((2, width), sums.dtype)
-        first, last = sum_weighted(*prepared(block), table, False, sums, edges)
-        return first, last, edges
+        sum_weighted(*prepared(block), table, first, last, sums, edges)
+        return [(first, edges[0])] if first == last else [(first, edges[0]), (last, edges[1])]
 
-    for first, last, edges in reading.mapped(scan, summed, order, chunks, doing="multiplying"):
-        for row, edge in zip((first, last), edges, strict=True):
-            if row < len(sums):
+    for ends in reading.mapped(scan, summed, order, chunks, doing="multiplying"):
+        for row, edge in ends:
+            if 0 <= row < len(sums):
                 with np.errstate(all="ignore"):
                     sums[row] += edge
     nowhere = np.zeros((2, width), sums.dtype)
     for arguments in reading.mapped(scan, prepared, order, others, doing="multiplying"):
-        sum_weighted(*arguments, table, True, sums, nowhere)
+        sum_weighted(*arguments, table, _NOWHERE, _NOWHERE, sums, nowhere)
 
 
-def _positions(block: Block, factor: _Factor) -> NDArray[np.int64]:
-    """Return where the cells of a factor that belong to entries stand."""
-    return flat_positions([block.coords[axis] for axis in factor.axes], factor.shape, len(block.values))
+def _positions(block: Block, axes: Sequence[int], shape: Sequence[int]) -> NDArray[Any]:
+    """Return where entries stand among the cells along axes."""
+    if len(axes) == 1:
+        return block.coords[axes[0]]
+    return flat_positions([block.coords[axis] for axis in axes], shape, block.count)
 
 
 def _add(

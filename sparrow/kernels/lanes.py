@@ -1,0 +1,209 @@
+"""Numbers of neighbouring columns, computed side by side: eight by one instruction, where the processor has one.
+
+Numba computes eight variables one after the other, and an array of eight goes through memory at each step. ::
+
+    total = spread(zero)
+    for k in range(start, stop):
+        total += spread(values[k]) * load(x, cols[k] * columns + panel, columns - panel)
+    store(y, row * columns + panel, columns - panel, total)
+
+Each lane is rounded as a variable of its own would be, so the bits are those of a loop over columns. Integers wrap
+around.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.core.datamodel import models
+from numba.extending import intrinsic, lower_builtin, register_model, type_callable
+
+__all__ = ["LANES", "load", "spread", "store", "total"]
+
+_tools: Any = cgutils
+_COUNT = 8
+LANES = np.uint64(_COUNT)
+"""How many lanes there are."""
+
+
+class _Lanes(types.Type):
+    """The type of eight numbers of one type: float, complex or int64."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+        self.complex = isinstance(dtype, types.Complex)
+        self.part = dtype.underlying_float if self.complex else dtype
+        super().__init__(name=f"Lanes({dtype})")
+
+
+@register_model(_Lanes)
+class _Model(models.PrimitiveModel):
+    """One vector, of complex numbers one of their real and one of their imaginary parts."""
+
+    def __init__(self, manager: Any, kind: _Lanes) -> None:
+        vector = ir.VectorType(manager.lookup(kind.part).get_value_type(), _COUNT)
+        super().__init__(manager, kind, ir.LiteralStructType([vector] * (1 + kind.complex)))  # type: ignore[no-untyped-call]
+
+
+def _vectors(builder: Any, value: Any) -> list[Any]:
+    return [builder.extract_value(value, part) for part in range(len(value.type.elements))]
+
+
+def _lanes(builder: Any, kind: Any, vectors: list[Any]) -> Any:
+    value = ir.Constant(kind, ir.Undefined)
+    for part, vector in enumerate(vectors):
+        value = builder.insert_value(value, vector, part)
+    return value
+
+
+def _picked(builder: Any, one: Any, other: Any, lanes: list[int]) -> Any:
+    """Return lanes of two vectors, counted through both."""
+    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes))
+
+
+def _spread(builder: Any, number: Any, count: int) -> Any:
+    none = ir.Constant(ir.VectorType(number.type, count), ir.Undefined)
+    return _picked(builder, builder.insert_element(none, number, ir.IntType(32)(0)), none, [0] * count)
+
+
+class _Place:
+    """Where lanes are in memory: as many numbers as are left of a row, complex ones part by part."""
+
+    def __init__(self, target: Any, builder: Any, kind: _Lanes, array: Any, arguments: Any) -> None:
+        data, position, left = arguments
+        count = _COUNT * (1 + kind.complex)
+        self.builder, self.left = builder, left
+        self.vector = ir.VectorType(target.get_value_type(kind.part), count)
+        first = builder.gep(target.make_array(array)(target, builder, data).data, [position])
+        self.first = builder.bitcast(first, self.vector.as_pointer())
+        self.align = target.get_abi_sizeof(self.vector.element)
+        self.all = builder.icmp_unsigned(">=", left, left.type(_COUNT))
+        lanes = ir.Constant(ir.VectorType(left.type, count), [lane // (1 + kind.complex) for lane in range(count)])
+        self.mask = builder.icmp_unsigned("<", lanes, _spread(builder, left, count))
+
+    def masked(self, name: str, result: Any, *arguments: Any) -> Any:
+        """Call an operation that leaves alone what is past the end of the row."""
+        kind = f"v{self.vector.count}{self.vector.element.intrinsic_name}"
+        function = ir.FunctionType(result, [each.type for each in arguments])
+        declared = _tools.get_or_insert_function(self.builder.module, function, f"llvm.masked.{name}.{kind}.p0")
+        return self.builder.call(declared, arguments)
+
+
+def _spread_of(context: Any, number: Any) -> Any:
+    """Return a number in every lane."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = signature.return_type
+        (number,) = arguments
+        parts = [builder.extract_value(number, part) for part in (0, 1)] if kind.complex else [number]
+        vectors = [_spread(builder, part, _COUNT) for part in parts]
+        return _lanes(builder, target.get_value_type(kind), vectors)
+
+    return _Lanes(number)(number), generate
+
+
+def _load(context: Any, array: Any, position: Any, left: Any) -> Any:
+    """Return the numbers from a position of a C-contiguous array on, counted through it; 0 for those past the left."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = signature.return_type
+        place = _Place(target, builder, kind, signature.args[0], arguments)
+        found = _tools.alloca_once(builder, place.vector)
+        with builder.if_else(place.all) as (yes, no):
+            with yes:
+                builder.store(builder.load(place.first, align=place.align), found)
+            with no:
+                zeros = ir.Constant(place.vector, None)
+                align = ir.IntType(32)(place.align)
+                builder.store(place.masked("load", place.vector, place.first, align, place.mask, zeros), found)
+        whole = builder.load(found)
+        if not kind.complex:
+            return _lanes(builder, target.get_value_type(kind), [whole])
+        parts = [_picked(builder, whole, whole, list(range(part, 2 * _COUNT, 2))) for part in (0, 1)]
+        return _lanes(builder, target.get_value_type(kind), parts)
+
+    return _Lanes(array.dtype)(array, types.uint64, types.uint64), generate
+
+
+def _store(context: Any, array: Any, position: Any, left: Any, lanes: Any) -> Any:
+    """Write lanes from a position of a C-contiguous array on, none past the left."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = _Place(target, builder, signature.args[3], signature.args[0], arguments[:3])
+        whole, *others = _vectors(builder, arguments[3])
+        for other in others:
+            order = [lane for pair in zip(range(_COUNT), range(_COUNT, 2 * _COUNT), strict=True) for lane in pair]
+            whole = _picked(builder, whole, other, order)
+        with builder.if_else(place.all) as (yes, no):
+            with yes:
+                builder.store(whole, place.first, align=place.align)
+            with no:
+                place.masked("store", ir.VoidType(), whole, place.first, ir.IntType(32)(place.align), place.mask)
+        return target.get_dummy_value()
+
+    return types.void(array, types.uint64, types.uint64, lanes), generate
+
+
+def _total(context: Any, lanes: Any) -> Any:
+    """Return the sum of the lanes, those of one half added to those of the other until one is left."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        sums = []
+        for vector in _vectors(builder, arguments[0]):
+            count, left = _COUNT, vector
+            while count > 1:
+                count //= 2
+                halves = [_picked(builder, left, left, list(range(at, at + count))) for at in (0, count)]
+                (left,) = _sum(builder, lanes, halves[:1], halves[1:])
+            sums.append(builder.extract_element(left, ir.IntType(32)(0)))
+        if not lanes.complex:
+            return sums[0]
+        value = ir.Constant(target.get_value_type(lanes.dtype), ir.Undefined)
+        return builder.insert_value(builder.insert_value(value, sums[0], 0), sums[1], 1)
+
+    return lanes.dtype(lanes), generate
+
+
+def _sum(builder: Any, kind: _Lanes, a: list[Any], b: list[Any]) -> list[Any]:
+    add = builder.fadd if isinstance(kind.part, types.Float) else builder.add
+    return [add(one, other) for one, other in zip(a, b, strict=True)]
+
+
+def _product(builder: Any, kind: _Lanes, a: list[Any], b: list[Any]) -> list[Any]:
+    times = builder.fmul if isinstance(kind.part, types.Float) else builder.mul
+    if not kind.complex:
+        return [times(a[0], b[0])]
+    real = builder.fsub(times(a[0], b[0]), times(a[1], b[1]))
+    return [real, builder.fadd(times(a[0], b[1]), times(a[1], b[0]))]
+
+
+def _takes_lanes(operator: Any, compute: Callable[[Any, _Lanes, list[Any], list[Any]], list[Any]]) -> None:
+    """Have an operator take lanes of one type."""
+
+    def typed(context: Any) -> Any:
+        return lambda a, b: a if isinstance(a, _Lanes) and a == b else None
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = signature.return_type
+        vectors = compute(builder, kind, *(_vectors(builder, each) for each in arguments))
+        return _lanes(builder, target.get_value_type(kind), vectors)
+
+    type_callable(operator)(typed)
+    lower_builtin(operator, _Lanes, _Lanes)(generate)  # type: ignore[no-untyped-call]
+
+
+for each in (operator.add, operator.iadd):
+    _takes_lanes(each, _sum)
+for each in (operator.mul, operator.imul):
+    _takes_lanes(each, _product)
+
+load: Any = intrinsic(_load)
+spread: Any = intrinsic(_spread_of)
+store: Any = intrinsic(_store)
+total: Any = intrinsic(_total)

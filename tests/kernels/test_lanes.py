@@ -1,0 +1,94 @@
+"""Eight columns side by side: the bits of one column after the other, and no cell beyond the row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from sparrow.kernels import matvec, weighted
+from sparrow.kernels.compiling import readonly
+
+sum_weighted: Any = weighted.sum_weighted
+sum_runs: Any = matvec.sum_runs_matrix
+rows_of: Any = matvec.rows_matrix
+
+DTYPES = [np.float32, np.float64, np.complex64, np.complex128, np.int64]
+COLUMNS = [1, 2, 7, 8, 9, 16, 21]
+
+
+def numbers(rng: Any, dtype: Any, *shape: int) -> NDArray[Any]:
+    """Return numbers that are rounded as they are added; integers that wrap around."""
+    found: NDArray[Any] = rng.integers(-(2**62), 2**62, shape)
+    if dtype is np.int64:
+        return found
+    found = rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 4, shape)
+    if np.dtype(dtype).kind == "c":
+        found = found + 1j * rng.standard_normal(shape)
+    found.flat[rng.integers(found.size)] = rng.choice([np.inf, -np.inf, np.nan, -0.0])
+    return np.asarray(found, dtype)
+
+
+def product(a: Any, b: Any) -> Any:
+    """Return the product of two numbers as loops have it, which add it up of four parts."""
+    if not isinstance(a, np.complexfloating):
+        return a * b
+    real, imag = a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real
+    return np.array([real, imag]).view(a.dtype)[0]
+
+
+def one_by_one(rows: Any, places: Any, values: Any, table: Any, height: int) -> NDArray[Any]:
+    """Return the sums, an entry and a column after the other."""
+    out = np.zeros((height, table.shape[1]), table.dtype)
+    for k, row in enumerate(rows):
+        for column in range(table.shape[1]):
+            term = values[k]
+            for line in places:
+                term = product(term, table[line[k], column])
+            out[row, column] += term
+    return out
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_lanes_have_the_bits_of_columns_one_by_one(dtype: Any, columns: int) -> None:
+    rng = np.random.default_rng(columns)
+    n, height = 60, 6
+    rows = np.sort(rng.integers(0, height, n))
+    table, values = numbers(rng, dtype, 9, columns), numbers(rng, dtype, n)
+    places = rng.integers(0, 9, (2, n))
+    cells = np.full((height + 2, columns), 7, dtype)
+
+    y = cells[1:-1]
+    for factors in (places[:0], places[:1], places):
+        y[:] = 0
+        edges = np.zeros((2, columns), dtype)
+        sum_weighted(*map(readonly, (rows, factors, values, table)), 0, height - 1, y, edges)
+        assert not y[[0, -1]].any()
+        y[[0, -1]] = edges
+        np.testing.assert_array_equal(y, one_by_one(rows, factors, values, table, height))
+
+    expected = one_by_one(rows, places[:1], values, table, height)
+    y[:] = 3
+    first, last = sum_runs(*map(readonly, (rows, places[0], values)), 0, 0, readonly(table), y, edges)
+    y[first], y[last] = edges
+    np.testing.assert_array_equal(y, expected)
+
+    y[:] = 3
+    indptr = np.searchsorted(rows, np.arange(height + 1))
+    rows_of(*map(readonly, (indptr, places[0], values, table)), y)
+    np.testing.assert_array_equal(y, expected)
+
+    assert (cells[[0, -1]] == 7).all()
+
+
+def test_places_past_the_table_are_left_out() -> None:
+    y, edges = np.zeros((2, 3)), np.zeros((2, 3))
+    rows, values, table = np.array([0, 0, 1, 5]), np.ones(4), np.full((2, 3), 2.0)
+    places = np.array([[1, 9, 0, 0], [0, 0, -1, 0]])
+    sum_weighted(*map(readonly, (rows, places, values, table)), -1, -1, y, edges)
+    np.testing.assert_array_equal(y, [[4.0] * 3, [0.0] * 3])
+    assert not edges.any()
