@@ -10,13 +10,14 @@ from operator import itemgetter
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from sparrow import engines, memory
+from sparrow import engines, memory, progress, settings
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import operand
 from sparrow.functions.views import as_tensor
-from sparrow.kernels.entries import Block, pick
+from sparrow.kernels.compiling import readonly
+from sparrow.kernels.entries import Block, accumulator, pick
 from sparrow.plan import Semiring, Weighted, resolved_axis, semiring_of
 from sparrow.plan.estimates import Estimate, estimated
 from sparrow.plan.ordering import Path, cheapest, kept
@@ -25,9 +26,14 @@ from sparrow.schema import Schema, check_dtype
 from sparrow.tensor import Tensor
 from sparrow.tensor.base import labelled
 from sparrow.tensor.products import Engine, contracted, matmul, together
+from sparrow.workers import ordered_map
 
 __all__ = ["einsum", "einsum_path", "sddmm", "tensordot"]
 
+_FEW = 1 << 12
+"""Products up to which NumPy adds them as fast as the loop."""
+_AT_ONCE = 1 << 16
+"""Entries that a thread multiplies at once."""
 _Optimize: TypeAlias = 'bool | Literal["auto", "greedy", "optimal"] | Sequence[Any]'
 
 
@@ -321,17 +327,38 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
     scan = pattern.__sparrow_scan__()
     dtype = check_dtype(np.result_type(pattern.dtype, left.dtype, right.dtype))
     block = engines.entries(scan)
-    memory.check(block.count * dtype.itemsize, "the values of sddmm", "take a part of S")
-    values, by_column = np.empty(block.count, dtype), np.ascontiguousarray(right.T)
-    width = max(left.shape[1], 1) * (left.dtype.itemsize + right.dtype.itemsize)
-    step = max(memory.share(8, least=1 << 20) // width, 1)
-    for start in range(0, block.count, step):
-        part = slice(start, start + step)
-        rows, columns = left[block.coords[0][part]], by_column[block.coords[1][part]]
-        with np.errstate(all="ignore"):
-            values[part] = block.values[part] * np.einsum("ek,ek->e", rows, columns)
+    values = _sampled(block, left, right, dtype)
     found = pick(Block(block.coords, values), values != 0)
     return Tensor(MemoryHandle(MemoryRelation(Schema(pattern.shape, pattern.dims, dtype, 0), found, labelled(scan))))
+
+
+def _sampled(block: Block, left: NDArray[Any], right: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return entries times the product of two arrays at their cells, some at a time on each thread."""
+    summed = accumulator(dtype)
+    room = block.count * max(dtype.itemsize, summed.itemsize) + (left.size + right.size) * summed.itemsize
+    memory.check(room, "the values of sddmm and its arrays", "take a part of S")
+    with np.errstate(all="ignore"):
+        rows, columns = np.ascontiguousarray(left, summed), np.ascontiguousarray(right.T, summed)
+        given, out = block.values.astype(summed, copy=False), np.empty(block.count, summed)
+        if block.count * len(right) <= _FEW:
+            there = rows[block.coords[0]], columns[block.coords[1]]
+            np.multiply(given, np.einsum("ek,ek->e", *there), out=out)
+        else:
+            from sparrow.kernels import sampled
+
+            multiply: Any = sampled.at_cells
+            arrays = (*map(readonly, (*block.coords, given)),)
+            factors = readonly(rows), readonly(columns)
+
+            def multiplied(start: int) -> int:
+                part = slice(start, start + _AT_ONCE)
+                multiply(*(array[part] for array in arrays), *factors, out[part])
+                return len(out[part])
+
+            with progress.bar("multiplying", block.count, "entries") as advance:
+                for done in ordered_map(multiplied, range(0, block.count, _AT_ONCE), settings.current().threads):
+                    advance(done)
+        return out != 0 if dtype.kind == "b" else out.astype(dtype, copy=False)
 
 
 # -- letters -------------------------------------------------------------------------------------

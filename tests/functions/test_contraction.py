@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import sparrow as sp
-from sparrow import memory
 from sparrow.engines.stream import chains
 from sparrow.engines.stream.held import Held
-from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
+from sparrow.functions import contraction
 
 SIZES = dict(zip("ijklmn", (4, 5, 3, 6, 2, 4), strict=True))
 
@@ -340,11 +340,38 @@ def test_products_at_the_entries_of_a_tensor(seed: int, sizes: tuple[int, int, i
     assert found.nnz <= tensor.nnz
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("kind", ["bool", "int8", "uint64", "float16", "float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("depth", [1, 5, 8, 19])
+def test_products_at_many_entries(depth: int, kind: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contraction, "_FEW", 0)
+    monkeypatch.setattr(contraction, "_AT_ONCE", 100)
+    rng = np.random.default_rng(depth)
+    m, n = 37, 53
+    S, X, Y = (
+        np.where(rng.random(shape) < 0.4, rng.integers(0, 2, shape) - 2 * rng.integers(0, 2, shape), 0).astype(kind)
+        for shape in ((m, n), (m, depth), (depth, n))
+    )
+    with sp.config(threads=threads):
+        found = sp.sddmm(sp.asarray(S), X, Y)
+    assert found.dtype == kind
+    np.testing.assert_array_equal(found.to_numpy(), S * (X @ Y))
+
+
+def test_what_is_not_finite_reaches_its_entries_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contraction, "_FEW", 0)
+    X, Y = np.ones((3, 9)), np.ones((9, 4))
+    X[1, 8], Y[0, 3], Y[4, 3] = np.nan, np.inf, -np.inf
+    found = sp.sddmm(sp.asarray(np.eye(3, 4) + np.eye(3, 4, 3)), X, Y)
+    np.testing.assert_array_equal(found.to_numpy(), [[9, 0, 0, np.nan], [0, np.nan, 0, 0], [0, 0, 9, 0]])
+
+
 def test_products_at_entries_in_pieces_with_labels_and_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     S = sp.from_coords([[0, 1, 1], [1, 0, 1]], [1.0, 2.0, 3.0], labels={"d0": ["a", "b"], "d1": ["x", "y"]})
     X, Y = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 6.0], [7.0, 8.0]])
     whole = sp.sddmm(S, X, Y)
-    monkeypatch.setattr(memory, "share", lambda *_, **__: 1)
+    monkeypatch.setattr(contraction, "_FEW", 0)
+    monkeypatch.setattr(contraction, "_AT_ONCE", 1)
     pieces = sp.sddmm(S, X, Y)
     assert pieces.to_numpy().tolist() == whole.to_numpy().tolist() == (S.to_numpy() * (X @ Y)).tolist()
     assert whole.sel(d0="b", d1="x") == 86
@@ -352,6 +379,8 @@ def test_products_at_entries_in_pieces_with_labels_and_errors(monkeypatch: pytes
         sp.sddmm(S, X, Y[:1])
     with pytest.raises(UnsupportedError, match="refill"):
         sp.sddmm(S + 1, X, Y)
+    with sp.config(memory_limit=80), pytest.raises(TooLargeError, match="the values of sddmm"):
+        sp.sddmm(S, X, Y)
 
 
 def test_sparse_arrays_of_scipy_stay_sparse_in_every_product() -> None:
