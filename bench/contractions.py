@@ -17,7 +17,8 @@ def run(small: bool, rounds: int) -> list[Row]:
     """Return the rows; those against GraphBLAS and pydata/sparse only where these are installed."""
     nnz = 100_000 if small else 4_000_000
     cube = sp.random((20_000, 2000, 500), nnz=nnz, seed=3).compute()
-    return _hypersparse(nnz // 4, rounds) + _by_matrices(cube, rounds) + _of_cubes(cube, nnz, rounds)
+    matrices = _by_matrices(cube, rounds) + _at_entries(nnz, rounds)
+    return _hypersparse(nnz // 4, rounds) + matrices + _of_cubes(cube, nnz, rounds)
 
 
 def _hypersparse(nnz: int, rounds: int) -> list[Row]:
@@ -64,6 +65,20 @@ def _by_matrices(cube: Any, rounds: int) -> list[Row]:
         _row("MTTKRP, rank 16", "SciPy, one letter after the other", mttkrp, steps, 0.05, size, rounds),
         _row("ijk,kl->ijl", "SciPy csr @ csr, not sorted", chained.compute, lambda: tall @ right, 0.4, size, rounds),
     ]  # fmt: skip
+
+
+def _at_entries(nnz: int, rounds: int) -> list[Row]:
+    """The product of two arrays at the entries of a matrix."""
+    rng = np.random.default_rng(13)
+    S = sp.random((nnz // 20, nnz // 40), nnz=nnz, seed=6).compute()
+    X, Y = rng.random((S.shape[0], 16)), rng.random((16, S.shape[1]))
+    pattern = S.to_scipy("coo")
+    i, j = pattern.coords
+    columns = np.ascontiguousarray(Y.T)
+    ours, theirs = lambda: sp.sddmm(S, X, Y), lambda: pattern.data * np.einsum("ek,ek->e", X[i], columns[j])
+    np.testing.assert_allclose(ours().to_scipy("coo").data, theirs())
+    detail = f"{nnz / 1e6:.1f} M entries"
+    return [_row("sddmm, rank 16", "rows picked by NumPy, and einsum", ours, theirs, 1.0, detail, rounds)]
 
 
 def _of_cubes(cube: Any, nnz: int, rounds: int) -> list[Row]:

@@ -22,6 +22,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.core.datamodel import models
+from numba.core.errors import TypingError
 from numba.extending import intrinsic, lower_builtin, register_model, type_callable
 
 __all__ = ["LANES", "load", "spread", "store", "total"]
@@ -33,7 +34,7 @@ LANES = np.uint64(_COUNT)
 
 
 class _Lanes(types.Type):
-    """The type of eight numbers of one type: float, complex or int64."""
+    """The type of eight numbers of one type: float, complex or integer."""
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = dtype
@@ -108,8 +109,14 @@ def _spread_of(context: Any, number: Any) -> Any:
     return _Lanes(number)(number), generate
 
 
+def _check_contiguous(array: Any) -> None:
+    if array.layout != "C":
+        raise TypingError(f"lanes want a C-contiguous array, not {array}")
+
+
 def _load(context: Any, array: Any, position: Any, left: Any) -> Any:
     """Return the numbers from a position of a C-contiguous array on, counted through it; 0 for those past the left."""
+    _check_contiguous(array)
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = signature.return_type
@@ -133,6 +140,7 @@ def _load(context: Any, array: Any, position: Any, left: Any) -> Any:
 
 def _store(context: Any, array: Any, position: Any, left: Any, lanes: Any) -> Any:
     """Write lanes from a position of a C-contiguous array on, none past the left."""
+    _check_contiguous(array)
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = _Place(target, builder, signature.args[3], signature.args[0], arguments[:3])

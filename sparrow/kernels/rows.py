@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.compiling import announce, readonly
 from sparrow.kernels.jit import njit
+from sparrow.kernels.lanes import LANES, spread, store
 
 __all__ = ["place_rows", "places", "pointers", "repeat", "scattered", "spliced", "tally"]
 
@@ -45,10 +46,14 @@ def pointers(rows: NDArray[Any], start: int, stop: int) -> NDArray[np.int64]:
 
 @njit(cache=True, nogil=True)
 def _repeat(values, indptr, out):  # type: ignore[no-untyped-def]
+    """Write eight entries at a time, without asking how many a short row has: the next row writes over the rest."""
+    end = np.uint64(indptr[-1])
     for k in range(len(values)):
-        value = values[k]
-        for j in range(np.uint64(indptr[k]), np.uint64(indptr[k + 1])):
-            out[j] = value
+        at, stop, value = np.uint64(indptr[k]), np.uint64(indptr[k + 1]), spread(values[k])
+        store(out, at, end - at, value)
+        while at + LANES < stop:
+            at += LANES
+            store(out, at, end - at, value)
 
 
 def repeat(values: NDArray[Any], indptr: NDArray[np.int64], out: NDArray[Any]) -> None:

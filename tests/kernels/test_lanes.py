@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba.core.errors import TypingError
 from numpy.typing import NDArray
 
 from sparrow.kernels import matvec, weighted
@@ -83,6 +84,12 @@ def test_lanes_have_the_bits_of_columns_one_by_one(dtype: Any, columns: int) -> 
     np.testing.assert_array_equal(y, expected)
 
     assert (cells[[0, -1]] == 7).all()
+
+
+def test_arrays_that_are_not_contiguous_are_refused() -> None:
+    x, y = np.ones((3, 6))[:, ::2], np.zeros((2, 3))
+    with pytest.raises(TypingError, match="C-contiguous"):
+        rows_of(np.array([0, 1, 2]), np.array([0, 1]), np.ones(2), x, y)
 
 
 def test_places_past_the_table_are_left_out() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sparrow.kernels.entries import Block, by_leading, in_order
-from sparrow.kernels.rows import place_rows, pointers
+from sparrow.kernels.rows import place_rows, pointers, repeat
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
@@ -18,6 +18,23 @@ def test_pointers(kind: Any) -> None:
         rows = np.sort(rng.integers(start, max(stop, start + 1), count)).astype(kind)
         wanted = np.searchsorted(rows, np.arange(start, stop + 1))
         np.testing.assert_array_equal(pointers(rows, start, stop), wanted)
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize("most", [1, 2, 9, 40])
+def test_what_stands_for_a_row_is_written_at_all_its_entries(most: int, kind: Any) -> None:
+    rng = np.random.default_rng(most)
+    for first in (0, 5):
+        lengths = rng.integers(0, most + 1, 50)
+        lengths[rng.integers(50)] = 0
+        lengths[-2:] = 3, 0
+        indptr = np.append(0, np.cumsum(lengths)) + first
+        values = rng.integers(1, 2**31 - 1, 50)
+        cells = np.full(indptr[-1] + 20, -1, kind)
+        repeat(values, indptr, cells[3:-3])
+        wanted = np.full_like(cells, -1)
+        wanted[3 + first : 3 + indptr[-1]] = np.repeat(values, lengths)
+        np.testing.assert_array_equal(cells, wanted)
 
 
 @pytest.mark.parametrize("kind", ["bool", "int8", "float16", "int32", "float64", "complex64", "complex128"])

@@ -71,11 +71,13 @@ class _Names:
         if not _HASHED <= len(values) < _MOST:
             names = cls(distinct(values))
             return names, np.searchsorted(names.values, values)
+        from sparrow.kernels.keys import sort_stable
+
         found, numbers, _ = _hashed(values)
-        order = np.argsort(found)
+        ordered, order = sort_stable(found, 0)
         ranks = np.empty(len(found), np.int32)
         ranks[order] = np.arange(len(found), dtype=np.int32)
-        return cls(found[order].astype(values.dtype, copy=False)), ranks[numbers]
+        return cls(ordered.astype(values.dtype, copy=False)), ranks[numbers]
 
     @property
     def nbytes(self) -> int:
