@@ -213,13 +213,17 @@ def sort_order(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[
     if is_sorted(coords):
         return None
     key = packed(coords, shape)
-    if key is not None and len(key) < 2**31:
-        from sparrow.kernels.keys import sort_stable
+    columns = coords if key is None else [key]
+    if not _FEW <= len(columns[0]) < 2**31:
+        return np.lexsort(tuple(reversed(columns)))
+    from sparrow.kernels.keys import sort_stable
 
-        return sort_stable(key, 0)[1]
-    if key is not None:
-        return np.argsort(key, kind="stable")
-    return np.lexsort(tuple(reversed(coords)))
+    order: NDArray[Any] | None = None
+    for column in reversed(columns):
+        digits = column.astype(np.int64, copy=False)
+        found = sort_stable(digits if order is None else digits[order], 0)[1]
+        order = found if order is None else order[found]
+    return order
 
 
 def canonical(

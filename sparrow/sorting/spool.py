@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from sparrow import memory, settings
 from sparrow.errors import StorageError
+from sparrow.kernels.entries import Block
 
-__all__ = ["Segment", "Spool", "memory_budget"]
+__all__ = ["Aside", "Segment", "Spool", "memory_budget"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,56 @@ class Spool:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+class Aside:
+    """Blocks of entries in a spool."""
+
+    def __init__(self, spool: Spool) -> None:
+        self.spool = spool
+        self.parts: list[tuple[Segment, ...]] = []
+        self.low: list[int] = []
+        """The first leading coordinate of each block."""
+        self.high: list[int] = []
+
+    def append(self, block: Block) -> None:
+        """Write a block."""
+        self.parts.append(tuple(map(self.spool.append, (*block.coords, block.values))))
+        if block.coords:
+            self.low.append(int(block.coords[0][0]))
+            self.high.append(int(block.coords[0][-1]))
+
+    def counts(self) -> list[int]:
+        """Return the number of entries of each block."""
+        return [part[-1].count for part in self.parts]
+
+    def share(self, other: Aside, at: int) -> None:
+        """Take in a block that another one wrote."""
+        self.parts.append(other.parts[at])
+        self.low.append(other.low[at])
+        self.high.append(other.high[at])
+
+    def read(self, at: int, start: int = 0, stop: int | None = None) -> Block:
+        """Return a block, or the entries between two positions of it."""
+        stop = self.parts[at][-1].count if stop is None else stop
+        *coords, values = (self.spool.read(segment, start, stop) for segment in self.parts[at])
+        return Block(tuple(coords), values)
+
+    def column(self, at: int, axis: int) -> NDArray[Any]:
+        """Return the coordinates of a block along an axis."""
+        segment = self.parts[at][axis]
+        return self.spool.read(segment, 0, segment.count)
+
+    def together(self) -> Block:
+        """Return all entries as one block, held once."""
+        columns = list(zip(*self.parts, strict=True))
+        arrays = [np.empty(sum(segment.count for segment in column), column[0].dtype) for column in columns]
+        for array, column in zip(arrays, columns, strict=True):
+            start = 0
+            for segment in column:
+                self.spool.read(segment, 0, segment.count, array[start : start + segment.count])
+                start += segment.count
+        return Block(tuple(arrays[:-1]), arrays[-1])
 
 
 def _bytes(array: NDArray[Any]) -> memoryview:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from sparrow import engines, progress, settings
 from sparrow.engines.stream import computed as derived
 from sparrow.engines.stream import grouping as reduce
 from sparrow.engines.stream import reading as stream
+from sparrow.errors import StorageError
 from sparrow.index import Box, View
 from sparrow.kernels.entries import Block
 from sparrow.kernels.folds import Best, Running
@@ -125,14 +128,74 @@ def test_functions_of_two_read_each_chunk_once(folder: Path, monkeypatch: pytest
     assert [side.reads for side in sides] == [len(side.chunks(Box.everything(one.shape))) for side in sides]
 
 
-def test_what_comes_in_another_order_is_sorted_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("where", ["memory", "disk"])
+def test_what_comes_in_another_order_is_sorted_once(folder: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(derived, "_PIECE_ROWS", 10)
+    if where == "disk":
+        monkeypatch.setattr(derived, "_SORT_COPIES", 1 << 60)
     dense = random_array((20, 20), seed=5)
-    counting: Any = Counting(stored(folder / "turned.sparrow", dense))
+    counting: Any = Counting(stored(folder / f"turned-{where}.sparrow", dense))
     scan = scan_of(counting)
     found = map_cells(np.add, [scan, scan.transposed()])
     np.testing.assert_array_equal(dense_of(found), dense + dense.T)
     assert counting.reads == 2 * len(counting.chunks(Box.everything(dense.shape)))
+    part = scan_of(found, View.identity(dense.shape).then((slice(7, 9),)))
+    np.testing.assert_array_equal(to_dense(engines.entries(part), part.schema), (dense + dense.T)[7:9])
+
+
+@pytest.mark.parametrize("where", ["memory", "disk"])
+@pytest.mark.parametrize(
+    ("build", "scans"),
+    [
+        (lambda A, xp: xp.concat([A, A.T], axis=1), 2), (lambda A, xp: xp.concat([A.T, A], axis=0), 2),
+        (lambda A, xp: xp.tile(A.T, (1, 2)), 2), (lambda A, xp: xp.triu(A.T, k=-2), 1),
+        (lambda A, xp: xp.reshape(A.T, (10, 40)), 1), (lambda A, xp: xp.reshape(A.T, (400,)), 1),
+        (lambda A, xp: xp.linalg.diagonal(A.T, offset=3), 1), (lambda A, xp: xp.sort(A, axis=0), 1),
+        (lambda A, xp: A.T[::-1] - A.T, 2),
+    ],
+)  # fmt: skip
+def test_no_rearrangement_reads_again_for_each_piece(
+    folder: Path, where: str, build: Any, scans: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(derived, "_PIECE_ROWS", 10)
+    if where == "disk":
+        monkeypatch.setattr(derived, "_SORT_COPIES", 1 << 60)
+    dense = random_array((20, 20), seed=5)
+    path = folder / f"rearranged-{where}.sparrow"
+    counting: Any = Counting(stored(path, dense) if not path.exists() else sp.open(path).__sparrow_scan__().relation)
+    found = build(sp.Tensor(counting), sp)
+    np.testing.assert_array_equal(found.to_numpy(), build(dense, np))
+    assert counting.reads <= scans * len(counting.chunks(Box.everything(dense.shape)))
+
+
+@given(st.integers(0, 2**32), st.integers(1, 4), st.permutations(range(3)), st.lists(st.integers(0, 3), max_size=3))
+def test_what_is_put_in_order_on_disk_is_what_memory_has(
+    seed: int, threads: int, order: tuple[int, ...], turned: list[int]
+) -> None:
+    dense = random_array((7, 6, 8), seed=seed)
+    key = tuple(slice(None, None, -1) if axis in turned else slice(1, None) for axis in range(3))
+    A = sp.Tensor(memory(dense))
+    with pytest.MonkeyPatch.context() as patch, settings.config(threads=threads):
+        patch.setattr(derived, "_PIECE_ROWS", 5)
+        patch.setattr(derived, "_SORT_COPIES", 1 << 60)
+        shown, wanted = A.transpose(order)[key], dense.transpose(order)[key]
+        np.testing.assert_array_equal((shown - 1).to_numpy(), wanted - 1)
+        both, double = shown + shown[::-1], wanted + wanted[::-1]
+        np.testing.assert_array_equal(both.to_numpy(), double)
+        np.testing.assert_array_equal(both[1:3].to_numpy(), double[1:3])
+
+
+def test_what_cannot_be_put_aside_is_an_error_and_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derived, "_PIECE_ROWS", 10)
+    monkeypatch.setattr(derived, "_SORT_COPIES", 1 << 60)
+    dense = random_array((20, 20), seed=5)
+    A = sp.Tensor(stored(folder / "full.sparrow", dense))
+    both = A + A.T
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
+        with pytest.raises(StorageError, match="No space left on device"):
+            both.to_numpy()
+    np.testing.assert_array_equal(both.to_numpy(), dense + dense.T)
 
 
 @pytest.mark.parametrize("shape", [(60, 1), (1, 50)])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
@@ -27,6 +28,7 @@ from sparrow.index import Box, Range, View
 from sparrow.kernels.entries import Block, RowBlock, concatenate
 from sparrow.plan import Scan, Step
 from sparrow.relation import ArrowSource, Chunk, ScanStats, arrow_table, base_orders
+from sparrow.sorting import Aside, Spool
 
 __all__ = ["Computed", "Evaluate", "fit_one_piece", "piece_of", "pieces", "pieces_of", "range_of"]
 
@@ -39,6 +41,8 @@ _ENTRY_BYTES = 32
 """About what an entry takes in memory, and some more."""
 _SORT_COPIES = 8
 """Of the memory limit, one part for entries that are put in order."""
+_READ_AGAIN = 8
+"""How many times a scan is read whole in the time that it takes to put it in order on disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +330,7 @@ def pieces(scans: Sequence[Scan], size: int, rows: int | None = None, more: floa
                     (low + (high - low) * (k + 1) // count, repeats * chunk.rows // count) for k in range(count)
                 )
         else:
-            rows_each = _PASS * rows
+            rows_each = rows if _keeping(scan) else _PASS * rows
             count = -(-total // rows_each)
             steps.extend((size * (k + 1) // count, rows_each) for k in range(count))
     bounds, gathered = [0], 0
@@ -394,23 +398,30 @@ def pieces_of(scans: Sequence[Scan], start: int, stop: int) -> list[Evaluate]:
     """Return :func:`piece_of` for each scan, for pieces that lie between two bounds.
 
     A chunk that lies in several pieces is read once. A scan whose entries do not come in the order of its axes is put
-    in order once for all pieces, if it fits.
+    in order once for all pieces, in memory or on disk, but for one in between that is read whole for a few of them.
     """
     return [_pieces_of(scan, start, stop) for scan in scans]
 
 
 def _pieces_of(scan: Scan, start: int, stop: int) -> Evaluate:
+    kept = _keeping(scan)
+    return partial(piece_of, scan) if kept is None else kept(scan, start, stop).piece
+
+
+def _keeping(scan: Scan) -> type[_Whole | _Sorted | _PutAside] | None:
+    """Return what keeps the entries of a scan for several pieces, None where they are read for each of them."""
     view = scan.view
     if view.ndim and reading.is_few(scan):
-        return _Sorted(scan, start, stop).piece
-    if view.ndim and view.repeats <= 1 and view.size:
-        order = sorted_order(scan)
-        if view.is_identity and view.keeps_order(order):
-            return _Whole(scan, start, stop).piece
-        rows = 0 if view.keeps_order(order) else scan.relation.stats(view.box(), order).rows
-        if 0 < rows * _ENTRY_BYTES <= memory.limit() // _SORT_COPIES:
-            return _Sorted(scan, start, stop).piece
-    return partial(piece_of, scan)
+        return _Sorted
+    if not view.ndim or not view.size or view.repeats > _PASS:
+        return None
+    order = sorted_order(scan)
+    if view.keeps_order(order):
+        return _Whole if view.is_identity else None
+    rows = max(view.repeats, 1) * scan.relation.stats(view.box(), order).rows
+    if 0 < rows * _ENTRY_BYTES <= memory.limit() // _SORT_COPIES:
+        return _Sorted
+    return _PutAside if rows > _READ_AGAIN * _PIECE_ROWS else None
 
 
 class _Whole:
@@ -475,3 +486,40 @@ class _Sorted:
         if (start, stop) == self._bounds:
             return self._block
         return self._block.take(range_of(self._block.coords[0], start, stop))
+
+
+class _PutAside:
+    """The entries of a scan between two bounds along its leading axis, put in order on disk when first asked for."""
+
+    def __init__(self, scan: Scan, start: int, stop: int) -> None:
+        self._scan, self._bounds = scan, (start, stop)
+        self._aside: Aside | None = None
+        self._lock = threading.Lock()
+
+    def piece(self, start: int, stop: int) -> Block:
+        """Return the entries between two bounds."""
+        with self._lock:
+            if self._aside is None:
+                self._aside = self._sorted()
+        aside, schema = self._aside, self._scan.schema
+        found = []
+        for at in range(bisect.bisect_left(aside.high, start), bisect.bisect_left(aside.low, stop)):
+            if start <= aside.low[at] and aside.high[at] < stop:
+                found.append(aside.read(at))
+            else:
+                own = range_of(aside.column(at, 0), start, stop)
+                found.append(aside.read(at, own.start, own.stop))
+        return concatenate(found, schema.ndim, schema.dtype)
+
+    def _sorted(self) -> Aside:
+        start, stop = self._bounds
+        part = self._scan.then(self._scan.view.then((slice(start, stop),)))
+        kind = self._scan.schema.coordinate_dtype(0)
+        aside = Aside(Spool())
+        weakref.finalize(self, aside.spool.close)
+        for block in reading.sorted_blocks(part):
+            if block.count:
+                leading = block.coords[0].astype(kind, copy=False) + kind.type(start)
+                aside.append(Block((leading, *block.coords[1:]), block.values))
+        memory.trim()
+        return aside

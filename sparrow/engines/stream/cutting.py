@@ -20,11 +20,11 @@ from sparrow.engines.stream.joining import members
 from sparrow.engines.stream.operands import Operand, Operands
 from sparrow.kernels.entries import Block, concatenate, pick, row_pointers
 from sparrow.kernels.runs import group_starts
-from sparrow.sorting import Segment, Spool
+from sparrow.sorting import Aside, Segment, Spool
 from sparrow.workers import ordered_map
 
 __all__ = [
-    "Aside", "Stretch", "joined", "panels", "put_aside", "read_in_order", "room_of_part", "size_of", "stretches",
+    "Stretch", "joined", "panels", "put_aside", "read_in_order", "room_of_part", "size_of", "stretches",
     "strips",
 ]  # fmt: skip
 
@@ -42,56 +42,6 @@ _STRETCH = 11
 """Of the memory limit in bytes, one part of two to this is the number of entries of a stretch."""
 _LEAST, _LARGEST = 1 << 14, 1 << 18
 """The fewest and the most entries that are dealt with at a time."""
-
-
-class Aside:
-    """Blocks of entries in a spool."""
-
-    def __init__(self, spool: Spool) -> None:
-        self.spool = spool
-        self.parts: list[tuple[Segment, ...]] = []
-        self.low: list[int] = []
-        """The first leading coordinate of each block."""
-        self.high: list[int] = []
-
-    def append(self, block: Block) -> None:
-        """Write a block."""
-        self.parts.append(tuple(map(self.spool.append, (*block.coords, block.values))))
-        if block.coords:
-            self.low.append(int(block.coords[0][0]))
-            self.high.append(int(block.coords[0][-1]))
-
-    def counts(self) -> list[int]:
-        """Return the number of entries of each block."""
-        return [part[-1].count for part in self.parts]
-
-    def share(self, other: Aside, at: int) -> None:
-        """Take in a block that another one wrote."""
-        self.parts.append(other.parts[at])
-        self.low.append(other.low[at])
-        self.high.append(other.high[at])
-
-    def read(self, at: int, start: int = 0, stop: int | None = None) -> Block:
-        """Return a block, or the entries between two positions of it."""
-        stop = self.parts[at][-1].count if stop is None else stop
-        *coords, values = (self.spool.read(segment, start, stop) for segment in self.parts[at])
-        return Block(tuple(coords), values)
-
-    def column(self, at: int, axis: int) -> NDArray[Any]:
-        """Return the coordinates of a block along an axis."""
-        segment = self.parts[at][axis]
-        return self.spool.read(segment, 0, segment.count)
-
-    def together(self) -> Block:
-        """Return all entries as one block, held once."""
-        columns = list(zip(*self.parts, strict=True))
-        arrays = [np.empty(sum(segment.count for segment in column), column[0].dtype) for column in columns]
-        for array, column in zip(arrays, columns, strict=True):
-            start = 0
-            for segment in column:
-                self.spool.read(segment, 0, segment.count, array[start : start + segment.count])
-                start += segment.count
-        return Block(tuple(arrays[:-1]), arrays[-1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from sparrow.engines.stream.computed import Computed, piece_of
+from sparrow.engines.stream.computed import Computed, Evaluate, pieces_of
 from sparrow.kernels.entries import Block, put
 from sparrow.plan import Refill, Scan
 from sparrow.schema import is_fill
@@ -21,8 +21,7 @@ def refilled(node: Refill, scan: Scan) -> Computed:
     old, schema = scan.schema, node.schema
     shape = schema.shape
 
-    def evaluate(start: int, stop: int) -> Block:
-        block = piece_of(scan, start, stop)
+    def listed(block: Block, start: int, stop: int) -> Block:
         cells = np.full((stop - start, *shape[1:]) if shape else (), old.fill_value, old.dtype)
         put(cells, Block((block.coords[0] - start, *block.coords[1:]), block.values) if shape else block)
         stored = ~is_fill(cells, schema.fill_value)
@@ -38,4 +37,8 @@ def refilled(node: Refill, scan: Scan) -> Computed:
         step = max(_PIECE_CELLS // max(math.prod(shape[1:]), 1), 1)
         return [*range(0, shape[0], step), shape[0]]
 
-    return Computed(node, [scan], cuts, evaluate)
+    def begin(first: int, last: int) -> Evaluate:
+        (piece,) = pieces_of([scan], first, last)
+        return lambda start, stop: listed(piece(start, stop), start, stop)
+
+    return Computed(node, [scan], cuts, lambda start, stop: begin(start, stop)(start, stop), begin=begin)

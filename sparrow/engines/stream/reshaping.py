@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.stream.computed import Computed, fit_one_piece, piece_of, pieces, range_of
+from sparrow.engines.stream.computed import (
+    Computed,
+    Evaluate,
+    fit_one_piece,
+    piece_of,
+    pieces,
+    pieces_of,
+    range_of,
+)
 from sparrow.index import Box
 from sparrow.kernels.entries import Block, canonical
 from sparrow.plan import Concat, Diagonal, Reshape, Scan, Triangle, starts_of
@@ -50,18 +58,32 @@ def joined(node: Concat, *scans: Scan) -> Computed:
             bounds.extend(start + bound for bound in pieces([scan], scan.schema.shape[0])[1:])
         return bounds
 
-    def evaluate(start: int, stop: int) -> Block:
-        offsets, found = [], []
+    def within(scan: Scan, offset: int, start: int, stop: int) -> tuple[int, int]:
+        """Return what bounds along the leading dimension of the result are along that of a scan."""
+        return (start, stop) if axis else (max(start - offset, 0), min(stop - offset, scan.schema.shape[0]))
+
+    def begin(first: int, last: int) -> Evaluate:
+        parts: list[tuple[Scan, int, Evaluate]] = []
         for scan, offset in zip(scans, starts, strict=False):
-            low, high = (start, stop) if axis else (max(start - offset, 0), min(stop - offset, scan.schema.shape[0]))
+            low, high = within(scan, offset, first, last)
             if low < high:
-                offsets.append(offset)
-                found.append(piece_of(scan, low, high))
-        return joined_at(offsets, found)
+                parts.append((scan, offset, pieces_of([scan], low, high)[0]))
+
+        def evaluate(start: int, stop: int) -> Block:
+            offsets, found = [], []
+            for scan, offset, piece in parts:
+                low, high = within(scan, offset, start, stop)
+                if low < high:
+                    offsets.append(offset)
+                    found.append(piece(low, high))
+            return joined_at(offsets, found)
+
+        return evaluate
 
     return Computed(
-        node, scans, cuts, evaluate, merged=lambda *blocks: joined_at(starts[:-1], blocks), fresh=len(scans) > 1
-    )
+        node, scans, cuts, lambda start, stop: begin(start, stop)(start, stop), begin=begin,
+        merged=lambda *blocks: joined_at(starts[:-1], blocks), fresh=len(scans) > 1,
+    )  # fmt: skip
 
 
 def reshaped(node: Reshape, scan: Scan) -> Computed:
@@ -75,6 +97,7 @@ class _Rows:
 
     start: int
     stop: int
+    piece: Evaluate
 
 
 class _Reshaped(Computed):
@@ -111,13 +134,14 @@ class _Reshaped(Computed):
         inner, outer = self._inner, self._outer
         begin, end = box.ranges[0][0] * inner // outer, -(-(box.ranges[0][-1] + 1) * inner // outer)
         wanted = next((found for dim, found in box.members if dim == 0), None)
+        (piece,) = pieces_of([self._scan], begin, min(end, self._old[0]))
         out = []
         for start, stop in itertools.pairwise(self._rows):
             start, stop = max(start, begin), min(stop, end)
             low, high = start * outer // inner, (stop * outer - 1) // inner
             if start < stop and (wanted is None or len(wanted[range_of(wanted, low, high + 1)])):
                 ends = (low, *(0 for _ in shape[1:])), (high, *(size - 1 for size in shape[1:]))
-                out.append(Chunk(_ROWS, *ends, _Rows(start, stop), False))
+                out.append(Chunk(_ROWS, *ends, _Rows(start, stop, piece), False))
         return out
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
@@ -125,7 +149,7 @@ class _Reshaped(Computed):
         if not isinstance(chunk.ref, _Rows):
             return super().read(chunk, dims)
         first, last = chunk.ref.start, chunk.ref.stop
-        block, start = piece_of(self._scan, first, last), chunk.low[0]
+        block, start = chunk.ref.piece(first, last), chunk.low[0]
         offset = first * self._outer - start * self._inner
         position = _positions(block, self._old, first, last, max(offset, *self._new.shape))  # divided by these
         return _placed(position + offset if offset else position, block.values, self._new, start)
@@ -182,10 +206,14 @@ def triangle(node: Triangle, scan: Scan) -> Computed:
         distance = block.coords[-1] - block.coords[-2]  # of coordinates, none negative: it fits their type
         return block.take((distance >= k if node.upper else distance <= k).nonzero()[0])
 
-    def evaluate(start: int, stop: int) -> Block:
-        return cut(piece_of(scan, start, stop))
+    def begin(first: int, last: int) -> Evaluate:
+        (piece,) = pieces_of([scan], first, last)
+        return lambda start, stop: cut(piece(start, stop))
 
-    return Computed(node, [scan], lambda: pieces([scan], schema.shape[0]), evaluate, merged=cut, fresh=True)
+    return Computed(
+        node, [scan], lambda: pieces([scan], schema.shape[0]), lambda start, stop: cut(piece_of(scan, start, stop)),
+        begin=begin, merged=cut, fresh=True,
+    )  # fmt: skip
 
 
 def diagonal(node: Diagonal, scan: Scan) -> Computed:
@@ -201,10 +229,13 @@ def diagonal(node: Diagonal, scan: Scan) -> Computed:
         place = (place.astype(np.int64) - row if row else place).astype(schema.coordinate_dtype(0), copy=False)
         return Block((place,), block.values[kept])
 
-    def evaluate(start: int, stop: int) -> Block:
-        return cut(piece_of(scan, start + row, stop + row))
+    def begin(first: int, last: int) -> Evaluate:
+        (piece,) = pieces_of([scan], first + row, last + row)
+        return lambda start, stop: cut(piece(start + row, stop + row))
 
     def cuts() -> list[int]:
         return sorted({min(max(bound - row, 0), length) for bound in [*pieces([scan], height), row, row + length]})
 
-    return Computed(node, [scan], cuts, evaluate, merged=cut, fresh=True)
+    return Computed(
+        node, [scan], cuts, lambda start, stop: begin(start, stop)(start, stop), begin=begin, merged=cut, fresh=True
+    )

@@ -24,13 +24,12 @@ from numpy.typing import NDArray
 
 from sparrow import memory, settings
 from sparrow.engines.stream.computed import range_of
-from sparrow.engines.stream.cutting import Aside
 from sparrow.engines.stream.held import Held
 from sparrow.engines.stream.loops import Loops
 from sparrow.kernels.compiling import readonly
 from sparrow.kernels.entries import Block
 from sparrow.kernels.runs import group_starts, run_lengths
-from sparrow.sorting import Segment
+from sparrow.sorting import Aside, Segment
 
 if TYPE_CHECKING:
     from sparrow.engines.stream.contraction import Multiplication

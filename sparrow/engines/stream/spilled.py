@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from sparrow import memory, progress, settings
 from sparrow.engines.stream import cutting
 from sparrow.engines.stream.computed import range_of
-from sparrow.engines.stream.cutting import Aside, Stretch
+from sparrow.engines.stream.cutting import Stretch
 from sparrow.engines.stream.held import Held
 from sparrow.engines.stream.loops import Loops
 from sparrow.engines.stream.merging import Adding, Given, side_by_side
 from sparrow.kernels.entries import Block, canonical, concatenate
-from sparrow.sorting import Segment, Spool
+from sparrow.sorting import Aside, Segment, Spool
 from sparrow.workers import ordered_map
 
 if TYPE_CHECKING:

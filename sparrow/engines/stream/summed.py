@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from sparrow import memory, progress, settings
 from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import range_of
-from sparrow.engines.stream.cutting import Aside, joined
+from sparrow.engines.stream.cutting import joined
 from sparrow.engines.stream.held import Held
 from sparrow.engines.stream.loops import Loops
 from sparrow.engines.stream.operands import Operand
 from sparrow.kernels.entries import Block, Duplicates, concatenate, in_order
 from sparrow.plan import Semiring
-from sparrow.sorting import Rows, Spool
+from sparrow.sorting import Aside, Rows, Spool
 from sparrow.sorting.sorter import Sorter
 from sparrow.workers import ordered_map
 
