@@ -18,6 +18,7 @@ from sparrow import engines, progress, settings
 from sparrow.engines.stream import computed as derived
 from sparrow.engines.stream import grouping as reduce
 from sparrow.engines.stream import reading as stream
+from sparrow.engines.stream import reductions
 from sparrow.errors import StorageError
 from sparrow.index import Box, View
 from sparrow.kernels.entries import Block
@@ -166,6 +167,33 @@ def test_no_rearrangement_reads_again_for_each_piece(
     found = build(sp.Tensor(counting), sp)
     np.testing.assert_array_equal(found.to_numpy(), build(dense, np))
     assert counting.reads <= scans * len(counting.chunks(Box.everything(dense.shape)))
+
+
+@pytest.mark.parametrize("where", ["memory", "disk"])
+@pytest.mark.parametrize(
+    ("build", "scans"),
+    [
+        (lambda A, xp: xp.sum(A + A.T, axis=1), 2), (lambda A, xp: xp.max(A + A.T, axis=0), 8),
+        (lambda A, xp: xp.sum((A + A.T) * 2, axis=1), 2), (lambda A, xp: xp.max(A.T * 2 + A, axis=1), 2),
+        (lambda A, xp: xp.max(xp.reshape(A.T, (40, 10)), axis=1), 1),
+        (lambda A, xp: xp.max(xp.triu(A.T)[::-1] + A, axis=1), 2),
+        (lambda A, xp: xp.max((A + A.T)[2:], axis=1), 2), (lambda A, xp: (A + A.T)[2:, ::-1] - A[2:], 3),
+    ],
+)  # fmt: skip
+def test_what_reductions_read_in_stretches_is_put_in_order_once(
+    folder: Path, where: str, build: Any, scans: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(derived, "_PIECE_ROWS", 10)
+    monkeypatch.setattr(reduce.Grouping, "cuts", lambda self: [0, 5, 9, 13, self.scan.schema.shape[self.kept[0]]])
+    monkeypatch.setattr(reductions, "marginals_of", lambda *_: None)
+    if where == "disk":
+        monkeypatch.setattr(derived, "_SORT_COPIES", 1 << 60)
+    dense = random_array((20, 20), seed=5)
+    path = folder / f"stretches-{where}.sparrow"
+    relation = stored(path, dense) if not path.exists() else sp.open(path).__sparrow_scan__().relation
+    counting: Any = Counting(relation)
+    np.testing.assert_array_equal(build(sp.Tensor(counting), sp).to_numpy(), build(dense, np))
+    assert counting.reads <= scans * len(counting.chunks(Box.everything(dense.shape))) + 15
 
 
 @given(st.integers(0, 2**32), st.integers(1, 4), st.permutations(range(3)), st.lists(st.integers(0, 3), max_size=3))

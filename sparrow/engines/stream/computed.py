@@ -30,7 +30,7 @@ from sparrow.plan import Scan, Step
 from sparrow.relation import ArrowSource, Chunk, ScanStats, arrow_table, base_orders
 from sparrow.sorting import Aside, Spool
 
-__all__ = ["Computed", "Evaluate", "fit_one_piece", "piece_of", "pieces", "pieces_of", "range_of"]
+__all__ = ["Computed", "Evaluate", "fit_one_piece", "opened", "piece_of", "pieces", "pieces_of", "range_of"]
 
 Evaluate: TypeAlias = Callable[[int, int], Block]
 
@@ -60,6 +60,14 @@ class _Span:
     evaluate: Evaluate
     start: int
     stop: int
+
+
+class _Opened:
+    """Bounds between which all pieces share what begins them; it is begun when the first is asked for."""
+
+    def __init__(self, first: int, last: int) -> None:
+        self.first, self.last = first, last
+        self.evaluate: Evaluate | None = None
 
 
 class Computed:
@@ -130,6 +138,8 @@ class Computed:
         self._count: int | None = None
         self._few: bool | None = None
         self._lock = threading.Lock()
+        self._opened: weakref.WeakSet[_Opened] = weakref.WeakSet()
+        self._opening = threading.Lock()
 
     @property
     def orders(self) -> tuple[tuple[int, ...], ...]:
@@ -176,7 +186,7 @@ class Computed:
         bounds = self._pieces()
         first, last = box.ranges[0][0], box.ranges[0][-1]
         low, high = (0,) * (len(shape) - 1), tuple(n - 1 for n in shape[1:])
-        evaluate = self._evaluate if self._begin is None else self._begin(first, last + 1)
+        evaluate = self._evaluate if self._begin is None else self._begun(first, last + 1, self._begin)
         wanted = next((found for dim, found in box.members if dim == 0), None)
         out = []
         for start, stop in itertools.pairwise(bounds):
@@ -188,6 +198,28 @@ class Computed:
                 rows = _PIECE_ROWS if self._most is None else self._most(start, stop)
                 out.append(Chunk(rows, (start, *low), (stop - 1, *high), _Span(evaluate, start, stop), False))
         return out
+
+    def opened(self, box: Box) -> object:
+        """Return what lets the pieces of a box share what begins them for as long as it is held, however cut."""
+        if any(len(r) == 0 for r in box.ranges) or not self.schema.shape:
+            return None
+        if self._own_order() is not None:
+            below = self._inputs[0].relation
+            return below.opened(self._narrowed(box)) if isinstance(below, Computed) else None
+        found = _Opened(box.ranges[0][0], box.ranges[0][-1] + 1)
+        with self._opening:
+            self._opened.add(found)
+        return found
+
+    def _begun(self, first: int, last: int, begin: Callable[[int, int], Evaluate]) -> Evaluate:
+        """Return what begins the pieces between two bounds: what wider ones that are open share, if there is that."""
+        with self._opening:
+            for each in self._opened:
+                if each.first <= first and last <= each.last:
+                    if each.evaluate is None:
+                        each.evaluate = begin(each.first, each.last)
+                    return each.evaluate
+        return begin(first, last)
 
     @property
     def few(self) -> bool:
@@ -405,7 +437,19 @@ def pieces_of(scans: Sequence[Scan], start: int, stop: int) -> list[Evaluate]:
 
 def _pieces_of(scan: Scan, start: int, stop: int) -> Evaluate:
     kept = _keeping(scan)
-    return partial(piece_of, scan) if kept is None else kept(scan, start, stop).piece
+    if kept is not None:
+        return kept(scan, start, stop).piece
+    part = scan.then(scan.view.then((slice(start, stop),))) if scan.schema.shape else scan
+    return partial(_shared_piece, opened(part), scan)
+
+
+def opened(scan: Scan) -> object:
+    """Return what lets the pieces that a scan shows share what begins them, for as long as it is held."""
+    return scan.relation.opened(scan.view.box()) if isinstance(scan.relation, Computed) else None
+
+
+def _shared_piece(shared: object, scan: Scan, start: int, stop: int) -> Block:
+    return piece_of(scan, start, stop)
 
 
 def _keeping(scan: Scan) -> type[_Whole | _Sorted | _PutAside] | None:

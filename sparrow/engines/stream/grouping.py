@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sparrow import memory, progress, settings
 from sparrow.engines.orders import scan_order
 from sparrow.engines.stream import reading
-from sparrow.engines.stream.computed import pieces
+from sparrow.engines.stream.computed import opened, pieces
 from sparrow.index import New, Range, View
 from sparrow.kernels.entries import Block, flat_positions
 from sparrow.kernels.folds import Best, Fold, Running, State
@@ -138,11 +138,17 @@ class Grouping:
         if self._whole is not None:
             first, last = np.searchsorted(self._whole.coords[0], [start, stop])
             return self._whole.take(slice(int(first), int(last)))
-        view = self.scan.view.then((slice(None),) * axis + (slice(start, stop),))
-        found = self._gathered(self.scan.then(view))
+        found = self._gathered(self._part(start, stop))
         dtype = self.scan.schema.coordinate_dtype(axis)
         leading = found.coords[0].astype(dtype) + np.asarray(start, dtype)
         return Groups((leading, *found.coords[1:]), found.counts, found.states)
+
+    def opened(self, start: int, stop: int) -> object:
+        """Return what lets the groups between two bounds share what their entries are read of, while it is held."""
+        return opened(self._part(start, stop)) if self._lead else None
+
+    def _part(self, start: int, stop: int) -> Scan:
+        return self.scan.then(self.scan.view.then((slice(None),) * self.kept[0] + (slice(start, stop),)))
 
     def _gathered(self, scan: Scan) -> Groups:
         if reading.is_few(scan):

@@ -6,6 +6,7 @@ import math
 import threading
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.engines.stream import reading
-from sparrow.engines.stream.computed import Computed
+from sparrow.engines.stream.computed import Computed, Evaluate
 from sparrow.engines.stream.grouping import Grouping, Groups, first_extreme, in_order
 from sparrow.engines.stream.marginals import marginals_of
 from sparrow.errors import InvalidValueError
@@ -89,8 +90,14 @@ class Together:
             absent = is_fill(values, schema.fill_value)
             return block.take(~absent) if np.count_nonzero(absent) else block
 
+        def begin(first: int, last: int) -> Evaluate:
+            return partial(shared, self.grouping.opened(first, last))
+
+        def shared(what: object, start: int, stop: int) -> Block:
+            return evaluate(start, stop)
+
         if marginals is None:
-            return Computed(node, [self._scan], cuts, evaluate)
+            return Computed(node, [self._scan], cuts, evaluate, begin=begin if schema.shape else None)
         return Computed(node, marginals.scans, cuts, evaluate, most=lambda start, stop: stop - start)
 
     def _answered(self, number: int, node: Reduce, groups: Groups, size: int) -> _Array:

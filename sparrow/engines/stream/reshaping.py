@@ -134,7 +134,7 @@ class _Reshaped(Computed):
         inner, outer = self._inner, self._outer
         begin, end = box.ranges[0][0] * inner // outer, -(-(box.ranges[0][-1] + 1) * inner // outer)
         wanted = next((found for dim, found in box.members if dim == 0), None)
-        (piece,) = pieces_of([self._scan], begin, min(end, self._old[0]))
+        piece = self._begun(box.ranges[0][0], box.ranges[0][-1] + 1, self._read_between)
         out = []
         for start, stop in itertools.pairwise(self._rows):
             start, stop = max(start, begin), min(stop, end)
@@ -143,6 +143,11 @@ class _Reshaped(Computed):
                 ends = (low, *(0 for _ in shape[1:])), (high, *(size - 1 for size in shape[1:]))
                 out.append(Chunk(_ROWS, *ends, _Rows(start, stop, piece), False))
         return out
+
+    def _read_between(self, first: int, last: int) -> Evaluate:
+        """Return what reads the input where the result has cells between two bounds."""
+        begin, end = first * self._inner // self._outer, -(-last * self._inner // self._outer)
+        return pieces_of([self._scan], begin, min(end, self._old[0]))[0]
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Compute a piece."""
