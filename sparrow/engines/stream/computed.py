@@ -138,7 +138,7 @@ class Computed:
         self._count: int | None = None
         self._few: bool | None = None
         self._lock = threading.Lock()
-        self._opened: weakref.WeakSet[_Opened] = weakref.WeakSet()
+        self._opened: list[weakref.ref[_Opened]] = []
         self._opening = threading.Lock()
 
     @property
@@ -208,17 +208,18 @@ class Computed:
             return below.opened(self._narrowed(box)) if isinstance(below, Computed) else None
         found = _Opened(box.ranges[0][0], box.ranges[0][-1] + 1)
         with self._opening:
-            self._opened.add(found)
+            self._opened = [each for each in self._opened if each() is not None] + [weakref.ref(found)]
         return found
 
     def _begun(self, first: int, last: int, begin: Callable[[int, int], Evaluate]) -> Evaluate:
         """Return what begins the pieces between two bounds: what wider ones that are open share, if there is that."""
         with self._opening:
             for each in self._opened:
-                if each.first <= first and last <= each.last:
-                    if each.evaluate is None:
-                        each.evaluate = begin(each.first, each.last)
-                    return each.evaluate
+                wider = each()
+                if wider is not None and wider.first <= first and last <= wider.last:
+                    if wider.evaluate is None:
+                        wider.evaluate = begin(wider.first, wider.last)
+                    return wider.evaluate
         return begin(first, last)
 
     @property
@@ -439,13 +440,12 @@ def _pieces_of(scan: Scan, start: int, stop: int) -> Evaluate:
     kept = _keeping(scan)
     if kept is not None:
         return kept(scan, start, stop).piece
-    part = scan.then(scan.view.then((slice(start, stop),))) if scan.schema.shape else scan
-    return partial(_shared_piece, opened(part), scan)
+    return partial(_shared_piece, opened(scan, (slice(start, stop),) if scan.view.ndim else ()), scan)
 
 
-def opened(scan: Scan) -> object:
-    """Return what lets the pieces that a scan shows share what begins them, for as long as it is held."""
-    return scan.relation.opened(scan.view.box()) if isinstance(scan.relation, Computed) else None
+def opened(scan: Scan, key: tuple[slice, ...]) -> object:
+    """Return what lets the pieces of a part of a scan share what begins them, for as long as it is held."""
+    return scan.relation.opened(scan.view.then(key).box()) if isinstance(scan.relation, Computed) else None
 
 
 def _shared_piece(shared: object, scan: Scan, start: int, stop: int) -> Block:

@@ -138,17 +138,18 @@ class Grouping:
         if self._whole is not None:
             first, last = np.searchsorted(self._whole.coords[0], [start, stop])
             return self._whole.take(slice(int(first), int(last)))
-        found = self._gathered(self._part(start, stop))
+        found = self._gathered(self.scan.then(self.scan.view.then(self._key(start, stop))))
         dtype = self.scan.schema.coordinate_dtype(axis)
         leading = found.coords[0].astype(dtype) + np.asarray(start, dtype)
         return Groups((leading, *found.coords[1:]), found.counts, found.states)
 
     def opened(self, start: int, stop: int) -> object:
         """Return what lets the groups between two bounds share what their entries are read of, while it is held."""
-        return opened(self._part(start, stop)) if self._lead else None
+        return opened(self.scan, self._key(start, stop)) if self._lead else None
 
-    def _part(self, start: int, stop: int) -> Scan:
-        return self.scan.then(self.scan.view.then((slice(None),) * self.kept[0] + (slice(start, stop),)))
+    def _key(self, start: int, stop: int) -> tuple[slice, ...]:
+        """Return the part of the scan between two bounds along the leading axis of the result."""
+        return (slice(None),) * self.kept[0] + (slice(start, stop),)
 
     def _gathered(self, scan: Scan) -> Groups:
         if reading.is_few(scan):
