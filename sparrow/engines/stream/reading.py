@@ -406,7 +406,8 @@ def sorted_blocks(scan: Scan) -> Iterator[Block]:
         return
     from sparrow.sorting import Rows, sorter
 
-    yield from sorter.sorted_blocks((Rows(block.coords, block.values) for block in blocks(scan)), scan.schema)
+    rows = mapped(scan, lambda block: Rows(block.coords, block.values), doing="putting in order")
+    yield from sorter.sorted_blocks(rows, scan.schema)
 
 
 def count(scan: Scan) -> int:
