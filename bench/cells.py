@@ -1,4 +1,4 @@
-"""Functions of cells and reductions: against pydata/sparse at 1 M entries, against SciPy in RAM at 20 M."""
+"""Functions of cells and reductions: against pydata/sparse at 1 M entries, SciPy at 20 M, DuckDB on disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse
 from generate import matrix
-from harness import DATA, Row, alternate, fresh
+from harness import DATA, Row, alternate, fresh, in_process
 
 import sparrow as sp
 
@@ -123,3 +123,42 @@ def _count(found: Any) -> int:
     if isinstance(found, sp.Tensor):
         return found.nnz
     return int(np.count_nonzero(found.data))  # peers keep zeros that they computed
+
+
+_SPARROW = """
+import sparrow as sp
+A = sp.open(args[0])
+(A[:10] + A[:10]).nnz
+sp.config(memory_limit=int(args[2]), temp_directory=args[3])
+begin()
+(A + A.T).save(args[1])
+"""
+_DUCKDB = """
+import duckdb, glob
+con = duckdb.connect()
+con.execute(f"set memory_limit='{int(args[2]) // 1000}kB'; set threads=2; set temp_directory='{args[3]}'")
+files = glob.glob(args[0] + "/*.parquet")
+i, j, v = [row[0] for row in con.execute("describe select * from read_parquet($1)", [files]).fetchall()]
+begin()
+con.execute(f'''copy (
+    select i, j, sum(v) as v
+    from (select {i} as i, {j} as j, {v} as v from read_parquet({files}) union all
+          select {j}, {i}, {v} from read_parquet({files}))
+    group by all order by i, j) to '{args[1]}' (format parquet)''')
+"""
+
+
+def on_disk(nnz: int) -> list[Row]:
+    """Compare a sum of what comes in two orders, beyond the memory limit: seconds of CPU, and the peak memory."""
+    limit, path, out = 300 * 10**6, fresh(DATA / "cells.sparrow"), DATA / "cells-out"
+    sp.random((nnz // 10, nnz // 10), nnz=nnz, seed=3).save(path)
+    took, peak = in_process(_SPARROW, path, fresh(out), limit, DATA, cpu=True)
+    most = limit + 200 * 10**6
+    by_hand, _ = in_process(_DUCKDB, path, fresh(out), most, DATA, cpu=True)
+    fresh(path)
+    fresh(out)
+    name = f"A + A.T, {nnz / 1e6:.0f} M entries, from disk to disk under {limit // 10**6} MB"
+    return [
+        Row(name, "the query in DuckDB", took / by_hand, 1.0, f"{took:.1f} : {by_hand:.1f} s of CPU"),
+        Row(name, "limit and 200 MB", peak / most, 1.0, f"{peak / 1e6:.0f} : {most / 1e6:.0f} MB at the peak"),
+    ]

@@ -61,7 +61,8 @@ def main() -> None:
     if "cells" in parts:
         import cells
 
-        rows += cells.run(1_000_000, 1_000_000 if options.small else 20_000_000, rounds=3 if options.small else 5)
+        large = 1_000_000 if options.small else 20_000_000
+        rows += cells.run(1_000_000, large, rounds=3 if options.small else 5) + cells.on_disk(large)
     if "tiny" in parts:
         import tiny
 
