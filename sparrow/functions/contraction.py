@@ -16,6 +16,7 @@ from sparrow import engines, memory, progress, settings
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import operand
 from sparrow.functions.views import as_tensor
+from sparrow.kernels import few
 from sparrow.kernels.compiling import readonly
 from sparrow.kernels.entries import Block, accumulator, pick
 from sparrow.plan import Semiring, Weighted, resolved_axis, semiring_of
@@ -30,8 +31,6 @@ from sparrow.workers import ordered_map
 
 __all__ = ["einsum", "einsum_path", "sddmm", "tensordot"]
 
-_FEW = 1 << 12
-"""Products up to which NumPy adds them as fast as the loop."""
 _AT_ONCE = 1 << 16
 """Entries that a thread multiplies at once."""
 _Optimize: TypeAlias = 'bool | Literal["auto", "greedy", "optimal"] | Sequence[Any]'
@@ -334,13 +333,14 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
 
 def _sampled(block: Block, left: NDArray[Any], right: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return entries times the product of two arrays at their cells, some at a time on each thread."""
-    summed = accumulator(dtype)
-    room = block.count * max(dtype.itemsize, summed.itemsize) + (left.size + right.size) * summed.itemsize
-    memory.check(room, "the values of sddmm and its arrays", "take a part of S")
+    summed, right = accumulator(dtype), right.T
+    copied = sum(each.size for each in (left, right) if each.dtype != summed or not each.flags.c_contiguous)
+    room = block.count * max(dtype.itemsize, summed.itemsize) + copied * summed.itemsize
+    memory.check(room, "the values of sddmm and copies of its arrays", "take a part of S")
     with np.errstate(all="ignore"):
-        rows, columns = np.ascontiguousarray(left, summed), np.ascontiguousarray(right.T, summed)
+        rows, columns = np.ascontiguousarray(left, summed), np.ascontiguousarray(right, summed)
         given, out = block.values.astype(summed, copy=False), np.empty(block.count, summed)
-        if block.count * len(right) <= _FEW:
+        if few.suffices(block.count * left.shape[1]):
             there = rows[block.coords[0]], columns[block.coords[1]]
             np.multiply(given, np.einsum("ek,ek->e", *there), out=out)
         else:
@@ -356,7 +356,8 @@ def _sampled(block: Block, left: NDArray[Any], right: NDArray[Any], dtype: np.dt
                 return len(out[part])
 
             with progress.bar("multiplying", block.count, "entries") as advance:
-                for done in ordered_map(multiplied, range(0, block.count, _AT_ONCE), settings.current().threads):
+                starts = list(range(0, block.count, _AT_ONCE))
+                for done in ordered_map(multiplied, starts, settings.current().threads):
                     advance(done)
         return out != 0 if dtype.kind == "b" else out.astype(dtype, copy=False)
 

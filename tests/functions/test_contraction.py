@@ -18,6 +18,7 @@ from sparrow.engines.stream import chains
 from sparrow.engines.stream.held import Held
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.functions import contraction
+from sparrow.kernels import few
 
 SIZES = dict(zip("ijklmn", (4, 5, 3, 6, 2, 4), strict=True))
 
@@ -344,7 +345,7 @@ def test_products_at_the_entries_of_a_tensor(seed: int, sizes: tuple[int, int, i
 @pytest.mark.parametrize("kind", ["bool", "int8", "uint64", "float16", "float32", "float64", "complex64", "complex128"])
 @pytest.mark.parametrize("depth", [1, 5, 8, 19])
 def test_products_at_many_entries(depth: int, kind: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contraction, "_FEW", 0)
+    monkeypatch.setattr(few, "suffices", lambda count: False)
     monkeypatch.setattr(contraction, "_AT_ONCE", 100)
     rng = np.random.default_rng(depth)
     m, n = 37, 53
@@ -359,7 +360,7 @@ def test_products_at_many_entries(depth: int, kind: str, threads: int, monkeypat
 
 
 def test_what_is_not_finite_reaches_its_entries_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contraction, "_FEW", 0)
+    monkeypatch.setattr(few, "suffices", lambda count: False)
     X, Y = np.ones((3, 9)), np.ones((9, 4))
     X[1, 8], Y[0, 3], Y[4, 3] = np.nan, np.inf, -np.inf
     found = sp.sddmm(sp.asarray(np.eye(3, 4) + np.eye(3, 4, 3)), X, Y)
@@ -369,8 +370,9 @@ def test_what_is_not_finite_reaches_its_entries_alone(monkeypatch: pytest.Monkey
 def test_products_at_entries_in_pieces_with_labels_and_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     S = sp.from_coords([[0, 1, 1], [1, 0, 1]], [1.0, 2.0, 3.0], labels={"d0": ["a", "b"], "d1": ["x", "y"]})
     X, Y = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 6.0], [7.0, 8.0]])
+    monkeypatch.setattr(few, "suffices", lambda count: True)
     whole = sp.sddmm(S, X, Y)
-    monkeypatch.setattr(contraction, "_FEW", 0)
+    monkeypatch.setattr(few, "suffices", lambda count: False)
     monkeypatch.setattr(contraction, "_AT_ONCE", 1)
     pieces = sp.sddmm(S, X, Y)
     assert pieces.to_numpy().tolist() == whole.to_numpy().tolist() == (S.to_numpy() * (X @ Y)).tolist()
@@ -379,8 +381,13 @@ def test_products_at_entries_in_pieces_with_labels_and_errors(monkeypatch: pytes
         sp.sddmm(S, X, Y[:1])
     with pytest.raises(UnsupportedError, match="refill"):
         sp.sddmm(S + 1, X, Y)
-    with sp.config(memory_limit=80), pytest.raises(TooLargeError, match="the values of sddmm"):
-        sp.sddmm(S, X, Y)
+    # 24 bytes of values, and 32 of an array that does not lie as the loop reads it
+    for limit, x, y in ((23, X, Y.T.copy().T), (55, X, Y), (55, X.T.copy().T, Y.T.copy().T)):
+        with sp.config(memory_limit=limit), pytest.raises(TooLargeError, match="the values of sddmm"):
+            sp.sddmm(S, x, y)
+        with sp.config(memory_limit=limit + 1):
+            found = sp.sddmm(S, x, y)
+        assert found.to_numpy().tolist() == whole.to_numpy().tolist()
 
 
 def test_sparse_arrays_of_scipy_stay_sparse_in_every_product() -> None:

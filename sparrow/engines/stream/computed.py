@@ -30,7 +30,7 @@ from sparrow.plan import Scan, Step
 from sparrow.relation import ArrowSource, Chunk, ScanStats, arrow_table, base_orders
 from sparrow.sorting import Aside, Spool
 
-__all__ = ["Computed", "Evaluate", "fit_one_piece", "opened", "piece_of", "pieces", "pieces_of", "range_of"]
+__all__ = ["Computed", "Evaluate", "fit_one_piece", "holding", "opened", "piece_of", "pieces", "pieces_of", "range_of"]
 
 Evaluate: TypeAlias = Callable[[int, int], Block]
 
@@ -440,7 +440,7 @@ def _pieces_of(scan: Scan, start: int, stop: int) -> Evaluate:
     kept = _keeping(scan)
     if kept is not None:
         return kept(scan, start, stop).piece
-    return partial(_shared_piece, opened(scan, (slice(start, stop),) if scan.view.ndim else ()), scan)
+    return holding(opened(scan, (slice(start, stop),) if scan.view.ndim else ()), partial(piece_of, scan))
 
 
 def opened(scan: Scan, key: tuple[slice, ...]) -> object:
@@ -448,8 +448,13 @@ def opened(scan: Scan, key: tuple[slice, ...]) -> object:
     return scan.relation.opened(scan.view.then(key).box()) if isinstance(scan.relation, Computed) else None
 
 
-def _shared_piece(shared: object, scan: Scan, start: int, stop: int) -> Block:
-    return piece_of(scan, start, stop)
+def holding(what: object, evaluate: Evaluate) -> Evaluate:
+    """Return ``evaluate``; what pieces share is held for as long as that is."""
+    return partial(_evaluated, what, evaluate)
+
+
+def _evaluated(what: object, evaluate: Evaluate, start: int, stop: int) -> Block:
+    return evaluate(start, stop)
 
 
 def _keeping(scan: Scan) -> type[_Whole | _Sorted | _PutAside] | None:

@@ -6,7 +6,6 @@ import math
 import threading
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from functools import partial
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.engines.stream import reading
-from sparrow.engines.stream.computed import Computed, Evaluate
+from sparrow.engines.stream.computed import Computed, Evaluate, holding
 from sparrow.engines.stream.grouping import Grouping, Groups, first_extreme, in_order
 from sparrow.engines.stream.marginals import marginals_of
 from sparrow.errors import InvalidValueError
@@ -91,10 +90,7 @@ class Together:
             return block.take(~absent) if np.count_nonzero(absent) else block
 
         def begin(first: int, last: int) -> Evaluate:
-            return partial(shared, self.grouping.opened(first, last))
-
-        def shared(what: object, start: int, stop: int) -> Block:
-            return evaluate(start, stop)
+            return holding(self.grouping.opened(first, last), evaluate)
 
         if marginals is None:
             return Computed(node, [self._scan], cuts, evaluate, begin=begin if schema.shape else None)

@@ -132,7 +132,7 @@ class _Reshaped(Computed):
         if not shape or not self._old or self.few or any(len(r) == 0 for r in box.ranges):
             return super().chunks(box, order)
         inner, outer = self._inner, self._outer
-        begin, end = box.ranges[0][0] * inner // outer, -(-(box.ranges[0][-1] + 1) * inner // outer)
+        begin, end = self._rows_between(box.ranges[0][0], box.ranges[0][-1] + 1)
         wanted = next((found for dim, found in box.members if dim == 0), None)
         piece = self._begun(box.ranges[0][0], box.ranges[0][-1] + 1, self._read_between)
         out = []
@@ -146,8 +146,12 @@ class _Reshaped(Computed):
 
     def _read_between(self, first: int, last: int) -> Evaluate:
         """Return what reads the input where the result has cells between two bounds."""
-        begin, end = first * self._inner // self._outer, -(-last * self._inner // self._outer)
+        begin, end = self._rows_between(first, last)
         return pieces_of([self._scan], begin, min(end, self._old[0]))[0]
+
+    def _rows_between(self, first: int, last: int) -> tuple[int, int]:
+        """Return the bounds along the leading dimension of the input of what the result has between two bounds."""
+        return first * self._inner // self._outer, -(-last * self._inner // self._outer)
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Compute a piece."""
