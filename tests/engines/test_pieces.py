@@ -129,6 +129,41 @@ def test_functions_of_two_read_each_chunk_once(folder: Path, monkeypatch: pytest
     assert [side.reads for side in sides] == [len(side.chunks(Box.everything(one.shape))) for side in sides]
 
 
+def test_chunks_are_kept_until_all_of_them_was_given(folder: Path) -> None:
+    dense = random_array((30, 9), seed=3)
+    counting: Any = Counting(stored(folder / "kept.sparrow", dense))
+    scan, bounds = scan_of(counting), [*range(2, 27, 3), 28]
+    each = derived._Whole(scan, bounds[0], bounds[-1])
+    order = np.random.default_rng(0).permutation(len(bounds) - 1)
+    each._room = len(counting.chunks(Box.everything(dense.shape)))
+    for number in order:
+        start, stop = bounds[number], bounds[number + 1]
+        found = to_dense(each.piece(start, stop), scan.schema)
+        np.testing.assert_array_equal(found[start:stop], dense[start:stop])
+        assert not found[:start].any()
+        assert not found[stop:].any()
+    assert counting.reads == len(counting.chunks(View.identity(dense.shape).then((slice(2, 28),)).box()))
+    assert not each._kept
+    assert not each._left
+
+
+@pytest.mark.parametrize(
+    ("limit", "width", "entries"),
+    [(10**9, 700, 400), (2 * 10**8, 700, 400), (10**6, 700, 62), (10**6, 2**40, 50), (10**5, 700, 20)],
+)
+def test_pieces_are_smaller_where_there_is_little_memory(
+    monkeypatch: pytest.MonkeyPatch, limit: int, width: int, entries: int
+) -> None:
+    for name, value in (("_PIECE_ROWS", 400), ("_LEAST_ROWS", 20), ("_COPIES", 1000)):
+        monkeypatch.setattr(derived, name, value)
+    ids = np.arange(2400)
+    A = sp.from_coords([ids % 700, ids], np.ones(2400), shape=(700, max(width, 2400)))
+    for threads in (1, 5):
+        with settings.config(memory_limit=limit, threads=threads):
+            bounds = derived.pieces([A.T.__sparrow_scan__()], 2400)
+        assert len(bounds) - 1 == -(-2400 // entries)
+
+
 @pytest.mark.parametrize("where", ["memory", "disk"])
 def test_what_comes_in_another_order_is_sorted_once(folder: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(derived, "_PIECE_ROWS", 10)

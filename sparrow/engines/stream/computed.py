@@ -34,7 +34,9 @@ __all__ = ["Computed", "Evaluate", "fit_one_piece", "holding", "opened", "piece_
 
 Evaluate: TypeAlias = Callable[[int, int], Block]
 
-_PIECE_ROWS = 1 << 18
+_PIECE_ROWS, _LEAST_ROWS = 1 << 18, 1 << 14
+_COPIES = 16
+"""How many times the entries of a piece are in memory: what threads read, sort and merge, and what is to be written."""
 _PASS = 4
 """How much larger pieces are of a scan that is read whole for each of them."""
 _ENTRY_BYTES = 32
@@ -344,7 +346,7 @@ def pieces(scans: Sequence[Scan], size: int, rows: int | None = None, more: floa
     more
         How many come of each that the scans show.
     """
-    rows = max(int((_PIECE_ROWS if rows is None else rows) / more), 1)
+    rows = max(int((_rows_of(scans) if rows is None else rows) / more), 1)
     if fit_one_piece(scans, rows):
         return [0, size] if size else [0]
     steps: list[tuple[int, int]] = []
@@ -374,6 +376,12 @@ def pieces(scans: Sequence[Scan], size: int, rows: int | None = None, more: floa
             bounds.append(at)
             gathered = 0
     return [*bounds, size] if size else [0]
+
+
+def _rows_of(scans: Sequence[Scan]) -> int:
+    """Return about how many entries a piece has: fewer than elsewhere where there is little memory to work in."""
+    width = _COPIES * max(memory.entry_bytes(scan.schema) for scan in scans)
+    return min(_PIECE_ROWS, max(memory.working() // width, _LEAST_ROWS))
 
 
 def fit_one_piece(scans: Sequence[Scan], rows: int | None = None) -> bool:
@@ -474,15 +482,20 @@ def _keeping(scan: Scan) -> type[_Whole | _Sorted | _PutAside] | None:
 
 
 class _Whole:
-    """The entries of a relation shown as it is, in pieces; the chunks read last are kept for the pieces that follow."""
+    """The entries of a relation shown as it is, in pieces.
+
+    A chunk with parts in several pieces is kept until all of it was given; of those that are not, the last ones read.
+    """
 
     def __init__(self, scan: Scan, start: int, stop: int) -> None:
         box = scan.view.then((slice(start, stop),)).box()
-        self._scan = scan
+        self._scan, self._bounds = scan, (start, stop)
         self._chunks = scan.relation.chunks(box)
         self._low = [chunk.low[0] for chunk in self._chunks]
         self._high = [chunk.high[0] for chunk in self._chunks]
         self._kept: OrderedDict[int, Future[Block]] = OrderedDict()
+        self._left: dict[int, int] = {}
+        """Of each chunk that is kept, the leading coordinates that were not asked for."""
         self._ahead = settings.current().threads + 2
         self._room = 0
         self._lock = threading.Lock()
@@ -500,7 +513,17 @@ class _Whole:
         chunk = self._chunks[at]
         if start <= chunk.low[0] and chunk.high[0] < stop:
             return self._scan.relation.read(chunk)
-        return _between(self._read(at), chunk, start, stop)
+        block = _between(self._read(at), chunk, start, stop)
+        with self._lock:
+            if at in self._kept:
+                self._left[at] -= self._length(at, start, stop)
+                if self._left[at] <= 0:
+                    del self._kept[at], self._left[at]
+        return block
+
+    def _length(self, at: int, start: int, stop: int) -> int:
+        """Return how many leading coordinates a chunk has between two bounds."""
+        return min(self._high[at] + 1, stop) - max(self._low[at], start)
 
     def _read(self, at: int) -> Block:
         with self._lock:
@@ -508,8 +531,9 @@ class _Whole:
             mine = future is None
             if future is None:
                 future = self._kept[at] = Future()
+                self._left[at] = self._length(at, *self._bounds)
                 if len(self._kept) > self._room:
-                    self._kept.popitem(last=False)
+                    del self._left[self._kept.popitem(last=False)[0]]
         if mine:
             try:
                 future.set_result(self._scan.relation.read(self._chunks[at]))
