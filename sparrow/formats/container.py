@@ -432,12 +432,12 @@ def from_entries(format: str, schema: Schema, block: Block) -> Container:
     return _FORMATS[format]._from_entries(schema, block)
 
 
-def scipy_array(format: str, schema: Schema, block: Block) -> scipy.sparse.sparray:
+def scipy_array(format: str, schema: Schema, block: Block, own: bool = True) -> scipy.sparse.sparray:
     """Return canonical entries, which :func:`check_scipy` lets pass, as a SciPy array ("coo", "csr" or "csc") of them.
 
-    It holds the very arrays where they are what SciPy keeps: they are given away.
+    If they are its ``own``, it holds the very arrays where they are what SciPy keeps.
     """
-    return from_entries(format, schema, block)._scipy(copy=False)
+    return from_entries(format, schema, block)._scipy(copy=not own and format != "csc")  # by columns they are moved
 
 
 def check_scipy(schema: Schema) -> None:

@@ -24,6 +24,7 @@ from sparrow.errors import (
     TooLargeError,
     UnsupportedError,
 )
+from sparrow.kernels import few
 from sparrow.kernels.entries import Block, put, row_pointers
 from sparrow.progress import quantity
 from sparrow.schema import Schema, check_array_ndim
@@ -94,8 +95,8 @@ _SILENT, _REFUSED = 100_000_000, 1_000_000_000
 """Bytes up to which an array that nobody asked for by name is made without a word, and from which it is refused..."""
 _SPARSE, _VERY_SPARSE = 10, 100
 """... where it takes so many times as much as the entries."""
-_MANY_A_ROW = 4
-"""Entries a row from which looking for the rows is quicker than counting entries."""
+_MANY_A_ROW, _MANY_BESIDE_A_LOOP = 4, 400
+"""Entries a row from which looking for the rows is quicker than counting entries, by NumPy and by a compiled loop."""
 _WAY_OUT = "to_scipy() gives a sparse array, which most libraries take; to_numpy() makes the dense one on purpose"
 
 
@@ -132,7 +133,7 @@ def pointers(rows: NDArray[Any], height: int) -> NDArray[np.int64]:
         If the pointers would pass the memory limit.
     """
     memory.check(8 * (height + 1), f"the pointers of {height} rows or columns")
-    if _MANY_A_ROW * height <= len(rows):
+    if (_MANY_BESIDE_A_LOOP if few.loaded() else _MANY_A_ROW) * height <= len(rows):
         return np.searchsorted(rows, np.arange(height + 1, dtype=rows.dtype))  # another type would cast the column
     return row_pointers(rows, height)
 

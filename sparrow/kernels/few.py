@@ -11,15 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["products", "products_before", "suffices"]
+__all__ = ["loaded", "products", "products_before", "suffices"]
 
 _FEW = 1 << 16
 """Entries or products that NumPy multiplies in a small part of the time that loading takes."""
 
 
+def loaded() -> bool:
+    """Return whether the process has loaded what compiled loops need."""
+    return "numba" in sys.modules
+
+
 def suffices(count: int) -> bool:
     """Return whether so many entries or products are better multiplied here."""
-    return count <= _FEW and "numba" not in sys.modules
+    return count <= _FEW and not loaded()
 
 
 def products_before(pointers: NDArray[Any], places: NDArray[Any], starts: NDArray[Any]) -> NDArray[np.int64]:

@@ -74,10 +74,7 @@ class Computing(Base):
         (array([ 20., 403.]), array([21., 10., 28.]))
         """
         scan = self.__sparrow_scan__()
-        base = scan.source
-        whole = base.block if isinstance(base, MemoryRelation) and scan.view.is_identity else None
-        block = engines.entries(scan) if whole is None else whole
-        relation = Persisted(scan.schema, block, labelled(scan))
+        relation = Persisted(scan.schema, engines.entries(scan, own=False), labelled(scan))
         if scan.schema.ndim == 2:
             relation.rows(0)
         return type(self)(MemoryHandle(relation))

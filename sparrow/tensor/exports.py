@@ -18,7 +18,7 @@ from sparrow.interop import binsparse, interchange
 from sparrow.interop.lazyframes import lazy_frame
 from sparrow.interop.scipy_operators import asked_by_an_operator, wrapped
 from sparrow.plan import Scan
-from sparrow.relation import arrow_schema, labelled_table
+from sparrow.relation import MemoryRelation, arrow_schema, labelled_table
 from sparrow.stypes import check_stype
 from sparrow.tensor.base import Base, labelled
 
@@ -413,7 +413,11 @@ def _scipy_array(scan: Scan, format: str) -> scipy.sparse.sparray:
         names = ", ".join(map(repr, known))
         raise UnsupportedError(f"SciPy has no {format!r} of {schema.ndim} dimensions: there are {names}")
     through = "coo" if schema.ndim != 2 or format in ("coo", "dok") else "csc" if format == "csc" else "csr"
-    array = scipy_array(through, schema, engines.entries(scan))
+    held = isinstance(scan.source, MemoryRelation) and scan.view.is_identity
+    block = engines.entries(scan, own=not held)
+    if held:
+        memory.check(block.nbytes, f"the arrays of the entries of shape {schema.shape}", "take a smaller view")
+    array = scipy_array(through, schema, block, own=not held)
     if format == "dia":
         rows, columns = array.nonzero()
         width = int(columns.max(initial=-1)) + 1

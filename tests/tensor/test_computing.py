@@ -175,18 +175,21 @@ def test_lists_of_rows_of_persisted_tensors(shape: tuple[int, ...], dtype: str) 
         A[[-301, 0]]
 
 
+@pytest.mark.parametrize("shape", [(20, 30), (20, 1), (1, 30), (600, 600)])
 @pytest.mark.parametrize("format", ["coo", "csr", "csc"])
-def test_scipy_arrays_are_the_callers_own(format: str) -> None:
-    dense = some_dense((20, 30), 7)
+def test_scipy_arrays_are_the_callers_own(format: str, shape: tuple[int, int]) -> None:
+    dense = some_dense(shape, 7)
     A = sp.asarray(dense)
     kept, container = A.persist(), A.to_format("csr" if format == "coo" else format)
-    sources: list[Any] = [A, A * 2, kept, kept[2:], kept[[3, 1, 3]], kept.T, sp.asarray(container)]
+    sources: list[Any] = [A, A * 2, kept, kept[2:], kept[[-1, 0, -1]], kept.T, sp.asarray(container)]
     for tensor, found in [*((each, each.to_scipy(format)) for each in sources), (container, container.to_scipy())]:
         before = tensor.to_numpy()
         found.data[:] = -1
         for part in found.coords if found.format == "coo" else (found.indices, found.indptr):
             part[:] = 0
         np.testing.assert_array_equal(tensor.to_numpy(), before)
+    with sp.config(memory_limit=12 * A.nnz), pytest.raises(TooLargeError, match=r"the arrays .* take a smaller view"):
+        A.to_scipy(format)
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (3, 0), (2, 3, 4)])

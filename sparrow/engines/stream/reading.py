@@ -144,6 +144,8 @@ def entries(scan: Scan, room: memory.Reservation | None = None, own: bool = True
     TooLargeError
         If they would pass the memory limit.
     """
+    if not own and room is None and isinstance(scan.relation, MemoryRelation) and scan.view.is_identity:
+        return scan.relation.block
     block = at_once(scan)
     if block is not None:
         if not own and room is None:
