@@ -98,11 +98,15 @@ def against_scipy(name: str, A: Any, B: Any, rounds: int) -> list[Row]:
         "sparrow": (A @ B).compute, "scipy": lambda: left @ right, "min": sp.matmul(A, B, semiring="min_plus").compute,
     }  # fmt: skip
     took = alternate(cases, rounds)
+    with sp.config(threads=1):
+        alone = alternate({name: cases[name] for name in ("sparrow", "scipy")}, rounds)
     size = f"{products / 1e6:.0f} M products, {wanted.nnz / 1e6:.1f} M results"
     detail = f"{size}, {took['sparrow']:.2f} s : {took['scipy']:.2f} s"
+    by_one = f"{size}, {alone['sparrow']:.2f} s : {alone['scipy']:.2f} s"
     tropical = f"{size}, {took['min']:.2f} s : {took['sparrow']:.2f} s"
     return [
         Row(name, "SciPy csr @ csr, not sorted", took["sparrow"] / took["scipy"], 0.4, detail),
+        Row(f"{name}, one thread", "SciPy csr @ csr, not sorted", alone["sparrow"] / alone["scipy"], 0.7, by_one),
         Row(f"{name}, min_plus", "plus_times", took["min"] / took["sparrow"], 1.1, tropical),
     ]
 

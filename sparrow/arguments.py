@@ -11,7 +11,16 @@ import numpy as np
 
 from sparrow.errors import InvalidValueError, NotFoundError, UnsupportedError
 
-__all__ = ["check_choice", "check_flag", "check_integer", "check_number", "check_path", "check_seed", "full_path"]
+__all__ = [
+    "check_choice",
+    "check_flag",
+    "check_integer",
+    "check_number",
+    "check_path",
+    "check_seed",
+    "check_unmasked",
+    "full_path",
+]
 
 
 def check_flag(name: str, value: Any) -> bool:
@@ -19,6 +28,12 @@ def check_flag(name: str, value: Any) -> bool:
     if isinstance(value, bool | np.bool_) or (isinstance(value, int | np.integer) and value in (0, 1)):
         return bool(value)
     raise InvalidValueError(f"{name}={value!r}: give True or False")
+
+
+def check_unmasked(values: Any) -> None:
+    """Raise ``UnsupportedError`` if this is an array of NumPy some of whose cells are masked."""
+    if np.ma.is_masked(values):
+        raise UnsupportedError("a masked array has cells without values: give them some with its filled(...)")
 
 
 def check_integer(name: str, value: Any, least: int) -> None:

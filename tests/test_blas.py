@@ -162,3 +162,17 @@ def test_solves_that_do_not_fit_say_so() -> None:
         sp.blas.trsv(sp.eye(3), np.ones(2))
     with sp.config(memory_limit="1MB"), pytest.raises(sp.errors.TooLargeError):
         sp.blas.trsv(sp.eye(100_000), np.ones(100_000))
+
+
+def test_the_least_integer_has_the_largest_magnitude() -> None:
+    assert sp.blas.iamax(sp.asarray([1, -(2**63)])) == 1
+    assert sp.blas.asum(sp.asarray([0, -(2**63)])) == 2**63
+    assert sp.blas.asum(sp.asarray(np.array([-128, 3], np.int8))) == 131
+
+
+def test_tables_of_pandas_are_their_cells() -> None:
+    pd = pytest.importorskip("pandas")
+    A, cells = sp.asarray(np.eye(3) * 2), np.arange(6.0).reshape(3, 2)
+    np.testing.assert_array_equal(sp.blas.gemm(1, A, pd.DataFrame(cells)), 2 * cells)
+    np.testing.assert_array_equal(sp.einsum("ij,jk->ik", A, pd.DataFrame(cells)), 2 * cells)
+    assert sp.blas.dot(sp.asarray([1.0, 2]), pd.Series([3.0, 4])) == 11

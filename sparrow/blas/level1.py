@@ -27,7 +27,9 @@ def _magnitudes(x: Any) -> Any:
     """Return what BLAS calls magnitudes: of complex numbers those of both parts added up."""
     if x.dtype.kind == "c":
         return np.abs(x.real) + np.abs(x.imag)
-    return np.abs(x.astype(np.int64) if x.dtype.kind == "i" else x)  # of the least int8, -128, it is no int8
+    if x.dtype.kind != "i":
+        return np.abs(x)
+    return np.abs(x.astype(np.int64)).astype(np.uint64)  # of the least int8, -128, it is no int8
 
 
 def dot(x: Any, y: Any) -> Any:
@@ -142,7 +144,7 @@ def asum(x: Any) -> Any:
     --------
     >>> import sparrow as sp
     >>> sp.blas.asum(sp.asarray([1, 0, -4]))
-    np.int64(5)
+    np.uint64(5)
     """
     return _magnitudes(vector(x, "x")).sum()
 

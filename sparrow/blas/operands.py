@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sparrow.errors import ShapeError
-from sparrow.functions.elementwise import operand
+from sparrow.functions.elementwise import factor
 
 __all__ = ["added", "conjugated", "matrix", "multiplied", "scaled", "square", "triangle", "turned", "vector"]
 
@@ -20,7 +20,7 @@ def vector(x: Any, name: str) -> Any:
     ShapeError
         If it has another shape.
     """
-    found = _operand(x)
+    found = factor(x)
     if found.ndim == 2 and 1 in found.shape:
         return found[0] if found.shape[0] == 1 else found[:, 0]
     if found.ndim != 1:
@@ -36,14 +36,10 @@ def matrix(A: Any, name: str) -> Any:
     ShapeError
         If it has not two dimensions.
     """
-    found = _operand(A)
+    found = factor(A)
     if found.ndim != 2:
         raise ShapeError(f"{name} is a matrix, not of shape {found.shape}: take a slice")
     return found
-
-
-def _operand(given: Any) -> Any:
-    return operand(np.asarray(given) if np.isscalar(given) else given)
 
 
 def square(A: Any, name: str) -> Any:

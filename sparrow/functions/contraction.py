@@ -14,14 +14,16 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from sparrow import engines, memory, progress, settings
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
-from sparrow.functions.elementwise import operand
+from sparrow.functions.elementwise import factor
+from sparrow.functions.labels import shown
 from sparrow.functions.views import as_tensor
 from sparrow.kernels import few
 from sparrow.kernels.compiling import readonly
 from sparrow.kernels.entries import Block, accumulator, pick
-from sparrow.plan import Semiring, Weighted, resolved_axis, semiring_of
+from sparrow.plan import Semiring, Weighted, multiplied, names_along, resolved_axis, semiring_of
 from sparrow.plan.estimates import Estimate, estimated
 from sparrow.plan.ordering import Path, cheapest, kept
+from sparrow.plan.semirings import for_types
 from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import Schema, check_dtype
 from sparrow.tensor import Tensor
@@ -48,7 +50,7 @@ def einsum(
     subscripts: Any,
     *operands: Any,
     semiring: str | Semiring = "plus_times",
-    mask: Tensor | None = None,
+    mask: Any = None,
     complement: bool = False,
     optimize: _Optimize = "auto",
     engine: Engine = "auto",
@@ -108,9 +110,11 @@ def einsum(
     if dtype is not None:
         wanted = check_dtype(dtype)
         given = [each if each.dtype == wanted else each.astype(wanted) for each in given]
+    chosen = for_types(chosen, [each.dtype for each in given])
     if not any(isinstance(each, Tensor) for each in given):
         raise UnsupportedError("einsum needs a tensor: for dense arrays use NumPy")
     options: dict[str, Any] = {"mask": mask, "complement": complement, "engine": engine}
+    _check_optimize(optimize)
     if len(given) == 1:
         return _of_one(terms, given[0], chosen, options)
     left = list(zip(range(len(given)), terms.inputs, given, strict=True))
@@ -120,14 +124,19 @@ def einsum(
     path = _path(terms, given, chosen, optimize, whole)
     if whole is not None and path == [tuple(range(len(given)))]:
         return engines.array(whole, engine)
+    arrays = {k for k, each in enumerate(given) if not isinstance(each, Tensor)}
     for step in path:
         taken = sorted((left[k] for k in step), key=itemgetter(0))  # "first" is the first as they are given
         left = [each for k, each in enumerate(left) if k not in step]
-        for (at, own, a), (_, other, b) in [taken] if len(taken) == 2 else []:
+        for (at, own, a), (beside, other, b) in [taken] if len(taken) == 2 else []:
             last = not left
             out = kept(own, other, [letters for _, letters, _ in left], terms.output, chosen)
             a, b = _alike(a, b, common)
-            left.append((at, out, _step((own, a), (other, b), out, chosen, free, options if last else {})))
+            array = bool(arrays & {at, beside}) and {*own, *other} > set(out)
+            arrays = arrays - {at, beside} | ({at} if array else set())
+            result = {} if chosen.plain else {"result": "array" if last and array else "any" if last else "tensor"}
+            more = result | (options if last else {})
+            left.append((at, out, _step((own, a), (other, b), out, chosen, free, more)))
     return left[0][2]
 
 
@@ -167,8 +176,10 @@ def _together(terms: _Terms, given: Sequence[Any]) -> Weighted | None:
 def _of_one(terms: _Terms, tensor: Any, semiring: Semiring, options: dict[str, Any]) -> Any:
     """Return sums and diagonals of one tensor."""
     (own,) = terms.inputs
-    if set(own) == set(terms.output) and len(own) == len(terms.output) and options["mask"] is None:
-        return tensor.transpose([own.index(letter) for letter in terms.output])
+    moved = set(own) == set(terms.output) and len(own) == len(terms.output)
+    if moved and semiring.plain and options["mask"] is None and not options["complement"]:
+        found = tensor.transpose([own.index(letter) for letter in terms.output])
+        return found if options["engine"] == "auto" else found.compute(options["engine"])
     alone = Semiring(semiring.add, "first", semiring.identity, str(semiring), semiring.associative)
     if semiring.plain and not tensor.__sparrow_scan__().schema.zero_fill:
         raise UnsupportedError(f"einsum: absent cells are {tensor.fill_value}: reductions count them, A.sum(axis=...)")
@@ -204,8 +215,8 @@ def einsum_path(
     >>> sp.einsum_path("ij,jk,kl->il", A, A, v)[0]
     ['einsum_path', (1, 2), (0, 1)]
     """
-    chosen = semiring_of(semiring)
     terms, given = _parsed(*_separate(subscripts, operands))
+    chosen = for_types(semiring_of(semiring), [each.dtype for each in given])
     whole = _together(terms, given) if chosen.plain else None
     path = _path(terms, given, chosen, optimize, whole)
     text = _written(terms.inputs, terms.output)
@@ -249,7 +260,7 @@ def tensordot(
     (array([[6, 0],
            [0, 6]]), np.int64(13))
     """
-    one, other = _factor(x1), _factor(x2)
+    one, other = factor(x1), factor(x2)
     if isinstance(axes, int | np.integer):
         if not 0 <= axes <= min(one.ndim, other.ndim):
             raise ShapeError(f"tensordot: axes={axes} of shapes {one.shape} and {other.shape}")
@@ -312,7 +323,7 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
            [60.,  0.]])
     """
     pattern = as_tensor(S)
-    left, right = _factor(X), _factor(Y)
+    left, right = factor(X), factor(Y)
     shapes = pattern.shape, left.shape, right.shape
     if {len(shape) for shape in shapes} != {2} or (shapes[1][0], shapes[2][1], shapes[1][1]) != (
         *shapes[0], shapes[2][0],
@@ -324,9 +335,15 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
         product = matmul(as_tensor(left), as_tensor(right), mask=pattern)
         return pattern * product  # type: ignore[no-any-return]
     scan = pattern.__sparrow_scan__()
-    dtype = check_dtype(np.result_type(pattern.dtype, left.dtype, right.dtype))
+    product = check_dtype(np.result_type(left.dtype, right.dtype))
+    dtype = check_dtype(np.result_type(pattern.dtype, product))
     block = engines.entries(scan)
-    values = _sampled(block, left, right, dtype)
+    if dtype == product:
+        values = _sampled(block, left, right, dtype)
+    else:  # products have a type of their own, in which integers wrap around
+        sums = _sampled(Block(block.coords, np.ones(block.count, product)), left, right, product)
+        with np.errstate(all="ignore"):
+            values = np.multiply(block.values, sums, dtype=dtype)
     found = pick(Block(block.coords, values), values != 0)
     return Tensor(MemoryHandle(MemoryRelation(Schema(pattern.shape, pattern.dims, dtype, 0), found, labelled(scan))))
 
@@ -365,20 +382,14 @@ def _sampled(block: Block, left: NDArray[Any], right: NDArray[Any], dtype: np.dt
 # -- letters -------------------------------------------------------------------------------------
 
 
-def _factor(obj: Any) -> Any:
-    """Return an operand as a tensor or an array."""
-    found = operand(obj)
-    return found if isinstance(found, Tensor) else np.asarray(found)
-
-
 def _separate(subscripts: Any, operands: Sequence[Any]) -> tuple[str, list[Any]]:
     """Return subscripts and operands, of operands and lists of numbers in turn too."""
     if isinstance(subscripts, str):
-        return subscripts, [_factor(each) for each in operands]
+        return subscripts, [factor(each) for each in operands]
     turns = [subscripts, *operands]
     last = turns.pop() if len(turns) % 2 else None
     text = ",".join(map(_letters, turns[1::2])) + ("" if last is None else f"->{_letters(last)}")
-    return text, [_factor(each) for each in turns[::2]]
+    return text, [factor(each) for each in turns[::2]]
 
 
 def _letters(numbers: Any) -> str:
@@ -415,6 +426,7 @@ def _parsed(subscripts: str, given: list[Any]) -> tuple[_Terms, list[Any]]:
         head, _, tail = part.partition("...")
         extra = each.ndim - len(head) - len(tail) if "..." in part else 0
         inputs.append((*head, *dots[broad - extra :], *tail))
+    given = _at_same_labels(inputs, given, dots)
     sizes: dict[str, int] = {}
     first: dict[str, str] = {}
     for number, (own, each) in enumerate(zip(inputs, given, strict=True), 1):
@@ -442,6 +454,20 @@ def _parsed(subscripts: str, given: list[Any]) -> tuple[_Terms, list[Any]]:
         once = sorted(letter for letter in set(before) - set(".,") if before.count(letter) == 1)
         output = (*dots, *once)
     return _Terms(tuple(inputs), output), thin
+
+
+def _at_same_labels(inputs: Sequence[Sequence[str]], given: list[Any], dots: Sequence[str]) -> list[Any]:
+    """Return operands at the same labels along axes of one letter, but for axes that "..." broadcasts."""
+    scans = [each.__sparrow_scan__() if isinstance(each, Tensor) else each for each in given]
+    letters: list[list[Any]] = [
+        [(k, letter) if letter in dots and size == 1 else letter for letter, size in zip(own, each.shape, strict=True)]
+        for k, (own, each) in enumerate(zip(inputs, given, strict=True))
+    ]
+    found = multiplied(scans, letters)
+    return [
+        each if now is before else shown(now, names_along(now))
+        for each, before, now in zip(given, scans, found, strict=True)
+    ]
 
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -477,8 +503,7 @@ def _path(terms: _Terms, given: Sequence[Any], semiring: Semiring, optimize: Any
     if isinstance(optimize, list | tuple):
         steps = [step for step in optimize if not isinstance(step, str)]
         return at_once if whole is not None and list(map(tuple, steps)) == at_once else _checked(steps, count)
-    if optimize not in (True, False, "auto", "greedy", "optimal"):
-        raise InvalidValueError(f"einsum: optimize={optimize!r} must be 'auto', False or a list of einsum_path")
+    _check_optimize(optimize)
     if count == 1:
         return [(0,)]
     if optimize is False or not semiring.associative:
@@ -490,6 +515,11 @@ def _path(terms: _Terms, given: Sequence[Any], semiring: Semiring, optimize: Any
         if _products(whole) <= 4 * spent:
             return at_once
     return path
+
+
+def _check_optimize(given: Any) -> None:
+    if not isinstance(given, list | tuple) and given not in (True, False, "auto", "greedy", "optimal"):
+        raise InvalidValueError(f"einsum: optimize={given!r} must be 'auto', False or a list of einsum_path")
 
 
 def _steps(

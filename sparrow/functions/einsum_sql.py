@@ -41,14 +41,14 @@ def einsum_sql(
     -------
     str
         A SELECT with a column for each letter of the result, and ``value``. Sums of integers have the type that the
-        database gives them.
+        database gives them, and those of booleans are counts.
 
     Raises
     ------
     InvalidValueError
         If the subscripts are not understood, are for another number of operands, or letters differ in case only.
     UnsupportedError
-        If SQL has no form for the semiring.
+        If SQL has no form for the semiring, or for the values of a tensor.
 
     Examples
     --------
@@ -85,7 +85,8 @@ def einsum_sql(
         if tests and len(sources) == 1:  # a diagonal
             sources[0] = f"(SELECT * FROM {source} WHERE {' AND '.join(tests)}) AS {side}"
     cells = [place[letter] for letter in output]
-    value = _value(chosen, [f"{quote_name(name)}.value" for name in operands])
+    values = [_number(name, given, chosen) for name, given in operands.items()]
+    value = _value(chosen, values)
     columns = [f"{cell} AS {letter}" for letter, cell in zip(output, cells, strict=True)]
     kept = [] if cells else ["count(*) > 0"]
     if chosen.add in ("plus", "or"):
@@ -124,6 +125,18 @@ def _relation(name: str, given: str | Tensor, columns: list[str]) -> str:
     """Return a relation, its columns named."""
     known = given if isinstance(given, str) else name
     return f"{quote_name(known)} AS {quote_name(name)}({', '.join([*columns, 'value'])})"
+
+
+def _number(name: str, given: str | Tensor, semiring: Semiring) -> str:
+    """Return the value of an entry; of a tensor whose type is known as one whose products and sums do not overflow."""
+    column = f"{quote_name(name)}.value"
+    if not isinstance(given, Tensor):
+        return column
+    if given.dtype.kind == "c" and semiring.multiply != "pair":
+        raise UnsupportedError(f"einsum_sql: SQL has no {given.dtype}, the type of {name}: use sp.einsum")
+    grows = semiring.add == "plus" or semiring.multiply in ("times", "plus")
+    narrow = given.dtype.kind == "b" or (given.dtype.kind in "iu" and given.dtype.itemsize < 8)
+    return f"CAST({column} AS BIGINT)" if grows and narrow else column
 
 
 def _value(semiring: Semiring, values: list[str]) -> str:

@@ -13,13 +13,15 @@ from typing import Any, Protocol, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sparrow.arguments import check_unmasked
 from sparrow.functions.views import as_tensor
 from sparrow.tensor import Tensor
 
 __all__ = [
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert",
     "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil", "clip", "conj", "copysign",
-    "cos", "cosh", "divide", "equal", "exp", "expm1", "floor", "floor_divide", "greater", "greater_equal", "hypot",
+    "cos", "cosh", "divide", "equal", "exp", "expm1", "factor", "floor", "floor_divide", "greater", "greater_equal",
+    "hypot",
     "imag", "isfinite", "isinf", "isnan", "less", "less_equal", "log", "log1p", "log2", "log10", "logaddexp",
     "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative",
     "nextafter", "not_equal", "operand", "positive", "pow", "real", "reciprocal", "remainder", "round", "sign",
@@ -40,6 +42,19 @@ class OfTwo(Protocol):
     """A function of two operands, whose shapes broadcast."""
 
     def __call__(self, x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /) -> Any: ...
+
+
+def factor(obj: Any) -> Any:
+    """Return an operand of a product as a tensor or an array: tables of pandas are their cells, as in ``A @ df``.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is neither, or cells of it are masked.
+    """
+    check_unmasked(obj)
+    found = operand(np.asarray(obj) if hasattr(type(obj), "iloc") else obj)
+    return found if isinstance(found, Tensor) else np.asarray(found)
 
 
 def operand(obj: Any) -> Tensor | NDArray[Any] | complex | np.generic:

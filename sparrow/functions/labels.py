@@ -6,11 +6,11 @@ from typing import Any
 
 from sparrow.errors import InvalidValueError
 from sparrow.functions.views import as_tensor
-from sparrow.plan import Cast, Join, by_name, map_cells
+from sparrow.plan import Cast, Join, Labels, Scan, by_name, map_cells
 from sparrow.settings import JOINS
 from sparrow.tensor import Tensor
 
-__all__ = ["align"]
+__all__ = ["align", "shown"]
 
 
 def align(*tensors: Any, join: Join = "outer") -> tuple[Tensor, ...]:
@@ -53,6 +53,11 @@ def align(*tensors: Any, join: Join = "outer") -> tuple[Tensor, ...]:
     given = [as_tensor(tensor) for tensor in tensors]
     scans = [tensor.__sparrow_scan__() for tensor in given]
     return tuple(
-        tensor if now is before else Tensor(map_cells(Cast(now.schema.dtype), [now]).named(names))
+        tensor if now is before else shown(now, names)
         for tensor, before, (now, names) in zip(given, scans, by_name(scans, join), strict=True)
     )
+
+
+def shown(scan: Scan, names: Labels) -> Tensor:
+    """Return what a scan shows as a tensor with labels."""
+    return Tensor(map_cells(Cast(scan.schema.dtype), [scan]).named(names))

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparrow import memory
+from sparrow.arguments import check_unmasked
 from sparrow.errors import (
     DuplicateError,
     IndexingError,
@@ -66,7 +67,7 @@ def from_coordinates(
 ) -> tuple[Schema, Block]:
     """Return schema and canonical entries; what :func:`sparrow.from_coords` checks is checked here."""
     rule = check_duplicates(duplicates)
-    _check_unmasked(values)
+    check_unmasked(values)
     try:
         data = np.array(values)  # a copy: what the caller later does to the array must not show in the tensor
     except ValueError:
@@ -166,11 +167,6 @@ def check_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
     return found
 
 
-def _check_unmasked(values: Any) -> None:
-    if np.ma.is_masked(values):
-        raise UnsupportedError("a masked array has cells without values: give them some with its filled(...)")
-
-
 def _columns(coords: Any, ndim: int | None, values: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
     """Return one array of integers for each dimension."""
     try:
@@ -255,7 +251,7 @@ def _entries(obj: Any, dims: Sequence[str] | None) -> tuple[Schema, Block]:
     if hasattr(obj, "__binsparse_descriptor__"):
         found = from_binsparse(obj)
         return from_coordinates(found.coords, found.values, found.shape, dims, found.duplicates, found.fill_value)
-    _check_unmasked(obj)
+    check_unmasked(obj)
     try:
         dense = np.asarray(obj)
     except ValueError:

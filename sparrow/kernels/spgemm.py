@@ -224,7 +224,8 @@ def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = Fa
         If Numba does not compile a function.
     """
     announce()
-    if isinstance(add, str) and isinstance(multiply, str):
+    narrow = dtype.kind in "iu" and dtype.itemsize < 8 and add in ("min", "max") and multiply in ("times", "plus")
+    if isinstance(add, str) and isinstance(multiply, str) and not narrow:  # narrow products wrap around in their type
         if swapped:
             multiply = {"first": "second", "second": "first"}.get(multiply, multiply)
         return _bound(_built(NAMED[add], NAMED[multiply], seeded), 0, 0)
@@ -250,22 +251,25 @@ def _built(add: Any, multiply: Any, seeded: bool) -> Kernels:
 @functools.cache
 def _compiled(function: Any, dtype: np.dtype[Any], swapped: bool) -> int:
     """Return where an operation of two numbers of a type stands, compiled: the loops that call it need not be."""
-    inner = function
-    if isinstance(function, str):
-        named = NAMED[function]
+    product = getattr(function, "of", None)
+    inner = function if product is None else product
+    if isinstance(inner, str):
+        named = NAMED[inner]
 
         @njit(nogil=True)
         def inner(a, b):  # type: ignore[no-untyped-def]
             return named(0, a, b)
 
-    elif inspect.isfunction(function):
-        inner = njit(function, nogil=True)
+    elif inspect.isfunction(inner):
+        inner = njit(inner, nogil=True)
+    truth = product is not None
+    kind = numpy_support.from_dtype(dtype)
 
     @njit(nogil=True)
     def called(a, b):  # type: ignore[no-untyped-def]
-        return inner(b, a) if swapped else inner(a, b)
+        value = inner(b, a) if swapped else inner(a, b)
+        return kind(value) != kind(0) if truth else value
 
-    kind = numpy_support.from_dtype(dtype)
     try:
         called.compile(kind(kind, kind))
     except NumbaError as error:

@@ -26,7 +26,7 @@ from sparrow.plan.nodes import Concat, Scan
 from sparrow.relation import MemoryRelation
 from sparrow.schema import Schema, given_name
 
-__all__ = ["Join", "aligned", "by_name", "fitted", "matched", "multiplied", "on_labels", "places_of"]
+__all__ = ["Join", "aligned", "by_name", "fitted", "masking", "matched", "multiplied", "on_labels", "places_of"]
 
 Join: TypeAlias = Literal["exact", "outer", "inner", "left"]
 
@@ -120,27 +120,60 @@ def by_name(scans: Sequence[Scan], join: Join) -> list[tuple[Scan, Labels]]:
     return list(zip(out, named, strict=True))
 
 
-def multiplied(left: Scan, right: Scan, letters: tuple[Sequence[int], Sequence[int]]) -> tuple[Scan, Scan]:
-    """Return two scans at the same labels along axes of one letter, by default those that both have.
+def multiplied(sides: Sequence[Any], letters: Sequence[Sequence[int]]) -> list[Any]:
+    """Return operands at the same labels along axes of one letter, by default those that all have.
+
+    Parameters
+    ----------
+    sides
+        Scans; whatever else is among them goes by position.
+    letters
+        The letter of each axis of each.
 
     Raises
     ------
     LabelError
-        If types of labels do not fit, or labels that differ are to be exact, or repeat.
+        If types of labels do not fit, labels that differ are to be exact, or repeat, or a side without labels meets
+        several that differ.
     """
-    sides = [left, right]
-    for letter in dict.fromkeys(letters[0]):
-        at = [[axis for axis, own in enumerate(along) if own == letter] for along in letters]
-        named = [[names_along(side).get(axis) for axis in axes] for side, axes in zip(sides, at, strict=True)]
-        found = [names for own in named for names in own if names is not None]
-        if not all(own and None not in own for own in named) or all(found[0].same(other) for other in found[1:]):
+    out = list(sides)
+    named = [names_along(side) if isinstance(side, Scan) else {} for side in out]
+    if sum(map(len, named)) < 2:
+        return out
+    for letter in dict.fromkeys(itertools.chain(*letters)):
+        at = [(k, axis) for k, along in enumerate(letters) for axis, own in enumerate(along) if own == letter]
+        found = {(k, axis): names for k, axis in at if (names := named[k].get(axis)) is not None}
+        lead = next(iter(found.values()), None)
+        if lead is None or all(lead.same(other) for other in found.values()):
             continue
-        _, places = _joined(found, _join("inner"), left.schema.dims[at[0][0]])
-        taken = iter(places)
-        for k, axes in enumerate(at):
-            for axis in axes:
-                sides[k] = on_labels(sides[k], axis, next(taken))
-    return sides[0], sides[1]
+        k, axis = next(iter(found))
+        dim = sides[k].schema.dims[axis]
+        if len(found) < len(at):
+            raise LabelError(
+                f"labels of dimension {dim!r} differ between operands, and another has none to tell which of them it "
+                "goes by: give it labels, or take the others at the same ones with sel()"
+            )
+        for (k, axis), taken in zip(found, _joined(list(found.values()), _join("inner"), dim)[1], strict=True):
+            out[k] = on_labels(out[k], axis, taken)
+    return out
+
+
+def masking(mask: Scan, result: Scan) -> Scan:
+    """Return a mask in the order of the dimensions of a result, at its labels: those that it lacks have no entry.
+
+    Raises
+    ------
+    LabelError
+        If names of dimensions or types of labels do not fit, or labels that differ are to be exact, or repeat.
+    """
+    mask = matched([result, mask])[1]
+    theirs = names_along(result)
+    for axis, mine in names_along(mask).items():
+        wanted = theirs.get(axis)
+        if wanted is not None and not wanted.same(mine):
+            join: Join = "exact" if _join("left") == "exact" else "left"
+            mask = on_labels(mask, axis, _joined([wanted, mine], join, result.schema.dims[axis])[1][1])
+    return mask
 
 
 def fitted(scan: Scan, target: Scan) -> tuple[Scan, dict[int, pa.Array]]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory
+from sparrow.arguments import check_unmasked
 from sparrow.errors import InvalidValueError, NumberRangeError, UnsupportedError
 from sparrow.index import View, broadcast_shapes
 from sparrow.kernels.entries import Block
@@ -177,6 +178,7 @@ def _argument(operand: Any, shape: tuple[int, ...]) -> Any:
     if isinstance(operand, Scan):
         return operand if operand.schema.shape == shape else operand.then(operand.view.broadcast_to(shape))
     if isinstance(operand, np.ndarray):
+        check_unmasked(operand)
         return Dense(operand) if operand.ndim else operand[()]
     return operand
 

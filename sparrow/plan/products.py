@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.index import View
+from sparrow.plan.alignment import masking
 from sparrow.plan.labels import Names, names_along
 from sparrow.plan.nodes import Dense, Map, Product, Reduce, Scan, Weighted
 from sparrow.plan.reductions import reduction
-from sparrow.plan.semirings import PLUS_TIMES, Semiring, fill_of, product_dtype
+from sparrow.plan.semirings import PLUS_TIMES, Semiring, fill_of, of_truths, product_dtype
 from sparrow.plan.shapes import refilled
 from sparrow.schema import Schema
 from sparrow.stypes import COMPRESSED, check_stype, of_dot, of_other, settled
@@ -57,7 +58,7 @@ def product(
         What multiplies, and adds along the other letters.
     mask, complement
         A scan of the shape of the result outside whose entries, or with ``complement`` inside them, nothing is looked
-        at.
+        at; its dimensions and labels are matched with those of the result.
     stype
         The storage type of the result, inferred by default.
     free
@@ -72,6 +73,7 @@ def product(
     InvalidValueError
         If the semiring has no identity.
     """
+    semiring = of_truths(semiring)
     own, other = map(tuple, letters)
     sizes: dict[int, int] = {}
     first: dict[int, str] = {}
@@ -89,8 +91,6 @@ def product(
     if semiring.plain:
         left, right = _one_cell_stored(left), _one_cell_stored(right)
         _check_fills(left, right, shape)
-    if mask is not None and mask.schema.shape != shape:
-        raise ShapeError(f"product: the mask has shape {mask.schema.shape}, the result {shape}")
     dtype = product_dtype(semiring, left.schema.dtype, right.schema.dtype)
     fill = fill_of(semiring, dtype)
     types = [left.schema.stype, right.schema.stype]
@@ -108,8 +108,14 @@ def product(
     labels: dict[int, Names] = {}
     for scan, along in ((right, other), (left, own)):
         labels |= {along[axis]: found for axis, found in names_along(scan).items()}
-    node = Product(left, right, (own, other), tuple(out), semiring, mask, complement and mask is not None, schema, free)
-    return node.named({k: labels[letter] for k, letter in enumerate(out) if letter in labels})
+    along_out = {k: labels[letter] for k, letter in enumerate(out) if letter in labels}
+    node = Product(left, right, (own, other), tuple(out), semiring, None, False, schema, free).named(along_out)
+    if mask is None:
+        return node
+    mask = masking(mask, Scan(node, View.identity(shape), schema))
+    if mask.schema.shape != shape:
+        raise ShapeError(f"product: the mask has shape {mask.schema.shape}, the result {shape}")
+    return replace(node, mask=mask, complement=complement).named(along_out)
 
 
 def cell_by_cell(node: Product) -> Map | Reduce | None:

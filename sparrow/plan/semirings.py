@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from numbers import Number
 from typing import Any, TypeAlias
 
@@ -12,13 +13,32 @@ import numpy as np
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.schema import check_dtype
 
-__all__ = ["PLUS_TIMES", "SEMIRINGS", "Semiring", "fill_of", "product_dtype", "semiring_of"]
+__all__ = [
+    "PLUS_TIMES", "SEMIRINGS", "Semiring", "Truth", "fill_of", "for_types", "of_truths", "product_dtype", "semiring_of",
+]  # fmt: skip
 
 _Operation: TypeAlias = "str | Callable[[Any, Any], Any]"
 
 _ADD = ("plus", "min", "max", "or", "any")
 _MULTIPLY = ("times", "plus", "min", "max", "and", "first", "second", "pair")
 _ORDERED = ("min", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """Whether the product of two numbers is not 0: what "or" adds up."""
+
+    of: _Operation
+
+    def __call__(self, a: Any, b: Any) -> Any:
+        """Return it of numbers or arrays of NumPy."""
+        return (self.of if callable(self.of) else _PRODUCTS[self.of])(a, b) != 0
+
+
+_PRODUCTS: dict[str, Callable[[Any, Any], Any]] = {
+    "times": np.multiply, "plus": np.add, "min": np.minimum, "max": np.maximum,
+}  # fmt: skip
+"""Those whose truth does not come of the truth of both numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +109,21 @@ class Semiring:
         return self.add != "or" and (callable(self.multiply) or self.multiply in ("times", "plus", "min", "max"))
 
 
+def of_truths(semiring: Semiring) -> Semiring:
+    """Return what loops add up: the truth of products in place of "or" of them, where it does not come of operands'."""
+    if semiring.add != "or" or not (callable(semiring.multiply) or semiring.multiply in _PRODUCTS):
+        return semiring
+    identity = False if semiring.identity is None else semiring.identity
+    return Semiring("max", Truth(semiring.multiply), identity, str(semiring), semiring.associative)
+
+
+def for_types(semiring: Semiring, dtypes: Sequence[np.dtype[Any]]) -> Semiring:
+    """Return a semiring for types: "max" of sums, of which 0 is the least, loses paths of 0 between two steps."""
+    if (semiring.add, semiring.multiply) == ("max", "plus") and np.result_type(*dtypes).kind in "bu":
+        return replace(semiring, associative=False)
+    return semiring
+
+
 def product_dtype(semiring: Semiring, left: np.dtype[Any], right: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type of products of two types.
 
@@ -136,8 +171,17 @@ def fill_of(semiring: Semiring, dtype: np.dtype[Any]) -> Any:
         If the additive identity is not known.
     """
     if semiring.identity is not None:
-        with np.errstate(all="ignore"):
-            return np.asarray(semiring.identity).astype(dtype)[()]
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the imaginary part, which is looked at below
+            try:
+                found = np.asarray(semiring.identity).astype(dtype)[()]
+            except (OverflowError, TypeError):
+                found = None
+        nan = semiring.identity != semiring.identity
+        same = found is not None and (found != found if nan else found == semiring.identity)
+        if not same:
+            raise InvalidValueError(f"semiring {semiring}: identity={semiring.identity!r} is no value of {dtype}")
+        return found
     if callable(semiring.add):
         raise InvalidValueError(
             f"semiring {semiring} has no identity, which absent cells of the result hold: say "

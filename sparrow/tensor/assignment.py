@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines, memory
+from sparrow.arguments import check_unmasked
 from sparrow.errors import (
     IndexingError,
     InvalidValueError,
@@ -205,6 +206,7 @@ def _cast(base: Schema, value: Any) -> NDArray[Any]:
     """Return a value as an array of the tensor's dtype."""
     if is_foreign_sparse(value):
         value = value.toarray()
+    check_unmasked(value)
     try:
         given = np.asarray(value)
     except ValueError:

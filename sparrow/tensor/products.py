@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines
-from sparrow.arguments import check_flag
+from sparrow.arguments import check_flag, check_unmasked
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.index import View
 from sparrow.interop.conversion import is_foreign_sparse
@@ -63,7 +63,8 @@ def matmul(
         "plus_times" absent cells take no part, and the fill of the result is what adding leaves as it is.
     mask
         A tensor of the shape of the result: only cells at which it has an entry are computed. ``M != 0`` is a mask by
-        values. An array of booleans is one too.
+        values. An array of booleans is one too. Named dimensions and labels are those of the result, whatever their
+        order: at labels that it lacks it has no entry.
     complement
         Compute the cells at which the mask has no entry instead.
     stype
@@ -121,6 +122,7 @@ def _factor(tensor: Base, obj: Any) -> Any:
     found = tensor._taken_in(obj)
     if isinstance(found, Base):
         return found
+    check_unmasked(found)
     try:
         return np.asarray(found)
     except ValueError as error:
@@ -172,6 +174,7 @@ def contracted(
     stype: str | None = None,
     engine: Engine = "auto",
     free: bool = False,
+    result: Literal["any", "array", "tensor"] = "any",
 ) -> Any:
     """Return the product of two operands by the letters of their axes.
 
@@ -185,11 +188,13 @@ def contracted(
         As in :func:`matmul`.
     free
         Whether it is a step of several that may be put in another order.
+    result
+        "any" is an array where an operand is one and something is summed, a scalar without letters, else a tensor. A
+        step whose absent cells take no part in the next one stays a "tensor" then too, and the last is an "array".
 
     Returns
     -------
     Tensor, ndarray or scalar
-        An array where an operand is one and something is summed.
     """
     complement = check_flag("complement", complement)
     if complement and mask is None:
@@ -203,17 +208,17 @@ def contracted(
     sides = [each.__sparrow_scan__() if isinstance(each, Base) else _every_cell(each) for each in operands]
     if semiring.plain and set(letters[0]) | set(letters[1]) > set(out):
         sides = [_every_fill(side) if arrays or not out else side for side in sides]
-    left, right = multiplied(sides[0], sides[1], letters)
+    left, right = multiplied(sides, letters)
     pattern = None if mask is None else _pattern(mask)
     multiplication = product(left, right, letters, out, semiring, pattern, complement, stype, free)
     node = (None if free else cell_by_cell(multiplication)) or multiplication
-    if not node.schema.ndim:
+    if not node.schema.ndim and result != "tensor":
         return engines.cell(node, View.identity(()), engine)
     found: Any = tensor._of(node)
     if engine != "auto":
         found = found.compute(engine)
-    array = multiplication.summed and stype is None and arrays
-    return found.to_numpy() if array else found
+    array = result == "array" or (result == "any" and multiplication.summed and arrays)
+    return found.to_numpy() if array and stype is None else found
 
 
 def together(operands: Sequence[Any], letters: Sequence[Sequence[int]], out: Sequence[int]) -> Weighted | None:
@@ -261,8 +266,8 @@ def _pattern(mask: Any) -> Scan:
     """Return a mask as a scan: a tensor, a sparse array of another library or an array of booleans."""
     if isinstance(mask, Base) or is_foreign_sparse(mask):
         return as_scan(mask)
-    if isinstance(mask, np.ndarray) and mask.dtype == bool:
-        return as_scan(mask)
+    if isinstance(mask, np.ndarray | np.bool_) and mask.dtype == bool:
+        return as_scan(np.asarray(mask))
     raise UnsupportedError(
         f"mask={type(mask).__name__}: a mask is a tensor or has booleans, of another array make one with sp.asarray"
     )

@@ -652,3 +652,66 @@ def test_masks_of_booleans_and_of_scipy() -> None:
         assert np.array_equal(sp.matmul(A, A.T, mask=mask).to_numpy(), np.where(M != 0, wanted, 0))
         outside = sp.einsum("ij,kj->ik", A, A, mask=mask, complement=True)
         assert np.array_equal(outside.to_numpy(), np.where(M == 0, wanted, 0))
+
+
+_ADDED: dict[str, Any] = {"plus": np.add, "min": np.minimum, "max": np.maximum, "or": np.logical_or}
+_MULTIPLIED: dict[str, Any] = {
+    "times": np.multiply, "plus": np.add, "min": np.minimum, "max": np.maximum, "and": np.logical_and,
+    "first": lambda a, b: a, "second": lambda a, b: b, "pair": lambda a, b: type(a)(1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("named", ["stream", "duckdb"])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint32", "int64", "uint64", "float32"])
+@pytest.mark.parametrize("add", _ADDED)
+def test_products_are_numpys_before_they_are_added_up(add: str, dtype: str, named: Any) -> None:
+    rng = np.random.default_rng(len(add) + len(dtype))
+    a, b = (rng.integers(-120, 255, shape).astype(dtype) * (rng.random(shape) < 0.7) for shape in ((5, 6), (6, 4)))
+    a, b = a.astype(dtype), b.astype(dtype)
+    for multiply, each in _MULTIPLIED.items():
+        found = sp.matmul(sp.asarray(a), sp.asarray(b), semiring=sp.Semiring(add, multiply, None), engine=named)
+        wanted = np.full((5, 4), found.fill_value, found.dtype)
+        for i, j in np.ndindex(5, 4):
+            met = [k for k in range(6) if a[i, k] and b[k, j]]
+            with np.errstate(all="ignore"):
+                terms = [each(a[i, k], b[k, j]) for k in met]
+                if terms and add == "plus":
+                    wanted[i, j] = np.sum(terms, dtype=found.dtype)
+                elif terms:
+                    wanted[i, j] = _ADDED[add].reduce(terms)
+        np.testing.assert_allclose(found.to_numpy(), wanted, rtol=1e-6, err_msg=multiply)
+
+
+@pytest.mark.parametrize("semiring", ["max_times", "min_plus"])
+def test_narrow_integers_wrap_around_out_of_core_too(semiring: str, tmp_path: Path) -> None:
+    a = some((300, 300), 5, np.int8, 0.3) * np.int8(50)
+    A = sp.asarray(a).save(tmp_path / "A")
+    wanted = sp.matmul(sp.asarray(a), sp.asarray(a), semiring=semiring).compute()
+    with sp.config(memory_limit=60_000):
+        found = sp.matmul(A, A, semiring=semiring).save(tmp_path / "B")
+    np.testing.assert_array_equal(found.to_numpy(), wanted.to_numpy())
+    met = (a != 0).astype(int) @ (a != 0).astype(int)
+    assert wanted.nnz <= np.count_nonzero(met)
+
+
+@pytest.mark.parametrize("kind", ["int64", "float64", "float32", "int8"])
+def test_or_of_functions_is_the_truth_of_what_they_return(kind: str) -> None:
+    a = np.array([[0.5, 2], [3, 4]]).astype(kind) if kind[0] == "f" else np.array([[1, 2], [3, 4]], kind)
+    functions: list[Any] = [lambda p, q: p > q, lambda p, q: p - q, lambda p, q: p + q]
+    for function in functions:
+        found = sp.matmul(sp.asarray(a), sp.asarray(a), semiring=sp.Semiring("or", function, None))
+        terms = np.array([[[bool(function(a[i, k], a[k, j])) for k in (0, 1)] for j in (0, 1)] for i in (0, 1)])
+        assert found.dtype == bool
+        np.testing.assert_array_equal(found.to_numpy(), terms.any(axis=2))
+    counted = sp.matmul(sp.asarray(a), sp.asarray(a), semiring=sp.Semiring("plus", lambda p, q: p > q, None))
+    np.testing.assert_array_equal(counted.to_numpy(), [[False, False], [True, True]])
+
+
+@pytest.mark.parametrize(
+    ("kind", "identity"),
+    [("int64", np.inf), ("int64", 1.5), ("uint8", 300), ("int64", 10**30), ("int64", np.nan), ("float64", 1j)],
+)
+def test_an_identity_is_a_value_of_the_result(kind: str, identity: Any) -> None:
+    A = sp.asarray(np.ones((2, 2), kind))
+    with pytest.raises(InvalidValueError, match=f"identity=.* is no value of {kind}"):
+        sp.matmul(A, A, semiring=sp.Semiring("min", "plus", identity))

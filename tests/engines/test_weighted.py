@@ -154,3 +154,21 @@ def test_letters_of_one_array_alone_are_summed_before() -> None:
     node = weighted(scan_of(memory(A)), (0, 1), [B], [(1, 2)], (0,))
     assert node is not None
     assert (node.array_kept, node.arrays[0].array.shape) == (((1,),), (2, 3))  # when it runs, not when it is planned
+
+
+@given(st.integers(0, 2**32), st.sampled_from([0, 1 << 12]))
+def test_an_infinite_entry_meets_every_cell_of_an_array(seed: int, few: int) -> None:
+    rng = np.random.default_rng(seed)
+    dense = rng.choice([0, 1, 2, -1, np.inf, -np.inf, np.nan], (4, 3), p=[0.6, 0.1, 0.1, 0.1, 0.04, 0.03, 0.03])
+    x, y = rng.choice([0.0, 1, 2, -1], (3, 2)), rng.choice([0.0, 1, 2, 3], (4, 2))
+    A = sp.asarray(dense)
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        patch.setattr(loops, "_FEW", few)
+        for subscripts, arrays in (("ij,jk->i", [x]), ("ij,jk->j", [x]), ("ij,jk,il->", [x, y])):
+            inputs, out = subscripts.split("->")
+            letters = "".join(dict.fromkeys(inputs.replace(",", "")))
+            terms = np.einsum(f"{inputs}->{letters}", dense, *arrays)
+            there = np.einsum(f"{inputs}->{letters}", dense != 0, *(np.ones(each.shape, bool) for each in arrays))
+            gone = tuple(k for k, letter in enumerate(letters) if letter not in out)
+            wanted = np.where(there, terms, 0).sum(axis=gone)
+            np.testing.assert_array_equal(sp.einsum(subscripts, A, *arrays), wanted)

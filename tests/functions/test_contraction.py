@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import sparrow as sp
 from sparrow.engines.stream import chains
 from sparrow.engines.stream.held import Held
-from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
+from sparrow.errors import InvalidValueError, LabelError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.functions import contraction
 from sparrow.kernels import few
 
@@ -478,3 +478,129 @@ def test_tensors_alone_give_a_tensor_where_some_have_no_letter_left() -> None:
             assert isinstance(found, sp.Tensor)
             scale = 5 if len(operands) == 3 else 25
             assert (found.nnz, found[0], found[-1]) == (2, 3 * scale, 4 * scale)
+
+
+def named(cells: Any, *labels: Any) -> sp.Tensor:
+    found = sp.asarray(np.asarray(cells))
+    for dim, own in zip(found.dims, labels, strict=True):
+        found.set_labels(dim, own)
+    return found
+
+
+def test_masks_go_by_labels_and_names(tmp_path: Path) -> None:
+    a, b = named([[1, 2], [3, 4]], "xy", "pq"), named([[1, 0], [0, 1]], "pq", "uv")
+    mask = named([[1, 0], [0, 1]], "xy", "vu")  # cells (x, v) and (y, u)
+    for M in (mask, mask.save(tmp_path / "mask")):
+        np.testing.assert_array_equal(sp.sddmm(M, a, b).to_numpy(), (M * (a @ b)).to_numpy())
+        assert sp.matmul(a, b, mask=M).to_numpy().tolist() == [[0, 2], [3, 0]]
+        assert sp.matmul(a, b, mask=M, complement=True).to_numpy().tolist() == [[1, 0], [0, 4]]
+        assert sp.einsum("ij,jk->ik", a, b, mask=M).sum() == 5
+    lacking = named([[1, 1, 1]], "y", "uwv")  # no x, and a w that the result has not
+    assert sp.matmul(a, b, mask=lacking).to_numpy().tolist() == [[0, 0], [3, 4]]
+    with sp.config(join="exact"), pytest.raises(LabelError, match="join='exact'"):
+        sp.matmul(a, b, mask=mask)
+    M, m = sp.asarray([[0, 1], [0, 0]]).rename(d0="tag", d1="user"), sp.asarray([[1, 2], [3, 4]])
+    left, right = m.rename(d0="user", d1="item"), m.rename(d0="item", d1="tag")
+    assert sp.matmul(left, right, mask=M).to_numpy().tolist() == [[0, 0], [15, 0]]
+    np.testing.assert_array_equal(sp.sddmm(M, left, right).to_numpy(), (M * (left @ right)).to_numpy())
+
+
+def test_all_operands_of_an_einsum_are_at_the_same_labels() -> None:
+    a, b = named([[1, 2], [3, 4]], "xy", "pq"), named([[1, 2], [3, 4], [5, 6]], "qpr", "uv")
+    np.testing.assert_array_equal(sp.einsum("ij,jk->ik", a, b).to_numpy(), (a @ b).to_numpy())
+    w = named([1, 10], "qp")
+    for path in ("auto", [(0, 1), (0, 1)], [(1, 2), (0, 1)]):
+        assert sp.einsum("ij,j,jk->ik", a, w, b, optimize=path).to_numpy().tolist() == [[32, 44], [94, 128]]
+        for bare in (np.array([1, 10]), sp.asarray([1, 10])):
+            with pytest.raises(LabelError, match="another has none to tell"):
+                sp.einsum("ij,j,jk->ik", a, bare, b, optimize=path)
+    assert sp.einsum("ij,j->i", a, np.array([1, 10])).tolist() == [21, 43]
+
+
+def test_a_diagonal_goes_by_labels() -> None:
+    A = named([[1, 2], [3, 4]], "xy", "yx")
+    found = sp.einsum("ii->i", A)
+    assert (found.to_numpy().tolist(), found.labels(0).to_pylist()) == ([2, 3], ["x", "y"])
+    assert sp.einsum("ij,ji->", A, A) == 21
+
+
+def test_what_no_path_leads_to_stays_no_entry_between_steps() -> None:
+    E, A, v = sp.zeros((2, 2), "int64"), sp.asarray([[0, 5], [7, 0]]), np.array([1, 2])
+    nowhere = np.iinfo(np.int64)
+    for way in ("auto", False, [(0, 1), (0, 1)], [(1, 2), (0, 1)]):
+        for each in (v, sp.asarray(v)):
+            found = sp.einsum("ij,j,ik->k", E, each, A, semiring="min_plus", optimize=way)
+            assert isinstance(found, np.ndarray) == (each is v and way != [(1, 2), (0, 1)])
+            np.testing.assert_array_equal(np.asarray(found), [nowhere.max] * 2)
+            reached = sp.einsum("ij,j,ik->k", A, each, A, semiring="min_plus", optimize=way)
+            np.testing.assert_array_equal(np.asarray(reached), [15, 12])
+        found = sp.einsum("ij,ij,k->k", E, A, sp.asarray(v), semiring="max_plus", optimize=way)
+        np.testing.assert_array_equal(found.to_numpy(), [nowhere.min] * 2)
+        assert sp.einsum("ij,ij,k->", E, A, sp.asarray(v), semiring="max_plus", optimize=way) == nowhere.min
+
+
+@pytest.mark.parametrize(
+    ("dtype", "first"), [("uint8", (0, 1)), ("bool", (0, 1)), ("int64", (1, 2)), ("float32", (1, 2))]
+)
+def test_sums_of_which_0_is_the_least_are_not_put_in_another_order(dtype: str, first: tuple[int, int]) -> None:
+    rng = np.random.default_rng(0)
+    shapes = (30, 30), (30, 30), (30, 2)
+    operands = [
+        sp.from_coords(np.nonzero(np.ones(shape)), rng.integers(0, 2, shape).astype(dtype).ravel(), shape, fill_value=1)
+        for shape in shapes
+    ]
+    assert sp.einsum_path("ab,bc,cd->ad", *operands, semiring="max_plus")[0][1] == first
+    assert sp.einsum_path("ab,bc,cd->ad", *operands, semiring="min_plus")[0][1] == (1, 2)
+    a, b, c = (
+        sp.from_coords([[0], [0]], np.array([value], dtype), (1, 1), fill_value=1 - value) for value in (0, 0, 1)
+    )  # 0 + 0 is the identity of "max" among numbers from 0 on: no entry of the first step
+    found = [
+        sp.einsum("ab,bc,cd->ad", a, b, c, semiring="max_plus", optimize=way).nnz for way in (False, "auto", "greedy")
+    ]
+    assert found == [int(dtype in ("int64", "float32"))] * 3
+
+
+def test_one_operand_under_a_semiring_has_its_type_and_fill() -> None:
+    A = sp.asarray([[0.0, 2], [3, 0]])
+    assert sp.einsum("ij->ji", A, semiring="min_plus").to_numpy().tolist() == [[np.inf, 3], [2, np.inf]]
+    assert sp.einsum("ij->ij", A, semiring="or_and").dtype == bool
+    assert sp.einsum("ij->ji", A, engine="duckdb").to_numpy().tolist() == [[0, 3], [2, 0]]
+    options: list[tuple[dict[str, Any], str]] = [
+        ({"engine": "nonsense"}, "engine"), ({"complement": True}, "complement"), ({"optimize": "no"}, "optimize"),
+    ]  # fmt: skip
+    for option, match in options:
+        with pytest.raises(InvalidValueError, match=match):
+            sp.einsum("ij->ji", A, **option)
+
+
+def test_products_at_entries_have_a_type_of_their_own() -> None:
+    S = sp.asarray([[1, 2]])
+    X, Y = np.array([[200, 100]], np.uint8), np.array([[1, 1], [2, 2]], np.uint8)
+    for x in (X, sp.asarray(X)):
+        found = sp.sddmm(S, x, Y)
+        assert (found.dtype, found.to_numpy().tolist()) == (np.dtype(np.int64), [[144, 288]])
+    ones = np.ones((2, 2), bool)
+    assert sp.sddmm(sp.asarray(np.full((2, 2), 3)), ones, ones).to_numpy().tolist() == [[3, 3], [3, 3]]
+    half = np.full((1, 1), 300, np.float16)
+    assert sp.sddmm(sp.asarray(np.ones((1, 1), np.float32)), half, half).to_numpy() == np.inf
+    assert sp.sddmm(sp.asarray(np.ones((1, 1), np.float16)), X[:, :1], Y[:1, :1].astype(np.int8)).dtype == np.float32
+
+
+def test_masked_arrays_are_refused_everywhere() -> None:
+    m, A = np.ma.array([1, 2, 3], mask=[True, False, False]), sp.asarray(np.eye(3))
+    calls: list[Any] = [
+        lambda: A @ m, lambda: m @ A, lambda: A + m, lambda: A * m, lambda: np.maximum(A, m),
+        lambda: sp.where(A > 0, m, A),
+        lambda: sp.einsum("ij,j->i", A, m), lambda: sp.tensordot(A, m, 1), lambda: sp.blas.gemv(1, A, m),
+        lambda: sp.sddmm(A, np.ma.array(np.eye(3), mask=np.eye(3) > 0), np.eye(3)), lambda: A.__setitem__(0, m),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(UnsupportedError, match="a masked array has cells without values"):
+            call()
+    np.testing.assert_array_equal(A @ np.ma.array([1, 2, 3]), [1, 2, 3])
+
+
+def test_a_scalar_result_takes_a_boolean_as_its_mask() -> None:
+    v = sp.asarray([1, 2])
+    assert sp.einsum("i,i->", v, v, mask=np.bool_(True)) == 5
+    assert sp.einsum("i,i->", v, v, mask=np.bool_(False)) == 0

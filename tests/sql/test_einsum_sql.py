@@ -113,3 +113,20 @@ def test_bad_input_is_named() -> None:
             sp.einsum_sql(subscripts, A="a", B="b")
     with pytest.raises(UnsupportedError, match="functions in Python"):
         sp.einsum_sql("ij,jk->ik", A="a", B="b", semiring=sp.Semiring(max, "min", 0))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "float32"])
+@pytest.mark.parametrize("semiring", ["plus_times", "min_plus", "max_times"])
+def test_values_of_few_bits_do_not_overflow(dtype: str, semiring: str) -> None:
+    cells = np.array([[100, 100], [0, 100]]).astype(dtype)
+    A, wide = sp.asarray(cells), sp.asarray(cells.astype(np.int64))
+    query = sp.einsum_sql("ij,jk->ik", A=A, B=A, semiring=semiring)
+    found = {(i, j): value for i, j, value in sp.sql(query, A=A, B=A).fetchall()}
+    wanted = sp.einsum("ij,jk->ik", wide, wide, semiring=semiring)
+    assert found == {(i, j): wanted[i, j] for i, j in ((0, 0), (0, 1), (1, 1))}
+
+
+def test_complex_numbers_have_no_sql() -> None:
+    A = sp.asarray([[0, 1j], [2, 0]])
+    with pytest.raises(UnsupportedError, match=r"SQL has no complex128, the type of A: use sp\.einsum"):
+        sp.einsum_sql("ij,jk->ik", A=A, B=A)

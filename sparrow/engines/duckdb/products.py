@@ -50,7 +50,8 @@ def product_sql(node: Product) -> str:
         plain = f"{'least' if semiring.multiply == 'min' else 'greatest'}({a}, {b})"
         found = f"CASE WHEN {nan} THEN CAST('nan' AS DOUBLE) ELSE {plain} END" if nan else plain
     else:
-        found = {"and": f"({a} AND {b})", "first": a, "second": b, "pair": "1"}[str(semiring.multiply)]
+        one = "true" if semiring.add == "or" else "1"
+        found = {"and": f"({a} AND {b})", "first": a, "second": b, "pair": one}[str(semiring.multiply)]
     return _aggregate(node, found, floating)
 
 
@@ -76,7 +77,7 @@ def _aggregate(node: Product, found: str, floating: bool) -> str:
         summed = f"sum({found})"
         return _typed(summed if dtype.kind != "b" else f"sum(CAST({found} <> 0 AS BIGINT))", dtype, floating)
     if dtype.kind in "iu":  # wraps before it is compared
-        found = whole(f"CAST({found} AS HUGEINT)", np.dtype(np.uint64 if dtype == np.uint64 else np.int64))
+        found = whole(f"CAST({found} AS HUGEINT)", dtype)
     value = f"{add}({found})"
     if floating and add == "min":
         value = f"CASE WHEN bool_or(isnan({found})) THEN CAST('nan' AS DOUBLE) ELSE {value} END"

@@ -18,7 +18,7 @@ from sparrow.engines.stream.computed import range_of
 from sparrow.engines.stream.joining import members, numbered
 from sparrow.index import Range
 from sparrow.kernels.entries import Block, accumulator, concatenate, pick
-from sparrow.plan import Product, Scan, Semiring
+from sparrow.plan import Product, Scan
 from sparrow.relation import Chunk, MemoryRelation
 from sparrow.schema import is_fill
 
@@ -158,7 +158,7 @@ class Operands:
         self.right = Operand(right, letters[1], (*matched, *columns))
         """That which is held by rows."""
         self.mask = None if mask is None else Operand(mask, node.out, (*rows, *columns))
-        self.dtype = _working(node.semiring, node.schema.dtype)
+        self.dtype = _working(node)
         """The type in which products are added up."""
 
     @property
@@ -275,7 +275,14 @@ class MaskRows:
     """The column of each of them."""
 
 
-def _working(semiring: Semiring, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type in which products are added up."""
-    modular = semiring.plain or (semiring.add == "plus" and semiring.multiply in ("first", "second", "pair"))
-    return np.dtype(np.uint64) if dtype == np.uint64 and not modular else accumulator(dtype)
+def _working(node: Product) -> np.dtype[Any]:
+    """Return the type in which products are formed and added up."""
+    semiring, dtype = node.semiring, node.schema.dtype
+    if callable(semiring.add) or callable(semiring.multiply):  # given numbers as they are, which have another type
+        dtype = np.result_type(node.left.schema.dtype, node.right.schema.dtype, dtype)
+        if semiring.add == "plus":
+            return accumulator(dtype)
+    elif semiring.add not in ("min", "max") or semiring.multiply not in ("times", "plus"):
+        modular = semiring.plain or (semiring.add == "plus" and semiring.multiply in ("first", "second", "pair"))
+        return np.dtype(np.uint64) if dtype == np.uint64 and not modular else accumulator(dtype)
+    return dtype if dtype.kind in "iu" else accumulator(dtype)  # integers wrap around before they are compared

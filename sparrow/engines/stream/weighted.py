@@ -53,10 +53,28 @@ def weighted(node: Weighted, scan: Scan) -> Any:
         If the result, or the arrays in the type of the sums, would pass the memory limit.
     """
     dtype = accumulator(node.schema.dtype)
+    given = list(zip(node.arrays, node.array_letters, node.array_kept, strict=True))
+    first = [[letter not in letters for letter in own] for _, own, letters in given]
     arrays = [
-        (letters, _summed(each.array, [letter not in letters for letter in own], dtype))
-        for each, own, letters in zip(node.arrays, node.array_letters, node.array_kept, strict=True)
+        (letters, _summed(each.array, gone, dtype)) for (each, _, letters), gone in zip(given, first, strict=True)
     ]
+    sums = _of_arrays(node, scan, arrays, dtype)
+    if any(map(any, first)) and dtype.kind == "f" and np.isinf(sums).any():
+        arrays = [
+            (letters, _of_one_sign(each.array, gone, array))
+            for (each, _, letters), gone, (_, array) in zip(given, first, arrays, strict=True)
+        ]
+        sums[np.isnan(_of_arrays(node, scan, arrays, dtype, infinite=True))] = np.nan
+    with np.errstate(all="ignore"):
+        found = sums != 0 if node.schema.dtype.kind == "b" else sums.astype(node.schema.dtype, copy=False)
+    return found if found.ndim else found[()]
+
+
+def _of_arrays(
+    node: Weighted, scan: Scan, arrays: list[tuple[tuple[int, ...], NDArray[Any]]], dtype: np.dtype[Any],
+    infinite: bool = False,
+) -> NDArray[Any]:  # fmt: skip
+    """Return the sums of entries, or of the ``infinite`` ones, times cells of arrays, in a type."""
     sizes = dict(zip(node.letters, scan.schema.shape, strict=True))
     for letters, array in arrays:
         sizes |= zip(letters, array.shape, strict=True)
@@ -69,21 +87,28 @@ def weighted(node: Weighted, scan: Scan) -> Any:
     memory.check(cells * dtype.itemsize, what, "multiply a part of the tensor")
     sums = np.zeros((height, width), dtype)
     if sums.size and scan.view.size:
-        _add_up(scan, tuple(map(node.letters.index, kept)), factors, sums)
+        _add_up(scan, tuple(map(node.letters.index, kept)), factors, sums, infinite)
     with np.errstate(all="ignore"):
         found = sums.reshape([sizes[letter] for letter in (*kept, *further)])
         gone = tuple(len(kept) + k for k, letter in enumerate(further) if letter not in node.out)
         found = found.sum(axis=gone, dtype=dtype) if gone else found
         left = [letter for letter in (*kept, *further) if letter in node.out]
-        found = found.transpose([left.index(letter) for letter in node.out])
-        found = found != 0 if node.schema.dtype.kind == "b" else found.astype(node.schema.dtype, copy=False)
-    return found if found.ndim else found[()]
+        return np.asarray(found.transpose([left.index(letter) for letter in node.out]))
 
 
 def _summed(array: NDArray[Any], gone: list[bool], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return the sums of an array along axes, in a type; the array along none."""
     with np.errstate(all="ignore"):
         return np.asarray(array.sum(tuple(np.flatnonzero(gone)), dtype=dtype)) if any(gone) else array
+
+
+def _of_one_sign(array: NDArray[Any], gone: list[bool], sums: NDArray[Any]) -> NDArray[Any]:
+    """Return sums of an array along axes, NaN where an infinite number times one cell after the other adds up to it."""
+    if not any(gone):
+        return sums
+    axes = tuple(np.flatnonzero(gone).tolist())
+    alike = (array > 0).all(axes) | (array < 0).all(axes)
+    return np.where(alike, sums, np.nan)
 
 
 def _factors(
@@ -120,7 +145,9 @@ def _table(wide: list[_Factor], width: int, dtype: np.dtype[Any]) -> tuple[NDArr
     return table, starts[:-1]
 
 
-def _add_up(scan: Scan, axes: tuple[int, ...], factors: list[_Factor], sums: NDArray[Any]) -> None:
+def _add_up(
+    scan: Scan, axes: tuple[int, ...], factors: list[_Factor], sums: NDArray[Any], infinite: bool = False
+) -> None:
     """Add the entries of a scan, times factors, to the rows that their coordinates along ``axes`` number."""
     schema, width = scan.schema, sums.shape[1]
     shape = [schema.shape[axis] for axis in axes]
@@ -134,6 +161,7 @@ def _add_up(scan: Scan, axes: tuple[int, ...], factors: list[_Factor], sums: NDA
     kind = np.dtype(np.int32 if narrow else np.int64)
 
     def prepared(block: Block) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        block = block.take(np.isinf(block.values)) if infinite else block
         rows = _positions(block, axes, shape)
         places = np.empty((len(wide), block.count), kind)
         with np.errstate(all="ignore"):
