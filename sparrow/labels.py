@@ -61,7 +61,8 @@ def label_positions(labels: pa.Array | None, wanted: Any, dim: str) -> NDArray[n
         # Of several kinds, or of another one: those that may be labels at all.
         kind = type(labels[0].as_py()) if len(labels) else str
         given = [_python(one) for one in given]
-        found = _found(labels, pa.array([one if isinstance(one, kind) else None for one in given], labels.type))
+        likely = [one if isinstance(one, kind) and _fits(one, labels.type) else None for one in given]
+        found = _found(labels, pa.array(likely, labels.type))
         assert found is not None
     if found.null_count:
         at = np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))
@@ -119,7 +120,7 @@ def label_range(labels: pa.Array | None, wanted: slice, dim: str) -> slice:
             continue
         try:
             places[k] = pc.sum(before(*_end(labels, end))).as_py() or 0
-        except (pa.ArrowException, TypeError):
+        except (pa.ArrowException, TypeError, OverflowError):
             raise LabelError(f"labels of dimension {dim!r} are of type {labels.type}, and {end!r} is not") from None
     return slice(*places)
 
@@ -147,6 +148,15 @@ def _as_dates(texts: pa.Array, kind: pa.DataType) -> pa.Array:
             except pa.ArrowInvalid:
                 raise LabelError(f"labels are of type {kind}, and {text.as_py()!r} is no date") from None
         raise
+
+
+def _fits(label: Any, kind: pa.DataType) -> bool:
+    """Return whether a type has room for a label: 8 bits have none for 300."""
+    try:
+        pa.scalar(label, kind)
+    except (pa.ArrowException, OverflowError):
+        return False
+    return True
 
 
 def _python(label: Any) -> Any:

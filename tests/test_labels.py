@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparrow.errors import LabelError
-from sparrow.labels import first_places, label_position, label_positions
+from sparrow.labels import first_places, label_position, label_positions, label_range
 
 
 def test_labels() -> None:
@@ -63,6 +63,18 @@ def test_labels_of_sets_and_of_several_kinds() -> None:
     assert label_positions(numbers, np.array([30, 10], np.int8), "src").tolist() == [2, 0]
     with pytest.raises(LabelError, match="no label '30'"):
         label_positions(numbers, ["30"], "src")
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.uint64()])
+def test_numbers_that_labels_have_no_room_for(kind: pa.DataType) -> None:
+    labels = pa.array([10, 20], kind)
+    for wanted in (2**70, -(2**70), 2**64, -(2**63) - 1, -300 if kind == pa.uint64() else -(2**63)):
+        with pytest.raises(LabelError, match=f"dimension 'a' has no label {wanted}$"):
+            label_position(labels, wanted, "a")
+        with pytest.raises(LabelError, match=f"dimension 'a' has no label {wanted}$"):
+            label_positions(labels, [10, wanted, 20], "a")
+    with pytest.raises(LabelError, match=r"dimension 'a' are of type u?int.*, and 1180591620717411303424 is not"):
+        label_range(labels, slice(10, 2**70), "a")
 
 
 def test_dates_are_labels_as_much_as_their_texts() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from sparrow.cli.arguments import AsJson, StoredPath, open_one, write_json, write_table
+from sparrow.cli.spelling import Program
 
 if TYPE_CHECKING:
     from sparrow.tensor import Tensor
@@ -25,7 +26,7 @@ Source: TypeAlias = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    verbs = typer.Typer(
+    verbs = Program(
         name="graph",
         short_help="Follow the links of a stored graph.",
         rich_markup_mode=None,
@@ -37,7 +38,8 @@ def add_to(app: typer.Typer) -> None:
     def graph() -> None:
         """Follow the links of a stored graph, a square matrix of links from rows to columns.
 
-        A line for each node, those with the largest numbers first; --out stores all of them.
+        A line for each node, those with the largest numbers first, of bfs and paths for each that a way leads to;
+        --out stores all of them.
 
         \b
         Examples:
@@ -90,7 +92,7 @@ def bfs(
     head: Head = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Say how many links away from a node the others are.
+    """Say how many links away from a node the others are that a way leads to, the farthest first.
 
     \b
     Example:
@@ -100,11 +102,11 @@ def bfs(
 
     links = open_one(path)
     found = graph.bfs(links, _nodes(links, [source]), directed=not undirected, max_depth=max_depth)
-    _write(found, "links", out, head, as_json)
+    _write(found, "links", out, head, as_json, reached=True)
 
 
 def paths(path: StoredPath, source: Source, out: Out = None, head: Head = 10, as_json: AsJson = False) -> None:
-    """Say how far from a node the others are, links being as long as their values.
+    """Say how far from a node the others are that a way leads to, links being as long as their values.
 
     \b
     Example:
@@ -113,7 +115,7 @@ def paths(path: StoredPath, source: Source, out: Out = None, head: Head = 10, as
     from sparrow import graph
 
     links = open_one(path)
-    _write(graph.shortest_paths(links, _nodes(links, [source])), "length", out, head, as_json)
+    _write(graph.shortest_paths(links, _nodes(links, [source])), "length", out, head, as_json, reached=True)
 
 
 def components(
@@ -263,20 +265,22 @@ def _saved(found: Tensor, out: str, as_json: bool) -> None:
         typer.echo(f"{out}: {stored.nnz:,} of {stored.shape[0]:,} nodes", err=True)
 
 
-def _write(found: Tensor, name: str, out: str | None, head: int, as_json: bool) -> None:
-    """Store what is known of each node, or write the largest numbers."""
+def _write(found: Tensor, name: str, out: str | None, head: int, as_json: bool, reached: bool = False) -> None:
+    """Store what is known of each node, or write the largest numbers, of all nodes or of those ``reached``."""
     import numpy as np
 
     if out is not None:
         _saved(found, out, as_json)
         return
-    known = found.to_arrow()
-    at, values = (known.column(k).to_numpy() for k in (0, 1))
-    first = np.argsort(-values, kind="stable")[: head or None]
-    rows = list(zip(_names(found, at[first]), values[first].tolist(), strict=True))
+    values = found.to_numpy()
+    at = np.flatnonzero(values != found.fill_value) if reached else np.arange(len(values))
+    order = ~values[at] if values.dtype.kind in "biu" else -values[at]
+    first = at[np.argsort(order, kind="stable")[: head or None]]
+    rows = list(zip(_names(found, first), values[first].tolist(), strict=True))
     _write_rows(rows, (found.dims[0], name), as_json)
-    if not as_json and len(rows) < found.shape[0]:
-        typer.echo(f"{len(rows):,} of {found.shape[0]:,} nodes; --head 0 writes all, --out DST stores them", err=True)
+    if not as_json and len(rows) < len(at):
+        nodes = "nodes that a way leads to" if reached else "nodes"
+        typer.echo(f"{len(rows):,} of {len(at):,} {nodes}; --head 0 writes all, --out DST stores them", err=True)
 
 
 def _write_groups(found: Tensor, name: str, out: str | None, head: int, as_json: bool) -> None:

@@ -371,7 +371,10 @@ def pinv(x: Tensor | ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> 
     array([[0.25],
            [0.  ]])
     """
-    return _of_matrices(np.linalg.pinv, x, rtol=rtol)
+    found: Any = operand(x)
+    if np.ndim(found) and found.dtype.kind in "biu":  # of integers NumPy knows no roundings to take for 0
+        found = found.astype(np.float64)
+    return _of_matrices(np.linalg.pinv, found, rtol=rtol)
 
 
 def qr(x: Tensor | ArrayLike, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Any:

@@ -74,17 +74,28 @@ def positions(A: Tensor, nodes: Any) -> NDArray[np.int64]:
     given: Any = nodes if several else [nodes]
     if labels is not None:
         return label_positions(labels, given, A.dims[0])
-    found = check_array(given if isinstance(given, np.ndarray) else list(given), "nodes")
+    n, found = A.shape[0], _integers(given if hasattr(given, "__array__") else list(given))
+    outside = (found < -n) | (found >= n)
+    if outside.any():
+        raise IndexingError(f"node {found[outside][0]} is out of range: the graph has {n} nodes")
+    found = found.astype(np.int64)
+    return np.where(found < 0, found + n, found)
+
+
+def _integers(nodes: Any) -> NDArray[Any]:
+    """Return positions as an array: of Python's integers if some take more than 64 bits."""
+    found = check_array(nodes, "nodes")
     if found.ndim != 1:
         raise ShapeError(f"nodes of shape {found.shape}: give a list of them, of one dimension")
-    if len(found) and found.dtype.kind not in "iu":
-        raise LabelError(f"the graph has no labels: nodes are positions, not {found.tolist()[0]!r}")
-    n = A.shape[0]
-    found = found.astype(np.int64)
-    if len(found) and not ((found >= -n) & (found < n)).all():
-        at = found[(found < -n) | (found >= n)][0]
-        raise IndexingError(f"node {at} is out of range: the graph has {n} nodes")
-    return np.where(found < 0, found + n, found)
+    if not len(found):
+        return found.astype(np.int64)
+    if found.dtype.kind in "iu":
+        return found
+    exact = np.array(nodes, object)
+    for one in exact.tolist():
+        if isinstance(one, bool) or not isinstance(one, int | np.integer):
+            raise LabelError(f"the graph has no labels: nodes are positions, not {one!r}")
+    return exact
 
 
 def per_node(A: Tensor, values: NDArray[Any], fill_value: Any = 0) -> Tensor:

@@ -18,6 +18,8 @@ from sparrow.tensor import Tensor
 
 __all__ = ["bfs", "random_walks", "shortest_paths"]
 
+_ALL = 1 << 62
+"""What the weights of all lists add up to."""
 _SAMPLE = 1024
 """Weights that say how far nodes are near."""
 
@@ -197,7 +199,7 @@ def random_walks(A: Tensor, sources: Any, length: int, *, weighted: bool = False
     LabelError, IndexingError
         If there is no such node.
     InvalidValueError
-        If the length is negative, or a value to go by is.
+        If the length is negative, or a value to go by is, or is not finite.
 
     Examples
     --------
@@ -229,24 +231,51 @@ def random_walks(A: Tensor, sources: Any, length: int, *, weighted: bool = False
                 at[at == len(lists.nodes)] = 0
                 on = np.flatnonzero(lists.nodes[at] == here) if len(lists.nodes) else np.empty(0, np.int64)
                 if weighted and weights is not lists.weights:  # links in memory come with the same ones in each step
-                    weights, total = lists.weights, _running(lists.weights)
+                    weights = lists.weights
+                    edges = np.stack([lists.starts, lists.stops], 1).ravel() if links.held is None else links.held[0]
+                    total = _running(weights, edges)
                 walks[on, step + 1] = _drawn(lists.starts[at[on]], lists.stops[at[on]], lists.cols, total, draws[on])
             advance(len(starts))
     return walks
 
 
-def _running(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return what the weights before each link, and all of them, add up to."""
-    if not (weights >= 0).all():
+def _running(weights: NDArray[np.float64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return what the weights before each link, and all of them, add up to, for lists that lie between edges.
+
+    Each list adds up to the same, however heavy its links are, in integers, so that none is lost to rounding behind
+    others that weigh more.
+    """
+    _check_weights(weights)
+    total = np.zeros(len(weights) + 1, np.int64)
+    begins = edges[:-1][edges[1:] > edges[:-1]]
+    if not len(begins):
+        return total
+    counts = np.diff(begins, append=len(weights))
+    largest = np.maximum.reduceat(weights, begins)
+    largest[largest == 0] = 1
+    shares = weights / np.repeat(largest, counts)  # a sum of weights may pass what is finite
+    sums = np.add.reduceat(shares, begins)
+    sums[sums == 0] = 1
+    shares *= np.repeat(_ALL // len(begins) / sums, counts)
+    np.cumsum(shares.astype(np.int64), out=total[1:])
+    return total
+
+
+def _check_weights(weights: NDArray[np.float64]) -> None:
+    least, most = weights.min(initial=0), weights.max(initial=0)
+    if least < 0:
         raise InvalidValueError("values to go by must not be negative: take their magnitude, or leave weighted out")
-    return np.concatenate([[0.0], np.cumsum(weights)])
+    if not np.isfinite(most):
+        raise InvalidValueError(
+            f"values to go by must be finite numbers, and one is {most}: replace it, or leave weighted out"
+        )
 
 
 def _drawn(
     starts: NDArray[np.int64],
     stops: NDArray[np.int64],
     cols: NDArray[np.int32],
-    total: NDArray[np.float64] | None,
+    total: NDArray[np.int64] | None,
     draws: NDArray[np.float64],
 ) -> NDArray[Any]:
     """Return the end of one link between each start and stop, -1 where there is none, for draws between 0 and 1."""
@@ -258,7 +287,6 @@ def _drawn(
     else:
         low, high = total[starts], total[stops]
         some &= high > low
-        # A draw may round up to the next list, and must not hit a link of no weight before the first that has some.
-        at = np.searchsorted(total, low + draws * (high - low), "right") - 1
-        at = np.clip(at, starts, np.maximum(stops - 1, starts))
+        # A draw may round up to the next list, and must not hit a link of no weight.
+        at = np.searchsorted(total, np.minimum(low + (draws * (high - low)).astype(np.int64), high - 1), "right") - 1
     return np.where(some, cols[np.minimum(at, len(cols) - 1)], -1)

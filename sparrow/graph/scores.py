@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from sparrow import progress
 from sparrow.arguments import check_integer, check_number
-from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError
+from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.creation import from_coords
 from sparrow.functions.elementwise import logical_and, logical_not, not_equal
 from sparrow.functions.generation import eye
 from sparrow.graph.links import Links, fits, mirrored
 from sparrow.graph.nodes import check_graph, per_node, positions, room_for_nodes
+from sparrow.schema import check_array
 from sparrow.tensor import Tensor
 from sparrow.tensor.products import matmul
 
@@ -40,8 +41,10 @@ def pagerank(
     damping
         How likely one follows a link rather than jumps.
     personalization
-        How likely one jumps to each node: an array of weights, a mapping from nodes, or a list of nodes that are as
-        likely; nodes by label where there are labels, else by position. Equally by default.
+        How likely one jumps to each node: an array of weights, a mapping from nodes, where weights of one node add up,
+        or a list of nodes that are as likely; nodes by label where there are labels, else by position. An array,
+        tensor or series with one number for each node is weights, of integers too, and so is a list of floats; a list
+        of integers is nodes, however long. Equally by default.
     dangling
         Where one goes from a node without links, in the same forms; where one jumps by default.
     tol
@@ -61,7 +64,7 @@ def pagerank(
     LabelError, IndexingError
         If there is no such node.
     InvalidValueError
-        If ``damping`` is not between 0 and 1, or weights are negative or all 0.
+        If ``damping`` is not between 0 and 1, a link or a weight is negative, or weights are all 0.
     ConvergenceError
         If ``max_iter`` rounds are not enough.
 
@@ -81,22 +84,34 @@ def pagerank(
         ranks = linalg.pagerank(
             A,
             damping,
-            personalization=_placed(A, personalization),
-            dangling=_placed(A, dangling),
+            personalization=_placed(A, personalization, "personalization"),
+            dangling=_placed(A, dangling, "dangling"),
             tol=tol,
             max_iter=max_iter,
         )
         return per_node(A, ranks)
 
 
-def _placed(A: Tensor, given: Any) -> Any:
+def _placed(A: Tensor, given: Any, name: str) -> Any:
     """Return weights of nodes by position."""
+    from sparrow.linalg.iterations import added_up
+
     if isinstance(given, Mapping):
-        nodes = positions(A, list(given))
-        return dict(zip(nodes.tolist(), given.values(), strict=True))
-    if given is None or (isinstance(given, np.ndarray) and given.dtype.kind == "f"):
+        return added_up(given, positions(A, list(given)).tolist(), A.shape[0], name)
+    if given is None or _weighs(given, A.shape[0], name):
         return given
     return dict.fromkeys(positions(A, given).tolist(), 1.0)
+
+
+def _weighs(given: Any, n: int, name: str) -> bool:
+    """Return whether what is given weighs n nodes, rather than names some."""
+    listed = isinstance(given, list | tuple)
+    if not listed and not hasattr(given, "dtype"):
+        return False
+    found = given if isinstance(given, Tensor) else check_array(given, name)
+    if found.shape == (n,):
+        return found.dtype.kind in ("f" if listed else "biufc")
+    return not listed and found.ndim > 0 and found.dtype.kind in "fc"
 
 
 def hits(A: Tensor, *, tol: float = 1e-8, max_iter: int = 1000) -> tuple[Tensor, Tensor]:
@@ -120,6 +135,8 @@ def hits(A: Tensor, *, tol: float = 1e-8, max_iter: int = 1000) -> tuple[Tensor,
     ------
     ShapeError
         If the tensor is no square matrix.
+    UnsupportedError
+        If values are complex.
     InvalidValueError
         If a link weighs NaN or infinity.
     ConvergenceError
@@ -136,6 +153,8 @@ def hits(A: Tensor, *, tol: float = 1e-8, max_iter: int = 1000) -> tuple[Tensor,
     from sparrow.linalg.operators import Operator
 
     A = check_graph(A)
+    if A.dtype.kind == "c":
+        raise UnsupportedError("hits: links of complex values make no hubs; take their magnitude")
     check_integer("max_iter", max_iter, 1)
     check_number("tol", tol)
     n = A.shape[0]
@@ -249,13 +268,12 @@ def _neighbours(A: Tensor) -> Tensor:
 
 def _pairs(A: Tensor, pairs: Any) -> tuple[Tensor, bool]:
     """Return pairs as a mask, and whether it says which are not wanted; no node is paired with itself."""
-    itself = eye(A.shape[0], dtype=np.bool_)
     if pairs is None:
-        return itself, True
+        return eye(A.shape[0], dtype=np.bool_), True
     if isinstance(pairs, Tensor):
         if pairs.shape != A.shape:
             raise ShapeError(f"pairs of shape {pairs.shape} are none of a graph of shape {A.shape}")
-        mask: Tensor = logical_and(not_equal(pairs, pairs.fill_value), logical_not(itself))
+        mask: Tensor = logical_and(not_equal(pairs, pairs.fill_value), logical_not(eye(A.shape[0], dtype=np.bool_)))
         return mask, False
     try:
         ends = list(zip(*pairs, strict=True))

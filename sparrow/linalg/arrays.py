@@ -91,9 +91,14 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
     (5.0, 4.0)
     """
     given: Any = operand(x)
-    if ord in (2, -2, "nuc") and isinstance(given, Tensor):
+    if isinstance(given, Tensor) and (ord in (2, -2, "nuc") or (ord in (1, np.inf) and _hollow(given))):
         given = np.asarray(given)
     return np.linalg.matrix_norm(given, keepdims=keepdims, ord=ord)  # type: ignore[arg-type]
+
+
+def _hollow(x: Tensor) -> bool:
+    """Return whether matrices have no cells, of which the largest sum is 0 as NumPy has it."""
+    return x.ndim > 1 and 0 in x.shape[-2:]
 
 
 def norm(

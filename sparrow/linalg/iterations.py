@@ -16,7 +16,7 @@ from sparrow.kernels import compiling
 from sparrow.linalg.operators import Operator, check_square, check_vector
 from sparrow.tensor import Tensor
 
-__all__ = ["pagerank", "power_iteration"]
+__all__ = ["added_up", "pagerank", "power_iteration"]
 
 
 def pagerank(
@@ -38,7 +38,8 @@ def pagerank(
     damping
         How likely one follows a link rather than jumps.
     personalization
-        How likely one jumps to each node, as weights, an array or a mapping from positions; equally by default.
+        How likely one jumps to each node, as weights, an array or a mapping from positions, where what is given for
+        one node adds up; equally by default.
     dangling
         Where one goes from a node without links; where one jumps by default.
     tol
@@ -58,7 +59,7 @@ def pagerank(
     UnsupportedError
         If values are complex.
     InvalidValueError
-        If ``damping`` is not between 0 and 1, or weights are negative or all 0.
+        If ``damping`` is not between 0 and 1, a link or a weight is negative, or weights are all 0.
     ConvergenceError
         If ``max_iter`` rounds are not enough.
 
@@ -90,6 +91,8 @@ def pagerank(
     if not np.isfinite(leaving).all() or (leaving < 0).any():
         at = int(np.argmin(np.isfinite(leaving) & (leaving >= 0)))
         raise InvalidValueError(f"the links of node {at} weigh {leaving[at]}: weights must be finite and not negative")
+    if A.dtype.kind not in "bu" and (least := operator.tensor.min()) < 0:
+        raise InvalidValueError(f"a link weighs {least}: weights must be finite and not negative")
     share = np.divide(damping, leaving, out=np.zeros(n), where=leaving > 0)
     ranks = np.array(np.broadcast_to(jump, n))
     stray, given = float(ranks[leaving == 0].sum()), ranks * share
@@ -134,6 +137,8 @@ def power_iteration(
     ------
     ShapeError
         If the tensor is not square, or ``v0`` has another length.
+    InvalidValueError
+        If ``v0`` is all 0.
     ConvergenceError
         If ``max_iter`` rounds are not enough: there may be several eigenvalues of one magnitude, and :func:`eigsh`
         finds those of a symmetric matrix.
@@ -156,6 +161,8 @@ def power_iteration(
     if start.shape != (n,):
         raise ShapeError(f"v0 has shape {start.shape}, the matrix {operator.shape}: give one number a row")
     vector = start.astype(np.result_type(operator.dtype, start.dtype))
+    if n and not vector.any():
+        raise InvalidValueError("v0 is all 0: a start of zeros has no direction, leave it out for a random one")
     vector = vector / (np.linalg.norm(vector) or 1)
     with progress.bar("power iteration", None, "rounds") as advance:
         for _ in range(max_iter):
@@ -179,16 +186,42 @@ def _weights(given: ArrayLike | Mapping[Any, float] | None, n: int, name: str) -
     if given is None:
         return np.array([1 / n])
     if isinstance(given, Mapping):
-        weights = np.zeros(n)
-        for node, weight in given.items():
+        for node in given:
             if not isinstance(node, int | np.integer) or not -n <= node < n:
                 raise ShapeError(f"{name} names node {node!r}, nodes are 0 to {n - 1}")
-            weights[node] = check_vector(weight, name)
+        weights = added_up(given, list(given), n, name)
     else:
-        weights = check_vector(given, name).astype(np.float64)
+        weights = _real(given, name)
     if weights.shape != (n,):
         raise ShapeError(f"{name} has shape {weights.shape}: give a number for each of {n} nodes")
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
         raise InvalidValueError(f"{name}: weights must be finite, none negative, not all 0")
     total: NDArray[np.float64] = weights / weights.sum()
     return total
+
+
+def added_up(given: Mapping[Any, Any], at: list[int], n: int, name: str) -> NDArray[np.float64]:
+    """Return the weights of all nodes by position, of a mapping from nodes that are ``at`` some: those of one add up.
+
+    Raises
+    ------
+    ShapeError
+        If something else than a number is given for a node.
+    UnsupportedError
+        If it is no real number.
+    """
+    weights = np.zeros(n)
+    for place, (node, weight) in zip(at, given.items(), strict=True):
+        number = _real(weight, name)
+        if number.ndim:
+            raise ShapeError(f"{name} gives node {node!r} {weight!r}: give one number for each")
+        weights[place] += number
+    return weights
+
+
+def _real(given: Any, name: str) -> NDArray[np.float64]:
+    """Return weights as an array."""
+    found = check_vector(given, name)
+    if found.dtype.kind == "c":
+        raise UnsupportedError(f"{name} is complex: give real numbers")
+    return found.astype(np.float64)

@@ -156,6 +156,11 @@ class Operator(LinearOperator):  # type: ignore[misc]
         """How many vectors have been multiplied."""
         return self._calls
 
+    @property
+    def tensor(self) -> Tensor:
+        """The matrix: as it is kept in memory for products, where it is."""
+        return self._tensor if self._kept is None else self._kept
+
     def explain(self) -> str:
         """Return how the next product would be computed, as text: the plan, and where the tensor is.
 
@@ -171,7 +176,7 @@ class Operator(LinearOperator):  # type: ignore[misc]
         >>> print(A.explain().splitlines()[-1])
         operator      2 products; persisted after 1, 48 bytes
         """
-        tensor = self._tensor if self._kept is None else self._kept
+        tensor = self.tensor
         x = np.broadcast_to(self.dtype.type(0), (tensor.shape[1],))
         plan = explain(Contract(tensor.__sparrow_scan__(), Dense(x)))
         return f"{plan}\noperator      {quantity(self._calls, 'products')}; {self._left}"
@@ -217,7 +222,7 @@ class Operator(LinearOperator):  # type: ignore[misc]
     def _product(self, x: NDArray[Any], turned: bool) -> NDArray[Any]:
         if self._calls >= (0 if self._persist else 1):
             self._keep()
-        tensor: Any = self._tensor if self._kept is None else self._kept
+        tensor: Any = self.tensor
         if not np.result_type(x.dtype, np.float64).isbuiltin:
             raise UnsupportedError(f"a product with {x.dtype} is none of numbers")
         wanted = np.result_type(self.dtype, x.dtype)

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import scipy.sparse.linalg as scipy_linalg
 
 from sparrow import progress
@@ -18,10 +19,18 @@ from sparrow.tensor import Tensor
 
 __all__ = ["bicgstab", "cg", "eigsh", "expm_multiply", "gmres", "lobpcg", "lsmr", "lsqr", "minres", "svds"]
 
+_MATRICES = ("M", "B", "Minv", "OPinv")
+"""Options that are multiplied by."""
+
 
 def _operator(A: Any) -> Any:
     """Return what SciPy is handed for an operand: a tensor becomes an operator that keeps to memory if it fits."""
     return Operator(A, persist=True) if isinstance(A, Tensor) else A
+
+
+def _option(word: str, given: Any) -> Any:
+    """Return what SciPy is handed for an option: of a tensor that is no matrix to multiply by the array."""
+    return check_vector(given, word) if isinstance(given, Tensor) and word not in _MATRICES else _operator(given)
 
 
 def _called(name: str, A: Any, given: tuple[Any, ...], options: dict[str, Any], square: bool = True) -> Any:
@@ -34,7 +43,7 @@ def _called(name: str, A: Any, given: tuple[Any, ...], options: dict[str, Any], 
     if square:
         check_square(A, name)
     operator = _operator(A)
-    options = {word: _operator(each) for word, each in options.items()}
+    options = {word: _option(word, each) for word, each in options.items()}
     given = _checked(name, A.shape, given)
     with progress.bar(name, None, "products") as advance:
         if isinstance(operator, Operator):
@@ -296,7 +305,13 @@ def eigsh(A: Any, k: int = 6, **options: Any) -> Any:
     """
     if options.get("sigma") is not None and options.get("OPinv") is None:
         A = handed_over(A, "eigsh with sigma", "leave sigma out")
-    return _called("eigsh", A, (k,), options)
+    found = _called("eigsh", A, (k,), options)
+    # SciPy leaves the values of Hermitian matrices in the order that ARPACK found them in.
+    if not options.get("return_eigenvectors", True):
+        return np.sort(found)
+    values, vectors = found
+    order = np.argsort(values, kind="stable")
+    return values[order], vectors[:, order]
 
 
 def svds(A: Any, k: int = 6, **options: Any) -> Any:

@@ -2,19 +2,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow import errors, graph, memory
-from sparrow.graph import communities, components, links, paths
+from sparrow.graph import communities, components, links, paths, scores
 from sparrow.sorting import Spool
 
 
@@ -229,6 +232,28 @@ def test_walks_go_by_weight() -> None:
         graph.random_walks(A * -1, [0], 1, weighted=True)
 
 
+def test_light_links_behind_heavy_ones_are_followed(folder: Any) -> None:
+    cells = [[0, 1e17, 0, 0], [3.0, 0, 1.0, 0], [1.7e308, 0, 0, 1.7e308], [0, 5e-324, 5e-324, 0]]
+    for A in (sp.asarray(cells), sp.asarray(cells).persist(), folder(np.array(cells))):
+        for with_links in (nullcontext, out_of_core):
+            with with_links():
+                starts = np.arange(4).repeat(4000)
+                steps = graph.random_walks(A, starts, 1, weighted=True)[:, 1].reshape(4, -1)
+            shares = np.array([np.bincount(each, minlength=4) / 4000 for each in steps])
+            wanted = np.array([[0, 1, 0, 0], [0.75, 0, 0.25, 0], [0.5, 0, 0, 0.5], [0, 0.5, 0.5, 0]])
+            np.testing.assert_allclose(shares, wanted, atol=0.03)
+
+
+def test_weights_to_walk_by_are_finite_numbers(folder: Any) -> None:
+    for value in (np.inf, np.nan):
+        A = folder(np.array([[0, value], [1, 0]]))
+        for with_links in (nullcontext, out_of_core):
+            with with_links(), pytest.raises(errors.InvalidValueError, match=f"finite numbers, and one is {value}"):
+                graph.random_walks(A, [0], 1, weighted=True)
+    A = sp.from_coords([[0, 0, 1], [0, 1, 0]], [0.0, 0.0, 1.0], shape=(2, 2), fill_value=-1)
+    assert graph.random_walks(A, [1], 2, weighted=True).tolist() == [[1, 0, -1]]  # links of no weight are none
+
+
 def test_hubs_and_authorities() -> None:
     a = np.random.default_rng(0).integers(0, 3, (9, 9))
     hubs, authorities = graph.hits(sp.asarray(a), tol=1e-12)
@@ -237,6 +262,8 @@ def test_hubs_and_authorities() -> None:
     np.testing.assert_allclose(authorities.to_numpy(), array_of(wanted[1], 9), atol=1e-8)
     with pytest.raises(errors.ConvergenceError, match="1 rounds"):
         graph.hits(sp.asarray(a), tol=1e-12, max_iter=1)
+    with pytest.raises(errors.UnsupportedError, match="hits: links of complex values"):
+        graph.hits(sp.asarray(a) * 1j)
 
 
 @pytest.fixture
@@ -262,6 +289,69 @@ def test_nodes_come_and_go_by_name(named: Any) -> None:
     assert (part.labels("dst").to_pylist(), nodes.tolist()) == (["ann", "bob", "eve"], [0, 1, 2])
     with pytest.raises(errors.LabelError, match="no label 'tom'"):
         graph.bfs(named, "tom")
+
+
+def test_jumps_are_weights_or_nodes() -> None:
+    A = sp.asarray([[0, 1.0, 1], [0, 0, 1], [1, 0, 0]])
+    jump: Any
+    weights = np.array([1, 2, 5])
+    wanted = sp.linalg.pagerank(A, personalization=weights)
+    series, labelled = pd.Series(weights), A.copy()
+    labelled.set_labels([0, 1], [5, 2, 1])
+    for jump in (weights, weights.astype(np.uint8), weights * 1.0, sp.asarray(weights), sp.asarray(weights * 1.0)):
+        np.testing.assert_array_equal(graph.pagerank(A, personalization=jump).to_numpy(), wanted)
+        np.testing.assert_array_equal(graph.pagerank(labelled, personalization=jump).to_numpy(), wanted)
+    for jump in (series, series.astype("Int64"), pl.Series(weights), [1.0, 2.0, 5.0], (1, 2, 5.0), {0: 1, 1: 2, 2: 5}):
+        np.testing.assert_array_equal(graph.pagerank(A, personalization=jump).to_numpy(), wanted)
+    named = graph.pagerank(A, dangling=[0, 1, 1]).to_numpy()
+    np.testing.assert_array_equal(named, sp.linalg.pagerank(A, dangling=[1, 1, 0]))
+    wanted = sp.linalg.pagerank(A, personalization=[1, 0, 1])
+    for jump in ([0, 2], np.array([0, 2]), sp.asarray([2, 0]), pa.array([0, 2]), {0, 2}, {0: 1, -1: 1}):
+        np.testing.assert_array_equal(graph.pagerank(A, personalization=jump).to_numpy(), wanted)
+    with pytest.raises(errors.ShapeError, match=r"personalization has shape \(2,\)"):
+        graph.pagerank(A, personalization=np.array([0.5, 0.5]))
+
+
+def test_weights_of_nodes_named_twice_add_up(named: Any) -> None:
+    A = sp.asarray([[0, 1.0, 1], [0, 0, 1], [1, 0, 0]])
+    found = graph.pagerank(A, personalization={0: 1, -3: 1, 1: 1}).to_numpy()
+    np.testing.assert_array_equal(found, sp.linalg.pagerank(A, personalization=[2, 1, 0]))
+    with pytest.raises(errors.ShapeError, match=r"dangling gives node 'dan' \[1, 2\]: give one number for each"):
+        graph.pagerank(named, dangling={"ann": 1, "dan": [1, 2]})
+
+
+def test_pairs_that_are_named_need_no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scores, "eye", None)
+    A = sp.asarray([[0, 1, 1], [0, 0, 1], [1, 0, 0]])
+    assert graph.common_neighbors(A, [(0, 1), (2, 2)]).to_numpy().tolist() == [[0, 1, 0], [0, 0, 0], [0, 0, 0]]
+    assert graph.adamic_adar(A, [(0, 1)]).nnz == 1
+
+
+def test_positions_of_any_integers() -> None:
+    A = sp.asarray([[0, 1], [1, 0]])
+    nodes: Any
+    for nodes in (np.uint64(2**63 + 1), 2**70, -(2**70), [0, 2**63], [2**64, 1], np.array([1, 2**65], object)):
+        number: Any = nodes if np.isscalar(nodes) else max(nodes)
+        with pytest.raises(errors.IndexingError, match=f"node {number} is out of range: the graph has 2 nodes"):
+            graph.bfs(A, nodes)
+    for nodes in (pa.array([0, 1]), pa.chunked_array([[0], [1]]), pd.Series([0, 1]), np.array([0, 1], object), {0, 1}):
+        assert graph.bfs(A, nodes).to_numpy().tolist() == [0, 0]
+    for nodes, text in (([True, False], "True"), ([2**70, 0.5], "0.5"), ([None], "None"), (pa.array(["a"]), "'a'")):
+        with pytest.raises(errors.LabelError, match=f"nodes are positions, not {text}"):
+            graph.bfs(A, nodes)
+
+
+def test_numbers_past_64_bits_are_no_labels() -> None:
+    A = sp.from_coords([[0, 1], [1, 0]], [1.0, 1.0], shape=(2, 2), dims=("a", "b"))
+    A.set_labels(["a", "b"], [10, 20])
+    calls: list[tuple[int, Any]] = [
+        (2**70, lambda: A.sel(a=2**70)),
+        (2**63, lambda: graph.induced_subgraph(A, [10, 2**63])),
+        (2**64, lambda: graph.pagerank(A, personalization={2**64: 1})),
+    ]
+    for number, call in calls:
+        with pytest.raises(errors.LabelError, match=f"dimension 'a' has no label {number}$"):
+            call()
 
 
 def test_what_is_no_graph_is_named(named: Any) -> None:

@@ -51,7 +51,9 @@ def test_verbs_write_the_largest_numbers(cli: Any, web: Path, words: list[str], 
 def test_labels_are_written_and_read(cli: Any, named: Path) -> None:
     assert cli("graph", "bfs", named, "dan", "--json", "--head", 1).json == [{"src": "bob", "links": 2}]
     assert cli("graph", "communities", named, "--json", "--head", 1).json[0]["first"] == "ann"
-    assert cli("pagerank", named, "--personalization", "tom", "--json").json == [{"src": "tom", "rank": 1.0}]
+    assert cli("pagerank", named, "--personalization", "tom", "--json", "--head", 1).json == [
+        {"src": "tom", "rank": 1.0}
+    ]
     assert cli("graph", "hits", named, "--json", "--head", 1).json[0]["src"] == "ann"
     assert cli("graph", "hits", named, "--hubs", "--json", "--head", 1).json[0]["src"] == "dan"
 
@@ -71,6 +73,45 @@ def test_results_are_stored(cli: Any, web: Path, tmp_path: Path) -> None:
     assert "5 of 5 nodes" in cli("pagerank", web, "--out", tmp_path / "ranks.sparrow").err
     ranks: Any = sp.open(tmp_path / "ranks.sparrow")
     np.testing.assert_array_equal(ranks.to_numpy(), sp.linalg.pagerank(sp.open(web)))
+
+
+def test_nodes_without_links_are_written_too(cli: Any, web: Path, named: Path) -> None:
+    done = cli("graph", "degrees", web, "--head", 0)
+    assert done.table[1:] == [["0", "2"], ["1", "1"], ["2", "1"], ["3", "1"], ["4", "0"]]
+    assert done.err == ""
+    assert "3 of 5 nodes; --head 0 writes all" in cli("graph", "degrees", web, "--head", 3).err
+    ranks = cli("pagerank", named, "--personalization", "tom", "--json", "--head", 0).json
+    assert ranks[0] == {"src": "tom", "rank": 1.0}
+    assert sorted(row["src"] for row in ranks) == ["ann", "bob", "dan", "eve", "tom"]
+
+
+@pytest.mark.parametrize("verb", ["bfs", "paths"])
+def test_nodes_that_no_way_leads_to_are_not_written(cli: Any, web: Path, verb: str) -> None:
+    done = cli("graph", verb, web, 1, "--head", 0)
+    assert (sorted(row[0] for row in done.table[1:]), done.err) == (["0", "1", "2"], "")
+    assert "2 of 3 nodes that a way leads to; --head 0 writes all" in cli("graph", verb, web, 1, "--head", 2).err
+    assert "that a way leads to" in cli("graph", verb, "--help").out
+
+
+def test_weights_of_any_type_are_written(cli: Any, tmp_path: Path) -> None:
+    sp.asarray([[0, 1j, 2], [1, 0, 0], [0, 0, 0]]).save(tmp_path / "complex.sparrow")
+    assert cli("graph", "degrees", tmp_path / "complex.sparrow", "--weighted").table[1:] == [
+        ["0", "(2+1j)"],
+        ["1", "(1+0j)"],
+        ["2", "0j"],
+    ]
+    found = cli("graph", "degrees", tmp_path / "complex.sparrow", "--weighted", "--json", "--head", 1).json
+    assert found == [{"d0": 0, "degree": [2.0, 1.0]}]
+    sp.asarray(np.array([[0, 1], [2, 0]], np.uint64)).save(tmp_path / "whole.sparrow")
+    found = cli("graph", "degrees", tmp_path / "whole.sparrow", "--weighted", "--json").json
+    assert found == [{"d0": 1, "degree": 2}, {"d0": 0, "degree": 1}]
+
+
+def test_errors_are_in_the_words_of_the_command_line(cli: Any, tmp_path: Path) -> None:
+    sp.zeros((2**30, 2**30)).save(tmp_path / "large.sparrow")
+    done = cli("--memory-limit", "300MB", "graph", "kcore", tmp_path / "large.sparrow")
+    assert done.code == 1
+    assert "raise the limit with --memory-limit" in done.err
 
 
 def test_wrong_usage(cli: Any, web: Path, named: Path) -> None:

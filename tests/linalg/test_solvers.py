@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow import errors, memory
+from sparrow.linalg import operators
 
 
 def matrix(n: int, seed: int = 0, dtype: str = "float64") -> Any:
@@ -227,6 +228,85 @@ def test_pagerank_of_what_is_no_graph() -> None:
         sp.linalg.pagerank(abs(links), personalization=[1, 0], max_iter=2)
     assert sp.linalg.pagerank(sp.zeros((0, 0))).shape == (0,)
     np.testing.assert_allclose(sp.linalg.pagerank(sp.zeros((2, 2))), [0.5, 0.5])
+
+
+@pytest.mark.parametrize(
+    "cells", [[[0, 30.0, -29], [1, 0, 0], [1, 0, 0]], [[2.0, -1], [1, 1]], [[1.0, -1], [1, 1]], [[3, -1], [1, 1]]]
+)
+def test_pagerank_refuses_a_negative_link_that_others_make_up_for(
+    cells: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links = sp.asarray(np.array(cells))
+    stored = links.save(tmp_path / "A.sparrow")
+    for share in (4, 1 << 60):  # where it is kept for products, and where it is read each time
+        monkeypatch.setattr(operators, "_SHARE", share)
+        for made in (links, links.persist(), stored, stored + 0):
+            with pytest.raises(errors.InvalidValueError, match=r"a link weighs -\d+.*: weights must be finite and not"):
+                sp.linalg.pagerank(made)
+
+
+def test_weights_of_one_node_add_up() -> None:
+    links = sp.asarray([[0, 1.0, 1], [0, 0, 1], [1, 0, 0]])
+    wanted = sp.linalg.pagerank(links, personalization=[2, 1, 0])
+    jump: Any
+    for jump in ({0: 1, -3: 1, 1: 1}, {np.int64(0): 2, -2: 1.0}):
+        np.testing.assert_array_equal(sp.linalg.pagerank(links, personalization=jump), wanted)
+    with pytest.raises(errors.ShapeError, match=r"personalization gives node 0 \[1, 2\]: give one number for each"):
+        sp.linalg.pagerank(links, personalization={0: [1, 2]})  # type: ignore[dict-item]
+    given: Any
+    for given in ({0: 1j}, [1j, 0, 0]):
+        with pytest.raises(errors.UnsupportedError, match="dangling is complex"):
+            sp.linalg.pagerank(links, dangling=given)
+
+
+def test_a_start_of_zeros_has_no_direction() -> None:
+    A = sp.asarray([[2.0, 1.0], [1.0, 2.0]])
+    for start in (np.zeros(2), [0, 0], sp.zeros(2)):
+        with pytest.raises(errors.InvalidValueError, match="a start of zeros has no direction"):
+            sp.linalg.power_iteration(A, start)
+
+
+def test_vectors_among_the_options_may_be_tensors(stored: sp.Tensor) -> None:
+    start, a = np.ones(40), matrix(40)
+    for name in ("lsqr", "lsmr"):
+        found = getattr(sp.linalg, name)(stored, a @ start, x0=sp.asarray(start))[0]
+        np.testing.assert_allclose(found, start)
+    np.testing.assert_array_equal(
+        sp.linalg.eigsh(stored, 2, v0=sp.asarray(start))[0], sp.linalg.eigsh(stored, 2, v0=start)[0]
+    )
+    np.testing.assert_array_equal(
+        sp.linalg.svds(stored, 2, v0=sp.asarray(start))[1], sp.linalg.svds(stored, 2, v0=start)[1]
+    )
+    A, others = sp.asarray(np.diag(np.arange(1.0, 21.0))), np.eye(20)[:, 19:]
+    guess = np.random.default_rng(0).standard_normal((20, 1))
+    found = sp.linalg.lobpcg(A, guess, Y=sp.asarray(others), M=sp.eye(20), tol=1e-8, maxiter=100)[0]
+    np.testing.assert_allclose(found, [19])
+
+
+def test_values_of_hermitian_matrices_ascend() -> None:
+    rng = np.random.default_rng(0)
+    half = rng.standard_normal((8, 8)) + 1j * rng.standard_normal((8, 8))
+    a = half + half.conj().T
+    wanted = np.linalg.eigvalsh(a)[:4]
+    values, vectors = sp.linalg.eigsh(sp.asarray(a), 4, which="SA")
+    np.testing.assert_allclose(values, wanted)
+    np.testing.assert_allclose(a @ vectors, vectors * values, atol=1e-8)
+    np.testing.assert_allclose(sp.linalg.eigsh(sp.asarray(a), 4, which="SA", return_eigenvectors=False), wanted)
+
+
+@pytest.mark.parametrize("kind", ["bool", "int8", "int64", "uint16"])
+def test_pseudo_inverses_of_integers(kind: str) -> None:
+    cells = np.array([[2, 0, 1], [0, 4, 1]]).astype(kind)
+    for made in (sp.asarray(cells), cells, cells.tolist()):
+        np.testing.assert_allclose(sp.linalg.pinv(made), np.linalg.pinv(cells), atol=1e-15)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+def test_norms_of_matrices_without_cells(shape: tuple[int, int]) -> None:
+    for order in (1, np.inf):
+        assert sp.linalg.norm(sp.zeros(shape), order) == np.linalg.norm(np.zeros(shape), order) == 0
+        assert sp.linalg.matrix_norm(sp.zeros((4, *shape)), ord=order).tolist() == [0, 0, 0, 0]
+        assert sp.linalg.norm(sp.zeros(shape), order, keepdims=True).shape == (1, 1)
 
 
 def test_norms_by_axes() -> None:
