@@ -69,6 +69,8 @@ def _respelled(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
             return f"{on} {value.replace(chr(39), '')}"
         return f"{on} {shlex.quote(value.strip(chr(39)))}"
 
+    if "overwrite" not in flags:
+        text = text.replace("or pass overwrite=True to replace it", "or remove it first")
     text = re.sub(r"sp\.config\((?P<name>\w+)=\.\.\.\)", lambda found: f"--{found['name'].replace('_', '-')}", text)
     text = re.sub(rf"\b(?:A\.)?({'|'.join(_VERBS)})\(\)", lambda found: f"'sparrow {_VERBS[found[1]]}'", text)
     text = re.sub(

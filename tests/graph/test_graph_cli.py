@@ -107,11 +107,14 @@ def test_weights_of_any_type_are_written(cli: Any, tmp_path: Path) -> None:
     assert found == [{"d0": 1, "degree": 2}, {"d0": 0, "degree": 1}]
 
 
-def test_errors_are_in_the_words_of_the_command_line(cli: Any, tmp_path: Path) -> None:
+def test_errors_are_in_the_words_of_the_command_line(cli: Any, web: Path, tmp_path: Path) -> None:
     sp.zeros((2**30, 2**30)).save(tmp_path / "large.sparrow")
     done = cli("--memory-limit", "300MB", "graph", "kcore", tmp_path / "large.sparrow")
     assert done.code == 1
     assert "raise the limit with --memory-limit" in done.err
+    for command in (("pagerank",), ("graph", "degrees")):
+        done = cli(*command, web, "--out", web)
+        assert (done.code, "choose another name, or remove it first" in done.err) == (1, True)
 
 
 def test_wrong_usage(cli: Any, web: Path, named: Path) -> None:
