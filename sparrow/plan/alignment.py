@@ -158,15 +158,23 @@ def multiplied(sides: Sequence[Any], letters: Sequence[Sequence[int]]) -> list[A
     return out
 
 
-def masking(mask: Scan, result: Scan) -> Scan:
+def masking(mask: Scan, result: Scan, operands: Sequence[Scan]) -> Scan:
     """Return a mask in the order of the dimensions of a result, at its labels: those that it lacks have no entry.
 
     Raises
     ------
     LabelError
-        If names of dimensions or types of labels do not fit, or labels that differ are to be exact, or repeat.
+        If names of dimensions or types of labels do not fit, or labels that differ are to be exact, or repeat, or names
+        make the transpose of one of the operands of it: by position that is something else.
     """
-    mask = matched([result, mask])[1]
+    given = mask
+    mask = matched([result, given])[1]
+    if mask is not given and any(side.source.token == given.source.token for side in operands):
+        renamed = ", ".join(f"{a}={b!r}" for a, b in zip(given.schema.dims, result.schema.dims, strict=True))
+        raise LabelError(
+            f"a mask of dimensions {given.schema.dims} goes by name, which makes it its own transpose in a product of "
+            f"dimensions {result.schema.dims}: mask.rename({renamed}) goes by position"
+        )
     theirs = names_along(result)
     for axis, mine in names_along(mask).items():
         wanted = theirs.get(axis)

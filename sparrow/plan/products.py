@@ -112,7 +112,7 @@ def product(
     node = Product(left, right, (own, other), tuple(out), semiring, None, False, schema, free).named(along_out)
     if mask is None:
         return node
-    mask = masking(mask, Scan(node, View.identity(shape), schema))
+    mask = masking(mask, Scan(node, View.identity(shape), schema), (left, right))
     if mask.schema.shape != shape:
         raise ShapeError(f"product: the mask has shape {mask.schema.shape}, the result {shape}")
     return replace(node, mask=mask, complement=complement).named(along_out)

@@ -177,9 +177,7 @@ def fill_of(semiring: Semiring, dtype: np.dtype[Any]) -> Any:
                 found = np.asarray(semiring.identity).astype(dtype)[()]
             except (OverflowError, TypeError):
                 found = None
-        nan = semiring.identity != semiring.identity
-        same = found is not None and (found != found if nan else found == semiring.identity)
-        if not same:
+        if found is None or not _stands_for(found, semiring.identity):
             raise InvalidValueError(f"semiring {semiring}: identity={semiring.identity!r} is no value of {dtype}")
         return found
     if callable(semiring.add):
@@ -195,6 +193,15 @@ def fill_of(semiring: Semiring, dtype: np.dtype[Any]) -> Any:
     if dtype.kind in "iu":
         return dtype.type(np.iinfo(dtype).min if least else np.iinfo(dtype).max)
     return dtype.type(-np.inf if least else np.inf)
+
+
+def _stands_for(found: Any, given: Any) -> bool:
+    """Return whether a number cast to a type is still that number, of floats to rounding."""
+    if given != given:
+        return bool(found != found)
+    if found.dtype.kind in "fc" and np.isfinite(found):
+        return bool(found.dtype.kind == "c" or np.imag(given) == 0)
+    return bool(found.item() == given)
 
 
 def _called(operation: _Operation) -> str:

@@ -707,9 +707,22 @@ def test_or_of_functions_is_the_truth_of_what_they_return(kind: str) -> None:
     np.testing.assert_array_equal(counted.to_numpy(), [[False, False], [True, True]])
 
 
+def test_an_identity_is_rounded_to_floats() -> None:
+    A = sp.asarray(np.ones((2, 2), np.float32))
+    assert sp.matmul(A, A, semiring=sp.Semiring("max", "times", 0.1)).fill_value == np.float32(0.1)
+
+
 @pytest.mark.parametrize(
     ("kind", "identity"),
-    [("int64", np.inf), ("int64", 1.5), ("uint8", 300), ("int64", 10**30), ("int64", np.nan), ("float64", 1j)],
+    [
+        ("int64", np.inf),
+        ("float32", 1e300),
+        ("int64", 1.5),
+        ("uint8", 300),
+        ("int64", 10**30),
+        ("int64", np.nan),
+        ("float64", 1j),
+    ],
 )
 def test_an_identity_is_a_value_of_the_result(kind: str, identity: Any) -> None:
     A = sp.asarray(np.ones((2, 2), kind))

@@ -505,6 +505,19 @@ def test_masks_go_by_labels_and_names(tmp_path: Path) -> None:
     np.testing.assert_array_equal(sp.sddmm(M, left, right).to_numpy(), (M * (left @ right)).to_numpy())
 
 
+def test_a_transposed_operand_as_the_mask_of_named_dimensions_says_which_way_it_goes() -> None:
+    cells = np.array([[0, 1, 0], [0, 0, 1], [1, 1, 0]])
+    G = sp.asarray(cells).rename(d0="src", d1="dst")
+    for A, mask in ((G, G.T), (G.T, G)):
+        with pytest.raises(LabelError, match=r"mask\.rename\(.* goes by position"):
+            sp.matmul(A, A, mask=mask)
+    circles = sp.matmul(G, G, mask=G.T.rename(dst="src", src="dst"))
+    np.testing.assert_array_equal(circles.to_numpy(), (cells @ cells) * cells.T)
+    for A, mask in ((G, G), (G.T, G.T), (sp.asarray(cells), sp.asarray(cells).T)):
+        wanted = (A.to_numpy() @ A.to_numpy()) * mask.to_numpy()
+        np.testing.assert_array_equal(sp.matmul(A, A, mask=mask).to_numpy(), wanted)
+
+
 def test_all_operands_of_an_einsum_are_at_the_same_labels() -> None:
     a, b = named([[1, 2], [3, 4]], "xy", "pq"), named([[1, 2], [3, 4], [5, 6]], "qpr", "uv")
     np.testing.assert_array_equal(sp.einsum("ij,jk->ik", a, b).to_numpy(), (a @ b).to_numpy())
