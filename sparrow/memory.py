@@ -18,7 +18,7 @@ from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from sparrow import settings
+from sparrow import recycled, settings
 from sparrow.errors import TooLargeError
 from sparrow.progress import quantity
 
@@ -191,6 +191,7 @@ class Reservation:
             if self._ledger.reserved + nbytes <= most:
                 self._ledger.reserved += nbytes
                 self.nbytes += nbytes
+                self._ledger.make_room()
                 return
             others = self._ledger.reserved - self.nbytes
         raise _error(self.what, self.nbytes + nbytes, self.remedy, None, others, grown=self.nbytes > 0)
@@ -200,6 +201,7 @@ class Reservation:
         with self._ledger.lock:
             self._ledger.reserved += nbytes - self.nbytes
             self.nbytes = nbytes
+            self._ledger.make_room()
 
     def release(self) -> None:
         """Give the room back; once more does nothing."""
@@ -224,6 +226,11 @@ class _Ledger:
     def __init__(self) -> None:
         self.reserved = 0
         self.lock = threading.RLock()  # a reservation may be collected while another one grows
+
+    def make_room(self) -> None:
+        """Give up what is kept of earlier results where that is reserved."""
+        if recycled.kept():
+            recycled.release(max(limit() - self.reserved, 0))
 
 
 _ledger = _Ledger()

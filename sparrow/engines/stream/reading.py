@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory, progress, settings
+from sparrow import memory, progress, recycled, settings
 from sparrow.engines.orders import scan_order, sorted_order
 from sparrow.index import Box, Listed, Range, View
 from sparrow.kernels.entries import Block, RowBlock, canonical, in_order
@@ -314,8 +314,7 @@ class _Whole:
         schema = scan.schema
         self._width, self._room = memory.entry_bytes(schema), room
         dtypes = [*(schema.coordinate_dtype(axis) for axis in range(schema.ndim)), schema.dtype]
-        # Memory is taken when it is written to, so a bound that is far too large costs nothing.
-        self._arrays = [np.empty(min(rows, memory.limit() // self._width), dtype) for dtype in dtypes]
+        self._cells = [recycled.Cells(min(rows, memory.limit() // self._width), dtype) for dtype in dtypes]
         self._count = self._turn = self._writing = 0
         self._failed = False
         self._lock = threading.RLock()  # taken by itself: as in sparrow.workers
@@ -330,11 +329,11 @@ class _Whole:
                 self._changed.wait()
             self._room.grow(block.count * self._width)
             start, stop = self._count, self._count + block.count
-            while stop > len(self._arrays[-1]) and self._writing:
+            while stop > len(self._cells[-1].array) and self._writing:
                 self._changed.wait()
-            if stop > len(self._arrays[-1]):
-                self._arrays = [_longer(array, start, max(stop, 2 * start)) for array in self._arrays]
-            arrays = self._arrays
+            if stop > len(self._cells[-1].array):
+                self._cells = [_longer(cells.array, start, max(stop, 2 * start)) for cells in self._cells]
+            arrays = [cells.array for cells in self._cells]
             self._count = stop
             self._turn += 1
             self._writing += 1
@@ -352,11 +351,8 @@ class _Whole:
 
     def block(self) -> Block:
         """Return everything that was taken in, once."""
-        arrays, self._arrays = self._arrays, []
-        if self._count < len(arrays[-1]):
-            for array in arrays:
-                array.resize(self._count, refcheck=False)  # in place: what is cut off was never written to
-        return Block(tuple(arrays[:-1]), arrays[-1])
+        *coords, values = (cells.first(self._count) for cells in self._cells)
+        return Block(tuple(coords), values)
 
 
 def _read_in_place(scan: Scan, order: tuple[int, ...], rows: int, room: memory.Reservation) -> Block:
@@ -389,9 +385,9 @@ def _collected(scan: Scan, pieces: Iterator[Block], rows: int, room: memory.Rese
     return whole.block()
 
 
-def _longer(array: NDArray[Any], count: int, size: int) -> NDArray[Any]:
-    out = np.empty(size, array.dtype)
-    out[:count] = array[:count]
+def _longer(array: NDArray[Any], count: int, size: int) -> recycled.Cells:
+    out = recycled.Cells(size, array.dtype)
+    out.array[:count] = array[:count]
     return out
 
 

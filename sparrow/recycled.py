@@ -1,0 +1,170 @@
+"""Memory of large results that nobody has any more, for the next ones to stand in.
+
+What is new to a process the system clears, page by page, as it is first written to: that takes as long as the writing.
+So memory is kept when the last array in it is gone, at most an eighth of the memory limit. The system may take it
+whenever it needs some; room that is reserved comes first; and where the limit is small nothing is kept.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import settings
+
+__all__ = ["Cells", "kept", "release"]
+
+_HUGE, _FREE, _DROP = (getattr(mmap, name, None) for name in ("MADV_HUGEPAGE", "MADV_FREE", "MADV_DONTNEED"))
+_LEAST = 1 << 22
+"""Bytes from which it is worth it."""
+_LARGE = 1 << 21
+"""Bytes of a large page: part of one is not given up."""
+_AMPLE = 1 << 30
+"""A memory limit beside which it does not matter what is kept."""
+_PART = 8
+"""Of the limit, one part is kept at most."""
+_LOOSE = 4
+"""How many times longer memory may be than what is to stand in it."""
+
+
+class Cells:
+    """An array to write to, made longer than what comes to stand in it: what is not written to takes no memory.
+
+    Parameters
+    ----------
+    count
+        Its length, at most.
+    dtype
+        Its type.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> cells = Cells(10**6, np.dtype(np.float64))
+    >>> cells.array[:3] = 1, 2, 3
+    >>> cells.first(3)
+    array([1., 2., 3.])
+    """
+
+    def __init__(self, count: int, dtype: np.dtype[Any]) -> None:
+        nbytes = count * dtype.itemsize
+        self._memory = _memory(nbytes) if nbytes >= _LEAST and _is_ample() else None
+        self.array: NDArray[Any] = (
+            np.empty(count, dtype) if self._memory is None else np.frombuffer(_lent(self._memory), dtype, count)
+        )
+        """All of it, holding anything."""
+
+    def first(self, count: int) -> NDArray[Any]:
+        """Return so many cells, for good: what lies beyond them is given up."""
+        array, self.array = self.array, np.empty(0, self.array.dtype)
+        if self._memory is not None:
+            self._memory.end(count * array.itemsize)
+            return array[:count]
+        if count < len(array):
+            array.resize(count, refcheck=False)  # in place: what is cut off was never written to
+        return array
+
+
+class _Memory:
+    """Pages of the process."""
+
+    __slots__ = ("pages", "size", "written")
+
+    def __init__(self, size: int) -> None:
+        self.pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.pages.madvise(_HUGE)
+        self.size = self.written = size
+        """Its bytes, and those from its beginning beyond which none was written."""
+
+    def end(self, nbytes: int) -> None:
+        """Give the system the pages that lie beyond some bytes."""
+        stop = min(_whole(nbytes, _LARGE), self.size)
+        if stop < self.size:
+            self.pages.madvise(_DROP, stop, self.size - stop)
+        self.written = stop
+
+
+class _Kept:
+    """Memory that nothing stands in, the longest unused first."""
+
+    def __init__(self) -> None:
+        self.all: list[_Memory] = []
+        self.nbytes = 0
+        self.lock = threading.RLock()  # an array may be collected while it is held
+
+    def remove(self, memory: _Memory) -> None:
+        self.all.remove(memory)
+        self.nbytes -= memory.written
+
+
+_kept = _Kept()
+
+
+def kept() -> int:
+    """Return the bytes that are kept."""
+    return _kept.nbytes
+
+
+def release(most: int = 0) -> None:
+    """Give the system what is kept, the longest unused first, but for so many bytes."""
+    with _kept.lock:
+        while _kept.nbytes > most:
+            _kept.remove(_kept.all[0])
+
+
+def _whole(nbytes: int, page: int) -> int:
+    return -(-nbytes // page) * page
+
+
+def _is_ample() -> bool:
+    return settings.current().memory_limit > _AMPLE and None not in (_HUGE, _FREE, _DROP)
+
+
+def _memory(nbytes: int) -> _Memory:
+    """Return memory of at least so many bytes: the smallest that is kept, or new."""
+    size = _whole(nbytes, mmap.PAGESIZE)
+    with _kept.lock:
+        fit = [memory for memory in _kept.all if size <= memory.size <= _LOOSE * size]
+        if fit:
+            memory = min(fit, key=lambda one: one.size)
+            _kept.remove(memory)
+            return memory
+    try:
+        return _Memory(size)
+    except OSError as error:
+        raise MemoryError(f"the system gives no {nbytes} bytes") from error
+
+
+def _lent(memory: _Memory) -> Any:
+    """Return what arrays in memory hold on to: it is kept when the last of them is gone."""
+    memory.written = memory.size
+    lent = (ctypes.c_char * memory.size).from_buffer(memory.pages)
+    weakref.finalize(lent, _keep, memory).atexit = False
+    return lent
+
+
+def _keep(memory: _Memory) -> None:
+    most = settings.current().memory_limit // _PART
+    if memory.written > most or not _is_ample():
+        return
+    memory.pages.madvise(_FREE, 0, memory.written)  # the system may take the pages as long as nothing is written
+    with _kept.lock:
+        _kept.all.append(memory)
+        _kept.nbytes += memory.written
+        release(most)
+
+
+def _after_fork() -> None:
+    """Begin anew: what the parent keeps is its own, and its lock may be held."""
+    global _kept
+    _kept = _Kept()
+
+
+os.register_at_fork(after_in_child=_after_fork)

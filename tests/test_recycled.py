@@ -1,0 +1,179 @@
+"""Memory of results: what nobody has any more is written to again, what somebody has never is."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import sparrow as sp
+from sparrow import memory, recycled
+from sparrow.settings import config
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages are asked of Linux")
+
+MIB = 1 << 20
+FLOAT = np.dtype(np.float64)
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(recycled, "_kept", recycled._Kept())
+    with config(memory_limit="8GiB"):
+        yield
+
+
+def place(array: np.ndarray) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def filled(count: int, value: float, most: int | None = None) -> np.ndarray:
+    cells = recycled.Cells(most or count, FLOAT)
+    cells.array[:count] = value
+    return cells.first(count)
+
+
+def test_memory_is_kept_when_the_last_array_of_it_is_gone() -> None:
+    first = filled(MIB, 1.0)
+    at, part = place(first), first[10:20]
+    del first
+    assert recycled.kept() == 0
+    second = filled(MIB, 2.0)
+    assert place(second) != at
+    assert (part == 1).all()
+    del part
+    assert recycled.kept() == 8 * MIB
+    assert place(filled(MIB, 3.0)) == at
+    assert (second == 2).all()
+
+
+def test_what_is_not_written_to_is_given_up() -> None:
+    long = filled(MIB, 1.0, most=64 * MIB)
+    assert len(long) == MIB
+    del long
+    assert recycled.kept() == 8 * MIB
+    whole = recycled.Cells(64 * MIB, FLOAT)
+    assert (whole.array[:MIB] == 1).all() or (whole.array[:MIB] == 0).any()  # the same pages, or taken meanwhile
+    assert (whole.array[MIB :: MIB // 8] == 0).all()
+
+
+def test_shorter_results_take_memory_that_is_not_much_longer() -> None:
+    del_me = filled(8 * MIB, 1.0)
+    at = place(del_me)
+    del del_me
+    small = filled(MIB, 2.0)
+    assert place(small) != at
+    assert recycled.kept() == 64 * MIB
+    half = filled(4 * MIB, 3.0)
+    assert place(half) == at
+    assert recycled.kept() == 0
+    del half
+    assert recycled.kept() == 32 * MIB
+
+
+def test_of_several_the_shortest_that_will_do_is_taken() -> None:
+    arrays = [filled(count * MIB, 1.0) for count in (4, 2, 3)]
+    places = [place(array) for array in arrays]
+    del arrays
+    assert place(filled(2 * MIB, 0.0)) == places[1]
+
+
+def test_a_part_of_the_limit_is_kept_at_most_the_longest_unused_goes_first() -> None:
+    with config(memory_limit=8 * 40 * MIB * 4):  # of which 160 MiB
+        first, second, third = (filled(8 * MIB, 1.0) for _ in range(3))
+        others = place(second), place(third)
+        del first, second
+        assert recycled.kept() == 128 * MIB
+        del third
+        assert recycled.kept() == 128 * MIB
+        assert {place(kept) for kept in (filled(8 * MIB, 1.0), filled(8 * MIB, 1.0))} <= set(others)
+        recycled.release()
+        long = filled(21 * MIB, 1.0)
+        del long
+        assert recycled.kept() == 0
+
+
+def test_what_is_reserved_comes_first() -> None:
+    with config(memory_limit="2GiB"):
+        array = filled(8 * MIB, 1.0)
+        del array
+        with memory.reserve(2048 * MIB - 64 * MIB, "most of it") as room:
+            assert recycled.kept() == 64 * MIB
+            room.grow(1)
+            assert recycled.kept() == 0
+
+
+def test_nothing_is_kept_where_the_limit_is_small() -> None:
+    with config(memory_limit="1GiB"):
+        array = filled(8 * MIB, 1.0)
+        assert array.flags.owndata
+        del array
+    array = filled(8 * MIB, 1.0)
+    with config(memory_limit="500MB"):
+        del array
+    assert recycled.kept() == 0
+
+
+def test_memory_that_there_is_not_is_a_memory_error() -> None:
+    with pytest.raises(MemoryError):
+        recycled.Cells(1 << 58, FLOAT)
+
+
+def test_results_are_never_written_to_while_somebody_has_them() -> None:
+    rng = np.random.default_rng(5)
+    A = sp.random((4000, 4000), nnz=700_000, seed=1)
+    entries = A.compute().to_scipy("coo")
+    held: list[tuple[float, object]] = []
+    reused: set[int] = set()
+    again = 0
+    for turn in range(60):
+        factor = float(turn + 1)
+        computed = (A * factor).compute()
+        found = computed.to_scipy("coo")
+        again += place(found.data) in reused
+        reused.add(place(found.data))
+        kind = rng.integers(3)
+        held.append((factor, [found.data, found.data[5:], computed][kind]))
+        del computed, found
+        for _ in range(int(rng.integers(3))):
+            if held:
+                held.pop(int(rng.integers(len(held))))
+        for factor, kept in held:
+            values = kept.to_scipy("coo").data if isinstance(kept, sp.Tensor) else kept
+            np.testing.assert_array_equal(values, (entries.data * factor)[len(entries.data) - len(values) :])
+    assert again > 10
+    held.clear()
+    gc.collect()
+
+
+FORK = """
+import os, sys
+import numpy as np
+from sparrow import recycled
+array = recycled.Cells(1 << 20, np.dtype(np.float64)).first(1 << 20)
+array[:] = 1
+other = recycled.Cells(1 << 20, np.dtype(np.float64)).first(1 << 20)
+del other
+recycled._kept.lock.acquire()  # as of a thread that is not in the child
+pid = os.fork()
+if not pid:
+    ok = recycled.kept() == 0
+    mine = recycled.Cells(1 << 20, np.dtype(np.float64)).first(1 << 20)
+    mine[:] = 2
+    del array
+    array = recycled.Cells(1 << 20, np.dtype(np.float64)).first(1 << 20)
+    array[:] = 3
+    os._exit(0 if ok and (mine == 2).all() else 1)
+_, status = os.waitpid(pid, 0)
+sys.exit(os.waitstatus_to_exitcode(status) or not (array == 1).all() or recycled.kept() != 8 << 20)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_keeps_nothing_of_its_parent() -> None:
+    subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK], check=True, timeout=60)
