@@ -10,8 +10,10 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import sys
 import threading
 import weakref
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,6 @@ from sparrow import settings
 
 __all__ = ["Cells", "kept", "release"]
 
-_HUGE, _FREE, _DROP = (getattr(mmap, name, None) for name in ("MADV_HUGEPAGE", "MADV_FREE", "MADV_DONTNEED"))
 _LEAST = 1 << 22
 """Bytes from which it is worth it."""
 _LARGE = 1 << 21
@@ -54,16 +55,32 @@ class Cells:
     """
 
     def __init__(self, count: int, dtype: np.dtype[Any]) -> None:
-        nbytes = count * dtype.itemsize
-        self._memory = _memory(nbytes) if nbytes >= _LEAST and _is_ample() else None
-        self.array: NDArray[Any] = (
-            np.empty(count, dtype) if self._memory is None else np.frombuffer(_lent(self._memory), dtype, count)
-        )
-        """All of it, holding anything."""
+        self.count, self._dtype = count, dtype
+        self._memory: _Memory | None = None
+        self._array: NDArray[Any] | None = None
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """All of it, holding anything; made when first asked for."""
+        if self._array is None:
+            nbytes = self.count * self._dtype.itemsize
+            if nbytes < _LEAST or not _is_ample():
+                self._array = np.empty(self.count, self._dtype)
+            else:
+                self._memory = _memory(nbytes)
+                self._array = np.frombuffer(_lent(self._memory), self._dtype, self.count)
+        return self._array
+
+    def longer(self, count: int, used: int) -> Cells:
+        """Return more of them, the first ones, of which so many are in use, copied."""
+        cells = Cells(count, self._dtype)
+        if self._array is not None:
+            cells.array[:used] = self._array[:used]
+        return cells
 
     def first(self, count: int) -> NDArray[Any]:
-        """Return so many cells, for good: what lies beyond them is given up."""
-        array, self.array = self.array, np.empty(0, self.array.dtype)
+        """Return so many of them, for good: what lies beyond is given up."""
+        array, self._array = self.array, None
         if self._memory is not None:
             self._memory.end(count * array.itemsize)
             return array[:count]
@@ -79,7 +96,8 @@ class _Memory:
 
     def __init__(self, size: int) -> None:
         self.pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        self.pages.madvise(_HUGE)
+        with suppress(OSError):  # a system without large pages
+            self.pages.madvise(mmap.MADV_HUGEPAGE)
         self.size = self.written = size
         """Its bytes, and those from its beginning beyond which none was written."""
 
@@ -87,7 +105,7 @@ class _Memory:
         """Give the system the pages that lie beyond some bytes."""
         stop = min(_whole(nbytes, _LARGE), self.size)
         if stop < self.size:
-            self.pages.madvise(_DROP, stop, self.size - stop)
+            self.pages.madvise(mmap.MADV_DONTNEED, stop, self.size - stop)
         self.written = stop
 
 
@@ -124,7 +142,7 @@ def _whole(nbytes: int, page: int) -> int:
 
 
 def _is_ample() -> bool:
-    return settings.current().memory_limit > _AMPLE and None not in (_HUGE, _FREE, _DROP)
+    return sys.platform == "linux" and settings.current().memory_limit > _AMPLE
 
 
 def _memory(nbytes: int) -> _Memory:
@@ -152,9 +170,12 @@ def _lent(memory: _Memory) -> Any:
 
 def _keep(memory: _Memory) -> None:
     most = settings.current().memory_limit // _PART
-    if memory.written > most or not _is_ample():
+    if not 0 < memory.written <= most or not _is_ample():
         return
-    memory.pages.madvise(_FREE, 0, memory.written)  # the system may take the pages as long as nothing is written
+    try:
+        memory.pages.madvise(mmap.MADV_FREE, 0, memory.written)  # the system may take them until they are written to
+    except OSError:  # it cannot, so it shall have them now
+        return
     with _kept.lock:
         _kept.all.append(memory)
         _kept.nbytes += memory.written

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sparrow import settings
 from sparrow.index import Box
-from sparrow.kernels.entries import Block, Duplicates, merge
+from sparrow.kernels.entries import Block, Duplicates, RowBlock, merge
 from sparrow.schema import Schema, is_fill
 from sparrow.workers import ordered_map
 
@@ -340,7 +340,8 @@ def _laid_out(block: Block, schema: Schema) -> Block:
     """Return entries as one stretch for each column, in the types of a schema, without a copy where they are."""
     kinds, values = schema.coordinate_dtypes, block.values
     as_it_is = values.dtype is schema.dtype and values.flags.c_contiguous
-    for column, dtype in zip(block.coords, kinds, strict=True):
+    own = (*block.heads.coords, *block.rest.coords) if isinstance(block, RowBlock) else block.coords
+    for column, dtype in zip(own, kinds, strict=True):
         as_it_is = as_it_is and column.dtype is dtype and column.flags.c_contiguous
     if as_it_is:
         return block
@@ -376,7 +377,7 @@ class MemoryRelation:
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays."""
-        return sum(column.nbytes for column in self.block.coords) + self.block.values.nbytes
+        return self.block.nbytes
 
     @property
     def orders(self) -> tuple[tuple[int, ...], ...]:

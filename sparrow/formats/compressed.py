@@ -242,8 +242,7 @@ class CSR(_Compressed):
 
     @classmethod
     def _from_entries(cls, schema: Schema, block: Block) -> Self:
-        rows, columns = block.coords
-        return cls._made(block.values, columns, pointers(rows, schema.shape[0]), schema.shape)
+        return cls._made(block.values, block.column(1), pointers(block, schema.shape[0]), schema.shape)
 
     def _entries(self) -> Block:
         kind = np.int32 if self._shape[1] <= 2**31 else np.int64

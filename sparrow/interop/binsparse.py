@@ -53,10 +53,11 @@ def arrays_of(schema: Schema, block: Block) -> dict[str, NDArray[Any]]:
     """Return the named arrays of canonical entries, which :func:`descriptor_of` describes."""
     values = block.values.view(np.uint8) if block.values.dtype == bool else block.values
     if schema.stype in ("csr", "csc"):
-        outer, inner = block.coords if schema.stype == "csr" else reversed(block.coords)
         height = schema.shape[0 if schema.stype == "csr" else 1]
-        order = np.argsort(outer, kind="stable")
-        arrays = {"pointers_to_1": pointers(outer[order], height), "indices_1": inner[order], "values": values[order]}
+        if schema.stype == "csc":
+            order = np.argsort(block.coords[1], kind="stable")
+            block, values = Block(block.coords[::-1], values).take(order), values[order]
+        arrays = {"pointers_to_1": pointers(block, height), "indices_1": block.column(1), "values": values}
     else:
         arrays = {f"indices_{dim}": column for dim, column in enumerate(block.coords)}
         if not schema.ndim and not block.count:

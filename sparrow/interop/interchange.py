@@ -25,7 +25,7 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.kernels import few
-from sparrow.kernels.entries import Block, put, row_pointers
+from sparrow.kernels.entries import Block, RowBlock, put
 from sparrow.progress import quantity
 from sparrow.schema import Schema, check_array_ndim
 from sparrow.storage.filesystem import of, replacing
@@ -124,7 +124,7 @@ def _say_what_it_takes(schema: Schema, count: int) -> None:
         warnings.warn(f"{what} takes {sizes}: {_WAY_OUT}", PerformanceWarning, stacklevel=4)
 
 
-def pointers(rows: NDArray[Any], height: int) -> NDArray[np.int64]:
+def pointers(block: Block, height: int) -> NDArray[np.int64]:
     """Return where each of ``height`` rows begins among entries sorted by row, and their number: CSR's indptr.
 
     Raises
@@ -133,9 +133,11 @@ def pointers(rows: NDArray[Any], height: int) -> NDArray[np.int64]:
         If the pointers would pass the memory limit.
     """
     memory.check(8 * (height + 1), f"the pointers of {height} rows or columns")
-    if (_MANY_BESIDE_A_LOOP if few.loaded() else _MANY_A_ROW) * height <= len(rows):
-        return np.searchsorted(rows, np.arange(height + 1, dtype=rows.dtype))  # another type would cast the column
-    return row_pointers(rows, height)
+    if not isinstance(block, RowBlock):
+        rows = block.column(0)
+        if (_MANY_BESIDE_A_LOOP if few.loaded() else _MANY_A_ROW) * height <= len(rows):
+            return np.searchsorted(rows, np.arange(height + 1, dtype=rows.dtype))  # another type would cast the column
+    return block.indptr(height)
 
 
 # -- PyTorch -------------------------------------------------------------------------------------
@@ -156,7 +158,7 @@ def torch_tensor(schema: Schema, block: Block, layout: str) -> Any:
         return torch.sparse_coo_tensor(indices, values, schema.shape, is_coalesced=True, check_invariants=False)
     if schema.ndim != 2:
         raise ShapeError(f"layout='csr' is for two dimensions, not {schema.ndim}: use layout='coo'")
-    return torch_rows(block.values, block.coords[1], pointers(block.coords[0], schema.shape[0]), schema.shape)
+    return torch_rows(block.values, block.column(1), pointers(block, schema.shape[0]), schema.shape)
 
 
 def torch_rows(values: NDArray[Any], cols: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, ...]) -> Any:
@@ -252,8 +254,7 @@ def to_npz(path: str | os.PathLike[str], schema: Schema, block: Block, compresse
     else:
         arrays["_is_array"] = True
         if schema.ndim == 2 and schema.shape[0] <= block.count:
-            rows, cols = block.coords
-            indptr = pointers(rows, schema.shape[0])
+            cols, indptr = block.column(1), pointers(block, schema.shape[0])
             arrays |= {"format": b"csr", "indices": cols, "indptr": alike(indptr, cols)}
         elif schema.ndim == 2:
             arrays |= {"format": b"coo", "row": block.coords[0], "col": block.coords[1]}

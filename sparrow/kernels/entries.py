@@ -6,6 +6,7 @@ coordinate twice and no value that equals fill.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from sparrow.workers import ordered_map
 __all__ = [
     "Block",
     "Duplicates",
+    "Heads",
     "RowBlock",
     "accumulator",
     "by_leading",
@@ -76,6 +78,18 @@ class Block:
         """Return the entries at positions, in a slice or under a mask."""
         return Block(tuple([column[at] for column in self.coords]), self.values[at])
 
+    def copy(self, kinds: Sequence[np.dtype[Any]], dtype: np.dtype[Any]) -> Block:
+        """Return a copy with coordinates and values of some types."""
+        return Block(tuple(map(np.ndarray.astype, self.coords, kinds)), self.values.astype(dtype))
+
+    def column(self, dim: int) -> NDArray[Any]:
+        """Return the coordinates along one dimension."""
+        return self.coords[dim]
+
+    def indptr(self, height: int) -> NDArray[np.int64]:
+        """Return where each of so many rows begins and where the last one ends, of entries sorted by row."""
+        return row_pointers(self.coords[0], height)
+
     def write(self, arrays: Sequence[NDArray[Any]], start: int, stop: int) -> None:
         """Copy the entries to positions of arrays: one for each dimension, one of values."""
         for array, column in zip(arrays, (*self.coords, self.values), strict=True):
@@ -83,28 +97,106 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RowBlock:
-    """Entries row by row, a row being those at one cell of the leading dimensions, which is told once."""
+class Heads:
+    """The leading coordinates of entries that stand row by row, those of each row told once."""
 
-    rows: tuple[NDArray[Any], ...]
-    """The coordinates of each row along those dimensions, each of shape (m,)."""
+    coords: tuple[NDArray[Any], ...]
+    """Of each row along each of the leading dimensions: shape (m,)."""
     pointers: NDArray[np.int64]
     """Where each row begins, and where the last one ends: shape (m + 1,)."""
-    rest: Block
-    """The coordinates along the other dimensions, and the values."""
 
     @property
     def count(self) -> int:
         """The number of entries."""
-        return self.rest.count
+        return int(self.pointers[-1])
+
+    def write(self, arrays: Sequence[NDArray[Any]], start: int) -> None:
+        """Write them out, from a position of arrays on: one for each of the leading dimensions."""
+        from sparrow.kernels.rows import repeat
+
+        for column, array in zip(self.coords, arrays, strict=True):
+            repeat(column, self.pointers, array[start : start + self.count])
+
+    def between(self, first: int, last: int) -> Heads:
+        """Return those of some rows, whose entries are counted from the first one on."""
+        pointers = self.pointers[first : last + 1]
+        return Heads(tuple([column[first:last] for column in self.coords]), pointers - pointers[0])
+
+    @staticmethod
+    def joined(parts: Sequence[Heads]) -> Heads:
+        """Return those of entries that stand one after the other."""
+        begins = np.cumsum([0, *(part.count for part in parts)])
+        pointers = [part.pointers[:-1] + begin for part, begin in zip(parts, begins, strict=False)]
+        coords = zip(*(part.coords for part in parts), strict=True)
+        return Heads(tuple(map(np.concatenate, coords)), np.concatenate([*pointers, begins[-1:]]))
+
+
+class RowBlock(Block):
+    """Entries row by row, whose leading coordinates are written out when somebody first asks for ``coords``.
+
+    Parameters
+    ----------
+    heads
+        The leading coordinates, in their types.
+    rest
+        The coordinates along the other dimensions, and the values.
+    """
+
+    __slots__ = ("_written", "heads", "rest")
+
+    def __init__(self, heads: Heads, rest: Block) -> None:
+        self.heads, self.rest, self.values = heads, rest, rest.values
+        self._written: tuple[NDArray[Any], ...] | None = None
+
+    @property
+    def coords(self) -> tuple[NDArray[Any], ...]:  # type: ignore[override]
+        """All coordinates of each entry."""
+        if self._written is None:  # two threads may write them out at once, which costs time alone
+            arrays = [np.empty(self.count, column.dtype) for column in self.heads.coords]
+            pointers = self.heads.pointers
+            cuts = np.searchsorted(pointers, np.arange(_MANY, self.count, _MANY))
+            spans = itertools.pairwise(np.unique([0, *cuts, len(pointers) - 1]).tolist())
+
+            def write(span: tuple[int, int]) -> None:
+                self.heads.between(*span).write(arrays, int(pointers[span[0]]))
+
+            for _ in ordered_map(write, spans, settings.current().threads):
+                pass
+            self._written = (*arrays, *self.rest.coords)
+        return self._written
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays, written out or not."""
+        return self.count * sum(column.itemsize for column in self.heads.coords) + self.rest.nbytes
+
+    def copy(self, kinds: Sequence[np.dtype[Any]], dtype: np.dtype[Any]) -> Block:
+        """Return a copy with coordinates and values of some types; what tells rows once is never written to."""
+        leading = len(self.heads.coords)
+        own = tuple([column.astype(kind, copy=False) for column, kind in zip(self.heads.coords, kinds, strict=False)])
+        return RowBlock(Heads(own, self.heads.pointers), self.rest.copy(kinds[leading:], dtype))
+
+    def column(self, dim: int) -> NDArray[Any]:
+        """Return the coordinates along one dimension: leading ones are written out."""
+        leading = len(self.heads.coords)
+        return self.coords[dim] if dim < leading else self.rest.coords[dim - leading]
+
+    def indptr(self, height: int) -> NDArray[np.int64]:
+        """Return where each of so many rows begins and where the last one ends."""
+        if len(self.heads.coords) > 1:
+            return super().indptr(height)
+        out = np.zeros(height + 1, np.int64)
+        out[self.heads.coords[0] + 1] = np.diff(self.heads.pointers)
+        return np.cumsum(out, out=out)
 
     def write(self, arrays: Sequence[NDArray[Any]], start: int, stop: int) -> None:
         """Copy the entries to positions of arrays: one for each dimension, one of values."""
-        from sparrow.kernels.rows import repeat
+        leading = len(self.heads.coords)
+        self.heads.write(arrays[:leading], start)
+        self.rest.write(arrays[leading:], start, stop)
 
-        for leading, array in zip(self.rows, arrays, strict=False):
-            repeat(leading, self.pointers, array[start:stop])
-        self.rest.write(arrays[len(self.rows) :], start, stop)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Block, (self.coords, self.values)
 
 
 def pick(block: Block, keep: NDArray[np.bool_]) -> Block:

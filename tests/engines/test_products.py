@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow.engines.registry import names
-from sparrow.engines.stream import contraction, held, loops
+from sparrow.engines.stream import contraction, held, loops, reading
 from sparrow.errors import (
     InvalidValueError,
     ShapeError,
@@ -26,6 +27,7 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.index import Box
+from sparrow.kernels import entries
 from sparrow.plan import SEMIRINGS
 from tests.engines.conftest import ENGINES
 from tests.engines.helpers import Counting, stored
@@ -180,7 +182,7 @@ def test_rows_of_two_letters_are_told_once_unless_a_piece_is_long(whole: bool, m
     monkeypatch.setattr(contraction.Multiplication, "_by_rows", noted)
     agree(sp.einsum("ijk,kl->ijl", sp.asarray(cube), sp.asarray(b)).compute(), cube @ b)
     assert pieces
-    assert {0 if piece is None else len(piece.rows) for piece in pieces} == {2 if whole else 0}
+    assert {0 if piece is None else len(piece.heads.coords) for piece in pieces} == {2 if whole else 0}
 
 
 @pytest.mark.parametrize("few", [0, 16, 256])
@@ -728,3 +730,59 @@ def test_an_identity_is_a_value_of_the_result(kind: str, identity: Any) -> None:
     A = sp.asarray(np.ones((2, 2), kind))
     with pytest.raises(InvalidValueError, match=f"identity=.* is no value of {kind}"):
         sp.matmul(A, A, semiring=sp.Semiring("min", "plus", identity))
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_FEWEST", 1)
+    monkeypatch.setattr(entries, "_MANY", 64)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("letters", ["ij,jk->ik", "aij,jk->aik"])
+@pytest.mark.usefixtures("small_blocks")
+def test_rows_are_written_out_when_somebody_asks(letters: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contraction, "_PRODUCTS", 3000)
+    shape = (400, 30) if letters[0] == "i" else (6, 20, 30)
+    a, b = some(shape, 75, density=0.5), some((30, 25), 76, density=0.6)
+    a[2:5] = 0
+    with sp.config(threads=threads):
+        C = sp.einsum(letters, sp.asarray(a), sp.asarray(b)).compute()
+    block = C.__sparrow_scan__().relation.block
+    assert isinstance(block, entries.RowBlock)
+    assert block._written is None
+    assert block.nbytes == block.count * (4 * C.ndim + 8)
+    assert C.nnz == np.count_nonzero(a @ b)
+    if C.ndim == 2:
+        for found in (C.to_scipy("csr"), C.to_format("csr").to_scipy()):
+            np.testing.assert_allclose(found.toarray(), a @ b)
+        np.testing.assert_allclose(C.persist() @ np.eye(25), a @ b)
+        assert block._written is None
+    again = pickle.loads(pickle.dumps(block))
+    with sp.config(threads=threads):
+        coords = block.coords
+    assert block.coords is coords
+    for column, other, expected in zip(coords, again.coords, np.nonzero(a @ b), strict=True):
+        assert column.dtype == other.dtype == np.int32
+        np.testing.assert_array_equal(column, expected)
+        np.testing.assert_array_equal(other, expected)
+    agree(C, a @ b)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_rows_are_written_out_at_once_where_they_are_short_or_pieces_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contraction, "_PRODUCTS", 200)
+    dense, thin, b = (
+        some((30, 20), 77, density=0.7),
+        some((600, 20), 78, density=0.03),
+        some((20, 25), 79, density=0.05),
+    )
+    for a in (thin, np.concatenate([dense, thin]), np.concatenate([thin, dense, thin])):
+        C = (sp.asarray(a) @ sp.asarray(b)).compute()
+        block = C.__sparrow_scan__().relation.block
+        assert not isinstance(block, entries.RowBlock)
+        agree(C, a @ b)
+    inner = contraction.Multiplication._by_rows
+    turns = iter(range(10**6))
+    monkeypatch.setattr(contraction.Multiplication, "_by_rows", lambda *a: inner(*a) if next(turns) % 2 else None)
+    agree((sp.asarray(dense) @ sp.asarray(b)).compute(), dense @ b)

@@ -25,7 +25,7 @@ from sparrow import memory, settings
 from sparrow.engines.orders import scan_order, sorted_order
 from sparrow.engines.stream import reading
 from sparrow.index import Box, Range, View
-from sparrow.kernels.entries import Block, RowBlock, concatenate
+from sparrow.kernels.entries import Block, concatenate
 from sparrow.plan import Scan, Step
 from sparrow.relation import ArrowSource, Chunk, ScanStats, arrow_table, base_orders
 from sparrow.sorting import Aside, Spool
@@ -290,11 +290,11 @@ class Computed:
         axes = None if dims is None or self._axes is None else (*dims, *self._axes)
         return self._each(reading.reader(self._inputs[0], ref.order, axes)(ref.chunk))
 
-    def read_rows(self, chunk: Chunk) -> Block | RowBlock:
+    def read_rows(self, chunk: Chunk) -> Block:
         """Compute a piece, row by row where that spares the coordinates of rows."""
         ref = chunk.ref
         if self._rowwise and self.schema.shape and isinstance(ref, _Span):
-            rows: Block | RowBlock = ref.evaluate(ref.start, ref.stop, rowwise=True)  # type: ignore[call-arg]
+            rows: Block = ref.evaluate(ref.start, ref.stop, rowwise=True)  # type: ignore[call-arg]
             return rows
         return self.read(chunk)
 

@@ -14,7 +14,7 @@ from sparrow.engines.stream.held import Held
 from sparrow.engines.stream.operands import MaskRows, OperandRows, Operands
 from sparrow.kernels import few
 from sparrow.kernels.compiling import readonly
-from sparrow.kernels.entries import Block, RowBlock
+from sparrow.kernels.entries import Block, Heads, RowBlock
 
 if TYPE_CHECKING:
     from sparrow.kernels.spgemm import Workspace
@@ -101,7 +101,10 @@ class Loops:
         """Return the products of rows, in the order of the result, as the loop gives them."""
         pointers, columns, out = self._products(rows, mask, 0, len(rows.pointers) - 1)
         kinds = [self._schema.coordinate_dtype(axis) for axis in range(len(rows.coords), self._schema.ndim)]
-        return RowBlock(rows.coords, pointers, Block(tuple(self._held.named(columns, kinds)), out))
+        rest = Block(tuple(self._held.named(columns, kinds)), out)
+        leading = zip(rows.coords, self._schema.coordinate_dtypes, strict=False)
+        heads = Heads(tuple([column.astype(kind, copy=False) for column, kind in leading]), pointers)
+        return RowBlock(heads, rest)
 
     def by_letters(
         self, rows: OperandRows, mask: MaskRows | None, first: int, last: int

@@ -133,7 +133,7 @@ class Operand:
 
     def columns(self, block: Block, letters: tuple[int, ...]) -> list[NDArray[Any]]:
         """Return the coordinates of entries along letters."""
-        return [block.coords[self.letters.index(letter)] for letter in letters]
+        return [block.column(self.letters.index(letter)) for letter in letters]
 
 
 class Operands:

@@ -90,11 +90,9 @@ class Persisted(MemoryRelation):
         copy = self.nbytes if dim else 0
         if height > _SPARE * self.nnz + _PIECES[0] or 8 * (height + 1) + copy > memory.left():
             return None
-        from sparrow.kernels.rows import pointers
-
         block = self.block
         if not dim:
-            return Rows(pointers(block.coords[0], 0, height), block.coords[1], block.values)
+            return Rows(block.indptr(height), block.column(1), block.values)
         return Rows(*by_leading(Block(block.coords[::-1], block.values), self.schema.shape[::-1]))
 
 

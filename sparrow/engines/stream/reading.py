@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sparrow import memory, progress, recycled, settings
 from sparrow.engines.orders import scan_order, sorted_order
 from sparrow.index import Box, Listed, Range, View
-from sparrow.kernels.entries import Block, RowBlock, canonical, in_order
+from sparrow.kernels.entries import Block, Heads, RowBlock, canonical, in_order
 from sparrow.plan import Scan
 from sparrow.relation import Chunk, MemoryRelation, Relation, Stretches
 from sparrow.workers import ordered_map
@@ -34,6 +34,10 @@ _FEW_ROWS = 1 << 12
 _LEADING = frozenset([0])
 _HANDFUL = 1 << 10
 """Entries for which there is always room."""
+_LONG_ROWS = 4
+"""Entries of a row, on average, from which its leading coordinates are told once."""
+_FEWEST = 1 << 18
+"""Entries from which they are left so in what is read: fewer are at once written out."""
 _SORT_COPIES = 4
 """Entries are held about so many times while they are sorted in memory."""
 
@@ -157,8 +161,7 @@ def entries(scan: Scan, room: memory.Reservation | None = None, own: bool = True
             memory.check(count * memory.entry_bytes(schema), lambda: _told(scan), _REMEDY)
         if scan.view.is_identity and getattr(scan.source, "fresh", False):
             return block
-        coords = map(np.ndarray.astype, block.coords, schema.coordinate_dtypes)  # copies: these are the caller's
-        return Block(tuple(coords), block.values.astype(schema.dtype))
+        return block.copy(schema.coordinate_dtypes, schema.dtype)  # these are the caller's
     if room is None:
         with room_for(scan) as room:
             return entries(scan, room)
@@ -315,12 +318,14 @@ class _Whole:
         self._width, self._room = memory.entry_bytes(schema), room
         dtypes = [*(schema.coordinate_dtype(axis) for axis in range(schema.ndim)), schema.dtype]
         self._cells = [recycled.Cells(min(rows, memory.limit() // self._width), dtype) for dtype in dtypes]
+        self._heads: list[tuple[int, Heads]] = []
+        """The leading coordinates that are not written out, and where they begin."""
         self._count = self._turn = self._writing = 0
         self._failed = False
         self._lock = threading.RLock()  # taken by itself: as in sparrow.workers
         self._changed = threading.Condition(self._lock)
 
-    def put(self, number: int, block: Block | RowBlock) -> None:
+    def put(self, number: int, block: Block) -> None:
         """Take in a block, after those of smaller numbers: waits until these are there."""
         with self._lock:
             while self._turn != number:
@@ -329,16 +334,20 @@ class _Whole:
                 self._changed.wait()
             self._room.grow(block.count * self._width)
             start, stop = self._count, self._count + block.count
-            while stop > len(self._cells[-1].array) and self._writing:
+            while stop > self._cells[-1].count and self._writing:
                 self._changed.wait()
-            if stop > len(self._cells[-1].array):
-                self._cells = [_longer(cells.array, start, max(stop, 2 * start)) for cells in self._cells]
-            arrays = [cells.array for cells in self._cells]
+            if stop > self._cells[-1].count:
+                self._cells = [cells.longer(max(stop, 2 * start), start) for cells in self._cells]
+            own, cells = block, self._cells
+            if isinstance(block, RowBlock) and _LONG_ROWS * len(block.heads.pointers) <= block.count:
+                self._heads.append((start, block.heads))
+                own, cells = block.rest, cells[len(block.heads.coords) :]
+            arrays = [each.array for each in cells]
             self._count = stop
             self._turn += 1
             self._writing += 1
             self._changed.notify_all()
-        block.write(arrays, start, stop)
+        own.write(arrays, start, stop)
         with self._lock:
             self._writing -= 1
             self._changed.notify_all()
@@ -351,8 +360,15 @@ class _Whole:
 
     def block(self) -> Block:
         """Return everything that was taken in, once."""
-        *coords, values = (cells.first(self._count) for cells in self._cells)
-        return Block(tuple(coords), values)
+        cells, heads = self._cells, [part for _, part in self._heads]
+        by_rows = _FEWEST <= self._count == sum(part.count for part in heads)
+        if by_rows:
+            cells = cells[len(heads[0].coords) :]
+        for start, part in () if by_rows else self._heads:
+            part.write([each.array for each in cells[: len(part.coords)]], start)
+        *coords, values = (each.first(self._count) for each in cells)
+        block = Block(tuple(coords), values)
+        return RowBlock(Heads.joined(heads), block) if by_rows else block
 
 
 def _read_in_place(scan: Scan, order: tuple[int, ...], rows: int, room: memory.Reservation) -> Block:
@@ -383,12 +399,6 @@ def _collected(scan: Scan, pieces: Iterator[Block], rows: int, room: memory.Rese
     for number, piece in enumerate(pieces):
         whole.put(number, piece)
     return whole.block()
-
-
-def _longer(array: NDArray[Any], count: int, size: int) -> recycled.Cells:
-    out = recycled.Cells(size, array.dtype)
-    out.array[:count] = array[:count]
-    return out
 
 
 def sorted_blocks(scan: Scan) -> Iterator[Block]:
