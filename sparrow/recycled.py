@@ -154,6 +154,9 @@ def _memory(nbytes: int) -> _Memory:
             memory = min(fit, key=lambda one: one.size)
             _kept.remove(memory)
             return memory
+    with suppress(OSError):
+        return _Memory(size)
+    release()
     try:
         return _Memory(size)
     except OSError as error:

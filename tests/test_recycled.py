@@ -136,6 +136,23 @@ def test_a_system_that_takes_no_advice_is_given_everything_back(monkeypatch: pyt
     assert recycled.kept() == 0
 
 
+def test_what_is_kept_is_given_up_where_the_system_has_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = filled(8 * MIB, 1.0)
+    del array
+    kept: list[int] = []
+    made = mmap.mmap
+
+    def mapped(*args: Any, **options: Any) -> mmap.mmap:
+        kept.append(recycled.kept())
+        if kept[-1]:
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+        return made(*args, **options)
+
+    monkeypatch.setattr(mmap, "mmap", mapped)
+    assert (filled(MIB, 2.0) == 2).all()
+    assert kept == [64 * MIB, 0]
+
+
 def test_memory_that_there_is_not_is_a_memory_error() -> None:
     with pytest.raises(MemoryError):
         _ = recycled.Cells(1 << 58, FLOAT).array
