@@ -290,10 +290,12 @@ class _Job(Generic[T, R]):
                 with self._lock:
                     task.done = True
                     self._running -= 1
-                    if self._wanted is task:
+                    awaited = self._wanted is task
+                    if awaited:
                         self._wanted = None
                     del task
-                    self._changed.notify_all()
+                    if awaited or self.closed:
+                        self._changed.notify_all()
         finally:
             _here.job = None
 
