@@ -33,8 +33,6 @@ _LIBRARIES = 120_000_000
 """Of the limit, for libraries: they take 300 MB, of which 200 MB may lie beside the limit, and 20 MB stay free."""
 _LEAST_WORKING = 30_000_000
 """Where the limit leaves less, so much is worked in all the same."""
-_AMPLE = 1 << 30
-"""A limit beside which it does not matter what allocators keep."""
 
 
 def entry_bytes(schema: Schema, wide: bool = False) -> int:
@@ -89,7 +87,7 @@ def trim() -> None:
 
     For the ends of the stages of long work, so that what one leaves is not added to what the next one takes.
     """
-    if limit() > _AMPLE:
+    if settings.current().ample:
         return
     pyarrow = sys.modules.get("pyarrow")
     if pyarrow is not None:

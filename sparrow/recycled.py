@@ -27,8 +27,6 @@ _LEAST = 1 << 22
 """Bytes from which it is worth it."""
 _LARGE = 1 << 21
 """Bytes of a large page: part of one is not given up."""
-_AMPLE = 1 << 30
-"""A memory limit beside which it does not matter what is kept."""
 _PART = 8
 """Of the limit, one part is kept at most."""
 _LOOSE = 4
@@ -142,7 +140,7 @@ def _whole(nbytes: int, page: int) -> int:
 
 
 def _is_ample() -> bool:
-    return sys.platform == "linux" and settings.current().memory_limit > _AMPLE
+    return sys.platform == "linux" and settings.current().ample
 
 
 def _memory(nbytes: int) -> _Memory:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sparrow import settings
 from sparrow.index import Box
-from sparrow.kernels.entries import Block, Duplicates, RowBlock, merge
+from sparrow.kernels.entries import LONG_ROWS, Block, Duplicates, Heads, RowBlock, merge
 from sparrow.schema import Schema, is_fill
 from sparrow.workers import ordered_map
 
@@ -308,10 +308,12 @@ class Stretches:
             return [column[at] for column in columns]
         from sparrow.kernels.rows import place_rows
 
-        found = [np.empty(count, column.dtype) for column in columns]
-        for column, out in zip(columns, found, strict=True):
+        def taken(column: NDArray[Any]) -> NDArray[Any]:
+            out = np.empty(count, column.dtype)
             place_rows(self.starts, self.stops, begins, column, out)
-        return found
+            return out
+
+        return list(ordered_map(taken, columns, settings.current().threads if count >= _CHUNK else 1))
 
     def block(self, entries: Block) -> Block:
         """Return those of some entries that stand there."""
@@ -388,11 +390,35 @@ class MemoryRelation:
         """Return the labels of a dimension, or None."""
         return self._labels.get(dim)
 
+    def by_rows(self) -> Block:
+        """Return the entries, where rows are long with each told once: that is kept once it is known."""
+        block = self.block
+        if self.few or isinstance(block, RowBlock) or not block.coords:
+            return block
+        found = RowBlock.of(block)
+        if LONG_ROWS * len(found.heads.pointers) <= block.count:
+            self.block = found
+        return found
+
     def places(self, leading: NDArray[Any]) -> Stretches:
         """Return where the entries of each of some coordinates of the leading dimension stand."""
-        column = self.block.coords[0]
+        block = self.block
+        if isinstance(block, RowBlock) and len(block.heads.coords) == 1:
+            (rows,), pointers = block.heads.coords, block.heads.pointers
+            leading = leading.astype(rows.dtype)
+            first, last = (np.searchsorted(rows, leading, side) for side in ("left", "right"))
+            return Stretches(pointers[first], pointers[last])
+        column = block.coords[0]
         leading = leading.astype(column.dtype)  # else the column would be cast
         return Stretches(np.searchsorted(column, leading, "left"), np.searchsorted(column, leading, "right"))
+
+    def some(self, leading: NDArray[Any], places: Stretches) -> RowBlock:
+        """Return the entries of some ascending coordinates of the leading dimension, which stand at such places."""
+        lengths = places.lengths
+        there = lengths > 0
+        rows = leading[there].astype(self.schema.coordinate_dtype(0), copy=False)
+        *coords, values = places.take([*map(self.block.column, range(1, self.schema.ndim)), self.block.values])
+        return RowBlock(Heads((rows,), np.append(0, np.cumsum(lengths[there]))), Block(tuple(coords), values))
 
     def at(self, cell: Sequence[int]) -> Any:
         """Return the value of the entry of a cell, None where it has none."""

@@ -36,6 +36,8 @@ _LEAST_LIMIT = 1_000_000
 """What buffers of one row group, line or batch want; whoever gives less forgot the unit."""
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
           "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}  # fmt: skip
+_AMPLE = 1 << 30
+"""A memory limit beside which some tens of megabytes do not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,11 @@ class Settings:
     """How many runs of appended entries may stand beside the files of a tensor that are in order."""
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Options of object stores, for paths that none were given for; they may be secret."""
+
+    @property
+    def ample(self) -> bool:
+        """Whether it does not matter beside the memory limit what buffers take, and what allocators keep."""
+        return self.memory_limit > _AMPLE
 
     def show_progress(self) -> bool:
         """Return whether progress bars are to be drawn."""

@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 
 from sparrow import settings
 from sparrow.errors import DuplicateError, InvalidValueError
+from sparrow.kernels.runs import group_starts
 from sparrow.schema import is_fill
 from sparrow.workers import ordered_map
 
 __all__ = [
+    "LONG_ROWS",
     "Block",
     "Duplicates",
     "Heads",
@@ -42,6 +44,8 @@ __all__ = [
 Duplicates: TypeAlias = Literal["error", "sum", "last", "first", "min", "max"]
 """What becomes of several entries for one cell."""
 
+LONG_ROWS = 4
+"""Entries of a row, on average, from which its leading coordinates are told once."""
 _FEW = 1 << 12
 """Entries up to which NumPy's own indexing is as fast as a compiled loop."""
 _INDICES = 32
@@ -50,6 +54,8 @@ _SHORT = 1 << 16
 """Cells whose positions have 16 bits, which NumPy sorts digit by digit."""
 _MANY = 1 << 18
 """Entries from which threads are worth starting."""
+_LARGE = 1 << 25
+"""Bytes of an array that are no more in the cache once it is written."""
 _SPREAD = 4
 """Cells along an axis for each entry, up to which entries are sorted by it by counting."""
 
@@ -93,7 +99,13 @@ class Block:
     def write(self, arrays: Sequence[NDArray[Any]], start: int, stop: int) -> None:
         """Copy the entries to positions of arrays: one for each dimension, one of values."""
         for array, column in zip(arrays, (*self.coords, self.values), strict=True):
-            array[start:stop] = column
+            wide = array.itemsize in (4, 8, 16) and array.dtype == column.dtype
+            if wide and array.nbytes >= _LARGE and stop - start >= _FEW and column.strides == array.strides:
+                from sparrow.kernels.rows import copy
+
+                copy(column, array[start:stop])
+            else:
+                array[start:stop] = column
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,6 +134,18 @@ class Heads:
         pointers = self.pointers[first : last + 1]
         return Heads(tuple([column[first:last] for column in self.coords]), pointers - pointers[0])
 
+    def indptr(self, height: int) -> NDArray[np.int64]:
+        """Return where each of so many rows begins and where the last one ends, of one leading dimension."""
+        out = np.zeros(height + 1, np.int64)
+        out[self.coords[0] + 1] = np.diff(self.pointers)
+        return np.cumsum(out, out=out)
+
+    @staticmethod
+    def of(begins: NDArray[np.int64], dtype: np.dtype[Any]) -> Heads:
+        """Return those of rows 0, 1, ... that begin, and end, somewhere; of a type."""
+        rows = np.flatnonzero(begins[1:] != begins[:-1])
+        return Heads((rows.astype(dtype),), begins[np.append(rows, len(begins) - 1)])
+
     @staticmethod
     def joined(parts: Sequence[Heads]) -> Heads:
         """Return those of entries that stand one after the other."""
@@ -140,13 +164,22 @@ class RowBlock(Block):
         The leading coordinates, in their types.
     rest
         The coordinates along the other dimensions, and the values.
+    written
+        All coordinates, where they are written out already.
     """
 
     __slots__ = ("_written", "heads", "rest")
 
-    def __init__(self, heads: Heads, rest: Block) -> None:
+    def __init__(self, heads: Heads, rest: Block, written: tuple[NDArray[Any], ...] | None = None) -> None:
         self.heads, self.rest, self.values = heads, rest, rest.values
-        self._written: tuple[NDArray[Any], ...] | None = None
+        self._written = written
+
+    @classmethod
+    def of(cls, block: Block) -> RowBlock:
+        """Return sorted entries with each coordinate along the first dimension told once as well."""
+        starts = group_starts(block.coords[:1], block.count)
+        heads = Heads((block.coords[0][starts],), np.append(starts, block.count))
+        return cls(heads, Block(block.coords[1:], block.values), block.coords)
 
     @property
     def coords(self) -> tuple[NDArray[Any], ...]:  # type: ignore[override]
@@ -183,11 +216,7 @@ class RowBlock(Block):
 
     def indptr(self, height: int) -> NDArray[np.int64]:
         """Return where each of so many rows begins and where the last one ends."""
-        if len(self.heads.coords) > 1:
-            return super().indptr(height)
-        out = np.zeros(height + 1, np.int64)
-        out[self.heads.coords[0] + 1] = np.diff(self.heads.pointers)
-        return np.cumsum(out, out=out)
+        return super().indptr(height) if len(self.heads.coords) > 1 else self.heads.indptr(height)
 
     def write(self, arrays: Sequence[NDArray[Any]], start: int, stop: int) -> None:
         """Copy the entries to positions of arrays: one for each dimension, one of values."""
@@ -373,11 +402,12 @@ def in_order(block: Block, shape: Sequence[int], leading: int | None = None) -> 
     if leading == 1 and _countable(block, shape[0]):
         if is_sorted(block.coords[:1]):
             return block
-        from sparrow.kernels.rows import repeat
-
         begins, *coords, values = _counted(block, shape[0])
+        heads = Heads.of(begins, block.coords[0].dtype)
+        if LONG_ROWS * len(heads.pointers) <= block.count:
+            return RowBlock(heads, Block(tuple(coords), values))
         rows = np.empty(block.count, block.coords[0].dtype)
-        repeat(np.arange(shape[0], dtype=rows.dtype), begins, rows)
+        heads.write([rows], 0)
         return Block((rows, *coords), values)
     order = sort_order(block.coords[:leading], shape[:leading])
     return block if order is None else _ordered(block, order)

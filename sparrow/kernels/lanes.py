@@ -9,6 +9,13 @@ Numba computes eight variables one after the other, and an array of eight goes t
 
 Each lane is rounded as a variable of its own would be, so the bits are those of a loop over columns. Integers wrap
 around.
+
+Cells that differ from a number are written one behind the other without a branch::
+
+    kept = load(row, at, LANES)
+    differs = unlike(kept, spread(fill))
+    pack(out, n, kept, differs)
+    n += ones(differs)
 """
 
 from __future__ import annotations
@@ -25,12 +32,18 @@ from numba.core.datamodel import models
 from numba.core.errors import TypingError
 from numba.extending import intrinsic, lower_builtin, register_model, type_callable
 
-__all__ = ["LANES", "load", "spread", "store", "total"]
+__all__ = [
+    "FLAGS", "LANES", "counted", "flagged", "load", "ones", "pack", "settle", "spread", "store", "stream", "total",
+    "unlike",
+]  # fmt: skip
 
 _tools: Any = cgutils
 _COUNT = 8
 LANES = np.uint64(_COUNT)
 """How many lanes there are."""
+_FLAGS = 16
+FLAGS = np.uint64(_FLAGS)
+"""How many flags are looked at together."""
 
 
 class _Lanes(types.Type):
@@ -73,6 +86,12 @@ def _spread(builder: Any, number: Any, count: int) -> Any:
     return _picked(builder, builder.insert_element(none, number, ir.IntType(32)(0)), none, [0] * count)
 
 
+def _call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
+    """Call what LLVM knows by a name."""
+    function = ir.FunctionType(result, [each.type for each in arguments])
+    return builder.call(_tools.get_or_insert_function(builder.module, function, name), arguments)
+
+
 class _Place:
     """Where lanes are in memory: as many numbers as are left of a row, complex ones part by part."""
 
@@ -91,9 +110,7 @@ class _Place:
     def masked(self, name: str, result: Any, *arguments: Any) -> Any:
         """Call an operation that leaves alone what is past the end of the row."""
         kind = f"v{self.vector.count}{self.vector.element.intrinsic_name}"
-        function = ir.FunctionType(result, [each.type for each in arguments])
-        declared = _tools.get_or_insert_function(self.builder.module, function, f"llvm.masked.{name}.{kind}.p0")
-        return self.builder.call(declared, arguments)
+        return _call(self.builder, f"llvm.masked.{name}.{kind}.p0", result, *arguments)
 
 
 def _spread_of(context: Any, number: Any) -> Any:
@@ -158,6 +175,32 @@ def _store(context: Any, array: Any, position: Any, left: Any, lanes: Any) -> An
     return types.void(array, types.uint64, types.uint64, lanes), generate
 
 
+def _stream(context: Any, array: Any, position: Any, lanes: Any) -> Any:
+    """Write lanes past the cache, from a position of a C-contiguous array on that is a multiple of them in memory."""
+    _check_contiguous(array)
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data, position, lanes = arguments
+        (vector,) = _vectors(builder, lanes)
+        first = builder.gep(target.make_array(signature.args[0])(target, builder, data).data, [position])
+        first = builder.bitcast(first, vector.type.as_pointer())
+        written = builder.store(vector, first, align=_COUNT * target.get_abi_sizeof(vector.type.element))
+        written.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
+        return target.get_dummy_value()
+
+    return types.void(array, types.uint64, lanes), generate
+
+
+def _settle(context: Any) -> Any:
+    """Have what was written past the cache seen by other threads before what is written from now on."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.fence("seq_cst")
+        return target.get_dummy_value()
+
+    return types.void(), generate
+
+
 def _total(context: Any, lanes: Any) -> Any:
     """Return the sum of the lanes, those of one half added to those of the other until one is left."""
 
@@ -176,6 +219,97 @@ def _total(context: Any, lanes: Any) -> Any:
         return builder.insert_value(builder.insert_value(value, sums[0], 0), sums[1], 1)
 
     return lanes.dtype(lanes), generate
+
+
+def _pack(builder: Any, vector: Any, mask: Any, first: Any, align: int) -> None:
+    """Write the lanes under a mask one behind the other to a place, and anything after them."""
+    own = kind = vector.type
+    if isinstance(own.element, ir.IntType) and own.element.width < 32:  # LLVM packs no bytes on some processors
+        kind = ir.VectorType(ir.IntType(32), own.count)
+        vector = builder.zext(vector, kind)
+    name = f"llvm.experimental.vector.compress.v{kind.count}{kind.element.intrinsic_name}"
+    packed = _call(builder, name, kind, vector, mask, ir.Constant(kind, ir.Undefined))
+    packed, kind = packed if kind is own else builder.trunc(packed, own), own
+    builder.store(packed, builder.bitcast(first, kind.as_pointer()), align=align)
+
+
+def _counted(context: Any, first: Any) -> Any:
+    """Return a number and those that follow it, one in each lane."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = _spread(builder, arguments[0], _COUNT)
+        steps = ir.Constant(vector.type, list(range(_COUNT)))
+        return _lanes(builder, target.get_value_type(signature.return_type), [builder.add(vector, steps)])
+
+    return _Lanes(first)(first), generate
+
+
+def _unlike(context: Any, lanes: Any, others: Any) -> Any:
+    """Return which lanes of real numbers differ from those of others, a bit for each, from the lowest on; NaN does."""
+    if lanes != others or lanes.complex:
+        return None
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (one,), (other,) = (_vectors(builder, each) for each in arguments)
+        is_float = isinstance(lanes.part, types.Float)
+        differs = builder.fcmp_unordered("!=", one, other) if is_float else builder.icmp_unsigned("!=", one, other)
+        return builder.bitcast(differs, ir.IntType(8))
+
+    return types.uint8(lanes, others), generate
+
+
+def _pack_lanes(context: Any, array: Any, position: Any, lanes: Any, bits: Any) -> Any:
+    """Write the lanes whose bits are set one behind the other, from a position of a C-contiguous array on.
+
+    Whatever the bits are, eight places are written to.
+    """
+    _check_contiguous(array)
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data, position, lanes, bits = arguments
+        (vector,) = _vectors(builder, lanes)
+        first = builder.gep(target.make_array(signature.args[0])(target, builder, data).data, [position])
+        mask = builder.bitcast(bits, ir.VectorType(ir.IntType(1), _COUNT))
+        _pack(builder, vector, mask, first, target.get_abi_sizeof(vector.type.element))
+        return target.get_dummy_value()
+
+    return types.void(array, types.uint64, lanes, types.uint8), generate
+
+
+def _ones(context: Any, bits: Any) -> Any:
+    """Return how many bits are set."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.zext(builder.ctpop(arguments[0]), ir.IntType(64))
+
+    return types.uint64(bits), generate
+
+
+def _flagged(context: Any, flags: Any, position: Any, out: Any, count: Any) -> Any:
+    """Write the positions of sixteen flags, bytes from a position on, that are set; clear them and return their number.
+
+    They are written as uint32 from ``count`` on of ``out``, which has room for sixteen there.
+    """
+    for array in (flags, out):
+        _check_contiguous(array)
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data, position, out, count = arguments
+        bytes_of, numbers = ir.VectorType(ir.IntType(8), _FLAGS), ir.VectorType(ir.IntType(32), _FLAGS)
+        place = builder.gep(target.make_array(signature.args[0])(target, builder, data).data, [position])
+        place = builder.bitcast(place, bytes_of.as_pointer())
+        none = ir.Constant(bytes_of, None)
+        found = builder.load(place, align=1)
+        builder.store(none, place, align=1)
+        mask = builder.icmp_unsigned("!=", found, none)
+        first = _spread(builder, builder.trunc(position, ir.IntType(32)), _FLAGS)
+        positions = builder.add(first, ir.Constant(numbers, list(range(_FLAGS))))
+        to = builder.gep(target.make_array(signature.args[2])(target, builder, out).data, [count])
+        _pack(builder, positions, mask, to, 4)
+        bits = builder.bitcast(mask, ir.IntType(_FLAGS))
+        return builder.zext(builder.ctpop(bits), ir.IntType(64))
+
+    return types.uint64(flags, types.uint64, out, types.uint64), generate
 
 
 def _sum(builder: Any, kind: _Lanes, a: list[Any], b: list[Any]) -> list[Any]:
@@ -211,7 +345,14 @@ for each in (operator.add, operator.iadd):
 for each in (operator.mul, operator.imul):
     _takes_lanes(each, _product)
 
+counted: Any = intrinsic(_counted)
+flagged: Any = intrinsic(_flagged)
 load: Any = intrinsic(_load)
+ones: Any = intrinsic(_ones)
+pack: Any = intrinsic(_pack_lanes)
+settle: Any = intrinsic(_settle)
 spread: Any = intrinsic(_spread_of)
 store: Any = intrinsic(_store)
+stream: Any = intrinsic(_stream)
 total: Any = intrinsic(_total)
+unlike: Any = intrinsic(_unlike)

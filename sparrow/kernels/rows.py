@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.compiling import announce, readonly
 from sparrow.kernels.jit import njit
-from sparrow.kernels.lanes import LANES, spread, store
+from sparrow.kernels.lanes import LANES, load, settle, spread, store, stream
 
-__all__ = ["place_rows", "places", "pointers", "repeat", "scattered", "spliced", "tally"]
+__all__ = ["copy", "place_rows", "places", "pointers", "repeat", "scattered", "spliced", "tally"]
 
 
 @njit(cache=True, nogil=True)
@@ -119,6 +119,44 @@ def place_rows(
     each = out.itemsize // width
     bounds = readonly(starts * each), readonly(stops * each), readonly(begins * each)
     _place(*bounds, readonly(source).view(words), out.view(words))
+
+
+@njit(cache=True, nogil=True)
+def _copy(source, first, out):  # type: ignore[no-untyped-def]
+    count = np.uint64(len(source))
+    for i in range(first):
+        out[i] = source[i]
+    at = first
+    while at + LANES <= count:
+        stream(out, at, load(source, at, LANES))
+        at += LANES
+    for i in range(at, count):
+        out[i] = source[i]
+    settle()
+
+
+def copy(source: NDArray[Any], out: NDArray[Any]) -> None:
+    """Copy numbers to where they are not looked at soon: past the cache, without holding the GIL.
+
+    Memory need not be read before it is written so, which takes half of the time of a copy of more than a cache holds.
+
+    Parameters
+    ----------
+    source, out
+        Contiguous, of one length and one type of 4, 8 or 16 bytes.
+
+    Examples
+    --------
+    >>> out = np.zeros(3)
+    >>> copy(np.array([1.0, 2.0, 3.0]), out)
+    >>> out
+    array([1., 2., 3.])
+    """
+    announce()
+    words = f"u{min(out.itemsize, 8)}"
+    to = out.view(words)
+    first = min(-out.ctypes.data % 64 // to.itemsize, len(to))
+    _copy(readonly(source).view(words), np.uint64(first), to)
 
 
 @njit(cache=True, nogil=True)

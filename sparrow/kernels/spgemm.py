@@ -1,11 +1,12 @@
 """Products of sparse matrices row by row (Gustavson), under any semiring, over arrays alone.
 
-A row of the product is a sum of rows of the right matrix. Rows of few products are added up in as many slots as they
-have columns, which stay in the first cache; others in a dense row whose occupied places are marked in a bitmap of two
-levels, which gives the columns in order without a sort. Where there are about as many products as columns between the
-first and the last nothing is marked: what differs from the identity of ``add`` is an entry. All add in the order of the
-left row's entries, so the bits depend on neither. Positions are unsigned: that spares a test for negative ones at every
-access.
+A row of the product is a sum of rows of the right matrix. Rows of few products that lie far apart are added up in as
+many slots as they have columns, which stay in the first cache; others in a dense row, of which it is flagged which
+eights of columns were added to, and which lines of 64 eights: so the columns come in order without a sort. What differs
+from the identity of ``add`` there is an entry, written without a branch, eight columns at a time. Where there are about
+as many products as columns between the first and the last, nothing is flagged and all between them is looked at. All
+add in the order of the left row's entries, so the bits depend on neither. Positions are unsigned: that spares a test
+for negative ones at every access.
 
 :func:`planned` says which rows are had in which way, and sorts the columns of those of few products: what knows no
 values is compiled once, not for every semiring and type.
@@ -31,21 +32,37 @@ from numpy.typing import NDArray
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.compiling import announce
 from sparrow.kernels.dots import dotted
-from sparrow.kernels.intrinsics import at_address, place_of, prefetch, trailing
+from sparrow.kernels.intrinsics import at_address, place_of, prefetch
 from sparrow.kernels.jit import njit
+from sparrow.kernels.lanes import FLAGS, LANES, counted, flagged, load, ones, pack, spread, store, unlike
 from sparrow.kernels.masks import added, masked
 
-__all__ = ["FEW", "NAMED", "Kernels", "Workspace", "kernels_of", "planned", "products_before", "seed_of"]
+__all__ = [
+    "FEW", "FEWER", "NAMED", "SLACK", "Kernels", "Workspace", "kernels_of", "planned", "products_before", "seed_of",
+]  # fmt: skip
 
 FEW = 256
 """Products of a row that are gathered rather than added to a dense row, at most."""
+FEWER = 16
+"""The same where a dense row is quick to add to."""
+SLACK = 8
+"""Entries of room more than products: what is written eight at a time passes the last one."""
+_NEAR = np.uint64(1 << 16)
+"""Columns between the first and the last of a row up to which it stays in the cache."""
 _RANKED = 32
 """Products up to which each is compared with all others, which needs no branch."""
 NOTHING, ONE, FEW_PRODUCTS, MANY = (np.uint8(kind) for kind in range(4))
 """Rows without products; that are a row of the right matrix; of few products; of many."""
 
-_ZERO, _ONE = np.uint64(0), np.uint64(1)
-_SIX, _LOW = np.uint64(6), np.uint64(63)
+_ZERO, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
+_EIGHTS, _LINES = np.uint64(3), np.uint64(9)
+"""How far the number of a column is shifted to that of its eight, and of its line of 64 eights."""
+_LINE, _IN_LINE = 512, np.uint64(64)
+"""The columns, and the eights, of a line."""
+_PAIRS = np.uint64(13)
+"""How far it is shifted to that of two words of flags of lines."""
+_BUFFER = 1024
+"""How many eights are found before they are read out."""
 _NONE = np.uint64(2**64 - 1)
 _FAR, _POINTERS, _ROWS = np.uint64(32), np.uint64(16), np.uint64(6)
 """How many entries of the left matrix before their turn rows of the right one are looked up, and fetched, short ones
@@ -59,6 +76,8 @@ _SHIFT, _POSITION = np.uint64(8), np.uint64(FEW - 1)
 """Where a column stands beside the position of its product while they are sorted."""
 _FIRST, _SLOT = np.uint64(2 * FEW), np.uint64(2 * FEW - 1)
 """Of the slot of a product: that it is the first in it, and its number."""
+_NOTHING_SEEN = np.empty(0, np.uint8)
+"""What of a dense row with a seed need not be known: which of its columns were added to."""
 _WIDEST = 1 << 20
 """Columns up to which a dense row is filled with an identity that is not 0, which takes the room at once."""
 
@@ -147,15 +166,19 @@ class Workspace:
     dtype
         The type in which products are added up.
     seed
-        What the dense row holds wherever nothing is added up.
+        What the dense row holds wherever nothing is added up; None where it holds anything.
     """
 
-    def __init__(self, width: int, dtype: np.dtype[Any], seed: Any = 0) -> None:
-        words = (width >> 6) + 1
-        self.seed = dtype.type(seed)
-        self.total = np.full(width, self.seed) if seed else np.zeros(width, dtype)
-        self.marks = np.zeros(words, np.uint64)
-        self.tops = np.zeros((words >> 6) + 1, np.uint64)
+    def __init__(self, width: int, dtype: np.dtype[Any], seed: Any = None) -> None:
+        lines = -(-(width + 1) // (_LINE * int(FLAGS))) * int(FLAGS)
+        self._seeded = seed is not None
+        self.seed = dtype.type(seed or 0)
+        self.total = _aligned(lines * _LINE, self.seed)
+        self.eights = np.zeros(lines * int(_IN_LINE), np.uint8)
+        self.lines = np.zeros(lines, np.uint8)
+        self.line_words = self.lines.view(np.uint64)
+        self.found_lines = np.empty(lines + int(FLAGS), np.uint32)
+        self.found = np.empty(_BUFFER + int(_IN_LINE + FLAGS), np.uint32)
         self.held = np.empty(FEW + 1, dtype)
         self.order = np.empty((2, FEW), np.uint64)
         self.counts = np.zeros(257, np.uint32)
@@ -173,6 +196,13 @@ class Workspace:
         return kinds[:rows], sizes[:rows], *gathered
 
     @property
+    def dense(self) -> tuple[Any, ...]:
+        """What a dense row is, as a loop ``rows`` takes it."""
+        seen = _NOTHING_SEEN if self._seeded else self.state
+        flags = self.eights, self.lines, self.line_words, self.found_lines, self.found
+        return self.seed, self.total, seen, self.held, *flags
+
+    @property
     def state(self) -> NDArray[np.uint8]:
         """A byte for each column, 0."""
         if self._state is None:
@@ -185,6 +215,15 @@ class Workspace:
         if self._weights is None:
             self._weights = np.zeros(max(self._width, 1), self.total.dtype)
         return self._weights
+
+
+def _aligned(count: int, value: Any) -> NDArray[Any]:
+    """Return so many times a value, eights of which do not pass the end of a line of the cache."""
+    room = np.zeros(count + 64 // value.itemsize, value.dtype)
+    first = -room.ctypes.data % 64 // value.itemsize
+    if value != 0:
+        room[:] = value
+    return room[first : first + count]
 
 
 def seed_of(add: Any, dtype: np.dtype[Any], width: int) -> Any:
@@ -326,10 +365,6 @@ def planned(  # type: ignore[no-untyped-def]
         if work > few:
             kinds[i] = MANY
             continue
-        kinds[i] = FEW_PRODUCTS
-        size = _ZERO
-        ascending: Any = True
-        last = _ZERO
         smallest, largest = _LAST, _ZERO
         for q in range(low, high):
             if q + _FAR < end:
@@ -339,11 +374,22 @@ def planned(  # type: ignore[no-untyped-def]
                 prefetch(columns, starts[ahead])
                 prefetch(columns, starts[ahead + _ONE] - _ONE)
             k = np.uint64(places[q])
+            begin, behind = starts[k], starts[k + _ONE]
+            if begin < behind:
+                smallest = min(smallest, np.uint64(columns[begin]))
+                largest = max(largest, np.uint64(columns[behind - _ONE]))
+        if work > np.uint64(FEWER) and largest - smallest < _NEAR:
+            kinds[i] = MANY
+            continue
+        kinds[i] = FEW_PRODUCTS
+        size = last = _ZERO
+        ascending: Any = True
+        for q in range(low, high):
+            k = np.uint64(places[q])
             for p in range(starts[k], starts[k + _ONE]):
                 c = np.uint64(columns[p])
                 ascending &= c >= last
                 last = c
-                smallest, largest = min(smallest, c), max(largest, c)
                 order[0, size] = (c << _SHIFT) | size
                 size += _ONE
         side = _ZERO
@@ -408,11 +454,38 @@ def _sort(order, size, smallest, largest, counts):  # type: ignore[no-untyped-de
         order[1, at] = key
 
 
+@register_jitable
+def _differing(total, seen, at, seed, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
+    """Write out those of eight cells of a dense row that differ from its seed and from fill, and clear them."""
+    found = load(total, at, LANES)
+    none = spread(seed)
+    store(total, at, LANES, none)
+    which = unlike(found, none) & unlike(found, spread(fill))
+    pack(out_columns, n, counted(np.uint32(at)), which)
+    pack(out, n, found, which)
+    return n + ones(which)
+
+
+@register_jitable
+def _seen(total, seen, at, seed, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
+    """Write out those of eight cells of a dense row that were added to and differ from fill, and forget that."""
+    for c in range(at, at + LANES):
+        value = total[c]
+        out_columns[n] = c
+        out[n] = value
+        n += np.uint64((seen[c] != 0) & (value != fill))
+        seen[c] = 0
+    return n
+
+
 def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
+    written: Any = _differing if seeded else _seen
+
     @njit(cache=True, nogil=True)
     def rows(  # type: ignore[no-untyped-def]
         adding, multiplying, pointers, places, left, starts, columns, right, begins, ends, unwanted, done, kinds, sizes,
-        slots, keys, fill, seed, total, held, marks, tops, out_pointers, out_columns, out
+        slots, keys, width, fill, seed, total, seen, held, eights, lines, line_words, found_lines, found, out_pointers,
+        out_columns, out
     ):  # fmt: skip
         """Write the products of rows, row by row, columns ascending; return their number.
 
@@ -432,16 +505,19 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
             uint64 (m,), uint64 (m,), uint32 (n,); the first two are empty where there is no mask.
         done, kinds, sizes, slots, keys
             What :func:`planned` read and wrote.
+        width
+            The number of columns.
         fill
             Sums that equal it are left out.
-        seed, total, held, marks, tops
-            Those of a :class:`Workspace`.
+        seed, total, seen, held, eights, lines, line_words, found_lines, found
+            A dense row: ``dense`` of a :class:`Workspace`.
         out_pointers
             Where the products of each row begin, and where the last ones end: int64 (m + 1,), written.
         out_columns, out
-            Room for as many entries as there are products, and one more.
+            Room for as many entries as there are products, and SLACK more.
         """
-        n = slot = key = _ZERO
+        n: Any = _ZERO
+        slot = key = _ZERO
         end = np.uint64(len(places))
         for i in range(np.uint64(len(kinds))):
             out_pointers[i] = n
@@ -485,7 +561,7 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     n += np.uint64(out[n] != fill)
                 continue
             work = done[i + _ONE] - done[i]
-            smallest, largest = _ZERO, np.uint64(len(total)) - _ONE
+            smallest, largest = _ZERO, width - _ONE
             thick = seeded and largest < _THICK * work
             if not thick:
                 smallest, largest = _LAST, _ZERO
@@ -513,57 +589,40 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                         c = np.uint64(columns[p])
                         total[c] = add(adding, total[c], multiply(multiplying, x, right[p]))
                     continue
-                at = _NONE
-                word = _ZERO
                 for p in range(starts[k], starts[k + _ONE]):
                     c = np.uint64(columns[p])
                     value = multiply(multiplying, x, right[p])
-                    here = c >> _SIX
-                    if here != at:
-                        if at != _NONE:
-                            marks[at] = word
-                        at = here
-                        word = marks[at]
-                        tops[at >> _SIX] |= _ONE << (at & _LOW)
-                    bit = _ONE << (c & _LOW)
-                    if seeded or word & bit:
+                    if seeded:
                         total[c] = add(adding, total[c], value)
                     else:
-                        total[c] = value
-                    word |= bit
-                if at != _NONE:
-                    marks[at] = word
+                        total[c] = add(adding, total[c], value) if seen[c] else value
+                        seen[c] = 1
+                    eights[c >> _EIGHTS] = 1
+                    lines[c >> _LINES] = 1
             if i < np.uint64(len(begins)):
                 for m in range(begins[i], ends[i]):
                     c = np.uint64(unwanted[m])
-                    total[c] = seed
-                    marks[c >> _SIX] &= ~(_ONE << (c & _LOW))
-            if thick:
-                for place in range(smallest, largest + _ONE):
-                    value = total[place]
-                    total[place] = seed
-                    out_columns[n] = place
-                    out[n] = value
-                    n += np.uint64((value != seed) & (value != fill))
-                continue
-            for t in range(np.uint64(len(tops))):
-                top = tops[t]
-                if top == _ZERO:
-                    continue
-                tops[t] = _ZERO
-                while top:
-                    at = (t << _SIX) + trailing(top)
-                    top &= top - _ONE
-                    word = marks[at]
-                    marks[at] = _ZERO
-                    while word:
-                        c = (at << _SIX) + trailing(word)
-                        word &= word - _ONE
-                        out_columns[n] = c
-                        value = total[c]
+                    if seeded:
                         total[c] = seed
-                        out[n] = value
-                        n += np.uint64(value != fill)
+                    else:
+                        seen[c] = 0
+            if thick:
+                for cell in range((smallest >> _EIGHTS) << _EIGHTS, largest + _ONE, LANES):
+                    n = written(total, seen, cell, seed, fill, out_columns, out, n)
+                continue
+            count = _ZERO
+            for word in range((smallest >> _PAIRS) << _ONE, ((largest >> _PAIRS) + _ONE) << _ONE, _TWO):
+                if line_words[word] | line_words[word + _ONE]:
+                    count += flagged(lines, word << _EIGHTS, found_lines, count)
+            size = _ZERO
+            for line in range(count):
+                first = np.uint64(found_lines[line]) * _IN_LINE
+                for flag in range(first, first + _IN_LINE, FLAGS):
+                    size += flagged(eights, flag, found, size)
+                if size >= np.uint64(_BUFFER) or line + _ONE == count:
+                    for e in range(size):
+                        n = written(total, seen, np.uint64(found[e]) << _EIGHTS, seed, fill, out_columns, out, n)
+                    size = _ZERO
         out_pointers[len(kinds)] = n
         return n
 
@@ -581,10 +640,9 @@ def products_before(pointers, places, starts, out):  # type: ignore[no-untyped-d
     starts
         Where the rows of the right one begin, int64 (k + 1,).
     out
-        Shape (m + 1,), int64: written.
+        Shape (m + 1,), int64: written, but for the first, before which there is none.
     """
     done = 0
-    out[0] = 0
     end = np.uint64(len(places))
     for i in range(len(pointers) - 1):
         for q in range(np.uint64(pointers[i]), np.uint64(pointers[i + 1])):

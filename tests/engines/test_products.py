@@ -29,6 +29,7 @@ from sparrow.errors import (
 from sparrow.index import Box
 from sparrow.kernels import entries
 from sparrow.plan import SEMIRINGS
+from sparrow.relation import MemoryRelation
 from tests.engines.conftest import ENGINES
 from tests.engines.helpers import Counting, stored
 from tests.engines.test_parity import PLACES, Maker
@@ -786,3 +787,43 @@ def test_rows_are_written_out_at_once_where_they_are_short_or_pieces_differ(monk
     turns = iter(range(10**6))
     monkeypatch.setattr(contraction.Multiplication, "_by_rows", lambda *a: inner(*a) if next(turns) % 2 else None)
     agree((sp.asarray(dense) @ sp.asarray(b)).compute(), dense @ b)
+
+
+def test_rows_that_are_told_once_are_multiplied_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    A = sp.random((2000, 2000), nnz=270_000, seed=80).compute()
+    plain = A.to_scipy("csr")
+    C = (A @ A).compute()
+    assert isinstance(A.__sparrow_scan__().relation.block, entries.RowBlock)
+    block = C.__sparrow_scan__().relation.block
+    monkeypatch.setattr(entries.RowBlock, "of", lambda *_: pytest.fail("rows are known"))
+    for left, right, wanted in [(A, C, plain @ (plain @ plain)), (C, A, plain @ plain @ plain)]:
+        found = (left[:40] @ right if right is C else left @ right).compute().to_scipy("csr")
+        assert abs(found - wanted[: found.shape[0]]).max() < 1e-9
+    assert block._written is None
+    places = C.__sparrow_scan__().relation.places(np.array([0, 7, 1999]))
+    np.testing.assert_array_equal(places.lengths, np.diff((plain @ plain).indptr)[[0, 7, 1999]])
+    np.testing.assert_array_equal((plain @ plain).indptr[[0, 7, 1999]], places.starts)
+    assert block._written is None
+
+
+def test_rows_that_few_entries_meet_are_taken_from_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryRelation, "chunks", lambda *_: pytest.fail("all rows were looked through"))
+    A, B = sp.random((20, 5000), nnz=400, seed=81).compute(), sp.random((5000, 300), nnz=40_000, seed=82).compute()
+    wanted = A.to_scipy("csr") @ B.to_scipy("csr")
+    assert abs((A @ B).compute().to_scipy("csr") - wanted).max() < 1e-12
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
+@pytest.mark.parametrize("room", [40, 2])
+def test_blocks_stand_in_their_order_whoever_is_first(order: tuple[int, ...], room: int) -> None:
+    A = sp.asarray(some((40, 30), 83, density=0.9)).compute()
+    scan = A.__sparrow_scan__()
+    block, bounds = scan.relation.block, np.searchsorted(scan.relation.block.coords[0], [0, 4, 5, 25, 40])
+    with reading.room_for(scan) as reserved:
+        whole = reading._Whole(scan, block.count if room == 40 else room, reserved)
+        for number in order:
+            part = block.take(slice(bounds[number], bounds[number + 1]))
+            whole.put(number, entries.RowBlock.of(part) if number % 2 else part)
+        found = whole.block()
+    for one, other in zip((*found.coords, found.values), (*block.coords, block.values), strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -18,7 +18,7 @@ import scipy.sparse
 
 import sparrow as sp
 from sparrow import progress
-from sparrow.engines.stream import computed, contraction, cutting, held, sections, spilled, summed
+from sparrow.engines.stream import computed, contraction, cutting, sections, spilled, summed
 from sparrow.engines.stream.loops import Loops
 from sparrow.errors import StorageError
 from sparrow.kernels.elementwise import align
@@ -30,7 +30,6 @@ from sparrow.sorting import Spool
 def on_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Have products of stored tensors multiplied in small sections, strips or panels; gives how many of each."""
     monkeypatch.setattr(contraction, "_LARGE", 10**12)
-    monkeypatch.setattr(held, "_CACHED", 100)
     for name, value in [("_HELD", 10**12), ("_NARROWEST", 700 * 16), ("_SAMPLED", 1), ("_LARGEST", 300)]:
         monkeypatch.setattr(cutting, name, value)
     for name, value in [("_HELD", 10**12), ("_LEAST", 700), ("_BATCH", 300)]:

@@ -1,4 +1,4 @@
-"""Eight columns side by side: the bits of one column after the other, and no cell beyond the row."""
+"""Eight columns side by side: the bits of one column after the other, no cell beyond the row, none but those asked."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba import njit
 from numba.core.errors import TypingError
 from numpy.typing import NDArray
 
 from sparrow.kernels import matvec, weighted
 from sparrow.kernels.compiling import readonly
+from sparrow.kernels.lanes import FLAGS, LANES, counted, flagged, load, ones, pack, spread, unlike
 
 sum_weighted: Any = weighted.sum_weighted
 sum_runs: Any = matvec.sum_runs_matrix
@@ -109,3 +111,51 @@ def test_places_past_the_table_are_left_out() -> None:
     sum_weighted(*map(readonly, (rows, places, values, table)), -1, -1, y, edges)
     np.testing.assert_array_equal(y, [[4.0] * 3, [0.0] * 3])
     assert not edges.any()
+
+
+@njit
+def _packed(row, fill, first, out, columns):  # type: ignore[no-untyped-def]
+    n = np.uint64(0)
+    for at in range(np.uint64(0), np.uint64(len(row)), LANES):
+        found = load(row, at, LANES)
+        differs = unlike(found, spread(fill))
+        pack(out, n, found, differs)
+        pack(columns, n, counted(np.uint32(at + first)), differs)
+        n += ones(differs)
+    return n
+
+
+@pytest.mark.parametrize(
+    "dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64", "float32", "float64"]
+)
+def test_what_differs_is_packed(dtype: str) -> None:
+    rng = np.random.default_rng(5)
+    masks = (np.arange(256)[:, None] >> np.arange(8) & 1).astype(bool).ravel()  # every eight there is
+    row = np.where(masks, rng.integers(1, 100, len(masks)), 7).astype(dtype)
+    if np.dtype(dtype).kind == "f":
+        row[masks.nonzero()[0][::50]] = np.nan
+    wanted = np.flatnonzero(row != 7)
+    out, columns = np.zeros(len(row) + 8, dtype), np.zeros(len(row) + 8, np.uint32)
+    n = _packed(row, row.dtype.type(7), 1000, out, columns)
+    assert n == len(wanted)
+    np.testing.assert_array_equal(out[:n], row[wanted])
+    np.testing.assert_array_equal(columns[:n], wanted + 1000)
+
+
+@njit
+def _flags(flags, out):  # type: ignore[no-untyped-def]
+    n = np.uint64(0)
+    for at in range(np.uint64(0), np.uint64(len(flags)), FLAGS):
+        n += flagged(flags, at, out, n)
+    return n
+
+
+@pytest.mark.parametrize("density", [0, 0.01, 0.5, 1])
+def test_flags_are_listed_and_cleared(density: float) -> None:
+    rng = np.random.default_rng(1)
+    flags = (rng.random(4096) < density) * rng.integers(1, 256, 4096)
+    flags = flags.astype(np.uint8)
+    wanted, out = flags.nonzero()[0], np.zeros(4096 + 16, np.uint32)
+    n = _flags(flags, out)
+    np.testing.assert_array_equal(out[:n], wanted)
+    assert not flags.any()

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparrow.kernels.entries import Block, by_leading, in_order
-from sparrow.kernels.rows import place_rows, pointers, repeat
+from sparrow.kernels import entries
+from sparrow.kernels.entries import Block, RowBlock, by_leading, in_order
+from sparrow.kernels.rows import copy, place_rows, pointers, repeat
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
@@ -65,3 +66,56 @@ def test_entries_by_rows_are_those_sorted(count: int, height: int) -> None:
     ordered = in_order(block, (height, height), leading=1)
     np.testing.assert_array_equal(ordered.coords[0], rows[order])
     np.testing.assert_array_equal(ordered.values, values)
+
+
+@pytest.mark.parametrize("dtype", ["uint32", "float32", "int64", "float64", "complex64", "complex128"])
+def test_copies_past_the_cache_are_copies(dtype: str) -> None:
+    rng = np.random.default_rng(2)
+    for count in (0, 1, 5, 8, 15, 16, 17, 100):
+        for start in range(9):
+            source = (rng.integers(-9, 9, count) * 1.5).astype(dtype)
+            out = np.full(count + start + 3, 7, dtype)
+            copy(source, out[start : start + count])
+            np.testing.assert_array_equal(out[start : start + count], source)
+            assert (out[:start] == 7).all()
+            assert (out[start + count :] == 7).all()
+
+
+def test_large_arrays_are_written_past_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries, "_LARGE", 1 << 16)
+    rng = np.random.default_rng(3)
+    n = 10_000
+    for dtype in (np.float64, np.float16, np.int8, np.complex128):  # of those that are copied so, and others
+        block = Block((np.arange(n, dtype=np.int32), rng.integers(0, 9, n)), rng.integers(0, 9, n).astype(dtype))
+        arrays = [np.full(2 * n, -1, kind) for kind in (np.int32, np.int64, dtype)]
+        block.write(arrays, 33, 33 + n)
+        for array, column in zip(arrays, (*block.coords, block.values), strict=True):
+            np.testing.assert_array_equal(array[33 : 33 + n], column)
+            assert (array[:33] == -1).all()
+            assert (array[33 + n :] == -1).all()
+
+
+def test_entries_that_are_sorted_by_counting_tell_their_rows_once() -> None:
+    rng = np.random.default_rng(4)
+    n, height = 20_000, 300
+    rows, columns = rng.integers(0, height // 2, n).astype(np.int32) * 2, np.sort(rng.integers(0, 10**6, n))
+    found = in_order(Block((rows, columns), np.arange(n)), (height, 10**6), leading=1)
+    assert isinstance(found, RowBlock)
+    order = np.argsort(rows, kind="stable")
+    np.testing.assert_array_equal(found.heads.coords[0], np.unique(rows))
+    for array, wanted in zip((*found.coords, found.values), (rows, columns, np.arange(n)), strict=True):
+        np.testing.assert_array_equal(array, wanted[order])
+    np.testing.assert_array_equal(found.indptr(height), np.searchsorted(rows[order], np.arange(height + 1)))
+    short = in_order(Block((rows, columns), np.arange(n)), (10 * n // 3, 10**6), leading=1)
+    assert isinstance(short, RowBlock)
+    assert not isinstance(in_order(Block((np.arange(n)[::-1], columns), columns), (n, 10**6), leading=1), RowBlock)
+
+
+def test_rows_of_sorted_entries_are_told_once() -> None:
+    rows, columns = np.array([2, 2, 2, 5, 9, 9], np.int32), np.array([0, 4, 7, 1, 3, 8], np.int32)
+    found = RowBlock.of(Block((rows, columns), np.arange(6.0)))
+    np.testing.assert_array_equal(found.heads.coords[0], [2, 5, 9])
+    np.testing.assert_array_equal(found.heads.pointers, [0, 3, 4, 6])
+    assert found.coords[0] is rows
+    empty = RowBlock.of(Block((rows[:0], columns[:0]), np.zeros(0)))
+    np.testing.assert_array_equal(empty.indptr(3), [0, 0, 0, 0])

@@ -1,31 +1,34 @@
-"""What is said of the rows of a product before any value is looked at, against a plain twin."""
+"""Products row by row, and what is said of rows before any value is looked at, against plain twins."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow.kernels import spgemm
 from sparrow.kernels.compiling import readonly
 
 
+@pytest.mark.parametrize("apart", [1, 10_000])
 @pytest.mark.parametrize("masked", [False, True])
-def test_products_of_short_rows_go_to_the_slot_of_their_column(masked: bool) -> None:
+def test_products_of_short_rows_go_to_the_slot_of_their_column(masked: bool, apart: int) -> None:
     rng = np.random.default_rng(3)
     lengths = np.array([0, 1, 2, 30, 7, 60, 1, 3])
     pointers = np.append(0, lengths.cumsum())
     places = rng.integers(0, 20, pointers[-1])
     heights = rng.integers(0, 6, 20)
     starts = np.append(0, heights.cumsum())
-    columns = np.concatenate([np.sort(rng.choice(40, height, replace=False)) for height in heights])
+    columns = np.concatenate([np.sort(rng.choice(40, height, replace=False)) * apart for height in heights])
     done = np.append(0, heights[places].cumsum())[pointers]
-    off = [np.flatnonzero(rng.random(40) < 0.5 * masked) for _ in lengths]
+    off = [np.flatnonzero(rng.random(40) < 0.5 * masked) * apart for _ in lengths]
     bounds = np.append(0, np.cumsum([len(each) for each in off]))
     cells = (bounds[:-1], bounds[1:]) if masked else (bounds[:0], bounds[:0])
-    space, few = spgemm.Workspace(40, np.dtype(float)), 100
+    space, few = spgemm.Workspace(40 * apart, np.dtype(float)), 100
     kinds, sizes, slots, keys = space.plan(len(lengths), int(done[-1]))
     prepare: Any = spgemm.planned
     prepare(
@@ -41,7 +44,8 @@ def test_products_of_short_rows_go_to_the_slot_of_their_column(masked: bool) -> 
         alone = len(own) == 1 and not (masked and len(off[i]))
         wanted = spgemm.NOTHING if not len(met) else spgemm.ONE if alone else None
         if wanted is None:
-            wanted = spgemm.FEW_PRODUCTS if len(met) <= few else spgemm.MANY
+            near = len(met) > spgemm.FEWER and np.ptp(met) < 1 << 16
+            wanted = spgemm.FEW_PRODUCTS if len(met) <= few and not near else spgemm.MANY
         assert kinds[i] == wanted
         if wanted != spgemm.FEW_PRODUCTS:
             continue
@@ -70,3 +74,110 @@ def test_rows_of_more_products_than_columns_have_slots_for_all(monkeypatch: pyte
     np.testing.assert_array_equal(found.to_numpy(), 5)
     assert room
     assert all(slots >= products for slots, products in room)
+
+
+WIDTHS = [40, 3_000, 70_000, 300_000, 1 << 21]
+"""Columns: rows of every kind are in one of them."""
+
+
+def _random(height: int, width: int, lengths: NDArray[Any], near: int, dtype: Any, rng: Any) -> sp.Tensor:
+    """Return rows of about so many entries, those of every other row within so many columns of each other."""
+    rows = np.repeat(np.arange(height), lengths)
+    spread = np.where(rows % 2, min(near, width), width)
+    columns = (rows * 97 + rng.integers(0, 2**31, len(rows)) % spread) % width
+    at = np.unique(rows * width + columns)
+    values = rng.integers(-3, 4, len(at)) + (0 if np.dtype(dtype).kind in "iub" else 0.1 * rng.standard_normal(len(at)))
+    if np.dtype(dtype).kind == "c":
+        values = values + 1j * rng.standard_normal(len(at))
+    return sp.from_coords((at // width, at % width), values.astype(dtype), (height, width))
+
+
+def _rows(A: sp.Tensor) -> dict[int, list[tuple[int, Any]]]:
+    (rows, columns), values = A.to_format("coo").coords, A.to_format("coo").data
+    found: dict[int, list[tuple[int, Any]]] = {}
+    for row, column, value in zip(rows.tolist(), columns.tolist(), values, strict=True):
+        found.setdefault(row, []).append((column, value))
+    return found
+
+
+def _product(A: sp.Tensor, B: sp.Tensor, add: Callable[..., Any], multiply: Callable[..., Any]) -> dict[Any, Any]:
+    """Return the products of rows, each added up in the order of the left row's entries."""
+    right, out = _rows(B), {}
+    for row, entries in _rows(A).items():
+        for k, x in entries:
+            for column, y in right.get(k, ()):
+                value = multiply(x, y)
+                out[row, column] = add(out[row, column], value) if (row, column) in out else value
+    return out
+
+
+PLAIN: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "plus_times": (lambda a, b: a + b, lambda a, b: a * b),
+    "min_plus": (min, lambda a, b: a + b),
+    "max_times": (max, lambda a, b: a * b),
+    "plus_second": (lambda a, b: a + b, lambda a, b: b),
+}
+FIRST = sp.Semiring(lambda a, b: a, lambda a, b: a - b, identity=0, name="first_minus")
+"""A user's own: nothing stands for a column that was not added to."""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("plus_times", each) for each in (np.float64, np.float32, np.int64, np.complex128)]
+    + [("min_plus", np.float64), ("min_plus", np.int64), ("max_times", np.float32), ("plus_second", np.float64)]
+    + [("first_minus", np.float64)],
+)  # fmt: skip
+@pytest.mark.parametrize("masked", [False, True])
+def test_rows_of_every_kind_have_the_bits_of_a_plain_loop(name: str, dtype: Any, width: int, masked: bool) -> None:
+    rng = np.random.default_rng([width, masked])
+    inner = 60
+    A = _random(14, inner, rng.permutation([0, 1, 1, 2, 3, 5, 8, 13, 20, 20, 30, 40, 50, 60]), inner, dtype, rng)
+    B = _random(inner, width, rng.choice([0, 1, 2, 5, 9, 40, 80], inner), 900, dtype, rng)
+    semiring: Any = FIRST if name == "first_minus" else name
+    add, multiply = (lambda a, b: a, lambda a, b: a - b) if name == "first_minus" else PLAIN[name]
+    wanted = _product(A, B, add, multiply)
+    mask = None
+    if masked:
+        cells = sorted(wanted)[::3] + [(row, 7) for row in range(14) if (row, 7) not in wanted]
+        mask = sp.from_coords(np.array(sorted({*cells})).T, np.ones(len({*cells})), (14, width))
+        wanted = {cell: value for cell, value in wanted.items() if cell not in cells}
+    found = sp.matmul(A, B, semiring=semiring, mask=mask, complement=masked).compute()
+    fill = found.fill_value
+    wanted = {cell: value for cell, value in wanted.items() if value != fill}
+    coo = found.to_format("coo")
+    assert list(zip(*(column.tolist() for column in coo.coords), strict=True)) == sorted(wanted)
+    np.testing.assert_array_equal(coo.data, np.array([wanted[cell] for cell in sorted(wanted)], dtype))
+    if semiring == "plus_times" and not masked:
+        other = A.to_scipy("csr") @ B.to_scipy("csr")
+        np.testing.assert_allclose((found.to_scipy("csr") - other).data, 0, atol=1e-4)
+
+
+def test_every_kind_of_row_is_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds: dict[int, set[int]] = {}
+    prepare: Any = spgemm.planned
+
+    def watched(*args: Any) -> None:
+        prepare(*args)
+        kinds.setdefault(len(args[3]), set()).update(args[-4].tolist())
+
+    monkeypatch.setattr(spgemm, "planned", watched)
+    for width in WIDTHS:
+        test_rows_of_every_kind_have_the_bits_of_a_plain_loop("plus_times", np.float64, width, masked=False)
+    assert set().union(*kinds.values()) == {spgemm.NOTHING, spgemm.ONE, spgemm.FEW_PRODUCTS, spgemm.MANY}
+
+
+def test_sums_that_cancel_and_what_is_no_number() -> None:
+    width = 5_000
+    for columns in (np.arange(0, width, 40), np.arange(100)):  # flagged; looked through
+        values = np.ones(len(columns))
+        values[[3, 5, 8]] = np.nan, np.inf, -0.0
+        rows = np.repeat([0, 1], len(columns))
+        B = sp.from_coords((rows, np.tile(columns, 2)), np.concatenate([values, -np.ones(len(columns))]), (2, width))
+        A = sp.asarray(np.array([[1.0, 1.0], [0.0, 1.0]]))
+        found = (A @ B).compute().to_format("coo")
+        kept = columns[[3, 5, 8]]
+        first = found.coords[0] == 0
+        np.testing.assert_array_equal(found.coords[1][first], kept)
+        np.testing.assert_array_equal(found.data[first], [np.nan, np.inf, -1.0])
+        np.testing.assert_array_equal(found.coords[1][~first], columns)

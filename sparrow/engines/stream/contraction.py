@@ -41,8 +41,8 @@ __all__ = ["Masked", "Multiplication", "multiplied"]
 
 T = TypeVar("T")
 
-_PRODUCTS = 1 << 20
-"""About how many products a thread computes at a time."""
+_PRODUCTS = 1 << 21
+"""About how many products a thread computes at a time, where memory is ample; else half as many."""
 _ADDED = 4
 """How many times more of them where they are added up at once: nothing is written."""
 _SHARE = 4
@@ -233,7 +233,7 @@ class Multiplication:
         if not size:
             return [0]
         if self._rows is not None:
-            return [0, *self._rows.cut(size, _PRODUCTS), size]
+            return [0, *self._rows.cut(size, _products()), size]
         left = self.operands.left.scan
         bounds = pieces([left], size)
         bounds = [0, *dict.fromkeys(bound for bound in bounds[1:-1] if 0 < bound < size), size]
@@ -241,7 +241,7 @@ class Multiplication:
 
         def refined(span: tuple[int, int]) -> list[int]:
             rows = self._rows_between(*span, each)
-            return [*rows.cut(span[1], _PRODUCTS), span[1]]
+            return [*rows.cut(span[1], _products()), span[1]]
 
         found = ordered_map(refined, itertools.pairwise(bounds), settings.current().threads)
         return [0, *itertools.chain.from_iterable(found)]
@@ -253,7 +253,7 @@ class Multiplication:
         if aside is not None:
             return aside.most(start, stop)
         if self._rows is None:
-            return _PRODUCTS
+            return _products()
         done, coords = self._rows.done, self._rows.coords
         at = range_of(coords[0], start, stop) if coords else slice(0, len(done) - 1)
         return int(done[at.stop] - done[at.start]) if len(done) else 0
@@ -370,7 +370,7 @@ class Multiplication:
         self, loops: Loops, rows: OperandRows, mask: MaskRows | None
     ) -> Iterator[tuple[Block, NDArray[Any] | None]]:
         """Yield the products of rows, some rows at a time, in order, and the mask's values at them."""
-        spans, work = rows.spans(_PRODUCTS), loops.work
+        spans, work = rows.spans(_products()), loops.work
         threads = min(settings.current().threads, len(spans))
         yield from ordered_map(lambda span: work(rows, mask, *span), spans, threads)
 
@@ -382,12 +382,16 @@ class Multiplication:
             return None
 
         def by_rows(held: Held, loops: Loops, rows: OperandRows) -> RowBlock | None:
-            if len(rows.coords) > 1 and rows.done[-1] - rows.done[0] > _WHOLE * _PRODUCTS:
+            if len(rows.coords) > 1 and rows.done[-1] - rows.done[0] > _WHOLE * _products():
                 return None
             return loops.by_rows(rows, self._cells(held, rows, sources[1], start, stop))
 
         found = self._each(start, stop, sources[0], by_rows) if as_it_is else []
         return found[0] if len(found) == 1 else None
+
+
+def _products() -> int:
+    return _PRODUCTS if settings.current().ample else _PRODUCTS // 2
 
 
 def _quick(relation: Any) -> bool:

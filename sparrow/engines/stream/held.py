@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import threading
 from typing import Any
@@ -10,22 +11,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory
+from sparrow import memory, settings
 from sparrow.engines.stream.joining import Numbering, members
-from sparrow.engines.stream.operands import MaskRows, OperandRows, Operands
+from sparrow.engines.stream.operands import MaskRows, Operand, OperandRows, Operands
 from sparrow.kernels import few
 from sparrow.kernels.compiling import readonly
-from sparrow.kernels.entries import Block, pick, row_pointers
+from sparrow.kernels.entries import Block, Heads, RowBlock, pick, row_pointers
 from sparrow.kernels.runs import group_starts
+from sparrow.workers import ordered_map
 
 __all__ = ["Held"]
 
 _SPREAD = 4
 """Of a mask's entries and the rows, so many times more cells up to which it is counted where each row begins."""
-_FEWER = 16
-"""Products of a row that are gathered, at most, where a dense row is quick to add to."""
-_CACHED = 1 << 16
-"""Columns up to which a dense row stays in the cache."""
+_COUNTED = 1 << 19
+"""Entries whose products a thread counts at a time."""
 _NEAR, _STRETCH = 64, 1 << 12
 """Columns that share a word of the marks of a dense row; entries that are looked at together, to see if they do."""
 
@@ -58,17 +58,25 @@ class Held:
     ) -> None:
         self._operands, self._room = operands, room
         roles, right = operands.roles, operands.right
-        inner, outer = right.columns(block, roles.matched), right.columns(block, roles.columns)
+        heads = None if between is not None or starts is not None else _heads(block, right, roles.matched)
+        inner = [*heads.coords] if heads is not None else right.columns(block, roles.matched)
+        outer = right.columns(block, roles.columns)
         sizes = [right.sizes[letter] for letter in roles.matched]
         self._first = 0
         if between is not None:
             self._first, sizes[0] = between[0], between[1] - between[0]
-        self.matched = Numbering(self._matched(inner), sizes, None if starts is None else len(starts))
+        count = None if starts is None else len(starts)
+        self.matched = Numbering(self._matched(inner), sizes, count if heads is None else block.count)
         self.across = Numbering(outer, [right.sizes[letter] for letter in roles.columns])
         self._outer = outer
         own = self.matched.own
         if starts is None:
-            starts = np.array([0, block.count]) if own is None else _starts(own, self.matched.size)
+            if own is None:
+                starts = np.array([0, block.count])
+            elif heads is not None:
+                starts = Heads((own,), heads.pointers).indptr(self.matched.size)
+            else:
+                starts = _starts(own, self.matched.size)
             starts = np.append(starts, starts[-1])  # one row more, of nothing, for what has no counterpart
         columns = np.zeros(block.count, np.int32) if self.across.own is None else self.across.own
         self._starts = starts
@@ -88,7 +96,7 @@ class Held:
     @functools.cached_property
     def few(self) -> np.uint64:
         """Up to how many products of a row are gathered."""
-        return np.uint64(_few(self.arrays[1].view(np.int32), self.across.size))
+        return np.uint64(_few(self.arrays[1].view(np.int32)))
 
     def _matched(self, columns: list[NDArray[Any]]) -> list[NDArray[Any]]:
         """Return matched coordinates, those along the first letter counted from the first that there is."""
@@ -117,6 +125,9 @@ class Held:
         left, roles = self._operands.left, self._operands.roles
         if wanted is not None and block.count:
             block = pick(block, members(block.coords[0], wanted))
+        heads = _heads(block, left, roles.rows)
+        if heads is not None:
+            return self.laid_out(heads.coords, heads.pointers, left.columns(block, roles.matched), block.values)
         coords = left.columns(block, roles.rows)
         starts = group_starts(coords, block.count) if coords else np.zeros(min(block.count, 1), np.int64)
         own = tuple(column[starts] for column in coords)
@@ -193,6 +204,13 @@ class Held:
         return math.prod(self._operands.right.sizes[letter] for letter in self._operands.roles.columns)
 
 
+def _heads(block: Block, operand: Operand, letters: tuple[int, ...]) -> Heads | None:
+    """Return what tells the coordinates along letters once for each row, if that is known."""
+    if not isinstance(block, RowBlock) or len(block.heads.coords) > 1 or letters != operand.letters[:1]:
+        return None
+    return block.heads if operand.letters.count(letters[0]) == 1 else None
+
+
 def _starts(rows: NDArray[Any], size: int) -> NDArray[np.int64]:
     """Return where rows begin and end among entries sorted by row."""
     if few.suffices(max(len(rows), size)):
@@ -208,16 +226,25 @@ def _products_before(pointers: NDArray[Any], places: NDArray[Any], starts: NDArr
         return few.products_before(pointers, places, starts)
     from sparrow.kernels.spgemm import products_before
 
-    done = np.empty(len(pointers), np.int64)
-    products_before(readonly(pointers), places, readonly(starts), done)
+    done, starts = np.zeros(len(pointers), np.int64), readonly(starts)
+    cuts = np.searchsorted(pointers, np.arange(_COUNTED, len(places), _COUNTED))
+    spans = list(itertools.pairwise(np.unique([0, *cuts, len(pointers) - 1]).tolist()))
+
+    def counted(span: tuple[int, int]) -> tuple[int, int]:
+        own = slice(span[0], span[1] + 1)
+        products_before(readonly(pointers[own]), places, starts, done[own])
+        return span
+
+    for first, last in ordered_map(counted, spans, settings.current().threads):
+        done[first + 1 : last + 1] += done[first]
     return done
 
 
-def _few(columns: NDArray[Any], width: int) -> int:
-    """Return up to how many products of a row are gathered, where there are such columns of so many."""
-    from sparrow.kernels.spgemm import FEW
+def _few(columns: NDArray[Any]) -> int:
+    """Return up to how many products of a row are gathered, where there are such columns."""
+    from sparrow.kernels.spgemm import FEW, FEWER
 
-    return FEW if width > _CACHED and not _clustered(columns) else _FEWER
+    return FEWER if _clustered(columns) else FEW
 
 
 def _clustered(columns: NDArray[Any]) -> bool:

@@ -147,10 +147,10 @@ class Loops:
         prepare: Any = spgemm.planned
         most = min(products, count * max(self._held.across.size, 1))
         pointers = np.empty(count + 1, np.int64)
-        numbers, out = np.empty(most + 1, np.uint32), np.empty(most + 1, self._operands.dtype)
+        numbers, out = (np.empty(most + spgemm.SLACK, kind) for kind in (np.uint32, self._operands.dtype))
         cells = (_NOWHERE, _NOWHERE, _NO_COLUMNS) if mask is None else self._cells(mask, first, last)
         own, places, left, starts, columns, right = self._arguments(rows, first, last)
-        done = readonly(rows.done[first : last + 1].view(np.uint64))
+        done, width = readonly(rows.done[first : last + 1].view(np.uint64)), np.uint64(self._held.across.size)
         with self._space() as space:
             plan = space.plan(count, min(products, count * int(self._held.few)))
             prepare(
@@ -158,8 +158,8 @@ class Loops:
                 space.counts, *plan,
             )  # fmt: skip
             n = self._kernels().rows(
-                own, places, left, starts, columns, right, *cells, done, *plan, self._fill, space.seed, space.total,
-                space.held, space.marks, space.tops, pointers, numbers, out,
+                own, places, left, starts, columns, right, *cells, done, *plan, width, self._fill, *space.dense,
+                pointers, numbers, out,
             )  # fmt: skip
         return pointers, numbers[:n].view(np.int32), out[:n]
 
@@ -199,9 +199,7 @@ class Loops:
         """Give a thread buffers for products, clean, and take them back."""
         from sparrow.kernels.spgemm import Workspace
 
-        space = (
-            self._idle.pop() if self._idle else Workspace(self._held.across.size, self._operands.dtype, self._seed or 0)
-        )
+        space = self._idle.pop() if self._idle else Workspace(self._held.across.size, self._operands.dtype, self._seed)
         yield space
         self._idle.append(space)
 

@@ -91,7 +91,7 @@ class Operand:
             return found
         relation = self.scan.relation
         if isinstance(relation, MemoryRelation) and self.scan.view.is_identity:
-            return self.cleaned(relation.block)
+            return self.cleaned(relation.by_rows())
         return self.cleaned(reading.entries(self.scan, room))
 
     def some(self, room: memory.Reservation, used: NDArray[Any], most: int | None = None) -> Block | None:
@@ -100,6 +100,11 @@ class Operand:
         None where the entries do not lie in that order, and where those take more bytes than ``most``.
         """
         scan, order = self.scan, sorted_order(self.scan)
+        if isinstance(scan.relation, MemoryRelation) and scan.view.is_identity:
+            places = scan.relation.places(used)
+            nbytes = int(places.lengths.sum()) * memory.entry_bytes(scan.schema)
+            room.grow(nbytes)
+            return None if most is not None and nbytes > most else self.cleaned(scan.relation.some(used, places))
         axis = scan.view.axes[0]
         if not scan.view.keeps_order(order) or not isinstance(axis, Range):
             return None

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sparrow import memory, progress, recycled, settings
 from sparrow.engines.orders import scan_order, sorted_order
 from sparrow.index import Box, Listed, Range, View
-from sparrow.kernels.entries import Block, Heads, RowBlock, canonical, in_order
+from sparrow.kernels.entries import LONG_ROWS, Block, Heads, RowBlock, canonical, in_order
 from sparrow.plan import Scan
 from sparrow.relation import Chunk, MemoryRelation, Relation, Stretches
 from sparrow.workers import ordered_map
@@ -34,8 +34,6 @@ _FEW_ROWS = 1 << 12
 _LEADING = frozenset([0])
 _HANDFUL = 1 << 10
 """Entries for which there is always room."""
-_LONG_ROWS = 4
-"""Entries of a row, on average, from which its leading coordinates are told once."""
 _FEWEST = 1 << 18
 """Entries from which they are left so in what is read: fewer are at once written out."""
 _SORT_COPIES = 4
@@ -320,43 +318,44 @@ class _Whole:
         self._cells = [recycled.Cells(min(rows, memory.limit() // self._width), dtype) for dtype in dtypes]
         self._heads: list[tuple[int, Heads]] = []
         """The leading coordinates that are not written out, and where they begin."""
+        self._early: dict[int, Block] = {}
+        """Blocks that came before their turn, by their numbers."""
         self._count = self._turn = self._writing = 0
-        self._failed = False
         self._lock = threading.RLock()  # taken by itself: as in sparrow.workers
         self._changed = threading.Condition(self._lock)
 
     def put(self, number: int, block: Block) -> None:
-        """Take in a block, after those of smaller numbers: waits until these are there."""
+        """Take in a block: it is copied when those of smaller numbers are there, by the thread that brings the last."""
         with self._lock:
-            while self._turn != number:
-                if self._failed:
+            self._early[number] = block
+        while True:
+            with self._lock:
+                own = self._early.pop(self._turn, None)
+                if own is None:
                     return
-                self._changed.wait()
-            self._room.grow(block.count * self._width)
-            start, stop = self._count, self._count + block.count
-            while stop > self._cells[-1].count and self._writing:
-                self._changed.wait()
-            if stop > self._cells[-1].count:
-                self._cells = [cells.longer(max(stop, 2 * start), start) for cells in self._cells]
-            own, cells = block, self._cells
-            if isinstance(block, RowBlock) and _LONG_ROWS * len(block.heads.pointers) <= block.count:
-                self._heads.append((start, block.heads))
-                own, cells = block.rest, cells[len(block.heads.coords) :]
-            arrays = [each.array for each in cells]
-            self._count = stop
-            self._turn += 1
-            self._writing += 1
-            self._changed.notify_all()
-        own.write(arrays, start, stop)
-        with self._lock:
-            self._writing -= 1
-            self._changed.notify_all()
+                arrays, start = self._places(own)
+                self._turn += 1
+                self._writing += 1
+            rest = own.rest if isinstance(own, RowBlock) and len(arrays) < len(self._cells) else own
+            rest.write(arrays, start, start + own.count)
+            with self._lock:
+                self._writing -= 1
+                self._changed.notify_all()
 
-    def fail(self) -> None:
-        """Let nobody wait for a block that does not come."""
-        with self._lock:
-            self._failed = True
-            self._changed.notify_all()
+    def _places(self, block: Block) -> tuple[list[NDArray[Any]], int]:
+        """Return where the next block comes to stand: arrays, without those of what its rows are told by, and from."""
+        self._room.grow(block.count * self._width)
+        start, stop = self._count, self._count + block.count
+        while stop > self._cells[-1].count and self._writing:
+            self._changed.wait()
+        if stop > self._cells[-1].count:
+            self._cells = [cells.longer(max(stop, 2 * start), start) for cells in self._cells]
+        cells = self._cells
+        if isinstance(block, RowBlock) and LONG_ROWS * len(block.heads.pointers) <= block.count:
+            self._heads.append((start, block.heads))
+            cells = cells[len(block.heads.coords) :]
+        self._count = stop
+        return [each.array for each in cells], start
 
     def block(self) -> Block:
         """Return everything that was taken in, once."""
@@ -379,15 +378,13 @@ def _read_in_place(scan: Scan, order: tuple[int, ...], rows: int, room: memory.R
     read = read or reader(scan, order)
 
     def placed(numbered: tuple[int, Chunk]) -> None:
-        try:
-            whole.put(numbered[0], read(numbered[1]))
-        except BaseException:
-            whole.fail()
-            raise
+        whole.put(numbered[0], read(numbered[1]))
 
+    threads = min(settings.current().threads, len(chunks))
+    ahead = threads + (threads if settings.current().ample else 1)  # who is quick does not wait for a long piece
     doing = "computing" if scan.relation.version is None else "reading"
     with progress.bar(doing, sum(chunk.rows for chunk in chunks), "entries") as advance:
-        work = ordered_map(placed, enumerate(chunks), min(settings.current().threads, len(chunks)))
+        work = ordered_map(placed, enumerate(chunks), threads, ahead)
         for chunk, _ in zip(chunks, work, strict=True):
             advance(chunk.rows)
     return whole.block()
