@@ -793,14 +793,18 @@ def test_rows_that_are_told_once_are_multiplied_as_they_are(monkeypatch: pytest.
     A = sp.random((2000, 2000), nnz=270_000, seed=80).compute()
     plain = A.to_scipy("csr")
     C = (A @ A).compute()
-    assert isinstance(A.__sparrow_scan__().relation.block, entries.RowBlock)
-    block = C.__sparrow_scan__().relation.block
+    of_A, of_C = (each.__sparrow_scan__().relation for each in (A, C))
+    assert isinstance(of_A, MemoryRelation)
+    assert isinstance(of_A.block, entries.RowBlock)
+    assert isinstance(of_C, MemoryRelation)
+    block = of_C.block
+    assert isinstance(block, entries.RowBlock)
     monkeypatch.setattr(entries.RowBlock, "of", lambda *_: pytest.fail("rows are known"))
     for left, right, wanted in [(A, C, plain @ (plain @ plain)), (C, A, plain @ plain @ plain)]:
         found = (left[:40] @ right if right is C else left @ right).compute().to_scipy("csr")
         assert abs(found - wanted[: found.shape[0]]).max() < 1e-9
     assert block._written is None
-    places = C.__sparrow_scan__().relation.places(np.array([0, 7, 1999]))
+    places = of_C.places(np.array([0, 7, 1999]))
     np.testing.assert_array_equal(places.lengths, np.diff((plain @ plain).indptr)[[0, 7, 1999]])
     np.testing.assert_array_equal((plain @ plain).indptr[[0, 7, 1999]], places.starts)
     assert block._written is None
@@ -818,6 +822,7 @@ def test_rows_that_few_entries_meet_are_taken_from_their_places(monkeypatch: pyt
 def test_blocks_stand_in_their_order_whoever_is_first(order: tuple[int, ...], room: int) -> None:
     A = sp.asarray(some((40, 30), 83, density=0.9)).compute()
     scan = A.__sparrow_scan__()
+    assert isinstance(scan.relation, MemoryRelation)
     block, bounds = scan.relation.block, np.searchsorted(scan.relation.block.coords[0], [0, 4, 5, 25, 40])
     with reading.room_for(scan) as reserved:
         whole = reading._Whole(scan, block.count if room == 40 else room, reserved)

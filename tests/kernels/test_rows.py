@@ -85,7 +85,8 @@ def test_large_arrays_are_written_past_the_cache(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(entries, "_LARGE", 1 << 16)
     rng = np.random.default_rng(3)
     n = 10_000
-    for dtype in (np.float64, np.float16, np.int8, np.complex128):  # of those that are copied so, and others
+    dtypes: list[Any] = [np.float64, np.float16, np.int8, np.complex128]
+    for dtype in dtypes:  # of those that are copied so, and others
         block = Block((np.arange(n, dtype=np.int32), rng.integers(0, 9, n)), rng.integers(0, 9, n).astype(dtype))
         arrays = [np.full(2 * n, -1, kind) for kind in (np.int32, np.int64, dtype)]
         block.write(arrays, 33, 33 + n)
@@ -103,8 +104,9 @@ def test_entries_that_are_sorted_by_counting_tell_their_rows_once() -> None:
     assert isinstance(found, RowBlock)
     order = np.argsort(rows, kind="stable")
     np.testing.assert_array_equal(found.heads.coords[0], np.unique(rows))
-    for array, wanted in zip((*found.coords, found.values), (rows, columns, np.arange(n)), strict=True):
-        np.testing.assert_array_equal(array, wanted[order])
+    wanted: list[Any] = [rows, columns, np.arange(n)]
+    for array, column in zip((*found.coords, found.values), wanted, strict=True):
+        np.testing.assert_array_equal(array, column[order])
     np.testing.assert_array_equal(found.indptr(height), np.searchsorted(rows[order], np.arange(height + 1)))
     short = in_order(Block((rows, columns), np.arange(n)), (10 * n // 3, 10**6), leading=1)
     assert isinstance(short, RowBlock)

@@ -102,7 +102,8 @@ def _rows(A: sp.Tensor) -> dict[int, list[tuple[int, Any]]]:
 
 def _product(A: sp.Tensor, B: sp.Tensor, add: Callable[..., Any], multiply: Callable[..., Any]) -> dict[Any, Any]:
     """Return the products of rows, each added up in the order of the left row's entries."""
-    right, out = _rows(B), {}
+    right = _rows(B)
+    out: dict[Any, Any] = {}
     for row, entries in _rows(A).items():
         for k, x in entries:
             for column, y in right.get(k, ()):
