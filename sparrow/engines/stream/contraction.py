@@ -233,7 +233,8 @@ class Multiplication:
         if not size:
             return [0]
         if self._rows is not None:
-            return [0, *self._rows.cut(size, _products()), size]
+            threads = settings.current().threads
+            return [0, *self._rows.cut(size, _products(), _products() * threads * (threads > 1)), size]
         left = self.operands.left.scan
         bounds = pieces([left], size)
         bounds = [0, *dict.fromkeys(bound for bound in bounds[1:-1] if 0 < bound < size), size]
