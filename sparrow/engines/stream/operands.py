@@ -264,11 +264,12 @@ class OperandRows:
         return list(itertools.pairwise(bounds.tolist()))
 
     def _every(self, size: int, last: int = 0) -> NDArray[np.intp]:
-        """Return the rows before which there are one, two and more times so many products, of the last ones a quarter."""
+        """Return the rows before which there are one, two and more times so many products, of the last a quarter."""
         products = int(self.done[-1] - self.done[0])
         targets = np.arange(size, products, size)
         if last:
-            targets = np.append(targets[targets < products - last], np.arange(products - last, products, size // 4 or 1))
+            start = products - last
+            targets = np.append(targets[targets < start], np.arange(start, products, size // 4 or 1))
         found: NDArray[np.intp] = np.searchsorted(self.done, self.done[0] + targets)
         return found
 
