@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 from harness import DATA, fresh
+from scipy.sparse import coo_matrix
 
 import sparrow as sp
 import sparrow.ingest
@@ -30,6 +31,18 @@ def matrix(
     key = power_law(rng, n, count, 1.5) * n + power_law(rng, n, count, 2.0)
     key = np.unique(key)
     return (key // n).astype(np.int32), (key % n).astype(np.int32), rng.standard_normal(len(key))
+
+
+def rmat(levels: int, per_row: int, seed: int = 3) -> sp.Tensor:
+    """Return an R-MAT graph of 2^levels nodes, named at random, by the shares of Graph500: 0.57, 0.19, 0.19, 0.05."""
+    rng = np.random.default_rng(seed)
+    size = 1 << levels
+    at = np.zeros((2, per_row * size), np.int64)
+    for _ in range(levels):
+        quarter = np.searchsorted([0.57, 0.76, 0.95], rng.random(at.shape[1]), side="right")
+        at = at * 2 + np.stack([quarter >> 1, quarter & 1])
+    rows, columns = rng.permutation(size)[at]
+    return sp.asarray(coo_matrix((rng.random(at.shape[1]), (rows, columns)), (size, size)).tocsr()).compute()
 
 
 def edges_text(count: int, n: int = 1 << 21, seed: int = 1) -> Path:

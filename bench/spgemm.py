@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from generate import rmat
 from harness import DATA, Row, alternate, fresh, in_process
+from scipy import sparse
 
 import sparrow as sp
 from sparrow.sorting import Spool
@@ -28,6 +30,8 @@ def run(small: bool, rounds: int) -> list[Row]:
     power = sp.random((side, side), nnz=16 * side, seed=5, distribution="powerlaw").compute()
     users = sp.random((50_000 if small else 500_000, 2000), nnz=40 * side, seed=6).compute()
     for name, A, B in [("cnr-2000, A @ A", web, web), ("power law, A @ A", power, power), ("A.T @ A", users.T, users)]:
+        out += against_scipy(name, A, B, rounds)
+    for name, A, B in shapes(small):
         out += against_scipy(name, A, B, rounds)
     stored = web.save(fresh(DATA / "spgemm.sparrow"))
     csr = web.to_scipy("csr")
@@ -52,6 +56,24 @@ def run(small: bool, rounds: int) -> list[Row]:
         ratio = took["sparrow"] / took["graphblas"]
         out.append(Row("triangles of cnr-2000, as a sum under a mask", "GraphBLAS in RAM", ratio, 0.6, detail))
     return out + on_disk(small)
+
+
+def shapes(small: bool) -> Iterator[tuple[str, Any, Any]]:
+    """Return operands of which rows are uniform, of a graph like a social one, of a band and of a grid in space."""
+    n = 10_000 if small else 100_000
+    uniform = sp.random((n, n), nnz=20 * n, seed=7).compute()
+    yield "uniform, 20 a row, A @ A", uniform, uniform
+    social = rmat(10 if small else 14, 16)
+    yield "R-MAT, A @ A", social, social
+    large = rmat(12 if small else 20, 16)
+    yield "R-MAT, 1,000 rows @ A", large[:1000].compute(), large
+    diagonals = sparse.diags([np.linspace(1, 2, n)] * 21, range(-10, 11), shape=(n, n), format="csr")
+    band = sp.asarray(diagonals).compute()
+    yield "band of 21 diagonals, A @ A", band, band
+    side = 20 if small else 80
+    line = sparse.diags([1.0, -2.0, 1.0], [-1, 0, 1], shape=(side, side))
+    grid = sp.asarray(sparse.kronsum(sparse.kronsum(line, line), line).tocsr()).compute()
+    yield "stencil of a 3-D grid, A @ A", grid, grid
 
 
 def _of_graphblas(matrix: Any) -> Any:

@@ -234,7 +234,8 @@ class Multiplication:
             return [0]
         if self._rows is not None:
             threads = settings.current().threads
-            return [0, *self._rows.cut(size, _products(), _products() * threads * (threads > 1)), size]
+            last = _products() * threads if threads > 1 else 0
+            return [0, *self._rows.cut(size, _products(), last), size]
         left = self.operands.left.scan
         bounds = pieces([left], size)
         bounds = [0, *dict.fromkeys(bound for bound in bounds[1:-1] if 0 < bound < size), size]
