@@ -59,7 +59,7 @@ def run(small: bool, rounds: int) -> list[Row]:
 
 
 def shapes(small: bool) -> Iterator[tuple[str, Any, Any]]:
-    """Return operands of which rows are uniform, of a graph like a social one, of a band and of a grid in space."""
+    """Return operands of which rows are uniform, like a social graph's, of bands and of grids, in order or not."""
     n = 10_000 if small else 100_000
     uniform = sp.random((n, n), nnz=20 * n, seed=7).compute()
     yield "uniform, 20 a row, A @ A", uniform, uniform
@@ -74,6 +74,19 @@ def shapes(small: bool) -> Iterator[tuple[str, Any, Any]]:
     line = sparse.diags([1.0, -2.0, 1.0], [-1, 0, 1], shape=(side, side))
     grid = sp.asarray(sparse.kronsum(sparse.kronsum(line, line), line).tocsr()).compute()
     yield "stencil of a 3-D grid, A @ A", grid, grid
+    side = 100 if small else 1000
+    line = sparse.diags([1.0, -2.0, 1.0], [-1, 0, 1], shape=(side, side))
+    plane = sparse.kronsum(line, line).tocsr()
+    grid = sp.asarray(plane).compute()
+    yield "stencil of a plane, A @ A", grid, grid
+    order = np.random.default_rng(8).permutation(plane.shape[0])
+    grid = sp.asarray(plane[order][:, order]).compute()
+    yield "the same, rows in any order", grid, grid
+    diagonals = sparse.diags([1.0, -2.0, 1.0], [-1, 0, 1], shape=(15 * n, 15 * n), format="csr")
+    band = sp.asarray(diagonals).compute()
+    yield "tridiagonal, A @ A", band, band
+    thin = sp.random((10 * n, 10 * n), nnz=30 * n, seed=9).compute()
+    yield "uniform, 3 a row, A @ A", thin, thin
 
 
 def _of_graphblas(matrix: Any) -> Any:

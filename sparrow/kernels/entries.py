@@ -136,8 +136,11 @@ class Heads:
 
     def indptr(self, height: int) -> NDArray[np.int64]:
         """Return where each of so many rows begins and where the last one ends, of one leading dimension."""
+        rows, count = self.coords[0], len(self.coords[0])
+        if count and rows[-1] == count - 1:  # each up to the last one has an entry
+            return np.append(self.pointers, np.full(height - count, self.pointers[-1]))
         out = np.zeros(height + 1, np.int64)
-        out[self.coords[0] + 1] = np.diff(self.pointers)
+        out[rows + 1] = np.diff(self.pointers)
         return np.cumsum(out, out=out)
 
     @staticmethod
@@ -149,10 +152,15 @@ class Heads:
     @staticmethod
     def joined(parts: Sequence[Heads]) -> Heads:
         """Return those of entries that stand one after the other."""
-        begins = np.cumsum([0, *(part.count for part in parts)])
-        pointers = [part.pointers[:-1] + begin for part, begin in zip(parts, begins, strict=False)]
+        pointers = np.empty(sum(len(part.pointers) - 1 for part in parts) + 1, np.int64)
+        row = begin = 0
+        for part in parts:
+            stop = row + len(part.pointers) - 1
+            np.add(part.pointers[:-1], begin, out=pointers[row:stop])
+            row, begin = stop, begin + part.count
+        pointers[row] = begin
         coords = zip(*(part.coords for part in parts), strict=True)
-        return Heads(tuple(map(np.concatenate, coords)), np.concatenate([*pointers, begins[-1:]]))
+        return Heads(tuple(map(np.concatenate, coords)), pointers)
 
 
 class RowBlock(Block):

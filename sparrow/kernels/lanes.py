@@ -33,8 +33,8 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic, lower_builtin, register_model, type_callable
 
 __all__ = [
-    "FLAGS", "LANES", "counted", "flagged", "load", "ones", "pack", "settle", "spread", "store", "stream", "total",
-    "unlike",
+    "FLAGS", "LANES", "below", "counted", "flagged", "load", "ones", "pack", "settle", "spread", "store", "stream",
+    "total", "unlike",
 ]  # fmt: skip
 
 _tools: Any = cgutils
@@ -258,6 +258,19 @@ def _unlike(context: Any, lanes: Any, others: Any) -> Any:
     return types.uint8(lanes, others), generate
 
 
+def _below(context: Any, lanes: Any, others: Any) -> Any:
+    """Return 1 in each lane of unsigned integers that is less than that of others, 0 in the rest."""
+    if lanes != others or not isinstance(lanes.part, types.Integer) or lanes.part.signed:
+        return None
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (one,), (other,) = (_vectors(builder, each) for each in arguments)
+        less = builder.zext(builder.icmp_unsigned("<", one, other), one.type)
+        return _lanes(builder, target.get_value_type(lanes), [less])
+
+    return lanes(lanes, others), generate
+
+
 def _pack_lanes(context: Any, array: Any, position: Any, lanes: Any, bits: Any) -> Any:
     """Write the lanes whose bits are set one behind the other, from a position of a C-contiguous array on.
 
@@ -345,6 +358,7 @@ for each in (operator.add, operator.iadd):
 for each in (operator.mul, operator.imul):
     _takes_lanes(each, _product)
 
+below: Any = intrinsic(_below)
 counted: Any = intrinsic(_counted)
 flagged: Any = intrinsic(_flagged)
 load: Any = intrinsic(_load)

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from sparrow.kernels.jit import njit
+from sparrow.kernels.lanes import LANES, counted, load, ones, pack, unlike
 
 __all__ = ["run_starts", "scatter_add", "scatter_best", "scatter_moments"]
 
 
 @njit(cache=True, nogil=True)
 def run_starts(column):  # type: ignore[no-untyped-def]
-    """Return where runs of equal elements of ``column`` (shape (n,), n at least 1) begin, int64."""
-    out = np.empty(len(column), np.int64)
+    """Return where runs of equal integers of ``column`` (shape (n,), n at least 1) begin, int64."""
+    end = np.uint64(len(column))
+    one: Any = np.uint64(1)
+    runs = one
+    for k in range(one, end):
+        runs += np.uint64(column[k] != column[k - one])
+    out = np.empty(runs + LANES, np.int64)
     out[0] = 0
-    count = 1
-    for k in range(1, len(column)):
-        out[count] = k
-        count += column[k] != column[k - 1]
-    return out[:count].copy()
+    n = k = one
+    while k + LANES <= end:
+        fresh = unlike(load(column, k, LANES), load(column, k - one, LANES))
+        pack(out, n, counted(np.int64(k)), fresh)
+        n += ones(fresh)
+        k += LANES
+    while k < end:
+        out[n] = k
+        n += np.uint64(column[k] != column[k - one])
+        k += one
+    return out[:n]
 
 
 @njit(cache=True, nogil=True)

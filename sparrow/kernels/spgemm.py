@@ -9,7 +9,8 @@ add in the order of the left row's entries, so the bits depend on neither. Posit
 for negative ones at every access.
 
 :func:`planned` says which rows are had in which way, and sorts the columns of those of few products: what knows no
-values is compiled once, not for every semiring and type.
+values is compiled once, not for every semiring and type. Where rows of both matrices are the row before moved on by a
+column, as those of grids are, so is what is planned for them: :func:`shifts` tells these of the right matrix.
 
 :func:`kernels_of` gives the loops of a semiring, compiled when first asked for and found compiled in later processes.
 Named operations are compiled into their loops. A user's functions are called by loops that serve all of them, so that
@@ -34,7 +35,7 @@ from sparrow.kernels.compiling import announce
 from sparrow.kernels.dots import dotted
 from sparrow.kernels.intrinsics import at_address, place_of, prefetch
 from sparrow.kernels.jit import njit
-from sparrow.kernels.lanes import FLAGS, LANES, counted, flagged, load, ones, pack, spread, store, unlike
+from sparrow.kernels.lanes import FLAGS, LANES, below, counted, flagged, load, ones, pack, spread, store, unlike
 from sparrow.kernels.masks import added, masked
 
 __all__ = [
@@ -49,10 +50,13 @@ SLACK = 8
 """Entries of room more than products: what is written eight at a time passes the last one."""
 _NEAR = np.uint64(1 << 16)
 """Columns between the first and the last of a row up to which it stays in the cache."""
-_RANKED = 32
-"""Products up to which each is compared with all others, which needs no branch."""
-NOTHING, ONE, FEW_PRODUCTS, MANY = (np.uint8(kind) for kind in range(4))
-"""Rows without products; that are a row of the right matrix; of few products; of many."""
+_FEWEST, _RANKED = 8, 32
+"""Products up to which each is compared with all others, which needs no branch; eight at once from the first on."""
+NOTHING, ONE, FEW_PRODUCTS, SHIFTED, THICK, MANY = (np.uint8(kind) for kind in range(6))
+"""Rows without products; that are a row of the right matrix; of few products; whose products go where those of the row
+of few products before them do, so many columns further; of few products with about as many columns; of many."""
+_FARTHEST = np.uint64(2**16 - 1)
+"""Columns by which a row may be further than the one that it is like."""
 
 _ZERO, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
 _EIGHTS, _LINES = np.uint64(3), np.uint64(9)
@@ -67,11 +71,16 @@ _NONE = np.uint64(2**64 - 1)
 _FAR, _POINTERS, _ROWS = np.uint64(32), np.uint64(16), np.uint64(6)
 """How many entries of the left matrix before their turn rows of the right one are looked up, and fetched, short ones
 sooner."""
+_COMING, _WORDS = np.uint64(128), np.uint64(16)
+"""How far ahead of where is written memory is fetched, and the columns that share a line of it."""
 _THICK = np.uint64(2)
 """Columns between the first and the last for each product up to which a row is looked through rather than marked."""
 _LAST = np.uint64(2**32 - 1)
 _SEARCHED = np.uint64(8)
 """How many times longer than a row a mask's is where the row's columns are searched in it."""
+_ROOM = FEW + _RANKED
+_RANKS = np.uint64(2 * _ROOM)
+"""Where ranks stand behind the two buffers that are sorted in, which have more room than products."""
 _SHIFT, _POSITION = np.uint64(8), np.uint64(FEW - 1)
 """Where a column stands beside the position of its product while they are sorted."""
 _FIRST, _SLOT = np.uint64(2 * FEW), np.uint64(2 * FEW - 1)
@@ -170,7 +179,7 @@ class Workspace:
     """
 
     def __init__(self, width: int, dtype: np.dtype[Any], seed: Any = None) -> None:
-        lines = -(-(width + 1) // (_LINE * int(FLAGS))) * int(FLAGS)
+        lines = -(-(width + int(LANES)) // (_LINE * int(FLAGS))) * int(FLAGS)
         self._seeded = seed is not None
         self.seed = dtype.type(seed or 0)
         self.total = _aligned(lines * _LINE, self.seed)
@@ -180,7 +189,7 @@ class Workspace:
         self.found_lines = np.empty(lines + int(FLAGS), np.uint32)
         self.found = np.empty(_BUFFER + int(_IN_LINE + FLAGS), np.uint32)
         self.held = np.empty(FEW + 1, dtype)
-        self.order = np.empty((2, FEW), np.uint64)
+        self.order = np.empty((3, _ROOM), np.uint64)
         self.counts = np.zeros(257, np.uint32)
         self._plan: tuple[NDArray[Any], ...] = ()
         self._width = width
@@ -323,9 +332,36 @@ def _compiled(function: Any, dtype: np.dtype[Any], swapped: bool) -> int:
 
 
 @njit(cache=True, nogil=True)
+def shifts(starts, columns, first, last, out):  # type: ignore[no-untyped-def]
+    """Write which rows of a matrix are the row before, each column one further.
+
+    Parameters
+    ----------
+    starts, columns
+        The matrix by rows: uint64 (k + 1,), uint32 (n,).
+    first, last
+        The rows that are looked at, uint64; not the first of all.
+    out
+        Shape (k,), uint8: written between them.
+    """
+    end, further = np.uint64(len(columns)), spread(np.uint32(1))
+    for k in range(first, last):
+        before, begin, stop = starts[k - _ONE], starts[k], starts[k + _ONE]
+        like: Any = begin - before == stop - begin and begin < stop
+        while like and begin < stop:
+            differ = unlike(load(columns, begin, end - begin), load(columns, before, end - before) + further)
+            if stop - begin < LANES:
+                differ &= np.uint8((_ONE << (stop - begin)) - _ONE)
+            like = differ == 0
+            begin += LANES
+            before += LANES
+        out[k] = like
+
+
+@njit(cache=True, nogil=True)
 def planned(  # type: ignore[no-untyped-def]
-    pointers, places, starts, columns, begins, ends, unwanted, done, single, few, order, counts, kinds, sizes,
-    slots, keys
+    pointers, places, starts, columns, shifted, begins, ends, unwanted, done, single, seeded, few, order, counts,
+    kinds, sizes, slots, keys
 ):  # fmt: skip
     """Say how each row is had, and bring the columns of those of few products into order; no values are looked at.
 
@@ -333,8 +369,13 @@ def planned(  # type: ignore[no-untyped-def]
     ----------
     pointers, places, starts, columns, begins, ends, unwanted, single
         As of a loop ``rows``.
+    shifted
+        Of each row of the right matrix, whether it is the one before, each column one further, as :func:`shifts` says:
+        uint8 (k,). Empty where few are.
     done
         How many products there are before each row, uint64 (m + 1,).
+    seeded
+        Whether dense rows hold what ``add`` leaves as it is.
     few
         How many products of a row are gathered, at most FEW.
     order, counts
@@ -342,14 +383,16 @@ def planned(  # type: ignore[no-untyped-def]
     kinds
         Shape (m,), uint8: written.
     sizes
-        How many columns each row of few products has, uint16 (m,): written.
+        How many columns each row of few products has, and how much further they are of one that is like it: uint16
+        (m,), written.
     slots
         Which of the columns of its row each product of those rows is added to, uint16: written; FEW is none of them.
     keys
         Those columns, row by row, uint32: written.
     """
     end = np.uint64(len(places))
-    n = written = _ZERO
+    n = written = like = count = shift = _ZERO
+    repeated = len(shifted) > 0
     for i in range(np.uint64(len(kinds))):
         work = done[i + _ONE] - done[i]
         low, high = pointers[i], pointers[i + _ONE]
@@ -365,6 +408,19 @@ def planned(  # type: ignore[no-untyped-def]
         if work > few:
             kinds[i] = MANY
             continue
+        if high - low == count and m == stop:
+            step = np.uint64(places[low]) - np.uint64(places[like])
+            same: Any = step <= _ONE and shift + step <= _FARTHEST
+            for q in range(count):
+                k = np.uint64(places[low + q])
+                same &= k - np.uint64(places[like + q]) == step
+                same &= step == _ZERO or shifted[k] != 0
+            if same:
+                kinds[i] = SHIFTED
+                shift += step
+                sizes[i] = shift
+                like = low
+                continue
         smallest, largest = _LAST, _ZERO
         for q in range(low, high):
             if q + _FAR < end:
@@ -378,7 +434,10 @@ def planned(  # type: ignore[no-untyped-def]
             if begin < behind:
                 smallest = min(smallest, np.uint64(columns[begin]))
                 largest = max(largest, np.uint64(columns[behind - _ONE]))
-        if work > np.uint64(FEWER) and largest - smallest < _NEAR:
+        if seeded and m == stop and largest - smallest < _THICK * work:
+            kinds[i] = THICK
+            continue
+        if work > np.uint64(FEWER) and largest - smallest < _NEAR and not repeated:
             kinds[i] = MANY
             continue
         kinds[i] = FEW_PRODUCTS
@@ -386,50 +445,88 @@ def planned(  # type: ignore[no-untyped-def]
         ascending: Any = True
         for q in range(low, high):
             k = np.uint64(places[q])
-            for p in range(starts[k], starts[k + _ONE]):
-                c = np.uint64(columns[p])
-                ascending &= c >= last
-                last = c
-                order[0, size] = (c << _SHIFT) | size
+            p, behind = starts[k], starts[k + _ONE]
+            if p == behind:
+                continue
+            ascending &= np.uint64(columns[p]) >= last
+            last = np.uint64(columns[behind - _ONE])
+            while p < behind:
+                order[0, size] = (np.uint64(columns[p]) << _SHIFT) | size
                 size += _ONE
+                p += _ONE
         side = _ZERO
         if not ascending:
             _sort(order, size, smallest, largest, counts)
             side = _ONE
+        prefetch(keys, written + _COMING)
+        prefetch(keys, written + _COMING + _WORDS)
+        prefetch(slots, n + _COMING + _COMING)
         found = _ZERO
-        slot = np.uint64(FEW)
         last = _NONE
-        for e in range(size):
-            c = order[side, e] >> _SHIFT
-            if c != last:
+        if m == stop:
+            for e in range(size):
+                c = order[side, e] >> _SHIFT
+                new = np.uint64(c != last)
                 last = c
-                if stop - m > _SEARCHED * size:
-                    m = place_of(c, unwanted, m, stop)
-                while m < stop and unwanted[m] < c:
-                    m += _ONE
-                slot = np.uint64(FEW)
-                if m == stop or unwanted[m] != c:
-                    slot = found
-                    keys[written + found] = c
-                    found += _ONE
-                slots[n + (order[side, e] & _POSITION)] = slot | _FIRST
-            else:
-                slots[n + (order[side, e] & _POSITION)] = slot
+                found += new
+                keys[written + found - _ONE] = c
+                slots[n + (order[side, e] & _POSITION)] = (found - _ONE) | (new * _FIRST)
+            if repeated:
+                like, count, shift = low, high - low, _ZERO
+        else:
+            slot = np.uint64(FEW)
+            for e in range(size):
+                c = order[side, e] >> _SHIFT
+                if c != last:
+                    last = c
+                    if stop - m > _SEARCHED * size:
+                        m = place_of(c, unwanted, m, stop)
+                    while m < stop and unwanted[m] < c:
+                        m += _ONE
+                    slot = np.uint64(FEW)
+                    if m == stop or unwanted[m] != c:
+                        slot = found
+                        keys[written + found] = c
+                        found += _ONE
+                    slots[n + (order[side, e] & _POSITION)] = slot | _FIRST
+                else:
+                    slots[n + (order[side, e] & _POSITION)] = slot
+            count = _ZERO
         n += size
         written += found
         sizes[i] = found
 
 
+@register_jitable
+def _rank(order: Any, size: Any, most: int) -> None:
+    """Sort so many numbers, of which there are at most ``most``: a constant, so that nothing is asked on the way."""
+    for e in range(size, np.uint64(most), LANES):
+        store(order, e, LANES, spread(_NONE))
+    for e in range(_ZERO, np.uint64(most), LANES):
+        own, ranks = load(order, e, LANES), spread(_ZERO)
+        for j in range(np.uint64(most)):
+            ranks += below(spread(order[0, j]), own)
+        store(order, _RANKS + e, LANES, ranks)
+    for e in range(np.uint64(most)):
+        order[1, order[2, e]] = order[0, e]
+
+
 @njit(cache=True, nogil=True)
 def _sort(order, size, smallest, largest, counts):  # type: ignore[no-untyped-def]
     """Sort numbers of a column and a position each, all different, from the first buffer into the second."""
-    if size <= _RANKED:
+    if size <= _FEWEST:
         for e in range(size):
             key = np.int64(order[0, e])
             rank: Any = 0
             for j in range(size):
                 rank += np.int64(order[0, j]) < key
             order[1, np.uint64(rank)] = order[0, e]
+        return
+    if size <= _RANKED // 2:
+        _rank(order, size, _RANKED // 2)
+        return
+    if size <= _RANKED:
+        _rank(order, size, _RANKED)
         return
     shift = _SHIFT
     while ((largest - smallest) >> (shift - _SHIFT)) > np.uint64(255):
@@ -517,7 +614,7 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
             Room for as many entries as there are products, and SLACK more.
         """
         n: Any = _ZERO
-        slot = key = _ZERO
+        slot = key = slots_of = keys_of = size_of = _ZERO
         end = np.uint64(len(places))
         for i in range(np.uint64(len(kinds))):
             out_pointers[i] = n
@@ -538,7 +635,18 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     out[n] = value
                     n += np.uint64(out[n] != fill)
                 continue
-            if kind == FEW_PRODUCTS:
+            if kind in (FEW_PRODUCTS, SHIFTED):
+                shift = np.uint64(sizes[i])
+                if kind == FEW_PRODUCTS:
+                    slots_of, keys_of, size_of, shift = slot, key, shift, _ZERO
+                    slot += done[i + _ONE] - done[i]
+                    key += size_of
+                prefetch(slots, slot + _COMING + _COMING)
+                prefetch(keys, key + _COMING)
+                prefetch(out_columns, n + _COMING)
+                for line in range(_ZERO, _WORDS + _WORDS, LANES):
+                    prefetch(out, n + _COMING + line)
+                at = slots_of
                 for q in range(low, high):
                     if q + _FAR < end:
                         prefetch(starts, np.uint64(places[q + _FAR]))
@@ -549,16 +657,30 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     x = left[q]
                     k = np.uint64(places[q])
                     for p in range(starts[k], starts[k + _ONE]):
-                        s = np.uint64(slots[slot])
-                        slot += _ONE
+                        s = np.uint64(slots[at])
+                        at += _ONE
                         value = multiply(multiplying, x, right[p])
-                        at = s & _SLOT
-                        held[at] = value if s & _FIRST else add(adding, held[at], value)
-                for j in range(np.uint64(sizes[i])):
-                    out_columns[n] = keys[key]
-                    key += _ONE
+                        to = s & _SLOT
+                        held[to] = value if s & _FIRST else add(adding, held[to], value)
+                for j in range(size_of):
+                    out_columns[n] = np.uint64(keys[keys_of + j]) + shift
                     out[n] = held[j]
                     n += np.uint64(out[n] != fill)
+                continue
+            if seeded and kind == THICK:
+                smallest, largest = _LAST, _ZERO
+                for q in range(low, high):
+                    x = left[q]
+                    k = np.uint64(places[q])
+                    begin, stop = starts[k], starts[k + _ONE]
+                    if begin < stop:
+                        smallest = min(smallest, np.uint64(columns[begin]))
+                        largest = max(largest, np.uint64(columns[stop - _ONE]))
+                    for p in range(begin, stop):
+                        c = np.uint64(columns[p])
+                        total[c] = add(adding, total[c], multiply(multiplying, x, right[p]))
+                for cell in range(smallest, largest + _ONE, LANES):
+                    n = written(total, seen, cell, seed, fill, out_columns, out, n)
                 continue
             work = done[i + _ONE] - done[i]
             smallest, largest = _ZERO, width - _ONE
@@ -621,6 +743,8 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     size += flagged(eights, flag, found, size)
                 if size >= np.uint64(_BUFFER) or line + _ONE == count:
                     for e in range(size):
+                        prefetch(out_columns, n + _COMING)
+                        prefetch(out, n + _COMING)
                         n = written(total, seen, np.uint64(found[e]) << _EIGHTS, seed, fill, out_columns, out, n)
                     size = _ZERO
         out_pointers[len(kinds)] = n

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sparrow.kernels import matvec, weighted
 from sparrow.kernels.compiling import readonly
-from sparrow.kernels.lanes import FLAGS, LANES, counted, flagged, load, ones, pack, spread, unlike
+from sparrow.kernels.lanes import FLAGS, LANES, below, counted, flagged, load, ones, pack, spread, store, unlike
 
 sum_weighted: Any = weighted.sum_weighted
 sum_runs: Any = matvec.sum_runs_matrix
@@ -111,6 +111,25 @@ def test_places_past_the_table_are_left_out() -> None:
     sum_weighted(*map(readonly, (rows, places, values, table)), -1, -1, y, edges)
     np.testing.assert_array_equal(y, [[4.0] * 3, [0.0] * 3])
     assert not edges.any()
+
+
+@njit
+def _less(one, other, out):  # type: ignore[no-untyped-def]
+    total = spread(other[0] - other[0])
+    for at in range(np.uint64(0), np.uint64(len(one)), LANES):
+        total += below(load(one, at, LANES), load(other, at, LANES))
+    store(out, np.uint64(0), LANES, total)
+
+
+@pytest.mark.parametrize("dtype", ["uint32", "uint64"])
+def test_lanes_that_are_less_are_counted(dtype: str) -> None:
+    most = np.iinfo(dtype).max
+    one, other = np.random.default_rng(6).integers(0, most, (2, 800), dtype, endpoint=True)
+    one[:300:7], other[:300:7] = other[:300:7], one[:300:7]
+    other[5:400:9] = one[5:400:9]
+    out = np.zeros(8, dtype)
+    _less(one, other, out)
+    assert out.tolist() == (one < other).reshape(-1, 8).sum(axis=0).tolist()
 
 
 @njit

@@ -16,9 +16,10 @@ from sparrow.kernels.compiling import readonly
 
 @pytest.mark.parametrize("apart", [1, 10_000])
 @pytest.mark.parametrize("masked", [False, True])
-def test_products_of_short_rows_go_to_the_slot_of_their_column(masked: bool, apart: int) -> None:
+@pytest.mark.parametrize("seeded", [False, True])
+def test_products_of_short_rows_go_to_the_slot_of_their_column(seeded: bool, masked: bool, apart: int) -> None:
     rng = np.random.default_rng(3)
-    lengths = np.array([0, 1, 2, 30, 7, 60, 1, 3])
+    lengths = np.array([0, 1, 2, 30, 7, 60, 1, 3, 12])
     pointers = np.append(0, lengths.cumsum())
     places = rng.integers(0, 20, pointers[-1])
     heights = rng.integers(0, 6, 20)
@@ -34,8 +35,9 @@ def test_products_of_short_rows_go_to_the_slot_of_their_column(masked: bool, apa
     prepare(
         *(readonly(each.astype(kind)) for each, kind in [
             (pointers, np.uint64), (places, np.uint32), (starts, np.uint64), (columns, np.uint32),
-            *((each, np.uint64) for each in cells), (np.concatenate(off), np.uint32), (done, np.uint64)]),
-        True, np.uint64(few), space.order, space.counts, kinds, sizes, slots, keys,
+            (lengths[:0], np.uint8), *((each, np.uint64) for each in cells), (np.concatenate(off), np.uint32),
+            (done, np.uint64)]),
+        True, seeded, np.uint64(few), space.order, space.counts, kinds, sizes, slots, keys,
     )  # fmt: skip
     slot = key = 0
     for i in range(len(lengths)):
@@ -46,6 +48,8 @@ def test_products_of_short_rows_go_to_the_slot_of_their_column(masked: bool, apa
         if wanted is None:
             near = len(met) > spgemm.FEWER and np.ptp(met) < 1 << 16
             wanted = spgemm.FEW_PRODUCTS if len(met) <= few and not near else spgemm.MANY
+            if seeded and not (masked and len(off[i])) and len(met) <= few and np.ptp(met) < 2 * len(met):
+                wanted = spgemm.THICK
         assert kinds[i] == wanted
         if wanted != spgemm.FEW_PRODUCTS:
             continue
@@ -58,7 +62,9 @@ def test_products_of_short_rows_go_to_the_slot_of_their_column(masked: bool, apa
         at = np.where(np.isin(met, kept), np.searchsorted(kept, met), spgemm.FEW)
         np.testing.assert_array_equal(found % (2 * spgemm.FEW), at)
         slot, key = slot + len(met), key + sizes[i]
-    assert {*kinds} == {spgemm.NOTHING, spgemm.FEW_PRODUCTS, spgemm.MANY} | ({*kinds} & {spgemm.ONE})
+    often = {spgemm.NOTHING, spgemm.FEW_PRODUCTS, spgemm.MANY} | ({spgemm.THICK} if seeded and apart == 1 else set())
+    assert {*kinds} - {spgemm.ONE, spgemm.THICK} == often - {spgemm.THICK}
+    assert masked or {*kinds} - {spgemm.ONE} == often
 
 
 def test_rows_of_more_products_than_columns_have_slots_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +72,7 @@ def test_rows_of_more_products_than_columns_have_slots_for_all(monkeypatch: pyte
     prepare: Any = spgemm.planned
 
     def watched(*args: Any) -> None:
-        room.append((len(args[-2]), int(args[7][-1] - args[7][0])))
+        room.append((len(args[-2]), int(args[8][-1] - args[8][0])))
         prepare(*args)
 
     monkeypatch.setattr(spgemm, "planned", watched)
@@ -166,6 +172,57 @@ def test_every_kind_of_row_is_had(monkeypatch: pytest.MonkeyPatch) -> None:
     for width in WIDTHS:
         test_rows_of_every_kind_have_the_bits_of_a_plain_loop("plus_times", np.float64, width, masked=False)
     assert set().union(*kinds.values()) == {spgemm.NOTHING, spgemm.ONE, spgemm.FEW_PRODUCTS, spgemm.MANY}
+
+
+def _stencil(height: int, width: int, offsets: list[int], every: int, dtype: Any, rng: Any) -> sp.Tensor:
+    """Return rows of the same columns, one further every so many rows, of which some lack one."""
+    columns = np.arange(height)[:, None] // every + np.array(offsets)
+    there = (columns >= 0) & (columns < width) & (rng.random(columns.shape) < 0.99)
+    rows = np.broadcast_to(np.arange(height)[:, None], columns.shape)[there]
+    values = rng.integers(1, 4, there.sum()) * rng.choice([-1, 1], there.sum())
+    return sp.from_coords((rows, columns[there]), values.astype(dtype), (height, width))
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("plus_times", each) for each in (np.float64, np.int64, np.complex128)]
+    + [("min_plus", np.float32), ("plus_second", np.float64), ("first_minus", np.float64)],
+)  # fmt: skip
+@pytest.mark.parametrize("offsets", [[-30, -1, 0, 1, 30], [-7, 60], list(range(0, 150, 9)), [-1, 0, 1]])
+@pytest.mark.parametrize("every", [1, 2, 3])
+@pytest.mark.parametrize("masked", [False, True])
+def test_rows_that_are_the_one_before_moved_have_the_bits_of_a_plain_loop(
+    name: str, dtype: Any, offsets: list[int], every: int, masked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng([len(offsets), every])
+    kinds: list[NDArray[np.uint8]] = []
+    prepare: Any = spgemm.planned
+
+    def watched(*args: Any) -> None:
+        prepare(*args)
+        kinds.append(args[-4].copy())
+
+    monkeypatch.setattr(spgemm, "planned", watched)
+    A = _stencil(200 * every, 200, offsets[:9], every, dtype, rng)
+    B = _stencil(200, 250, offsets, 1, dtype, rng)
+    semiring: Any = FIRST if name == "first_minus" else name
+    add, multiply = (lambda a, b: a, lambda a, b: a - b) if name == "first_minus" else PLAIN[name]
+    wanted = _product(A, B, add, multiply)
+    mask = None
+    if masked:
+        cells = [cell for cell in sorted(wanted) if cell[0] % 5 == 0][::2]
+        mask = sp.from_coords(np.array(cells).T, np.ones(len(cells)), (200 * every, 250))
+        wanted = {cell: value for cell, value in wanted.items() if cell not in {*cells}}
+    found = sp.matmul(A, B, semiring=semiring, mask=mask, complement=masked).compute()
+    wanted = {cell: value for cell, value in wanted.items() if value != found.fill_value}
+    coo = found.to_format("coo")
+    assert list(zip(*(column.tolist() for column in coo.coords), strict=True)) == sorted(wanted)
+    np.testing.assert_array_equal(coo.data, np.array([wanted[cell] for cell in sorted(wanted)], dtype))
+    (kind,) = kinds
+    if len(offsets) in (2, 5):
+        assert np.count_nonzero(kind == spgemm.SHIFTED) > len(kind) / 8
+    if len(offsets) == 3 and name != "first_minus" and dtype is not np.complex128:
+        assert np.count_nonzero(kind == spgemm.THICK) > len(kind) / 2
 
 
 def test_sums_that_cancel_and_what_is_no_number() -> None:

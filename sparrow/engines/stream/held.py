@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 import threading
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ _SPREAD = 4
 """Of a mask's entries and the rows, so many times more cells up to which it is counted where each row begins."""
 _COUNTED = 1 << 19
 """Entries whose products a thread counts at a time."""
+_LOOKED_AT, _TOLD = 64, 1 << 17
+"""Rows that are looked at together, to see if they are alike, and where they are."""
 _NEAR, _STRETCH = 64, 1 << 12
 """Columns that share a word of the marks of a dense row; entries that are looked at together, to see if they do."""
 
@@ -71,13 +74,13 @@ class Held:
         self._outer = outer
         own = self.matched.own
         if starts is None:
+            height = self.matched.size + 1  # one row more, of nothing, for what has no counterpart
             if own is None:
-                starts = np.array([0, block.count])
+                starts = np.array([0, block.count, block.count])
             elif heads is not None:
-                starts = Heads((own,), heads.pointers).indptr(self.matched.size)
+                starts = Heads((own,), heads.pointers).indptr(height)
             else:
-                starts = _starts(own, self.matched.size)
-            starts = np.append(starts, starts[-1])  # one row more, of nothing, for what has no counterpart
+                starts = _starts(own, height)
         columns = np.zeros(block.count, np.int32) if self.across.own is None else self.across.own
         self._starts = starts
         self.matched.own = None  # rows know it now
@@ -96,7 +99,12 @@ class Held:
     @functools.cached_property
     def few(self) -> np.uint64:
         """Up to how many products of a row are gathered."""
-        return np.uint64(_few(self.arrays[1].view(np.int32)))
+        return np.uint64(_few(self.arrays[1].view(np.int32), self.shifted))
+
+    @functools.cached_property
+    def shifted(self) -> NDArray[np.uint8]:
+        """Which rows are the one before, each column one further; empty where few are."""
+        return readonly(_shifted(*self.arrays[:2]))
 
     def _matched(self, columns: list[NDArray[Any]]) -> list[NDArray[Any]]:
         """Return matched coordinates, those along the first letter counted from the first that there is."""
@@ -226,7 +234,8 @@ def _products_before(pointers: NDArray[Any], places: NDArray[Any], starts: NDArr
         return few.products_before(pointers, places, starts)
     from sparrow.kernels.spgemm import products_before
 
-    done, starts = np.zeros(len(pointers), np.int64), readonly(starts)
+    done, starts = np.empty(len(pointers), np.int64), readonly(starts)
+    done[0] = 0
     cuts = np.searchsorted(pointers, np.arange(_COUNTED, len(places), _COUNTED))
     spans = list(itertools.pairwise(np.unique([0, *cuts, len(pointers) - 1]).tolist()))
 
@@ -240,11 +249,40 @@ def _products_before(pointers: NDArray[Any], places: NDArray[Any], starts: NDArr
     return done
 
 
-def _few(columns: NDArray[Any]) -> int:
+def _few(columns: NDArray[Any], shifted: NDArray[np.uint8]) -> int:
     """Return up to how many products of a row are gathered, where there are such columns."""
     from sparrow.kernels.spgemm import FEW, FEWER
 
-    return FEWER if _clustered(columns) else FEW
+    return FEWER if not len(shifted) and _clustered(columns) else FEW
+
+
+def _shifted(starts: NDArray[np.uint64], columns: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    """Return which rows of a matrix are the one before, each column one further.
+
+    Nothing where most are not, and where they have so few gaps that their products are quicker without.
+    """
+    from sparrow.kernels.spgemm import shifts
+
+    count = len(starts) - 1
+    out = np.zeros(count, np.uint8)
+
+    def tell(span: tuple[int, int]) -> None:
+        shifts(starts, columns, np.uint64(span[0]), np.uint64(span[1]), out)
+
+    def stretches(every: int, length: int) -> list[tuple[int, int]]:
+        return [(first, min(first + length, count)) for first in range(1, count, every)]
+
+    looked_at = stretches(max(count // 16, _LOOKED_AT), _LOOKED_AT)
+    deque(map(tell, looked_at), 0)
+    rows = np.concatenate([np.arange(*span) for span in looked_at] or [np.arange(0)])
+    rows = rows[starts[rows] < starts[rows + 1]]
+    spans = columns[starts[rows + 1] - 1].astype(np.int64) - columns[starts[rows]]
+    gaps = spans > (starts[rows + 1] - starts[rows]).astype(np.int64) ** 2
+    if 2 * np.count_nonzero(gaps & (out[rows] != 0)) <= len(rows):
+        return out[:0]
+
+    deque(ordered_map(tell, stretches(_TOLD, _TOLD), settings.current().threads), 0)
+    return out
 
 
 def _clustered(columns: NDArray[Any]) -> bool:

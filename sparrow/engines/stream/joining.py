@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory
+from sparrow.kernels import few
 from sparrow.kernels.compiling import readonly
 
 __all__ = ["Numbering", "distinct", "members", "numbered"]
@@ -71,13 +72,13 @@ class _Names:
         if not _HASHED <= len(values) < _MOST:
             names = cls(distinct(values))
             return names, np.searchsorted(names.values, values)
-        from sparrow.kernels.keys import sort_stable
+        from sparrow.kernels.keys import sort_stable, take
 
         found, numbers, _ = _hashed(values)
         ordered, order = sort_stable(found, 0)
         ranks = np.empty(len(found), np.int32)
         ranks[order] = np.arange(len(found), dtype=np.int32)
-        return cls(ordered.astype(values.dtype, copy=False)), ranks[numbers]
+        return cls(ordered.astype(values.dtype, copy=False)), take(ranks, numbers)
 
     @property
     def nbytes(self) -> int:
@@ -99,6 +100,15 @@ class _Names:
         else:
             at, missing = _searched(known, values)
         return at, missing if strange is None else missing | strange
+
+
+def _taken(values: NDArray[Any], at: NDArray[Any]) -> NDArray[Any]:
+    """Return the values at some places, without holding the GIL where they are many."""
+    if few.suffices(len(at)) or at.dtype != np.int32:
+        return values.take(at)
+    from sparrow.kernels.keys import take
+
+    return take(values, at)
 
 
 def _integers(values: NDArray[Any]) -> NDArray[Any]:
@@ -209,11 +219,14 @@ class Numbering:
                 found.append((numbers - rest * size).astype(dtype))
                 numbers = rest
             return found[::-1]
-        return [column.take(numbers) for column in self._named(given, dtypes)]
+        return [_taken(column, numbers) for column in self._named(given, dtypes)]
 
     def _named(self, given: _Columns, dtypes: Sequence[np.dtype[Any]]) -> list[NDArray[Any]]:
         """Return the coordinates of each number."""
         if not hasattr(self, "_names"):
+            if len(self._sizes) == 1 and self._last is not None:
+                self._names = [self._last.values.astype(dtypes[0], copy=False)]
+                return self._names
             assert self.own is not None
             first = np.zeros(self.size, np.int64)  # some numbers may be nobody's
             first[self.own] = np.arange(len(self.own))

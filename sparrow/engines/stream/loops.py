@@ -46,6 +46,8 @@ class Loops:
         self._operands, self._node, self._schema = operands, operands.node, operands.node.schema
         self._held, self._dots, self._partial = held, dots, partial
         self._idle: deque[Workspace] = deque()
+        if self.work == self._everywhere and not few.suffices(len(held.arrays[1])):
+            held.shifted  # noqa: B018 - told by all threads, before they begin
 
     @property
     def work(self) -> Callable[[OperandRows, MaskRows | None, int, int], tuple[Block, Any]]:
@@ -154,8 +156,8 @@ class Loops:
         with self._space() as space:
             plan = space.plan(count, min(products, count * int(self._held.few)))
             prepare(
-                own, places, starts, columns, *cells, done, self._held.single, self._held.few, space.order,
-                space.counts, *plan,
+                own, places, starts, columns, self._held.shifted, *cells, done, self._held.single,
+                self._seed is not None, self._held.few, space.order, space.counts, *plan,
             )  # fmt: skip
             n = self._kernels().rows(
                 own, places, left, starts, columns, right, *cells, done, *plan, width, self._fill, *space.dense,
@@ -176,7 +178,7 @@ class Loops:
     def _arguments(self, rows: OperandRows, first: int, last: int) -> tuple[NDArray[Any], ...]:
         """Return some rows, and what is held, as a kernel takes them."""
         begin, end = int(rows.pointers[first]), int(rows.pointers[last])
-        pointers = readonly((rows.pointers[first : last + 1] - begin).astype(np.uint64))
+        pointers = readonly((rows.pointers[first : last + 1] - begin).view(np.uint64))
         places = readonly(rows.places[begin:end].view(np.uint32))
         return pointers, places, readonly(rows.values[begin:end]), *self._held.arrays
 
