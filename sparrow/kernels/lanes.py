@@ -260,7 +260,7 @@ def _unlike(context: Any, lanes: Any, others: Any) -> Any:
 
 def _below(context: Any, lanes: Any, others: Any) -> Any:
     """Return 1 in each lane of unsigned integers that is less than that of others, 0 in the rest."""
-    if lanes != others or not isinstance(lanes.part, types.Integer) or lanes.part.signed:
+    if lanes != others or lanes.part not in types.unsigned_domain:
         return None
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:

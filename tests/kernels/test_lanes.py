@@ -115,7 +115,7 @@ def test_places_past_the_table_are_left_out() -> None:
 
 @njit
 def _less(one, other, out):  # type: ignore[no-untyped-def]
-    total = spread(other[0] - other[0])
+    total = load(out, np.uint64(0), LANES)
     for at in range(np.uint64(0), np.uint64(len(one)), LANES):
         total += below(load(one, at, LANES), load(other, at, LANES))
     store(out, np.uint64(0), LANES, total)
