@@ -88,7 +88,8 @@ _FIRST, _SLOT = np.uint64(2 * FEW), np.uint64(2 * FEW - 1)
 _NOTHING_SEEN = np.empty(0, np.uint8)
 """What of a dense row with a seed need not be known: which of its columns were added to."""
 _WIDEST = 1 << 20
-"""Columns up to which a dense row is filled with an identity that is not 0, which takes the room at once."""
+"""Columns up to which a dense row is filled with an identity that is not 0, which takes the room at once, where the
+right matrix has fewer entries."""
 
 
 @register_jitable
@@ -179,7 +180,7 @@ class Workspace:
     """
 
     def __init__(self, width: int, dtype: np.dtype[Any], seed: Any = None) -> None:
-        lines = -(-(width + int(LANES)) // (_LINE * int(FLAGS))) * int(FLAGS)
+        lines = -(-(width + 1) // (_LINE * int(FLAGS))) * int(FLAGS)
         self._seeded = seed is not None
         self.seed = dtype.type(seed or 0)
         self.total = _aligned(lines * _LINE, self.seed)
@@ -189,6 +190,7 @@ class Workspace:
         self.found_lines = np.empty(lines + int(FLAGS), np.uint32)
         self.found = np.empty(_BUFFER + int(_IN_LINE + FLAGS), np.uint32)
         self.held = np.empty(FEW + 1, dtype)
+        self.window = np.full(int(_THICK) * FEW + int(LANES), self.seed)
         self.order = np.empty((3, _ROOM), np.uint64)
         self.counts = np.zeros(257, np.uint32)
         self._plan: tuple[NDArray[Any], ...] = ()
@@ -209,7 +211,7 @@ class Workspace:
         """What a dense row is, as a loop ``rows`` takes it."""
         seen = _NOTHING_SEEN if self._seeded else self.state
         flags = self.eights, self.lines, self.line_words, self.found_lines, self.found
-        return self.seed, self.total, seen, self.held, *flags
+        return self.seed, self.total, seen, self.held, self.window, *flags
 
     @property
     def state(self) -> NDArray[np.uint8]:
@@ -235,16 +237,17 @@ def _aligned(count: int, value: Any) -> NDArray[Any]:
     return room[first : first + count]
 
 
-def seed_of(add: Any, dtype: np.dtype[Any], width: int) -> Any:
+def seed_of(add: Any, dtype: np.dtype[Any], width: int, entries: int = 0) -> Any:
     """Return what ``add`` leaves as it is, if it can stand in a dense row of a width where nothing was added up.
 
-    None where there is no such number, and where filling a row with it takes too long.
+    None where there is no such number, and where filling a row with it takes long beside so many entries of the right
+    matrix.
     """
     if not isinstance(add, str) or dtype.kind not in "iuf":
         return None  # of complex numbers each part has its own sign of 0
     if add in ("plus", "or"):
         return 0
-    if add not in ("min", "max") or width > _WIDEST:
+    if add not in ("min", "max") or width > max(_WIDEST, entries):
         return None
     if dtype.kind == "f":
         return np.inf if add == "min" else -np.inf
@@ -383,12 +386,12 @@ def planned(  # type: ignore[no-untyped-def]
     kinds
         Shape (m,), uint8: written.
     sizes
-        How many columns each row of few products has, and how much further they are of one that is like it: uint16
-        (m,), written.
+        How many columns each row of few products has, or may have where it is thick, and how much further they are of
+        one that is like it: uint16 (m,), written.
     slots
         Which of the columns of its row each product of those rows is added to, uint16: written; FEW is none of them.
     keys
-        Those columns, row by row, uint32: written.
+        Those columns, row by row, or the first that a thick one may have: uint32, written.
     """
     end = np.uint64(len(places))
     n = written = like = count = shift = _ZERO
@@ -436,6 +439,9 @@ def planned(  # type: ignore[no-untyped-def]
                 largest = max(largest, np.uint64(columns[behind - _ONE]))
         if seeded and m == stop and largest - smallest < _THICK * work:
             kinds[i] = THICK
+            keys[written] = smallest
+            written += _ONE
+            sizes[i] = largest - smallest + _ONE
             continue
         if work > np.uint64(FEWER) and largest - smallest < _NEAR and not repeated:
             kinds[i] = MANY
@@ -552,19 +558,19 @@ def _sort(order, size, smallest, largest, counts):  # type: ignore[no-untyped-de
 
 
 @register_jitable
-def _differing(total, seen, at, seed, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
-    """Write out those of eight cells of a dense row that differ from its seed and from fill, and clear them."""
+def _differing(total, at, column, seen, seed, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
+    """Write out those of eight cells from a column on that differ from their seed and from fill, and clear them."""
     found = load(total, at, LANES)
     none = spread(seed)
     store(total, at, LANES, none)
     which = unlike(found, none) & unlike(found, spread(fill))
-    pack(out_columns, n, counted(np.uint32(at)), which)
+    pack(out_columns, n, counted(np.uint32(column)), which)
     pack(out, n, found, which)
     return n + ones(which)
 
 
 @register_jitable
-def _seen(total, seen, at, seed, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
+def _seen(total, at, column, seen, seed, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
     """Write out those of eight cells of a dense row that were added to and differ from fill, and forget that."""
     for c in range(at, at + LANES):
         value = total[c]
@@ -581,8 +587,8 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
     @njit(cache=True, nogil=True)
     def rows(  # type: ignore[no-untyped-def]
         adding, multiplying, pointers, places, left, starts, columns, right, begins, ends, unwanted, done, kinds, sizes,
-        slots, keys, width, fill, seed, total, seen, held, eights, lines, line_words, found_lines, found, out_pointers,
-        out_columns, out
+        slots, keys, width, fill, seed, total, seen, held, window, eights, lines, line_words, found_lines, found,
+        out_pointers, out_columns, out
     ):  # fmt: skip
         """Write the products of rows, row by row, columns ascending; return their number.
 
@@ -606,7 +612,7 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
             The number of columns.
         fill
             Sums that equal it are left out.
-        seed, total, seen, held, eights, lines, line_words, found_lines, found
+        seed, total, seen, held, window, eights, lines, line_words, found_lines, found
             A dense row: ``dense`` of a :class:`Workspace`.
         out_pointers
             Where the products of each row begin, and where the last ones end: int64 (m + 1,), written.
@@ -668,19 +674,18 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     n += np.uint64(out[n] != fill)
                 continue
             if seeded and kind == THICK:
-                smallest, largest = _LAST, _ZERO
+                prefetch(out_columns, n + _COMING)
+                prefetch(out, n + _COMING)
+                smallest = np.uint64(keys[key])
+                key += _ONE
                 for q in range(low, high):
                     x = left[q]
                     k = np.uint64(places[q])
-                    begin, stop = starts[k], starts[k + _ONE]
-                    if begin < stop:
-                        smallest = min(smallest, np.uint64(columns[begin]))
-                        largest = max(largest, np.uint64(columns[stop - _ONE]))
-                    for p in range(begin, stop):
-                        c = np.uint64(columns[p])
-                        total[c] = add(adding, total[c], multiply(multiplying, x, right[p]))
-                for cell in range(smallest, largest + _ONE, LANES):
-                    n = written(total, seen, cell, seed, fill, out_columns, out, n)
+                    for p in range(starts[k], starts[k + _ONE]):
+                        c = np.uint64(columns[p]) - smallest
+                        window[c] = add(adding, window[c], multiply(multiplying, x, right[p]))
+                for cell in range(_ZERO, np.uint64(sizes[i]), LANES):
+                    n = written(window, cell, smallest + cell, seen, seed, fill, out_columns, out, n)
                 continue
             work = done[i + _ONE] - done[i]
             smallest, largest = _ZERO, width - _ONE
@@ -730,7 +735,7 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                         seen[c] = 0
             if thick:
                 for cell in range((smallest >> _EIGHTS) << _EIGHTS, largest + _ONE, LANES):
-                    n = written(total, seen, cell, seed, fill, out_columns, out, n)
+                    n = written(total, cell, cell, seen, seed, fill, out_columns, out, n)
                 continue
             count = _ZERO
             for word in range((smallest >> _PAIRS) << _ONE, ((largest >> _PAIRS) + _ONE) << _ONE, _TWO):
@@ -745,7 +750,8 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     for e in range(size):
                         prefetch(out_columns, n + _COMING)
                         prefetch(out, n + _COMING)
-                        n = written(total, seen, np.uint64(found[e]) << _EIGHTS, seed, fill, out_columns, out, n)
+                        cell = np.uint64(found[e]) << _EIGHTS
+                        n = written(total, cell, cell, seen, seed, fill, out_columns, out, n)
                     size = _ZERO
         out_pointers[len(kinds)] = n
         return n

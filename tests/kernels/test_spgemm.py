@@ -51,6 +51,9 @@ def test_products_of_short_rows_go_to_the_slot_of_their_column(seeded: bool, mas
             if seeded and not (masked and len(off[i])) and len(met) <= few and np.ptp(met) < 2 * len(met):
                 wanted = spgemm.THICK
         assert kinds[i] == wanted
+        if wanted == spgemm.THICK:
+            assert (keys[key], sizes[i]) == (met.min(), np.ptp(met) + 1)
+            key += 1
         if wanted != spgemm.FEW_PRODUCTS:
             continue
         kept = np.setdiff1d(met, off[i])

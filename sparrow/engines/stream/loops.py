@@ -194,7 +194,7 @@ class Loops:
         semiring = self._node.semiring
         if semiring.identity is not None or (self._operands.mask is not None and not self._node.complement):
             return None  # what ``add`` leaves as it is may be an entry; loops under a mask leave what they added up
-        return seed_of(semiring.add, self._operands.dtype, self._held.across.size)
+        return seed_of(semiring.add, self._operands.dtype, self._held.across.size, len(self._held.arrays[1]))
 
     @contextlib.contextmanager
     def _space(self) -> Iterator[Workspace]:
