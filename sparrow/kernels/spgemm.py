@@ -750,8 +750,8 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     for e in range(size):
                         prefetch(out_columns, n + _COMING)
                         prefetch(out, n + _COMING)
-                        cell = np.uint64(found[e]) << _EIGHTS
-                        n = written(total, cell, cell, seen, seed, fill, out_columns, out, n)
+                        at = np.uint64(found[e]) << _EIGHTS
+                        n = written(total, at, at, seen, seed, fill, out_columns, out, n)
                     size = _ZERO
         out_pointers[len(kinds)] = n
         return n

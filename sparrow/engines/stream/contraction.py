@@ -233,9 +233,7 @@ class Multiplication:
         if not size:
             return [0]
         if self._rows is not None:
-            threads = settings.current().threads
-            last = _products() * threads if threads > 1 else 0
-            return [0, *self._rows.cut(size, _products(), last), size]
+            return [0, *self._rows.cut(size, _products()), size]
         left = self.operands.left.scan
         bounds = pieces([left], size)
         bounds = [0, *dict.fromkeys(bound for bound in bounds[1:-1] if 0 < bound < size), size]

@@ -243,15 +243,12 @@ class OperandRows:
         leading = self.coords[0]
         return (int(leading[0]), int(leading[-1]) + 1) if len(leading) else (0, 0)
 
-    def cut(self, stop: int, size: int, last: int = 0) -> list[int]:
-        """Return leading coordinates below a bound between which there are about so many products.
-
-        Between those of the ``last`` products there are fewer, so that threads end at about the same time.
-        """
+    def cut(self, stop: int, size: int) -> list[int]:
+        """Return leading coordinates below a bound between which there are about so many products."""
         if len(self.done) <= 1 or not self.coords:
             return []
         leading = self.coords[0]
-        at = self._every(size, min(last, int(self.done[-1] - self.done[0])))
+        at = self._every(size)
         found = np.unique(leading[at[at < len(leading)]])
         return [int(bound) for bound in found if leading[0] < bound < stop]
 
@@ -263,13 +260,9 @@ class OperandRows:
         bounds = np.unique([0, *np.minimum(self._every(size), count), count])
         return list(itertools.pairwise(bounds.tolist()))
 
-    def _every(self, size: int, last: int = 0) -> NDArray[np.intp]:
-        """Return the rows before which there are one, two and more times so many products, of the last a quarter."""
-        products = int(self.done[-1] - self.done[0])
-        targets = np.arange(size, products, size)
-        if last:
-            start = products - last
-            targets = np.append(targets[targets < start], np.arange(start, products, size // 4 or 1))
+    def _every(self, size: int) -> NDArray[np.intp]:
+        """Return the rows before which there are one, two and more times so many products."""
+        targets = np.arange(size, int(self.done[-1] - self.done[0]), size)
         found: NDArray[np.intp] = np.searchsorted(self.done, self.done[0] + targets)
         return found
 
