@@ -180,10 +180,9 @@ class Workspace:
     """
 
     def __init__(self, width: int, dtype: np.dtype[Any], seed: Any = None) -> None:
-        lines = -(-(width + 1) // (_LINE * int(FLAGS))) * int(FLAGS)
+        lines = self._lines = -(-(width + 1) // (_LINE * int(FLAGS))) * int(FLAGS)
         self._seeded = seed is not None
         self.seed = dtype.type(seed or 0)
-        self.total = _aligned(lines * _LINE, self.seed)
         self.eights = np.zeros(lines * int(_IN_LINE), np.uint8)
         self.lines = np.zeros(lines, np.uint8)
         self.line_words = self.lines.view(np.uint64)
@@ -195,6 +194,7 @@ class Workspace:
         self.counts = np.zeros(257, np.uint32)
         self._plan: tuple[NDArray[Any], ...] = ()
         self._width = width
+        self._total: NDArray[Any] | None = None
         self._state: NDArray[np.uint8] | None = None
         self._weights: NDArray[Any] | None = None
 
@@ -206,12 +206,19 @@ class Workspace:
         kinds, sizes, *gathered = self._plan
         return kinds[:rows], sizes[:rows], *gathered
 
-    @property
-    def dense(self) -> tuple[Any, ...]:
-        """What a dense row is, as a loop ``rows`` takes it."""
-        seen = _NOTHING_SEEN if self._seeded else self.state
+    def dense(self, wanted: bool) -> tuple[Any, ...]:
+        """Return what rows are added up in, as a loop ``rows`` takes it, without a dense row if none is wanted."""
+        seen = self.state if wanted and not self._seeded else _NOTHING_SEEN
+        total = self.total if wanted else self.window[:0]
         flags = self.eights, self.lines, self.line_words, self.found_lines, self.found
-        return self.seed, self.total, seen, self.held, self.window, *flags
+        return self.seed, total, seen, self.held, self.window, *flags
+
+    @property
+    def total(self) -> NDArray[Any]:
+        """A dense row: the seed for each column, and some more."""
+        if self._total is None:
+            self._total = _aligned(self._lines * _LINE, self.seed)
+        return self._total
 
     @property
     def state(self) -> NDArray[np.uint8]:
@@ -224,7 +231,7 @@ class Workspace:
     def weights(self) -> NDArray[Any]:
         """A number for each column, 0."""
         if self._weights is None:
-            self._weights = np.zeros(max(self._width, 1), self.total.dtype)
+            self._weights = np.zeros(max(self._width, 1), self.window.dtype)
         return self._weights
 
 
@@ -368,6 +375,8 @@ def planned(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Say how each row is had, and bring the columns of those of few products into order; no values are looked at.
 
+    Returns whether some are added up in a dense row.
+
     Parameters
     ----------
     pointers, places, starts, columns, begins, ends, unwanted, single
@@ -395,7 +404,7 @@ def planned(  # type: ignore[no-untyped-def]
     """
     end = np.uint64(len(places))
     n = written = like = count = shift = _ZERO
-    repeated = len(shifted) > 0
+    repeated, dense = len(shifted) > 0, False
     for i in range(np.uint64(len(kinds))):
         work = done[i + _ONE] - done[i]
         low, high = pointers[i], pointers[i + _ONE]
@@ -410,6 +419,7 @@ def planned(  # type: ignore[no-untyped-def]
             continue
         if work > few:
             kinds[i] = MANY
+            dense = True
             continue
         if high - low == count and m == stop:
             step = np.uint64(places[low]) - np.uint64(places[like])
@@ -445,6 +455,7 @@ def planned(  # type: ignore[no-untyped-def]
             continue
         if work > np.uint64(FEWER) and largest - smallest < _NEAR and not repeated:
             kinds[i] = MANY
+            dense = True
             continue
         kinds[i] = FEW_PRODUCTS
         size = last = _ZERO
@@ -501,6 +512,7 @@ def planned(  # type: ignore[no-untyped-def]
         n += size
         written += found
         sizes[i] = found
+    return dense
 
 
 @register_jitable

@@ -74,9 +74,9 @@ def test_rows_of_more_products_than_columns_have_slots_for_all(monkeypatch: pyte
     room: list[tuple[int, int]] = []
     prepare: Any = spgemm.planned
 
-    def watched(*args: Any) -> None:
+    def watched(*args: Any) -> Any:
         room.append((len(args[-2]), int(args[8][-1] - args[8][0])))
-        prepare(*args)
+        return prepare(*args)
 
     monkeypatch.setattr(spgemm, "planned", watched)
     found = (sp.asarray(np.ones((40, 5))) @ sp.asarray(np.ones((5, 3)))).compute()
@@ -167,9 +167,11 @@ def test_every_kind_of_row_is_had(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds: dict[int, set[int]] = {}
     prepare: Any = spgemm.planned
 
-    def watched(*args: Any) -> None:
-        prepare(*args)
+    def watched(*args: Any) -> Any:
+        dense = prepare(*args)
         kinds.setdefault(len(args[3]), set()).update(args[-4].tolist())
+        assert dense == (spgemm.MANY in args[-4])
+        return dense
 
     monkeypatch.setattr(spgemm, "planned", watched)
     for width in WIDTHS:
@@ -201,9 +203,10 @@ def test_rows_that_are_the_one_before_moved_have_the_bits_of_a_plain_loop(
     kinds: list[NDArray[np.uint8]] = []
     prepare: Any = spgemm.planned
 
-    def watched(*args: Any) -> None:
-        prepare(*args)
+    def watched(*args: Any) -> Any:
+        dense = prepare(*args)
         kinds.append(args[-4].copy())
+        return dense
 
     monkeypatch.setattr(spgemm, "planned", watched)
     A = _stencil(200 * every, 200, offsets[:9], every, dtype, rng)

@@ -155,13 +155,13 @@ class Loops:
         done, width = readonly(rows.done[first : last + 1].view(np.uint64)), np.uint64(self._held.across.size)
         with self._space() as space:
             plan = space.plan(count, min(products, count * int(self._held.few)))
-            prepare(
+            dense = prepare(
                 own, places, starts, columns, self._held.shifted, *cells, done, self._held.single,
                 self._seed is not None, self._held.few, space.order, space.counts, *plan,
             )  # fmt: skip
             n = self._kernels().rows(
-                own, places, left, starts, columns, right, *cells, done, *plan, width, self._fill, *space.dense,
-                pointers, numbers, out,
+                own, places, left, starts, columns, right, *cells, done, *plan, width, self._fill,
+                *space.dense(dense), pointers, numbers, out,
             )  # fmt: skip
         return pointers, numbers[:n].view(np.int32), out[:n]
 
