@@ -1,12 +1,13 @@
 """Products of sparse matrices row by row (Gustavson), under any semiring, over arrays alone.
 
-A row of the product is a sum of rows of the right matrix. Rows of few products that lie far apart are added up in as
-many slots as they have columns, which stay in the first cache; others in a dense row, of which it is flagged which
-eights of columns were added to, and which lines of 64 eights: so the columns come in order without a sort. What differs
-from the identity of ``add`` there is an entry, written without a branch, eight columns at a time. Where there are about
-as many products as columns between the first and the last, nothing is flagged and all between them is looked at. All
-add in the order of the left row's entries, so the bits depend on neither. Positions are unsigned: that spares a test
-for negative ones at every access.
+A row of the product is a sum of rows of the right matrix. Where their columns come in order as they stand, products are
+written as they come. Rows of few products that lie far apart are added up in as many slots as they have columns, which
+stay in the first cache; others in a dense row, of which it is flagged which eights of columns were added to, and which
+lines of 64 eights: so the columns come in order without a sort. What differs from the identity of ``add`` there is an
+entry, written without a branch, eight columns at a time. Where there are about as many products as columns between the
+first and the last, nothing is flagged and all between them is looked at; few products are added up in a window that is
+no longer than that. All add in the order of the left row's entries, so the bits depend on neither. Positions are
+unsigned: that spares a test for negative ones at every access.
 
 :func:`planned` says which rows are had in which way, and sorts the columns of those of few products: what knows no
 values is compiled once, not for every semiring and type. Where rows of both matrices are the row before moved on by a
@@ -52,9 +53,9 @@ _NEAR = np.uint64(1 << 16)
 """Columns between the first and the last of a row up to which it stays in the cache."""
 _FEWEST, _RANKED = 8, 32
 """Products up to which each is compared with all others, which needs no branch; eight at once from the first on."""
-NOTHING, ONE, FEW_PRODUCTS, SHIFTED, THICK, MANY = (np.uint8(kind) for kind in range(6))
-"""Rows without products; that are a row of the right matrix; of few products; whose products go where those of the row
-of few products before them do, so many columns further; of few products with about as many columns; of many."""
+NOTHING, STRAIGHT, FEW_PRODUCTS, SHIFTED, THICK, MANY = (np.uint8(kind) for kind in range(6))
+"""Rows without products; whose columns come in order as they are; of few products; whose products go where those of the
+row of few products before them do, so many columns further; of few products with about as many columns; of many."""
 _FARTHEST = np.uint64(2**16 - 1)
 """Columns by which a row may be further than the one that it is like."""
 
@@ -414,10 +415,11 @@ def planned(  # type: ignore[no-untyped-def]
         if work == _ZERO:
             kinds[i] = NOTHING
             continue
-        if single and high - low == _ONE and m == stop:
-            kinds[i] = ONE
+        straight: Any = single and m == stop
+        if straight and high - low == _ONE:
+            kinds[i] = STRAIGHT
             continue
-        if work > few:
+        if work > few and not (straight and work == high - low):
             kinds[i] = MANY
             dense = True
             continue
@@ -434,7 +436,7 @@ def planned(  # type: ignore[no-untyped-def]
                 sizes[i] = shift
                 like = low
                 continue
-        smallest, largest = _LAST, _ZERO
+        smallest, largest, past = _LAST, _ZERO, _ZERO
         for q in range(low, high):
             if q + _FAR < end:
                 prefetch(starts, np.uint64(places[q + _FAR]))
@@ -445,8 +447,18 @@ def planned(  # type: ignore[no-untyped-def]
             k = np.uint64(places[q])
             begin, behind = starts[k], starts[k + _ONE]
             if begin < behind:
-                smallest = min(smallest, np.uint64(columns[begin]))
-                largest = max(largest, np.uint64(columns[behind - _ONE]))
+                c = np.uint64(columns[begin])
+                straight &= c >= past
+                smallest = min(smallest, c)
+                past = np.uint64(columns[behind - _ONE]) + _ONE
+                largest = max(largest, past - _ONE)
+        if straight:
+            kinds[i] = STRAIGHT
+            continue
+        if work > few:
+            kinds[i] = MANY
+            dense = True
+            continue
         if seeded and m == stop and largest - smallest < _THICK * work:
             kinds[i] = THICK
             keys[written] = smallest
@@ -640,19 +652,6 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
             low, high = pointers[i], pointers[i + _ONE]
             if kind == NOTHING:
                 continue
-            if kind == ONE:
-                if low + _ROWS < end:
-                    begin = starts[np.uint64(places[low + _ROWS])]
-                    prefetch(columns, begin)
-                    prefetch(right, begin)
-                x = left[low]
-                k = np.uint64(places[low])
-                for p in range(starts[k], starts[k + _ONE]):
-                    value = multiply(multiplying, x, right[p])
-                    out_columns[n] = columns[p]
-                    out[n] = value
-                    n += np.uint64(out[n] != fill)
-                continue
             if kind in (FEW_PRODUCTS, SHIFTED):
                 shift = np.uint64(sizes[i])
                 if kind == FEW_PRODUCTS:
@@ -684,6 +683,22 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     out_columns[n] = np.uint64(keys[keys_of + j]) + shift
                     out[n] = held[j]
                     n += np.uint64(out[n] != fill)
+                continue
+            if kind == STRAIGHT:
+                for q in range(low, high):
+                    if q + _FAR < end:
+                        prefetch(starts, np.uint64(places[q + _FAR]))
+                    if q + _ROWS < end:
+                        begin = starts[np.uint64(places[q + _ROWS])]
+                        prefetch(columns, begin)
+                        prefetch(right, begin)
+                    x = left[q]
+                    k = np.uint64(places[q])
+                    for p in range(starts[k], starts[k + _ONE]):
+                        value = multiply(multiplying, x, right[p])
+                        out_columns[n] = columns[p]
+                        out[n] = value
+                        n += np.uint64(out[n] != fill)
                 continue
             if seeded and kind == THICK:
                 prefetch(out_columns, n + _COMING)

@@ -43,8 +43,8 @@ def test_products_of_short_rows_go_to_the_slot_of_their_column(seeded: bool, mas
     for i in range(len(lengths)):
         own = [columns[starts[k] : starts[k + 1]] for k in places[pointers[i] : pointers[i + 1]]]
         met = np.concatenate([*own, columns[:0]])
-        alone = len(own) == 1 and not (masked and len(off[i]))
-        wanted = spgemm.NOTHING if not len(met) else spgemm.ONE if alone else None
+        alone = bool((np.diff(met) > 0).all()) and not (masked and len(off[i]))
+        wanted = spgemm.NOTHING if not len(met) else spgemm.STRAIGHT if alone else None
         if wanted is None:
             near = len(met) > spgemm.FEWER and np.ptp(met) < 1 << 16
             wanted = spgemm.FEW_PRODUCTS if len(met) <= few and not near else spgemm.MANY
@@ -66,8 +66,8 @@ def test_products_of_short_rows_go_to_the_slot_of_their_column(seeded: bool, mas
         np.testing.assert_array_equal(found % (2 * spgemm.FEW), at)
         slot, key = slot + len(met), key + sizes[i]
     often = {spgemm.NOTHING, spgemm.FEW_PRODUCTS, spgemm.MANY} | ({spgemm.THICK} if seeded and apart == 1 else set())
-    assert {*kinds} - {spgemm.ONE, spgemm.THICK} == often - {spgemm.THICK}
-    assert masked or {*kinds} - {spgemm.ONE} == often
+    assert {*kinds} - {spgemm.STRAIGHT, spgemm.THICK} == often - {spgemm.THICK}
+    assert masked or {*kinds} - {spgemm.STRAIGHT} == often
 
 
 def test_rows_of_more_products_than_columns_have_slots_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +176,7 @@ def test_every_kind_of_row_is_had(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spgemm, "planned", watched)
     for width in WIDTHS:
         test_rows_of_every_kind_have_the_bits_of_a_plain_loop("plus_times", np.float64, width, masked=False)
-    assert set().union(*kinds.values()) == {spgemm.NOTHING, spgemm.ONE, spgemm.FEW_PRODUCTS, spgemm.MANY}
+    assert set().union(*kinds.values()) == {spgemm.NOTHING, spgemm.STRAIGHT, spgemm.FEW_PRODUCTS, spgemm.MANY}
 
 
 def _stencil(height: int, width: int, offsets: list[int], every: int, dtype: Any, rng: Any) -> sp.Tensor:
@@ -193,7 +193,7 @@ def _stencil(height: int, width: int, offsets: list[int], every: int, dtype: Any
     [("plus_times", each) for each in (np.float64, np.int64, np.complex128)]
     + [("min_plus", np.float32), ("plus_second", np.float64), ("first_minus", np.float64)],
 )  # fmt: skip
-@pytest.mark.parametrize("offsets", [[-30, -1, 0, 1, 30], [-7, 60], list(range(0, 150, 9)), [-1, 0, 1]])
+@pytest.mark.parametrize("offsets", [[-30, -1, 0, 1, 30], [-7, 60], list(range(0, 150, 9)), [-1, 0, 1], [4]])
 @pytest.mark.parametrize("every", [1, 2, 3])
 @pytest.mark.parametrize("masked", [False, True])
 def test_rows_that_are_the_one_before_moved_have_the_bits_of_a_plain_loop(
@@ -209,7 +209,7 @@ def test_rows_that_are_the_one_before_moved_have_the_bits_of_a_plain_loop(
         return dense
 
     monkeypatch.setattr(spgemm, "planned", watched)
-    A = _stencil(200 * every, 200, offsets[:9], every, dtype, rng)
+    A = _stencil(200 * every, 200, offsets[:9] if len(offsets) > 1 else [-30, -1, 0, 1, 30], every, dtype, rng)
     B = _stencil(200, 250, offsets, 1, dtype, rng)
     semiring: Any = FIRST if name == "first_minus" else name
     add, multiply = (lambda a, b: a, lambda a, b: a - b) if name == "first_minus" else PLAIN[name]
@@ -225,10 +225,32 @@ def test_rows_that_are_the_one_before_moved_have_the_bits_of_a_plain_loop(
     assert list(zip(*(column.tolist() for column in coo.coords), strict=True)) == sorted(wanted)
     np.testing.assert_array_equal(coo.data, np.array([wanted[cell] for cell in sorted(wanted)], dtype))
     (kind,) = kinds
+    if len(offsets) == 1:
+        assert np.count_nonzero(kind == spgemm.STRAIGHT) > len(kind) / 2
     if len(offsets) in (2, 5):
         assert np.count_nonzero(kind == spgemm.SHIFTED) > len(kind) / 8
     if len(offsets) == 3 and name != "first_minus" and dtype is not np.complex128:
         assert np.count_nonzero(kind == spgemm.THICK) > len(kind) / 2
+
+
+@pytest.mark.parametrize("semiring", ["plus_times", "min_plus", "plus_pair"])
+def test_columns_that_come_in_order_and_columns_that_come_twice(semiring: str) -> None:
+    rng = np.random.default_rng(8)
+    a = (rng.random((6, 600)) < [[0.0], [0.01], [0.2], [0.8], [1.0], [0.5]]) * rng.integers(1, 9, (6, 600))
+    scales = rng.integers(1, 9, 600)
+    scales[::7] = 0
+    A, weights = sp.asarray(a), sp.asarray(np.diag(scales))
+    found = sp.matmul(A, weights, semiring=semiring).compute().to_format("coo")
+    wanted = np.nonzero((a != 0) & (scales != 0))
+    np.testing.assert_array_equal(found.coords, wanted)
+    pairs = {"plus_times": a * scales, "min_plus": a + scales, "plus_pair": np.ones_like(a)}
+    np.testing.assert_array_equal(found.data, pairs[semiring][wanted])
+    cube = np.zeros((600, 600, 2), int)  # the last letter is dropped, so that each column comes twice in a row
+    cube[np.arange(600), np.arange(600)] = scales[:, None] * [1, 2]
+    twice = sp.einsum("ij,jkl->ik", A, sp.asarray(cube), semiring=semiring).compute()
+    both = {"plus_times": a * scales * 3, "min_plus": a + scales, "plus_pair": np.full_like(a, 2)}
+    np.testing.assert_array_equal(twice.to_format("coo").coords, wanted)
+    np.testing.assert_array_equal(twice.to_format("coo").data, both[semiring][wanted])
 
 
 def test_sums_that_cancel_and_what_is_no_number() -> None:
