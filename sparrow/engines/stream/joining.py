@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory
+from sparrow import memory, settings
 from sparrow.kernels import few
 from sparrow.kernels.compiling import readonly
+from sparrow.workers import ordered_map
 
 __all__ = ["Numbering", "distinct", "members", "numbered"]
 
@@ -21,6 +23,8 @@ _SPARE = 4
 _FEW = 1 << 16
 """Numbers that are never too many."""
 _MOST = 2**31
+_LOOKED_FOR = 1 << 18
+"""Values that a thread looks for at a time."""
 _HASHED = 1 << 14
 """Values from which on a table is quicker than a search in order."""
 
@@ -95,8 +99,16 @@ class _Names:
             if self._table is None:
                 self._table = _hashed(known)[2]
             at: NDArray[Any] = np.empty(len(values), np.int32)
-            look_up(_integers(values), len(self._table).bit_length() - 1, self._table, _integers(known), at)
-            missing = at < 0
+            missing = np.empty(len(values), bool)
+            looked_for, table, found = _integers(values), self._table, _integers(known)
+
+            def look(start: int) -> None:
+                own = slice(start, start + _LOOKED_FOR)
+                look_up(looked_for[own], len(table).bit_length() - 1, table, found, at[own])
+                np.less(at[own], 0, out=missing[own])
+
+            starts = list(range(0, len(values), _LOOKED_FOR))
+            deque(ordered_map(look, starts, settings.current().threads), 0)
         else:
             at, missing = _searched(known, values)
         return at, missing if strange is None else missing | strange
