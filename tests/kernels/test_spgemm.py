@@ -191,7 +191,7 @@ def _stencil(height: int, width: int, offsets: list[int], every: int, dtype: Any
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [("plus_times", each) for each in (np.float64, np.int64, np.complex128)]
-    + [("min_plus", np.float32), ("plus_second", np.float64), ("first_minus", np.float64)],
+    + [("min_plus", np.float64), ("plus_second", np.float64), ("first_minus", np.float64)],
 )  # fmt: skip
 @pytest.mark.parametrize("offsets", [[-30, -1, 0, 1, 30], [-7, 60], list(range(0, 150, 9)), [-1, 0, 1], [4]])
 @pytest.mark.parametrize("every", [1, 2, 3])
