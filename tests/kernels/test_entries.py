@@ -6,11 +6,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sparrow.errors import DuplicateError, InvalidValueError
-from sparrow.kernels.entries import Block, canonical, check_duplicates, concatenate, in_order, is_sorted, merge
+from sparrow.kernels.entries import (
+    Block,
+    Heads,
+    RowBlock,
+    canonical,
+    check_duplicates,
+    concatenate,
+    in_order,
+    is_sorted,
+    merge,
+)
 
 CELLS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(-2, 2)), max_size=12)
 RULES = ["sum", "last", "first", "min", "max"]
@@ -116,3 +126,23 @@ def test_many_entries_are_sorted_by_their_first_coordinate_as_they_come(dtype: s
         np.testing.assert_array_equal(mine, wanted[order])
     again = in_order(found, (height, 5000), leading=1)
     assert again is found
+
+
+@given(st.lists(st.integers(0, 3), max_size=8), st.integers(0, 3))
+def test_rows_that_are_told_once_say_where_each_begins(lengths: list[int], further: int) -> None:
+    height = len(lengths) + further
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    block = Block((rows, np.arange(len(rows))), np.ones(len(rows)))
+    assume(len(rows))
+    wanted = np.cumsum([0, *lengths, *[0] * further])
+    found = RowBlock.of(block).indptr(height)
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(block.indptr(height), wanted)
+    heads = RowBlock.of(block).heads
+    before = heads.pointers.copy()
+    heads.indptr(height)[:] = -1  # a copy: others may have them
+    np.testing.assert_array_equal(heads.pointers, before)
+    parts = [heads.between(k, k + 1) for k in range(len(before) - 1)]
+    joined = Heads.joined(parts)
+    np.testing.assert_array_equal(joined.pointers, before)
+    np.testing.assert_array_equal(joined.coords[0], heads.coords[0])
