@@ -27,6 +27,8 @@ _SPREAD = 4
 """Of a mask's entries and the rows, so many times more cells up to which it is counted where each row begins."""
 _COUNTED = 1 << 19
 """Entries whose products a thread counts at a time."""
+_ALIKE = 1 << 14
+"""Entries from which on it is looked whether rows are alike."""
 _LOOKED_AT, _TOLD = 64, 1 << 17
 """Rows that are looked at together, to see if they are alike, and where they are."""
 _NEAR, _STRETCH = 64, 1 << 12
@@ -259,12 +261,13 @@ def _few(columns: NDArray[Any], shifted: NDArray[np.uint8]) -> int:
 def _shifted(starts: NDArray[np.uint64], columns: NDArray[np.uint32]) -> NDArray[np.uint8]:
     """Return which rows of a matrix are the one before, each column one further.
 
-    Nothing where most are not, and where they have so few gaps that their products are quicker without.
+    Nothing where most are not, where they have so few gaps that their products are quicker without, and of few entries.
     """
-    from sparrow.kernels.spgemm import shifts
-
     count = len(starts) - 1
     out = np.zeros(count, np.uint8)
+    if len(columns) < _ALIKE:
+        return out[:0]
+    from sparrow.kernels.spgemm import shifts
 
     def tell(span: tuple[int, int]) -> None:
         shifts(starts, columns, np.uint64(span[0]), np.uint64(span[1]), out)
