@@ -70,23 +70,25 @@ def shapes(small: bool) -> Iterator[tuple[str, Any, Any]]:
     diagonals = sparse.diags([np.linspace(1, 2, n)] * 21, range(-10, 11), shape=(n, n), format="csr")
     band = sp.asarray(diagonals).compute()
     yield "band of 21 diagonals, A @ A", band, band
-    side = 20 if small else 80
-    line = sparse.diags([1.0, -2.0, 1.0], [-1, 0, 1], shape=(side, side))
+    line = second_differences(20 if small else 80)
     grid = sp.asarray(sparse.kronsum(sparse.kronsum(line, line), line).tocsr()).compute()
     yield "stencil of a 3-D grid, A @ A", grid, grid
-    side = 100 if small else 1000
-    line = sparse.diags([1.0, -2.0, 1.0], [-1, 0, 1], shape=(side, side))
+    line = second_differences(100 if small else 1000)
     plane = sparse.kronsum(line, line).tocsr()
     grid = sp.asarray(plane).compute()
     yield "stencil of a plane, A @ A", grid, grid
     order = np.random.default_rng(8).permutation(plane.shape[0])
     grid = sp.asarray(plane[order][:, order]).compute()
     yield "the same, rows in any order", grid, grid
-    diagonals = sparse.diags([1.0, -2.0, 1.0], [-1, 0, 1], shape=(15 * n, 15 * n), format="csr")
-    band = sp.asarray(diagonals).compute()
+    band = sp.asarray(second_differences(15 * n)).compute()
     yield "tridiagonal, A @ A", band, band
     thin = sp.random((10 * n, 10 * n), nnz=30 * n, seed=9).compute()
     yield "uniform, 3 a row, A @ A", thin, thin
+
+
+def second_differences(n: int) -> Any:
+    """Return the tridiagonal matrix of 1, -2 and 1."""
+    return sparse.diags([1.0, -2.0, 1.0], [-1, 0, 1], shape=(n, n), format="csr")
 
 
 def _of_graphblas(matrix: Any) -> Any:

@@ -79,9 +79,8 @@ _THICK = np.uint64(2)
 _LAST = np.uint64(2**32 - 1)
 _SEARCHED = np.uint64(8)
 """How many times longer than a row a mask's is where the row's columns are searched in it."""
-_ROOM = FEW + _RANKED
-_RANKS = np.uint64(2 * _ROOM)
-"""Where ranks stand behind the two buffers that are sorted in, which have more room than products."""
+_RANKS = np.uint64(2 * FEW)
+"""Where ranks stand behind the two buffers that are sorted in."""
 _SHIFT, _POSITION = np.uint64(8), np.uint64(FEW - 1)
 """Where a column stands beside the position of its product while they are sorted."""
 _FIRST, _SLOT = np.uint64(2 * FEW), np.uint64(2 * FEW - 1)
@@ -181,7 +180,7 @@ class Workspace:
     """
 
     def __init__(self, width: int, dtype: np.dtype[Any], seed: Any = None) -> None:
-        lines = self._lines = -(-(width + 1) // (_LINE * int(FLAGS))) * int(FLAGS)
+        lines = -(-(width + 1) // (_LINE * int(FLAGS))) * int(FLAGS)
         self._seeded = seed is not None
         self.seed = dtype.type(seed or 0)
         self.eights = np.zeros(lines * int(_IN_LINE), np.uint8)
@@ -191,7 +190,7 @@ class Workspace:
         self.found = np.empty(_BUFFER + int(_IN_LINE + FLAGS), np.uint32)
         self.held = np.empty(FEW + 1, dtype)
         self.window = np.full(int(_THICK) * FEW + int(LANES), self.seed)
-        self.order = np.empty((3, _ROOM), np.uint64)
+        self.order = np.empty((3, FEW), np.uint64)
         self.counts = np.zeros(257, np.uint32)
         self._plan: tuple[NDArray[Any], ...] = ()
         self._width = width
@@ -218,7 +217,7 @@ class Workspace:
     def total(self) -> NDArray[Any]:
         """A dense row: the seed for each column, and some more."""
         if self._total is None:
-            self._total = _aligned(self._lines * _LINE, self.seed)
+            self._total = _aligned(len(self.lines) * _LINE, self.seed)
         return self._total
 
     @property
@@ -245,7 +244,7 @@ def _aligned(count: int, value: Any) -> NDArray[Any]:
     return room[first : first + count]
 
 
-def seed_of(add: Any, dtype: np.dtype[Any], width: int, entries: int = 0) -> Any:
+def seed_of(add: Any, dtype: np.dtype[Any], width: int, entries: int) -> Any:
     """Return what ``add`` leaves as it is, if it can stand in a dense row of a width where nothing was added up.
 
     None where there is no such number, and where filling a row with it takes long beside so many entries of the right

@@ -106,7 +106,9 @@ class Held:
     @functools.cached_property
     def shifted(self) -> NDArray[np.uint8]:
         """Which rows are the one before, each column one further; empty where few are."""
-        return readonly(_shifted(*self.arrays[:2]))
+        found = readonly(_shifted(*self.arrays[:2]))
+        self._room.grow(found.nbytes)
+        return found
 
     def _matched(self, columns: list[NDArray[Any]]) -> list[NDArray[Any]]:
         """Return matched coordinates, those along the first letter counted from the first that there is."""
@@ -263,11 +265,13 @@ def _shifted(starts: NDArray[np.uint64], columns: NDArray[np.uint32]) -> NDArray
 
     Nothing where most are not, where they have so few gaps that their products are quicker without, and of few entries.
     """
+    none = np.empty(0, np.uint8)
+    if len(columns) < _ALIKE:
+        return none
+    from sparrow.kernels.spgemm import shifts
+
     count = len(starts) - 1
     out = np.zeros(count, np.uint8)
-    if len(columns) < _ALIKE:
-        return out[:0]
-    from sparrow.kernels.spgemm import shifts
 
     def tell(span: tuple[int, int]) -> None:
         shifts(starts, columns, np.uint64(span[0]), np.uint64(span[1]), out)
@@ -282,7 +286,7 @@ def _shifted(starts: NDArray[np.uint64], columns: NDArray[np.uint32]) -> NDArray
     spans = columns[starts[rows + 1] - 1].astype(np.int64) - columns[starts[rows]]
     gaps = spans > (starts[rows + 1] - starts[rows]).astype(np.int64) ** 2
     if 2 * np.count_nonzero(gaps & (out[rows] != 0)) <= len(rows):
-        return out[:0]
+        return none
 
     deque(ordered_map(tell, stretches(_TOLD, _TOLD), settings.current().threads), 0)
     return out
