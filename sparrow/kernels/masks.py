@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.kernels.intrinsics import place_of, prefetch
+from sparrow.kernels.intrinsics import fetch_row, fetch_start, place_of
 from sparrow.kernels.jit import njit
+from sparrow.kernels.planning import AHEAD
 
 __all__ = ["added", "masked"]
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _TWO, _THREE, _FOUR = np.uint64(2), np.uint64(3), np.uint64(4)
-_POINTERS, _ROWS = np.uint64(16), np.uint64(6)
-"""How many entries of the left matrix before their turn rows of the right one are looked up, and fetched."""
+_SOON = np.uint64(6)
+"""How many entries of the left matrix before their turn rows of the right one are fetched."""
 _SEARCHED = np.uint64(8)
 """How many steps of a search take as long as going through a row that much longer."""
 
@@ -56,12 +57,8 @@ def masked(add: Any, multiply: Any) -> Any:
             for m in range(begin, end):
                 state[wanted[m]] = 1
             for q in range(pointers[i], pointers[i + _ONE]):
-                if q + _POINTERS < entries:
-                    prefetch(starts, np.uint64(places[q + _POINTERS]))
-                if q + _ROWS < entries:
-                    ahead = starts[np.uint64(places[q + _ROWS])]
-                    prefetch(columns, ahead)
-                    prefetch(right, ahead)
+                fetch_start(starts, places, q + AHEAD, entries)
+                fetch_row(columns, right, starts, places, q + _SOON, entries)
                 x = left[q]
                 k = np.uint64(places[q])
                 low, high = starts[k], starts[k + _ONE]
@@ -132,12 +129,8 @@ def added(multiply: Any) -> Any:
             for m in range(begin, end):
                 total[wanted[m]] = weights[m]
             for q in range(pointers[i], pointers[i + _ONE]):
-                if q + _POINTERS < entries:
-                    prefetch(starts, np.uint64(places[q + _POINTERS]))
-                if q + _ROWS < entries:
-                    ahead = starts[np.uint64(places[q + _ROWS])]
-                    prefetch(columns, ahead)
-                    prefetch(right, ahead)
+                fetch_start(starts, places, q + AHEAD, entries)
+                fetch_row(columns, right, starts, places, q + _SOON, entries)
                 x = left[q]
                 k = np.uint64(places[q])
                 low, high = starts[k], starts[k + _ONE]

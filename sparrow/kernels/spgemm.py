@@ -9,9 +9,7 @@ first and the last, nothing is flagged and all between them is looked at; few pr
 no longer than that. All add in the order of the left row's entries, so the bits depend on neither. Positions are
 unsigned: that spares a test for negative ones at every access.
 
-:func:`planned` says which rows are had in which way, and sorts the columns of those of few products: what knows no
-values is compiled once, not for every semiring and type. Where rows of both matrices are the row before moved on by a
-column, as those of grids are, so is what is planned for them: :func:`shifts` tells these of the right matrix.
+:mod:`sparrow.kernels.planning` says which rows are had in which way.
 
 :func:`kernels_of` gives the loops of a semiring, compiled when first asked for and found compiled in later processes.
 Named operations are compiled into their loops. A user's functions are called by loops that serve all of them, so that
@@ -34,31 +32,28 @@ from numpy.typing import NDArray
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.compiling import announce
 from sparrow.kernels.dots import dotted
-from sparrow.kernels.intrinsics import at_address, place_of, prefetch
+from sparrow.kernels.intrinsics import at_address, fetch_ends, fetch_row, fetch_start, prefetch
 from sparrow.kernels.jit import njit
-from sparrow.kernels.lanes import FLAGS, LANES, below, counted, flagged, load, ones, pack, spread, store, unlike
+from sparrow.kernels.lanes import FLAGS, LANES, counted, flagged, load, ones, pack, spread, store, unlike
 from sparrow.kernels.masks import added, masked
+from sparrow.kernels.planning import (
+    AHEAD,
+    FEW,
+    FEW_PRODUCTS,
+    FIRST,
+    NOTHING,
+    SHIFTED,
+    SLOT,
+    STRAIGHT,
+    THICK,
+    THICKNESS,
+    WRITTEN_AHEAD,
+)  # fmt: skip
 
-__all__ = [
-    "FEW", "FEWER", "NAMED", "SLACK", "Kernels", "Workspace", "kernels_of", "planned", "products_before", "seed_of",
-]  # fmt: skip
+__all__ = ["NAMED", "SLACK", "Kernels", "Workspace", "kernels_of", "seed_of"]
 
-FEW = 256
-"""Products of a row that are gathered rather than added to a dense row, at most."""
-FEWER = 16
-"""The same where a dense row is quick to add to."""
 SLACK = 8
 """Entries of room more than products: what is written eight at a time passes the last one."""
-_NEAR = np.uint64(1 << 16)
-"""Columns between the first and the last of a row up to which it stays in the cache."""
-_FEWEST, _RANKED = 8, 32
-"""Products up to which each is compared with all others, which needs no branch; eight at once from the first on."""
-NOTHING, STRAIGHT, FEW_PRODUCTS, SHIFTED, THICK, MANY = (np.uint8(kind) for kind in range(6))
-"""Rows without products; whose columns come in order as they are; of few products; whose products go where those of the
-row of few products before them do, so many columns further; of few products with about as many columns; of many."""
-_FARTHEST = np.uint64(2**16 - 1)
-"""Columns by which a row may be further than the one that it is like."""
-
 _ZERO, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
 _EIGHTS, _LINES = np.uint64(3), np.uint64(9)
 """How far the number of a column is shifted to that of its eight, and of its line of 64 eights."""
@@ -68,23 +63,11 @@ _PAIRS = np.uint64(13)
 """How far it is shifted to that of two words of flags of lines."""
 _BUFFER = 1024
 """How many eights are found before they are read out."""
-_NONE = np.uint64(2**64 - 1)
-_FAR, _POINTERS, _ROWS = np.uint64(32), np.uint64(16), np.uint64(6)
-"""How many entries of the left matrix before their turn rows of the right one are looked up, and fetched, short ones
-sooner."""
-_COMING, _WORDS = np.uint64(128), np.uint64(16)
-"""How far ahead of where is written memory is fetched, and the columns that share a line of it."""
-_THICK = np.uint64(2)
-"""Columns between the first and the last for each product up to which a row is looked through rather than marked."""
+_SOON = np.uint64(6)
+"""How many entries of the left matrix before their turn long rows of the right one are fetched."""
+_WORDS = np.uint64(16)
+"""Values of four bytes that share a line of the cache."""
 _LAST = np.uint64(2**32 - 1)
-_SEARCHED = np.uint64(8)
-"""How many times longer than a row a mask's is where the row's columns are searched in it."""
-_RANKS = np.uint64(2 * FEW)
-"""Where ranks stand behind the two buffers that are sorted in."""
-_SHIFT, _POSITION = np.uint64(8), np.uint64(FEW - 1)
-"""Where a column stands beside the position of its product while they are sorted."""
-_FIRST, _SLOT = np.uint64(2 * FEW), np.uint64(2 * FEW - 1)
-"""Of the slot of a product: that it is the first in it, and its number."""
 _NOTHING_SEEN = np.empty(0, np.uint8)
 """What of a dense row with a seed need not be known: which of its columns were added to."""
 _WIDEST = 1 << 20
@@ -189,7 +172,7 @@ class Workspace:
         self.found_lines = np.empty(lines + int(FLAGS), np.uint32)
         self.found = np.empty(_BUFFER + int(_IN_LINE + FLAGS), np.uint32)
         self.held = np.empty(FEW + 1, dtype)
-        self.window = np.full(int(_THICK) * FEW + int(LANES), self.seed)
+        self.window = np.full(int(THICKNESS) * FEW + int(LANES), self.seed)
         self.order = np.empty((3, FEW), np.uint64)
         self.counts = np.zeros(257, np.uint32)
         self._plan: tuple[NDArray[Any], ...] = ()
@@ -199,7 +182,7 @@ class Workspace:
         self._weights: NDArray[Any] | None = None
 
     def plan(self, rows: int, products: int) -> tuple[NDArray[Any], ...]:
-        """Return room for what :func:`planned` writes of some rows, which gathers so many products at most."""
+        """Return room for what is planned of some rows, which gathers so many products at most."""
         if not self._plan or len(self._plan[0]) < rows or len(self._plan[2]) < products:
             slots, keys = np.empty(products, np.uint16), np.empty(products, np.uint32)
             self._plan = np.empty(rows, np.uint8), np.empty(rows, np.uint16), slots, keys
@@ -341,245 +324,6 @@ def _compiled(function: Any, dtype: np.dtype[Any], swapped: bool) -> int:
     return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
 
 
-@njit(cache=True, nogil=True)
-def shifts(starts, columns, first, last, out):  # type: ignore[no-untyped-def]
-    """Write which rows of a matrix are the row before, each column one further.
-
-    Parameters
-    ----------
-    starts, columns
-        The matrix by rows: uint64 (k + 1,), uint32 (n,).
-    first, last
-        The rows that are looked at, uint64; not the first of all.
-    out
-        Shape (k,), uint8: written between them.
-    """
-    end, further = np.uint64(len(columns)), spread(np.uint32(1))
-    for k in range(first, last):
-        before, begin, stop = starts[k - _ONE], starts[k], starts[k + _ONE]
-        like: Any = begin - before == stop - begin and begin < stop
-        while like and begin < stop:
-            differ = unlike(load(columns, begin, end - begin), load(columns, before, end - before) + further)
-            if stop - begin < LANES:
-                differ &= np.uint8((_ONE << (stop - begin)) - _ONE)
-            like = differ == 0
-            begin += LANES
-            before += LANES
-        out[k] = like
-
-
-@njit(cache=True, nogil=True)
-def planned(  # type: ignore[no-untyped-def]
-    pointers, places, starts, columns, shifted, begins, ends, unwanted, done, single, seeded, few, order, counts,
-    kinds, sizes, slots, keys
-):  # fmt: skip
-    """Say how each row is had, and bring the columns of those of few products into order; no values are looked at.
-
-    Returns whether some are added up in a dense row.
-
-    Parameters
-    ----------
-    pointers, places, starts, columns, begins, ends, unwanted, single
-        As of a loop ``rows``.
-    shifted
-        Of each row of the right matrix, whether it is the one before, each column one further, as :func:`shifts` says:
-        uint8 (k,). Empty where few are.
-    done
-        How many products there are before each row, uint64 (m + 1,).
-    seeded
-        Whether dense rows hold what ``add`` leaves as it is.
-    few
-        How many products of a row are gathered, at most FEW.
-    order, counts
-        Those of a :class:`Workspace`.
-    kinds
-        Shape (m,), uint8: written.
-    sizes
-        How many columns each row of few products has, or may have where it is thick, and how much further they are of
-        one that is like it: uint16 (m,), written.
-    slots
-        Which of the columns of its row each product of those rows is added to, uint16: written; FEW is none of them.
-    keys
-        Those columns, row by row, or the first that a thick one may have: uint32, written.
-    """
-    end = np.uint64(len(places))
-    n = written = like = count = shift = _ZERO
-    repeated, dense = len(shifted) > 0, False
-    for i in range(np.uint64(len(kinds))):
-        work = done[i + _ONE] - done[i]
-        low, high = pointers[i], pointers[i + _ONE]
-        m = stop = _ZERO
-        if i < np.uint64(len(begins)):
-            m, stop = begins[i], ends[i]
-        if work == _ZERO:
-            kinds[i] = NOTHING
-            continue
-        straight: Any = single and m == stop
-        if straight and high - low == _ONE:
-            kinds[i] = STRAIGHT
-            continue
-        if work > few and not (straight and work == high - low):
-            kinds[i] = MANY
-            dense = True
-            continue
-        if high - low == count and m == stop:
-            step = np.uint64(places[low]) - np.uint64(places[like])
-            same: Any = step <= _ONE and shift + step <= _FARTHEST
-            for q in range(count):
-                k = np.uint64(places[low + q])
-                same &= k - np.uint64(places[like + q]) == step
-                same &= step == _ZERO or shifted[k] != 0
-            if same:
-                kinds[i] = SHIFTED
-                shift += step
-                sizes[i] = shift
-                like = low
-                continue
-        smallest, largest, past = _LAST, _ZERO, _ZERO
-        for q in range(low, high):
-            if q + _FAR < end:
-                prefetch(starts, np.uint64(places[q + _FAR]))
-            if q + _POINTERS < end:
-                ahead = np.uint64(places[q + _POINTERS])
-                prefetch(columns, starts[ahead])
-                prefetch(columns, starts[ahead + _ONE] - _ONE)
-            k = np.uint64(places[q])
-            begin, behind = starts[k], starts[k + _ONE]
-            if begin < behind:
-                c = np.uint64(columns[begin])
-                straight &= c >= past
-                smallest = min(smallest, c)
-                past = np.uint64(columns[behind - _ONE]) + _ONE
-                largest = max(largest, past - _ONE)
-        if straight:
-            kinds[i] = STRAIGHT
-            continue
-        if work > few:
-            kinds[i] = MANY
-            dense = True
-            continue
-        if seeded and m == stop and largest - smallest < _THICK * work:
-            kinds[i] = THICK
-            keys[written] = smallest
-            written += _ONE
-            sizes[i] = largest - smallest + _ONE
-            continue
-        if work > np.uint64(FEWER) and largest - smallest < _NEAR and not repeated:
-            kinds[i] = MANY
-            dense = True
-            continue
-        kinds[i] = FEW_PRODUCTS
-        size = last = _ZERO
-        ascending: Any = True
-        for q in range(low, high):
-            k = np.uint64(places[q])
-            p, behind = starts[k], starts[k + _ONE]
-            if p == behind:
-                continue
-            ascending &= np.uint64(columns[p]) >= last
-            last = np.uint64(columns[behind - _ONE])
-            while p < behind:
-                order[0, size] = (np.uint64(columns[p]) << _SHIFT) | size
-                size += _ONE
-                p += _ONE
-        side = _ZERO
-        if not ascending:
-            _sort(order, size, smallest, largest, counts)
-            side = _ONE
-        prefetch(keys, written + _COMING)
-        prefetch(keys, written + _COMING + _WORDS)
-        prefetch(slots, n + _COMING + _COMING)
-        found = _ZERO
-        last = _NONE
-        if m == stop:
-            for e in range(size):
-                c = order[side, e] >> _SHIFT
-                new = np.uint64(c != last)
-                last = c
-                found += new
-                keys[written + found - _ONE] = c
-                slots[n + (order[side, e] & _POSITION)] = (found - _ONE) | (new * _FIRST)
-            if repeated:
-                like, count, shift = low, high - low, _ZERO
-        else:
-            slot = np.uint64(FEW)
-            for e in range(size):
-                c = order[side, e] >> _SHIFT
-                if c != last:
-                    last = c
-                    if stop - m > _SEARCHED * size:
-                        m = place_of(c, unwanted, m, stop)
-                    while m < stop and unwanted[m] < c:
-                        m += _ONE
-                    slot = np.uint64(FEW)
-                    if m == stop or unwanted[m] != c:
-                        slot = found
-                        keys[written + found] = c
-                        found += _ONE
-                    slots[n + (order[side, e] & _POSITION)] = slot | _FIRST
-                else:
-                    slots[n + (order[side, e] & _POSITION)] = slot
-            count = _ZERO
-        n += size
-        written += found
-        sizes[i] = found
-    return dense
-
-
-@register_jitable
-def _rank(order: Any, size: Any, most: int) -> None:
-    """Sort so many numbers, of which there are at most ``most``: a constant, so that nothing is asked on the way."""
-    for e in range(size, np.uint64(most), LANES):
-        store(order, e, LANES, spread(_NONE))
-    for e in range(_ZERO, np.uint64(most), LANES):
-        own, ranks = load(order, e, LANES), spread(_ZERO)
-        for j in range(np.uint64(most)):
-            ranks += below(spread(order[0, j]), own)
-        store(order, _RANKS + e, LANES, ranks)
-    for e in range(np.uint64(most)):
-        order[1, order[2, e]] = order[0, e]
-
-
-@njit(cache=True, nogil=True)
-def _sort(order, size, smallest, largest, counts):  # type: ignore[no-untyped-def]
-    """Sort numbers of a column and a position each, all different, from the first buffer into the second."""
-    if size <= _FEWEST:
-        for e in range(size):
-            key = np.int64(order[0, e])
-            rank: Any = 0
-            for j in range(size):
-                rank += np.int64(order[0, j]) < key
-            order[1, np.uint64(rank)] = order[0, e]
-        return
-    if size <= _RANKED // 2:
-        _rank(order, size, _RANKED // 2)
-        return
-    if size <= _RANKED:
-        _rank(order, size, _RANKED)
-        return
-    shift = _SHIFT
-    while ((largest - smallest) >> (shift - _SHIFT)) > np.uint64(255):
-        shift += _ONE
-    counts[:] = 0
-    base = smallest << _SHIFT
-    for e in range(size):
-        counts[((order[0, e] - base) >> shift) + _ONE] += np.uint32(1)
-    for b in range(np.uint64(1), np.uint64(257)):
-        counts[b] += counts[b - _ONE]
-    for e in range(size):
-        bucket = (order[0, e] - base) >> shift
-        to = np.uint64(counts[bucket])
-        counts[bucket] += np.uint32(1)
-        order[1, to] = order[0, e]
-    for e in range(_ONE, size):
-        key = order[1, e]
-        at: Any = e
-        while at > _ZERO and order[1, at - _ONE] > key:
-            order[1, at] = order[1, at - _ONE]
-            at -= _ONE
-        order[1, at] = key
-
-
 @register_jitable
 def _differing(total, at, column, seen, seed, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
     """Write out those of eight cells from a column on that differ from their seed and from fill, and clear them."""
@@ -630,7 +374,7 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
             Between which positions the cells of each row are in a mask, and the column of each, ascending in a row:
             uint64 (m,), uint64 (m,), uint32 (n,); the first two are empty where there is no mask.
         done, kinds, sizes, slots, keys
-            What :func:`planned` read and wrote.
+            What :func:`~sparrow.kernels.planning.planned` read and wrote.
         width
             The number of columns.
         fill
@@ -657,27 +401,23 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     slots_of, keys_of, size_of, shift = slot, key, shift, _ZERO
                     slot += done[i + _ONE] - done[i]
                     key += size_of
-                prefetch(slots, slot + _COMING + _COMING)
-                prefetch(keys, key + _COMING)
-                prefetch(out_columns, n + _COMING)
+                prefetch(slots, slot + WRITTEN_AHEAD + WRITTEN_AHEAD)
+                prefetch(keys, key + WRITTEN_AHEAD)
+                prefetch(out_columns, n + WRITTEN_AHEAD)
                 for line in range(_ZERO, _WORDS + _WORDS, LANES):
-                    prefetch(out, n + _COMING + line)
+                    prefetch(out, n + WRITTEN_AHEAD + line)
                 at = slots_of
                 for q in range(low, high):
-                    if q + _FAR < end:
-                        prefetch(starts, np.uint64(places[q + _FAR]))
-                    if q + _POINTERS < end:
-                        ahead = np.uint64(places[q + _POINTERS])
-                        prefetch(right, starts[ahead])
-                        prefetch(right, starts[ahead + _ONE] - _ONE)
+                    fetch_start(starts, places, q + AHEAD + AHEAD, end)
+                    fetch_ends(right, starts, places, q + AHEAD, end)
                     x = left[q]
                     k = np.uint64(places[q])
                     for p in range(starts[k], starts[k + _ONE]):
                         s = np.uint64(slots[at])
                         at += _ONE
                         value = multiply(multiplying, x, right[p])
-                        to = s & _SLOT
-                        held[to] = value if s & _FIRST else add(adding, held[to], value)
+                        to = s & SLOT
+                        held[to] = value if s & FIRST else add(adding, held[to], value)
                 for j in range(size_of):
                     out_columns[n] = np.uint64(keys[keys_of + j]) + shift
                     out[n] = held[j]
@@ -685,12 +425,8 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                 continue
             if kind == STRAIGHT:
                 for q in range(low, high):
-                    if q + _FAR < end:
-                        prefetch(starts, np.uint64(places[q + _FAR]))
-                    if q + _ROWS < end:
-                        begin = starts[np.uint64(places[q + _ROWS])]
-                        prefetch(columns, begin)
-                        prefetch(right, begin)
+                    fetch_start(starts, places, q + AHEAD + AHEAD, end)
+                    fetch_row(columns, right, starts, places, q + _SOON, end)
                     x = left[q]
                     k = np.uint64(places[q])
                     for p in range(starts[k], starts[k + _ONE]):
@@ -700,8 +436,8 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                         n += np.uint64(out[n] != fill)
                 continue
             if seeded and kind == THICK:
-                prefetch(out_columns, n + _COMING)
-                prefetch(out, n + _COMING)
+                prefetch(out_columns, n + WRITTEN_AHEAD)
+                prefetch(out, n + WRITTEN_AHEAD)
                 smallest = np.uint64(keys[key])
                 key += _ONE
                 for q in range(low, high):
@@ -715,28 +451,23 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                 continue
             work = done[i + _ONE] - done[i]
             smallest, largest = _ZERO, width - _ONE
-            thick = seeded and largest < _THICK * work
+            thick = seeded and largest < THICKNESS * work
             if not thick:
                 smallest, largest = _LAST, _ZERO
                 for q in range(low, high):
-                    if q + _POINTERS < end:
-                        prefetch(starts, np.uint64(places[q + _POINTERS]))
+                    fetch_start(starts, places, q + AHEAD, end)
                     k = np.uint64(places[q])
                     begin, stop = starts[k], starts[k + _ONE]
                     if begin < stop:
                         smallest = min(smallest, np.uint64(columns[begin]))
                         largest = max(largest, np.uint64(columns[stop - _ONE]))
                         prefetch(right, begin)
-                thick = seeded and largest - smallest < _THICK * work
+                thick = seeded and largest - smallest < THICKNESS * work
             for q in range(low, high):
                 x = left[q]
                 k = np.uint64(places[q])
-                if q + _POINTERS < end:
-                    prefetch(starts, np.uint64(places[q + _POINTERS]))
-                if q + _ROWS < high:
-                    begin = starts[np.uint64(places[q + _ROWS])]
-                    prefetch(columns, begin)
-                    prefetch(right, begin)
+                fetch_start(starts, places, q + AHEAD, end)
+                fetch_row(columns, right, starts, places, q + _SOON, high)
                 if thick:
                     for p in range(starts[k], starts[k + _ONE]):
                         c = np.uint64(columns[p])
@@ -774,8 +505,8 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     size += flagged(eights, flag, found, size)
                 if size >= np.uint64(_BUFFER) or line + _ONE == count:
                     for e in range(size):
-                        prefetch(out_columns, n + _COMING)
-                        prefetch(out, n + _COMING)
+                        prefetch(out_columns, n + WRITTEN_AHEAD)
+                        prefetch(out, n + WRITTEN_AHEAD)
                         at = np.uint64(found[e]) << _EIGHTS
                         n = written(total, at, at, seen, seed, fill, out_columns, out, n)
                     size = _ZERO
@@ -783,27 +514,3 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
         return n
 
     return rows
-
-
-@njit(cache=True, nogil=True)
-def products_before(pointers, places, starts, out):  # type: ignore[no-untyped-def]
-    """Write how many products there are before each row of the left matrix, and in all.
-
-    Parameters
-    ----------
-    pointers, places
-        The left matrix by rows: int64 (m + 1,), rows of the right one int32 (n,).
-    starts
-        Where the rows of the right one begin, int64 (k + 1,).
-    out
-        Shape (m + 1,), int64: written, but for the first, before which there is none.
-    """
-    done = 0
-    end = np.uint64(len(places))
-    for i in range(len(pointers) - 1):
-        for q in range(np.uint64(pointers[i]), np.uint64(pointers[i + 1])):
-            if q + _POINTERS < end:
-                prefetch(starts, np.uint64(places[q + _POINTERS]))
-            k = np.uint64(places[q])
-            done += starts[k + _ONE] - starts[k]
-        out[i + 1] = done

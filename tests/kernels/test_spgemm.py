@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow.engines.stream import held
-from sparrow.kernels import spgemm
+from sparrow.kernels import planning, spgemm
 from sparrow.kernels.compiling import readonly
 
 
@@ -32,7 +32,7 @@ def test_products_of_short_rows_go_to_the_slot_of_their_column(seeded: bool, mas
     cells = (bounds[:-1], bounds[1:]) if masked else (bounds[:0], bounds[:0])
     space, few = spgemm.Workspace(40 * apart, np.dtype(float)), 100
     kinds, sizes, slots, keys = space.plan(len(lengths), int(done[-1]))
-    prepare: Any = spgemm.planned
+    prepare: Any = planning.planned
     prepare(
         *(readonly(each.astype(kind)) for each, kind in [
             (pointers, np.uint64), (places, np.uint32), (starts, np.uint64), (columns, np.uint32),
@@ -45,41 +45,43 @@ def test_products_of_short_rows_go_to_the_slot_of_their_column(seeded: bool, mas
         own = [columns[starts[k] : starts[k + 1]] for k in places[pointers[i] : pointers[i + 1]]]
         met = np.concatenate([*own, columns[:0]])
         alone = bool((np.diff(met) > 0).all()) and not (masked and len(off[i]))
-        wanted = spgemm.NOTHING if not len(met) else spgemm.STRAIGHT if alone else None
+        wanted = planning.NOTHING if not len(met) else planning.STRAIGHT if alone else None
         if wanted is None:
-            near = len(met) > spgemm.FEWER and np.ptp(met) < 1 << 16
-            wanted = spgemm.FEW_PRODUCTS if len(met) <= few and not near else spgemm.MANY
+            near = len(met) > planning.FEWER and np.ptp(met) < 1 << 16
+            wanted = planning.FEW_PRODUCTS if len(met) <= few and not near else planning.MANY
             if seeded and not (masked and len(off[i])) and len(met) <= few and np.ptp(met) < 2 * len(met):
-                wanted = spgemm.THICK
+                wanted = planning.THICK
         assert kinds[i] == wanted
-        if wanted == spgemm.THICK:
+        if wanted == planning.THICK:
             assert (keys[key], sizes[i]) == (met.min(), np.ptp(met) + 1)
             key += 1
-        if wanted != spgemm.FEW_PRODUCTS:
+        if wanted != planning.FEW_PRODUCTS:
             continue
         kept = np.setdiff1d(met, off[i])
         np.testing.assert_array_equal(keys[key : key + sizes[i]], kept)
         first = np.zeros(len(met), bool)
         first[np.unique(met, return_index=True)[1]] = True
         found = slots[slot : slot + len(met)]
-        np.testing.assert_array_equal(found >= 2 * spgemm.FEW, first)
-        at = np.where(np.isin(met, kept), np.searchsorted(kept, met), spgemm.FEW)
-        np.testing.assert_array_equal(found % (2 * spgemm.FEW), at)
+        np.testing.assert_array_equal(found >= 2 * planning.FEW, first)
+        at = np.where(np.isin(met, kept), np.searchsorted(kept, met), planning.FEW)
+        np.testing.assert_array_equal(found % (2 * planning.FEW), at)
         slot, key = slot + len(met), key + sizes[i]
-    often = {spgemm.NOTHING, spgemm.FEW_PRODUCTS, spgemm.MANY} | ({spgemm.THICK} if seeded and apart == 1 else set())
-    assert {*kinds} - {spgemm.STRAIGHT, spgemm.THICK} == often - {spgemm.THICK}
-    assert masked or {*kinds} - {spgemm.STRAIGHT} == often
+    often = {planning.NOTHING, planning.FEW_PRODUCTS, planning.MANY} | (
+        {planning.THICK} if seeded and apart == 1 else set()
+    )
+    assert {*kinds} - {planning.STRAIGHT, planning.THICK} == often - {planning.THICK}
+    assert masked or {*kinds} - {planning.STRAIGHT} == often
 
 
 def test_rows_of_more_products_than_columns_have_slots_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     room: list[tuple[int, int]] = []
-    prepare: Any = spgemm.planned
+    prepare: Any = planning.planned
 
     def watched(*args: Any) -> Any:
         room.append((len(args[-2]), int(args[8][-1] - args[8][0])))
         return prepare(*args)
 
-    monkeypatch.setattr(spgemm, "planned", watched)
+    monkeypatch.setattr(planning, "planned", watched)
     found = (sp.asarray(np.ones((40, 5))) @ sp.asarray(np.ones((5, 3)))).compute()
     np.testing.assert_array_equal(found.to_numpy(), 5)
     assert room
@@ -166,18 +168,18 @@ def test_rows_of_every_kind_have_the_bits_of_a_plain_loop(name: str, dtype: Any,
 
 def test_every_kind_of_row_is_had(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds: dict[int, set[int]] = {}
-    prepare: Any = spgemm.planned
+    prepare: Any = planning.planned
 
     def watched(*args: Any) -> Any:
         dense = prepare(*args)
         kinds.setdefault(len(args[3]), set()).update(args[-4].tolist())
-        assert dense == (spgemm.MANY in args[-4])
+        assert dense == (planning.MANY in args[-4])
         return dense
 
-    monkeypatch.setattr(spgemm, "planned", watched)
+    monkeypatch.setattr(planning, "planned", watched)
     for width in WIDTHS:
         test_rows_of_every_kind_have_the_bits_of_a_plain_loop("plus_times", np.float64, width, masked=False)
-    assert set().union(*kinds.values()) == {spgemm.NOTHING, spgemm.STRAIGHT, spgemm.FEW_PRODUCTS, spgemm.MANY}
+    assert set().union(*kinds.values()) == {planning.NOTHING, planning.STRAIGHT, planning.FEW_PRODUCTS, planning.MANY}
 
 
 def _stencil(height: int, width: int, offsets: list[int], every: int, dtype: Any, rng: Any) -> sp.Tensor:
@@ -202,14 +204,14 @@ def test_rows_that_are_the_one_before_moved_have_the_bits_of_a_plain_loop(
 ) -> None:
     rng = np.random.default_rng([len(offsets), every])
     kinds: list[NDArray[np.uint8]] = []
-    prepare: Any = spgemm.planned
+    prepare: Any = planning.planned
 
     def watched(*args: Any) -> Any:
         dense = prepare(*args)
         kinds.append(args[-4].copy())
         return dense
 
-    monkeypatch.setattr(spgemm, "planned", watched)
+    monkeypatch.setattr(planning, "planned", watched)
     monkeypatch.setattr(held, "_ALIKE", 0)
     A = _stencil(200 * every, 200, offsets[:9] if len(offsets) > 1 else [-30, -1, 0, 1, 30], every, dtype, rng)
     B = _stencil(200, 250, offsets, 1, dtype, rng)
@@ -228,11 +230,11 @@ def test_rows_that_are_the_one_before_moved_have_the_bits_of_a_plain_loop(
     np.testing.assert_array_equal(coo.data, np.array([wanted[cell] for cell in sorted(wanted)], dtype))
     (kind,) = kinds
     if len(offsets) == 1:
-        assert np.count_nonzero(kind == spgemm.STRAIGHT) > len(kind) / 2
+        assert np.count_nonzero(kind == planning.STRAIGHT) > len(kind) / 2
     if len(offsets) in (2, 5):
-        assert np.count_nonzero(kind == spgemm.SHIFTED) > len(kind) / 8
+        assert np.count_nonzero(kind == planning.SHIFTED) > len(kind) / 8
     if len(offsets) == 3 and name != "first_minus" and dtype is not np.complex128:
-        assert np.count_nonzero(kind == spgemm.THICK) > len(kind) / 2
+        assert np.count_nonzero(kind == planning.THICK) > len(kind) / 2
 
 
 @pytest.mark.parametrize("semiring", ["plus_times", "min_plus", "plus_pair"])

@@ -95,20 +95,24 @@ class Held:
             readonly(operands.numbers(block.values)),
         )
         """Where rows begin, columns, and values, as loops take them."""
+        self._shifted: NDArray[np.uint8] | None = None
         self._turned: tuple[NDArray[Any], ...] | None = None
         self._lock = threading.Lock()
 
     @functools.cached_property
     def few(self) -> np.uint64:
         """Up to how many products of a row are gathered."""
-        return np.uint64(_few(self.arrays[1].view(np.int32), self.shifted))
+        return np.uint64(_few(self.arrays[1].view(np.int32), self.shifted()))
 
-    @functools.cached_property
     def shifted(self) -> NDArray[np.uint8]:
-        """Which rows are the one before, each column one further; empty where few are."""
-        found = readonly(_shifted(*self.arrays[:2]))
-        self._room.grow(found.nbytes)
-        return found
+        """Return which rows are the one before, each column one further; empty where few are.
+
+        All threads look when it is first asked, which is not to be by several of them at once.
+        """
+        if self._shifted is None:
+            self._shifted = readonly(_shifted(*self.arrays[:2]))
+            self._room.grow(self._shifted.nbytes)
+        return self._shifted
 
     def _matched(self, columns: list[NDArray[Any]]) -> list[NDArray[Any]]:
         """Return matched coordinates, those along the first letter counted from the first that there is."""
@@ -236,7 +240,7 @@ def _products_before(pointers: NDArray[Any], places: NDArray[Any], starts: NDArr
     """Return how many products there are before each row, and in all."""
     if few.suffices(len(places)):
         return few.products_before(pointers, places, starts)
-    from sparrow.kernels.spgemm import products_before
+    from sparrow.kernels.planning import products_before
 
     done, starts = np.empty(len(pointers), np.int64), readonly(starts)
     done[0] = 0
@@ -255,7 +259,7 @@ def _products_before(pointers: NDArray[Any], places: NDArray[Any], starts: NDArr
 
 def _few(columns: NDArray[Any], shifted: NDArray[np.uint8]) -> int:
     """Return up to how many products of a row are gathered, where there are such columns."""
-    from sparrow.kernels.spgemm import FEW, FEWER
+    from sparrow.kernels.planning import FEW, FEWER
 
     return FEWER if not len(shifted) and _clustered(columns) else FEW
 
@@ -268,7 +272,7 @@ def _shifted(starts: NDArray[np.uint64], columns: NDArray[np.uint32]) -> NDArray
     none = np.empty(0, np.uint8)
     if len(columns) < _ALIKE:
         return none
-    from sparrow.kernels.spgemm import shifts
+    from sparrow.kernels.planning import shifts
 
     count = len(starts) - 1
     out = np.zeros(count, np.uint8)

@@ -47,7 +47,7 @@ class Loops:
         self._held, self._dots, self._partial = held, dots, partial
         self._idle: deque[Workspace] = deque()
         if self.work == self._everywhere and not few.suffices(len(held.arrays[1])):
-            held.shifted  # noqa: B018 - told by all threads, before they begin
+            held.shifted()
 
     @property
     def work(self) -> Callable[[OperandRows, MaskRows | None, int, int], tuple[Block, Any]]:
@@ -144,9 +144,9 @@ class Loops:
         if plain and few.suffices(max(products, count)):
             pointers, numbers, out = few.products(self._held.across.size, *self._arguments(rows, first, last))
             return pointers, numbers.view(np.int32), out
-        from sparrow.kernels import spgemm
+        from sparrow.kernels import planning, spgemm
 
-        prepare: Any = spgemm.planned
+        prepare: Any = planning.planned
         most = min(products, count * max(self._held.across.size, 1))
         pointers = np.empty(count + 1, np.int64)
         numbers, out = (np.empty(most + spgemm.SLACK, kind) for kind in (np.uint32, self._operands.dtype))
@@ -156,7 +156,7 @@ class Loops:
         with self._space() as space:
             plan = space.plan(count, min(products, count * int(self._held.few)))
             dense = prepare(
-                own, places, starts, columns, self._held.shifted, *cells, done, self._held.single,
+                own, places, starts, columns, self._held.shifted(), *cells, done, self._held.single,
                 self._seed is not None, self._held.few, space.order, space.counts, *plan,
             )  # fmt: skip
             n = self._kernels().rows(

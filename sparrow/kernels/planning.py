@@ -1,0 +1,314 @@
+"""How the rows of a product of sparse matrices are had, told before any value is looked at.
+
+What knows no values is compiled once, not for every semiring and type: :func:`products_before` counts products,
+:func:`planned` says for each row which way of :mod:`sparrow.kernels.spgemm` takes it, and sorts the columns of those of
+few products. Where rows of both matrices are the row before moved on by a column, as those of grids are, so is what is
+planned for them: :func:`shifts` tells these of the right matrix.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba.extending import register_jitable
+
+from sparrow.kernels.intrinsics import fetch_ends, fetch_start, place_of, prefetch
+from sparrow.kernels.jit import njit
+from sparrow.kernels.lanes import LANES, below, load, spread, store, unlike
+
+__all__ = [
+    "AHEAD", "FEW", "FEWER", "FEW_PRODUCTS", "FIRST", "MANY", "NOTHING", "SHIFTED", "SLOT", "STRAIGHT", "THICK",
+    "THICKNESS", "WRITTEN_AHEAD", "planned", "products_before", "shifts",
+]  # fmt: skip
+
+FEW = 256
+"""Products of a row that are gathered rather than added to a dense row, at most."""
+FEWER = 16
+"""The same where a dense row is quick to add to."""
+NOTHING, STRAIGHT, FEW_PRODUCTS, SHIFTED, THICK, MANY = (np.uint8(kind) for kind in range(6))
+"""Rows without products; whose columns come in order as they are; of few products; whose products go where those of the
+row of few products before them do, so many columns further; of few products with about as many columns; of many."""
+THICKNESS = np.uint64(2)
+"""Columns between the first and the last for each product up to which a row is looked through rather than marked."""
+FIRST, SLOT = np.uint64(2 * FEW), np.uint64(2 * FEW - 1)
+"""Of the slot of a product: that it is the first in it, and its number."""
+AHEAD = np.uint64(16)
+"""How many entries of the left matrix before their turn it is fetched where rows of the right one begin, or those."""
+WRITTEN_AHEAD = np.uint64(128)
+"""How far ahead of where is written memory is fetched."""
+
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
+_NONE, _LAST = np.uint64(2**64 - 1), np.uint64(2**32 - 1)
+_NEAR = np.uint64(1 << 16)
+"""Columns between the first and the last of a row up to which it stays in the cache."""
+_FARTHEST = np.uint64(2**16 - 1)
+"""Columns by which a row may be further than the one that it is like."""
+_SEARCHED = np.uint64(8)
+"""How many times longer than a row a mask's is where the row's columns are searched in it."""
+_LINE = np.uint64(16)
+"""Columns that share a line of the cache."""
+_FEWEST, _RANKED = 8, 32
+"""Products up to which each is compared with all others, which needs no branch; eight at once from the first on."""
+_RANKS = np.uint64(2 * FEW)
+"""Where ranks stand behind the two buffers that are sorted in."""
+_SHIFT, _POSITION = np.uint64(8), np.uint64(FEW - 1)
+"""Where a column stands beside the position of its product while they are sorted."""
+
+
+@njit(cache=True, nogil=True)
+def products_before(pointers, places, starts, out):  # type: ignore[no-untyped-def]
+    """Write how many products there are before each row of the left matrix, and in all.
+
+    Parameters
+    ----------
+    pointers, places
+        The left matrix by rows: int64 (m + 1,), rows of the right one int32 (n,).
+    starts
+        Where the rows of the right one begin, int64 (k + 1,).
+    out
+        Shape (m + 1,), int64: written, but for the first, before which there is none.
+    """
+    done = 0
+    end = np.uint64(len(places))
+    for i in range(len(pointers) - 1):
+        for q in range(np.uint64(pointers[i]), np.uint64(pointers[i + 1])):
+            fetch_start(starts, places, q + AHEAD, end)
+            k = np.uint64(places[q])
+            done += starts[k + _ONE] - starts[k]
+        out[i + 1] = done
+
+
+@njit(cache=True, nogil=True)
+def shifts(starts, columns, first, last, out):  # type: ignore[no-untyped-def]
+    """Write which rows of a matrix are the row before, each column one further.
+
+    Parameters
+    ----------
+    starts, columns
+        The matrix by rows: uint64 (k + 1,), uint32 (n,).
+    first, last
+        The rows that are looked at, uint64; not the first of all.
+    out
+        Shape (k,), uint8: written between them.
+    """
+    end, further = np.uint64(len(columns)), spread(np.uint32(1))
+    for k in range(first, last):
+        before, begin, stop = starts[k - _ONE], starts[k], starts[k + _ONE]
+        like: Any = begin - before == stop - begin and begin < stop
+        while like and begin < stop:
+            differ = unlike(load(columns, begin, end - begin), load(columns, before, end - before) + further)
+            if stop - begin < LANES:
+                differ &= np.uint8((_ONE << (stop - begin)) - _ONE)
+            like = differ == 0
+            begin += LANES
+            before += LANES
+        out[k] = like
+
+
+@njit(cache=True, nogil=True)
+def planned(  # type: ignore[no-untyped-def]
+    pointers, places, starts, columns, shifted, begins, ends, unwanted, done, single, seeded, few, order, counts,
+    kinds, sizes, slots, keys
+):  # fmt: skip
+    """Say how each row is had, and bring the columns of those of few products into order; no values are looked at.
+
+    Returns whether some are added up in a dense row.
+
+    Parameters
+    ----------
+    pointers, places, starts, columns, begins, ends, unwanted, single
+        As of a loop ``rows`` of :func:`sparrow.kernels.spgemm.kernels_of`.
+    shifted
+        Of each row of the right matrix, whether it is the one before, each column one further, as :func:`shifts` says:
+        uint8 (k,). Empty where few are.
+    done
+        How many products there are before each row, uint64 (m + 1,).
+    seeded
+        Whether dense rows hold what ``add`` leaves as it is.
+    few
+        How many products of a row are gathered, at most FEW.
+    order, counts
+        Those of a :class:`~sparrow.kernels.spgemm.Workspace`.
+    kinds
+        Shape (m,), uint8: written.
+    sizes
+        How many columns each row of few products has, or may have where it is thick, and how much further they are of
+        one that is like it: uint16 (m,), written.
+    slots
+        Which of the columns of its row each product of those rows is added to, uint16: written; FEW is none of them.
+    keys
+        Those columns, row by row, or the first that a thick one may have: uint32, written.
+    """
+    end = np.uint64(len(places))
+    n = written = like = count = shift = _ZERO
+    repeated, dense = len(shifted) > 0, False
+    for i in range(np.uint64(len(kinds))):
+        work = done[i + _ONE] - done[i]
+        low, high = pointers[i], pointers[i + _ONE]
+        m = stop = _ZERO
+        if i < np.uint64(len(begins)):
+            m, stop = begins[i], ends[i]
+        if work == _ZERO:
+            kinds[i] = NOTHING
+            continue
+        straight: Any = single and m == stop
+        if straight and high - low == _ONE:
+            kinds[i] = STRAIGHT
+            continue
+        if work > few and not (straight and work == high - low):
+            kinds[i] = MANY
+            dense = True
+            continue
+        if high - low == count and m == stop:
+            step = np.uint64(places[low]) - np.uint64(places[like])
+            same: Any = step <= _ONE and shift + step <= _FARTHEST
+            for q in range(count):
+                k = np.uint64(places[low + q])
+                same &= k - np.uint64(places[like + q]) == step
+                same &= step == _ZERO or shifted[k] != 0
+            if same:
+                kinds[i] = SHIFTED
+                shift += step
+                sizes[i] = shift
+                like = low
+                continue
+        smallest, largest, past = _LAST, _ZERO, _ZERO
+        for q in range(low, high):
+            fetch_start(starts, places, q + AHEAD + AHEAD, end)
+            fetch_ends(columns, starts, places, q + AHEAD, end)
+            k = np.uint64(places[q])
+            begin, behind = starts[k], starts[k + _ONE]
+            if begin < behind:
+                c = np.uint64(columns[begin])
+                straight &= c >= past
+                smallest = min(smallest, c)
+                past = np.uint64(columns[behind - _ONE]) + _ONE
+                largest = max(largest, past - _ONE)
+        if straight:
+            kinds[i] = STRAIGHT
+            continue
+        if work > few:
+            kinds[i] = MANY
+            dense = True
+            continue
+        if seeded and m == stop and largest - smallest < THICKNESS * work:
+            kinds[i] = THICK
+            keys[written] = smallest
+            written += _ONE
+            sizes[i] = largest - smallest + _ONE
+            continue
+        if work > np.uint64(FEWER) and largest - smallest < _NEAR and not repeated:
+            kinds[i] = MANY
+            dense = True
+            continue
+        kinds[i] = FEW_PRODUCTS
+        size = last = _ZERO
+        ascending: Any = True
+        for q in range(low, high):
+            k = np.uint64(places[q])
+            p, behind = starts[k], starts[k + _ONE]
+            if p == behind:
+                continue
+            ascending &= np.uint64(columns[p]) >= last
+            last = np.uint64(columns[behind - _ONE])
+            while p < behind:
+                order[0, size] = (np.uint64(columns[p]) << _SHIFT) | size
+                size += _ONE
+                p += _ONE
+        side = _ZERO
+        if not ascending:
+            _sort(order, size, smallest, largest, counts)
+            side = _ONE
+        prefetch(keys, written + WRITTEN_AHEAD)
+        prefetch(keys, written + WRITTEN_AHEAD + _LINE)
+        prefetch(slots, n + WRITTEN_AHEAD + WRITTEN_AHEAD)
+        found = _ZERO
+        last = _NONE
+        if m == stop:
+            for e in range(size):
+                c = order[side, e] >> _SHIFT
+                new = np.uint64(c != last)
+                last = c
+                found += new
+                keys[written + found - _ONE] = c
+                slots[n + (order[side, e] & _POSITION)] = (found - _ONE) | (new * FIRST)
+            if repeated:
+                like, count, shift = low, high - low, _ZERO
+        else:
+            slot = np.uint64(FEW)
+            for e in range(size):
+                c = order[side, e] >> _SHIFT
+                if c != last:
+                    last = c
+                    if stop - m > _SEARCHED * size:
+                        m = place_of(c, unwanted, m, stop)
+                    while m < stop and unwanted[m] < c:
+                        m += _ONE
+                    slot = np.uint64(FEW)
+                    if m == stop or unwanted[m] != c:
+                        slot = found
+                        keys[written + found] = c
+                        found += _ONE
+                    slots[n + (order[side, e] & _POSITION)] = slot | FIRST
+                else:
+                    slots[n + (order[side, e] & _POSITION)] = slot
+            count = _ZERO
+        n += size
+        written += found
+        sizes[i] = found
+    return dense
+
+
+@register_jitable
+def _rank(order: Any, size: Any, most: int) -> None:
+    """Sort so many numbers, of which there are at most ``most``: a constant, so that nothing is asked on the way."""
+    for e in range(size, np.uint64(most), LANES):
+        store(order, e, LANES, spread(_NONE))
+    for e in range(_ZERO, np.uint64(most), LANES):
+        own, ranks = load(order, e, LANES), spread(_ZERO)
+        for j in range(np.uint64(most)):
+            ranks += below(spread(order[0, j]), own)
+        store(order, _RANKS + e, LANES, ranks)
+    for e in range(np.uint64(most)):
+        order[1, order[2, e]] = order[0, e]
+
+
+@njit(cache=True, nogil=True)
+def _sort(order, size, smallest, largest, counts):  # type: ignore[no-untyped-def]
+    """Sort numbers of a column and a position each, all different, from the first buffer into the second."""
+    if size <= _FEWEST:
+        for e in range(size):
+            key = np.int64(order[0, e])
+            rank: Any = 0
+            for j in range(size):
+                rank += np.int64(order[0, j]) < key
+            order[1, np.uint64(rank)] = order[0, e]
+        return
+    if size <= _RANKED // 2:
+        _rank(order, size, _RANKED // 2)
+        return
+    if size <= _RANKED:
+        _rank(order, size, _RANKED)
+        return
+    shift = _SHIFT
+    while ((largest - smallest) >> (shift - _SHIFT)) > np.uint64(255):
+        shift += _ONE
+    counts[:] = 0
+    base = smallest << _SHIFT
+    for e in range(size):
+        counts[((order[0, e] - base) >> shift) + _ONE] += np.uint32(1)
+    for b in range(np.uint64(1), np.uint64(257)):
+        counts[b] += counts[b - _ONE]
+    for e in range(size):
+        bucket = (order[0, e] - base) >> shift
+        to = np.uint64(counts[bucket])
+        counts[bucket] += np.uint32(1)
+        order[1, to] = order[0, e]
+    for e in range(_ONE, size):
+        key = order[1, e]
+        at: Any = e
+        while at > _ZERO and order[1, at - _ONE] > key:
+            order[1, at] = order[1, at - _ONE]
+            at -= _ONE
+        order[1, at] = key
