@@ -205,9 +205,9 @@ class Workspace:
 
     @property
     def state(self) -> NDArray[np.uint8]:
-        """A byte for each column, 0."""
+        """A byte for each column, 0, and some more: eight are looked at together."""
         if self._state is None:
-            self._state = np.zeros(self._width, np.uint8)
+            self._state = np.zeros(len(self.lines) * _LINE, np.uint8)
         return self._state
 
     @property

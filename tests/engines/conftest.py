@@ -15,6 +15,7 @@ from sparrow.engines.cupy import CuPy
 from sparrow.engines.cupy.device import Device, current_gpu
 from sparrow.engines.stream import products
 from sparrow.errors import MissingDependencyError
+from sparrow.kernels import few as kernels_few
 from tests.engines.standin import StandIn
 from tests.engines.toy import Toy
 
@@ -48,7 +49,8 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(autouse=True)
 def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have every other test add up products by the compiled loops, which what is small does not reach."""
+    """Have all tests multiply tensors, and every other one tensors and arrays, by the loops, which few do not reach."""
+    monkeypatch.setattr(kernels_few, "_FEW", 0)
     few = zlib.crc32(request.node.nodeid.encode()) % 2 << 20
     monkeypatch.setattr(products, "_FEW", few)
     monkeypatch.setattr(products, "_FEW_AT_FIRST", few)

@@ -27,7 +27,7 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.index import Box
-from sparrow.kernels import entries
+from sparrow.kernels import entries, few
 from sparrow.plan import SEMIRINGS
 from sparrow.relation import MemoryRelation
 from tests.engines.conftest import ENGINES
@@ -226,8 +226,8 @@ def test_rows_that_are_gathered_marked_and_looked_through_are_the_same(
             each[at] = [np.nan, np.inf, -np.inf, 1e308]
     for right in (b, wide):  # few columns for so many products, and many
         found = []
-        for few in (256, 0):
-            monkeypatch.setattr(held, "_few", lambda *_, few=few: few)
+        for most in (256, 0):
+            monkeypatch.setattr(held, "_few", lambda *_, most=most: most)
             product = sp.matmul(sp.asarray(a), sp.asarray(right), semiring=semiring).compute()
             found.append(product.to_arrow())
         for gathered, added in zip(*(table.columns for table in found), strict=True):
@@ -664,14 +664,23 @@ _MULTIPLIED: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("named", ["stream", "duckdb"])
+_LOOPS = {"plus": ("times", "second", "pair"), "min": ("plus", "max"), "max": ("times", "min", "first"), "or": ("and",)}
+"""What is multiplied by the loops too, which are compiled for each: every operation once."""
+
+
+@pytest.mark.parametrize("way", ["loops", "numpy", "duckdb"])
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint32", "int64", "uint64", "float32"])
 @pytest.mark.parametrize("add", _ADDED)
-def test_products_are_numpys_before_they_are_added_up(add: str, dtype: str, named: Any) -> None:
+def test_products_are_numpys_before_they_are_added_up(
+    add: str, dtype: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(few, "spares", lambda *_: way == "numpy")
     rng = np.random.default_rng(len(add) + len(dtype))
     a, b = (rng.integers(-120, 255, shape).astype(dtype) * (rng.random(shape) < 0.7) for shape in ((5, 6), (6, 4)))
     a, b = a.astype(dtype), b.astype(dtype)
-    for multiply, each in _MULTIPLIED.items():
+    named: Any = "duckdb" if way == "duckdb" else "stream"
+    for multiply in _LOOPS[add] if way == "loops" else _MULTIPLIED:
+        each = _MULTIPLIED[multiply]
         found = sp.matmul(sp.asarray(a), sp.asarray(b), semiring=sp.Semiring(add, multiply, None), engine=named)
         wanted = np.full((5, 4), found.fill_value, found.dtype)
         for i, j in np.ndindex(5, 4):

@@ -11,8 +11,13 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow.engines.stream import held
-from sparrow.kernels import planning, spgemm
+from sparrow.kernels import few, planning, spgemm
 from sparrow.kernels.compiling import readonly
+
+
+@pytest.fixture(autouse=True)
+def loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(few, "_FEW", 0)
 
 
 @pytest.mark.parametrize("apart", [1, 10_000])
@@ -30,7 +35,7 @@ def test_products_of_short_rows_go_to_the_slot_of_their_column(seeded: bool, mas
     off = [np.flatnonzero(rng.random(40) < 0.5 * masked) * apart for _ in lengths]
     bounds = np.append(0, np.cumsum([len(each) for each in off]))
     cells = (bounds[:-1], bounds[1:]) if masked else (bounds[:0], bounds[:0])
-    space, few = spgemm.Workspace(40 * apart, np.dtype(float)), 100
+    space, most = spgemm.Workspace(40 * apart, np.dtype(float)), 100
     kinds, sizes, slots, keys = space.plan(len(lengths), int(done[-1]))
     prepare: Any = planning.planned
     prepare(
@@ -38,7 +43,7 @@ def test_products_of_short_rows_go_to_the_slot_of_their_column(seeded: bool, mas
             (pointers, np.uint64), (places, np.uint32), (starts, np.uint64), (columns, np.uint32),
             (lengths[:0], np.uint8), *((each, np.uint64) for each in cells), (np.concatenate(off), np.uint32),
             (done, np.uint64)]),
-        True, seeded, np.uint64(few), space.order, space.counts, kinds, sizes, slots, keys,
+        True, seeded, np.uint64(most), space.order, space.counts, kinds, sizes, slots, keys,
     )  # fmt: skip
     slot = key = 0
     for i in range(len(lengths)):
@@ -48,8 +53,8 @@ def test_products_of_short_rows_go_to_the_slot_of_their_column(seeded: bool, mas
         wanted = planning.NOTHING if not len(met) else planning.STRAIGHT if alone else None
         if wanted is None:
             near = len(met) > planning.FEWER and np.ptp(met) < 1 << 16
-            wanted = planning.FEW_PRODUCTS if len(met) <= few and not near else planning.MANY
-            if seeded and not (masked and len(off[i])) and len(met) <= few and np.ptp(met) < 2 * len(met):
+            wanted = planning.FEW_PRODUCTS if len(met) <= most and not near else planning.MANY
+            if seeded and not (masked and len(off[i])) and len(met) <= most and np.ptp(met) < 2 * len(met):
                 wanted = planning.THICK
         assert kinds[i] == wanted
         if wanted == planning.THICK:
@@ -71,6 +76,13 @@ def test_products_of_short_rows_go_to_the_slot_of_their_column(seeded: bool, mas
     )
     assert {*kinds} - {planning.STRAIGHT, planning.THICK} == often - {planning.THICK}
     assert masked or {*kinds} - {planning.STRAIGHT} == often
+
+
+@pytest.mark.parametrize("width", [1, 7, 60, 64, 513])
+def test_dense_rows_have_room_for_the_last_eight_columns(width: int) -> None:
+    space = spgemm.Workspace(width, np.dtype(float))
+    room = -(-width // 8) * 8
+    assert min(len(space.total), len(space.state)) >= room
 
 
 def test_rows_of_more_products_than_columns_have_slots_for_all(monkeypatch: pytest.MonkeyPatch) -> None:

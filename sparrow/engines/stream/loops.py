@@ -69,11 +69,15 @@ class Loops:
     def _marked(self, rows: OperandRows, mask: MaskRows, first: int, last: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return which cells of a mask have products of some rows, and those."""
         cells = self._cells(mask, first, last)
-        most = int((cells[1] - cells[0]).sum())
+        most, work = int((cells[1] - cells[0]).sum()), int(rows.done[last] - rows.done[first])
+        own = self._arguments(rows, first, last)
+        if self._by_numpy("masked", max(most, work, last - first)):
+            by_numpy: Any = few.at_cells
+            at, out = by_numpy(*self._operations, self._held.across.size, *own, *cells, self._fill)
+            return at, out
         at = np.empty(most + 1, np.uint32 if mask.block.count < 2**32 else np.uint64)
         out = np.empty(most + 1, self._operands.dtype)
-        own = self._arguments(rows, first, last)
-        if self._dots and self.dots_pay(own[0], cells, int(rows.done[last] - rows.done[first])):
+        if self._dots and self.dots_pay(own[0], cells, work):
             n = self._kernels().dotted(*own[:3], *self._held.by_columns(), *cells, self._fill, at, out)
         else:
             with self._space() as space:
@@ -140,9 +144,11 @@ class Loops:
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
         """Return where the products of each of some rows begin, their columns and they, but for those at a mask."""
         count, products = last - first, int(rows.done[last] - rows.done[first])
-        plain = self._node.semiring.plain and mask is None and self._operands.dtype.kind in "if"
-        if plain and few.suffices(max(products, count)):
-            pointers, numbers, out = few.products(self._held.across.size, *self._arguments(rows, first, last))
+        cells = (_NOWHERE, _NOWHERE, _NO_COLUMNS) if mask is None else self._cells(mask, first, last)
+        arguments = self._arguments(rows, first, last)
+        if self._by_numpy("rows", max(products, count, int((cells[1] - cells[0]).sum()))):
+            by_numpy: Any = few.products
+            pointers, numbers, out = by_numpy(*self._operations, self._held.across.size, *arguments, *cells, self._fill)
             return pointers, numbers.view(np.int32), out
         from sparrow.kernels import planning, spgemm
 
@@ -150,8 +156,7 @@ class Loops:
         most = min(products, count * max(self._held.across.size, 1))
         pointers = np.empty(count + 1, np.int64)
         numbers, out = (np.empty(most + spgemm.SLACK, kind) for kind in (np.uint32, self._operands.dtype))
-        cells = (_NOWHERE, _NOWHERE, _NO_COLUMNS) if mask is None else self._cells(mask, first, last)
-        own, places, left, starts, columns, right = self._arguments(rows, first, last)
+        own, places, left, starts, columns, right = arguments
         done, width = readonly(rows.done[first : last + 1].view(np.uint64)), np.uint64(self._held.across.size)
         with self._space() as space:
             plan = space.plan(count, min(products, count * int(self._held.few)))
@@ -195,6 +200,19 @@ class Loops:
         if semiring.identity is not None or (self._operands.mask is not None and not self._node.complement):
             return None  # what ``add`` leaves as it is may be an entry; loops under a mask leave what they added up
         return seed_of(semiring.add, self._operands.dtype, self._held.across.size, len(self._held.arrays[1]))
+
+    @property
+    def _operations(self) -> tuple[Any, Any]:
+        """What adds and what multiplies, which is given the value of the operand of rows first."""
+        semiring = self._node.semiring
+        turned = {"first": "second", "second": "first"} if self._operands.roles.swapped else {}
+        multiply = semiring.multiply
+        return semiring.add, turned.get(multiply, multiply) if isinstance(multiply, str) else multiply
+
+    def _by_numpy(self, kind: str, count: int) -> bool:
+        """Return whether so many products of a kind are multiplied by NumPy, as the loop is not loaded."""
+        semiring = *self._operations, self._operands.dtype
+        return few.known(*semiring) and few.spares((kind, *semiring), count)
 
     @contextlib.contextmanager
     def _space(self) -> Iterator[Workspace]:
