@@ -19,6 +19,7 @@ Out: TypeAlias = Annotated[
     str | None, typer.Option(metavar="DST", help="Store the result, a tensor of one dimension, instead.")
 ]
 Head: TypeAlias = Annotated[int, typer.Option(min=0, metavar="N", help="Rows to write, 0 for all.")]
+MaxIter: TypeAlias = Annotated[int, typer.Option(min=1, metavar="N", help="The most rounds.")]
 Source: TypeAlias = Annotated[
     str, typer.Argument(metavar="NODE", help="Where to begin: a label where there are labels, else a position.")
 ]
@@ -190,6 +191,8 @@ def communities(
 def hits(
     path: StoredPath,
     hubs: Annotated[bool, typer.Option("--hubs", help="Write hubs, not authorities.")] = False,
+    tol: Annotated[float, typer.Option(help="Done when a round changes all numbers together by less.")] = 1e-8,
+    max_iter: MaxIter = 1000,
     out: Out = None,
     head: Head = 10,
     as_json: AsJson = False,
@@ -202,7 +205,7 @@ def hits(
     """
     from sparrow import graph
 
-    found = graph.hits(open_one(path))
+    found = graph.hits(open_one(path), tol=tol, max_iter=max_iter)
     _write(found[0 if hubs else 1], "hub" if hubs else "authority", out, head, as_json)
 
 
@@ -213,6 +216,7 @@ def pagerank(
         str | None, typer.Option(metavar="NODE[,NODE...]", help="Jump to these nodes only.")
     ] = None,
     tol: Annotated[float, typer.Option(help="Done when a round changes all ranks together by less.")] = 1e-6,
+    max_iter: MaxIter = 1000,
     out: Out = None,
     head: Head = 10,
     as_json: AsJson = False,
@@ -228,7 +232,8 @@ def pagerank(
 
     links = open_one(path)
     jump = None if personalization is None else _nodes(links, personalization.split(","))
-    _write(graph.pagerank(links, damping, personalization=jump, tol=tol), "rank", out, head, as_json)
+    ranks = graph.pagerank(links, damping, personalization=jump, tol=tol, max_iter=max_iter)
+    _write(ranks, "rank", out, head, as_json)
 
 
 def _nodes(links: Tensor, words: list[str]) -> list[Any]:

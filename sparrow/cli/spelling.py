@@ -49,6 +49,8 @@ _OTHERS = {"version": "at"}
 _VERBS = {"add_order": "orders"} | {
     name: name for name in ("append", "compact", "history", "resize", "restore", "vacuum", "verify")
 }
+_WORD = r"(?<![^\s(])[a-z]+(?:_[a-z]+)+(?=[\s,:;)]|$)"
+"""An argument named by itself: with an underscore, which words of English have not."""
 _LIST = r"'[^']*'(?:(?:, | or )'[^']*')*"
 
 
@@ -76,4 +78,5 @@ def _respelled(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
     text = re.sub(
         r"\bsp\.(ingest|export)(?:\.(\w+))?\b", lambda found: " ".join(("sparrow", *filter(None, found.groups()))), text
     )
+    text = re.sub(_WORD, lambda found: flags[found[0]][0] if found[0] in flags else found[0], text)
     return re.sub(rf"\b(?P<name>[a-z_]+)=(?P<value>{_LIST}|\w+|(?=[\s,:;)]|$))", spelled, text)

@@ -1,5 +1,8 @@
 """Graphs: square tensors whose entries are links from rows to columns.
 
+Every entry is a link and every absent cell is none, whatever the fill: a link of weight 0 is an entry beside another
+fill, as in a product under min_plus, whose fill is infinity.
+
 Every function takes tensors in memory, on disk and lazy, and looks at links round after round: kept in memory where
 they take at most a quarter of the memory limit, else put aside on disk. What is kept of each node is in memory.
 

@@ -18,9 +18,9 @@ from sparrow import engines, memory, settings
 from sparrow.arguments import check_flag
 from sparrow.engines.stream.persisted import rows_of
 from sparrow.errors import UnsupportedError
-from sparrow.functions.elementwise import logical_or, not_equal
+from sparrow.functions.elementwise import isnan, logical_not, logical_or, not_equal
 from sparrow.functions.generation import in_memory
-from sparrow.graph.nodes import turned
+from sparrow.functions.searching import where
 from sparrow.kernels.compiling import readonly
 from sparrow.kernels.entries import Block
 from sparrow.plan import Scan
@@ -30,7 +30,7 @@ from sparrow.sorting import Rows, Segment, Spool
 from sparrow.tensor import Tensor
 from sparrow.workers import ordered_map
 
-__all__ = ["AT_ONCE", "Links", "Lists", "as_lists", "by_degree", "fits", "mirrored"]
+__all__ = ["AT_ONCE", "Links", "Lists", "as_lists", "by_degree", "fits", "linked", "mirrored", "turned", "weights"]
 
 AT_ONCE = 1 << 25
 """Links that a loop looks at in memory before Ctrl-C may end it."""
@@ -317,11 +317,29 @@ def _mirrored(scan: Scan) -> Iterator[Block]:
         sorter.close()
 
 
+def linked(A: Tensor) -> Tensor:
+    """Return where there is a link, lazily: entries are links, whatever the fill."""
+    fill = A.fill_value
+    found: Tensor = not_equal(A, fill) if fill == fill else logical_not(isnan(A))
+    return found
+
+
+def weights(A: Tensor) -> Tensor:
+    """Return what links weigh, lazily: 0 where there is none, for sums over all cells."""
+    found: Tensor = A if A.fill_value == 0 else where(linked(A), A, A.dtype.type(0))
+    return found
+
+
+def turned(A: Tensor) -> Tensor:
+    """Return the links the other way, lazily, under the names that the dimensions have."""
+    return A.T.rename(dict(zip(A.dims, A.dims[::-1], strict=True)))
+
+
 def mirrored(A: Tensor) -> Tensor:
     """Return where there is a link either way, lazily, but for those from a node to itself."""
     from sparrow.functions.manipulation import tril, triu
 
-    links: Tensor = not_equal(A, A.fill_value)
+    links = linked(A)
     either: Tensor = logical_or(links, turned(links))
     found: Tensor = logical_or(tril(either, -1), triu(either, 1))
     return found

@@ -9,16 +9,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow import memory
-from sparrow.errors import IndexingError, LabelError, ShapeError, UnsupportedError
+from sparrow import memory, settings
+from sparrow.errors import IndexingError, LabelError, ShapeError
 from sparrow.functions.generation import in_memory
+from sparrow.functions.labels import align
 from sparrow.functions.views import as_tensor
-from sparrow.kernels.entries import Block
+from sparrow.kernels.entries import Block, concatenate
 from sparrow.labels import label_positions
 from sparrow.schema import Schema, check_array, is_fill
 from sparrow.tensor import Tensor
 
-__all__ = ["check_graph", "labels_of", "per_group", "per_node", "positions", "room_for_nodes", "turned"]
+__all__ = ["at_nodes", "check_graph", "labels_of", "per_group", "per_node", "positions", "room_for_nodes"]
 
 _MOST_NODES = 2**31 - 1
 
@@ -32,8 +33,6 @@ def check_graph(A: Any) -> Tensor:
         If it is not a square matrix, or has 2^31 rows or more.
     LabelError
         If rows and columns have labels that differ.
-    UnsupportedError
-        If the value of absent cells is NaN.
     """
     tensor = as_tensor(A)
     if tensor.ndim != 2 or tensor.shape[0] != tensor.shape[1]:
@@ -43,8 +42,6 @@ def check_graph(A: Any) -> Tensor:
             f"{tensor.shape[0]} nodes: each takes some bytes of memory; number those that have links, as "
             "sp.ingest.edges does with relabel=True"
         )
-    if tensor.fill_value != tensor.fill_value:
-        raise UnsupportedError("absent cells are NaN: give them a value with A.refill(0)")
     rows, columns = (tensor.labels(axis) for axis in (0, 1))
     if rows is not None and columns is not None and not rows.equals(columns):
         raise LabelError(
@@ -98,6 +95,29 @@ def _integers(nodes: Any) -> NDArray[Any]:
     return exact
 
 
+def at_nodes(A: Tensor, given: Tensor) -> Tensor:
+    """Return what is given along nodes in their order, lazily: by label where both have some, else by position.
+
+    Along a node that it has no label of it has its fill.
+
+    Raises
+    ------
+    LabelError
+        If it has a label of no node, a label repeats, or labels are to be exact and differ.
+    """
+    labels = labels_of(A)
+    exact = settings.current().join == "exact"
+    for axis, dim in enumerate(given.dims):
+        own = given.labels(axis)
+        if labels is None or own is None:
+            continue
+        label_positions(labels, own, A.dims[0])
+        schema = Schema((len(labels),), (dim,), np.dtype(np.bool_))
+        nodes = in_memory(schema, concatenate([], 1, schema.dtype), {0: labels})
+        given = align(nodes, given, join="exact" if exact else "left")[1]
+    return given
+
+
 def per_node(A: Tensor, values: NDArray[Any], fill_value: Any = 0) -> Tensor:
     """Return one number for each node as a tensor in memory, along the rows' dimension with the nodes' labels."""
     schema = Schema((A.shape[0],), (A.dims[0],), values.dtype, fill_value)
@@ -114,11 +134,6 @@ def per_group(A: Tensor, groups: NDArray[Any]) -> Tensor:
     first[groups[::-1]] = nodes[::-1]
     number = np.cumsum(first[groups] == nodes) - 1
     return per_node(A, number[first[groups]], -1)
-
-
-def turned(A: Tensor) -> Tensor:
-    """Return the links the other way, lazily, under the names that the dimensions have."""
-    return A.T.rename(dict(zip(A.dims, A.dims[::-1], strict=True)))
 
 
 def room_for_nodes(A: Tensor, each: int, what: str) -> memory.Reservation:

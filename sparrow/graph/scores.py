@@ -12,10 +12,10 @@ from sparrow import progress
 from sparrow.arguments import check_integer, check_number
 from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.creation import from_coords
-from sparrow.functions.elementwise import logical_and, logical_not, not_equal
+from sparrow.functions.elementwise import logical_and, logical_not
 from sparrow.functions.generation import eye
-from sparrow.graph.links import Links, fits, mirrored
-from sparrow.graph.nodes import check_graph, per_node, positions, room_for_nodes
+from sparrow.graph.links import Links, fits, linked, mirrored, weights
+from sparrow.graph.nodes import at_nodes, check_graph, labels_of, per_node, positions, room_for_nodes
 from sparrow.schema import check_array
 from sparrow.tensor import Tensor
 from sparrow.tensor.products import matmul
@@ -44,7 +44,8 @@ def pagerank(
         How likely one jumps to each node: an array of weights, a mapping from nodes, where weights of one node add up,
         or a list of nodes that are as likely; nodes by label where there are labels, else by position. An array,
         tensor or series with one number for each node is weights, of integers too, and so is a list of floats; a list
-        of integers is nodes, however long. Equally by default.
+        of integers is nodes, however long. A tensor with labels is weights by label where the graph has labels, those
+        of nodes that it lacks being its fill. Equally by default.
     dangling
         Where one goes from a node without links, in the same forms; where one jumps by default.
     tol
@@ -82,7 +83,7 @@ def pagerank(
     A = check_graph(A)
     with room_for_nodes(A, 48, "pagerank"):
         ranks = linalg.pagerank(
-            A,
+            weights(A),
             damping,
             personalization=_placed(A, personalization, "personalization"),
             dangling=_placed(A, dangling, "dangling"),
@@ -98,6 +99,8 @@ def _placed(A: Tensor, given: Any, name: str) -> Any:
 
     if isinstance(given, Mapping):
         return added_up(given, positions(A, list(given)).tolist(), A.shape[0], name)
+    if isinstance(given, Tensor) and given.ndim == 1 and not (given.labels(0) is None or labels_of(A) is None):
+        return at_nodes(A, given)
     if given is None or _weighs(given, A.shape[0], name):
         return given
     return dict.fromkeys(positions(A, given).tolist(), 1.0)
@@ -158,7 +161,7 @@ def hits(A: Tensor, *, tol: float = 1e-8, max_iter: int = 1000) -> tuple[Tensor,
     check_integer("max_iter", max_iter, 1)
     check_number("tol", tol)
     n = A.shape[0]
-    operator = Operator(A, persist=True)
+    operator = Operator(weights(A), persist=True)
     with room_for_nodes(A, 48, "hits"), progress.bar("hits", None, "rounds") as advance:
         hubs: NDArray[np.float64] = np.full(n, 1 / max(n, 1))
         for _ in range(max_iter):
@@ -271,9 +274,10 @@ def _pairs(A: Tensor, pairs: Any) -> tuple[Tensor, bool]:
     if pairs is None:
         return eye(A.shape[0], dtype=np.bool_), True
     if isinstance(pairs, Tensor):
-        if pairs.shape != A.shape:
+        asked = at_nodes(A, pairs)
+        if asked.shape != A.shape:
             raise ShapeError(f"pairs of shape {pairs.shape} are none of a graph of shape {A.shape}")
-        mask: Tensor = logical_and(not_equal(pairs, pairs.fill_value), logical_not(eye(A.shape[0], dtype=np.bool_)))
+        mask: Tensor = logical_and(linked(asked), logical_not(eye(A.shape[0], dtype=np.bool_)))
         return mask, False
     try:
         ends = list(zip(*pairs, strict=True))

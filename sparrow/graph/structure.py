@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from sparrow.arguments import check_flag
 from sparrow.errors import InvalidValueError
-from sparrow.functions.elementwise import add, maximum, minimum
+from sparrow.functions.elementwise import add, logical_and, maximum, minimum
+from sparrow.functions.searching import where
 from sparrow.graph.components import connected_components, strongly_connected_components
-from sparrow.graph.nodes import check_graph, per_node, positions, turned
+from sparrow.graph.links import linked, turned, weights
+from sparrow.graph.nodes import check_graph, per_node, positions
 from sparrow.tensor import Tensor
 
 __all__ = ["degrees", "induced_subgraph", "largest_component", "symmetrize"]
@@ -55,7 +57,7 @@ def degrees(A: Tensor, direction: Literal["out", "in", "both"] = "out", *, weigh
     if direction not in ("out", "in", "both"):
         raise InvalidValueError(f"direction={direction!r} must be 'out', 'in' or 'both'")
     axes = {"out": (1,), "in": (0,), "both": (1, 0)}[direction]
-    counted = [np.asarray((A.sum(axis=axis) if weighted else A.count(axis=axis)).to_numpy()) for axis in axes]
+    counted = [np.asarray((weights(A).sum(axis) if weighted else A.count(axis)).to_numpy()) for axis in axes]
     found: NDArray[Any] = counted[0] if len(counted) == 1 else counted[0] + counted[1]
     return per_node(A, found)
 
@@ -68,12 +70,13 @@ def symmetrize(A: Tensor, combine: Literal["max", "min", "sum"] = "max") -> Tens
     A
         Links from rows to columns.
     combine
-        What becomes of two links between the same nodes: the "max", the "min" (no link where one way is absent, of
-        positive values) or the "sum", which doubles links of nodes to themselves.
+        What becomes of two links between the same nodes: the "max" or the "sum", which doubles links of nodes to
+        themselves, each taken as it is where the other is absent; or the "min", which leaves no link there.
 
     Returns
     -------
     Tensor
+        Of storage type "coo" and the fill of the graph: two links whose "sum" is the fill, as 5 and -5, leave none.
 
     Raises
     ------
@@ -85,15 +88,19 @@ def symmetrize(A: Tensor, combine: Literal["max", "min", "sum"] = "max") -> Tens
     Examples
     --------
     >>> import sparrow as sp
-    >>> sp.graph.symmetrize(sp.asarray([[0, 2], [0, 0]])).to_numpy()
-    array([[0, 2],
-           [2, 0]])
+    >>> sp.graph.symmetrize(sp.asarray([[0, 3, -2], [1, 0, 0], [0, 0, 0]])).to_numpy()
+    array([[ 0,  3, -2],
+           [ 3,  0,  0],
+           [-2,  0,  0]])
     """
-    A = check_graph(A)
+    A = check_graph(A).asformat("coo")  # others fall back from step to step
     given: Any = combine
     if not isinstance(given, str) or given not in _COMBINE:
         raise InvalidValueError(f"combine={combine!r} must be one of {', '.join(map(repr, _COMBINE))}")
-    found: Tensor = _COMBINE[combine](A, turned(A))
+    back = turned(A)
+    here, there = linked(A), linked(back)
+    alone = A.dtype.type(A.fill_value) if combine == "min" else where(here, A, back)
+    found: Tensor = where(logical_and(here, there), _COMBINE[combine](A, back), alone)
     return found
 
 

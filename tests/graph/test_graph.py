@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -150,6 +151,86 @@ def compared(a: Any, A: sp.Tensor) -> None:
     np.testing.assert_array_equal(part.to_numpy(), a[np.ix_(nodes, nodes)])
     np.testing.assert_array_equal(graph.symmetrize(A, "sum").to_numpy(), a + a.T)
     np.testing.assert_array_equal(graph.symmetrize(A, "min").to_numpy(), np.minimum(a, a.T))
+
+
+@settings(max_examples=10)
+@given(a=matrices(-8), fill=st.sampled_from([0, 9, 0.5, np.inf, np.nan]))
+def test_links_one_way_are_taken_as_they_are_or_left_out(a: Any, fill: float, folder: Any) -> None:
+    links_of = {(i, j): float(a[i, j]) for i, j in np.argwhere(a).tolist()}
+    ends = np.array(list(links_of), dtype=int).reshape(-1, 2).T
+    made = sp.from_coords(ends, np.array(list(links_of.values()), float), shape=a.shape, fill_value=fill)
+    for A in (made, folder(made)):
+        for name, combine in (("max", max), ("min", min), ("sum", operator.add)):
+            wanted = np.full(a.shape, fill, float)
+            for (i, j), weight in links_of.items():
+                alone = fill if name == "min" else weight
+                wanted[i, j] = wanted[j, i] = combine(weight, links_of[j, i]) if (j, i) in links_of else alone
+            found = graph.symmetrize(A, name)  # type: ignore[arg-type]
+            np.testing.assert_array_equal(found.to_numpy(), wanted)
+            assert found.nnz == np.sum((wanted != fill) & ~np.isnan(wanted))
+
+
+@pytest.mark.parametrize("stype", ["csr", "csc", "row_sparse", "dense"])
+def test_links_both_ways_of_any_storage_type_do_not_fall_back(stype: Any, recwarn: Any) -> None:
+    found = graph.symmetrize(sp.asarray([[0, 3], [0, 0]]).asformat(stype))
+    assert (found.stype, found.to_numpy().tolist(), list(recwarn)) == ("coo", [[0, 3], [3, 0]], [])
+
+
+_CALLS: dict[str, Any] = {
+    "adamic_adar": graph.adamic_adar,
+    "bfs": lambda A: graph.bfs(A, 0),
+    "clustering": graph.clustering,
+    "common_neighbors": lambda A: graph.common_neighbors(A, A),
+    "connected_components": graph.connected_components,
+    "degrees": lambda A: graph.degrees(A, "both"),
+    "hits": lambda A: graph.hits(A)[0],
+    "induced_subgraph": lambda A: graph.induced_subgraph(A, [4, 1, 0, 5]),
+    "kcore": graph.kcore,
+    "label_propagation": graph.label_propagation,
+    "largest_component": lambda A: graph.largest_component(A)[0],
+    "pagerank": graph.pagerank,
+    "random_walks": lambda A: sp.asarray(graph.random_walks(A, [0, 1, 2, 3], 6, weighted=True)),
+    "shortest_paths": lambda A: graph.shortest_paths(A, 0),
+    "strongly_connected_components": graph.strongly_connected_components,
+    "symmetrize": graph.symmetrize,
+    "triangles": graph.triangles,
+    "weights of degrees": lambda A: graph.degrees(A, weighted=True),
+}
+
+
+@pytest.mark.parametrize("name", [*graph.__all__, "weights of degrees"])
+def test_entries_are_links_whatever_the_fill(name: str) -> None:
+    a = np.where(np.random.default_rng(5).random((9, 9)) < 0.25, np.arange(1.0, 10), 0)
+    ends = np.nonzero(a)
+    for with_links in (nullcontext, out_of_core):
+        with with_links():
+            wanted = _CALLS[name](sp.asarray(a))
+            for fill in (np.inf, np.nan, 0.5, -1):
+                found = _CALLS[name](sp.from_coords(ends, a[ends], shape=a.shape, fill_value=fill))
+                np.testing.assert_array_equal(_entries(found), _entries(wanted))
+
+
+def _entries(found: sp.Tensor) -> Any:
+    return np.array(list(found.to_arrow().to_pydict().values()))
+
+
+def test_entries_of_0_beside_another_fill_are_links() -> None:
+    A = sp.from_coords([[0, 1, 2], [1, 2, 1]], [0.0, 0.0, 2.0], shape=(4, 4), fill_value=np.inf)
+    assert graph.degrees(A).to_numpy().tolist() == [1, 1, 1, 0]
+    assert graph.degrees(A, weighted=True).to_numpy().tolist() == [0, 0, 2, 0]
+    assert graph.connected_components(A).to_numpy().tolist() == [0, 0, 0, 1]
+    assert graph.shortest_paths(A, 0).to_numpy().tolist() == [0, 0, 0, np.inf]
+    assert (graph.symmetrize(A).nnz, graph.symmetrize(A)[1, 0], graph.symmetrize(A, "min")[2, 1]) == (4, 0, 0)
+    followed = sp.asarray([[0, 0, 0, 0], [0, 0, 0, 0], [0, 2, 0, 0], [0, 0, 0, 0]])  # one of weight 0 is not
+    np.testing.assert_array_equal(graph.pagerank(A).to_numpy(), graph.pagerank(followed).to_numpy())
+
+
+def test_two_steps_by_the_lightest_way_are_a_graph() -> None:
+    roads = sp.from_coords([[0, 1, 2], [1, 2, 0]], [1.0, 4.0, 2.0], shape=(3, 3))
+    A = sp.matmul(roads, roads, semiring="min_plus")
+    assert graph.degrees(A, weighted=True).to_numpy().tolist() == [5, 6, 3]
+    np.testing.assert_allclose(graph.pagerank(A).to_numpy(), 1 / 3)
+    assert graph.symmetrize(A).to_numpy().tolist() == [[np.inf, 6, 5], [6, np.inf, 3], [5, 3, np.inf]]
 
 
 @settings(max_examples=5)
@@ -310,6 +391,35 @@ def test_jumps_are_weights_or_nodes() -> None:
         np.testing.assert_array_equal(graph.pagerank(A, personalization=jump).to_numpy(), wanted)
     with pytest.raises(errors.ShapeError, match=r"personalization has shape \(2,\)"):
         graph.pagerank(A, personalization=np.array([0.5, 0.5]))
+
+
+def test_weights_go_by_label(named: Any) -> None:
+    weights = {"dan": 1.0, "eve": 2.0, "bob": 3.0, "ann": 4.0}
+    given = sp.from_coords([range(4)], [*weights.values()], dims=("node",), labels={"node": [*weights]})
+    wanted = graph.pagerank(named, personalization=weights, dangling={"ann": 4.0, "bob": 3.0}).to_numpy()
+    for jump in (given, given.astype(np.int32), given * 2):
+        found = graph.pagerank(named, personalization=jump, dangling=given[2:])  # of nodes that it lacks it is 0
+        np.testing.assert_array_equal(found.to_numpy(), wanted)
+    by_position = graph.pagerank(named, personalization=given.to_numpy()).to_numpy()
+    with sp.config(join="exact"), pytest.raises(errors.LabelError, match="join='exact'"):
+        graph.pagerank(named, personalization=given)
+    bare = sp.from_coords(named.to_scipy("coo").coords, named.to_scipy("coo").data, shape=(4, 4))
+    np.testing.assert_array_equal(graph.pagerank(bare, personalization=given).to_numpy(), by_position)
+    foreign = sp.from_coords([[0, 1]], [1.0, 1.0], labels={"d0": ["ann", "tom"]})
+    for option in ("personalization", "dangling"):
+        for names, told in ((foreign, "no label 'tom'"), (given[[0, 0, 1]], "label 'dan' repeats")):
+            with pytest.raises(errors.LabelError, match=told):
+                graph.pagerank(named, **{option: names})  # type: ignore[arg-type]
+
+
+def test_pairs_of_a_tensor_go_by_label(named: Any) -> None:
+    wanted = graph.common_neighbors(named, [("ann", "bob"), ("eve", "ann")]).to_numpy()
+    names = {"d0": ["eve", "ann", "bob"], "d1": ["ann", "eve", "bob"]}
+    asked = sp.from_coords([[0, 0, 1], [0, 1, 2]], [1, 1, 1], shape=(3, 3), labels=names)
+    np.testing.assert_array_equal(graph.common_neighbors(named, asked).to_numpy(), wanted)
+    asked.set_labels("d1", ["ann", "eve", "tom"])
+    with pytest.raises(errors.LabelError, match="no label 'tom'"):
+        graph.adamic_adar(named, asked)
 
 
 def test_weights_of_nodes_named_twice_add_up(named: Any) -> None:

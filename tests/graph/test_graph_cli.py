@@ -117,6 +117,14 @@ def test_errors_are_in_the_words_of_the_command_line(cli: Any, web: Path, tmp_pa
         assert (done.code, "choose another name, or remove it first" in done.err) == (1, True)
 
 
+@pytest.mark.parametrize("verb", [["pagerank"], ["graph", "hits"]])
+def test_rounds_that_are_not_enough(cli: Any, web: Path, verb: list[str]) -> None:
+    done = cli(*verb, web, "--tol", "1e-15", "--max-iter", 2)
+    assert (done.code, "2 rounds do not reach --tol 1e-15: give a larger --max-iter" in done.err) == (1, True), done.err
+    assert cli(*verb, web, "--tol", 0.1, "--max-iter", 2000).code == 0
+    assert cli(*verb, web, "--max-iter", 0).code == 2
+
+
 def test_wrong_usage(cli: Any, web: Path, named: Path) -> None:
     assert (done := cli("graph", "bfs", web, "ann")).code == 2
     assert "nodes of this graph are numbers" in done.err
