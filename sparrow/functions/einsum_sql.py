@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from sparrow.arguments import check_flag
 from sparrow.database import quote_name
 from sparrow.engines.duckdb.products import contract_sql
-from sparrow.errors import InvalidValueError, UnsupportedError
-from sparrow.plan import Semiring, semiring_of
+from sparrow.errors import InvalidValueError, LabelError, ShapeError, UnsupportedError
+from sparrow.plan import Semiring, names_along, semiring_of
 from sparrow.tensor import Tensor
 
 __all__ = ["einsum_sql"]
@@ -35,7 +39,8 @@ def einsum_sql(
         A relation of the shape of the result: only cells that it has are computed, or with ``complement`` only others.
     **operands
         For each operand the name of its relation, in the order of the subscripts: its columns are the coordinates and
-        the value, whatever they are called. A tensor stands for a relation of the name of the keyword.
+        the value, whatever they are called. A tensor stands for a relation of the name of the keyword, and is checked
+        as :func:`sparrow.einsum` does; of names of relations nothing is known.
 
     Returns
     -------
@@ -46,9 +51,15 @@ def einsum_sql(
     Raises
     ------
     InvalidValueError
-        If the subscripts are not understood, are for another number of operands, or letters differ in case only.
+        If the subscripts are not understood, are for another number of operands, or letters differ in case only; or
+        ``complement`` is given without a mask.
+    ShapeError
+        If sizes of tensors along a letter differ, or a mask has another number of dimensions than the result.
+    LabelError
+        If along a letter one tensor has labels, which SQL joins by, and another has none.
     UnsupportedError
-        If SQL has no form for the semiring, or for the values of a tensor.
+        If SQL has no form for the semiring, or for the values of a tensor; if the fill of one is not 0 under
+        "plus_times"; or an operand is neither a name nor a tensor.
 
     Examples
     --------
@@ -66,9 +77,9 @@ def einsum_sql(
     """
     chosen = semiring_of(semiring)
     inputs, output = _letters(subscripts, len(operands))
-    for (name, given), own in zip(operands.items(), inputs, strict=True):
-        if isinstance(given, Tensor) and given.ndim != len(own):
-            raise InvalidValueError(f"einsum_sql: {name} has {given.ndim} dimensions, and its letters are {own!r}")
+    if check_flag("complement", complement) and mask is None:
+        raise InvalidValueError("einsum_sql: complement=True needs mask=: without one every cell is computed")
+    _check_relations(operands, inputs, mask, output, chosen)
     sources: list[str] = []
     place: dict[str, str] = {}
     for (name, given), own in zip(operands.items(), inputs, strict=True):
@@ -119,6 +130,45 @@ def _letters(subscripts: str, count: int) -> tuple[list[str], str]:
         if letter not in used or output.count(letter) > 1:
             raise InvalidValueError(f"einsum_sql: {letter!r} of the result must be of an operand, and there once")
     return inputs, output
+
+
+def _check_relations(
+    operands: Mapping[str, Any], inputs: list[str], mask: Any, output: str, semiring: Semiring
+) -> None:
+    """Raise an error where tensors do not fit their letters or each other, or the semiring."""
+    masks = {} if mask is None else {"mask": mask}
+    for name, given in (*operands.items(), *masks.items()):
+        if not isinstance(given, str | Tensor):
+            kind = type(given).__name__
+            raise UnsupportedError(f"einsum_sql: {name}= is given {kind}: give the name of a relation, or a tensor")
+    for (name, given), own in zip(operands.items(), inputs, strict=True):
+        if not isinstance(given, Tensor):
+            continue
+        if given.ndim != len(own):
+            raise InvalidValueError(f"einsum_sql: {name} has {given.ndim} dimensions, and its letters are {own!r}")
+        if semiring.plain and given.size and given.fill_value != 0:
+            raise UnsupportedError(
+                f"einsum_sql: absent cells of {name} are {given.fill_value}, which a relation of its entries does not "
+                f"say: use {name}.refill(0), or another semiring, under which absent cells take no part"
+            )
+    if isinstance(mask, Tensor) and mask.ndim != len(output):
+        raise ShapeError(f"einsum_sql: the mask has shape {mask.shape}, and the letters of the result are {output!r}")
+    known: dict[str, tuple[str, int, bool]] = {}
+    for (name, given), own in zip((*operands.items(), *masks.items()), (*inputs, output), strict=False):
+        if not isinstance(given, Tensor):
+            continue
+        labels = names_along(given.__sparrow_scan__())
+        for axis, (letter, size) in enumerate(zip(own, given.shape, strict=True)):
+            where, labelled = f"axis {axis} of {name}, of shape {given.shape}", axis in labels
+            first, wanted, named = known.setdefault(letter, (where, size, labelled))
+            if labelled != named:
+                one, other = (where, first) if labelled else (first, where)
+                raise LabelError(
+                    f"einsum_sql: {letter!r} has labels along {one}, which SQL joins by, and none along {other}: give "
+                    "it labels too, or use sp.einsum, which goes by position there"
+                )
+            if not labelled and size != wanted:
+                raise ShapeError(f"einsum_sql: {letter!r} is {wanted} along {first} and {size} along {where}")
 
 
 def _relation(name: str, given: str | Tensor, columns: list[str]) -> str:

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse
 
 import sparrow as sp
-from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.errors import InvalidValueError, LabelError, ShapeError, UnsupportedError
 
 
 @pytest.fixture
@@ -113,6 +113,46 @@ def test_bad_input_is_named() -> None:
             sp.einsum_sql(subscripts, A="a", B="b")
     with pytest.raises(UnsupportedError, match="functions in Python"):
         sp.einsum_sql("ij,jk->ik", A="a", B="b", semiring=sp.Semiring(max, "min", 0))
+
+
+def labelled(*names: str) -> sp.Tensor:
+    return sp.from_coords([range(len(names))], [1.0] * len(names), dims=("a",), labels={"a": names})
+
+
+_SQUARE, _TALL, _ONES = sp.zeros((3, 3)), sp.zeros((4, 2)), sp.asarray([[5.0, 2.0]]).refill(1)
+_NAMED, _BARE = labelled("a", "b"), sp.zeros(2)
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "given", "error", "told"),
+    [
+        ("ij,jk->ik", {"A": _SQUARE, "B": _TALL}, ShapeError,
+         r"'j' is 3 along axis 1 of A, of shape \(3, 3\) and 4 along axis 0 of B, of shape \(4, 2\)"),
+        ("ij,kj,jl->il", {"A": _SQUARE, "B": "b", "C": _TALL}, ShapeError, "'j' is 3 along axis 1 of A.* 4 .* of C"),
+        ("ii->i", {"A": _TALL}, ShapeError, "'i' is 4 along axis 0 of A.* and 2 along axis 1 of A"),
+        ("ij->i", {"A": _TALL, "mask": sp.zeros(3)}, ShapeError, "'i' is 4 along axis 0 of A.* and 3 along .* of mask"),
+        ("ij->i", {"A": "a", "mask": _TALL}, ShapeError, r"the mask has shape \(4, 2\), and .* result are 'i'"),
+        ("ij->i", {"A": _ONES}, UnsupportedError, r"absent cells of A are 1\.0, .* use A\.refill\(0\), or"),
+        ("ij,jk->ik", {"A": "a", "B": _TALL.refill(0) * np.nan}, UnsupportedError, "absent cells of B are nan"),
+        ("ij->i", {"A": 3}, UnsupportedError, "A= is given int: give the name of a relation, or a tensor"),
+        ("ij->i", {"A": "a", "mask": np.ones(2, bool)}, UnsupportedError, "mask= is given ndarray"),
+        ("ij->i", {"A": "a", "complement": True}, InvalidValueError, "complement=True needs mask="),
+        ("ij->i", {"A": "a", "mask": "m", "complement": 2}, InvalidValueError, "complement=2"),
+        ("i,i->i", {"A": _NAMED, "B": _BARE}, LabelError, "'i' has labels along axis 0 of A.* none along axis 0 of B"),
+        ("i->i", {"A": _BARE, "mask": _NAMED}, LabelError, "'i' has labels along axis 0 of mask.* none along .* of A"),
+    ],
+)  # fmt: skip
+def test_tensors_fit_as_those_of_einsum(subscripts: str, given: Any, error: type[Exception], told: str) -> None:
+    with pytest.raises(error, match=f"einsum_sql: {told}|^{told}"):
+        sp.einsum_sql(subscripts, **given)
+
+
+def test_tensors_that_fit_are_not_refused() -> None:
+    A, B = labelled("a", "b", "c"), labelled("c", "b")  # by label, whatever the sizes
+    assert sp.sql(sp.einsum_sql("i,i->", A=A, B=B), A=A, B=B).fetchall() == [(2.0,)]
+    query = sp.einsum_sql("ij->i", A=_ONES, semiring="min_plus")  # an absent cell is no entry
+    assert sp.sql(query, A=_ONES).fetchall() == [(0, 2.0)]
+    assert "SEMI JOIN" in sp.einsum_sql("ij,jk->ik", A=_SQUARE, B="b", mask=sp.zeros((3, 7)))
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "float32"])
