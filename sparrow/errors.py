@@ -11,6 +11,7 @@
     |-- DuplicateError         (ValueError)         two entries for one cell where one is allowed
     |-- InvalidValueError      (ValueError)         an argument outside what is accepted
     |   |-- NumberRangeError   (OverflowError)      a number that the dtype cannot hold
+    |   |-- SingularError      (RuntimeError)       a matrix without an inverse; NumPy's LinAlgError too
     |   `-- SharingError       (BufferError)        memory that is to be shared and cannot be
     |-- UnsupportedError       (TypeError)          a type or operation that sparrow does not do
     |-- ReadOnlyError          (ValueError)         a write to a pinned or copied view
@@ -59,6 +60,7 @@ __all__ = [
     "ReadOnlyError",
     "ShapeError",
     "SharingError",
+    "SingularError",
     "SparrowError",
     "StorageError",
     "StorageFallbackWarning",
@@ -185,6 +187,10 @@ class NumberRangeError(InvalidValueError, OverflowError):
 
 class SharingError(InvalidValueError, BufferError):
     """Memory that is asked for without a copy where a tensor has none of that form."""
+
+
+class SingularError(InvalidValueError, np.linalg.LinAlgError, RuntimeError):
+    """A matrix that is singular: a ``RuntimeError`` as SciPy's factorisations raise, and NumPy's ``LinAlgError``."""
 
 
 class UnsupportedError(SparrowError, TypeError):

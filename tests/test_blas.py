@@ -176,3 +176,108 @@ def test_tables_of_pandas_are_their_cells() -> None:
     np.testing.assert_array_equal(sp.blas.gemm(1, A, pd.DataFrame(cells)), 2 * cells)
     np.testing.assert_array_equal(sp.einsum("ij,jk->ik", A, pd.DataFrame(cells)), 2 * cells)
     assert sp.blas.dot(sp.asarray([1.0, 2]), pd.Series([3.0, 4])) == 11
+
+
+def labelled(cells: Any, **labels: Any) -> Any:
+    found = np.asarray(cells)
+    at = np.indices(found.shape).reshape(found.ndim, -1)
+    return sp.from_coords(at, found.reshape(-1), shape=found.shape, dims=list(labels), labels=labels)
+
+
+def test_operands_with_labels_are_aligned_before_sizes_are_looked_at() -> None:
+    cells = np.arange(1.0, 7).reshape(2, 3)
+    A, v = labelled(cells, u=["p", "q"], f=["a", "b", "c"]), labelled([10.0, 1.0], f=["c", "a"])
+    agree(sp.blas.gemv(1, A, v), (A @ v).to_numpy(), "float64")
+    agree(sp.blas.gemv(1, A.T, v, trans=1), cells[:, [2, 0]] @ [10, 1], "float64")
+    agree(sp.blas.axpy(A[0], v, 2), (2 * A[0] + v).to_numpy(), "float64")
+    assert sp.blas.dot(A[0], v) == sp.blas.dotc(A[0], v) == A[0] @ v == 31
+    agree(sp.blas.rot(A[0], v, 1, 2)[0], [3, 2, 23], "float64")
+    agree(
+        sp.blas.gemm(1, A, labelled([[10.0], [1.0]], f=["c", "a"], g=["x"])), cells[:, [2, 0]] @ [[10], [1]], "float64"
+    )
+    agree(sp.blas.ger(1, A[:, 0], A[0], labelled([[1.0]], u=["q"], f=["c"])), [[1, 2, 3], [4, 8, 13]], "float64")
+    square = cells[:, :2] + [[0, 3], [0, 0]]
+    S, x = labelled(square, u=["p", "q"], f=["p", "q"]), labelled([10.0], f=["q"])
+    for multiply in (sp.blas.symv, sp.blas.hemv):
+        agree(multiply(1, S, x), symmetric(square, False) @ [0, 10], "float64")
+        for dim in ("u", "f"):  # the labels of the other side are those of both
+            half = labelled(square, u=["p", "q"], f=["p", "q"])
+            half.set_labels(dim, None)
+            agree(multiply(1, half, labelled([1.0, 10.0], f=["q", "p"])), symmetric(square, False) @ [10, 1], "float64")
+    agree(sp.blas.symm(1, S, labelled([[10.0]], f=["q"], g=["x"])), symmetric(square, False) @ [[0], [10]], "float64")
+    agree(
+        sp.blas.symm(1, S, labelled([[10.0]], g=["x"], u=["q"]), side=True),
+        [[0, 10]] @ symmetric(square, False),
+        "float64",
+    )
+    # Of an array the product is one, and what is added goes by the labels of the matrix all the same.
+    y = labelled([7.0, 100.0], u=["q", "p"])
+    agree(sp.blas.gemv(1, A, np.ones(3), 2, y), np.add(cells.sum(1), [200, 14]), "float64")
+    agree(sp.blas.symv(1, S, np.ones(2), 2, y), np.add(symmetric(square, False).sum(1), [200, 14]), "float64")
+    C = labelled([[1.0, 2.0], [3.0, 4.0]], u=["q", "p"], f=["x", "y"])
+    agree(sp.blas.gemm(1, A, np.ones((3, 2)), 1, C), cells @ np.ones((3, 2)) + [[3, 4], [1, 2]], "float64")
+    with pytest.raises(sp.errors.LabelError, match="adding: y has the label 'z'"):
+        sp.blas.gemv(1, A, np.ones(3), 2, labelled([7.0, 100.0], u=["q", "z"]))
+    for unfit in (np.ones(2), sp.asarray(np.ones(2))):
+        with pytest.raises(sp.errors.ShapeError, match="x has 3 cells and y 2"):
+            sp.blas.axpy(A[0], unfit)
+
+
+EYE, ONE = np.eye(2), np.ones(2)
+
+
+@pytest.mark.parametrize("given", [[2], "2", None, np.array([2.0]), [1, [2]], {}])
+def test_factors_are_numbers(given: Any) -> None:
+    calls: dict[str, list[Any]] = {
+        "alpha": [
+            *(lambda f=f: f(given, EYE, ONE) for f in (sp.blas.gemv, sp.blas.symv, sp.blas.hemv)),
+            *(lambda f=f: f(given, ONE, ONE) for f in (sp.blas.ger, sp.blas.gerc)),
+            *(lambda f=f: f(given, EYE, EYE) for f in (sp.blas.gemm, sp.blas.symm, sp.blas.trsm)),
+            lambda: sp.blas.syrk(given, EYE),
+        ],
+        "beta": [
+            *(lambda f=f: f(1, EYE, ONE, given, ONE) for f in (sp.blas.gemv, sp.blas.symv, sp.blas.hemv)),
+            *(lambda f=f: f(1, EYE, EYE, given, EYE) for f in (sp.blas.gemm, sp.blas.symm)),
+            lambda: sp.blas.syrk(1, EYE, given, EYE),
+        ],
+        "a": [lambda: sp.blas.scal(given, ONE), lambda: sp.blas.axpy(ONE, ONE, given)],
+        "c": [lambda: sp.blas.rot(ONE, ONE, given, 1)],
+        "s": [lambda: sp.blas.rot(ONE, ONE, 1, given)],
+    }
+    for name, several in calls.items():
+        for call in several:
+            with pytest.raises(sp.errors.InvalidValueError, match=f"^{name}=.*: give a number$"):
+                call()
+
+
+def test_numbers_of_all_kinds_are_factors() -> None:
+    for factor in (2, 2.0, True, np.float32(2), np.array(2), sp.asarray(2.0)):
+        np.testing.assert_array_equal(sp.blas.scal(factor, ONE), ONE * np.asarray(factor))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.asarray])
+def test_of_a_factor_of_0_nothing_is_read(kind: Any) -> None:
+    void, x = np.full((2, 2), np.nan), np.full(2, np.inf)
+    A, y, C = kind(void), np.array([1.0, 2.0]), np.array([[1.0, 2.0], [3.0, 4.0]])
+    for multiply in (sp.blas.gemv, sp.blas.symv, sp.blas.hemv):
+        for right in (x, kind(x)):
+            agree(multiply(0, A, right), [0, 0], "float64")
+            agree(multiply(0.0, A, right, 2, y), 2 * y, "float64")
+    for product in (sp.blas.gemm, sp.blas.symm):
+        agree(product(0, A, void), np.zeros((2, 2)), "float64")
+        agree(product(0, A, kind(void), 2, C), 2 * C, "float64")
+    agree(sp.blas.syrk(0, A, 2, C), 2 * C, "float64")
+    for rank in (sp.blas.ger, sp.blas.gerc):
+        agree(rank(0, kind(x), x), np.zeros((2, 2)), "float64")
+        agree(rank(0, kind(x), x, C), C, "float64")
+    agree(sp.blas.axpy(kind(x), y, 0), y, "float64")
+    agree(sp.blas.gemv(0, kind(np.ones((2, 2), np.float32)), np.ones(2, np.float32)), [0, 0], "float32")
+    assert isinstance(sp.blas.gemv(0, A, kind(x)), type(A))
+
+
+def test_zeros_keep_names_and_labels() -> None:
+    x, y = labelled([np.nan, 1.0], f=["a", "b"]), labelled([3.0], f=["c"])
+    found = sp.blas.axpy(x, y, 0)
+    assert found.labels("f").to_pylist() == ["a", "b", "c"]
+    assert found.to_numpy().tolist() == [0, 0, 3]
+    assert sp.blas.gemv(0, labelled([[np.nan]], u=["p"], f=["a"]), x).labels("u").to_pylist() == ["p"]

@@ -18,6 +18,7 @@ BUILTINS = {
     "InvalidValueError": ValueError,
     "NumberRangeError": OverflowError,
     "SharingError": BufferError,
+    "SingularError": RuntimeError,
     "UnsupportedError": TypeError,
     "ReadOnlyError": ValueError,
     "TooLargeError": MemoryError,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.blas.operands import conjugated, scaled, vector
+from sparrow.blas.operands import conjugated, meet, nothing, number, scaled, vector
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.tensor import Tensor
 
@@ -18,7 +18,7 @@ __all__ = [
 
 def _pair(x: Any, y: Any) -> tuple[Any, Any]:
     one, other = vector(x, "x"), vector(y, "y")
-    if one.shape != other.shape:
+    if not meet(one, other):
         raise ShapeError(f"x has {one.shape[0]} cells and y {other.shape[0]}")
     return one, other
 
@@ -38,7 +38,7 @@ def dot(x: Any, y: Any) -> Any:
     Parameters
     ----------
     x, y
-        Vectors of as many cells, tensors or arrays.
+        Vectors of as many cells, tensors or arrays; two tensors with labels are aligned.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def dotc(x: Any, y: Any) -> Any:
     Parameters
     ----------
     x, y
-        Vectors of as many cells, tensors or arrays.
+        Vectors of as many cells, tensors or arrays; two tensors with labels are aligned.
 
     Returns
     -------
@@ -220,9 +220,9 @@ def axpy(x: Any, y: Any, a: Any = 1) -> Any:
     Parameters
     ----------
     x, y
-        Vectors of as many cells, tensors or arrays.
+        Vectors of as many cells, tensors or arrays; two tensors with labels are aligned.
     a
-        A number.
+        A number; with 0 x is not read.
 
     Returns
     -------
@@ -240,8 +240,8 @@ def axpy(x: Any, y: Any, a: Any = 1) -> Any:
     >>> sp.blas.axpy(sp.asarray([1, 2, 0, 4]), np.array([1, 2, 3, 4]))
     array([2, 4, 3, 8])
     """
-    one, other = _pair(x, y)
-    return scaled(a, one) + other
+    factor, (one, other) = number(a, "a"), _pair(x, y)
+    return scaled(factor, one if factor != 0 else nothing(one)) + other
 
 
 def rot(x: Any, y: Any, c: Any, s: Any) -> tuple[Any, Any]:
@@ -250,7 +250,7 @@ def rot(x: Any, y: Any, c: Any, s: Any) -> tuple[Any, Any]:
     Parameters
     ----------
     x, y
-        Vectors of as many cells, tensors or arrays.
+        Vectors of as many cells, tensors or arrays; two tensors with labels are aligned.
     c, s
         Cosine and sine.
 
@@ -270,6 +270,7 @@ def rot(x: Any, y: Any, c: Any, s: Any) -> tuple[Any, Any]:
     >>> sp.blas.rot(sp.asarray([1, 2, 0, 4]), np.array([1, 2, 3, 4]), 1, 2)
     (array([ 3,  6,  6, 12]), array([-1, -2,  3, -4]))
     """
+    c, s = number(c, "c"), number(s, "s")
     one, other = _pair(x, y)
     return scaled(c, one) + scaled(s, other), scaled(c, other) - scaled(s, one)
 
@@ -300,7 +301,7 @@ def scal(a: Any, x: Any) -> Any:
     >>> sp.blas.scal(2, sp.asarray([1, 2, 0, 4])).to_numpy()
     array([2, 4, 0, 8])
     """
-    return scaled(a, vector(x, "x"))
+    return scaled(number(a, "a"), vector(x, "x"))
 
 
 def copy(x: Any) -> Any:

@@ -6,9 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.blas.operands import added, conjugated, matrix, multiplied, scaled, square, triangle, turned, vector
+from sparrow.blas.operands import (
+    added,
+    along,
+    conjugated,
+    matrix,
+    mirror,
+    mirrored,
+    multiplied,
+    nothing,
+    number,
+    scaled,
+    square,
+    triangle,
+    turned,
+    vector,
+)
 from sparrow.errors import ShapeError
 from sparrow.functions.views import as_tensor
+from sparrow.linalg.labels import at_labels
 
 __all__ = ["gemv", "ger", "gerc", "hemv", "symv", "trsv"]
 
@@ -19,7 +35,7 @@ def gemv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, trans: int = 
     Parameters
     ----------
     alpha
-        A number.
+        A number; with 0 A and x are not read.
     A
         A matrix of any shape, tensor or array.
     x
@@ -46,8 +62,8 @@ def gemv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, trans: int = 
     >>> sp.blas.gemv(2, A, [1, 2, 3], 3, np.ones(2)), sp.blas.gemv(1, A, [1, 2], trans=1)
     (array([11., 29.]), array([2, 2, 8]))
     """
-    product = multiplied(turned(matrix(A, "A"), trans), vector(x, "x"))
-    return added(scaled(alpha, product), beta, y, "y")
+    factor, left = number(alpha, "alpha"), turned(matrix(A, "A"), trans)
+    return added(scaled(factor, multiplied(factor, left, vector(x, "x"))), beta, y, "y", left)
 
 
 def symv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool = False) -> Any:
@@ -56,7 +72,7 @@ def symv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool =
     Parameters
     ----------
     alpha
-        A number.
+        A number; with 0 A and x are not read.
     A
         A square matrix, tensor or array.
     x
@@ -75,6 +91,8 @@ def symv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool =
     ------
     ShapeError
         If the shapes do not fit.
+    LabelError
+        If rows and columns of A have labels that differ.
 
     Examples
     --------
@@ -82,9 +100,11 @@ def symv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool =
     >>> sp.blas.symv(1, sp.asarray([[1, 2], [9, 3]]), [1, 10])
     array([21, 32])
     """
-    whole, right = square(A, "A"), vector(x, "x")
-    product = multiplied(triangle(whole, lower), right) + triangle(whole, lower, 1).T @ right
-    return added(scaled(alpha, product), beta, y, "y")
+    factor, whole = number(alpha, "alpha"), mirrored(A, "A")
+    right = along(vector(x, "x"), whole)
+    parts = (triangle(whole, lower), mirror(triangle(whole, lower, 1)))
+    one, two = (multiplied(factor, part, right) for part in parts)
+    return added(scaled(factor, one + two), beta, y, "y", whole)
 
 
 def hemv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool = False) -> Any:
@@ -93,7 +113,7 @@ def hemv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool =
     Parameters
     ----------
     alpha
-        A number.
+        A number; with 0 A and x are not read.
     A
         A square matrix, tensor or array; the diagonal counts as real.
     x
@@ -112,6 +132,8 @@ def hemv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool =
     ------
     ShapeError
         If the shapes do not fit.
+    LabelError
+        If rows and columns of A have labels that differ.
 
     Examples
     --------
@@ -119,11 +141,12 @@ def hemv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool =
     >>> sp.blas.hemv(1, sp.asarray([[1, 2j], [0, 3]]), [1, 10])
     array([ 1.+20.j, 30. -2.j])
     """
-    whole, right = square(A, "A"), vector(x, "x")
+    factor, whole = number(alpha, "alpha"), mirrored(A, "A")
+    right = along(vector(x, "x"), whole)
     above = triangle(whole, lower, 1)
     diagonal = np.real(triangle(triangle(whole, lower), not lower))
-    product = multiplied(above, right) + turned(above, 2) @ right + diagonal @ right
-    return added(scaled(alpha, product), beta, y, "y")
+    one, two, three = (multiplied(factor, part, right) for part in (above, mirror(above, 2), diagonal))
+    return added(scaled(factor, one + two + three), beta, y, "y", whole)
 
 
 def ger(alpha: Any, x: Any, y: Any, A: Any = None) -> Any:
@@ -132,7 +155,7 @@ def ger(alpha: Any, x: Any, y: Any, A: Any = None) -> Any:
     Parameters
     ----------
     alpha
-        A number.
+        A number; with 0 x and y are not read.
     x, y
         Vectors, tensors or arrays.
     A
@@ -155,8 +178,9 @@ def ger(alpha: Any, x: Any, y: Any, A: Any = None) -> Any:
     array([[0, 0, 0],
            [2, 0, 6]])
     """
-    product = np.outer(vector(x, "x"), vector(y, "y"))
-    return added(scaled(alpha, product), 1, A, "A")
+    factor, sides = number(alpha, "alpha"), (vector(x, "x"), vector(y, "y"))
+    product = np.outer(*(sides if factor != 0 else map(nothing, sides)))
+    return added(scaled(factor, product), 1, A, "A")
 
 
 def gerc(alpha: Any, x: Any, y: Any, A: Any = None) -> Any:
@@ -165,7 +189,7 @@ def gerc(alpha: Any, x: Any, y: Any, A: Any = None) -> Any:
     Parameters
     ----------
     alpha
-        A number.
+        A number; with 0 x and y are not read.
     x, y
         Vectors, tensors or arrays.
     A
@@ -230,6 +254,7 @@ def trsv(A: Any, x: Any, lower: bool = False, trans: int = 0, diag: bool = False
 def solved(A: Any, right: Any, lower: bool, trans: int, diag: bool) -> Any:
     """Return the solution of a triangular system for a vector or a matrix."""
     whole = as_tensor(square(A, "A"))
+    right = at_labels(right, whole, int(bool(trans)), "the right-hand side", "solving")
     if whole.shape[0] != right.shape[0]:
         raise ShapeError(f"A of shape {whole.shape} and a right-hand side of {right.shape[0]} rows do not fit")
     from sparrow.linalg.direct import spsolve_triangular

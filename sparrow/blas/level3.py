@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from sparrow.blas.level2 import solved
-from sparrow.blas.operands import added, conjugated, matrix, multiplied, scaled, square, triangle, turned
+from sparrow.blas.operands import (
+    added,
+    along,
+    conjugated,
+    matrix,
+    mirror,
+    mirrored,
+    multiplied,
+    number,
+    scaled,
+    square,
+    triangle,
+    turned,
+)
 
 __all__ = ["gemm", "symm", "syrk", "trsm"]
 
@@ -18,7 +29,7 @@ def gemm(alpha: Any, A: Any, B: Any, beta: Any = 0, C: Any = None, trans_a: int 
     Parameters
     ----------
     alpha
-        A number.
+        A number; with 0 A and B are not read.
     A, B
         Matrices, tensors or arrays.
     beta, C
@@ -45,8 +56,9 @@ def gemm(alpha: Any, A: Any, B: Any, beta: Any = 0, C: Any = None, trans_a: int 
             [0, 4]]), array([[60, 80],
             [10, 20]]))
     """
-    product = multiplied(turned(matrix(A, "A"), trans_a), turned(matrix(B, "B"), trans_b))
-    return added(scaled(alpha, product), beta, C, "C")
+    factor = number(alpha, "alpha")
+    left, right = turned(matrix(A, "A"), trans_a), turned(matrix(B, "B"), trans_b)
+    return added(scaled(factor, multiplied(factor, left, right)), beta, C, "C", left, right)
 
 
 def symm(alpha: Any, A: Any, B: Any, beta: Any = 0, C: Any = None, side: bool = False, lower: bool = False) -> Any:
@@ -55,7 +67,7 @@ def symm(alpha: Any, A: Any, B: Any, beta: Any = 0, C: Any = None, side: bool = 
     Parameters
     ----------
     alpha
-        A number.
+        A number; with 0 A and B are not read.
     A
         A square matrix, tensor or array.
     B
@@ -76,6 +88,8 @@ def symm(alpha: Any, A: Any, B: Any, beta: Any = 0, C: Any = None, side: bool = 
     ------
     ShapeError
         If the shapes do not fit.
+    LabelError
+        If rows and columns of A have labels that differ.
 
     Examples
     --------
@@ -84,10 +98,12 @@ def symm(alpha: Any, A: Any, B: Any, beta: Any = 0, C: Any = None, side: bool = 
     array([[21,  2],
            [32,  3]])
     """
-    whole, other = square(A, "A"), matrix(B, "B")
-    parts = (triangle(whole, lower), triangle(whole, lower, 1).T)
-    one, two = (multiplied(other, part) if side else multiplied(part, other) for part in parts)
-    return added(scaled(alpha, one + two), beta, C, "C")
+    factor, whole, other = number(alpha, "alpha"), mirrored(A, "A"), matrix(B, "B")
+    other = along(other.T, whole).T if side else along(other, whole)
+    parts = (triangle(whole, lower), mirror(triangle(whole, lower, 1)))
+    one, two = (multiplied(factor, *((other, part) if side else (part, other))) for part in parts)
+    left, right = (other, whole) if side else (whole, other)
+    return added(scaled(factor, one + two), beta, C, "C", left, right)
 
 
 def syrk(alpha: Any, A: Any, beta: Any = 0, C: Any = None, trans: bool = False) -> Any:
@@ -96,7 +112,7 @@ def syrk(alpha: Any, A: Any, beta: Any = 0, C: Any = None, trans: bool = False) 
     Parameters
     ----------
     alpha
-        A number.
+        A number; with 0 A is not read.
     A
         A matrix, tensor or array.
     beta, C
@@ -170,7 +186,7 @@ def trsm(
     array([[2.],
            [2.]])
     """
-    right = np.asarray(scaled(alpha, matrix(B, "B")))
+    right = scaled(number(alpha, "alpha"), matrix(B, "B"))
     if not side:
         return solved(A, right, lower, trans_a, diag)
     # X @ op(A) = B is op(A).T @ X.T = B.T; of a conjugated one conj(A) @ X.T = B.T.

@@ -6,10 +6,34 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.errors import ShapeError
+from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.elementwise import factor
+from sparrow.functions.labels import shown
+from sparrow.linalg.labels import at_labels, check_space, is_labelled, space_axis
+from sparrow.plan import names_along
+from sparrow.tensor import Tensor
 
-__all__ = ["added", "conjugated", "matrix", "multiplied", "scaled", "square", "triangle", "turned", "vector"]
+__all__ = [
+    "added", "along", "conjugated", "matrix", "meet", "mirror", "mirrored", "multiplied", "nothing", "number",
+    "scaled", "square", "triangle", "turned", "vector",
+]  # fmt: skip
+
+
+def number(given: Any, name: str) -> Any:
+    """Return a factor, if it is a number.
+
+    Raises
+    ------
+    InvalidValueError
+        If it is none.
+    """
+    try:
+        found = np.asarray(given)
+    except ValueError:  # a ragged list
+        found = np.empty(0)
+    if found.ndim or found.dtype.kind not in "biufc":
+        raise InvalidValueError(f"{name}={given!r}: give a number")
+    return given if isinstance(given, bool | int | float | complex) else found[()]
 
 
 def vector(x: Any, name: str) -> Any:
@@ -56,6 +80,37 @@ def square(A: Any, name: str) -> Any:
     return found
 
 
+def mirrored(A: Any, name: str) -> Any:
+    """Return an operand as a square matrix of which one triangle is the mirror of the other.
+
+    Raises
+    ------
+    ShapeError
+        If it is not square.
+    LabelError
+        If rows and columns have labels that differ.
+    """
+    found = square(A, name)
+    check_space(found, name)
+    return found
+
+
+def along(x: Any, A: Any) -> Any:
+    """Return what such a matrix is multiplied with, its first axis at the labels of both rows and columns."""
+    return at_labels(x, A, space_axis(A))
+
+
+def nothing(x: Any) -> Any:
+    """Return zeros like a vector, of which no cell is read."""
+    zeros = np.zeros_like(x)
+    return shown(zeros.__sparrow_scan__(), names_along(x.__sparrow_scan__())) if isinstance(x, Tensor) else zeros
+
+
+def meet(one: Any, other: Any, axis: int = 0, and_axis: int = 0) -> bool:
+    """Return whether two axes go together: of one size, or both with labels, by which they are aligned."""
+    return one.shape[axis] == other.shape[and_axis] or (is_labelled(one, axis) and is_labelled(other, and_axis))
+
+
 def conjugated(x: Any) -> Any:
     """Return complex cells conjugated, others as they are."""
     return np.conj(x) if x.dtype.kind == "c" else x
@@ -70,6 +125,12 @@ def turned(A: Any, trans: int) -> Any:
     return A.T if trans == 1 else conjugated(A).T
 
 
+def mirror(part: Any, trans: int = 1) -> Any:
+    """Return a triangle on the other side of the diagonal, transposed as by :func:`turned`, its names as they were."""
+    found = turned(part, trans)
+    return found.rename(dict(zip(part.dims, part.dims[::-1], strict=True))) if isinstance(part, Tensor) else found
+
+
 def triangle(A: Any, lower: bool, k: int = 0) -> Any:
     """Return a triangle of a matrix, beginning ``k`` diagonals off the main one."""
     return np.tril(A, -k) if lower else np.triu(A, k)
@@ -77,37 +138,46 @@ def triangle(A: Any, lower: bool, k: int = 0) -> Any:
 
 def scaled(alpha: Any, product: Any) -> Any:
     """Return a product times a factor; 1 leaves it as it is."""
-    return product if np.ndim(alpha) == 0 and alpha == 1 else alpha * product
+    return product if alpha == 1 else alpha * product
 
 
-def multiplied(left: Any, right: Any) -> Any:
-    """Return the product of a matrix and a vector or a matrix.
+def multiplied(alpha: Any, left: Any, right: Any) -> Any:
+    """Return the product of a matrix and a vector or a matrix, zeros without a look at them where the factor is 0.
 
     Raises
     ------
     ShapeError
-        If they do not fit.
+        If they do not fit, and have no labels to be aligned by.
     """
-    if left.shape[1] == right.shape[0]:
-        return left @ right
+    if meet(left, right, 1):
+        return left @ right if alpha != 0 else left[:, :0] @ right[:0]
     if right.ndim == 1:
         raise ShapeError(f"op(A) of shape {left.shape} and x of {right.shape[0]} cells do not fit")
     raise ShapeError(f"matrices of shapes {left.shape} and {right.shape} do not fit")
 
 
-def added(product: Any, beta: Any, y: Any, name: str) -> Any:
+def added(product: Any, beta: Any, y: Any, name: str, left: Any = None, right: Any = None) -> Any:
     """Return a product plus ``beta * y``; without y, or where ``beta`` is 0, the product: y is not read then.
+
+    The sides that were multiplied say what the labels of a product are that is an array.
 
     Raises
     ------
     ShapeError
-        If y has another shape.
+        If y has another shape, and no labels to be aligned by.
+    LabelError
+        If the product is an array, and y has labels that its sides lack.
     """
+    beta = number(beta, "beta")
     if y is None:
         return product
     other = vector(y, name) if product.ndim == 1 else matrix(y, name)
     if beta == 0:
         return product
-    if other.shape != product.shape:
+    if not isinstance(product, Tensor):
+        other = at_labels(other, left, 0, name, "adding")
+        if other.ndim == 2:
+            other = at_labels(other.T, right, 1, name, "adding").T
+    if not all(meet(other, product, axis, axis) for axis in range(product.ndim)):
         raise ShapeError(f"{name} has shape {other.shape}, the product {product.shape}")
     return product + scaled(beta, other)

@@ -7,9 +7,12 @@
   progress; they take what SciPy's take and return what those return;
 * :func:`pagerank` and :func:`power_iteration`;
 * :func:`inv`, :func:`solve`, :func:`svd` and their kin by the standard's names are NumPy's, of matrices that fit dense;
-* :func:`spsolve`, :func:`splu` and :func:`spilu` bring the tensor into memory for SciPy, if it fits.
+* :func:`spsolve`, :func:`splu` and :func:`spilu` bring the tensor into memory for SciPy, if it fits with factors of
+  four times its size. What they fill in is not known before: they may grow beyond the memory limit, and Ctrl-C is
+  answered when SuperLU returns.
 
-Functions here take tensors and give NumPy arrays; :mod:`sparrow.graph` keeps the labels of nodes.
+Functions here take tensors and give NumPy arrays; :mod:`sparrow.graph` keeps the labels of nodes. Vectors that are
+tensors with labels go by those of the rows or the columns, arrays by position.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def norm(
     Parameters
     ----------
     x
-        A tensor; or an array, of which the result is NumPy's.
+        A tensor or its operator; or an array, of which the result is NumPy's.
     ord
         As of :func:`vector_norm` along one axis, as of :func:`matrix_norm` along two; the root of the sum of squares
         by default.
@@ -140,6 +140,10 @@ def norm(
     >>> float(sp.linalg.norm(A)), float(sp.linalg.norm(A, 1)), sp.linalg.norm(A, axis=1).to_numpy()
     (5.0, 4.0, array([3., 4.]))
     """
+    if not isinstance(x, Tensor | np.ndarray):
+        from sparrow.linalg.operators import tensor_of  # brings SciPy's solvers with it
+
+        x = tensor_of(x)
     found: Any = operand(x)
     if not isinstance(found, Tensor):
         along: Any = axis

@@ -1,4 +1,9 @@
-"""Factorisations: SciPy's ground. A matrix is handed over if it fits the memory limit with its factors."""
+"""Factorisations: SciPy's ground. A matrix is handed over if it is likely to fit the memory limit with its factors.
+
+How much the factors fill in shows only when they are made: they are taken to be four times as large as the matrix, and
+may become as large as the dense one, beyond the memory limit, of which SuperLU knows nothing. Ctrl-C is answered when
+it returns.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +14,11 @@ from scipy import sparse
 from scipy.sparse import linalg
 
 from sparrow import memory
-from sparrow.errors import InvalidValueError
-from sparrow.linalg.operators import check_matrix, check_rows, check_square, check_vector
+from sparrow.errors import InvalidValueError, SingularError, UnsupportedError
+from sparrow.linalg.operators import check_matrix, check_sides, check_square, tensor_of
 from sparrow.tensor import Tensor
 
-__all__ = ["handed_over", "spilu", "splu", "spsolve", "spsolve_triangular"]
+__all__ = ["handed_over", "singular", "spilu", "splu", "spsolve", "spsolve_triangular"]
 
 _FACTORS = 4
 """Factors are taken to be so many times as large as the matrix: how large they become shows only when they are made."""
@@ -26,7 +31,7 @@ def handed_over(A: Any, what: str, remedy: str = _WAY_OUT) -> Any:
     Parameters
     ----------
     A
-        The tensor; anything else is returned as it is.
+        The tensor, or its operator; anything else becomes such an array unchecked.
     what, remedy
         What it is for, and the way out if it does not fit.
 
@@ -34,44 +39,68 @@ def handed_over(A: Any, what: str, remedy: str = _WAY_OUT) -> Any:
     ------
     ShapeError
         If it is not square.
+    UnsupportedError
+        If it is an operator of something else.
     TooLargeError
         If four times the matrix would pass what is free of the limit.
     """
-    A = check_matrix(A, what)
+    A = check_matrix(tensor_of(A), what)
     check_square(A, what)
+    if isinstance(A, linalg.LinearOperator):
+        raise UnsupportedError(f"{what} takes a matrix, and {type(A).__name__} only multiplies: {_WAY_OUT}")
     if not isinstance(A, Tensor):
-        return A if isinstance(A, linalg.LinearOperator) else sparse.csc_array(A)
+        return sparse.csc_array(A)
     nbytes = A.nnz * (A.dtype.itemsize + 4) + 4 * A.shape[0]
     memory.check(_FACTORS * nbytes, f"{what} of {A.nnz} entries and its factors", remedy)
     found = A.to_scipy("csc")
     return found if A.dtype.kind in "fc" else found.astype(float)
 
 
-def _right(b: Any, A: Any, what: str) -> Any:
-    """Return a right-hand side as SciPy takes it: an array, or sparse as it is."""
-    return check_rows(b if sparse.issparse(b) else check_vector(b, "b"), "b", A.shape[0], what)
+def _factors(name: str, A: Any, options: dict[str, Any]) -> Any:
+    """Return SciPy's factors of a matrix."""
+    matrix = handed_over(A, name)
+    try:
+        return getattr(linalg, name)(matrix, **options)
+    except RuntimeError as error:
+        if "singular" not in str(error):
+            raise
+        raise singular(name, matrix) from None
+
+
+def singular(what: str, A: Any) -> SingularError:
+    """Return the error that a matrix is singular."""
+    return SingularError(
+        f"{what}: A of shape {A.shape} is singular: sp.linalg.lsqr finds the least squares of A @ x - b"
+    )
 
 
 def spsolve(A: Any, b: Any, **options: Any) -> Any:
     """Solve ``A @ x = b`` directly, in memory: ``scipy.sparse.linalg.spsolve``.
 
+    The factors are taken to be four times as large as the matrix. How much they fill in shows only when they are made,
+    and they may grow far beyond the memory limit, up to a dense matrix; Ctrl-C is answered when SuperLU returns.
+
     Parameters
     ----------
     A
-        A square tensor, or what SciPy takes.
+        A square tensor or its operator, or what SciPy takes.
     b
-        The right-hand side, a vector or matrix, array or tensor.
+        The right-hand side, a vector or matrix, array or tensor. One with labels goes by those of the rows; where it
+        lacks one its fill value counts.
     **options
         SciPy's: ``permc_spec``, ``use_umfpack``.
 
     Returns
     -------
     ndarray
+        In the order of the columns of A.
 
     Raises
     ------
     ShapeError
-        If A is not square.
+        If A is not square, or b has not as many rows.
+    LabelError
+        If b has labels that the rows of A lack.
     TooLargeError
         If the matrix with factors of four times its size does not fit the memory limit: iterative solvers leave it on
         disk.
@@ -83,28 +112,33 @@ def spsolve(A: Any, b: Any, **options: Any) -> Any:
     array([1., 1.])
     """
     matrix = handed_over(A, "spsolve")
-    return linalg.spsolve(matrix, _right(b, matrix, "spsolve"), **options)
+    return linalg.spsolve(matrix, check_sides(b, "b", check_matrix(A, "spsolve"), 0, "spsolve"), **options)
 
 
 def splu(A: Any, **options: Any) -> Any:
     """Return the LU factors of a sparse matrix, in memory: ``scipy.sparse.linalg.splu``.
 
+    The factors are taken to be four times as large as the matrix. How much they fill in shows only when they are made,
+    and they may grow far beyond the memory limit, up to a dense matrix; Ctrl-C is answered when SuperLU returns.
+
     Parameters
     ----------
     A
-        A square tensor, or what SciPy takes.
+        A square tensor or its operator, or what SciPy takes.
     **options
         SciPy's.
 
     Returns
     -------
     scipy.sparse.linalg.SuperLU
-        Its ``solve(b)`` solves for as many right-hand sides as there are.
+        Its ``solve(b)`` solves for as many right-hand sides as there are, arrays in the order of the rows.
 
     Raises
     ------
     ShapeError
         If A is not square.
+    SingularError
+        If it is singular.
     TooLargeError
         If the matrix with factors of four times its size does not fit the memory limit.
 
@@ -115,16 +149,19 @@ def splu(A: Any, **options: Any) -> Any:
     >>> factors.solve(np.array([5.0, 3.0]))
     array([1., 1.])
     """
-    return linalg.splu(handed_over(A, "splu"), **options)
+    return _factors("splu", A, options)
 
 
 def spilu(A: Any, **options: Any) -> Any:
     """Return incomplete LU factors, for a preconditioner, in memory: ``scipy.sparse.linalg.spilu``.
 
+    The factors are taken to be four times as large as the matrix. How much they fill in shows only when they are made:
+    ``fill_factor`` says about how many times they may, 10 by default. Ctrl-C is answered when SuperLU returns.
+
     Parameters
     ----------
     A
-        A square tensor, or what SciPy takes.
+        A square tensor or its operator, or what SciPy takes.
     **options
         SciPy's.
 
@@ -136,6 +173,8 @@ def spilu(A: Any, **options: Any) -> Any:
     ------
     ShapeError
         If A is not square.
+    SingularError
+        If it is singular.
     TooLargeError
         If the matrix with factors of four times its size does not fit the memory limit.
 
@@ -145,7 +184,7 @@ def spilu(A: Any, **options: Any) -> Any:
     >>> sp.linalg.spilu(sp.asarray([[4.0, 1.0], [0.0, 3.0]])).solve(np.array([5.0, 3.0]))
     array([1., 1.])
     """
-    return linalg.spilu(handed_over(A, "spilu"), **options)
+    return _factors("spilu", A, options)
 
 
 def spsolve_triangular(A: Any, b: Any, lower: bool = True, **options: Any) -> Any:
@@ -154,9 +193,10 @@ def spsolve_triangular(A: Any, b: Any, lower: bool = True, **options: Any) -> An
     Parameters
     ----------
     A
-        A square tensor, or what SciPy takes.
+        A square tensor or its operator, or what SciPy takes.
     b
-        The right-hand side, a vector or matrix, array or tensor.
+        The right-hand side, a vector or matrix, array or tensor. One with labels goes by those of the rows; where it
+        lacks one its fill value counts.
     lower
         Whether the entries are below the diagonal.
     **options
@@ -165,11 +205,16 @@ def spsolve_triangular(A: Any, b: Any, lower: bool = True, **options: Any) -> An
     Returns
     -------
     ndarray
+        In the order of the columns of A.
 
     Raises
     ------
     ShapeError
-        If A is not square.
+        If A is not square, or b has not as many rows.
+    LabelError
+        If b has labels that the rows of A lack.
+    SingularError
+        If there is a 0 on the diagonal.
     InvalidValueError
         If a tensor has entries on the other side of the diagonal.
     TooLargeError
@@ -181,10 +226,14 @@ def spsolve_triangular(A: Any, b: Any, lower: bool = True, **options: Any) -> An
     >>> sp.linalg.spsolve_triangular(sp.asarray([[4.0, 0.0], [1.0, 3.0]]), [4.0, 4.0])
     array([1., 1.])
     """
-    matrix = handed_over(A, "spsolve_triangular")
-    if isinstance(A, Tensor):
-        columns = np.repeat(np.arange(A.shape[1]), np.diff(matrix.indptr))
+    matrix, given = handed_over(A, "spsolve_triangular"), check_matrix(tensor_of(A), "spsolve_triangular")
+    if isinstance(given, Tensor):
+        columns = np.repeat(np.arange(given.shape[1]), np.diff(matrix.indptr))
         if (matrix.indices < columns if lower else matrix.indices > columns).any():
             side, part = ("above", "tril") if lower else ("below", "triu")
             raise InvalidValueError(f"spsolve_triangular: entries {side} the diagonal: take sp.{part}(A)")
-    return linalg.spsolve_triangular(matrix, _right(b, matrix, "spsolve_triangular"), lower, **options)
+    right = check_sides(b, "b", given, 0, "spsolve_triangular")
+    try:
+        return linalg.spsolve_triangular(matrix, right, lower, **options)
+    except np.linalg.LinAlgError:
+        raise singular("spsolve_triangular", matrix) from None

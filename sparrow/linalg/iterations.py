@@ -13,14 +13,15 @@ from sparrow.arguments import check_integer, check_number, check_seed
 from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.views import as_tensor
 from sparrow.kernels import compiling
-from sparrow.linalg.operators import Operator, check_square, check_vector
+from sparrow.linalg.labels import at_labels, check_space, space_axis
+from sparrow.linalg.operators import Operator, check_sides, check_square, check_vector, tensor_of
 from sparrow.tensor import Tensor
 
 __all__ = ["added_up", "pagerank", "power_iteration"]
 
 
 def pagerank(
-    A: Tensor,
+    A: Tensor | Operator,
     damping: float = 0.85,
     *,
     personalization: ArrayLike | Mapping[int, float] | None = None,
@@ -33,13 +34,13 @@ def pagerank(
     Parameters
     ----------
     A
-        A square tensor of links from rows to columns. A link is followed in proportion to its value, which is not
-        negative.
+        A square tensor of links from rows to columns, or its operator. A link is followed in proportion to its value,
+        which is not negative.
     damping
         How likely one follows a link rather than jumps.
     personalization
-        How likely one jumps to each node, as weights, an array or a mapping from positions, where what is given for
-        one node adds up; equally by default.
+        How likely one jumps to each node, as weights, an array, a tensor that goes by the labels that it has, or a
+        mapping from positions, where what is given for one node adds up; equally by default.
     dangling
         Where one goes from a node without links; where one jumps by default.
     tol
@@ -56,6 +57,8 @@ def pagerank(
     ------
     ShapeError
         If the tensor is not square, or weights have another length.
+    LabelError
+        If rows and columns have labels that differ, or weights have others.
     UnsupportedError
         If values are complex.
     InvalidValueError
@@ -70,28 +73,29 @@ def pagerank(
     >>> sp.linalg.pagerank(links).round(3)
     array([0.257, 0.257, 0.486])
     """
-    A = as_tensor(A)
-    if A.dtype.kind == "c":
+    links = as_tensor(tensor_of(A))
+    if links.dtype.kind == "c":
         raise UnsupportedError("pagerank: links of complex values are not followed in proportion; take their magnitude")
     check_number("damping", damping, 1)
     if damping == 1:
         raise InvalidValueError("damping=1 must be less than 1: some jumps are needed")
     check_integer("max_iter", max_iter, 1)
     check_number("tol", tol)
-    check_square(A, "pagerank")
+    check_square(links, "pagerank")
+    check_space(links, "pagerank")
     from sparrow.kernels.ranks import completed
 
-    operator = Operator(A, persist=True)
+    operator = A if isinstance(A, Operator) else Operator(links, persist=True)
     n = operator.shape[0]
     if not n:
         return np.empty(0)
-    jump = _weights(personalization, n, "personalization")
-    lost = jump if dangling is None else _weights(dangling, n, "dangling")
+    jump = _weights(personalization, links, "personalization")
+    lost = jump if dangling is None else _weights(dangling, links, "dangling")
     leaving = operator.matvec(np.ones(n))
     if not np.isfinite(leaving).all() or (leaving < 0).any():
         at = int(np.argmin(np.isfinite(leaving) & (leaving >= 0)))
         raise InvalidValueError(f"the links of node {at} weigh {leaving[at]}: weights must be finite and not negative")
-    if A.dtype.kind not in "bu" and (least := operator.tensor.min()) < 0:
+    if links.dtype.kind not in "bu" and (least := operator.tensor.min()) < 0:
         raise InvalidValueError(f"a link weighs {least}: weights must be finite and not negative")
     share = np.divide(damping, leaving, out=np.zeros(n), where=leaving > 0)
     ranks = np.array(np.broadcast_to(jump, n))
@@ -102,23 +106,23 @@ def pagerank(
             before, ranks = ranks, operator.multiply_transposed(given)
             change, stray = completed(ranks, before, jump, 1 - damping, lost, damping * stray, share, given)
             advance(1)
-            if change < tol:
+            if change <= tol:
                 ranks /= ranks.sum()
                 return ranks
     raise ConvergenceError(f"pagerank: {max_iter} rounds do not reach tol={tol}: give a larger max_iter, or tol")
 
 
 def power_iteration(
-    A: Tensor, v0: ArrayLike | None = None, *, tol: float = 1e-9, max_iter: int = 10_000, seed: int = 0
+    A: Tensor | Operator, v0: ArrayLike | None = None, *, tol: float = 1e-9, max_iter: int = 10_000, seed: int = 0
 ) -> tuple[Any, NDArray[Any]]:
     """Return the eigenvalue that is largest in magnitude, and its vector.
 
     Parameters
     ----------
     A
-        A square tensor that may stay on disk.
+        A square tensor that may stay on disk, or its operator.
     v0
-        Where to begin; random by default.
+        Where to begin, a tensor by the labels that it has; random by default.
     tol
         It is done when ``A @ v - value * v`` is at most so much of the value.
     max_iter
@@ -137,6 +141,8 @@ def power_iteration(
     ------
     ShapeError
         If the tensor is not square, or ``v0`` has another length.
+    LabelError
+        If rows and columns have labels that differ, or ``v0`` has others.
     InvalidValueError
         If ``v0`` is all 0.
     ConvergenceError
@@ -150,16 +156,18 @@ def power_iteration(
     >>> round(float(value), 9), vector.round(6)
     (3.0, array([0.707107, 0.707107]))
     """
-    A = as_tensor(A)
-    check_square(A, "power_iteration")
+    matrix = as_tensor(tensor_of(A))
+    check_square(matrix, "power_iteration")
+    check_space(matrix, "power_iteration")
     check_integer("max_iter", max_iter, 1)
     check_number("tol", tol)
     check_seed(seed)
-    operator = Operator(A, persist=True)
+    operator = A if isinstance(A, Operator) else Operator(matrix, persist=True)
     n = operator.shape[0]
-    start = np.random.default_rng(seed).standard_normal(n) if v0 is None else check_vector(v0, "v0")
-    if start.shape != (n,):
-        raise ShapeError(f"v0 has shape {start.shape}, the matrix {operator.shape}: give one number a row")
+    if v0 is None:
+        start = np.random.default_rng(seed).standard_normal(n)
+    else:
+        start = check_sides(v0, "v0", matrix, space_axis(matrix), "power_iteration", several=False).reshape(-1)
     vector = start.astype(np.result_type(operator.dtype, start.dtype))
     if n and not vector.any():
         raise InvalidValueError("v0 is all 0: a start of zeros has no direction, leave it out for a random one")
@@ -181,8 +189,9 @@ def power_iteration(
     )
 
 
-def _weights(given: ArrayLike | Mapping[Any, float] | None, n: int, name: str) -> NDArray[np.float64]:
+def _weights(given: ArrayLike | Mapping[Any, float] | None, links: Tensor, name: str) -> NDArray[np.float64]:
     """Return weights of all nodes that sum to 1, shape (n,), or (1,) where they are alike."""
+    n = links.shape[0]
     if given is None:
         return np.array([1 / n])
     if isinstance(given, Mapping):
@@ -191,7 +200,7 @@ def _weights(given: ArrayLike | Mapping[Any, float] | None, n: int, name: str) -
                 raise ShapeError(f"{name} names node {node!r}, nodes are 0 to {n - 1}")
         weights = added_up(given, list(given), n, name)
     else:
-        weights = _real(given, name)
+        weights = _real(at_labels(given, links, space_axis(links), name, "pagerank"), name)
     if weights.shape != (n,):
         raise ShapeError(f"{name} has shape {weights.shape}: give a number for each of {n} nodes")
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):

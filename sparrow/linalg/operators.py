@@ -14,7 +14,9 @@ from sparrow.engines import explain
 from sparrow.engines.stream import persisted
 from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
 from sparrow.functions.views import as_tensor
+from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.kernels.compiling import readonly
+from sparrow.linalg.labels import at_labels
 from sparrow.plan import Contract, Dense
 from sparrow.plan.estimates import entries_at_most
 from sparrow.progress import quantity
@@ -22,7 +24,9 @@ from sparrow.schema import check_array
 from sparrow.tensor import Tensor
 from sparrow.workers import ordered_map
 
-__all__ = ["Operator", "aslinearoperator", "check_square"]
+__all__ = [
+    "Operator", "aslinearoperator", "check_matrix", "check_sides", "check_square", "check_vector", "tensor_of",
+]  # fmt: skip
 
 _SHARE = 4
 """A tensor kept for products may take one part in so many of the limit: of that, not of what is free just now, since
@@ -73,17 +77,44 @@ def check_vector(given: Any, name: str) -> NDArray[Any]:
     return found
 
 
-def check_rows(given: Any, name: str, rows: int, what: str) -> Any:
-    """Return a vector, or several as a matrix, if there is a row for each of the matrix A.
+def check_sides(given: Any, name: str, A: Any, axis: int, what: str, several: bool = True) -> Any:
+    """Return vectors along an axis of a matrix as an array in the order of its labels, sparse ones as they are.
+
+    Parameters
+    ----------
+    given, name
+        A vector, or several as a matrix, and the argument that it is.
+    A, axis
+        The matrix, and 0 for its rows, 1 for its columns.
+    what
+        The function.
+    several
+        Whether there may be several.
 
     Raises
     ------
+    LabelError
+        If there are labels that the matrix lacks.
     ShapeError
-        If there is not.
+        If there is not a number for each row, or column, or there are several vectors where one is taken.
     """
-    if given.ndim not in (1, 2) or given.shape[0] != rows:
-        raise ShapeError(f"{what}: {name} has the shape {given.shape}, A has {rows} rows")
-    return given
+    found = given if is_foreign_sparse(given) else check_vector(at_labels(given, tensor_of(A), axis, name, what), name)
+    size, each = A.shape[axis], ("row", "column")[axis]
+    if found.ndim not in (1, 2) or found.shape[0] != size:
+        raise ShapeError(
+            f"{what}: {name} has the shape {found.shape}, A has {size} {each}s: give a number for each {each}"
+        )
+    if not several and found.ndim == 2 and found.shape[1] != 1:
+        raise ShapeError(
+            f"{what}: {name} has the shape {found.shape}, {found.shape[1]} vectors, and A {A.shape}: give one of shape "
+            f"({size},) at a time"
+        )
+    return found
+
+
+def tensor_of(A: Any) -> Any:
+    """Return the tensor of an operator, and anything else as it is."""
+    return A.tensor if isinstance(A, Operator) else A
 
 
 def aslinearoperator(A: Any, persist: bool | None = None) -> Operator:
@@ -92,6 +123,10 @@ def aslinearoperator(A: Any, persist: bool | None = None) -> Operator:
     Each product reads the tensor once, as ``A @ x`` does. From the second product on it is kept in memory, laid out for
     products (:meth:`sparrow.Tensor.persist`), if it takes at most a quarter of the memory limit;
     :meth:`Operator.explain` says which it is.
+
+    As an expression it is pinned: it multiplies by the tensor as it is when the operator is made, whatever is written
+    to it afterwards. A vector that is a tensor with labels is multiplied by label, as in ``A @ x``, one of the
+    transpose too; what SciPy makes of several operators goes by position.
 
     Parameters
     ----------
@@ -120,7 +155,195 @@ def aslinearoperator(A: Any, persist: bool | None = None) -> Operator:
     return A if isinstance(A, Operator) else Operator(as_tensor(A), persist)
 
 
-class Operator(LinearOperator):  # type: ignore[misc]
+class _ByLabel(LinearOperator):  # type: ignore[misc]
+    """What multiplies tensors by label, and says which sizes do not fit."""
+
+    _tensor: Tensor
+    """Whose labels count."""
+
+    def matvec(self, x: Any) -> Any:
+        """Return the product with a vector, ``A @ x``.
+
+        Parameters
+        ----------
+        x
+            A number for each column, by label where a tensor has labels.
+
+        Returns
+        -------
+        ndarray
+            Of the dimensions of ``x``.
+
+        Raises
+        ------
+        ShapeError
+            If the sizes do not fit.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.linalg.aslinearoperator(sp.asarray([[0, 2], [3, 0], [0, 1]])).matvec([1, 10])
+        array([20.,  3., 10.])
+        """
+        return super().matvec(self._array(x, 1))
+
+    def rmatvec(self, x: Any) -> Any:
+        """Return the product of the conjugate transpose with a vector, ``A.H @ x``.
+
+        Parameters
+        ----------
+        x
+            A number for each row, by label where a tensor has labels.
+
+        Returns
+        -------
+        ndarray
+            Of the dimensions of ``x``.
+
+        Raises
+        ------
+        ShapeError
+            If the sizes do not fit.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.linalg.aslinearoperator(sp.asarray([[0, 2], [3, 0], [0, 1]])).rmatvec([1, 1, 1])
+        array([3., 3.])
+        """
+        return super().rmatvec(self._array(x, 0))
+
+    def matmat(self, X: Any) -> Any:
+        """Return the product with several vectors, the columns of a matrix, ``A @ X``.
+
+        Parameters
+        ----------
+        X
+            A row for each column, by label where a tensor has labels.
+
+        Returns
+        -------
+        ndarray
+
+        Raises
+        ------
+        ShapeError
+            If the sizes do not fit.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.linalg.aslinearoperator(sp.asarray([[0, 2], [3, 0], [0, 1]])).matmat([[1], [10]])
+        array([[20.],
+               [ 3.],
+               [10.]])
+        """
+        return super().matmat(self._array(X, 1))
+
+    def rmatmat(self, X: Any) -> Any:
+        """Return the product of the conjugate transpose with several vectors, ``A.H @ X``.
+
+        Parameters
+        ----------
+        X
+            A row for each row, by label where a tensor has labels.
+
+        Returns
+        -------
+        ndarray
+
+        Raises
+        ------
+        ShapeError
+            If the sizes do not fit.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.linalg.aslinearoperator(sp.asarray([[0, 2], [3, 0], [0, 1]])).rmatmat([[1], [1], [1]])
+        array([[3.],
+               [3.]])
+        """
+        return super().rmatmat(self._array(X, 0))
+
+    def dot(self, x: Any) -> Any:
+        """Return the product with vectors, a number or another operator: what ``A @ x`` and ``A * 2`` do.
+
+        Parameters
+        ----------
+        x
+            A vector, or several as the columns of a matrix, by label where a tensor has labels; a number; an operator.
+
+        Returns
+        -------
+        ndarray, LinearOperator
+            An operator of a number or another one.
+
+        Raises
+        ------
+        ShapeError
+            If the sizes do not fit.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.linalg.aslinearoperator(sp.asarray([[0, 2], [3, 0], [0, 1]])).dot([1, 10])
+        array([20.,  3., 10.])
+        """
+        return super().dot(x if _is_plain(x) else self._array(x, 1))
+
+    def _rdot(self, x: Any) -> Any:
+        if _is_plain(x):
+            return super()._rdot(x)
+        turned = x.T if isinstance(x, Tensor) else np.asarray(x).T
+        return super()._rdot(self._array(turned, 0).T)
+
+    def _array(self, x: Any, axis: int) -> Any:
+        """Return what is multiplied by as an array of a number for each row (axis 0) or column (1)."""
+        if _is_plain(x):
+            return x
+        found = x if isinstance(x, np.ndarray) else check_vector(at_labels(x, self._tensor, axis), "x")
+        if found.ndim not in (1, 2) or found.shape[0] != self.shape[axis]:
+            each = ("row", "column")[axis]
+            raise ShapeError(
+                f"x has the shape {found.shape}, the operator {self.shape}: give a number for each {each}, "
+                f"{self.shape[axis]}"
+            )
+        return found
+
+    def _adjoint(self) -> LinearOperator:
+        return _Turned(super()._adjoint(), self._tensor.T)
+
+    def _transpose(self) -> LinearOperator:
+        return _Turned(super()._transpose(), self._tensor.T)
+
+
+class _Turned(_ByLabel):
+    """The transpose or the adjoint of an operator, as SciPy makes it."""
+
+    def __init__(self, made: LinearOperator, tensor: Tensor) -> None:
+        super().__init__(made.dtype, made.shape)
+        self._made, self._tensor = made, tensor
+
+    def _matvec(self, x: NDArray[Any]) -> Any:
+        return self._made._matvec(x)
+
+    def _matmat(self, X: NDArray[Any]) -> Any:
+        return self._made._matmat(X)
+
+    def _rmatvec(self, x: NDArray[Any]) -> Any:
+        return self._made._rmatvec(x)
+
+    def _rmatmat(self, X: NDArray[Any]) -> Any:
+        return self._made._rmatmat(X)
+
+
+def _is_plain(x: Any) -> bool:
+    """Return whether SciPy knows what to do with a factor: an operator, a number, or what it does not multiply by."""
+    return isinstance(x, LinearOperator) or np.isscalar(x) or is_foreign_sparse(x)
+
+
+class Operator(_ByLabel):
     """A matrix that multiplies: SciPy's ``LinearOperator`` over a tensor. Made by :func:`aslinearoperator`.
 
     Examples
@@ -140,7 +363,8 @@ class Operator(LinearOperator):  # type: ignore[misc]
         height, width = tensor.shape
         remedy = "number rows and columns that have entries anew"
         memory.check(8 * (height + width), f"vectors of a matrix of shape {tensor.shape}", remedy)
-        self._tensor = tensor
+        scan = tensor.__sparrow_scan__()
+        self._tensor = Tensor(scan.source, scan.view, tensor.stype)  # as it is now
         self._persist = persist
         self._kept: Tensor | None = None
         self._room: memory.Reservation | None = None
@@ -158,7 +382,7 @@ class Operator(LinearOperator):  # type: ignore[misc]
 
     @property
     def tensor(self) -> Tensor:
-        """The matrix: as it is kept in memory for products, where it is."""
+        """The matrix as it was when the operator was made: as it is kept in memory for products, where it is."""
         return self._tensor if self._kept is None else self._kept
 
     def explain(self) -> str:

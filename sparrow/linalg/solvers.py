@@ -10,10 +10,12 @@ import numpy as np
 import scipy.sparse.linalg as scipy_linalg
 
 from sparrow import progress
-from sparrow.errors import InvalidValueError
+from sparrow.arguments import check_integer
+from sparrow.errors import InvalidValueError, ShapeError, SingularError
 from sparrow.linalg.arrays import trace
 from sparrow.linalg.direct import handed_over
-from sparrow.linalg.operators import Operator, check_matrix, check_rows, check_square, check_vector
+from sparrow.linalg.labels import at_labels, check_space, is_labelled, space_axis
+from sparrow.linalg.operators import Operator, check_matrix, check_sides, check_square, check_vector, tensor_of
 from sparrow.schema import as_integer
 from sparrow.tensor import Tensor
 
@@ -21,6 +23,12 @@ __all__ = ["bicgstab", "cg", "eigsh", "expm_multiply", "gmres", "lobpcg", "lsmr"
 
 _MATRICES = ("M", "B", "Minv", "OPinv")
 """Options that are multiplied by."""
+_ROUNDS = ("maxiter", "iter_lim", "restart")
+"""Options that are numbers of rounds."""
+_SPACES = ("eigsh", "expm_multiply", "lobpcg")
+"""Functions of a matrix that maps a space to itself."""
+_BLOCKS = {"lobpcg": "X", "expm_multiply": "B"}
+"""Functions that take several vectors in one go, and the argument that they are."""
 
 
 def _operator(A: Any) -> Any:
@@ -28,39 +36,92 @@ def _operator(A: Any) -> Any:
     return Operator(A, persist=True) if isinstance(A, Tensor) else A
 
 
-def _option(word: str, given: Any) -> Any:
-    """Return what SciPy is handed for an option: of a tensor that is no matrix to multiply by the array."""
-    return check_vector(given, word) if isinstance(given, Tensor) and word not in _MATRICES else _operator(given)
-
-
-def _called(name: str, A: Any, given: tuple[Any, ...], options: dict[str, Any], square: bool = True) -> Any:
-    """Call SciPy's function of that name with operators for tensors, under a bar that counts products."""
+def _called(
+    name: str, A: Any, given: tuple[Any, ...], options: dict[str, Any], square: bool = True, instead: Any = None
+) -> Any:
+    """Call SciPy's function of that name, with operators for tensors or what is given ``instead``, under a bar."""
     solve: Callable[..., Any] = getattr(scipy_linalg, name)
     unknown = options.keys() - inspect.signature(solve).parameters.keys()
     if unknown:
         raise TypeError(f"{name}() has no argument {', '.join(map(repr, sorted(unknown)))}")
-    A = check_matrix(A, name)
+    operator = _operator(check_matrix(A, name))
     if square:
-        check_square(A, name)
-    operator = _operator(A)
-    options = {word: _option(word, each) for word, each in options.items()}
-    given = _checked(name, A.shape, given)
+        check_square(operator, name)
+    if name in _SPACES:
+        check_space(tensor_of(operator), name)
+    given = _checked(name, operator, given, options)
+    options = {word: _option(name, operator, word, each, options) for word, each in options.items()}
     with progress.bar(name, None, "products") as advance:
         if isinstance(operator, Operator):
             operator.on_product = advance
-        return solve(operator, *given, **options)
+        return solve(operator if instead is None else instead, *given, **options)
 
 
-def _checked(name: str, shape: tuple[int, int], given: tuple[Any, ...]) -> tuple[Any, ...]:
+def _checked(name: str, A: Any, given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
     """Return a right-hand side and a start as arrays, or a number of values as it is, checked against the matrix."""
     if name in ("eigsh", "svds"):
-        k, most = as_integer(given[0], "k"), min(shape) - 1
-        if not 1 <= k <= most:
-            raise InvalidValueError(f"{name}: k={k} of a matrix of shape {shape}: use 1 to {most}")
-        return (k,)
-    word = {"lobpcg": "X", "expm_multiply": "B"}.get(name, "b")
-    side = check_rows(check_vector(given[0], word), word, shape[0], name)
-    return (side, *(None if each is None else check_vector(each, "x0") for each in given[1:]))
+        return (_count(name, A, given[0], options),)
+    word = _BLOCKS.get(name, "b")
+    axis = space_axis(tensor_of(A)) if name in _SPACES else 0
+    side = check_sides(given[0], word, A, axis, name, several=name in _BLOCKS)
+    if name == "lobpcg" and (side.ndim == 1 or not side.shape[1]):
+        raise ShapeError(
+            f"lobpcg: X has the shape {side.shape}, A {A.shape}: give one guess a column, x[:, None] for one"
+        )
+    return (side, *(None if each is None else _start(name, A, "x0", each, 1) for each in given[1:]))
+
+
+def _count(name: str, A: Any, k: Any, options: dict[str, Any]) -> int:
+    """Return how many values there are to be, if the solver finds so many."""
+    count, most, way = as_integer(k, "k"), min(A.shape), "sp.linalg.eigh" if name == "eigsh" else "sp.linalg.svd"
+    solver = str(options.get("solver", "arpack")).lower()
+    if solver != "propack":  # ARPACK lets one vector go, of complex matrices two
+        most -= 2 if np.dtype(A.dtype).kind == "c" and solver == "arpack" else 1
+    if not 1 <= count <= most:
+        kind = f"{'complex ' * (np.dtype(A.dtype).kind == 'c')}matrix of shape {A.shape}"
+        some = f"use 1 to {most}, or " if most > 0 else "use "
+        raise InvalidValueError(f"{name}: k={count} of a {kind}: {some}{way}, which finds all of a dense one")
+    return count
+
+
+def _start(name: str, A: Any, word: str, given: Any, axis: int) -> Any:
+    """Return a vector to begin with as an array of one dimension."""
+    found = check_sides(given, word, A, axis, name, several=False).reshape(-1)
+    return found if found.dtype.kind in "fc" else found.astype(np.float64)
+
+
+def _option(name: str, A: Any, word: str, given: Any, options: dict[str, Any]) -> Any:
+    """Return what SciPy is handed for an option, checked against the matrix: operators and arrays for tensors."""
+    if given is None:
+        return None
+    tensor = tensor_of(A)
+    across = space_axis(tensor) if name in _SPACES else 1
+    if word in _MATRICES:
+        return _matrix(name, A, word, given, across)
+    if word in _ROUNDS:
+        check_integer(word, given, int(name in ("gmres", "eigsh", "svds")))
+    elif word == "x0":
+        return _start(name, A, word, given, across)
+    elif word == "v0":
+        if name == "svds":  # a left singular vector where there are fewer rows than columns
+            across = 0 if A.shape[0] < A.shape[1] or str(options.get("solver")).lower() == "propack" else 1
+        return _start(name, A, word, given, across)
+    elif word == "Y":
+        return check_sides(given, word, A, across, name)
+    return check_vector(given, word) if isinstance(given, Tensor) else given
+
+
+def _matrix(name: str, A: Any, word: str, given: Any, across: int) -> Any:
+    """Return a matrix from the rows of another to its columns, as a preconditioner is one; a tensor at their labels."""
+    if hasattr(given, "shape") and given.shape != A.shape:
+        raise ShapeError(f"{name}: {word} has the shape {given.shape}, A {A.shape}: give one of the shape of A")
+    tensor, whole = tensor_of(given), tensor_of(A)
+    if not isinstance(tensor, Tensor):
+        return given
+    turned = at_labels(tensor, whole, across, word, name).T
+    placed = at_labels(turned, whole, across if name in _SPACES else 0, word, name).T
+    same = isinstance(given, Operator) and not (is_labelled(tensor, 0) or is_labelled(tensor, 1))
+    return given if same else Operator(placed, persist=True)
 
 
 def cg(A: Any, b: Any, x0: Any = None, **options: Any) -> tuple[Any, int]:
@@ -71,23 +132,25 @@ def cg(A: Any, b: Any, x0: Any = None, **options: Any) -> tuple[Any, int]:
     A
         A square tensor that may stay on disk, or what SciPy takes.
     b
-        The right-hand side, an array or a tensor of one dimension.
+        The right-hand side, an array or a tensor of one dimension. One with labels goes by those of the rows.
     x0
-        Where to begin; 0 by default.
+        Where to begin, by the labels of the columns; 0 by default.
     **options
         SciPy's: ``rtol``, ``atol``, ``maxiter``, ``M`` (a preconditioner, a tensor too), ``callback``.
 
     Returns
     -------
     x
-        An array.
+        An array in the order of the columns.
     info
         0 where it converged.
 
     Raises
     ------
     ShapeError
-        If A is not square.
+        If A is not square, or vectors or M do not fit.
+    LabelError
+        If they have labels that A lacks.
 
     Examples
     --------
@@ -109,23 +172,25 @@ def gmres(A: Any, b: Any, x0: Any = None, **options: Any) -> tuple[Any, int]:
     A
         A square tensor that may stay on disk, or what SciPy takes.
     b
-        The right-hand side, an array or a tensor of one dimension.
+        The right-hand side, an array or a tensor of one dimension. One with labels goes by those of the rows.
     x0
-        Where to begin; 0 by default.
+        Where to begin, by the labels of the columns; 0 by default.
     **options
         SciPy's: ``rtol``, ``atol``, ``restart``, ``maxiter``, ``M``, ``callback``, ``callback_type``.
 
     Returns
     -------
     x
-        An array.
+        An array in the order of the columns.
     info
         0 where it converged.
 
     Raises
     ------
     ShapeError
-        If A is not square.
+        If A is not square, or vectors or M do not fit.
+    LabelError
+        If they have labels that A lacks.
 
     Examples
     --------
@@ -147,23 +212,25 @@ def minres(A: Any, b: Any, x0: Any = None, **options: Any) -> tuple[Any, int]:
     A
         A square tensor that may stay on disk, or what SciPy takes.
     b
-        The right-hand side, an array or a tensor of one dimension.
+        The right-hand side, an array or a tensor of one dimension. One with labels goes by those of the rows.
     x0
-        Where to begin; 0 by default.
+        Where to begin, by the labels of the columns; 0 by default.
     **options
         SciPy's: ``rtol``, ``shift``, ``maxiter``, ``M``, ``callback``.
 
     Returns
     -------
     x
-        An array.
+        An array in the order of the columns.
     info
         0 where it converged.
 
     Raises
     ------
     ShapeError
-        If A is not square.
+        If A is not square, or vectors or M do not fit.
+    LabelError
+        If they have labels that A lacks.
 
     Examples
     --------
@@ -185,23 +252,25 @@ def bicgstab(A: Any, b: Any, x0: Any = None, **options: Any) -> tuple[Any, int]:
     A
         A square tensor that may stay on disk, or what SciPy takes.
     b
-        The right-hand side, an array or a tensor of one dimension.
+        The right-hand side, an array or a tensor of one dimension. One with labels goes by those of the rows.
     x0
-        Where to begin; 0 by default.
+        Where to begin, by the labels of the columns; 0 by default.
     **options
         SciPy's: ``rtol``, ``atol``, ``maxiter``, ``M``, ``callback``.
 
     Returns
     -------
     x
-        An array.
+        An array in the order of the columns.
     info
         0 where it converged.
 
     Raises
     ------
     ShapeError
-        If A is not square.
+        If A is not square, or vectors or M do not fit.
+    LabelError
+        If they have labels that A lacks.
 
     Examples
     --------
@@ -223,14 +292,21 @@ def lsqr(A: Any, b: Any, **options: Any) -> tuple[Any, ...]:
     A
         A tensor of two dimensions that may stay on disk, or what SciPy takes.
     b
-        The right-hand side, an array or a tensor of one dimension.
+        The right-hand side, an array or a tensor of one dimension. One with labels goes by those of the rows.
     **options
         SciPy's: ``damp``, ``atol``, ``btol``, ``conlim``, ``iter_lim``, ``calc_var``, ``x0``.
 
     Returns
     -------
     tuple
-        x, why it stopped, iterations, norms and variances: SciPy's ten.
+        x, why it stopped, iterations, norms and variances: SciPy's ten. x is in the order of the columns.
+
+    Raises
+    ------
+    ShapeError
+        If vectors do not fit.
+    LabelError
+        If they have labels that A lacks.
 
     Examples
     --------
@@ -251,14 +327,21 @@ def lsmr(A: Any, b: Any, **options: Any) -> tuple[Any, ...]:
     A
         A tensor of two dimensions that may stay on disk, or what SciPy takes.
     b
-        The right-hand side, an array or a tensor of one dimension.
+        The right-hand side, an array or a tensor of one dimension. One with labels goes by those of the rows.
     **options
         SciPy's: ``damp``, ``atol``, ``btol``, ``conlim``, ``maxiter``, ``x0``.
 
     Returns
     -------
     tuple
-        x, why it stopped, iterations and norms: SciPy's eight.
+        x, why it stopped, iterations and norms: SciPy's eight. x is in the order of the columns.
+
+    Raises
+    ------
+    ShapeError
+        If vectors do not fit.
+    LabelError
+        If they have labels that A lacks.
 
     Examples
     --------
@@ -279,7 +362,7 @@ def eigsh(A: Any, k: int = 6, **options: Any) -> Any:
     A
         A square tensor that may stay on disk, or what SciPy takes.
     k
-        How many.
+        How many: at least 1, and fewer than there are, of a complex matrix by two. :func:`eigh` finds all.
     **options
         SciPy's: ``which``, ``v0``, ``ncv``, ``maxiter``, ``tol``, ``return_eigenvectors``, ``M``, ``sigma``. With
         ``sigma`` SciPy factorises the matrix, which is brought into memory for it.
@@ -292,7 +375,13 @@ def eigsh(A: Any, k: int = 6, **options: Any) -> Any:
     Raises
     ------
     ShapeError
-        If A is not square.
+        If A is not square, or ``v0`` or ``M`` does not fit.
+    LabelError
+        If rows and columns have labels that differ, or ``v0`` or ``M`` others.
+    InvalidValueError
+        If k is out of range.
+    SingularError
+        If ``sigma`` is an eigenvalue.
     TooLargeError
         If there is a ``sigma`` and the matrix does not fit the memory limit.
 
@@ -303,9 +392,16 @@ def eigsh(A: Any, k: int = 6, **options: Any) -> Any:
     >>> sp.linalg.eigsh(A, 2)[0].round(6)
     array([3., 5.])
     """
-    if options.get("sigma") is not None and options.get("OPinv") is None:
-        A = handed_over(A, "eigsh with sigma", "leave sigma out")
-    found = _called("eigsh", A, (k,), options)
+    shifted = options.get("sigma") is not None and options.get("OPinv") is None
+    own = shifted and not isinstance(A, scipy_linalg.LinearOperator)
+    instead = handed_over(A, "eigsh with sigma", "leave sigma out") if own else None
+    try:
+        found = _called("eigsh", A, (k,), options, instead=instead)
+    except RuntimeError as error:
+        if not own or "singular" not in str(error):
+            raise
+        sigma = options["sigma"]
+        raise SingularError(f"eigsh: sigma={sigma!r} is an eigenvalue of A: give a number near it") from None
     # SciPy leaves the values of Hermitian matrices in the order that ARPACK found them in.
     if not options.get("return_eigenvectors", True):
         return np.sort(found)
@@ -322,7 +418,8 @@ def svds(A: Any, k: int = 6, **options: Any) -> Any:
     A
         A tensor of two dimensions that may stay on disk, or what SciPy takes.
     k
-        How many.
+        How many: at least 1, and fewer than the lesser of both sizes, of a complex matrix by two under "arpack"; under
+        "propack" as many. :func:`svd` finds all.
     **options
         SciPy's: ``which``, ``v0``, ``ncv``, ``maxiter``, ``tol``, ``return_singular_vectors``, ``solver``, ``rng``.
 
@@ -330,6 +427,15 @@ def svds(A: Any, k: int = 6, **options: Any) -> Any:
     -------
     u, s, vh
         The left vectors as columns, the values, the right vectors as rows.
+
+    Raises
+    ------
+    ShapeError
+        If ``v0`` does not fit.
+    LabelError
+        If it has labels that A lacks.
+    InvalidValueError
+        If k is out of range.
 
     Examples
     --------
@@ -349,7 +455,7 @@ def lobpcg(A: Any, X: Any, **options: Any) -> Any:
     A
         A square tensor that may stay on disk, or what SciPy takes. Each round reads it once for all columns.
     X
-        The guesses, shape (n, k).
+        The guesses, shape (n, k), by the labels of rows and columns where it has some.
     **options
         SciPy's: ``B``, ``M``, ``Y``, ``tol``, ``maxiter``, ``largest``.
 
@@ -361,7 +467,9 @@ def lobpcg(A: Any, X: Any, **options: Any) -> Any:
     Raises
     ------
     ShapeError
-        If A is not square.
+        If A is not square, or X, Y, B or M does not fit.
+    LabelError
+        If rows and columns have labels that differ, or these others.
 
     Examples
     --------
@@ -382,7 +490,7 @@ def expm_multiply(A: Any, B: Any, **options: Any) -> Any:
     A
         A square tensor that may stay on disk, or what SciPy takes.
     B
-        A vector or matrix, an array or a tensor.
+        A vector or matrix, an array or a tensor, by the labels of rows and columns where it has some.
     **options
         SciPy's: ``start``, ``stop``, ``num``, ``endpoint`` for ``expm(t * A) @ B`` at several t, and ``traceA``, which
         is read from the tensor by default.
@@ -390,12 +498,15 @@ def expm_multiply(A: Any, B: Any, **options: Any) -> Any:
     Returns
     -------
     ndarray
-        Of the shape of B, with a leading axis for several t.
+        Of the shape of B, with a leading axis for several t, and of the common type of A and B, with one of at
+        least float64.
 
     Raises
     ------
     ShapeError
-        If A is not square.
+        If A is not square, or B has not as many rows.
+    LabelError
+        If rows and columns have labels that differ, or B others.
 
     Examples
     --------
@@ -403,7 +514,19 @@ def expm_multiply(A: Any, B: Any, **options: Any) -> Any:
     >>> np.round(sp.linalg.expm_multiply(sp.asarray([[0.0, 1.0], [0.0, 0.0]]), [1.0, 2.0]), 6)
     array([3., 2.])
     """
-    if isinstance(A, Tensor) and options.get("traceA") is None:
-        check_square(A, "expm_multiply")
-        options["traceA"] = trace(A).item()
-    return _called("expm_multiply", A, (B,), options)
+    operator = _operator(check_matrix(A, "expm_multiply"))
+    check_square(operator, "expm_multiply")
+    if not operator.shape[0]:  # by which SciPy divides
+        return _of_no_cells(operator, check_sides(B, "B", operator, 0, "expm_multiply"), **options)
+    if isinstance(operator, Operator) and options.get("traceA") is None:
+        options["traceA"] = operator.dtype.type(trace(operator.tensor))  # a number of Python would make it float64
+    return _called("expm_multiply", operator, (B,), options)
+
+
+def _of_no_cells(
+    A: Any, B: Any, start: Any = None, stop: Any = None, num: Any = None, endpoint: Any = None, traceA: Any = None
+) -> Any:
+    """Return what SciPy's ``expm_multiply`` would of a matrix without cells."""
+    if start is stop is num is endpoint is None:
+        return np.empty(B.shape, np.result_type(A.dtype, B.dtype))
+    return np.empty((50 if num is None else num, *B.shape), np.result_type(A.dtype, B.dtype, np.float64))

@@ -341,3 +341,153 @@ def test_vectors_that_do_not_fit_are_told() -> None:
     for solve in (sp.linalg.pagerank, lambda A: sp.linalg.svds(A, k=1)):
         with pytest.raises(errors.TooLargeError, match="vectors of a matrix"):
             solve(A)
+
+
+SMALL = sp.asarray(matrix(8))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: sp.linalg.lsqr(SMALL, np.ones(8), x0=np.ones(2)), r"lsqr: x0 .*\(2,\), A has 8 columns: give"),
+        (lambda: sp.linalg.lsmr(SMALL, np.ones(8), x0=np.ones(2)), r"lsmr: x0 .*\(2,\), A has 8 columns: give"),
+        (lambda: sp.linalg.gmres(SMALL, np.ones(8), np.ones(2)), r"gmres: x0 .*\(2,\), A has 8 columns: give"),
+        (lambda: sp.linalg.lsmr(SMALL, np.ones((8, 2))), r"b has the shape \(8, 2\), 2 vectors.*\(8,\) at a time"),
+        (lambda: sp.linalg.cg(SMALL, np.ones((8, 2))), r"b has the shape \(8, 2\), 2 vectors.*\(8,\) at a time"),
+        (lambda: sp.linalg.aslinearoperator(SMALL) @ np.ones(3), r"x .*\(3,\), the operator \(8, 8\).*each column, 8"),
+        (lambda: sp.linalg.aslinearoperator(SMALL[:5]).T @ np.ones((3, 2)), r"x .*\(3, 2\), the op.* \(8, 5\).*5"),
+        (lambda: sp.linalg.cg(SMALL, np.ones(8), M=sp.eye(5)), r"cg: M has the shape \(5, 5\), A \(8, 8\): give one"),
+        (lambda: sp.linalg.eigsh(SMALL, 2, M=np.eye(5)), r"eigsh: M has the shape \(5, 5\), A \(8, 8\): give one"),
+        (lambda: sp.linalg.eigsh(SMALL, 2, sigma=1, OPinv=sp.eye(5)), r"eigsh: OPinv has the shape \(5, 5\)"),
+        (lambda: sp.linalg.lobpcg(SMALL, np.ones((8, 1)), B=sp.eye(5)), r"lobpcg: B has the shape \(5, 5\)"),
+        (lambda: sp.linalg.lobpcg(SMALL, np.ones((8, 1)), Y=np.ones((5, 1))), r"lobpcg: Y .*\(5, 1\), A has 8 rows"),
+        (lambda: sp.linalg.lobpcg(SMALL, np.ones(8)), r"lobpcg: X has the shape \(8,\).*one guess a column"),
+        (lambda: sp.linalg.lobpcg(SMALL, np.ones((8, 0))), r"lobpcg: X has the shape \(8, 0\).*one guess a column"),
+        # SciPy reads beyond a shorter one, and ends the process later.
+        (lambda: sp.linalg.eigsh(SMALL, 2, v0=np.ones(3)), r"eigsh: v0 has the shape \(3,\), A has 8 rows: give"),
+        (lambda: sp.linalg.svds(SMALL[:6], 2, v0=np.ones(8)), r"svds: v0 has the shape \(8,\), A has 6 rows"),
+        (lambda: sp.linalg.svds(SMALL[:, :6], 2, v0=np.ones(8)), r"svds: v0 has the shape \(8,\), A has 6 columns"),
+        (
+            lambda: sp.linalg.svds(SMALL[:, :6], 2, v0=np.ones(6), solver="propack"),
+            r"svds: v0 has the shape \(6,\), A has 8 rows",
+        ),
+        (lambda: sp.linalg.power_iteration(SMALL, np.ones(3)), r"power_iteration: v0 .*\(3,\), A has 8 rows"),
+    ],
+)  # fmt: skip
+def test_sizes_that_do_not_fit_are_named(call: Any, said: str) -> None:
+    with pytest.raises(errors.ShapeError, match=said):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "given", "least"),
+    [
+        ("gmres", "maxiter", -1, 1),
+        ("gmres", "maxiter", 0, 1),
+        ("gmres", "restart", 0, 1),
+        ("cg", "maxiter", -1, 0),
+        ("minres", "maxiter", 1.5, 0),
+        ("lsqr", "iter_lim", "x", 0),
+        ("lsmr", "maxiter", -1, 0),
+    ],
+)
+def test_numbers_of_rounds_are_checked(name: str, word: str, given: Any, least: int) -> None:
+    with pytest.raises(errors.InvalidValueError, match=f"{word}={given!r}: give an integer of at least {least}"):
+        getattr(sp.linalg, name)(SMALL, np.ones(8), **{word: given})
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "size", "solver", "most"),
+    [
+        ("eigsh", "float64", 5, None, 4),
+        ("eigsh", "complex128", 5, None, 3),
+        ("eigsh", "float64", 1, None, 0),
+        ("eigsh", "float64", 0, None, 0),
+        ("eigsh", "complex128", 2, None, 0),
+        ("svds", "float64", 5, "arpack", 4),
+        ("svds", "complex128", 5, "arpack", 3),
+        ("svds", "complex128", 5, "lobpcg", 4),
+        ("svds", "float64", 5, "propack", 5),
+        ("svds", "complex128", 1, "propack", 1),
+        ("svds", "float64", 1, "arpack", 0),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The problem size:UserWarning")
+def test_so_many_values_are_found(name: str, kind: str, size: int, solver: str | None, most: int) -> None:
+    A = sp.asarray(np.diag(np.arange(1.0, size + 1)).reshape(size, size).astype(kind))
+    solve, more = getattr(sp.linalg, name), {} if solver is None else {"solver": solver}
+    if most:
+        found = solve(A, most, **more)
+        values = sorted(found[0] if name == "eigsh" else found[1])
+        np.testing.assert_allclose(values, np.arange(1.0, size + 1)[-most:])
+    some = f"use 1 to {most}, or" if most else "use"
+    way = "eigh" if name == "eigsh" else "svd"
+    with pytest.raises(
+        errors.InvalidValueError, match=rf"k={most + 1} of a .*: {some} sp\.linalg\.{way}, which finds all"
+    ):
+        solve(A, most + 1, **more)
+
+
+@pytest.mark.parametrize("zero", [lambda A: A, lambda A: A.to_scipy("csc"), sp.linalg.aslinearoperator])
+def test_singular_matrices_are_told(zero: Any) -> None:
+    A = zero(sp.asarray(np.diag([1.0, 0.0, 2.0])))
+    factor: Any
+    for factor in (sp.linalg.splu, sp.linalg.spilu, lambda A: sp.linalg.spsolve_triangular(A, np.ones(3))):
+        with pytest.raises(errors.SingularError, match=r"A of shape \(3, 3\) is singular: sp\.linalg\.lsqr") as found:
+            factor(A)
+        assert isinstance(found.value, RuntimeError)
+        assert isinstance(found.value, np.linalg.LinAlgError)
+
+
+def test_a_shift_that_is_an_eigenvalue_is_told() -> None:
+    with pytest.raises(errors.SingularError, match="sigma=2 is an eigenvalue of A: give a number near it"):
+        sp.linalg.eigsh(sp.asarray(np.diag(np.arange(8.0))), 2, sigma=2)
+
+
+def test_operators_are_taken_for_their_tensors(stored: sp.Tensor) -> None:
+    operator, b = sp.linalg.aslinearoperator(stored), np.ones(40)
+    np.testing.assert_array_equal(sp.linalg.spsolve(operator, b), sp.linalg.spsolve(stored, b))
+    np.testing.assert_array_equal(sp.linalg.splu(operator).solve(b), sp.linalg.splu(stored).solve(b))
+    np.testing.assert_allclose(sp.linalg.pagerank(operator), sp.linalg.pagerank(stored))
+    np.testing.assert_allclose(sp.linalg.expm_multiply(operator, b), sp.linalg.expm_multiply(stored, b))
+    np.testing.assert_allclose(sp.linalg.power_iteration(operator)[0], sp.linalg.power_iteration(stored)[0])
+    np.testing.assert_allclose(sp.linalg.norm(operator), sp.linalg.norm(stored))
+    other: Any = scipy_linalg.aslinearoperator(matrix(40))
+    with pytest.raises(errors.UnsupportedError, match=r"spsolve takes a matrix, and .* only multiplies: .*gmres"):
+        sp.linalg.spsolve(other, b)
+
+
+@pytest.mark.parametrize("persist", [None, True, False])
+def test_operators_are_pinned(persist: bool | None, tmp_path: Path) -> None:
+    cells, x = np.diag([1.0, 2.0, 3.0]), np.array([1.0, 10.0, 100.0])
+    for A in (sp.asarray(cells).save(tmp_path / "A.sparrow"), sp.asarray(cells)):
+        operator, view = (sp.linalg.aslinearoperator(each, persist) for each in (A, A[1:]))
+        A[0, 0], A[2, 0] = 50, 60
+        A.resize((4, 4))
+        for _ in range(3):
+            np.testing.assert_array_equal(operator @ x, cells @ x)
+            np.testing.assert_array_equal(view.T @ x[1:], cells[1:].T @ x[1:])
+            A[1, 1] += 1
+        assert operator.shape == operator.tensor.shape == (3, 3)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "complex64", "complex128", "int64"])
+@pytest.mark.parametrize("other", ["float32", "complex64", "int64"])
+def test_exponentials_keep_the_type(kind: str, other: str) -> None:
+    cells, b = np.diag([1, 2, 3]).astype(kind), np.ones(3, other)
+    given: dict[str, Any]
+    for given in ({}, {"start": 0, "stop": 1, "num": 3}):
+        found = sp.linalg.expm_multiply(sp.asarray(cells), b, **given)
+        wanted = scipy_linalg.expm_multiply(scipy.sparse.csc_array(cells), b, **given)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_exponentials_without_cells() -> None:
+    nothing = sp.zeros((0, 0), np.float32)
+    assert sp.linalg.expm_multiply(nothing, np.ones(0, np.float32)).dtype == np.float32
+    assert sp.linalg.expm_multiply(nothing, np.ones((0, 2))).shape == (0, 2)
+    assert sp.linalg.expm_multiply(nothing, np.ones((0, 2)), start=0, stop=1, num=3).shape == (3, 0, 2)
+    assert sp.linalg.expm_multiply(nothing, np.ones(0), start=0, stop=1).shape == (50, 0)
+    with pytest.raises(errors.ShapeError, match=r"B has the shape \(1,\), A has 0 rows"):
+        sp.linalg.expm_multiply(nothing, np.ones(1))

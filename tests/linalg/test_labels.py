@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+import sparrow as sp
+from sparrow import errors
+
+# Rows and columns in the order of NODES; vectors in another one.
+NODES, OTHER = ["a", "b", "c", "d"], ["c", "a", "d", "b"]
+CELLS = np.diag([4.0, 5.0, 6.0, 7.0]) + np.array([[0, 1, 0, 0], [1, 0, 0, 0.5], [0, 0, 0, 1], [0, 0.5, 1, 0]])
+B = np.array([1.0, 2.0, 3.0, 4.0])
+
+
+def labelled(cells: Any, *names: Sequence[str] | None, dims: str = "ijk") -> Any:
+    found = np.asarray(cells)
+    given = {dim: list(own) for dim, own in zip(dims, names, strict=False) if own is not None}
+    return sp.from_coords(
+        np.indices(found.shape).reshape(found.ndim, -1),
+        found.reshape(-1),
+        shape=found.shape,
+        dims=list(dims[: found.ndim]),
+        labels=given,
+    )
+
+
+def shuffled(cells: Any, names: Sequence[str] = OTHER, dims: str = "ijk") -> Any:
+    """Return what goes along the nodes in another order."""
+    return labelled(np.asarray(cells)[[NODES.index(name) for name in names]], names, dims=dims)
+
+
+A = labelled(CELLS, NODES, NODES)
+SOLVERS: dict[str, Callable[..., Any]] = {
+    **{name: lambda A, b, name=name: getattr(sp.linalg, name)(A, b, rtol=1e-12)[0] for name in ("cg", "minres")},
+    **{name: lambda A, b, name=name: getattr(sp.linalg, name)(A, b, rtol=1e-12)[0] for name in ("gmres", "bicgstab")},
+    "lsqr": lambda A, b: sp.linalg.lsqr(A, b, atol=1e-14, btol=1e-14)[0],
+    "lsmr": lambda A, b: sp.linalg.lsmr(A, b, atol=1e-14, btol=1e-14)[0],
+    "spsolve": sp.linalg.spsolve,
+    "spsolve_triangular": lambda A, b: sp.linalg.spsolve_triangular(sp.tril(A), b),
+    "expm_multiply": lambda A, b: sp.linalg.expm_multiply(A / 10, b),
+    "trsv": lambda A, b: sp.blas.trsv(A, b, lower=True),
+}
+
+
+def wanted(name: str, b: Any) -> Any:
+    if name == "expm_multiply":
+        return scipy.linalg.expm(CELLS / 10) @ b
+    return np.linalg.solve(np.tril(CELLS) if name in ("spsolve_triangular", "trsv") else CELLS, b)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_right_hand_sides_go_by_label(name: str) -> None:
+    solve = SOLVERS[name]
+    for matrix in (
+        (A, sp.linalg.aslinearoperator(A)) if name not in ("spsolve_triangular", "trsv", "expm_multiply") else (A,)
+    ):
+        np.testing.assert_allclose(solve(matrix, shuffled(B)), wanted(name, B), rtol=1e-6)
+    # A label that it lacks is absent, one that the rows lack is an error; arrays go by position.
+    np.testing.assert_allclose(solve(A, shuffled(B, ["d", "a"])), wanted(name, B * [1, 0, 0, 1]), rtol=1e-6)
+    with pytest.raises(errors.LabelError, match="has the label 'z', and none of the rows of A, 'i', has"):
+        solve(A, labelled(B, ["a", "z", "b", "y"]))
+    for plain in (B, labelled(B, None)):
+        np.testing.assert_allclose(solve(A, plain), wanted(name, B), rtol=1e-6)
+    with sp.config(join="exact"), pytest.raises(errors.LabelError, match="join='exact'"):
+        solve(A, shuffled(B))
+
+
+def test_several_right_hand_sides_go_by_label() -> None:
+    several = np.stack([B, B[::-1] + 2], axis=1)
+    right = labelled(several[[2, 0, 3, 1]], OTHER, ["p", "q"])
+    np.testing.assert_allclose(sp.linalg.spsolve(A, right), np.linalg.solve(CELLS, several))
+    np.testing.assert_allclose(sp.linalg.expm_multiply(A / 10, right), scipy.linalg.expm(CELLS / 10) @ several)
+    np.testing.assert_allclose(sp.blas.trsm(1, A, right), np.linalg.solve(np.triu(CELLS), several))
+    np.testing.assert_allclose(sp.blas.trsm(1, A, right.T, True), several.T @ np.linalg.inv(np.triu(CELLS)))
+
+
+def test_starts_go_by_the_labels_of_the_columns() -> None:
+    lopsided = labelled(CELLS, ["p", "q", "r", "s"], NODES)
+    x = np.linalg.solve(CELLS, B)
+    for name in ("cg", "gmres", "minres", "bicgstab"):  # from the solution there is nowhere to go
+        found, info = getattr(sp.linalg, name)(lopsided, B, shuffled(x), maxiter=1)
+        assert info == 0
+        np.testing.assert_allclose(found, x)
+    for name, limit in (("lsqr", "iter_lim"), ("lsmr", "maxiter")):
+        np.testing.assert_allclose(getattr(sp.linalg, name)(lopsided, B, x0=shuffled(x), **{limit: 0})[0], x)
+    with pytest.raises(errors.LabelError, match="none of the columns of A, 'j', has"):
+        sp.linalg.cg(lopsided, B, labelled(B, ["p", "q", "r", "s"]))
+
+
+@pytest.mark.parametrize("names", [(NODES, NODES), (NODES, None), (None, NODES)])
+def test_guesses_go_by_the_labels_of_either_side(names: Any) -> None:
+    matrix = labelled(CELLS, *names)
+    start = np.random.default_rng(0).standard_normal(4)
+    found = sp.linalg.power_iteration(matrix, shuffled(start), tol=1)[1]
+    np.testing.assert_array_equal(found, sp.linalg.power_iteration(matrix, start, tol=1)[1])
+    np.testing.assert_array_equal(*(sp.linalg.eigsh(matrix, 1, v0=v0)[1] for v0 in (shuffled(start), start)))
+    np.testing.assert_array_equal(*(sp.linalg.svds(A, 1, v0=v0)[0] for v0 in (shuffled(start), start)))
+    with pytest.raises(errors.LabelError, match="eigsh: v0 has the label 'z'"):
+        sp.linalg.eigsh(matrix, 1, v0=labelled(B, ["z", *NODES[:3]]))
+    more = [f"n{k}" for k in range(20)]
+    big = labelled(np.diag(np.arange(1.0, 21)), *(None if own is None else more for own in names))
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    turned = labelled(X[::-1], more[::-1])
+    np.testing.assert_array_equal(*(sp.linalg.lobpcg(big, each, maxiter=60, tol=1e-3)[1] for each in (turned, X)))
+
+
+def test_other_matrices_go_by_label() -> None:
+    inverse = np.linalg.inv(CELLS)
+    order = [NODES.index(name) for name in OTHER]
+    M = labelled(inverse[order], OTHER, NODES)
+    for preconditioner in (M, sp.linalg.aslinearoperator(M)):
+        x, info = sp.linalg.cg(A, B, M=preconditioner, maxiter=2, rtol=1e-10)
+        assert info == 0
+        np.testing.assert_allclose(x, np.linalg.solve(CELLS, B))
+    mass = np.diag([1.0, 2.0, 3.0, 4.0])
+    found = sp.linalg.eigsh(A, 1, M=labelled(mass[order][:, order], OTHER, OTHER), Minv=np.linalg.inv(mass))[0]
+    np.testing.assert_allclose(found, scipy.linalg.eigh(CELLS, mass)[0][-1:])
+
+
+def test_operators_multiply_by_label() -> None:
+    cells = CELLS[:3] + 1j * np.arange(12).reshape(3, 4)
+    matrix = labelled(cells, ["p", "q", "r"], NODES)
+    operator = sp.linalg.aslinearoperator(matrix)
+    x, y = shuffled(B), labelled(B[[2, 0, 1]], ["r", "p", "q"])
+    block = labelled(np.stack([B, -B], axis=1)[[2, 0, 3, 1]], OTHER)
+    for _ in range(2):  # from the tensor, then from what is kept of it
+        np.testing.assert_allclose(operator @ x, cells @ B)
+        np.testing.assert_allclose(operator @ x, (matrix @ x).to_numpy())
+        np.testing.assert_allclose(operator.matvec(x), cells @ B)
+        np.testing.assert_allclose(operator @ block, cells @ np.stack([B, -B], axis=1))
+        np.testing.assert_allclose(operator.T @ y, cells.T @ B[:3])
+        np.testing.assert_allclose(operator.H @ y, cells.conj().T @ B[:3])
+        np.testing.assert_allclose(operator.rmatvec(y), cells.conj().T @ B[:3])
+        np.testing.assert_allclose(operator.T.T @ x, cells @ B)
+        np.testing.assert_allclose(operator.H.T @ x, cells.conj() @ B)
+        np.testing.assert_allclose(y @ operator, B[:3] @ cells)
+    # As in A @ x labels that only one side has take no part.
+    np.testing.assert_allclose(operator @ labelled([5.0, 7.0], ["z", "b"]), 7 * cells[:, 1])
+
+
+R = labelled([[1.0, 9.0, 0.0], [10.0, 1.0, 0.0], [0.0, 0.0, 1.0]], ["a", "b", "c"], ["b", "a", "c"])
+
+
+@pytest.mark.parametrize(
+    "solve",
+    [
+        lambda R: sp.linalg.eigsh(R, 1),
+        lambda R: sp.linalg.eigsh(R, 1, sigma=0.5),
+        lambda R: sp.linalg.lobpcg(R, np.ones((3, 1))),
+        lambda R: sp.linalg.expm_multiply(R, np.ones(3)),
+        sp.linalg.power_iteration,
+        sp.linalg.pagerank,
+        lambda R: sp.linalg.pagerank(sp.linalg.aslinearoperator(R)),
+        lambda R: sp.blas.symv(1, R, np.ones(3)),
+        lambda R: sp.blas.hemv(1, R, np.ones(3)),
+        lambda R: sp.blas.symm(1, R, np.ones((3, 1))),
+    ],
+)
+def test_a_map_of_a_space_to_itself_has_the_same_labels_both_ways(solve: Any) -> None:
+    with pytest.raises(
+        errors.LabelError, match=r"'i' and 'j' differ.* A\.sel\({'i': A\.labels\('j'\)}\) takes the rows"
+    ):
+        solve(R)
+
+
+def test_the_way_out_of_other_orders() -> None:
+    values = np.linalg.eigvalsh([[10, 1, 0], [1, 9, 0], [0, 0, 1]])
+    np.testing.assert_allclose(sp.linalg.eigsh(R.sel({"i": R.labels("j")}), 1)[0], values[-1:])
+
+
+def test_weights_of_nodes_go_by_label() -> None:
+    plain = sp.asarray(CELLS)
+    links = labelled(CELLS, NODES, NODES)
+    word: Any
+    for word in ("personalization", "dangling"):
+        given: dict[str, Any] = {word: B}
+        found = sp.linalg.pagerank(links, **{word: shuffled(B)})
+        np.testing.assert_array_equal(found, sp.linalg.pagerank(plain, **given))
+        with pytest.raises(errors.LabelError, match=f"{word} has the label 'z'"):
+            sp.linalg.pagerank(links, **{word: labelled(B, ["z", "a", "b", "c"])})
