@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,17 +56,24 @@ Examples
 _ONE = """n
     How many cells along the axis {n}: more are cut off, missing ones are 0.
 axis
-    Along which."""
+    Along which, by number or the name of its dimension."""
 _MANY = """s
     How many cells along each axis {n}: more are cut off, missing ones are 0.
 axes
-    Along which, all by default."""
+    Along which, by number or the name of a dimension, all by default."""
+
+
+def _axes(x: Any, axes: Any) -> list[int]:
+    """Return axes, one or several of them by number or name, counted from the front."""
+    several = axes if np.iterable(axes) and not isinstance(axes, str) else (axes,)
+    dims = x.dims if isinstance(x, Tensor) else ()
+    return [resolved_axis(axis, np.ndim(x), dims) for axis in several]
 
 
 def _transformed(function: Callable[..., Any], x: Any, sizes: list[int], **options: Any) -> NDArray[Any]:
     if min(sizes, default=1) < 1:
         raise InvalidValueError(f"{function.__name__}: {sizes} cells, and a transform takes 1 at least")
-    cells = np.asarray(operand(x))
+    cells = np.asarray(x)
     try:
         found: NDArray[Any] = function(cells, **options)
     except TypeError:
@@ -78,9 +85,13 @@ def _transformed(function: Callable[..., Any], x: Any, sizes: list[int], **optio
 
 
 def _along_one(function: Callable[..., Any], what: str, n: str, given: str, shown: str) -> Any:
-    def call(x: Tensor | ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> NDArray[Any]:
+    def call(
+        x: Tensor | ArrayLike, /, *, n: int | None = None, axis: int | str = -1, norm: str = "backward"
+    ) -> NDArray[Any]:
         sizes = [] if n is None else [as_integer(n, "n")]
-        return _transformed(function, x, sizes, n=n, axis=as_integer(axis, "axis"), norm=norm)
+        given = operand(x)
+        (along,) = _axes(given, (axis,))
+        return _transformed(function, given, sizes, n=n, axis=along, norm=norm)
 
     return _told(call, function, what, _ONE.format(n=n), given, shown)
 
@@ -91,15 +102,14 @@ def _along_many(function: Callable[..., Any], what: str, n: str, given: str, sho
         /,
         *,
         s: tuple[int, ...] | None = None,
-        axes: tuple[int, ...] | None = None,
+        axes: int | str | Sequence[int | str] | None = None,
         norm: str = "backward",
     ) -> NDArray[Any]:
         sizes = None if s is None else as_integers(s, "s")
-        if axes is None and sizes is not None:
-            along: Any = range(-len(sizes), 0)
-        else:
-            along = None if axes is None else as_integers(axes, "axes")
-        return _transformed(function, x, sizes or [], s=sizes, axes=along, norm=norm)
+        given = operand(x)
+        last = None if sizes is None else range(-len(sizes), 0)
+        along = last if axes is None else _axes(given, axes)
+        return _transformed(function, given, sizes or [], s=sizes, axes=along, norm=norm)
 
     return _told(call, function, what, _MANY.format(n=n), given, shown)
 
@@ -216,7 +226,7 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, devic
     return _frequencies(np.fft.rfftfreq, n, d, dtype, device)
 
 
-def fftshift(x: Tensor | ArrayLike, /, *, axes: int | tuple[int, ...] | None = None) -> Tensor:
+def fftshift(x: Tensor | ArrayLike, /, *, axes: int | str | Sequence[int | str] | None = None) -> Tensor:
     """Return a spectrum with the frequency 0 in the middle, lazily and as sparse as it is.
 
     Parameters
@@ -224,7 +234,7 @@ def fftshift(x: Tensor | ArrayLike, /, *, axes: int | tuple[int, ...] | None = N
     x
         A tensor or array.
     axes
-        Along which, all by default.
+        Along which, by number or the name of a dimension, all by default.
 
     Returns
     -------
@@ -244,7 +254,7 @@ def fftshift(x: Tensor | ArrayLike, /, *, axes: int | tuple[int, ...] | None = N
     return _shifted(x, axes, lambda n: n // 2)
 
 
-def ifftshift(x: Tensor | ArrayLike, /, *, axes: int | tuple[int, ...] | None = None) -> Tensor:
+def ifftshift(x: Tensor | ArrayLike, /, *, axes: int | str | Sequence[int | str] | None = None) -> Tensor:
     """Return what :func:`fftshift` was of, lazily and as sparse as it is.
 
     Parameters
@@ -252,7 +262,7 @@ def ifftshift(x: Tensor | ArrayLike, /, *, axes: int | tuple[int, ...] | None = 
     x
         A tensor or array.
     axes
-        Along which, all by default.
+        Along which, by number or the name of a dimension, all by default.
 
     Returns
     -------
@@ -272,10 +282,9 @@ def ifftshift(x: Tensor | ArrayLike, /, *, axes: int | tuple[int, ...] | None = 
     return _shifted(x, axes, lambda n: -(n // 2))
 
 
-def _shifted(x: Any, axes: int | tuple[int, ...] | None, by: Callable[[int], int]) -> Tensor:
+def _shifted(x: Any, axes: Any, by: Callable[[int], int]) -> Tensor:
     tensor = as_tensor(x)
-    given = range(tensor.ndim) if axes is None else as_integers(axes, "axes")
-    along = tuple(resolved_axis(axis, tensor.ndim) for axis in given)
+    along = _axes(tensor, range(tensor.ndim) if axes is None else axes)
     return roll(tensor, tuple(by(tensor.shape[axis]) for axis in along), along) if along else tensor
 
 

@@ -308,7 +308,7 @@ def triu(tensor: Tensor, k: int = 0) -> Tensor:
     return Tensor(triangle(tensor.__sparrow_scan__(), as_integer(k, "k"), upper=True))
 
 
-def diagonal(tensor: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+def diagonal(tensor: Tensor, offset: int = 0, axis1: int | str = 0, axis2: int | str = 1) -> Tensor:
     """Return a diagonal of a matrix as a vector, or those of a stack of matrices along a new last axis, lazily.
 
     Parameters

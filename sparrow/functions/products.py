@@ -84,7 +84,7 @@ def multi_dot(arrays: Sequence[Any]) -> Any:
     return einsum(*(part for pair in zip(arrays, given, strict=True) for part in pair), result)
 
 
-def vecdot(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int = -1) -> Any:
+def vecdot(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int | str = -1) -> Any:
     """Return the sums of products of cells along an axis, of the first one's conjugates; other axes broadcast.
 
     Parameters
@@ -92,7 +92,8 @@ def vecdot(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int = -1)
     x1, x2
         Tensors or arrays, one of them a tensor.
     axis
-        Along which, counted from the end; of as many cells in both.
+        Along which, counted from the end, or the name of its dimension: where one has none of that name, the axis is
+        counted from the end as in the other. Of as many cells in both.
 
     Returns
     -------
@@ -114,12 +115,22 @@ def vecdot(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int = -1)
     array([  20,  -97])
     """
     one, other = operand(x1), operand(x2)
-    sizes = [np.shape(each)[resolved_axis(axis, np.ndim(each))] for each in (one, other)]
+    dims = [each.dims if isinstance(each, Tensor) else () for each in (one, other)]
+    behind = axis
+    if isinstance(axis, str):
+        lead = next((own for own in dims if axis in own), dims[0] or dims[1])
+        behind = resolved_axis(axis, len(lead), lead) - len(lead)
+    at = [
+        resolved_axis(axis if axis in own else behind, np.ndim(each), own)
+        for each, own in zip((one, other), dims, strict=True)
+    ]
+    sizes = [np.shape(each)[k] for each, k in zip((one, other), at, strict=True)]
     if sizes[0] != sizes[1]:
-        raise ShapeError(f"vecdot: {sizes[0]} and {sizes[1]} cells along axis {axis}")
+        raise ShapeError(f"vecdot: {sizes[0]} and {sizes[1]} cells along axis {axis!r}")
     conjugated = np.conj(one) if np.result_type(_dtype(one)).kind == "c" else one
     product = np.multiply(conjugated, other)
-    return total(product, axis=axis, dtype=product.dtype)
+    named = isinstance(product, Tensor) and axis in product.dims
+    return total(product, axis=axis if named else behind, dtype=product.dtype)
 
 
 def _dtype(obj: Any) -> np.dtype[Any]:

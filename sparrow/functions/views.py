@@ -11,7 +11,7 @@ from sparrow.errors import ShapeError
 from sparrow.interop.conversion import from_object
 from sparrow.plan import resolved_axis
 from sparrow.relation import MemoryHandle, MemoryRelation
-from sparrow.schema import as_integers, check_shape
+from sparrow.schema import check_shape
 from sparrow.tensor import Tensor
 
 __all__ = [
@@ -160,7 +160,7 @@ def moveaxis(tensor: Tensor, source: int | str | Sequence[int | str], destinatio
     return tensor.transpose(order)
 
 
-def permute_dims(tensor: Tensor, axes: Sequence[int]) -> Tensor:
+def permute_dims(tensor: Tensor, axes: Sequence[int | str]) -> Tensor:
     """Return the view with its axes in another order.
 
     Parameters
@@ -168,7 +168,7 @@ def permute_dims(tensor: Tensor, axes: Sequence[int]) -> Tensor:
     tensor
         Of any shape.
     axes
-        For each axis of the result, which of the tensor's it is.
+        For each axis of the result, which of the tensor's it is, by number or the name of its dimension.
 
     Returns
     -------
@@ -186,7 +186,7 @@ def permute_dims(tensor: Tensor, axes: Sequence[int]) -> Tensor:
     (4, 2, 3)
     """
     tensor = as_tensor(tensor)
-    order = as_integers(axes, "axes")
+    order = [axes] if isinstance(axes, str) or not np.iterable(axes) else list(axes)
     return tensor.transpose(order) if tensor.ndim or order else tensor
 
 

@@ -41,6 +41,15 @@ def test_functions_of_dense_cells(A: sp.Tensor) -> None:
     assert sp.fft.fftshift(A).nnz == 4
 
 
+@pytest.mark.parametrize("name", [name for name in sp.fft.__all__ if "freq" not in name])
+def test_axes_of_transforms_are_dimensions_by_name(A: sp.Tensor, name: str) -> None:
+    named, own = A.rename(d0="row", d1="col"), getattr(sp.fft, name)
+    option = "axes" if "n" in name or "shift" in name else "axis"
+    calls: list[tuple[Any, Any]] = [("row", 0), ("col", 1)] + [(("col", "row"), (1, 0))] * (option == "axes")
+    for given, wanted in calls:
+        np.testing.assert_array_equal(own(named, **{option: given}), own(A, **{option: wanted}))
+
+
 def test_dlpack(A: sp.Tensor) -> None:
     np.testing.assert_array_equal(np.from_dlpack(A), DENSE)
     assert sp.from_dlpack(A) is A
@@ -72,9 +81,12 @@ def test_dlpack(A: sp.Tensor) -> None:
         (lambda A: sp.fft.fft(A, n=0), InvalidValueError),
         (lambda A: sp.fft.fft(A, norm="odd"), InvalidValueError),
         (lambda A: sp.fft.fft(A, n="x"), TypeError),
-        (lambda A: sp.fft.fft(A, axis="x"), UnsupportedError),
+        (lambda A: sp.fft.fft(A, axis="x"), ShapeError),
+        (lambda A: sp.fft.fft(DENSE, axis="x"), UnsupportedError),
+        (lambda A: sp.fft.fft(A, axis=1.5), UnsupportedError),
         (lambda A: sp.fft.fftn(A, s="x"), UnsupportedError),
-        (lambda A: sp.fft.fftn(A, axes=("x",)), UnsupportedError),
+        (lambda A: sp.fft.fftn(A, axes=("x",)), ShapeError),
+        (lambda A: sp.fft.fftn(A, axes=(0, None)), UnsupportedError),
         (lambda A: sp.fft.fft(A[:0], axis=0), ShapeError),
         (lambda A: sp.fft.rfft(A.astype(complex)), UnsupportedError),
         (lambda A: sp.fft.fftn(A, axes=(0, 5)), ShapeError),

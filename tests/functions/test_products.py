@@ -29,6 +29,24 @@ def test_sums_of_products() -> None:
         sp.vecdot(A, [1, 2])
 
 
+def test_sums_of_products_along_a_dimension_by_its_name() -> None:
+    named, turned = A.rename(d0="row", d1="col"), sp.asarray(a.T * 2, dims=("col", "row"))
+    for axis, name in enumerate(("row", "col")):
+        wanted = (a * a).sum(axis=axis)
+        for one, other in ((named, named), (named, a), (a, named), (named, A)):
+            np.testing.assert_array_equal(sp.vecdot(one, other, axis=name).to_numpy(), wanted)
+        for one, other in ((named, turned), (turned, named)):
+            np.testing.assert_array_equal(sp.vecdot(one, other, axis=name).to_numpy(), 2 * wanted)
+    np.testing.assert_array_equal(sp.vecdot([1, 10, 100], named, axis="col").to_numpy(), a @ [1, 10, 100])
+    assert sp.vecdot(named, turned[:, 0], axis="col").dims == ("row",)
+    for one, other, name, told in [
+        (named, a, "user", "no dimension 'user': there are 'row', 'col'"), (named, a[0], "row", "axis -2 is out of"),
+        (named, a[:, :2], "col", "3 and 2 cells along axis 'col'"),
+    ]:  # fmt: skip
+        with pytest.raises(ShapeError, match=told):
+            sp.vecdot(one, other, axis=name)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "int64", "complex128", "int8", "bool"])
 def test_sums_of_a_product_along_its_axes(dtype: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
