@@ -17,6 +17,7 @@ from sparrow.engines.stream.elementwise import mapped_cells
 from sparrow.engines.stream.fusing import Program, fused
 from sparrow.engines.stream.reductions import reduced_cells, shared_scans
 from sparrow.engines.stream.sharing import Cache, Shared, budget
+from sparrow.engines.stream.sliced import Sliced, of_long_slices, shown
 from sparrow.errors import UnsupportedError
 from sparrow.index import View
 from sparrow.plan import (
@@ -70,7 +71,7 @@ def lowered(scans: Sequence[Scan], share: bool = True) -> list[Scan]:
             return [scan]
         inputs = _inputs_of_one(scan)
         if inputs:
-            return [Scan(_computed(scan.source, inputs), scan.view, scan.schema)]
+            return [Scan(_whole(scan.source, inputs) or _computed(scan.source, inputs), scan.view, scan.schema)]
     if not any(isinstance(scan.source, Step) for scan in scans):
         if not share or not scans:
             return list(scans)
@@ -114,6 +115,17 @@ def _computed(step: Step, scans: Sequence[Scan]) -> Computed:
     raise UnsupportedError(f"engine='stream' has no implementation of the step {type(step).__name__}")
 
 
+def _whole(step: Step, scans: Sequence[Scan]) -> Sliced | None:
+    """Return what computes the entries of a step slice by slice, None where its slices are no longer than pieces."""
+    return Sliced(step, scans, _alone) if of_long_slices(step, scans) else None
+
+
+def _alone(step: Step) -> Scan:
+    """Return the scan of a relation that has the entries of a step."""
+    (found,) = lowered([Scan(step, View.identity(step.schema.shape), step.schema)], share=False)
+    return found if found.view.is_identity else Scan(shown(step, found), View.identity(step.schema.shape), step.schema)
+
+
 class _Lowering:
     """Relations for the steps of a plan."""
 
@@ -135,7 +147,10 @@ class _Lowering:
         for step in steps:
             if step in inside or step in self._made:
                 continue
-            if isinstance(step, Map):
+            sliced = _whole(step, self._on(ready[step].scans if isinstance(step, Map) else step.scans))
+            if sliced is not None:
+                self._keep(step, sliced, step.scans)
+            elif isinstance(step, Map):
                 program = ready[step]
                 self._keep(step, mapped_cells(program, self._on(program.scans)), program.scans)
             elif isinstance(step, Reduce):
