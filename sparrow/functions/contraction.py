@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from sparrow import engines, memory, progress, settings
-from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.errors import AxisError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import factor
 from sparrow.functions.labels import shown
 from sparrow.functions.views import as_tensor
@@ -28,7 +28,7 @@ from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import Schema, check_dtype
 from sparrow.tensor import Tensor
 from sparrow.tensor.base import labelled
-from sparrow.tensor.products import Engine, contracted, matmul, together
+from sparrow.tensor.products import Engine, contracted, every_cell, matmul, together
 from sparrow.workers import ordered_map
 
 __all__ = ["einsum", "einsum_path", "sddmm", "tensordot"]
@@ -119,7 +119,7 @@ def einsum(
         return _of_one(terms, given[0], chosen, options)
     left = list(zip(range(len(given)), terms.inputs, given, strict=True))
     common = np.result_type(*(each.dtype for each in given)) if chosen.mixes else None
-    free = len(given) > 2 and chosen.associative and isinstance(optimize, bool | str) and optimize is not False
+    free = len(given) > 2 and chosen.free and isinstance(optimize, bool | str) and optimize is not False
     whole = _together(terms, given) if chosen.plain and mask is None else None
     path = _path(terms, given, chosen, optimize, whole)
     if whole is not None and path == [tuple(range(len(given)))]:
@@ -132,9 +132,13 @@ def einsum(
             last = not left
             out = kept(own, other, [letters for _, letters, _ in left], terms.output, chosen)
             a, b = _alike(a, b, common)
-            array = bool(arrays & {at, beside}) and {*own, *other} > set(out)
+            summed = {*own, *other} > set(out)
+            array = {at, beside} <= arrays or (summed and bool(arrays & {at, beside}))
             arrays = arrays - {at, beside} | ({at} if array else set())
-            result = {} if chosen.plain else {"result": "array" if last and array else "any" if last else "tensor"}
+            absent = not last and not out and not array  # a number would be a cell where no two cells have met
+            result: dict[str, Any] = {"result": "tensor"} if absent else {}
+            if not chosen.plain:
+                result = {"result": "array" if last and array else "any" if last else "tensor"}
             more = result | (options if last else {})
             left.append((at, out, _step((own, a), (other, b), out, chosen, free, more)))
     return left[0][2]
@@ -155,15 +159,21 @@ def _step(
     """Return the product of two operands; ``free`` says whether it may be put in another order with others."""
     (one, a), (other, b) = first, second
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
-        if not semiring.plain or options.get("mask") is not None:
-            raise UnsupportedError(f"einsum: semiring {semiring} or a mask of two arrays: make a tensor of one of them")
-        text = _written([one, other], out)
-        if not text.isascii():
-            raise UnsupportedError(f"einsum: two arrays with more than {len(_LETTERS)} axes: make a tensor of one")
-        return np.einsum(text, a, b)
+        if semiring.plain and options.get("mask") is None:
+            text = _written([one, other], out)
+            if not text.isascii():
+                raise UnsupportedError(f"einsum: two arrays with more than {len(_LETTERS)} axes: make a tensor of one")
+            return np.einsum(text, a, b)
+        a, b = (_with_all_cells(a), b) if np.size(a) <= np.size(b) else (a, _with_all_cells(b))
     number = {letter: k for k, letter in enumerate(dict.fromkeys((*one, *other)))}
     letters = [number[letter] for letter in one], [number[letter] for letter in other]
     return contracted((a, b), letters, [number[letter] for letter in out], semiring=semiring, free=free, **options)
+
+
+def _with_all_cells(array: Any) -> Tensor:
+    """Return an array as a tensor in which each cell is an entry, 0 too."""
+    relation: Any = every_cell(np.asarray(array)).relation
+    return Tensor(MemoryHandle(relation))
 
 
 def _together(terms: _Terms, given: Sequence[Any]) -> Weighted | None:
@@ -231,7 +241,10 @@ def einsum_path(
 
 
 def tensordot(
-    x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2
+    x1: Tensor | ArrayLike,
+    x2: Tensor | ArrayLike,
+    /,
+    axes: int | tuple[int | str | Sequence[int | str], int | str | Sequence[int | str]] = 2,
 ) -> Any:
     """Return sums of products over axes of two operands, the axes that are left of the first one first.
 
@@ -240,7 +253,8 @@ def tensordot(
     x1, x2
         Tensors of fill 0 or arrays, at least one of them a tensor.
     axes
-        How many last axes of the first are matched with as many first axes of the second; or the axes of both.
+        How many last axes of the first are matched with as many first axes of the second; or the axes of both, by
+        number or the name of a dimension.
 
     Returns
     -------
@@ -267,24 +281,31 @@ def tensordot(
         pairs = [(one.ndim - int(axes) + k, k) for k in range(int(axes))]
     else:
         try:
-            sides = [[each] if isinstance(each, int | np.integer) else list(each) for each in axes]
+            sides = [[each] if isinstance(each, int | np.integer | str) else list(each) for each in axes]
         except TypeError:
             sides = []
         if len(sides) != 2 or len(sides[0]) != len(sides[1]):
             raise ShapeError(f"tensordot: axes={axes!r} must be a number, or as many axes of both operands")
-        pairs = [
-            (resolved_axis(a, one.ndim), resolved_axis(b, other.ndim)) for a, b in zip(*sides, strict=True)
-        ]  # fmt: skip
+        pairs = list(zip(*map(_numbered, ("first", "second"), (one, other), sides), strict=True))
         if any(len(set(side)) < len(side) for side in zip(*pairs, strict=True)):
             raise ShapeError(f"tensordot: axes={axes!r} names an axis twice")
     if not isinstance(one, Tensor) and not isinstance(other, Tensor):
-        return as_tensor(np.tensordot(one, other, axes))
+        return as_tensor(np.tensordot(one, other, axes))  # type: ignore[arg-type]
     own, across = list(range(one.ndim)), list(range(one.ndim, one.ndim + other.ndim))
     for a, b in pairs:
         across[b] = own[a]
     gone = {own[a] for a, _ in pairs}
     out = [letter for letter in (*own, *across) if letter not in gone]
     return contracted((one, other), (own, across), out, semiring=semiring_of("plus_times"))
+
+
+def _numbered(which: str, operand: Any, axes: Sequence[int | str]) -> list[int]:
+    """Return axes of an operand of tensordot, by number or name, counted from the front."""
+    dims = operand.dims if isinstance(operand, Tensor) else ()
+    try:
+        return [resolved_axis(axis, operand.ndim, dims) for axis in axes]
+    except AxisError as error:
+        raise AxisError(f"tensordot: of the {which} operand, of shape {operand.shape}: {error}") from None
 
 
 def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
@@ -500,14 +521,23 @@ def _path(terms: _Terms, given: Sequence[Any], semiring: Semiring, optimize: Any
     """
     count = len(given)
     at_once: Path = [tuple(range(count))]
+    in_turn: Path = [(0, 1), *((0, left - 1) for left in range(count - 1, 1, -1))] if count > 1 else at_once
     if isinstance(optimize, list | tuple):
-        steps = [step for step in optimize if not isinstance(step, str)]
-        return at_once if whole is not None and list(map(tuple, steps)) == at_once else _checked(steps, count)
+        steps = _checked([step for step in optimize if not isinstance(step, str)], count)
+        if whole is not None and steps == at_once:
+            return at_once
+        found = _by_twos(steps)
+        if not _allowed(found, in_turn, semiring):
+            raise InvalidValueError(
+                f"einsum: optimize={optimize!r} changes what comes out: products of {semiring} are done from left to "
+                "right, optimize=False"
+            )
+        return found
     _check_optimize(optimize)
     if count == 1:
         return [(0,)]
-    if optimize is False or not semiring.associative:
-        return [(0, 1), *((0, left - 1) for left in range(count - 1, 1, -1))] if count > 2 else [(0, 1)]
+    if optimize is False or not semiring.free:
+        return in_turn
     estimates = [_expected(own, each) for own, each in zip(terms.inputs, given, strict=True)]
     path = cheapest(estimates, terms.output, semiring, every=optimize != "greedy")
     if whole is not None:
@@ -552,9 +582,44 @@ def _checked(path: list[Any], count: int) -> Path:
     left = count
     for step in path:
         numbers = isinstance(step, list | tuple) and all(isinstance(k, int | np.integer) for k in step)
-        if not numbers or len(step) not in (1, 2) or len(set(step)) < len(step) or any(not 0 <= k < left for k in step):
-            raise InvalidValueError(f"einsum: optimize={path!r} is no path of {count} operands in steps of two")
+        if (
+            not numbers
+            or len(step) < min(count, 2)
+            or len(set(step)) < len(step)
+            or any(not 0 <= k < left for k in step)
+        ):
+            raise InvalidValueError(
+                f"einsum: optimize={path!r} is no path of {count} operands: a step has the positions of those it takes "
+                "among the ones that are left, and its result comes last"
+            )
         left -= len(step) - 1
     if left != 1:
         raise InvalidValueError(f"einsum: optimize={path!r} leaves {left} operands")
-    return [tuple(map(int, step)) for step in path]
+    return [tuple(sorted(map(int, step))) for step in path]
+
+
+def _allowed(path: Path, in_turn: Path, semiring: Semiring) -> bool:
+    """Return whether steps of two give what those from left to right do."""
+    if callable(semiring.multiply) and not semiring.free:
+        return path == in_turn
+    if semiring.multiply not in ("first", "second"):
+        return True
+    left = [(k, k) for k in range(len(in_turn) + 1)]
+    for step in path:
+        (low, mine), (next_one, high) = sorted(left[k] for k in step)
+        if mine + 1 != next_one:
+            return False  # an operand in between comes to stand on the other side
+        left = [*(each for k, each in enumerate(left) if k not in step), (low, high)]
+    return True
+
+
+def _by_twos(path: Path) -> Path:
+    """Return a path with steps of more than two operands done from left to right, positions ascending."""
+    found: Path = []
+    left = sum(len(step) - 1 for step in path) + 1
+    for step in path:
+        first, *others = sorted(step)
+        found.append((first, *others[:1]))
+        found.extend((k - done, left - done) for done, k in enumerate(others[1:], 2))
+        left -= len(step) - 1
+    return found

@@ -39,7 +39,7 @@ def kept(
     if not rest:
         return tuple(out)
     found = tuple(dict.fromkeys((*one, *other)))
-    if not semiring.associative:
+    if not semiring.free:
         return found
     needed = set(out).union(*rest)
     return tuple(letter for letter in found if letter in needed)

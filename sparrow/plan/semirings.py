@@ -56,8 +56,9 @@ class Semiring:
     name
         What people call it.
     associative
-        Whether products of several tensors may be done in any order, which needs ``multiply`` to be associative and to
-        distribute over ``add``.
+        Whether products of several tensors may be done in any order, which needs ``multiply`` to be associative and
+        commutative and to distribute over ``add``. With "first" and "second" they never are: these tell their operands
+        apart.
 
     Raises
     ------
@@ -102,6 +103,11 @@ class Semiring:
     def plain(self) -> bool:
         """Whether it is plus and times: absent cells then are cells that hold 0."""
         return self.add == "plus" and self.multiply == "times"
+
+    @property
+    def free(self) -> bool:
+        """Whether products of several tensors may be done in any order."""
+        return self.associative and self.multiply not in ("first", "second")
 
     @property
     def mixes(self) -> bool:

@@ -32,7 +32,7 @@ from sparrow.relation import MemoryRelation
 from sparrow.schema import Schema, check_dtype
 from sparrow.tensor.base import Base, as_scan
 
-__all__ = ["Engine", "contracted", "matmul", "together"]
+__all__ = ["Engine", "contracted", "every_cell", "matmul", "together"]
 
 Engine = Literal["auto", "cupy", "duckdb", "stream"]
 
@@ -63,7 +63,8 @@ def matmul(
         "plus_times" absent cells take no part, and the fill of the result is what adding leaves as it is.
     mask
         A tensor of the shape of the result: only cells at which it has an entry are computed. ``M != 0`` is a mask by
-        values. An array of booleans is one too. Named dimensions and labels are those of the result, whatever their
+        values, and so is ``M == 0``: booleans that are True where nothing is stored are. An array of booleans is one
+        too. Named dimensions and labels are those of the result, whatever their
         order: at labels that it lacks it has no entry.
     complement
         Compute the cells at which the mask has no entry instead.
@@ -205,11 +206,13 @@ def contracted(
         if plain is not None:
             return engines.array(plain, engine)
     arrays = any(isinstance(each, np.ndarray) for each in operands)
-    sides = [each.__sparrow_scan__() if isinstance(each, Base) else _every_cell(each) for each in operands]
+    sides = [each.__sparrow_scan__() if isinstance(each, Base) else every_cell(each) for each in operands]
     if semiring.plain and set(letters[0]) | set(letters[1]) > set(out):
         sides = [_every_fill(side) if arrays or not out else side for side in sides]
     left, right = multiplied(sides, letters)
     pattern = None if mask is None else _pattern(mask)
+    if pattern is not None and pattern.schema.dtype == bool and pattern.schema.fill_value:
+        pattern, complement = _pattern(~tensor._taken_in(mask)), not complement  # entries are the cells that are False
     multiplication = product(left, right, letters, out, semiring, pattern, complement, stype, free)
     node = (None if free else cell_by_cell(multiplication)) or multiplication
     if not node.schema.ndim and result != "tensor":
@@ -284,7 +287,7 @@ def _every_fill(scan: Scan) -> Scan:
     return Scan(stored, View.identity(stored.schema.shape), stored.schema)
 
 
-def _every_cell(array: NDArray[Any]) -> Scan:
+def every_cell(array: NDArray[Any]) -> Scan:
     """Return an array as a scan in which each cell is an entry, 0 too."""
     check_dtype(array.dtype)
     schema = Schema(array.shape, (), array.dtype, stype="dense")

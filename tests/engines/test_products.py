@@ -657,6 +657,17 @@ def test_masks_of_booleans_and_of_scipy() -> None:
         assert np.array_equal(outside.to_numpy(), np.where(M == 0, wanted, 0))
 
 
+def test_masks_of_booleans_are_true_where_they_say_so() -> None:
+    dense = some((5, 5), 3)
+    A, M = sp.asarray(dense), sp.asarray(some((5, 5), 4, "int64"))
+    for mask in (M == 0, M < 2, ~(M != 0), M != 0, (M == 0).asformat("csr")):
+        assert isinstance(mask, sp.Tensor)
+        for complement in (False, True):
+            chosen = mask.to_numpy() != complement
+            found = sp.matmul(A, A, mask=mask, complement=complement)
+            np.testing.assert_array_equal(found.to_numpy(), np.where(chosen, dense @ dense, 0))
+
+
 _ADDED: dict[str, Any] = {"plus": np.add, "min": np.minimum, "max": np.maximum, "or": np.logical_or}
 _MULTIPLIED: dict[str, Any] = {
     "times": np.multiply, "plus": np.add, "min": np.minimum, "max": np.maximum, "and": np.logical_and,

@@ -462,6 +462,72 @@ def test_steps_multiply_in_the_order_of_the_operands(optimize: Any) -> None:
     assert sp.einsum("ij,jk,kl->", C, low, low, semiring="max_times", optimize=optimize) == 50_000
 
 
+@pytest.mark.parametrize(
+    "optimize", [False, "auto", [(0, 1), (0, 2), (0, 1)], [(1, 2), (0, 2), (0, 1)], [(0, 1, 2, 3)], [(1, 2, 3), (0, 1)],
+                 [(0, 2), (0, 1), (0, 1)]]
+)  # fmt: skip
+@pytest.mark.parametrize("semiring", ["plus_first", "max_second", "mine", "plus_times", "min_plus"])
+def test_operands_that_are_told_apart_stay_in_their_order(semiring: str, optimize: Any) -> None:
+    named = {
+        "max_second": sp.Semiring("max", "second", None, associative=True),
+        "mine": sp.Semiring("plus", lambda a, b: a - 2 * b, 0),
+    }
+    chosen: Any = named.get(semiring, semiring)
+    vectors = [sp.asarray(np.array(cells)) for cells in ([1, 2, 3], [10, 11], [5, 6, 7], [20, 21])]
+    wanted = sp.einsum("i,j,i,k->", *vectors, semiring=chosen, optimize=False)
+    permutes = optimize == [(0, 2), (0, 1), (0, 1)]
+    in_turn = [(0, 1, 2, 3)], [(0, 1), (0, 2), (0, 1)]
+    free = semiring in ("plus_times", "min_plus")
+    if isinstance(optimize, list) and not free and (permutes or (semiring == "mine" and optimize not in in_turn)):
+        with pytest.raises(InvalidValueError, match="left to right"):
+            sp.einsum("i,j,i,k->", *vectors, semiring=chosen, optimize=optimize)
+    else:
+        assert sp.einsum("i,j,i,k->", *vectors, semiring=chosen, optimize=optimize) == wanted
+
+
+def test_no_cells_that_meet_are_no_number() -> None:
+    a, b, c = sp.asarray([1.0, 0]), sp.asarray([0.0, 1]), sp.asarray([np.nan, 1.0])
+    for optimize in (False, "auto", [(0, 1), (0, 1)], [(1, 2), (0, 1)], [(0, 1, 2)]):
+        options: Any = {"optimize": optimize}
+        assert sp.einsum("i,i,j->", a, b, c, **options) == 0
+        assert sp.einsum("i,i,j->j", a, b, c, **options).nnz == 0
+        np.testing.assert_array_equal(sp.einsum("i,i,j->j", a, a, c, **options).to_numpy(), [np.nan, 1])
+
+
+def test_paths_of_numpy_and_paths_that_are_none() -> None:
+    matrices = [sp.random((5, 5), nnz=8, seed=seed) for seed in range(5)]
+    dense = [matrix.to_numpy() for matrix in matrices]
+    text = "ab,bc,cd,de,ef->af"
+    paths = [np.einsum_path(text, *dense, optimize=how)[0] for how in (False, "greedy", "optimal")]
+    for path in (*paths, [(1, 2, 3), (0, 1, 2)], [(4, 0, 2), (0, 1, 2)], [(3, 4), (2, 1, 0), (0, 1)]):
+        found = sp.einsum(text, *matrices, optimize=path)
+        np.testing.assert_allclose(found.to_numpy(), np.linalg.multi_dot(dense), atol=1e-12)
+    for bad in ([(0,), (0, 1)], [(0, 0)], [(0, 5)], [()]):
+        with pytest.raises(InvalidValueError, match="no path of 5 operands"):
+            sp.einsum(text, *matrices, optimize=bad)
+
+
+@pytest.mark.parametrize("optimize", [False, "auto", [(0, 1, 2)], [(1, 2), (0, 1)]])
+@pytest.mark.parametrize("complement", [None, False, True])
+@pytest.mark.parametrize("semiring", ["plus_times", "max_times"])
+def test_one_tensor_and_arrays_in_any_order(semiring: Any, complement: bool | None, optimize: Any) -> None:
+    rng = np.random.default_rng(4)
+    a, x, y = np.where(rng.random((6, 5)) < 0.4, rng.random((6, 5)), 0), rng.random((5, 3)), rng.random((3, 4))
+    mask = rng.random((6, 4)) < 0.5
+    options: dict[str, Any] = {"semiring": semiring, "optimize": optimize}
+    options |= {} if complement is None else {"mask": mask, "complement": complement}
+    terms = a[:, :, None, None] * x[None, :, :, None] * y[None, None]
+    present = np.broadcast_to((a != 0)[:, :, None, None], terms.shape)
+    adds = np.where(present, terms, -np.inf).max(axis=(1, 2)) if semiring == "max_times" else terms.sum(axis=(1, 2))
+    fill = -np.inf if semiring == "max_times" else 0.0
+    wanted = adds if complement is None else np.where(mask != complement, adds, fill)
+    operands = {"ij": sp.asarray(a), "jk": x, "kl": y}
+    for order in itertools.permutations(operands):
+        found = sp.einsum(f"{','.join(order)}->il", *(operands[own] for own in order), **options)
+        assert isinstance(found, np.ndarray)
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
 def test_an_operand_whose_axes_all_broadcast_stays_a_tensor() -> None:
     rows, one = np.array([[[1, 2], [3, 0]]]), np.array([3])
     for pair in ((rows, sp.asarray(one)), (sp.asarray(one), rows), (sp.asarray(rows), sp.asarray(one))):
