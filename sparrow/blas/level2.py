@@ -23,8 +23,8 @@ from sparrow.blas.operands import (
     vector,
 )
 from sparrow.errors import ShapeError
+from sparrow.functions.labels import at_labels
 from sparrow.functions.views import as_tensor
-from sparrow.linalg.labels import at_labels
 
 __all__ = ["gemv", "ger", "gerc", "hemv", "symv", "trsv"]
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.elementwise import factor
-from sparrow.functions.labels import shown
-from sparrow.linalg.labels import at_labels, check_space, is_labelled, space_axis
+from sparrow.functions.labels import at_labels, check_space, is_labelled, shown, space_axis
 from sparrow.plan import names_along
 from sparrow.tensor import Tensor
 

@@ -26,6 +26,7 @@ from sparrow.plan.ordering import Path, cheapest, kept
 from sparrow.plan.semirings import for_types
 from sparrow.relation import MemoryHandle, MemoryRelation
 from sparrow.schema import Schema, check_dtype
+from sparrow.stypes import of_function, settled
 from sparrow.tensor import Tensor
 from sparrow.tensor.base import labelled
 from sparrow.tensor.products import Engine, contracted, every_cell, matmul, together
@@ -366,7 +367,9 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
         with np.errstate(all="ignore"):
             values = np.multiply(block.values, sums, dtype=dtype)
     found = pick(Block(block.coords, values), values != 0)
-    return Tensor(MemoryHandle(MemoryRelation(Schema(pattern.shape, pattern.dims, dtype, 0), found, labelled(scan))))
+    kind = settled("multiply", [pattern.stype, "dense"], of_function("multiply", [pattern.stype, "dense"], True))
+    schema = Schema(pattern.shape, pattern.dims, dtype, 0, kind)
+    return Tensor(MemoryHandle(MemoryRelation(schema, found, labelled(scan))))
 
 
 def _sampled(block: Block, left: NDArray[Any], right: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -431,7 +434,7 @@ def _parsed(subscripts: str, given: list[Any]) -> tuple[_Terms, list[Any]]:
     before, arrow, after = text.partition("->")
     parts = before.split(",")
     strange = set(text.replace("->", "").replace("...", "").replace(",", "")) - set(_LETTERS)
-    if strange or "," in after or after.count("...") > 1 or any(part.count("...") > 1 for part in parts):
+    if strange or "," in after or text.count("->") > 1 or any(part.count("...") > 1 for part in (*parts, after)):
         raise InvalidValueError(f"einsum: {subscripts!r} is not understood: letters, '...' , ',' and one '->'")
     if len(parts) != len(given):
         raise InvalidValueError(f"einsum: {subscripts!r} is for {len(parts)} operands, got {len(given)}")
@@ -457,7 +460,8 @@ def _parsed(subscripts: str, given: list[Any]) -> tuple[_Terms, list[Any]]:
             if known is None or (letter in dots and known == 1):
                 sizes[letter], first[letter] = int(size), where
             elif known != size and not (letter in dots and size == 1):
-                raise ShapeError(f"einsum: {letter!r} is {known} along {first[letter]} and {size} along {where}")
+                what = "an axis of '...'" if letter in dots else repr(letter)
+                raise ShapeError(f"einsum: {what} is {known} along {first[letter]} and {size} along {where}")
     thin = []
     for k, (own, each) in enumerate(zip(inputs, given, strict=True)):
         gone = [letter in dots and size != sizes[letter] for letter, size in zip(own, each.shape, strict=True)]

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sparrow.arguments import check_flag
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import operand
+from sparrow.functions.labels import at_labels
 from sparrow.schema import as_integer
 from sparrow.tensor import Tensor
 
@@ -452,7 +453,7 @@ def solve(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /) -> NDArray[Any]:
     x1
         A tensor or array of at least two dimensions, the last two of one size.
     x2
-        A vector, or matrices of as many rows.
+        A vector, or matrices of as many rows; by label where rows of one matrix and they have some.
 
     Returns
     -------
@@ -462,6 +463,8 @@ def solve(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /) -> NDArray[Any]:
     ------
     ShapeError
         If ``x1`` is no square matrix, or ``x2`` does not go with it.
+    LabelError
+        If ``x2`` has a label that no row has.
     numpy.linalg.LinAlgError
         If one is singular.
     TooLargeError
@@ -474,7 +477,8 @@ def solve(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /) -> NDArray[Any]:
     >>> sp.linalg.solve(sp.asarray([[4.0, 1.0], [0.0, 3.0]]), [5.0, 3.0])
     array([1., 1.])
     """
-    return _of_matrices(np.linalg.solve, x1, np.asarray(operand(x2)), square=True)
+    beside = at_labels(operand(x2), x1, 0, "x2", "solve") if np.ndim(x1) == 2 else operand(x2)
+    return _of_matrices(np.linalg.solve, x1, np.asarray(beside), square=True)
 
 
 def svd(x: Tensor | ArrayLike, /, *, full_matrices: bool = True) -> Any:

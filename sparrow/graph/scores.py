@@ -100,7 +100,7 @@ def _placed(A: Tensor, given: Any, name: str) -> Any:
     if isinstance(given, Mapping):
         return added_up(given, positions(A, list(given)).tolist(), A.shape[0], name)
     if isinstance(given, Tensor) and given.ndim == 1 and not (given.labels(0) is None or labels_of(A) is None):
-        return at_nodes(A, given)
+        return given  # which goes by label
     if given is None or _weighs(given, A.shape[0], name):
         return given
     return dict.fromkeys(positions(A, given).tolist(), 1.0)

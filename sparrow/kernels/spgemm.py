@@ -289,6 +289,14 @@ def _built(add: Any, multiply: Any, seeded: bool) -> Kernels:
     return Kernels(_rows(add, multiply, seeded), masked(add, multiply), dotted(add, multiply), added(multiply))
 
 
+def _reason(error: NumbaError) -> str:
+    """Return the line of an error of Numba's that says why, of all that say where."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line.removeprefix("TypingError: ") for line in lines if line.startswith("TypingError: ")]
+    told += [line for line in lines if not line.startswith(("Failed in nopython mode", "- Resolution failure"))]
+    return next(iter(told), "")
+
+
 @functools.cache
 def _compiled(function: Any, dtype: np.dtype[Any], swapped: bool) -> int:
     """Return where an operation of two numbers of a type stands, compiled: the loops that call it need not be."""
@@ -315,7 +323,7 @@ def _compiled(function: Any, dtype: np.dtype[Any], swapped: bool) -> int:
         called.compile(kind(kind, kind))
     except NumbaError as error:
         name = getattr(function, "__name__", repr(function))
-        why = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+        why = _reason(error)
         raise InvalidValueError(
             f"a semiring's functions are compiled by Numba, which does not take {name!r} of two {dtype}: {why}"
         ) from error

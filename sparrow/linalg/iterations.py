@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from sparrow import progress
 from sparrow.arguments import check_integer, check_number, check_seed
 from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, UnsupportedError
+from sparrow.functions.labels import at_labels, check_space, space_axis
 from sparrow.functions.views import as_tensor
 from sparrow.kernels import compiling
-from sparrow.linalg.labels import at_labels, check_space, space_axis
 from sparrow.linalg.operators import Operator, check_sides, check_square, check_vector, tensor_of
 from sparrow.tensor import Tensor
 

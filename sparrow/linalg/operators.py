@@ -13,10 +13,10 @@ from sparrow import memory, settings
 from sparrow.engines import explain
 from sparrow.engines.stream import persisted
 from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
+from sparrow.functions.labels import at_labels
 from sparrow.functions.views import as_tensor
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.kernels.compiling import readonly
-from sparrow.linalg.labels import at_labels
 from sparrow.plan import Contract, Dense
 from sparrow.plan.estimates import entries_at_most
 from sparrow.progress import quantity

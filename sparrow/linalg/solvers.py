@@ -12,9 +12,9 @@ import scipy.sparse.linalg as scipy_linalg
 from sparrow import progress
 from sparrow.arguments import check_integer
 from sparrow.errors import InvalidValueError, ShapeError, SingularError
+from sparrow.functions.labels import at_labels, check_space, is_labelled, space_axis
 from sparrow.linalg.arrays import trace
 from sparrow.linalg.direct import handed_over
-from sparrow.linalg.labels import at_labels, check_space, is_labelled, space_axis
 from sparrow.linalg.operators import Operator, check_matrix, check_sides, check_square, check_vector, tensor_of
 from sparrow.schema import as_integer
 from sparrow.tensor import Tensor

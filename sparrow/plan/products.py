@@ -24,7 +24,7 @@ from sparrow.plan.reductions import reduction
 from sparrow.plan.semirings import PLUS_TIMES, Semiring, fill_of, of_truths, product_dtype
 from sparrow.plan.shapes import refilled
 from sparrow.schema import Schema
-from sparrow.stypes import COMPRESSED, check_stype, of_dot, of_other, settled
+from sparrow.stypes import COMPRESSED, check_stype, of_dot, of_function, of_other, settled
 
 __all__ = ["cell_by_cell", "product", "weighted"]
 
@@ -94,11 +94,19 @@ def product(
     dtype = product_dtype(semiring, left.schema.dtype, right.schema.dtype)
     fill = fill_of(semiring, dtype)
     types = [left.schema.stype, right.schema.stype]
+    step = "dot"
     if fill == 0 and _renumbered(own, other, out) == _MATMUL:
         found = of_dot(types[0], types[1], wanted=stype)
+    elif fill == 0 and tuple(out) in (own, other) and set(own) | set(other) == set(out):  # cell by cell
+        step, wide = "multiply", [len(along) == len(out) for along in (own, other)]
+        stretched = not all(whole for whole, kind in zip(wide, types, strict=True) if kind in COMPRESSED)
+        turned = any(
+            kind in COMPRESSED and along != tuple(out) for kind, along in zip(types, (own, other), strict=True)
+        )
+        found = of_function(step, types, True, not all(wide), stretched or turned)
     else:
         found = of_other(next((kind for kind in ("coo", *COMPRESSED) if kind in types), "dense"))
-    kind = settled("dot", types, found) if stype is None else check_stype(stype, len(shape))
+    kind = settled(step, types, found) if stype is None else check_stype(stype, len(shape))
     names: dict[int, str] = {}
     for scan, along in ((right, other), (left, own)):
         names |= dict(zip(along, scan.schema.dims, strict=True))
@@ -201,9 +209,10 @@ def _check_fills(left: Scan, right: Scan, shape: tuple[int, ...]) -> None:
     for name, scan in (("left", left), ("right", right)):
         if scan.schema.size and not scan.schema.zero_fill:
             raise UnsupportedError(
-                f"product: absent cells of the {name} operand are {scan.schema.fill_value}, which makes every cell of "
-                f"the result of shape {shape} an entry: use A.to_numpy() @ B.to_numpy() where that fits, or "
-                "A.refill(0), or another semiring, under which absent cells take no part"
+                f"product: absent cells of the {name} operand are {scan.schema.fill_value}, so that cells of the result "
+                f"of shape {shape} would be entries whatever is stored: use refill(0) of the operand of shape "
+                f"{scan.schema.shape}, to_numpy() of both where they fit, or another semiring, under which absent "
+                "cells take no part"
             )
 
 

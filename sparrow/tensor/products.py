@@ -145,7 +145,12 @@ def _lettered(left: Any, right: Any) -> tuple[Any, Any, tuple[Sequence[int], Seq
             sizes.setdefault(letter, set()).add(size)
     for name in batch:
         if len(sizes[name] - {1}) > 1:
-            raise ShapeError(f"matmul: shapes {shapes[0]} and {shapes[1]} do not broadcast along leading dimensions")
+            axes = own.index(name), other.index(name)
+            raise ShapeError(
+                f"matmul: shapes {shapes[0]} and {shapes[1]} do not broadcast along leading dimensions: axis {axes[0]} "
+                f"of the left operand has {shapes[0][axes[0]]} cells, axis {axes[1]} of the right one "
+                f"{shapes[1][axes[1]]}"
+            )
     number = {letter: k for k, letter in enumerate([*batch, "i", "j", "k"])}
     operands, letters = [], []
     for side, along in ((left, own), (right, other)):

@@ -153,6 +153,22 @@ def test_what_a_function_of_ones_own_raises_comes_through() -> None:
         sp.matmul(A, B, semiring=sp.Semiring("plus", lambda x, y: x // y, 0)).compute()
 
 
+def test_products_cell_by_cell_have_the_storage_type_of_a_function_of_cells(recwarn: pytest.WarningsRecorder) -> None:
+    dense = some((4, 4), 3)
+    for stype in ("coo", "csr", "csc", "row_sparse", "dense"):
+        A: Any = sp.asarray(dense).asformat(stype)
+        row = np.arange(4.0)
+        for found, wanted in (
+            (sp.einsum("ij,ij->ij", A, A), A * A),
+            (sp.einsum("ij,j->ij", A, row), A * row),
+            (sp.einsum("j,ij->ij", row, A), row * A),
+            (sp.sddmm(A, dense, dense), A * (dense @ dense)),
+        ):
+            assert found.stype == wanted.stype
+            np.testing.assert_allclose(found.to_numpy(), wanted.to_numpy())
+    assert not [warning for warning in recwarn if issubclass(warning.category, StorageFallbackWarning)]
+
+
 def test_absent_cells_annihilate() -> None:
     a = np.array([[np.nan, 0.0, np.inf], [0.0, 2.0, 0.0]])
     b = np.array([[0.0, 1.0], [3.0, 0.0], [0.0, -np.inf]])
@@ -388,9 +404,14 @@ def test_bad_operands_are_named() -> None:
         sp.matmul(A, A.T, semiring="plus")
     with pytest.raises(InvalidValueError, match="no identity"):
         sp.matmul(A, A.T, semiring=sp.Semiring(np.hypot, "times", None))
-    strange = sp.Semiring(lambda x, y: min([x, y], key=str), "times", 0)
-    with pytest.raises(InvalidValueError, match="compiled by Numba, which does not take"):
-        sp.matmul(A, A.T, semiring=strange).compute()
+    reasons: dict[str, Any] = {
+        r"two float64: \w": lambda x, y: min([x, y], key=str),
+        "Unknown attribute 'size'": lambda x, y: x.size + y,
+        "cannot safely cast float64 to int64": lambda x, y: {1: 2}.get(int(x), y),
+    }
+    for reason, strange in reasons.items():
+        with pytest.raises(InvalidValueError, match=f"compiled by Numba, which does not take .*{reason}"):
+            sp.matmul(A, A.T, semiring=sp.Semiring(strange, "times", 0)).compute()
     with pytest.raises(InvalidValueError, match="complement=True needs mask="):
         sp.matmul(A, A.T, complement=True)
     with pytest.raises(InvalidValueError, match="add='mean' must be a function"):

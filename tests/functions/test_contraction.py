@@ -485,6 +485,35 @@ def test_operands_that_are_told_apart_stay_in_their_order(semiring: str, optimiz
         assert sp.einsum("i,j,i,k->", *vectors, semiring=chosen, optimize=optimize) == wanted
 
 
+def test_axes_of_tensordot_by_name_and_what_is_said_of_others() -> None:
+    A = sp.from_coords([[0, 1], [1, 2]], [2.0, 3.0], shape=(2, 3), dims=("user", "film"))
+    np.testing.assert_array_equal(sp.tensordot(A, A, axes=("film", 1)).to_numpy(), np.diag([4.0, 9]))
+    assert sp.tensordot(A, A, axes=(["user", "film"], ["user", "film"])) == 13
+    for axes, told in ((([0], [5]), "second operand, of shape .*axis 5"), (("x", 0), "first operand.*'x'")):
+        with pytest.raises(ShapeError, match=told):
+            sp.tensordot(A, A, axes=axes)
+    with pytest.raises(ShapeError, match="as many axes of both"):
+        sp.tensordot(A, A, axes="user")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes", "told"),
+    [
+        ("...j,...k->...jk", ((4, 5), (5, 4)), "an axis of '...' is 4 along axis 0 of operand 1"),
+        ("ij->jk->i", ((4, 5),), "is not understood"),
+        ("ij->...i...", ((4, 5),), "is not understood"),
+    ],
+)
+def test_what_does_not_fit_is_named(text: str, shapes: tuple[tuple[int, ...], ...], told: str) -> None:
+    with pytest.raises((InvalidValueError, ShapeError), match=told):
+        sp.einsum(text, *map(sp.zeros, shapes))
+
+
+def test_leading_dimensions_that_do_not_broadcast_are_named() -> None:
+    with pytest.raises(ShapeError, match="axis 1 of the left operand has 2 cells, axis 0 of the right one 3"):
+        sp.matmul(sp.zeros((6, 2, 4, 5)), sp.zeros((3, 5, 4)))
+
+
 def test_no_cells_that_meet_are_no_number() -> None:
     a, b, c = sp.asarray([1.0, 0]), sp.asarray([0.0, 1]), sp.asarray([np.nan, 1.0])
     for optimize in (False, "auto", [(0, 1), (0, 1)], [(1, 2), (0, 1)], [(0, 1, 2)]):

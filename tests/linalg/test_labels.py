@@ -39,6 +39,7 @@ SOLVERS: dict[str, Callable[..., Any]] = {
     **{name: lambda A, b, name=name: getattr(sp.linalg, name)(A, b, rtol=1e-12)[0] for name in ("gmres", "bicgstab")},
     "lsqr": lambda A, b: sp.linalg.lsqr(A, b, atol=1e-14, btol=1e-14)[0],
     "lsmr": lambda A, b: sp.linalg.lsmr(A, b, atol=1e-14, btol=1e-14)[0],
+    "solve": sp.linalg.solve,
     "spsolve": sp.linalg.spsolve,
     "spsolve_triangular": lambda A, b: sp.linalg.spsolve_triangular(sp.tril(A), b),
     "expm_multiply": lambda A, b: sp.linalg.expm_multiply(A / 10, b),
@@ -56,7 +57,9 @@ def wanted(name: str, b: Any) -> Any:
 def test_right_hand_sides_go_by_label(name: str) -> None:
     solve = SOLVERS[name]
     for matrix in (
-        (A, sp.linalg.aslinearoperator(A)) if name not in ("spsolve_triangular", "trsv", "expm_multiply") else (A,)
+        (A, sp.linalg.aslinearoperator(A))
+        if name not in ("solve", "spsolve_triangular", "trsv", "expm_multiply")
+        else (A,)
     ):
         np.testing.assert_allclose(solve(matrix, shuffled(B)), wanted(name, B), rtol=1e-6)
     # A label that it lacks is absent, one that the rows lack is an error; arrays go by position.
