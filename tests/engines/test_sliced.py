@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import sparrow as sp
-from sparrow import engines
-from sparrow.engines.stream import contraction, lowering, reading, sliced
+from sparrow import engines, storage
+from sparrow.engines.stream import computed, contraction, lowering, reading, sliced
 from sparrow.engines.stream.computed import Computed
 from sparrow.engines.stream.sliced import Sliced
 from sparrow.index import View
+from tests.engines.helpers import stored
 
 SHAPE = (3, 6, 8)
 EXPRESSIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
@@ -48,8 +49,8 @@ SHOWN: dict[str, Callable[[Any], Any]] = {
 
 @pytest.fixture(autouse=True)
 def long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have each slice be a long one."""
-    monkeypatch.setattr(sliced, "_LONG", 0)
+    """Have slices of three dimensions be long ones."""
+    monkeypatch.setattr(sliced, "_LONG", 9)
     monkeypatch.setattr(sliced, "_COPIES", float("inf"))
 
 
@@ -85,7 +86,14 @@ def relation_of(expression: sp.Tensor) -> Any:
 @pytest.mark.parametrize("name", ["sum", "product", "batches", "four dimensions"])
 def test_pieces_are_parts_of_slices(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(contraction, "_PRODUCTS", 400)
-    A, B = (sp.random((2, 300, 300), nnz=20_000, seed=seed).save(tmp_path / str(seed)) for seed in (1, 2))
+    monkeypatch.setattr(contraction, "_LEAST", 400)
+    monkeypatch.setattr(sliced, "_LONG", 1000)
+    monkeypatch.setattr(computed, "_PIECE_ROWS", 2000)
+    sizes = storage.Sizes(file_rows=20_000, group_rows=1000)
+    A, B = (
+        sp.Tensor(stored(tmp_path / str(seed), sp.random((2, 300, 300), nnz=20_000, seed=seed).to_numpy(), sizes=sizes))
+        for seed in (1, 2)
+    )
     M = sp.random((300, 300), nnz=900, seed=3)
     expression = EXPRESSIONS[name](A, B, M)
     with sp.config(memory_limit="20MB"):
@@ -113,6 +121,7 @@ def test_what_slices_hold_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
         return found
 
     monkeypatch.setattr(sliced.Sliced, "_slice", noted)
+    monkeypatch.setattr(sliced, "_LONG", 50)
     A, M = sp.random((9, 30, 30), nnz=900, seed=1), sp.random((30, 30), nnz=90, seed=2)
     np.testing.assert_allclose((A @ M).to_numpy(), A.to_numpy() @ M.to_numpy())
     assert max(held) == sliced._AT_ONCE

@@ -356,7 +356,8 @@ def pieces(scans: Sequence[Scan], size: int, rows: int | None = None, more: floa
         chunks = scan.relation.chunks(scan.view.box(), order)
         repeats = max(scan.view.repeats, 1)
         total = repeats * sum(chunk.rows for chunk in chunks)
-        if isinstance(axis, Range) and order[0] == axis.dim:
+        fixed = {dim for dim, _ in scan.view.fixed}
+        if isinstance(axis, Range) and next(dim for dim in order if dim not in fixed) == axis.dim:
             for chunk in chunks:
                 low, high = ((end[axis.dim] - axis.start) // axis.step for end in (chunk.low, chunk.high))
                 low, high = min(max(min(low, high), 0), size), min(max(low, high) + 1, size)

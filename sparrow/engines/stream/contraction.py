@@ -43,6 +43,9 @@ T = TypeVar("T")
 
 _PRODUCTS = 1 << 21
 """About how many products a thread computes at a time, where memory is ample; else half as many."""
+_LEAST, _PRODUCT_BYTES = 1 << 17, 512
+"""At least how many where memory is scarce, and the bytes to work in for each: of what a product takes itself, what is
+computed of several and what waits for its turn."""
 _ADDED = 4
 """How many times more of them where they are added up at once: nothing is written."""
 _SHARE = 4
@@ -391,7 +394,10 @@ class Multiplication:
 
 
 def _products() -> int:
-    return _PRODUCTS if settings.current().ample else _PRODUCTS // 2
+    if settings.current().ample:
+        return _PRODUCTS
+    fits = memory.working() // (_PRODUCT_BYTES * settings.current().threads)
+    return min(_PRODUCTS // 2, max(fits, _LEAST))
 
 
 def _quick(relation: Any) -> bool:
