@@ -161,4 +161,37 @@ def on_disk(nnz: int) -> list[Row]:
     return [
         Row(name, "the query in DuckDB", took / by_hand, 1.0, f"{took:.1f} : {by_hand:.1f} s of CPU"),
         Row(name, "limit and 200 MB", peak / most, 1.0, f"{peak / 1e6:.0f} : {most / 1e6:.0f} MB at the peak"),
+        *stacks(nnz),
     ]
+
+
+_STACKS = """
+import sparrow as sp
+A, B, M = (sp.open(path) for path in args[:3])
+(A[:, :10] + B[:, :10]).nnz
+sp.config(memory_limit=int(args[3]), temp_directory=args[4])
+begin()
+{}
+"""
+
+
+def stacks(nnz: int) -> list[Row]:
+    """Look at the peak memory of what is made of stacks of two matrices, of which none is a piece."""
+    limit, n = 350 * 10**6, nnz // 100
+    paths = [fresh(DATA / f"stack-{name}.sparrow") for name in "ABM"]
+    for seed, path in enumerate(paths[:2]):
+        sp.random((2, n, n), nnz=nnz, seed=seed).save(path)
+    sp.random((n, n), nnz=nnz // 100, seed=2).save(paths[2])
+    out, most = [], limit + 200 * 10**6
+    for name, work in (
+        ("A + B", "(A + B).nnz"),
+        ("A @ M", "(A @ M).nnz"),
+        ("A + B, summed", "(A + B).sum(axis=(0, 1))"),
+    ):
+        _, peak = in_process(_STACKS.format(work), *paths, limit, DATA, cpu=True)
+        detail = f"{peak / 1e6:.0f} : {most / 1e6:.0f} MB at the peak"
+        name = f"{name}, stacks of 2 matrices, {nnz / 1e6:.0f} M entries, under {limit // 10**6} MB"
+        out.append(Row(name, "limit and 200 MB", peak / most, 1.0, detail))
+    for path in paths:
+        fresh(path)
+    return out

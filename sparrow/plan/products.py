@@ -209,8 +209,8 @@ def _check_fills(left: Scan, right: Scan, shape: tuple[int, ...]) -> None:
     for name, scan in (("left", left), ("right", right)):
         if scan.schema.size and not scan.schema.zero_fill:
             raise UnsupportedError(
-                f"product: absent cells of the {name} operand are {scan.schema.fill_value}, so that cells of the result "
-                f"of shape {shape} would be entries whatever is stored: use refill(0) of the operand of shape "
+                f"product: absent cells of the {name} operand are {scan.schema.fill_value}, so that cells of the "
+                f"result of shape {shape} would be entries whatever is stored: use refill(0) of the operand of shape "
                 f"{scan.schema.shape}, to_numpy() of both where they fit, or another semiring, under which absent "
                 "cells take no part"
             )

@@ -102,7 +102,8 @@ class Semiring:
     @property
     def plain(self) -> bool:
         """Whether it is plus and times: absent cells then are cells that hold 0."""
-        return self.add == "plus" and self.multiply == "times"
+        ordinary = self.identity is None or self.identity == 0
+        return self.add == "plus" and self.multiply == "times" and ordinary
 
     @property
     def free(self) -> bool:

@@ -120,6 +120,13 @@ def test_min_plus_gives_the_shortest_paths_of_two_steps() -> None:
     np.testing.assert_array_equal(found.to_numpy(), (d[:, :, None] + d[None, :, :]).min(axis=1))
 
 
+def test_a_fill_of_ones_own_is_that_of_arrays_too() -> None:
+    five = sp.Semiring("plus", "times", 5)
+    A = sp.asarray([[1.0, 0], [0, 0]])
+    assert sp.matmul(A, sp.asarray(np.eye(2)), semiring=five).to_numpy().tolist() == [[1, 5], [5, 5]]
+    assert sp.matmul(A, np.eye(2), semiring=five).tolist() == [[1, 0], [5, 5]]  # each cell of an array is an entry
+
+
 def test_a_semiring_of_ones_own() -> None:
     a, b = some((6, 5), 1, "int64", 0.6), some((5, 7), 2, "int64", 0.6)
     A, B = sp.asarray(a), sp.asarray(b)
