@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow import engines, storage
-from sparrow.engines.stream import computed, contraction, lowering, reading, sliced
+from sparrow.engines.stream import computed, contraction, loops, lowering, reading, sliced
 from sparrow.engines.stream.computed import Computed
 from sparrow.engines.stream.sliced import Sliced
 from sparrow.index import View
@@ -133,6 +133,37 @@ def test_steps_whose_slices_are_none_are_computed_as_they_were(monkeypatch: pyte
     assert isinstance(relation_of(A + A[::-1]), Sliced)
     monkeypatch.undo()
     assert not isinstance(relation_of(A + A[::-1]), Sliced)
+
+
+def test_what_a_slice_uses_twice_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sliced, "_LONG", 50)
+    computed_rows: list[int] = []
+    everywhere = loops.Loops._everywhere
+
+    def noted(self: Any, rows: Any, mask: Any, first: int, last: int) -> Any:
+        computed_rows.append(last - first)
+        return everywhere(self, rows, mask, first, last)
+
+    monkeypatch.setattr(loops.Loops, "_everywhere", noted)
+    A, M = sp.random((2, 40, 40), nnz=900, seed=1), sp.random((40, 40), nnz=90, seed=2)
+    x, dense = A, A.to_numpy()
+    for _ in range(3):
+        y, own = x @ M, dense @ M.to_numpy()
+        x, dense = y @ M + y, own @ M.to_numpy() + own
+    np.testing.assert_allclose(x.to_numpy(), dense)
+    assert sum(computed_rows) <= 2 * 6 * 40
+
+
+def test_very_many_steps_in_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sliced, "_LONG", 50)
+    A = sp.random((2, 40, 40), nnz=900, seed=1)
+    x, dense = A + A[::-1], A.to_numpy() + A.to_numpy()[::-1]
+    for k in range(26):
+        x, dense = (
+            (np.tril(x, 38 - k), np.tril(dense, 38 - k)) if k % 2 else (np.triu(x, k - 38), np.triu(dense, k - 38))
+        )
+    np.testing.assert_allclose(x.to_numpy(), dense)
+    np.testing.assert_allclose(x.sum(), dense.sum())
 
 
 def test_a_shared_step_is_read_by_slices(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def _whole(step: Step, scans: Sequence[Scan]) -> Sliced | None:
 
 def _alone(step: Step) -> Scan:
     """Return the scan of a relation that has the entries of a step."""
-    (found,) = lowered([Scan(step, View.identity(step.schema.shape), step.schema)], share=False)
+    (found,) = lowered([Scan(step, View.identity(step.schema.shape), step.schema)])
     return found if found.view.is_identity else Scan(shown(step, found), View.identity(step.schema.shape), step.schema)
 
 
@@ -147,9 +147,10 @@ class _Lowering:
         for step in steps:
             if step in inside or step in self._made:
                 continue
-            sliced = _whole(step, self._on(ready[step].scans if isinstance(step, Map) else step.scans))
+            below = ready[step].scans if isinstance(step, Map) else step.scans
+            sliced = _whole(step, self._on(below))
             if sliced is not None:
-                self._keep(step, sliced, step.scans)
+                self._keep(step, sliced, below)
             elif isinstance(step, Map):
                 program = ready[step]
                 self._keep(step, mapped_cells(program, self._on(program.scans)), program.scans)

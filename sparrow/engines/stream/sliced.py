@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -121,12 +120,12 @@ class Sliced(Computed):
         """Return the pieces of a slice and about how many entries each has: told once, nothing is held for them."""
         with self._making:
             if at not in self._found:
-                relation: Any = self._slice(at)[0].relation
+                relation = self._slice(at)[0].relation
                 self._found[at] = []
                 for chunk in relation.chunks(View.identity(self.schema.shape[1:]).box()):
-                    start, stop = relation.span(chunk) or (chunk.low[0], chunk.high[0] + 1)
-                    whole = chunk if relation.span(chunk) is None else None
-                    self._found[at].append((_Part(at, start, stop, whole), chunk.rows))
+                    span = relation.span(chunk) if isinstance(relation, Computed) else None
+                    start, stop = span or (chunk.low[0], chunk.high[0] + 1)
+                    self._found[at].append((_Part(at, start, stop, None if span else chunk), chunk.rows))
             return self._found[at]
 
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
