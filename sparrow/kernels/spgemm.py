@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -291,7 +292,8 @@ def _built(add: Any, multiply: Any, seeded: bool) -> Kernels:
 
 def _reason(error: NumbaError) -> str:
     """Return the line of an error of Numba's that says why, of all that say where."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # colours, where there is a package for them
+    lines = [line.strip() for line in plain.splitlines() if line.strip()]
     told = [line.removeprefix("TypingError: ") for line in lines if line.startswith("TypingError: ")]
     told += [line for line in lines if not line.startswith(("Failed in nopython mode", "- Resolution failure"))]
     return next(iter(told), "")
