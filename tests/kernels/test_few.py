@@ -51,12 +51,13 @@ def test_they_are_the_sums_of_the_loops(letters: str, dtype: str, seed: int) -> 
 
 
 @given(
-    st.sampled_from(sorted(SEMIRINGS)), st.sampled_from(["float64", "int64"]),
-    st.sampled_from(["ij,jk->ik", "ij,jk->ki"]), st.sampled_from([None, False, True]), st.integers(0, 2**32),
+    st.sampled_from(sorted(SEMIRINGS)), st.sampled_from(["ij,jk->ik", "ij,jk->ki"]),
+    st.sampled_from([None, False, True]), st.integers(0, 2**32),
 )  # fmt: skip
 def test_they_are_what_the_loops_have_of_any_semiring(
-    semiring: str, dtype: str, letters: str, complement: bool | None, seed: int
+    semiring: str, letters: str, complement: bool | None, seed: int
 ) -> None:
+    dtype = "float64" if semiring in ("plus_times", "min_plus", "max_times") else "int64"  # loops compiled elsewhere
     rng = np.random.default_rng(seed)
     a, b = _cells((7, 6), dtype, rng), _cells((6, 9), dtype, rng)
     options: dict[str, Any] = {}
