@@ -131,6 +131,9 @@ def test_steps_whose_slices_are_none_are_computed_as_they_were(monkeypatch: pyte
     A = sp.random((3, 30, 30), nnz=900, seed=1)
     assert type(relation_of(A * 2.0 + 1.0)) is Computed  # pieces are those of what is read
     assert isinstance(relation_of(A + A[::-1]), Sliced)
+    monkeypatch.setattr(sliced, "_LONG", 0)
+    assert isinstance(relation_of(A @ A[0]), Sliced)
+    assert not isinstance(relation_of(A[0] @ A[1]), Sliced)
     monkeypatch.undo()
     assert not isinstance(relation_of(A + A[::-1]), Sliced)
 

@@ -53,6 +53,8 @@ def of_long_slices(step: Step, inputs: Sequence[Scan]) -> bool:
     if isinstance(step, Map) and len(inputs) == 1 and inputs[0].view.keeps_order(sorted_order(inputs[0])):
         return False  # pieces are the chunks of the input
     if isinstance(step, Product):
+        if schema.ndim < 3:  # a row of a matrix is no longer than a piece may be, and has nothing to be cut by
+            return False
         rows = max(products_expected(step))
     else:
         rows = entries_expected(Scan(step, View.identity(schema.shape), schema))
