@@ -10,7 +10,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, register_jitable
 
-__all__ = ["at_address", "fetch_ends", "fetch_row", "fetch_start", "place_of", "prefetch", "trailing"]
+__all__ = ["at_address", "place_of", "prefetch", "trailing"]
 
 _ONE = np.uint64(1)
 
@@ -71,29 +71,4 @@ def _bisect(number, numbers, low, high):  # type: ignore[no-untyped-def]
     return low
 
 
-def _fetch_start(starts, places, q, end):  # type: ignore[no-untyped-def]
-    """Fetch where the row begins that entry ``q`` of a left matrix meets, if that is before ``end``."""
-    if q < end:
-        prefetch(starts, np.uint64(places[q]))
-
-
-def _fetch_row(columns, values, starts, places, q, end):  # type: ignore[no-untyped-def]
-    """Fetch the first columns and values of that row; where it begins should be there by then."""
-    if q < end:
-        begin = starts[np.uint64(places[q])]
-        prefetch(columns, begin)
-        prefetch(values, begin)
-
-
-def _fetch_ends(numbers, starts, places, q, end):  # type: ignore[no-untyped-def]
-    """Fetch the first and the last of the numbers of that row: all of one that is short."""
-    if q < end:
-        k = np.uint64(places[q])
-        prefetch(numbers, starts[k])
-        prefetch(numbers, starts[k + _ONE] - _ONE)
-
-
 place_of: Any = register_jitable(_bisect)
-fetch_start: Any = register_jitable(_fetch_start)
-fetch_row: Any = register_jitable(_fetch_row)
-fetch_ends: Any = register_jitable(_fetch_ends)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.kernels.intrinsics import fetch_row, fetch_start, place_of
+from sparrow.kernels.intrinsics import place_of, prefetch
 from sparrow.kernels.jit import njit
 from sparrow.kernels.planning import AHEAD
 
@@ -57,8 +57,12 @@ def masked(add: Any, multiply: Any) -> Any:
             for m in range(begin, end):
                 state[wanted[m]] = 1
             for q in range(pointers[i], pointers[i + _ONE]):
-                fetch_start(starts, places, q + AHEAD, entries)
-                fetch_row(columns, right, starts, places, q + _SOON, entries)
+                if q + AHEAD < entries:
+                    prefetch(starts, np.uint64(places[q + AHEAD]))
+                if q + _SOON < entries:
+                    ahead = starts[np.uint64(places[q + _SOON])]
+                    prefetch(columns, ahead)
+                    prefetch(right, ahead)
                 x = left[q]
                 k = np.uint64(places[q])
                 low, high = starts[k], starts[k + _ONE]
@@ -129,8 +133,12 @@ def added(multiply: Any) -> Any:
             for m in range(begin, end):
                 total[wanted[m]] = weights[m]
             for q in range(pointers[i], pointers[i + _ONE]):
-                fetch_start(starts, places, q + AHEAD, entries)
-                fetch_row(columns, right, starts, places, q + _SOON, entries)
+                if q + AHEAD < entries:
+                    prefetch(starts, np.uint64(places[q + AHEAD]))
+                if q + _SOON < entries:
+                    ahead = starts[np.uint64(places[q + _SOON])]
+                    prefetch(columns, ahead)
+                    prefetch(right, ahead)
                 x = left[q]
                 k = np.uint64(places[q])
                 low, high = starts[k], starts[k + _ONE]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from sparrow.kernels.intrinsics import fetch_ends, fetch_start, place_of, prefetch
+from sparrow.kernels.intrinsics import place_of, prefetch
 from sparrow.kernels.jit import njit
 from sparrow.kernels.lanes import LANES, below, load, spread, store, unlike
 
@@ -73,7 +73,8 @@ def products_before(pointers, places, starts, out):  # type: ignore[no-untyped-d
     end = np.uint64(len(places))
     for i in range(len(pointers) - 1):
         for q in range(np.uint64(pointers[i]), np.uint64(pointers[i + 1])):
-            fetch_start(starts, places, q + AHEAD, end)
+            if q + AHEAD < end:
+                prefetch(starts, np.uint64(places[q + AHEAD]))
             k = np.uint64(places[q])
             done += starts[k + _ONE] - starts[k]
         out[i + 1] = done
@@ -175,8 +176,12 @@ def planned(  # type: ignore[no-untyped-def]
                 continue
         smallest, largest, past = _LAST, _ZERO, _ZERO
         for q in range(low, high):
-            fetch_start(starts, places, q + AHEAD + AHEAD, end)
-            fetch_ends(columns, starts, places, q + AHEAD, end)
+            if q + AHEAD + AHEAD < end:
+                prefetch(starts, np.uint64(places[q + AHEAD + AHEAD]))
+            if q + AHEAD < end:
+                ahead = np.uint64(places[q + AHEAD])
+                prefetch(columns, starts[ahead])
+                prefetch(columns, starts[ahead + _ONE] - _ONE)
             k = np.uint64(places[q])
             begin, behind = starts[k], starts[k + _ONE]
             if begin < behind:

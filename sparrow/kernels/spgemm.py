@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.compiling import announce
 from sparrow.kernels.dots import dotted
-from sparrow.kernels.intrinsics import at_address, fetch_ends, fetch_row, fetch_start, prefetch
+from sparrow.kernels.intrinsics import at_address, prefetch
 from sparrow.kernels.jit import njit
 from sparrow.kernels.lanes import FLAGS, LANES, counted, flagged, load, ones, pack, spread, store, unlike
 from sparrow.kernels.masks import added, masked
@@ -418,8 +418,12 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     prefetch(out, n + WRITTEN_AHEAD + line)
                 at = slots_of
                 for q in range(low, high):
-                    fetch_start(starts, places, q + AHEAD + AHEAD, end)
-                    fetch_ends(right, starts, places, q + AHEAD, end)
+                    if q + AHEAD + AHEAD < end:
+                        prefetch(starts, np.uint64(places[q + AHEAD + AHEAD]))
+                    if q + AHEAD < end:
+                        ahead = np.uint64(places[q + AHEAD])
+                        prefetch(right, starts[ahead])
+                        prefetch(right, starts[ahead + _ONE] - _ONE)
                     x = left[q]
                     k = np.uint64(places[q])
                     for p in range(starts[k], starts[k + _ONE]):
@@ -435,8 +439,12 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                 continue
             if kind == STRAIGHT:
                 for q in range(low, high):
-                    fetch_start(starts, places, q + AHEAD + AHEAD, end)
-                    fetch_row(columns, right, starts, places, q + _SOON, end)
+                    if q + AHEAD + AHEAD < end:
+                        prefetch(starts, np.uint64(places[q + AHEAD + AHEAD]))
+                    if q + _SOON < end:
+                        ahead = starts[np.uint64(places[q + _SOON])]
+                        prefetch(columns, ahead)
+                        prefetch(right, ahead)
                     x = left[q]
                     k = np.uint64(places[q])
                     for p in range(starts[k], starts[k + _ONE]):
@@ -465,7 +473,8 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
             if not thick:
                 smallest, largest = _LAST, _ZERO
                 for q in range(low, high):
-                    fetch_start(starts, places, q + AHEAD, end)
+                    if q + AHEAD < end:
+                        prefetch(starts, np.uint64(places[q + AHEAD]))
                     k = np.uint64(places[q])
                     begin, stop = starts[k], starts[k + _ONE]
                     if begin < stop:
@@ -476,8 +485,12 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
             for q in range(low, high):
                 x = left[q]
                 k = np.uint64(places[q])
-                fetch_start(starts, places, q + AHEAD, end)
-                fetch_row(columns, right, starts, places, q + _SOON, high)
+                if q + AHEAD < end:
+                    prefetch(starts, np.uint64(places[q + AHEAD]))
+                if q + _SOON < high:
+                    ahead = starts[np.uint64(places[q + _SOON])]
+                    prefetch(columns, ahead)
+                    prefetch(right, ahead)
                 if thick:
                     for p in range(starts[k], starts[k + _ONE]):
                         c = np.uint64(columns[p])
