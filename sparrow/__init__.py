@@ -52,7 +52,7 @@ from numpy import (
 from sparrow import errors, formats
 from sparrow.engines import explained
 from sparrow.functions import numpy as _dispatch  # noqa: F401 - NumPy's functions find sparrow's
-from sparrow.functions.contraction import einsum, einsum_path, sddmm, tensordot
+from sparrow.functions.contraction import einsum, einsum_path, tensordot
 from sparrow.functions.creation import asarray, from_coords, from_dlpack, from_relation, open
 from sparrow.functions.dtypes import astype, can_cast, finfo, iinfo, isdtype, result_type
 from sparrow.functions.einsum_sql import einsum_sql
@@ -159,6 +159,7 @@ from sparrow.functions.manipulation import (
 )
 from sparrow.functions.products import matmul, vecdot
 from sparrow.functions.random import random
+from sparrow.functions.sampled import sddmm
 from sparrow.functions.searching import argmax, argmin, count_nonzero, searchsorted, where
 from sparrow.functions.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
 from sparrow.functions.sorting import argsort, cumulative_prod, cumulative_sum, diff, sort

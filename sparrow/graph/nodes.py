@@ -9,17 +9,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow import memory, settings
+from sparrow import memory
 from sparrow.errors import IndexingError, LabelError, ShapeError
 from sparrow.functions.generation import in_memory
-from sparrow.functions.labels import align
 from sparrow.functions.views import as_tensor
-from sparrow.kernels.entries import Block, concatenate
+from sparrow.kernels.entries import Block
 from sparrow.labels import label_positions
 from sparrow.schema import Schema, check_array, is_fill
 from sparrow.tensor import Tensor
 
-__all__ = ["at_nodes", "check_graph", "labels_of", "per_group", "per_node", "positions", "room_for_nodes"]
+__all__ = ["check_graph", "labels_of", "per_group", "per_node", "positions", "room_for_nodes"]
 
 _MOST_NODES = 2**31 - 1
 
@@ -93,29 +92,6 @@ def _integers(nodes: Any) -> NDArray[Any]:
         if isinstance(one, bool) or not isinstance(one, int | np.integer):
             raise LabelError(f"the graph has no labels: nodes are positions, not {one!r}")
     return exact
-
-
-def at_nodes(A: Tensor, given: Tensor) -> Tensor:
-    """Return what is given along nodes in their order, lazily: by label where both have some, else by position.
-
-    Along a node that it has no label of it has its fill.
-
-    Raises
-    ------
-    LabelError
-        If it has a label of no node, a label repeats, or labels are to be exact and differ.
-    """
-    labels = labels_of(A)
-    exact = settings.current().join == "exact"
-    for axis, dim in enumerate(given.dims):
-        own = given.labels(axis)
-        if labels is None or own is None:
-            continue
-        label_positions(labels, own, A.dims[0])
-        schema = Schema((len(labels),), (dim,), np.dtype(np.bool_))
-        nodes = in_memory(schema, concatenate([], 1, schema.dtype), {0: labels})
-        given = align(nodes, given, join="exact" if exact else "left")[1]
-    return given
 
 
 def per_node(A: Tensor, values: NDArray[Any], fill_value: Any = 0) -> Tensor:

@@ -14,8 +14,9 @@ from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, Unsu
 from sparrow.functions.creation import from_coords
 from sparrow.functions.elementwise import logical_and, logical_not
 from sparrow.functions.generation import eye
+from sparrow.functions.labels import at_labels, space_axis
 from sparrow.graph.links import Links, fits, linked, mirrored, weights
-from sparrow.graph.nodes import at_nodes, check_graph, labels_of, per_node, positions, room_for_nodes
+from sparrow.graph.nodes import check_graph, labels_of, per_node, positions, room_for_nodes
 from sparrow.schema import check_array
 from sparrow.tensor import Tensor
 from sparrow.tensor.products import matmul
@@ -274,7 +275,9 @@ def _pairs(A: Tensor, pairs: Any) -> tuple[Tensor, bool]:
     if pairs is None:
         return eye(A.shape[0], dtype=np.bool_), True
     if isinstance(pairs, Tensor):
-        asked = at_nodes(A, pairs)
+        axis = space_axis(A)
+        turned = at_labels(pairs, A, axis, "pairs", "common neighbors").T
+        asked = at_labels(turned, A, axis, "pairs", "common neighbors").T
         if asked.shape != A.shape:
             raise ShapeError(f"pairs of shape {pairs.shape} are none of a graph of shape {A.shape}")
         mask: Tensor = logical_and(linked(asked), logical_not(eye(A.shape[0], dtype=np.bool_)))

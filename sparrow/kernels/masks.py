@@ -11,14 +11,12 @@ import numpy as np
 
 from sparrow.kernels.intrinsics import place_of, prefetch
 from sparrow.kernels.jit import njit
-from sparrow.kernels.planning import AHEAD
+from sparrow.kernels.planning import AHEAD, SOON
 
 __all__ = ["added", "masked"]
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _TWO, _THREE, _FOUR = np.uint64(2), np.uint64(3), np.uint64(4)
-_SOON = np.uint64(6)
-"""How many entries of the left matrix before their turn rows of the right one are fetched."""
 _SEARCHED = np.uint64(8)
 """How many steps of a search take as long as going through a row that much longer."""
 
@@ -59,8 +57,8 @@ def masked(add: Any, multiply: Any) -> Any:
             for q in range(pointers[i], pointers[i + _ONE]):
                 if q + AHEAD < entries:
                     prefetch(starts, np.uint64(places[q + AHEAD]))
-                if q + _SOON < entries:
-                    ahead = starts[np.uint64(places[q + _SOON])]
+                if q + SOON < entries:
+                    ahead = starts[np.uint64(places[q + SOON])]
                     prefetch(columns, ahead)
                     prefetch(right, ahead)
                 x = left[q]
@@ -135,8 +133,8 @@ def added(multiply: Any) -> Any:
             for q in range(pointers[i], pointers[i + _ONE]):
                 if q + AHEAD < entries:
                     prefetch(starts, np.uint64(places[q + AHEAD]))
-                if q + _SOON < entries:
-                    ahead = starts[np.uint64(places[q + _SOON])]
+                if q + SOON < entries:
+                    ahead = starts[np.uint64(places[q + SOON])]
                     prefetch(columns, ahead)
                     prefetch(right, ahead)
                 x = left[q]

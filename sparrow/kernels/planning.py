@@ -18,7 +18,7 @@ from sparrow.kernels.jit import njit
 from sparrow.kernels.lanes import LANES, below, load, spread, store, unlike
 
 __all__ = [
-    "AHEAD", "FEW", "FEWER", "FEW_PRODUCTS", "FIRST", "MANY", "NOTHING", "SHIFTED", "SLOT", "STRAIGHT", "THICK",
+    "AHEAD", "FEW", "FEWER", "FEW_PRODUCTS", "FIRST", "MANY", "NOTHING", "SHIFTED", "SLOT", "SOON", "STRAIGHT", "THICK",
     "THICKNESS", "WRITTEN_AHEAD", "planned", "products_before", "shifts",
 ]  # fmt: skip
 
@@ -33,8 +33,9 @@ THICKNESS = np.uint64(2)
 """Columns between the first and the last for each product up to which a row is looked through rather than marked."""
 FIRST, SLOT = np.uint64(2 * FEW), np.uint64(2 * FEW - 1)
 """Of the slot of a product: that it is the first in it, and its number."""
-AHEAD = np.uint64(16)
-"""How many entries of the left matrix before their turn it is fetched where rows of the right one begin, or those."""
+AHEAD, SOON = np.uint64(16), np.uint64(6)
+"""How many entries of the left matrix before their turn it is fetched where rows of the right one begin, or short ones,
+and long ones."""
 WRITTEN_AHEAD = np.uint64(128)
 """How far ahead of where is written memory is fetched."""
 

@@ -45,6 +45,7 @@ from sparrow.kernels.planning import (
     NOTHING,
     SHIFTED,
     SLOT,
+    SOON,
     STRAIGHT,
     THICK,
     THICKNESS,
@@ -64,8 +65,6 @@ _PAIRS = np.uint64(13)
 """How far it is shifted to that of two words of flags of lines."""
 _BUFFER = 1024
 """How many eights are found before they are read out."""
-_SOON = np.uint64(6)
-"""How many entries of the left matrix before their turn long rows of the right one are fetched."""
 _WORDS = np.uint64(16)
 """Values of four bytes that share a line of the cache."""
 _LAST = np.uint64(2**32 - 1)
@@ -256,7 +255,7 @@ def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = Fa
     dtype
         The type in which products are added up.
     swapped
-        Whether ``multiply`` takes the right value first.
+        Whether ``multiply``, a function, takes the right value first.
     seeded
         Whether the dense rows of workspaces hold :func:`seed_of` them.
 
@@ -268,8 +267,6 @@ def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = Fa
     announce()
     narrow = dtype.kind in "iu" and dtype.itemsize < 8 and add in ("min", "max") and multiply in ("times", "plus")
     if isinstance(add, str) and isinstance(multiply, str) and not narrow:  # narrow products wrap around in their type
-        if swapped:
-            multiply = {"first": "second", "second": "first"}.get(multiply, multiply)
         return _bound(_built(NAMED[add], NAMED[multiply], seeded), 0, 0)
     adding, multiplying = _compiled(add, dtype, False), _compiled(multiply, dtype, swapped)
     return _bound(_built(_given, _given, seeded), adding, multiplying)
@@ -441,8 +438,8 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                 for q in range(low, high):
                     if q + AHEAD + AHEAD < end:
                         prefetch(starts, np.uint64(places[q + AHEAD + AHEAD]))
-                    if q + _SOON < end:
-                        ahead = starts[np.uint64(places[q + _SOON])]
+                    if q + SOON < end:
+                        ahead = starts[np.uint64(places[q + SOON])]
                         prefetch(columns, ahead)
                         prefetch(right, ahead)
                     x = left[q]
@@ -487,8 +484,8 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                 k = np.uint64(places[q])
                 if q + AHEAD < end:
                     prefetch(starts, np.uint64(places[q + AHEAD]))
-                if q + _SOON < high:
-                    ahead = starts[np.uint64(places[q + _SOON])]
+                if q + SOON < high:
+                    ahead = starts[np.uint64(places[q + SOON])]
                     prefetch(columns, ahead)
                     prefetch(right, ahead)
                 if thick:

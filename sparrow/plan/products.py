@@ -98,12 +98,9 @@ def product(
     if fill == 0 and _renumbered(own, other, out) == _MATMUL:
         found = of_dot(types[0], types[1], wanted=stype)
     elif fill == 0 and tuple(out) in (own, other) and set(own) | set(other) == set(out):  # cell by cell
-        step, wide = "multiply", [len(along) == len(out) for along in (own, other)]
-        stretched = not all(whole for whole, kind in zip(wide, types, strict=True) if kind in COMPRESSED)
-        turned = any(
-            kind in COMPRESSED and along != tuple(out) for kind, along in zip(types, (own, other), strict=True)
-        )
-        found = of_function(step, types, True, not all(wide), stretched or turned)
+        step, whole = "multiply", [along == tuple(out) for along in (own, other)]
+        stretched = any(kind in COMPRESSED and not is_whole for kind, is_whole in zip(types, whole, strict=True))
+        found = of_function(step, types, True, not all(whole), stretched)
     else:
         found = of_other(next((kind for kind in ("coo", *COMPRESSED) if kind in types), "dense"))
     kind = settled(step, types, found) if stype is None else check_stype(stype, len(shape))

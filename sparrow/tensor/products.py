@@ -63,9 +63,9 @@ def matmul(
         "plus_times" absent cells take no part, and the fill of the result is what adding leaves as it is.
     mask
         A tensor of the shape of the result: only cells at which it has an entry are computed. ``M != 0`` is a mask by
-        values, and so is ``M == 0``: booleans that are True where nothing is stored are. An array of booleans is one
-        too. Named dimensions and labels are those of the result, whatever their
-        order: at labels that it lacks it has no entry.
+        values, and so is ``M == 0``, whose entries are the cells at which it is False. An array of booleans is one too.
+        Named dimensions and labels are those of the result, whatever their order: at labels that it lacks it has no
+        entry.
     complement
         Compute the cells at which the mask has no entry instead.
     stype
@@ -215,10 +215,8 @@ def contracted(
     if semiring.plain and set(letters[0]) | set(letters[1]) > set(out):
         sides = [_every_fill(side) if arrays or not out else side for side in sides]
     left, right = multiplied(sides, letters)
-    pattern = None if mask is None else _pattern(mask)
-    if pattern is not None and pattern.schema.dtype == bool and pattern.schema.fill_value:
-        pattern, complement = _pattern(~tensor._taken_in(mask)), not complement  # entries are the cells that are False
-    multiplication = product(left, right, letters, out, semiring, pattern, complement, stype, free)
+    pattern, false = (None, False) if mask is None else _pattern(mask)
+    multiplication = product(left, right, letters, out, semiring, pattern, complement != false, stype, free)
     node = (None if free else cell_by_cell(multiplication)) or multiplication
     if not node.schema.ndim and result != "tensor":
         return engines.cell(node, View.identity(()), engine)
@@ -270,12 +268,18 @@ def _plain(
     return Contract(*(reversed(sides) if turned else sides))
 
 
-def _pattern(mask: Any) -> Scan:
-    """Return a mask as a scan: a tensor, a sparse array of another library or an array of booleans."""
+def _pattern(mask: Any) -> tuple[Scan, bool]:
+    """Return a mask as a scan, and whether its entries are the cells at which it is False, as those of ``M == 0`` are.
+
+    It is a tensor, a sparse array of another library or an array of booleans.
+    """
+    if isinstance(mask, Base) and mask.dtype == bool and mask.fill_value:
+        turned: Any = mask
+        return as_scan(~turned), True
     if isinstance(mask, Base) or is_foreign_sparse(mask):
-        return as_scan(mask)
+        return as_scan(mask), False
     if isinstance(mask, np.ndarray | np.bool_) and mask.dtype == bool:
-        return as_scan(np.asarray(mask))
+        return as_scan(np.asarray(mask)), False
     raise UnsupportedError(
         f"mask={type(mask).__name__}: a mask is a tensor or has booleans, of another array make one with sp.asarray"
     )

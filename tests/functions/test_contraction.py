@@ -17,7 +17,7 @@ import sparrow as sp
 from sparrow.engines.stream import chains
 from sparrow.engines.stream.held import Held
 from sparrow.errors import InvalidValueError, LabelError, ShapeError, TooLargeError, UnsupportedError
-from sparrow.functions import contraction
+from sparrow.functions import sampled
 from sparrow.kernels import few
 
 SIZES = dict(zip("ijklmn", (4, 5, 3, 6, 2, 4), strict=True))
@@ -346,7 +346,7 @@ def test_products_at_the_entries_of_a_tensor(seed: int, sizes: tuple[int, int, i
 @pytest.mark.parametrize("depth", [1, 5, 8, 19])
 def test_products_at_many_entries(depth: int, kind: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(few, "suffices", lambda count: False)
-    monkeypatch.setattr(contraction, "_AT_ONCE", 100)
+    monkeypatch.setattr(sampled, "_AT_ONCE", 100)
     rng = np.random.default_rng(depth)
     m, n = 37, 53
     S, X, Y = (
@@ -373,7 +373,7 @@ def test_products_at_entries_in_pieces_with_labels_and_errors(monkeypatch: pytes
     monkeypatch.setattr(few, "suffices", lambda count: True)
     whole = sp.sddmm(S, X, Y)
     monkeypatch.setattr(few, "suffices", lambda count: False)
-    monkeypatch.setattr(contraction, "_AT_ONCE", 1)
+    monkeypatch.setattr(sampled, "_AT_ONCE", 1)
     pieces = sp.sddmm(S, X, Y)
     assert pieces.to_numpy().tolist() == whole.to_numpy().tolist() == (S.to_numpy() * (X @ Y)).tolist()
     assert whole.sel(d0="b", d1="x") == 86

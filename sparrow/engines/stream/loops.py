@@ -203,7 +203,7 @@ class Loops:
 
     @property
     def _operations(self) -> tuple[Any, Any]:
-        """What adds and what multiplies, which is given the value of the operand of rows first."""
+        """What adds and what multiplies: a named operation is given the value of the operand of rows first."""
         semiring = self._node.semiring
         turned = {"first": "second", "second": "first"} if self._operands.roles.swapped else {}
         multiply = semiring.multiply
@@ -226,14 +226,9 @@ class Loops:
     def _kernels(self) -> Any:
         from sparrow.kernels.spgemm import kernels_of
 
-        semiring = self._node.semiring
-        return kernels_of(
-            semiring.add,
-            semiring.multiply,
-            self._operands.dtype,
-            self._operands.roles.swapped,
-            seeded=self._seed is not None,
-        )
+        add, multiply = self._operations
+        swapped = self._operands.roles.swapped and callable(multiply)
+        return kernels_of(add, multiply, self._operands.dtype, swapped, seeded=self._seed is not None)
 
 
 def _repeated(values: NDArray[Any], pointers: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -148,19 +148,19 @@ class _Lowering:
             if step in inside or step in self._made:
                 continue
             below = ready[step].scans if isinstance(step, Map) else step.scans
-            sliced = _whole(step, self._on(below))
+            reads = self._on(below)
+            sliced = _whole(step, reads)
             if sliced is not None:
                 self._keep(step, sliced, below)
             elif isinstance(step, Map):
-                program = ready[step]
-                self._keep(step, mapped_cells(program, self._on(program.scans)), program.scans)
+                self._keep(step, mapped_cells(ready[step], reads), below)
             elif isinstance(step, Reduce):
                 group = together[step]
-                (scan,) = self._on(step.scans)
+                (scan,) = reads
                 for node, computed in zip(group, reduced_cells(group, scan), strict=True):
                     self._keep(node, computed, node.scans)
             else:
-                self._keep(step, _computed(step, self._on(step.scans)), step.scans)
+                self._keep(step, _computed(step, reads), below)
         self.scans = self._on(roots)
 
     def _keep(self, step: Step, computed: Computed, below: Sequence[Scan]) -> None:

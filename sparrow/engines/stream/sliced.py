@@ -19,7 +19,7 @@ from sparrow import memory
 from sparrow.engines.orders import sorted_order
 from sparrow.engines.stream.computed import Computed, Evaluate, piece_of, pieces, pieces_of
 from sparrow.index import Box, View
-from sparrow.kernels.entries import Block, concatenate
+from sparrow.kernels.entries import Block
 from sparrow.plan import Map, Product, Refill, Scan, Step, Triangle, narrowed
 from sparrow.plan.estimates import entries_expected, products_expected
 from sparrow.relation import Chunk
@@ -103,7 +103,7 @@ class Sliced(Computed):
         self._kept: OrderedDict[int, tuple[Scan, Evaluate]] = OrderedDict()
         self._found: dict[int, list[tuple[_Part, int]]] = {}
         self._making = threading.RLock()
-        super().__init__(step, inputs, lambda: range(step.schema.shape[0] + 1), self._between)
+        super().__init__(step, inputs, tuple, self._unasked)
 
     def _slice(self, at: int) -> tuple[Scan, Evaluate]:
         """Return the scan of a slice and what reads its pieces; the last ones are kept, with what they hold."""
@@ -152,14 +152,9 @@ class Sliced(Computed):
         block = piece(part.start, part.stop) if part.chunk is None else scan.relation.read(part.chunk)
         return Block((np.full(block.count, part.at, self.schema.coordinate_dtype(0)), *block.coords), block.values)
 
-    def read_rows(self, chunk: Chunk) -> Block:
-        """Compute a piece."""
-        return self.read(chunk)
-
     def span(self, chunk: Chunk) -> None:
         """Return None: a piece is no range of the leading dimension."""
 
-    def _between(self, start: int, stop: int) -> Block:
-        """Return the entries between two bounds along the leading dimension."""
-        box = Box((range(start, stop), *map(range, self.schema.shape[1:])))
-        return concatenate([self.read(chunk) for chunk in self.chunks(box)], self.schema.ndim, self.schema.dtype)
+    def _unasked(self, start: int, stop: int) -> Block:
+        """Never asked for: pieces are those of slices."""
+        raise AssertionError

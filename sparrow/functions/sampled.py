@@ -1,0 +1,122 @@
+"""The product of two matrices at the entries of a third."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sparrow import engines, memory, progress, settings
+from sparrow.errors import ShapeError, UnsupportedError
+from sparrow.functions.elementwise import factor
+from sparrow.functions.views import as_tensor
+from sparrow.kernels import few
+from sparrow.kernels.compiling import readonly
+from sparrow.kernels.entries import Block, accumulator, pick
+from sparrow.relation import MemoryHandle, MemoryRelation
+from sparrow.schema import Schema, check_dtype
+from sparrow.stypes import of_function, settled
+from sparrow.tensor import Tensor
+from sparrow.tensor.base import labelled
+from sparrow.tensor.products import matmul
+from sparrow.workers import ordered_map
+
+__all__ = ["sddmm"]
+
+_AT_ONCE = 1 << 16
+"""Entries that a thread multiplies at once."""
+
+
+def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
+    """Return ``S * (X @ Y)``, the product computed at the entries of ``S`` alone.
+
+    Of two arrays it is computed at once, some entries at a time: the time is that of ``S.nnz * K`` products. Where one
+    is a tensor it is lazy, the product of tensors under the mask ``S``.
+
+    Parameters
+    ----------
+    S
+        Shape (M, N), of fill 0.
+    X, Y
+        Shapes (M, K) and (K, N).
+
+    Returns
+    -------
+    Tensor
+        Shape (M, N), with the names and labels of ``S``.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not fit.
+    UnsupportedError
+        If the fill of ``S`` is not 0.
+    TooLargeError
+        If the entries would pass the memory limit.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> S = sp.asarray([[0, 1], [2, 0]])
+    >>> sp.sddmm(S, [[1.0], [10.0]], [[3.0, 5.0]]).to_numpy()
+    array([[ 0.,  5.],
+           [60.,  0.]])
+    """
+    pattern = as_tensor(S)
+    left, right = factor(X), factor(Y)
+    shapes = pattern.shape, left.shape, right.shape
+    if {len(shape) for shape in shapes} != {2} or (shapes[1][0], shapes[2][1], shapes[1][1]) != (
+        *shapes[0], shapes[2][0],
+    ):  # fmt: skip
+        raise ShapeError(f"sddmm takes shapes (M, N), (M, K) and (K, N), got {', '.join(map(str, shapes))}")
+    if pattern.fill_value != 0:
+        raise UnsupportedError(f"sddmm: absent cells of S are {pattern.fill_value}: use S.refill(0) first")
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        product = matmul(as_tensor(left), as_tensor(right), mask=pattern)
+        return pattern * product  # type: ignore[no-any-return]
+    scan = pattern.__sparrow_scan__()
+    product = check_dtype(np.result_type(left.dtype, right.dtype))
+    dtype = check_dtype(np.result_type(pattern.dtype, product))
+    block = engines.entries(scan)
+    if dtype == product:
+        values = _sampled(block, left, right, dtype)
+    else:  # products have a type of their own, in which integers wrap around
+        sums = _sampled(Block(block.coords, np.ones(block.count, product)), left, right, product)
+        with np.errstate(all="ignore"):
+            values = np.multiply(block.values, sums, dtype=dtype)
+    found = pick(Block(block.coords, values), values != 0)
+    kind = settled("multiply", [pattern.stype, "dense"], of_function("multiply", [pattern.stype, "dense"], True))
+    schema = Schema(pattern.shape, pattern.dims, dtype, 0, kind)
+    return Tensor(MemoryHandle(MemoryRelation(schema, found, labelled(scan))))
+
+
+def _sampled(block: Block, left: NDArray[Any], right: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return entries times the product of two arrays at their cells, some at a time on each thread."""
+    summed, right = accumulator(dtype), right.T
+    copied = sum(each.size for each in (left, right) if each.dtype != summed or not each.flags.c_contiguous)
+    room = block.count * max(dtype.itemsize, summed.itemsize) + copied * summed.itemsize
+    memory.check(room, "the values of sddmm and copies of its arrays", "take a part of S")
+    with np.errstate(all="ignore"):
+        rows, columns = np.ascontiguousarray(left, summed), np.ascontiguousarray(right, summed)
+        given, out = block.values.astype(summed, copy=False), np.empty(block.count, summed)
+        if few.suffices(block.count * left.shape[1]):
+            there = rows[block.coords[0]], columns[block.coords[1]]
+            np.multiply(given, np.einsum("ek,ek->e", *there), out=out)
+        else:
+            from sparrow.kernels import sampled
+
+            multiply: Any = sampled.at_cells
+            arrays = (*map(readonly, (*block.coords, given)),)
+            factors = readonly(rows), readonly(columns)
+
+            def multiplied(start: int) -> int:
+                part = slice(start, start + _AT_ONCE)
+                multiply(*(array[part] for array in arrays), *factors, out[part])
+                return len(out[part])
+
+            with progress.bar("multiplying", block.count, "entries") as advance:
+                starts = list(range(0, block.count, _AT_ONCE))
+                for done in ordered_map(multiplied, starts, settings.current().threads):
+                    advance(done)
+        return out != 0 if dtype.kind == "b" else out.astype(dtype, copy=False)
