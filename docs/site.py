@@ -44,6 +44,7 @@ SUBJECTS = {
     "labels": "Shapes and parts",
     "contraction": "Products",
     "products": "Products",
+    "sampled": "Products",
     "dtypes": "Types and settings",
     "inspection": "Types and settings",
     "settings": "Types and settings",
