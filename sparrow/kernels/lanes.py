@@ -221,16 +221,60 @@ def _total(context: Any, lanes: Any) -> Any:
     return lanes.dtype(lanes), generate
 
 
-def _pack(builder: Any, vector: Any, mask: Any, first: Any, align: int) -> None:
+def _pack(target: Any, builder: Any, vector: Any, mask: Any, first: Any) -> None:
     """Write the lanes under a mask one behind the other to a place, and anything after them."""
     own = kind = vector.type
-    if isinstance(own.element, ir.IntType) and own.element.width < 32:  # LLVM packs no bytes on some processors
+    if isinstance(own.element, ir.IntType) and own.element.width < 32:  # no processor packs bytes by itself
         kind = ir.VectorType(ir.IntType(32), own.count)
         vector = builder.zext(vector, kind)
+    features = target.codegen().magic_tuple()[2]
+    if "+avx2" in features and "+avx512f" not in features:
+        _pack_by_table(builder, vector, mask, first, own.element)
+        return
     name = f"llvm.experimental.vector.compress.v{kind.count}{kind.element.intrinsic_name}"
     packed = _call(builder, name, kind, vector, mask, ir.Constant(kind, ir.Undefined))
-    packed, kind = packed if kind is own else builder.trunc(packed, own), own
-    builder.store(packed, builder.bitcast(first, kind.as_pointer()), align=align)
+    packed = packed if kind is own else builder.trunc(packed, own)
+    align = target.get_abi_sizeof(own.element)
+    builder.store(packed, builder.bitcast(first, own.as_pointer()), align=align)
+
+
+def _pack_by_table(builder: Any, vector: Any, mask: Any, first: Any, element: Any) -> None:
+    """Do so 32 bytes at a time by a permutation that a table has for each mask: LLVM does it a lane at a time."""
+    size = 32 * 8 // _width(vector.type.element)
+    words, byte = ir.VectorType(ir.IntType(32), 8), ir.IntType(8)
+    table = _table(builder, size)
+    for start in range(0, vector.type.count, size):
+        part = _picked(builder, vector, vector, list(range(start, start + size)))
+        bits = _picked(builder, mask, mask, list(range(start, start + size)))
+        bits = builder.bitcast(bits, ir.IntType(size))
+        number = builder.zext(bits, ir.IntType(64))
+        order = builder.gep(table, [ir.IntType(64)(0), builder.shl(number, ir.IntType(64)(3))])
+        order = builder.load(builder.bitcast(order, ir.VectorType(byte, 8).as_pointer()), align=8)
+        packed = builder.bitcast(part, words)
+        packed = _call(builder, "llvm.x86.avx2.permd", words, packed, builder.zext(order, words))
+        packed = builder.bitcast(packed, part.type)
+        if _width(element) < 32:
+            packed = builder.trunc(packed, ir.VectorType(element, size))
+        builder.store(packed, builder.bitcast(first, packed.type.as_pointer()), align=_width(element) // 8)
+        first = builder.gep(first, [builder.zext(builder.ctpop(bits), ir.IntType(64))])
+
+
+def _width(element: Any) -> int:
+    """Return how many bits a number has."""
+    return {ir.FloatType(): 32, ir.DoubleType(): 64}.get(element) or element.width
+
+
+def _table(builder: Any, size: int) -> Any:
+    """Return where, for each mask of so many lanes, there are the numbers of their words in the order they come in."""
+    name = f"sparrow.packed.{size}"
+    if name in builder.module.globals:
+        return builder.module.globals[name]
+    words = 8 // size
+    rows = [[lane for lane in range(size) if bits >> lane & 1] for bits in range(1 << size)]
+    numbers = [[lane * words + word for lane in row for word in range(words)] for row in rows]
+    flat = bytearray(b"".join(bytes(row).ljust(8, b"\0") for row in numbers))
+    kind = ir.ArrayType(ir.IntType(8), len(flat))
+    return _tools.global_constant(builder.module, name, ir.Constant(kind, flat))
 
 
 def _counted(context: Any, first: Any) -> Any:
@@ -283,7 +327,7 @@ def _pack_lanes(context: Any, array: Any, position: Any, lanes: Any, bits: Any) 
         (vector,) = _vectors(builder, lanes)
         first = builder.gep(target.make_array(signature.args[0])(target, builder, data).data, [position])
         mask = builder.bitcast(bits, ir.VectorType(ir.IntType(1), _COUNT))
-        _pack(builder, vector, mask, first, target.get_abi_sizeof(vector.type.element))
+        _pack(target, builder, vector, mask, first)
         return target.get_dummy_value()
 
     return types.void(array, types.uint64, lanes, types.uint8), generate
@@ -318,7 +362,7 @@ def _flagged(context: Any, flags: Any, position: Any, out: Any, count: Any) -> A
         first = _spread(builder, builder.trunc(position, ir.IntType(32)), _FLAGS)
         positions = builder.add(first, ir.Constant(numbers, list(range(_FLAGS))))
         to = builder.gep(target.make_array(signature.args[2])(target, builder, out).data, [count])
-        _pack(builder, positions, mask, to, 4)
+        _pack(target, builder, positions, mask, to)
         bits = builder.bitcast(mask, ir.IntType(_FLAGS))
         return builder.zext(builder.ctpop(bits), ir.IntType(64))
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
+from llvmlite import binding  # type: ignore[import-untyped]
 from numba import njit
 from numba.core.errors import TypingError
 from numpy.typing import NDArray
@@ -178,3 +182,21 @@ def test_flags_are_listed_and_cleared(density: float) -> None:
     n = _flags(flags, out)
     np.testing.assert_array_equal(out[:n], wanted)
     assert not flags.any()
+
+
+@pytest.mark.parametrize("processor", ["generic", "haswell"])
+def test_processors_pack_alike(processor: str, tmp_path: Any) -> None:
+    """Those that permute 32 bytes, and those that have no instruction for it; this one may have one that packs."""
+    features = "" if processor == "generic" else "+avx,+avx2"
+    if features and not binding.get_host_cpu_features().get("avx2"):
+        pytest.skip("this processor permutes no words")
+    own = {"NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": features, "NUMBA_CACHE_DIR": str(tmp_path)}
+    cases = "listed or (packed and (int16 or float32 or float64))"
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", __file__, "-k", cases],
+        env={**os.environ, **own},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "7 passed" in run.stdout
