@@ -198,7 +198,7 @@ def planned(  # type: ignore[no-untyped-def]
             kinds[i] = MANY
             dense = True
             continue
-        if seeded and m == stop and largest - smallest < THICKNESS * work:
+        if seeded and not repeated and m == stop and largest - smallest < THICKNESS * work:
             kinds[i] = THICK
             keys[written] = smallest
             written += _ONE

@@ -2,12 +2,13 @@
 
 A row of the product is a sum of rows of the right matrix. Where their columns come in order as they stand, products are
 written as they come. Rows of few products that lie far apart are added up in as many slots as they have columns, which
-stay in the first cache; others in a dense row, of which it is flagged which eights of columns were added to, and which
-lines of 64 eights: so the columns come in order without a sort. What differs from the identity of ``add`` there is an
-entry, written without a branch, eight columns at a time. Where there are about as many products as columns between the
-first and the last, nothing is flagged and all between them is looked at; few products are added up in a window that is
-no longer than that. All add in the order of the left row's entries, so the bits depend on neither. Positions are
-unsigned: that spares a test for negative ones at every access.
+stay in the first cache, and those that are each the one before moved on side by side, a product of all of them at a
+time; others in a dense row, of which it is flagged which eights of columns were added to, and which lines of 64 eights:
+so the columns come in order without a sort. What differs from the identity of ``add`` there is an entry, written
+without a branch, eight columns at a time. Where there are about as many products as columns between the first and the
+last, nothing is flagged and all between them is looked at, and a row of the right matrix without gaps is added as it
+is; few products are added up in a window that is no longer than that. All add in the order of the left row's entries,
+so the bits depend on neither. Positions are unsigned: that spares a test for negative ones at every access.
 
 :mod:`sparrow.kernels.planning` says which rows are had in which way.
 
@@ -68,6 +69,8 @@ _BUFFER = 1024
 _WORDS = np.uint64(16)
 """Values of four bytes that share a line of the cache."""
 _LAST = np.uint64(2**32 - 1)
+_DEPTH, _NARROW = np.uint64(32), np.uint64(64)
+"""How many rows that are alike are added up side by side, where they have so many columns at most."""
 _NOTHING_SEEN = np.empty(0, np.uint8)
 """What of a dense row with a seed need not be known: which of its columns were added to."""
 _WIDEST = 1 << 20
@@ -171,7 +174,7 @@ class Workspace:
         self.line_words = self.lines.view(np.uint64)
         self.found_lines = np.empty(lines + int(FLAGS), np.uint32)
         self.found = np.empty(_BUFFER + int(_IN_LINE + FLAGS), np.uint32)
-        self.held = np.empty(FEW + 1, dtype)
+        self.held = np.empty(int(_DEPTH * _NARROW), dtype)
         self.window = np.full(int(THICKNESS) * FEW + int(LANES), self.seed)
         self.order = np.empty((3, FEW), np.uint64)
         self.counts = np.zeros(257, np.uint32)
@@ -361,8 +364,8 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
     @njit(cache=True, nogil=True)
     def rows(  # type: ignore[no-untyped-def]
         adding, multiplying, pointers, places, left, starts, columns, right, begins, ends, unwanted, done, kinds, sizes,
-        slots, keys, width, fill, seed, total, seen, held, window, eights, lines, line_words, found_lines, found,
-        out_pointers, out_columns, out
+        slots, keys, single, width, fill, seed, total, seen, held, window, eights, lines, line_words, found_lines,
+        found, out_pointers, out_columns, out
     ):  # fmt: skip
         """Write the products of rows, row by row, columns ascending; return their number.
 
@@ -382,6 +385,8 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
             uint64 (m,), uint64 (m,), uint32 (n,); the first two are empty where there is no mask.
         done, kinds, sizes, slots, keys
             What :func:`~sparrow.kernels.planning.planned` read and wrote.
+        single
+            Whether no column comes twice in a row of the right one.
         width
             The number of columns.
         fill
@@ -396,7 +401,10 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
         n: Any = _ZERO
         slot = key = slots_of = keys_of = size_of = _ZERO
         end = np.uint64(len(places))
-        for i in range(np.uint64(len(kinds))):
+        height, done_with = np.uint64(len(kinds)), _ZERO
+        for i in range(height):
+            if i < done_with:
+                continue
             out_pointers[i] = n
             kind = kinds[i]
             low, high = pointers[i], pointers[i + _ONE]
@@ -408,6 +416,38 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     slots_of, keys_of, size_of, shift = slot, key, shift, _ZERO
                     slot += done[i + _ONE] - done[i]
                     key += size_of
+                elif size_of <= _NARROW and i + LANES <= height and kinds[i + _ONE] == SHIFTED:
+                    step, run = np.uint64(sizes[i + _ONE]) - shift, _TWO
+                    most = min(_DEPTH, height - i)
+                    while run < most and kinds[i + run] == SHIFTED and sizes[i + run] == shift + run * step:
+                        run += _ONE
+                    if run >= LANES:
+                        at, across = slots_of, high - low
+                        for q in range(low, high):
+                            k = np.uint64(places[q])
+                            begin, stop = starts[k], starts[k + _ONE]
+                            apart = step * (stop - begin)
+                            prefetch(places, q + _DEPTH * across)
+                            prefetch(starts, k + _DEPTH * step)
+                            for p in range(begin, stop):
+                                s = np.uint64(slots[at])
+                                at += _ONE
+                                to = (s & SLOT) * _DEPTH
+                                if s & FIRST:
+                                    for r in range(run):
+                                        held[to + r] = multiply(multiplying, left[q + r * across], right[p + r * apart])
+                                    continue
+                                for r in range(run):
+                                    value = multiply(multiplying, left[q + r * across], right[p + r * apart])
+                                    held[to + r] = add(adding, held[to + r], value)
+                        for r in range(run):
+                            out_pointers[i + r] = n
+                            for j in range(size_of):
+                                out_columns[n] = np.uint64(keys[keys_of + j]) + shift + r * step
+                                out[n] = held[j * _DEPTH + r]
+                                n += np.uint64(out[n] != fill)
+                        done_with = i + run
+                        continue
                 prefetch(slots, slot + WRITTEN_AHEAD + WRITTEN_AHEAD)
                 prefetch(keys, key + WRITTEN_AHEAD)
                 prefetch(out_columns, n + WRITTEN_AHEAD)
@@ -489,7 +529,14 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     prefetch(columns, ahead)
                     prefetch(right, ahead)
                 if thick:
-                    for p in range(starts[k], starts[k + _ONE]):
+                    begin, count = starts[k], starts[k + _ONE] - starts[k]
+                    if single and count >= LANES:
+                        c = np.uint64(columns[begin])
+                        if np.uint64(columns[begin + count - _ONE]) - c == count - _ONE:
+                            for p in range(count):
+                                total[c + p] = add(adding, total[c + p], multiply(multiplying, x, right[begin + p]))
+                            continue
+                    for p in range(begin, begin + count):
                         c = np.uint64(columns[p])
                         total[c] = add(adding, total[c], multiply(multiplying, x, right[p]))
                     continue
@@ -530,7 +577,7 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                         at = np.uint64(found[e]) << _EIGHTS
                         n = written(total, at, at, seen, seed, fill, out_columns, out, n)
                     size = _ZERO
-        out_pointers[len(kinds)] = n
+        out_pointers[height] = n
         return n
 
     return rows

@@ -194,10 +194,12 @@ def test_every_kind_of_row_is_had(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set().union(*kinds.values()) == {planning.NOTHING, planning.STRAIGHT, planning.FEW_PRODUCTS, planning.MANY}
 
 
-def _stencil(height: int, width: int, offsets: list[int], every: int, dtype: Any, rng: Any) -> sp.Tensor:
+def _stencil(
+    height: int, width: int, offsets: list[int], every: int, dtype: Any, rng: Any, lacking: float = 0.01
+) -> sp.Tensor:
     """Return rows of the same columns, one further every so many rows, of which some lack one."""
     columns = np.arange(height)[:, None] // every + np.array(offsets)
-    there = (columns >= 0) & (columns < width) & (rng.random(columns.shape) < 0.99)
+    there = (columns >= 0) & (columns < width) & (rng.random(columns.shape) >= lacking)
     rows = np.broadcast_to(np.arange(height)[:, None], columns.shape)[there]
     values = rng.integers(1, 4, there.sum()) * rng.choice([-1, 1], there.sum())
     return sp.from_coords((rows, columns[there]), values.astype(dtype), (height, width))
@@ -208,7 +210,9 @@ def _stencil(height: int, width: int, offsets: list[int], every: int, dtype: Any
     [("plus_times", each) for each in (np.float64, np.int64, np.complex128)]
     + [("min_plus", np.float64), ("plus_second", np.float64), ("first_minus", np.float64)],
 )  # fmt: skip
-@pytest.mark.parametrize("offsets", [[-30, -1, 0, 1, 30], [-7, 60], list(range(0, 150, 9)), [-1, 0, 1], [4]])
+@pytest.mark.parametrize(
+    "offsets", [[-30, -1, 0, 1, 30], [-7, 60], [1, 2, 4, 9, 30, 31, 37, 50, 70, 90], [-1, 0, 1], [4]]
+)
 @pytest.mark.parametrize("every", [1, 2, 3])
 @pytest.mark.parametrize("masked", [False, True])
 def test_rows_that_are_the_one_before_moved_have_the_bits_of_a_plain_loop(
@@ -224,9 +228,13 @@ def test_rows_that_are_the_one_before_moved_have_the_bits_of_a_plain_loop(
         return dense
 
     monkeypatch.setattr(planning, "planned", watched)
-    monkeypatch.setattr(held, "_ALIKE", 0)
-    A = _stencil(200 * every, 200, offsets[:9] if len(offsets) > 1 else [-30, -1, 0, 1, 30], every, dtype, rng)
-    B = _stencil(200, 250, offsets, 1, dtype, rng)
+    alike = len(offsets) != 3 or every != 2
+    if alike:
+        monkeypatch.setattr(held, "_ALIKE", 0)
+    lacking = 0.001 if every == 1 else 0.01
+    own = offsets[:9] if len(offsets) > 1 else [-30, -1, 0, 1, 30]
+    A = _stencil(200 * every, 200, own, every, dtype, rng, lacking)
+    B = _stencil(200, 250, offsets, 1, dtype, rng, lacking)
     semiring: Any = FIRST if name == "first_minus" else name
     add, multiply = (lambda a, b: a, lambda a, b: a - b) if name == "first_minus" else PLAIN[name]
     wanted = _product(A, B, add, multiply)
@@ -243,10 +251,26 @@ def test_rows_that_are_the_one_before_moved_have_the_bits_of_a_plain_loop(
     (kind,) = kinds
     if len(offsets) == 1:
         assert np.count_nonzero(kind == planning.STRAIGHT) > len(kind) / 2
-    if len(offsets) in (2, 5):
+    if len(offsets) in (2, 3, 5) and alike:
         assert np.count_nonzero(kind == planning.SHIFTED) > len(kind) / 8
-    if len(offsets) == 3 and name != "first_minus" and dtype is not np.complex128:
+    if len(offsets) in (2, 3, 5) and every == 1 and not masked:
+        assert max(len(run) for run in bytes(kind == planning.SHIFTED).split(b"\0")) > 32
+    if not alike and name != "first_minus" and dtype is not np.complex128:
         assert np.count_nonzero(kind == planning.THICK) > len(kind) / 2
+
+
+@pytest.mark.parametrize("name", ["plus_times", "min_plus", "first_minus"])
+@pytest.mark.parametrize("lacking", [0, 0.02])
+def test_rows_without_gaps_have_the_bits_of_a_plain_loop(name: str, lacking: float) -> None:
+    rng = np.random.default_rng(3)
+    A, B = (_stencil(200, 200, list(range(-10, 11)), 1, np.float64, rng, lacking) for _ in range(2))
+    semiring: Any = FIRST if name == "first_minus" else name
+    add, multiply = (lambda a, b: a, lambda a, b: a - b) if name == "first_minus" else PLAIN[name]
+    found = sp.matmul(A, B, semiring=semiring).compute()
+    wanted = {cell: value for cell, value in _product(A, B, add, multiply).items() if value != found.fill_value}
+    coo = found.to_format("coo")
+    assert list(zip(*(column.tolist() for column in coo.coords), strict=True)) == sorted(wanted)
+    np.testing.assert_array_equal(coo.data, np.array([wanted[cell] for cell in sorted(wanted)]))
 
 
 @pytest.mark.parametrize("semiring", ["plus_times", "min_plus", "plus_pair"])
@@ -267,6 +291,15 @@ def test_columns_that_come_in_order_and_columns_that_come_twice(semiring: str) -
     both = {"plus_times": a * scales * 3, "min_plus": a + scales, "plus_pair": np.full_like(a, 2)}
     np.testing.assert_array_equal(twice.to_format("coo").coords, wanted)
     np.testing.assert_array_equal(twice.to_format("coo").data, both[semiring][wanted])
+
+
+def test_a_column_that_comes_twice_before_one_that_is_left_out() -> None:
+    row = [(0, 0), (0, 1), *((column, 0) for column in range(2, 10))]
+    cells = np.array([(k, *cell) for k in range(200) for cell in row])
+    B = sp.from_coords(cells.T, np.arange(1, len(cells) + 1), (200, 10, 2))
+    A = sp.asarray(np.ones((3, 200), int))
+    found = sp.einsum("ij,jkl->ik", A, B).compute()
+    np.testing.assert_array_equal(found.to_numpy(), np.broadcast_to(B.to_numpy().sum(axis=(0, 2)), (3, 10)))
 
 
 def test_sums_that_cancel_and_what_is_no_number() -> None:

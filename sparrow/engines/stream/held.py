@@ -287,9 +287,7 @@ def _shifted(starts: NDArray[np.uint64], columns: NDArray[np.uint32]) -> NDArray
     deque(map(tell, looked_at), 0)
     rows = np.concatenate([np.arange(*span) for span in looked_at] or [np.arange(0)])
     rows = rows[starts[rows] < starts[rows + 1]]
-    spans = columns[starts[rows + 1] - 1].astype(np.int64) - columns[starts[rows]]
-    gaps = spans > (starts[rows + 1] - starts[rows]).astype(np.int64) ** 2
-    if 2 * np.count_nonzero(gaps & (out[rows] != 0)) <= len(rows):
+    if 2 * np.count_nonzero(out[rows]) <= len(rows):
         return none
 
     deque(ordered_map(tell, stretches(_TOLD, _TOLD), settings.current().threads), 0)

@@ -165,7 +165,7 @@ class Loops:
                 self._seed is not None, self._held.few, space.order, space.counts, *plan,
             )  # fmt: skip
             n = self._kernels().rows(
-                own, places, left, starts, columns, right, *cells, done, *plan, width, self._fill,
+                own, places, left, starts, columns, right, *cells, done, *plan, self._held.single, width, self._fill,
                 *space.dense(dense), pointers, numbers, out,
             )  # fmt: skip
         return pointers, numbers[:n].view(np.int32), out[:n]
