@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -27,6 +28,12 @@ settings.register_profile("thorough", settings.get_profile("seeds"), max_example
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector pass over what stays to the end, thousands of tests and what they import."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -16,10 +16,10 @@ from sparrow.relation import apply_edit
 from tests.faults import writers
 from tests.faults.writers import SCHEMA, SIZES, read_all, start
 
-EDIT_ROUNDS = 20
+EDIT_ROUNDS = 10
 EDIT_EVENTS = 50
 """Some commits: one takes 5 to 20 events."""
-CREATE_ROUNDS = 16
+CREATE_ROUNDS = 8
 CREATE_EVENTS = 200
 """Some tensors."""
 
