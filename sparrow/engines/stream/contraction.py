@@ -373,6 +373,9 @@ class Multiplication:
         self, loops: Loops, rows: OperandRows, mask: MaskRows | None
     ) -> Iterator[tuple[Block, NDArray[Any] | None]]:
         """Yield the products of rows, some rows at a time, in order, and the mask's values at them."""
+        if self._sections is not None:  # which has pieces that are no larger
+            yield loops.work(rows, mask, 0, len(rows.pointers) - 1)
+            return
         spans, work = rows.spans(_products()), loops.work
         threads = min(settings.current().threads, len(spans))
         yield from ordered_map(lambda span: work(rows, mask, *span), spans, threads)
