@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.compiling import announce
 from sparrow.kernels.dots import dotted
-from sparrow.kernels.intrinsics import at_address, prefetch
+from sparrow.kernels.intrinsics import at_address, least, most, prefetch
 from sparrow.kernels.jit import njit
 from sparrow.kernels.lanes import FLAGS, LANES, counted, flagged, load, ones, pack, spread, store, unlike
 from sparrow.kernels.masks import added, masked
@@ -90,12 +90,12 @@ def _times(where, a, b):  # type: ignore[no-untyped-def]
 
 @register_jitable
 def _min(where, a, b):  # type: ignore[no-untyped-def]
-    return a if a < b or a != a else b  # NaN wins, as in NumPy
+    return least(a, b)
 
 
 @register_jitable
 def _max(where, a, b):  # type: ignore[no-untyped-def]
-    return a if a > b or a != a else b
+    return most(a, b)
 
 
 @register_jitable
