@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparrow as sp
+from sparrow import errors
 
 FORMATS = ("coo", "csr", "csc", "row_sparse", "dense")
 # Each type costs the compiling of loops; float64 is that of the conformance cases.
@@ -281,3 +282,23 @@ def test_zeros_keep_names_and_labels() -> None:
     assert found.labels("f").to_pylist() == ["a", "b", "c"]
     assert found.to_numpy().tolist() == [0, 0, 3]
     assert sp.blas.gemv(0, labelled([[np.nan]], u=["p"], f=["a"]), x).labels("u").to_pylist() == ["p"]
+
+
+def test_errors_name_the_function_and_its_argument() -> None:
+    A = sp.asarray(np.eye(3))
+    function: Any
+    operands: Any
+    way: Any
+    for function, operands, way in [
+        (sp.blas.gemm, (1, A, A), {"trans_a": 7}),
+        (sp.blas.gemm, (1, A, A), {"trans_b": "T"}),
+        (sp.blas.trsm, (1, A, A), {"trans_a": 5, "side": True}),
+        (sp.blas.gemv, (1, A, np.ones(3)), {"trans": 5}),
+    ]:
+        ((name, value),) = [(name, value) for name, value in way.items() if name != "side"]
+        with pytest.raises(errors.InvalidValueError, match=f"{name}={value!r}: give 0, 1 for the transpose or 2"):
+            function(*operands, **way)
+    with pytest.raises(errors.SingularError, match="trsv: A of shape"):
+        sp.blas.trsv(sp.zeros((3, 3)), np.ones(3))
+    with pytest.raises(errors.SingularError, match="trsm: A of shape"):
+        sp.blas.trsm(1, sp.zeros((3, 3)), np.ones((3, 2)))

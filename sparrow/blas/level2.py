@@ -54,6 +54,8 @@ def gemv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, trans: int = 
     ------
     ShapeError
         If the shapes do not fit.
+    InvalidValueError
+        If ``trans`` is none of these.
 
     Examples
     --------
@@ -241,6 +243,8 @@ def trsv(A: Any, x: Any, lower: bool = False, trans: int = 0, diag: bool = False
         If the shapes do not fit.
     TooLargeError
         If the matrix does not fit the memory limit.
+    InvalidValueError
+        If ``trans`` is none of these.
 
     Examples
     --------
@@ -248,16 +252,16 @@ def trsv(A: Any, x: Any, lower: bool = False, trans: int = 0, diag: bool = False
     >>> sp.blas.trsv(sp.asarray([[4.0, 1.0], [9.0, 3.0]]), [5.0, 3.0])
     array([1., 1.])
     """
-    return solved(A, vector(x, "x"), lower, trans, diag)
+    return solved(A, vector(x, "x"), lower, trans, diag, "trsv")
 
 
-def solved(A: Any, right: Any, lower: bool, trans: int, diag: bool) -> Any:
-    """Return the solution of a triangular system for a vector or a matrix."""
+def solved(A: Any, right: Any, lower: bool, trans: int, diag: bool, what: str) -> Any:
+    """Return the solution of a triangular system for a vector or a matrix, in the words of who asks."""
     whole = as_tensor(square(A, "A"))
-    right = at_labels(right, whole, int(bool(trans)), "the right-hand side", "solving")
+    right = at_labels(right, whole, int(bool(trans)), "the right-hand side", what)
     if whole.shape[0] != right.shape[0]:
-        raise ShapeError(f"A of shape {whole.shape} and a right-hand side of {right.shape[0]} rows do not fit")
-    from sparrow.linalg.direct import spsolve_triangular
+        raise ShapeError(f"{what}: A of shape {whole.shape} and a right-hand side of {right.shape[0]} rows do not fit")
+    from sparrow.linalg.direct import solve_triangle
 
-    part = turned(triangle(whole, lower), trans)
-    return spsolve_triangular(part, np.asarray(right), lower=lower != bool(trans), unit_diagonal=diag)
+    part, options = turned(triangle(whole, lower), trans), {"unit_diagonal": diag}
+    return solve_triangle(part, np.asarray(right), lower != bool(trans), options, what)

@@ -8,6 +8,7 @@ from sparrow.blas.level2 import solved
 from sparrow.blas.operands import (
     added,
     along,
+    check_turn,
     conjugated,
     matrix,
     mirror,
@@ -46,6 +47,8 @@ def gemm(alpha: Any, A: Any, B: Any, beta: Any = 0, C: Any = None, trans_a: int 
     ------
     ShapeError
         If the shapes do not fit.
+    InvalidValueError
+        If ``trans_a`` or ``trans_b`` is none of these.
 
     Examples
     --------
@@ -57,7 +60,7 @@ def gemm(alpha: Any, A: Any, B: Any, beta: Any = 0, C: Any = None, trans_a: int 
             [10, 20]]))
     """
     factor = number(alpha, "alpha")
-    left, right = turned(matrix(A, "A"), trans_a), turned(matrix(B, "B"), trans_b)
+    left, right = turned(matrix(A, "A"), trans_a, "trans_a"), turned(matrix(B, "B"), trans_b, "trans_b")
     return added(scaled(factor, multiplied(factor, left, right)), beta, C, "C", left, right)
 
 
@@ -178,6 +181,8 @@ def trsm(
         If the shapes do not fit.
     TooLargeError
         If the matrix does not fit the memory limit.
+    InvalidValueError
+        If ``trans_a`` is none of these.
 
     Examples
     --------
@@ -186,9 +191,10 @@ def trsm(
     array([[2.],
            [2.]])
     """
+    check_turn(trans_a, "trans_a")
     right = scaled(number(alpha, "alpha"), matrix(B, "B"))
     if not side:
-        return solved(A, right, lower, trans_a, diag)
+        return solved(A, right, lower, trans_a, diag, "trsm")
     # X @ op(A) = B is op(A).T @ X.T = B.T; of a conjugated one conj(A) @ X.T = B.T.
     whole = conjugated(square(A, "A")) if trans_a == 2 else A
-    return solved(whole, right.T, lower, int(not trans_a), diag).T
+    return solved(whole, right.T, lower, int(not trans_a), diag, "trsm").T

@@ -13,8 +13,8 @@ from sparrow.plan import names_along
 from sparrow.tensor import Tensor
 
 __all__ = [
-    "added", "along", "conjugated", "matrix", "meet", "mirror", "mirrored", "multiplied", "nothing", "number",
-    "scaled", "square", "triangle", "turned", "vector",
+    "added", "along", "check_turn", "conjugated", "matrix", "meet", "mirror", "mirrored", "multiplied", "nothing",
+    "number", "scaled", "square", "triangle", "turned", "vector",
 ]  # fmt: skip
 
 
@@ -115,10 +115,15 @@ def conjugated(x: Any) -> Any:
     return np.conj(x) if x.dtype.kind == "c" else x
 
 
-def turned(A: Any, trans: int) -> Any:
-    """Return a matrix as it is (0), transposed (1), or transposed and conjugated (2)."""
+def check_turn(trans: int, name: str) -> None:
+    """Raise ``InvalidValueError`` unless this says how a matrix is taken."""
     if trans not in (0, 1, 2):
-        raise ShapeError(f"trans={trans!r} must be 0, 1 for the transpose or 2 for its conjugate")
+        raise InvalidValueError(f"{name}={trans!r}: give 0, 1 for the transpose or 2 for its conjugate")
+
+
+def turned(A: Any, trans: int, name: str = "trans") -> Any:
+    """Return a matrix as it is (0), transposed (1), or transposed and conjugated (2)."""
+    check_turn(trans, name)
     if not trans:
         return A
     return A.T if trans == 1 else conjugated(A).T

@@ -172,7 +172,7 @@ def kcore(path: StoredPath, out: Out = None, head: Head = 10, as_json: AsJson = 
 
 def communities(
     path: StoredPath,
-    seed: Annotated[int, typer.Option(min=0, help="Of the choices.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Of the choices.")] = 0,
     out: Out = None,
     head: Head = 10,
     as_json: AsJson = False,
@@ -191,7 +191,7 @@ def communities(
 def hits(
     path: StoredPath,
     hubs: Annotated[bool, typer.Option("--hubs", help="Write hubs, not authorities.")] = False,
-    tol: Annotated[float, typer.Option(help="Done when a round changes all numbers together by less.")] = 1e-8,
+    tol: Annotated[float, typer.Option(min=0, help="Done when a round changes all numbers together by less.")] = 1e-8,
     max_iter: MaxIter = 1000,
     out: Out = None,
     head: Head = 10,
@@ -215,7 +215,7 @@ def pagerank(
     personalization: Annotated[
         str | None, typer.Option(metavar="NODE[,NODE...]", help="Jump to these nodes only.")
     ] = None,
-    tol: Annotated[float, typer.Option(help="Done when a round changes all ranks together by less.")] = 1e-6,
+    tol: Annotated[float, typer.Option(min=0, help="Done when a round changes all ranks together by less.")] = 1e-6,
     max_iter: MaxIter = 1000,
     out: Out = None,
     head: Head = 10,

@@ -271,7 +271,10 @@ def tensordot(
     one, other = factor(x1), factor(x2)
     if isinstance(axes, int | np.integer):
         if not 0 <= axes <= min(one.ndim, other.ndim):
-            raise ShapeError(f"tensordot: axes={axes} of shapes {one.shape} and {other.shape}")
+            raise ShapeError(
+                f"tensordot: axes={axes} of operands of the shapes {one.shape} and {other.shape}: give how many last "
+                f"axes of one meet the first ones of the other, 0 to {min(one.ndim, other.ndim)}"
+            )
         pairs = [(one.ndim - int(axes) + k, k) for k in range(int(axes))]
     else:
         try:

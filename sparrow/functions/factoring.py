@@ -478,6 +478,9 @@ def solve(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /) -> NDArray[Any]:
     array([1., 1.])
     """
     beside = at_labels(operand(x2), x1, 0, "x2", "solve") if np.ndim(x1) == 2 else operand(x2)
+    shape, own = np.shape(x1), np.shape(beside)
+    if len(shape) > 1 and shape[-2] == shape[-1] and own[-1 if len(own) == 1 else -2 :][:1] != shape[-2:-1]:
+        raise ShapeError(f"solve: x2 has the shape {own}, x1 {shape}: give a number, or a row, for each of its rows")
     return _of_matrices(np.linalg.solve, x1, np.asarray(beside), square=True)
 
 

@@ -13,7 +13,7 @@ from sparrow.plan import Cast, Join, Labels, Scan, by_name, fitted, map_cells, n
 from sparrow.settings import JOINS
 from sparrow.tensor import Tensor
 
-__all__ = ["align", "at_labels", "check_space", "is_labelled", "shown", "space_axis"]
+__all__ = ["align", "apart", "at_labels", "check_space", "is_labelled", "shown", "space_axis"]
 
 
 def align(*tensors: Any, join: Join = "outer") -> tuple[Tensor, ...]:
@@ -121,11 +121,20 @@ def check_space(A: Any, what: str) -> None:
         return
     names = names_along(A.__sparrow_scan__())
     if not names[0].same(names[1]):
-        rows, columns = A.dims
-        raise LabelError(
-            f"{what}: labels of {rows!r} and {columns!r} differ, and rows and columns are to be the same: "
-            f"A.sel({{{rows!r}: A.labels({columns!r})}}) takes the rows in the order of the columns"
-        )
+        raise LabelError(f"{what}: rows and columns are to be the same, but {apart(A)}")
+
+
+def apart(A: Any) -> str:
+    """Return in which way labels of rows and columns differ, and the way out."""
+    import pyarrow.compute as pc
+
+    (rows, columns), (down, across) = A.dims, (A.labels(axis) for axis in (0, 1))
+    begin = f"labels of {rows!r} and {columns!r} differ"
+    for one, other, name in ((across, down, columns), (down, across, rows)):
+        more = one.filter(pc.invert(pc.is_in(one, other)))
+        if len(more):
+            return f"{begin}: {more[0].as_py()!r} is one of {name!r} alone: take those that both have with sel()"
+    return f"{begin} in order: A.sel({{{rows!r}: A.labels({columns!r})}}) takes the rows in the order of the columns"
 
 
 def space_axis(A: Any) -> int:

@@ -37,6 +37,8 @@ def kcore(A: Tensor) -> Tensor:
     ------
     ShapeError
         If the tensor is no square matrix.
+    LabelError
+        If rows and columns have labels that differ.
 
     Examples
     --------
@@ -96,6 +98,8 @@ def label_propagation(A: Tensor, *, max_iter: int = 100, seed: int = 0) -> Tenso
     ------
     ShapeError
         If the tensor is no square matrix.
+    LabelError
+        If rows and columns have labels that differ.
 
     Examples
     --------

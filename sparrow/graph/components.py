@@ -44,6 +44,8 @@ def connected_components(A: Tensor) -> Tensor:
     ------
     ShapeError
         If the tensor is no square matrix.
+    LabelError
+        If rows and columns have labels that differ.
 
     Examples
     --------
@@ -88,6 +90,8 @@ def strongly_connected_components(A: Tensor) -> Tensor:
     ------
     ShapeError
         If the tensor is no square matrix.
+    LabelError
+        If rows and columns have labels that differ.
 
     Examples
     --------

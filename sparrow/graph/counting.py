@@ -44,6 +44,8 @@ def triangles(A: Tensor) -> Tensor:
     ------
     ShapeError
         If the tensor is no square matrix.
+    LabelError
+        If rows and columns have labels that differ.
 
     Examples
     --------
@@ -73,6 +75,8 @@ def clustering(A: Tensor) -> Tensor:
     ------
     ShapeError
         If the tensor is no square matrix.
+    LabelError
+        If rows and columns have labels that differ.
 
     Examples
     --------

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sparrow import memory
 from sparrow.errors import IndexingError, LabelError, ShapeError
 from sparrow.functions.generation import in_memory
+from sparrow.functions.labels import apart
 from sparrow.functions.views import as_tensor
 from sparrow.kernels.entries import Block
 from sparrow.labels import label_positions
@@ -43,9 +44,7 @@ def check_graph(A: Any) -> Tensor:
         )
     rows, columns = (tensor.labels(axis) for axis in (0, 1))
     if rows is not None and columns is not None and not rows.equals(columns):
-        raise LabelError(
-            f"labels of {tensor.dims[0]!r} and {tensor.dims[1]!r} differ: a graph has the same nodes both ways"
-        )
+        raise LabelError(f"a graph has the same nodes both ways, but {apart(tensor)}")
     return tensor
 
 

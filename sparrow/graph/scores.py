@@ -139,6 +139,8 @@ def hits(A: Tensor, *, tol: float = 1e-8, max_iter: int = 1000) -> tuple[Tensor,
     ------
     ShapeError
         If the tensor is no square matrix.
+    LabelError
+        If rows and columns have labels that differ.
     UnsupportedError
         If values are complex.
     InvalidValueError

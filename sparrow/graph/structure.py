@@ -43,6 +43,8 @@ def degrees(A: Tensor, direction: Literal["out", "in", "both"] = "out", *, weigh
     ------
     ShapeError
         If the tensor is no square matrix.
+    LabelError
+        If rows and columns have labels that differ.
     InvalidValueError
         If there is no such direction.
 
@@ -82,6 +84,8 @@ def symmetrize(A: Tensor, combine: Literal["max", "min", "sum"] = "max") -> Tens
     ------
     ShapeError
         If the tensor is no square matrix.
+    LabelError
+        If rows and columns have labels that differ.
     InvalidValueError
         If there is no such ``combine``.
 
@@ -160,6 +164,8 @@ def largest_component(A: Tensor, connection: Literal["weak", "strong"] = "weak")
     ------
     ShapeError
         If the tensor is no square matrix.
+    LabelError
+        If rows and columns have labels that differ.
     InvalidValueError
         If there is no such connection.
 

@@ -7,6 +7,9 @@ it returns.
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,11 +17,14 @@ from scipy import sparse
 from scipy.sparse import linalg
 
 from sparrow import memory
-from sparrow.errors import InvalidValueError, SingularError, UnsupportedError
+from sparrow.errors import ConvergenceError, InvalidValueError, SingularError, SparrowError, UnsupportedError
 from sparrow.linalg.operators import check_matrix, check_sides, check_square, tensor_of
 from sparrow.tensor import Tensor
 
-__all__ = ["handed_over", "singular", "spilu", "splu", "spsolve", "spsolve_triangular"]
+__all__ = [
+    "check_options", "handed_over", "refused", "singular", "solve_triangle", "spilu", "splu", "spsolve",
+    "spsolve_triangular",
+]  # fmt: skip
 
 _FACTORS = 4
 """Factors are taken to be so many times as large as the matrix: how large they become shows only when they are made."""
@@ -56,11 +62,38 @@ def handed_over(A: Any, what: str, remedy: str = _WAY_OUT) -> Any:
     return found if A.dtype.kind in "fc" else found.astype(float)
 
 
+def check_options(name: str, options: dict[str, Any]) -> None:
+    """Raise ``TypeError``, as Python does, if SciPy's function of that name has no such argument."""
+    unknown = options.keys() - inspect.signature(getattr(linalg, name)).parameters.keys()
+    if unknown:
+        raise TypeError(f"{name}() has no argument {', '.join(map(repr, sorted(unknown)))}")
+
+
+@contextlib.contextmanager
+def refused(name: str, options: dict[str, Any]) -> Iterator[None]:
+    """Say of which function what SciPy does not take is, within a block; what a callback raises is its own."""
+    try:
+        yield
+    except (TypeError, ValueError, np.linalg.LinAlgError) as error:
+        if isinstance(error, SparrowError | np.linalg.LinAlgError) or options.get("callback") is not None:
+            raise
+        given = ", ".join(f"{word}={each!r}" for word, each in options.items() if np.ndim(each) == 0)
+        raise InvalidValueError(
+            f"{name}: {str(error).rstrip('.')}{f': SciPy was given {given}' * bool(given)}"
+        ) from error
+    except linalg.ArpackNoConvergence:
+        raise
+    except linalg.ArpackError as error:
+        raise ConvergenceError(f"{name}: entries of A or v0 may be NaN or infinite: {error}") from error
+
+
 def _factors(name: str, A: Any, options: dict[str, Any]) -> Any:
     """Return SciPy's factors of a matrix."""
+    check_options(name, options)
     matrix = handed_over(A, name)
     try:
-        return getattr(linalg, name)(matrix, **options)
+        with refused(name, options):
+            return getattr(linalg, name)(matrix, **options)
     except RuntimeError as error:
         if "singular" not in str(error):
             raise
@@ -111,8 +144,10 @@ def spsolve(A: Any, b: Any, **options: Any) -> Any:
     >>> sp.linalg.spsolve(sp.asarray([[4.0, 1.0], [0.0, 3.0]]), [5.0, 3.0])
     array([1., 1.])
     """
-    matrix = handed_over(A, "spsolve")
-    return linalg.spsolve(matrix, check_sides(b, "b", check_matrix(A, "spsolve"), 0, "spsolve"), **options)
+    check_options("spsolve", options)
+    matrix, right = handed_over(A, "spsolve"), check_sides(b, "b", check_matrix(A, "spsolve"), 0, "spsolve")
+    with refused("spsolve", options):
+        return linalg.spsolve(matrix, right, **options)
 
 
 def splu(A: Any, **options: Any) -> Any:
@@ -187,6 +222,23 @@ def spilu(A: Any, **options: Any) -> Any:
     return _factors("spilu", A, options)
 
 
+def solve_triangle(A: Any, b: Any, lower: bool, options: dict[str, Any], what: str) -> Any:
+    """Return what SciPy's ``spsolve_triangular`` does, in the words of the function that it is asked by."""
+    check_options("spsolve_triangular", options)
+    matrix, given = handed_over(A, what), check_matrix(tensor_of(A), what)
+    if isinstance(given, Tensor):
+        columns = np.repeat(np.arange(given.shape[1]), np.diff(matrix.indptr))
+        if (matrix.indices < columns if lower else matrix.indices > columns).any():
+            side, part = ("above", "tril") if lower else ("below", "triu")
+            raise InvalidValueError(f"{what}: entries {side} the diagonal: take sp.{part}(A)")
+    right = check_sides(b, "b", given, 0, what)
+    try:
+        with refused(what, options):
+            return linalg.spsolve_triangular(matrix, right, lower, **options)
+    except np.linalg.LinAlgError:
+        raise singular(what, matrix) from None
+
+
 def spsolve_triangular(A: Any, b: Any, lower: bool = True, **options: Any) -> Any:
     """Solve ``A @ x = b`` for a triangular A, in memory: ``scipy.sparse.linalg.spsolve_triangular``.
 
@@ -226,14 +278,4 @@ def spsolve_triangular(A: Any, b: Any, lower: bool = True, **options: Any) -> An
     >>> sp.linalg.spsolve_triangular(sp.asarray([[4.0, 0.0], [1.0, 3.0]]), [4.0, 4.0])
     array([1., 1.])
     """
-    matrix, given = handed_over(A, "spsolve_triangular"), check_matrix(tensor_of(A), "spsolve_triangular")
-    if isinstance(given, Tensor):
-        columns = np.repeat(np.arange(given.shape[1]), np.diff(matrix.indptr))
-        if (matrix.indices < columns if lower else matrix.indices > columns).any():
-            side, part = ("above", "tril") if lower else ("below", "triu")
-            raise InvalidValueError(f"spsolve_triangular: entries {side} the diagonal: take sp.{part}(A)")
-    right = check_sides(b, "b", given, 0, "spsolve_triangular")
-    try:
-        return linalg.spsolve_triangular(matrix, right, lower, **options)
-    except np.linalg.LinAlgError:
-        raise singular("spsolve_triangular", matrix) from None
+    return solve_triangle(A, b, lower, options, "spsolve_triangular")

@@ -181,7 +181,10 @@ def power_iteration(
                 return value, vector
             length = np.linalg.norm(product)
             if not np.isfinite(length):
-                raise ConvergenceError("power_iteration: numbers pass what is finite: scale the matrix down")
+                raise ConvergenceError(
+                    "power_iteration: products are no finite numbers: scale the matrix down, or leave out its entries "
+                    "that are NaN or infinite"
+                )
             vector = product / length
     raise ConvergenceError(
         f"power_iteration: {max_iter} rounds do not reach tol={tol}: give a larger max_iter, or tol; if several "

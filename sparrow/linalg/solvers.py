@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +10,11 @@ import numpy as np
 import scipy.sparse.linalg as scipy_linalg
 
 from sparrow import progress
-from sparrow.arguments import check_integer
+from sparrow.arguments import check_integer, check_number
 from sparrow.errors import InvalidValueError, ShapeError, SingularError
 from sparrow.functions.labels import at_labels, check_space, is_labelled, space_axis
 from sparrow.linalg.arrays import trace
-from sparrow.linalg.direct import handed_over
+from sparrow.linalg.direct import check_options, handed_over, refused
 from sparrow.linalg.operators import Operator, check_matrix, check_sides, check_square, check_vector, tensor_of
 from sparrow.schema import as_integer
 from sparrow.tensor import Tensor
@@ -25,6 +25,8 @@ _MATRICES = ("M", "B", "Minv", "OPinv")
 """Options that are multiplied by."""
 _ROUNDS = ("maxiter", "iter_lim", "restart")
 """Options that are numbers of rounds."""
+_NUMBERS = ("btol", "conlim", "damp", "shift", "tol")
+"""Options that are numbers, beside those of which SciPy says what is wrong with them."""
 _SPACES = ("eigsh", "expm_multiply", "lobpcg")
 """Functions of a matrix that maps a space to itself."""
 _BLOCKS = {"lobpcg": "X", "expm_multiply": "B"}
@@ -41,9 +43,7 @@ def _called(
 ) -> Any:
     """Call SciPy's function of that name, with operators for tensors or what is given ``instead``, under a bar."""
     solve: Callable[..., Any] = getattr(scipy_linalg, name)
-    unknown = options.keys() - inspect.signature(solve).parameters.keys()
-    if unknown:
-        raise TypeError(f"{name}() has no argument {', '.join(map(repr, sorted(unknown)))}")
+    check_options(name, options)
     operator = _operator(check_matrix(A, name))
     if square:
         check_square(operator, name)
@@ -51,7 +51,7 @@ def _called(
         check_space(tensor_of(operator), name)
     given = _checked(name, operator, given, options)
     options = {word: _option(name, operator, word, each, options) for word, each in options.items()}
-    with progress.bar(name, None, "products") as advance:
+    with progress.bar(name, None, "products") as advance, refused(name, options):
         if isinstance(operator, Operator):
             operator.on_product = advance
         return solve(operator if instead is None else instead, *given, **options)
@@ -100,6 +100,10 @@ def _option(name: str, A: Any, word: str, given: Any, options: dict[str, Any]) -
         return _matrix(name, A, word, given, across)
     if word in _ROUNDS:
         check_integer(word, given, int(name in ("gmres", "eigsh", "svds")))
+    elif word in _NUMBERS:
+        check_number(word, given, least=-math.inf)
+    elif word == "callback" and not callable(given):
+        raise InvalidValueError(f"callback={given!r}: give a function")
     elif word == "x0":
         return _start(name, A, word, given, across)
     elif word == "v0":

@@ -30,8 +30,10 @@ def _norm(tensor: Any, ord: Any = None, axis: Axis = None, keepdims: bool = Fals
     if len(pair) != 2:
         raise ShapeError(f"np.linalg.norm: ord={ord!r} is for vectors and matrices, not for {len(pair)} axes")
     if ord not in (1, -1, np.inf, -np.inf):
+        known = ord in (2, -2, "nuc")
+        why = "is of its singular values, which sp.linalg.norm finds of a dense one" if known else "is not known"
         raise UnsupportedError(
-            f"np.linalg.norm: ord={ord!r} of a matrix needs its singular values: use 'fro', 1, -1, inf or -inf, or "
+            f"norm: ord={ord!r} of a matrix {why}: use 'fro', 1, -1, inf or -inf{', 2, -2 or nuc' * (not known)}, or "
             "A.norm(ord), which is that of all cells as one vector"
         )
     rows, columns = (resolved_axis(k, tensor.ndim) for k in pair)

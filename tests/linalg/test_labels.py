@@ -185,3 +185,17 @@ def test_weights_of_nodes_go_by_label() -> None:
         np.testing.assert_array_equal(found, sp.linalg.pagerank(plain, **given))
         with pytest.raises(errors.LabelError, match=f"{word} has the label 'z'"):
             sp.linalg.pagerank(links, **{word: labelled(B, ["z", "a", "b", "c"])})
+
+
+def test_the_way_out_of_labels_that_differ_is_one() -> None:
+    labels = {"src": ["ann", "bob", "eve"], "dst": ["eve", "ann", "bob"]}
+    A = sp.from_coords([[0, 1], [1, 2]], [1, 1], shape=(3, 3), dims=("src", "dst"), labels=labels)
+    for function in (sp.linalg.pagerank, sp.graph.triangles):
+        with pytest.raises(errors.LabelError, match=r"differ in order: A.sel\({'src': A.labels\('dst'\)}\)"):
+            function(A)
+        function(A.sel({"src": A.labels("dst")}))
+    labels["dst"] = ["ann", "bob", "zed"]
+    B = sp.from_coords([[0, 1], [1, 2]], [1, 1], shape=(3, 3), dims=("src", "dst"), labels=labels)
+    for function in (sp.linalg.pagerank, sp.graph.triangles):
+        with pytest.raises(errors.LabelError, match="'zed' is one of 'dst' alone: take those that both have"):
+            function(B)

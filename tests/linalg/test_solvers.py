@@ -491,3 +491,63 @@ def test_exponentials_without_cells() -> None:
     assert sp.linalg.expm_multiply(nothing, np.ones(0), start=0, stop=1).shape == (50, 0)
     with pytest.raises(errors.ShapeError, match=r"B has the shape \(1,\), A has 0 rows"):
         sp.linalg.expm_multiply(nothing, np.ones(1))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "options", "said"),
+    [
+        ("cg", np.ones(4), {"rtol": "x"}, "cg: .*SciPy was given rtol='x'"),
+        ("gmres", np.ones(4), {"callback": 5}, "callback=5: give a function"),
+        ("lsqr", np.ones(4), {"damp": "x"}, "damp='x': give a finite number"),
+        ("eigsh", 1, {"which": "XX"}, "eigsh: which must be one of .*which='XX'"),
+        ("eigsh", 1, {"ncv": 1}, "eigsh: ncv must be"),
+        ("svds", 1, {"solver": "foo"}, "svds: solver must be one of"),
+        ("expm_multiply", np.ones(4), {"start": 0, "stop": 1, "num": "x"}, "expm_multiply: .*num='x'"),
+        ("spsolve", np.ones(4), {"permc_spec": "foo"}, "spsolve: .*permc_spec='foo'"),
+    ],
+)
+def test_options_that_scipy_does_not_take_are_named(name: str, given: Any, options: Any, said: str) -> None:
+    with pytest.raises(errors.InvalidValueError, match=said):
+        getattr(sp.linalg, name)(sp.asarray(np.eye(4)), given, **options)
+
+
+def test_options_of_factors() -> None:
+    A = sp.asarray(np.eye(4))
+    with pytest.raises(errors.InvalidValueError, match="splu: .*permc_spec='foo'"):
+        sp.linalg.splu(A, permc_spec="foo")
+    for name in ("splu", "spilu"):
+        with pytest.raises(TypeError, match=f"{name}.. has no argument 'bad'"):
+            getattr(sp.linalg, name)(A, bad=1)
+
+
+def test_what_a_callback_raises_is_its_own() -> None:
+    def refuse(x: Any) -> None:
+        raise ValueError("enough")
+
+    with pytest.raises(ValueError, match=r"^enough$"):
+        sp.linalg.cg(sp.asarray(np.eye(4)), np.ones(4), callback=refuse)
+
+
+def test_entries_that_are_no_numbers_are_told(capfd: pytest.CaptureFixture[str]) -> None:
+    N = sp.from_coords([[0], [1]], [np.nan], shape=(4, 4))
+    with pytest.raises(errors.ConvergenceError, match="eigsh: entries of A or v0 may be NaN"):
+        sp.linalg.eigsh(N, 1)
+    with pytest.raises(errors.ConvergenceError, match="entries that are NaN"):
+        sp.linalg.power_iteration(sp.from_coords([[0, 1], [1, 0]], [np.nan, 1], shape=(2, 2)))
+
+
+def test_dense_right_hand_sides_and_norms_are_checked() -> None:
+    A = sp.asarray(np.eye(4))
+    for b in (np.ones(3), np.ones((3, 2)), np.float64(1)):
+        with pytest.raises(errors.ShapeError, match=r"solve: x2 has the shape .*, x1 \(4, 4\)"):
+            sp.linalg.solve(A, b)
+    assert sp.linalg.solve(A, np.ones((4, 2))).shape == (4, 2)
+    assert sp.linalg.solve(A, np.ones((3, 4, 2))).shape == (3, 4, 2)
+    wanted: Any
+    for wanted in (3, "foo"):
+        for norm in (sp.linalg.norm, sp.linalg.matrix_norm):
+            with pytest.raises(errors.UnsupportedError, match=r"of a matrix is not known: use .*nuc"):
+                norm(A, ord=wanted)
+    with pytest.raises(errors.UnsupportedError, match=r"which sp.linalg.norm finds"):
+        np.linalg.norm(A, 2)
+    assert sp.linalg.norm(A, 2) == 1
