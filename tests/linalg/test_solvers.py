@@ -516,7 +516,7 @@ def test_options_of_factors() -> None:
     with pytest.raises(errors.InvalidValueError, match="splu: .*permc_spec='foo'"):
         sp.linalg.splu(A, permc_spec="foo")
     for name in ("splu", "spilu"):
-        with pytest.raises(TypeError, match=f"{name}.. has no argument 'bad'"):
+        with pytest.raises(TypeError, match=rf"{name}.. has no argument 'bad'"):
             getattr(sp.linalg, name)(A, bad=1)
 
 
