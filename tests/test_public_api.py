@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -203,3 +204,18 @@ def test_commands_that_compile_nothing_take_no_compiler_along() -> None:
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stderr == "False\n"
+
+
+def test_the_site_has_a_page_for_each_function(repository: Path) -> None:
+    """It is made by tools that the tests do without, and is refused where a module has no subject."""
+    tree = ast.parse((repository / "docs" / "site.py").read_text(encoding="utf-8"))
+    (subjects,) = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SUBJECTS"
+    ]
+    public = {name: getattr(sp, name) for name in sp.__all__ if name not in {"Tensor", "Bundle"}}
+    modules = {name: getattr(thing, "__module__", None) or "" for name, thing in public.items()}
+    ours = {name: module.rpartition(".")[2] for name, module in modules.items() if module.startswith("sparrow.")}
+    assert {name for name, module in ours.items() if module not in subjects} == set()
+    assert len(ours) > 100
