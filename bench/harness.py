@@ -110,7 +110,10 @@ def machine() -> str:
     import numpy
     import pyarrow
     import scipy
+    from llvmlite import binding  # type: ignore[import-untyped]
 
-    cores = len(os.sched_getaffinity(0))
-    versions = f"numpy {numpy.__version__}, scipy {scipy.__version__}, pyarrow {pyarrow.__version__}"
-    return f"{cores} cores, Python {platform.python_version()}, {versions}, duckdb {duckdb.__version__}"
+    cores, has = len(os.sched_getaffinity(0)), binding.get_host_cpu_features()
+    vectors = next((bits for name, bits in (("avx512f", 512), ("avx2", 256)) if has.get(name)), 128)
+    versions = f"Python {platform.python_version()}, numpy {numpy.__version__}, scipy {scipy.__version__}"
+    versions += f", pyarrow {pyarrow.__version__}, duckdb {duckdb.__version__}"
+    return f"{cores} cores, vectors of {vectors} bits, {versions}"

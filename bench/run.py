@@ -110,7 +110,7 @@ def main() -> None:
 
         rows += gpu.run(options.small, rounds=3 if options.small else 5)
     found = table(rows)
-    print(found)
+    print(f"{found}\n\n{machine()}")
     if options.write:
         note = "Medians of alternating runs, page cache warm, default settings; only ratios travel."
         (FOLDER / "RESULTS.md").write_text(f"# What `make bench` printed\n\n{machine()}. {note}\n\n{found}\n")
