@@ -39,7 +39,7 @@ and long ones."""
 WRITTEN_AHEAD = np.uint64(128)
 """How far ahead of where is written memory is fetched."""
 
-_ZERO, _ONE = np.uint64(0), np.uint64(1)
+_ZERO, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
 _NONE, _LAST = np.uint64(2**64 - 1), np.uint64(2**32 - 1)
 _NEAR = np.uint64(1 << 16)
 """Columns between the first and the last of a row up to which it stays in the cache."""
@@ -109,6 +109,28 @@ def shifts(starts, columns, first, last, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def _alike(pointers, places, shifted, row, count, most):  # type: ignore[no-untyped-def]
+    """Return how many rows, of so many at most, are each the one before, which has so many places, one further.
+
+    A loop of its own, as :func:`planned` has more at hand than the processor holds.
+    """
+    found = _ZERO
+    low = pointers[row]
+    while found < most:
+        high = low + count
+        like: Any = pointers[row + found + _TWO] - high == count
+        if like:
+            for q in range(count):
+                k = np.uint64(places[high + q])
+                like &= (k == np.uint64(places[low + q]) + _ONE) & (shifted[k] != 0)
+        if not like:
+            break
+        found += _ONE
+        low = high
+    return found
+
+
+@njit(cache=True, nogil=True)
 def planned(  # type: ignore[no-untyped-def]
     pointers, places, starts, columns, shifted, begins, ends, unwanted, done, single, seeded, few, order, counts,
     kinds, sizes, slots, keys
@@ -145,7 +167,10 @@ def planned(  # type: ignore[no-untyped-def]
     end = np.uint64(len(places))
     n = written = like = count = shift = _ZERO
     repeated, dense = len(shifted) > 0, False
-    for i in range(np.uint64(len(kinds))):
+    height, done_with = np.uint64(len(kinds)), _ZERO
+    for i in range(height):
+        if i < done_with:
+            continue
         work = done[i + _ONE] - done[i]
         low, high = pointers[i], pointers[i + _ONE]
         m = stop = _ZERO
@@ -174,6 +199,14 @@ def planned(  # type: ignore[no-untyped-def]
                 shift += step
                 sizes[i] = shift
                 like = low
+                if step == _ONE and len(begins) == 0:
+                    more = _alike(pointers, places, shifted, i, count, min(height - i - _ONE, _FARTHEST - shift))
+                    for j in range(_ONE, more + _ONE):
+                        kinds[i + j] = SHIFTED
+                        sizes[i + j] = shift + j
+                    shift += more
+                    like += more * count
+                    done_with = i + more + _ONE
                 continue
         smallest, largest, past = _LAST, _ZERO, _ZERO
         for q in range(low, high):
