@@ -229,7 +229,7 @@ def _pack(target: Any, builder: Any, vector: Any, mask: Any, first: Any) -> None
         vector = builder.zext(vector, kind)
     features = target.codegen().magic_tuple()[2]
     if "+avx2" in features and "+avx512f" not in features:
-        _pack_by_table(builder, vector, mask, first, own.element)
+        _pack_by_table(target, builder, vector, mask, first, own.element)
         return
     name = f"llvm.experimental.vector.compress.v{kind.count}{kind.element.intrinsic_name}"
     packed = _call(builder, name, kind, vector, mask, ir.Constant(kind, ir.Undefined))
@@ -238,9 +238,9 @@ def _pack(target: Any, builder: Any, vector: Any, mask: Any, first: Any) -> None
     builder.store(packed, builder.bitcast(first, own.as_pointer()), align=align)
 
 
-def _pack_by_table(builder: Any, vector: Any, mask: Any, first: Any, element: Any) -> None:
+def _pack_by_table(target: Any, builder: Any, vector: Any, mask: Any, first: Any, element: Any) -> None:
     """Do so 32 bytes at a time by a permutation that a table has for each mask: LLVM does it a lane at a time."""
-    size = 32 * 8 // _width(vector.type.element)
+    size, align = 32 // target.get_abi_sizeof(vector.type.element), target.get_abi_sizeof(element)
     words, byte = ir.VectorType(ir.IntType(32), 8), ir.IntType(8)
     table = _table(builder, size)
     for start in range(0, vector.type.count, size):
@@ -253,15 +253,10 @@ def _pack_by_table(builder: Any, vector: Any, mask: Any, first: Any, element: An
         packed = builder.bitcast(part, words)
         packed = _call(builder, "llvm.x86.avx2.permd", words, packed, builder.zext(order, words))
         packed = builder.bitcast(packed, part.type)
-        if _width(element) < 32:
+        if element != vector.type.element:
             packed = builder.trunc(packed, ir.VectorType(element, size))
-        builder.store(packed, builder.bitcast(first, packed.type.as_pointer()), align=_width(element) // 8)
+        builder.store(packed, builder.bitcast(first, packed.type.as_pointer()), align=align)
         first = builder.gep(first, [builder.zext(builder.ctpop(bits), ir.IntType(64))])
-
-
-def _width(element: Any) -> int:
-    """Return how many bits a number has."""
-    return {ir.FloatType(): 32, ir.DoubleType(): 64}.get(element) or element.width
 
 
 def _table(builder: Any, size: int) -> Any:

@@ -174,7 +174,7 @@ class Workspace:
         self.line_words = self.lines.view(np.uint64)
         self.found_lines = np.empty(lines + int(FLAGS), np.uint32)
         self.found = np.empty(_BUFFER + int(_IN_LINE + FLAGS), np.uint32)
-        self.held = np.empty(int(_DEPTH * _NARROW), dtype)
+        self.held = np.empty(max(FEW + 1, int(_DEPTH * _NARROW)), dtype)
         self.window = np.full(int(THICKNESS) * FEW + int(LANES), self.seed)
         self.order = np.empty((3, FEW), np.uint64)
         self.counts = np.zeros(257, np.uint32)

@@ -74,15 +74,15 @@ def refused(name: str, options: dict[str, Any]) -> Iterator[None]:
     """Say of which function what SciPy does not take is, within a block; what a callback raises is its own."""
     try:
         yield
-    except (TypeError, ValueError, np.linalg.LinAlgError) as error:
-        if isinstance(error, SparrowError | np.linalg.LinAlgError) or options.get("callback") is not None:
+    except (SparrowError, np.linalg.LinAlgError, linalg.ArpackNoConvergence):
+        raise
+    except (TypeError, ValueError) as error:
+        if options.get("callback") is not None:
             raise
         given = ", ".join(f"{word}={each!r}" for word, each in options.items() if np.ndim(each) == 0)
         raise InvalidValueError(
             f"{name}: {str(error).rstrip('.')}{f': SciPy was given {given}' * bool(given)}"
         ) from error
-    except linalg.ArpackNoConvergence:
-        raise
     except linalg.ArpackError as error:
         raise ConvergenceError(f"{name}: entries of A or v0 may be NaN or infinite: {error}") from error
 

@@ -267,7 +267,7 @@ def _few(columns: NDArray[Any], shifted: NDArray[np.uint8]) -> int:
 def _shifted(starts: NDArray[np.uint64], columns: NDArray[np.uint32]) -> NDArray[np.uint8]:
     """Return which rows of a matrix are the one before, each column one further.
 
-    Nothing where most are not, where they have so few gaps that their products are quicker without, and of few entries.
+    Nothing where most are not, and of few entries.
     """
     none = np.empty(0, np.uint8)
     if len(columns) < _ALIKE:
