@@ -2,8 +2,8 @@
 
 What knows no values is compiled once, not for every semiring and type: :func:`products_before` counts products,
 :func:`planned` says for each row which way of :mod:`sparrow.kernels.spgemm` takes it, and sorts the columns of those of
-few products. Where rows of both matrices are the row before moved on by a column, as those of grids are, so is what is
-planned for them: :func:`shifts` tells these of the right matrix.
+few products. Where rows of both matrices are other rows moved on, as those of grids are, so is what is planned for them:
+:func:`patterns` tells these of the right matrix.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from sparrow.kernels.jit import njit
 from sparrow.kernels.lanes import LANES, below, load, spread, store, unlike
 
 __all__ = [
-    "AHEAD", "FEW", "FEWER", "FEW_PRODUCTS", "FIRST", "MANY", "NOTHING", "SHIFTED", "SLOT", "SOON", "STRAIGHT", "THICK",
-    "THICKNESS", "WRITTEN_AHEAD", "planned", "products_before", "shifts",
+    "AHEAD", "FEW", "FEWER", "FEW_PRODUCTS", "FIRST", "MANY", "NOTHING", "RECENT", "SHIFTED", "SLOT", "SOON", "STRAIGHT", "THICK",
+    "THICKNESS", "WRITTEN_AHEAD", "patterns", "planned", "products_before",
 ]  # fmt: skip
 
 FEW = 256
@@ -38,6 +38,8 @@ AHEAD, SOON = np.uint64(16), np.uint64(6)
 and long ones."""
 WRITTEN_AHEAD = np.uint64(128)
 """How far ahead of where is written memory is fetched."""
+RECENT = np.uint64(32)
+"""Patterns of rows, and plans, that are looked at again: a grid of three dimensions has 27 patterns."""
 
 _ZERO, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
 _NONE, _LAST = np.uint64(2**64 - 1), np.uint64(2**32 - 1)
@@ -82,34 +84,61 @@ def products_before(pointers, places, starts, out):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True, nogil=True)
-def shifts(starts, columns, first, last, out):  # type: ignore[no-untyped-def]
-    """Write which rows of a matrix are the row before, each column one further.
+def patterns(starts, columns, first, last, out):  # type: ignore[no-untyped-def]
+    """Write for each row of a matrix another one that it is, each column so many further as the row is: its pattern.
+
+    It is the first row that was found so, or the row itself where none is: two of the same number have one pattern. Looked
+    at are the row before, and a row of each of the last few patterns, first what followed the pattern before the last time.
 
     Parameters
     ----------
     starts, columns
         The matrix by rows: uint64 (k + 1,), uint32 (n,).
     first, last
-        The rows that are looked at, uint64; not the first of all.
+        The rows that are looked at, uint64.
     out
-        Shape (k,), uint8: written between them.
+        Shape (k,), uint32: written between them.
     """
-    end, further = np.uint64(len(columns)), spread(np.uint32(1))
+    known = np.empty(RECENT, np.uint64)
+    size = at = written = _ZERO
     for k in range(first, last):
-        before, begin, stop = starts[k - _ONE], starts[k], starts[k + _ONE]
-        like: Any = begin - before == stop - begin and begin < stop
-        while like and begin < stop:
-            differ = unlike(load(columns, begin, end - begin), load(columns, before, end - before) + further)
-            if stop - begin < LANES:
-                differ &= np.uint8((_ONE << (stop - begin)) - _ONE)
-            like = differ == 0
-            begin += LANES
-            before += LANES
-        out[k] = like
+        if k > first and _moved(starts, columns, k - _ONE, k):
+            out[k] = out[k - _ONE]
+            continue
+        found: Any = False
+        for _ in range(size):
+            at = at + _ONE if at + _ONE < size else _ZERO
+            found = _moved(starts, columns, known[at], k)
+            if found:
+                break
+        if not found:
+            at = written % RECENT
+            known[at] = k
+            written += _ONE
+            size = min(written, RECENT)
+        out[k] = known[at]
+
+
+@register_jitable
+def _moved(starts, columns, one, other):  # type: ignore[no-untyped-def]
+    """Return whether a row is another one, each column so many further as the row is."""
+    before, begin, stop, end = starts[one], starts[other], starts[other + _ONE], np.uint64(len(columns))
+    if starts[one + _ONE] - before != stop - begin:
+        return False
+    further = spread(np.uint32(other - one))
+    while begin < stop:
+        differ = unlike(load(columns, begin, end - begin), load(columns, before, end - before) + further)
+        if stop - begin < LANES:
+            differ &= np.uint8((_ONE << (stop - begin)) - _ONE)
+        if differ != 0:
+            return False
+        begin += LANES
+        before += LANES
+    return True
 
 
 @njit(cache=True, nogil=True)
-def _alike(pointers, places, shifted, row, count, most):  # type: ignore[no-untyped-def]
+def _alike(pointers, places, pattern, row, count, most):  # type: ignore[no-untyped-def]
     """Return how many rows, of so many at most, are each the one before, which has so many places, one further.
 
     A loop of its own, as :func:`planned` has more at hand than the processor holds.
@@ -122,7 +151,7 @@ def _alike(pointers, places, shifted, row, count, most):  # type: ignore[no-unty
         if like:
             for q in range(count):
                 k = np.uint64(places[high + q])
-                like &= (k == np.uint64(places[low + q]) + _ONE) & (shifted[k] != 0)
+                like &= (k == np.uint64(places[low + q]) + _ONE) & (pattern[k] == pattern[k - _ONE])
         if not like:
             break
         found += _ONE
@@ -131,9 +160,31 @@ def _alike(pointers, places, shifted, row, count, most):  # type: ignore[no-unty
 
 
 @njit(cache=True, nogil=True)
+def _known(places, pattern, plans, size, after, low, count, work):  # type: ignore[no-untyped-def]
+    """Return which of the plans that were made is that of a row too, looked for from one on; as many as there are if none.
+
+    It is if the places are those of its row, so much further each, and rows of the same patterns.
+    """
+    at = after
+    for _ in range(size):
+        at = at if at < size else _ZERO
+        if plans[at, 1] == count and plans[at, 2] == work:
+            like = plans[at, 0]
+            step = np.uint64(places[low]) - np.uint64(places[like])
+            same: Any = True
+            for q in range(count):
+                k, other = np.uint64(places[low + q]), np.uint64(places[like + q])
+                same &= (k - other == step) & (pattern[k] == pattern[other])
+            if same:
+                return at
+        at += _ONE
+    return size
+
+
+@njit(cache=True, nogil=True)
 def planned(  # type: ignore[no-untyped-def]
-    pointers, places, starts, columns, shifted, begins, ends, unwanted, done, single, seeded, few, order, counts,
-    kinds, sizes, slots, keys
+    pointers, places, starts, columns, pattern, begins, ends, unwanted, done, single, seeded, few, order, counts,
+    plans, kinds, sizes, slots, keys
 ):  # fmt: skip
     """Say how each row is had, and bring the columns of those of few products into order; no values are looked at.
 
@@ -143,16 +194,16 @@ def planned(  # type: ignore[no-untyped-def]
     ----------
     pointers, places, starts, columns, begins, ends, unwanted, single
         As of a loop ``rows`` of :func:`sparrow.kernels.spgemm.kernels_of`.
-    shifted
-        Of each row of the right matrix, whether it is the one before, each column one further, as :func:`shifts` says:
-        uint8 (k,). Empty where few are.
+    pattern
+        The patterns of the rows of the right matrix, as :func:`patterns` says: uint32 (k,). Empty where few are those of the
+        row before.
     done
         How many products there are before each row, uint64 (m + 1,).
     seeded
         Whether dense rows hold what ``add`` leaves as it is.
     few
         How many products of a row are gathered, at most FEW.
-    order, counts
+    order, counts, plans
         Those of a :class:`~sparrow.kernels.spgemm.Workspace`.
     kinds
         Shape (m,), uint8: written.
@@ -166,7 +217,8 @@ def planned(  # type: ignore[no-untyped-def]
     """
     end = np.uint64(len(places))
     n = written = like = count = shift = _ZERO
-    repeated, dense = len(shifted) > 0, False
+    planned = after = made = _ZERO
+    repeated, dense = len(pattern) > 0, False
     height, done_with = np.uint64(len(kinds)), _ZERO
     for i in range(height):
         if i < done_with:
@@ -193,20 +245,35 @@ def planned(  # type: ignore[no-untyped-def]
             for q in range(count):
                 k = np.uint64(places[low + q])
                 same &= k - np.uint64(places[like + q]) == step
-                same &= step == _ZERO or shifted[k] != 0
+                same &= step == _ZERO or pattern[k] == pattern[k - _ONE]
             if same:
                 kinds[i] = SHIFTED
                 shift += step
                 sizes[i] = shift
                 like = low
                 if step == _ONE and len(begins) == 0:
-                    more = _alike(pointers, places, shifted, i, count, min(height - i - _ONE, _FARTHEST - shift))
+                    more = _alike(pointers, places, pattern, i, count, min(height - i - _ONE, _FARTHEST - shift))
                     for j in range(_ONE, more + _ONE):
                         kinds[i + j] = SHIFTED
                         sizes[i + j] = shift + j
                     shift += more
                     like += more * count
                     done_with = i + more + _ONE
+                continue
+        if repeated and m == stop:
+            p = _known(places, pattern, plans, planned, after, low, high - low, work)
+            if p < planned:
+                step = np.uint64(places[low]) - np.uint64(places[plans[p, 0]])
+                begin, behind, size = plans[p, 3], plans[p, 4], plans[p, 5]
+                for e in range(work):
+                    slots[n + e] = slots[begin + e]
+                for e in range(size):
+                    keys[written + e] = np.uint64(keys[behind + e]) + step
+                kinds[i], sizes[i] = FEW_PRODUCTS, size
+                n += work
+                written += size
+                like, count, shift = low, high - low, _ZERO
+                after = p + _ONE
                 continue
         smallest, largest, past = _LAST, _ZERO, _ZERO
         for q in range(low, high):
@@ -274,6 +341,11 @@ def planned(  # type: ignore[no-untyped-def]
                 slots[n + (order[side, e] & _POSITION)] = (found - _ONE) | (new * FIRST)
             if repeated:
                 like, count, shift = low, high - low, _ZERO
+                p = made % RECENT
+                plans[p, 0], plans[p, 1], plans[p, 2] = low, count, work
+                plans[p, 3], plans[p, 4], plans[p, 5] = n, written, found
+                made += _ONE
+                planned, after = min(made, RECENT), p + _ONE
         else:
             slot = np.uint64(FEW)
             for e in range(size):

@@ -44,6 +44,7 @@ from sparrow.kernels.planning import (
     FEW_PRODUCTS,
     FIRST,
     NOTHING,
+    RECENT,
     SHIFTED,
     SLOT,
     SOON,
@@ -178,6 +179,7 @@ class Workspace:
         self.window = np.full(int(THICKNESS) * FEW + int(LANES), self.seed)
         self.order = np.empty((3, FEW), np.uint64)
         self.counts = np.zeros(257, np.uint32)
+        self.plans = np.empty((int(RECENT), 6), np.uint64)
         self._plan: tuple[NDArray[Any], ...] = ()
         self._width = width
         self._total: NDArray[Any] | None = None
@@ -440,8 +442,21 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                                 for r in range(run):
                                     value = multiply(multiplying, left[q + r * across], right[p + r * apart])
                                     held[to + r] = add(adding, held[to + r], value)
+                        whole: Any = True
+                        for j in range(size_of):
+                            for r in range(run):
+                                whole &= held[j * _DEPTH + r] != fill
                         for r in range(run):
                             out_pointers[i + r] = n
+                            if whole:
+                                further = spread(np.uint32(shift + r * step))
+                                for j in range(_ZERO, size_of, LANES):
+                                    found_keys = load(keys, keys_of + j, np.uint64(len(keys)) - keys_of - j)
+                                    store(out_columns, n + j, LANES, found_keys + further)
+                                for j in range(size_of):
+                                    out[n + j] = held[j * _DEPTH + r]
+                                n += size_of
+                                continue
                             for j in range(size_of):
                                 out_columns[n] = np.uint64(keys[keys_of + j]) + shift + r * step
                                 out[n] = held[j * _DEPTH + r]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -41,9 +42,9 @@ def test_products_of_short_rows_go_to_the_slot_of_their_column(seeded: bool, mas
     prepare(
         *(readonly(each.astype(kind)) for each, kind in [
             (pointers, np.uint64), (places, np.uint32), (starts, np.uint64), (columns, np.uint32),
-            (lengths[:0], np.uint8), *((each, np.uint64) for each in cells), (np.concatenate(off), np.uint32),
+            (lengths[:0], np.uint32), *((each, np.uint64) for each in cells), (np.concatenate(off), np.uint32),
             (done, np.uint64)]),
-        True, seeded, np.uint64(most), space.order, space.counts, kinds, sizes, slots, keys,
+        True, seeded, np.uint64(most), space.order, space.counts, space.plans, kinds, sizes, slots, keys,
     )  # fmt: skip
     slot = key = 0
     for i in range(len(lengths)):
@@ -257,6 +258,55 @@ def test_rows_that_are_the_one_before_moved_have_the_bits_of_a_plain_loop(
         assert max(len(run) for run in bytes(kind == planning.SHIFTED).split(b"\0")) > 32
     if not alike and name != "first_minus" and dtype is not np.complex128:
         assert np.count_nonzero(kind == planning.THICK) > len(kind) / 2
+
+
+def _grid(shape: tuple[int, ...], dtype: Any, rng: Any, lacking: float) -> sp.Tensor:
+    """Return the neighbours of each cell of a grid, and itself, of which some are lacking."""
+    count = math.prod(shape)
+    cells = np.indices(shape).reshape(len(shape), -1)
+    found = [(np.arange(count), np.arange(count))]
+    for axis, size in enumerate(shape):
+        for step in (-1, 1):
+            there = (cells[axis] + step >= 0) & (cells[axis] + step < size)
+            found.append((np.flatnonzero(there), np.flatnonzero(there) + step * math.prod(shape[axis + 1 :])))
+    rows, columns = (np.concatenate(each) for each in zip(*found, strict=True))
+    kept = rng.random(len(rows)) >= lacking
+    values = rng.integers(1, 4, kept.sum()) * rng.choice([-1, 1], kept.sum())
+    return sp.from_coords((rows[kept], columns[kept]), values.astype(dtype), (count, count))
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("plus_times", np.float64), ("plus_times", np.int64), ("min_plus", float)])
+@pytest.mark.parametrize(("shape", "lacking"), [((7, 60), 0), ((9, 60), 0.003), ((5, 5, 40), 0), ((3, 6, 40), 0.002)])
+def test_grids_have_the_bits_of_a_plain_loop(
+    name: str, dtype: Any, shape: tuple[int, ...], lacking: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held, "_ALIKE", 0)
+    rng = np.random.default_rng(len(shape))
+    A, B = (_grid(shape, dtype, rng, share) for share in (lacking, 0))
+    found = sp.matmul(A, B, semiring=name).compute()
+    wanted = {cell: value for cell, value in _product(A, B, *PLAIN[name]).items() if value != found.fill_value}
+    coo = found.to_format("coo")
+    assert list(zip(*(column.tolist() for column in coo.coords), strict=True)) == sorted(wanted)
+    np.testing.assert_array_equal(coo.data, np.array([wanted[cell] for cell in sorted(wanted)], dtype))
+
+
+@pytest.mark.parametrize(("shape", "count"), [((50,), 3), ((9, 50), 9), ((6, 7, 20), 27), ((3, 3, 3, 10), 81)])
+def test_patterns_of_rows(shape: tuple[int, ...], count: int) -> None:
+    csr = _grid(shape, float, np.random.default_rng(0), 0).to_scipy("csr")
+    starts, columns = csr.indptr.astype(np.uint64), csr.indices.astype(np.uint32)
+    height = csr.shape[0]
+    found = np.full(height, height, np.uint32)
+    planning.patterns(starts, columns, np.uint64(0), np.uint64(height), found)
+    rows = [columns[csr.indptr[k] : csr.indptr[k + 1]].astype(int) - k for k in range(height)]
+    for k in range(height):
+        np.testing.assert_array_equal(rows[k], rows[found[k]])
+    many = len(np.unique(found))
+    assert many == count if count <= planning.RECENT else many >= count  # of the last few, one is found again
+    found[:] = height
+    planning.patterns(starts, columns, np.uint64(5), np.uint64(9), found)
+    assert (found[:5] == height).all()
+    assert (found[9:] == height).all()
+    assert (found[5:9] >= 5).all()
 
 
 @pytest.mark.parametrize("name", ["plus_times", "min_plus", "first_minus"])

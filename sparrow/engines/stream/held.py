@@ -95,24 +95,24 @@ class Held:
             readonly(operands.numbers(block.values)),
         )
         """Where rows begin, columns, and values, as loops take them."""
-        self._shifted: NDArray[np.uint8] | None = None
+        self._patterns: NDArray[np.uint32] | None = None
         self._turned: tuple[NDArray[Any], ...] | None = None
         self._lock = threading.Lock()
 
     @functools.cached_property
     def few(self) -> np.uint64:
         """Up to how many products of a row are gathered."""
-        return np.uint64(_few(self.arrays[1].view(np.int32), self.shifted()))
+        return np.uint64(_few(self.arrays[1].view(np.int32), self.patterns()))
 
-    def shifted(self) -> NDArray[np.uint8]:
-        """Return which rows are the one before, each column one further; empty where few are.
+    def patterns(self) -> NDArray[np.uint32]:
+        """Return the pattern of each row; empty where few are that of the row before, each column one further.
 
         All threads look when it is first asked, which is not to be by several of them at once.
         """
-        if self._shifted is None:
-            self._shifted = readonly(_shifted(*self.arrays[:2]))
-            self._room.grow(self._shifted.nbytes)
-        return self._shifted
+        if self._patterns is None:
+            self._patterns = readonly(_patterns(*self.arrays[:2]))
+            self._room.grow(self._patterns.nbytes)
+        return self._patterns
 
     def _matched(self, columns: list[NDArray[Any]]) -> list[NDArray[Any]]:
         """Return matched coordinates, those along the first letter counted from the first that there is."""
@@ -257,37 +257,34 @@ def _products_before(pointers: NDArray[Any], places: NDArray[Any], starts: NDArr
     return done
 
 
-def _few(columns: NDArray[Any], shifted: NDArray[np.uint8]) -> int:
+def _few(columns: NDArray[Any], patterns: NDArray[np.uint32]) -> int:
     """Return up to how many products of a row are gathered, where there are such columns."""
     from sparrow.kernels.planning import FEW, FEWER
 
-    return FEWER if not len(shifted) and _clustered(columns) else FEW
+    return FEWER if not len(patterns) and _clustered(columns) else FEW
 
 
-def _shifted(starts: NDArray[np.uint64], columns: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """Return which rows of a matrix are the one before, each column one further.
-
-    Nothing where most are not, and of few entries.
-    """
-    none = np.empty(0, np.uint8)
+def _patterns(starts: NDArray[np.uint64], columns: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return the pattern of each row of a matrix; nothing where most differ from the row before, and of few entries."""
+    none = np.empty(0, np.uint32)
     if len(columns) < _ALIKE:
         return none
-    from sparrow.kernels.planning import shifts
+    from sparrow.kernels.planning import patterns
 
     count = len(starts) - 1
-    out = np.zeros(count, np.uint8)
+    out = np.zeros(count, np.uint32)
 
     def tell(span: tuple[int, int]) -> None:
-        shifts(starts, columns, np.uint64(span[0]), np.uint64(span[1]), out)
+        patterns(starts, columns, np.uint64(span[0]), np.uint64(span[1]), out)
 
     def stretches(every: int, length: int) -> list[tuple[int, int]]:
-        return [(first, min(first + length, count)) for first in range(1, count, every)]
+        return [(first, min(first + length, count)) for first in range(0, count, every)]
 
     looked_at = stretches(max(count // 16, _LOOKED_AT), _LOOKED_AT)
     deque(map(tell, looked_at), 0)
-    rows = np.concatenate([np.arange(*span) for span in looked_at] or [np.arange(0)])
+    rows = np.concatenate([np.arange(first + 1, last) for first, last in looked_at])
     rows = rows[starts[rows] < starts[rows + 1]]
-    if 2 * np.count_nonzero(out[rows]) <= len(rows):
+    if 2 * np.count_nonzero(out[rows] == out[rows - 1]) <= len(rows):
         return none
 
     deque(ordered_map(tell, stretches(_TOLD, _TOLD), settings.current().threads), 0)

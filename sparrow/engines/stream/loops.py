@@ -47,7 +47,7 @@ class Loops:
         self._held, self._dots, self._partial = held, dots, partial
         self._idle: deque[Workspace] = deque()
         if self.work == self._everywhere and not few.suffices(len(held.arrays[1])):
-            held.shifted()
+            held.patterns()
 
     @property
     def work(self) -> Callable[[OperandRows, MaskRows | None, int, int], tuple[Block, Any]]:
@@ -161,8 +161,9 @@ class Loops:
         with self._space() as space:
             plan = space.plan(count, min(products, count * int(self._held.few)))
             dense = prepare(
-                own, places, starts, columns, self._held.shifted(), *cells, done, self._held.single,
-                self._seed is not None, self._held.few, space.order, space.counts, *plan,
+                own, places, starts, columns, self._held.patterns(), *cells, done, self._held.single,
+                self._seed is not None, self._held.few, space.order, space.counts,
+                space.plans, *plan,
             )  # fmt: skip
             n = self._kernels().rows(
                 own, places, left, starts, columns, right, *cells, done, *plan, self._held.single, width, self._fill,
