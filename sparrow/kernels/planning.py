@@ -2,8 +2,8 @@
 
 What knows no values is compiled once, not for every semiring and type: :func:`products_before` counts products,
 :func:`planned` says for each row which way of :mod:`sparrow.kernels.spgemm` takes it, and sorts the columns of those of
-few products. Where rows of both matrices are other rows moved on, as those of grids are, so is what is planned for them:
-:func:`patterns` tells these of the right matrix.
+few products. Where rows of both matrices are other rows moved on, as those of grids are, so is what is planned for
+them: :func:`patterns` tells which are.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from numba.extending import register_jitable
 
 from sparrow.kernels.intrinsics import place_of, prefetch
 from sparrow.kernels.jit import njit
-from sparrow.kernels.lanes import LANES, below, load, spread, store, unlike
+from sparrow.kernels.lanes import LANES, below, load, ones, spread, store, unlike
 
 __all__ = [
-    "AHEAD", "FEW", "FEWER", "FEW_PRODUCTS", "FIRST", "MANY", "NOTHING", "RECENT", "SHIFTED", "SLOT", "SOON", "STRAIGHT", "THICK",
-    "THICKNESS", "WRITTEN_AHEAD", "patterns", "planned", "products_before",
+    "AHEAD", "FEW", "FEWER", "FEW_PRODUCTS", "FIRST", "MANY", "NOTHING", "RECENT", "SHIFTED", "SLOT", "SOON",
+    "STRAIGHT", "THICK", "THICKNESS", "WRITTEN_AHEAD", "patterns", "planned", "products_before",
 ]  # fmt: skip
 
 FEW = 256
@@ -60,35 +60,44 @@ _SHIFT, _POSITION = np.uint64(8), np.uint64(FEW - 1)
 
 
 @njit(cache=True, nogil=True)
-def products_before(pointers, places, starts, out):  # type: ignore[no-untyped-def]
+def products_before(pointers, places, starts, own, pattern, out):  # type: ignore[no-untyped-def]
     """Write how many products there are before each row of the left matrix, and in all.
 
     Parameters
     ----------
     pointers, places
-        The left matrix by rows: int64 (m + 1,), rows of the right one int32 (n,).
+        The left matrix by rows: uint64 (m + 1,), rows of the right one uint32 (n,).
     starts
-        Where the rows of the right one begin, int64 (k + 1,).
+        Where the rows of the right one begin, uint64 (k + 1,).
+    own, pattern
+        The patterns of the rows of the left and of the right matrix, uint32 (m,) and (k,), or nothing: see
+        :func:`patterns`.
     out
         Shape (m + 1,), int64: written, but for the first, before which there is none.
     """
-    done = 0
-    end = np.uint64(len(places))
-    for i in range(len(pointers) - 1):
-        for q in range(np.uint64(pointers[i]), np.uint64(pointers[i + 1])):
-            if q + AHEAD < end:
-                prefetch(starts, np.uint64(places[q + AHEAD]))
-            k = np.uint64(places[q])
-            done += starts[k + _ONE] - starts[k]
-        out[i + 1] = done
+    done = work = done_with = _ZERO
+    end, height = np.uint64(len(places)), np.uint64(len(pointers) - 1)
+    for i in range(height):
+        if i >= done_with:
+            work = _ZERO
+            for q in range(pointers[i], pointers[i + _ONE]):
+                if q + AHEAD < end:
+                    prefetch(starts, np.uint64(places[q + AHEAD]))
+                k = np.uint64(places[q])
+                work += starts[k + _ONE] - starts[k]
+            if len(own) > 0:
+                done_with = i + _ONE + _alike(pointers, places, own, pattern, i, height - i - _ONE)
+        done += work
+        out[i + _ONE] = done
 
 
 @njit(cache=True, nogil=True)
 def patterns(starts, columns, first, last, out):  # type: ignore[no-untyped-def]
     """Write for each row of a matrix another one that it is, each column so many further as the row is: its pattern.
 
-    It is the first row that was found so, or the row itself where none is: two of the same number have one pattern. Looked
-    at are the row before, and a row of each of the last few patterns, first what followed the pattern before the last time.
+    It is the first row that was found so, or the row itself where none is: two of the same number have one pattern.
+    Looked at are the row before, and a row of each of the last few patterns, first what followed the pattern before the
+    last time.
 
     Parameters
     ----------
@@ -120,7 +129,7 @@ def patterns(starts, columns, first, last, out):  # type: ignore[no-untyped-def]
 
 
 @register_jitable
-def _moved(starts, columns, one, other):  # type: ignore[no-untyped-def]
+def _moved(starts: Any, columns: Any, one: Any, other: Any) -> bool:
     """Return whether a row is another one, each column so many further as the row is."""
     before, begin, stop, end = starts[one], starts[other], starts[other + _ONE], np.uint64(len(columns))
     if starts[one + _ONE] - before != stop - begin:
@@ -138,32 +147,37 @@ def _moved(starts, columns, one, other):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _alike(pointers, places, pattern, row, count, most):  # type: ignore[no-untyped-def]
-    """Return how many rows, of so many at most, are each the one before, which has so many places, one further.
+def _alike(pointers, places, own, pattern, row, most):  # type: ignore[no-untyped-def]
+    """Return how many rows after one, of so many at most, are it moved on, and so are the rows that they multiply.
 
-    A loop of its own, as :func:`planned` has more at hand than the processor holds.
+    By one for each row. Patterns tell, so no row but that one is looked at.
     """
-    found = _ZERO
-    low = pointers[row]
-    while found < most:
-        high = low + count
-        like: Any = pointers[row + found + _TWO] - high == count
-        if like:
-            for q in range(count):
-                k = np.uint64(places[high + q])
-                like &= (k == np.uint64(places[low + q]) + _ONE) & (pattern[k] == pattern[k - _ONE])
-        if not like:
+    found = _run(own, row, most)
+    for q in range(pointers[row], pointers[row + _ONE]):
+        if found == _ZERO:
             break
-        found += _ONE
-        low = high
+        found = _run(pattern, np.uint64(places[q]), found)
     return found
+
+
+@register_jitable
+def _run(numbers: Any, at: Any, most: Any) -> Any:
+    """Return how many numbers after one, of so many at most, are equal to it."""
+    found, wanted = _ZERO, spread(numbers[at])
+    while found < most:
+        differ = np.int64(unlike(load(numbers, at + _ONE + found, most - found), wanted))
+        if differ:
+            found += ones((differ - 1) & ~differ)
+            break
+        found += LANES
+    return min(found, most)
 
 
 @njit(cache=True, nogil=True)
 def _known(places, pattern, plans, size, after, low, count, work):  # type: ignore[no-untyped-def]
-    """Return which of the plans that were made is that of a row too, looked for from one on; as many as there are if none.
+    """Return which of the plans that were made, looked at from one on, is that of a row too; their number if none is.
 
-    It is if the places are those of its row, so much further each, and rows of the same patterns.
+    It is where the places are those of its row, so much further each, and rows of the same patterns.
     """
     at = after
     for _ in range(size):
@@ -183,7 +197,7 @@ def _known(places, pattern, plans, size, after, low, count, work):  # type: igno
 
 @njit(cache=True, nogil=True)
 def planned(  # type: ignore[no-untyped-def]
-    pointers, places, starts, columns, pattern, begins, ends, unwanted, done, single, seeded, few, order, counts,
+    pointers, places, own, starts, columns, pattern, begins, ends, unwanted, done, single, seeded, few, order, counts,
     plans, kinds, sizes, slots, keys
 ):  # fmt: skip
     """Say how each row is had, and bring the columns of those of few products into order; no values are looked at.
@@ -194,9 +208,9 @@ def planned(  # type: ignore[no-untyped-def]
     ----------
     pointers, places, starts, columns, begins, ends, unwanted, single
         As of a loop ``rows`` of :func:`sparrow.kernels.spgemm.kernels_of`.
-    pattern
-        The patterns of the rows of the right matrix, as :func:`patterns` says: uint32 (k,). Empty where few are those of the
-        row before.
+    own, pattern
+        The patterns of the rows of the left and of the right matrix, as :func:`patterns` says: uint32 (m,) and (k,).
+        Empty where few rows of the right one have that of the row before.
     done
         How many products there are before each row, uint64 (m + 1,).
     seeded
@@ -217,7 +231,7 @@ def planned(  # type: ignore[no-untyped-def]
     """
     end = np.uint64(len(places))
     n = written = like = count = shift = _ZERO
-    planned = after = made = _ZERO
+    plans_made = after = made = _ZERO
     repeated, dense = len(pattern) > 0, False
     height, done_with = np.uint64(len(kinds)), _ZERO
     for i in range(height):
@@ -251,8 +265,8 @@ def planned(  # type: ignore[no-untyped-def]
                 shift += step
                 sizes[i] = shift
                 like = low
-                if step == _ONE and len(begins) == 0:
-                    more = _alike(pointers, places, pattern, i, count, min(height - i - _ONE, _FARTHEST - shift))
+                if step == _ONE and len(begins) == 0 and len(own) > 0:
+                    more = _alike(pointers, places, own, pattern, i, min(height - i - _ONE, _FARTHEST - shift))
                     for j in range(_ONE, more + _ONE):
                         kinds[i + j] = SHIFTED
                         sizes[i + j] = shift + j
@@ -261,8 +275,8 @@ def planned(  # type: ignore[no-untyped-def]
                     done_with = i + more + _ONE
                 continue
         if repeated and m == stop:
-            p = _known(places, pattern, plans, planned, after, low, high - low, work)
-            if p < planned:
+            p = _known(places, pattern, plans, plans_made, after, low, high - low, work)
+            if p < plans_made:
                 step = np.uint64(places[low]) - np.uint64(places[plans[p, 0]])
                 begin, behind, size = plans[p, 3], plans[p, 4], plans[p, 5]
                 for e in range(work):
@@ -345,7 +359,7 @@ def planned(  # type: ignore[no-untyped-def]
                 plans[p, 0], plans[p, 1], plans[p, 2] = low, count, work
                 plans[p, 3], plans[p, 4], plans[p, 5] = n, written, found
                 made += _ONE
-                planned, after = min(made, RECENT), p + _ONE
+                plans_made, after = min(made, RECENT), p + _ONE
         else:
             slot = np.uint64(FEW)
             for e in range(size):

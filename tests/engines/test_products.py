@@ -894,7 +894,12 @@ def test_blocks_stand_in_their_order_whoever_is_first(order: tuple[int, ...], ro
 def test_rows_are_cut_where_there_are_so_many_products() -> None:
     rows = np.arange(100, dtype=np.int64)
     some_rows = operands.OperandRows(
-        (rows,), np.arange(101, dtype=np.intp), np.zeros(100, np.uint32), np.ones(100), np.arange(0, 1010, 10)
+        (rows,),
+        np.arange(101, dtype=np.intp),
+        np.zeros(100, np.uint32),
+        np.ones(100),
+        np.arange(0, 1010, 10),
+        np.empty(0, np.uint32),
     )
     assert some_rows.cut(100, 200) == [20, 40, 60, 80]
     assert some_rows.cut(100, 50) == list(range(5, 100, 5))

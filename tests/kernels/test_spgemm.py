@@ -41,9 +41,9 @@ def test_products_of_short_rows_go_to_the_slot_of_their_column(seeded: bool, mas
     prepare: Any = planning.planned
     prepare(
         *(readonly(each.astype(kind)) for each, kind in [
-            (pointers, np.uint64), (places, np.uint32), (starts, np.uint64), (columns, np.uint32),
-            (lengths[:0], np.uint32), *((each, np.uint64) for each in cells), (np.concatenate(off), np.uint32),
-            (done, np.uint64)]),
+            (pointers, np.uint64), (places, np.uint32), (lengths[:0], np.uint32), (starts, np.uint64),
+            (columns, np.uint32), (lengths[:0], np.uint32), *((each, np.uint64) for each in cells),
+            (np.concatenate(off), np.uint32), (done, np.uint64)]),
         True, seeded, np.uint64(most), space.order, space.counts, space.plans, kinds, sizes, slots, keys,
     )  # fmt: skip
     slot = key = 0
@@ -91,7 +91,7 @@ def test_rows_of_more_products_than_columns_have_slots_for_all(monkeypatch: pyte
     prepare: Any = planning.planned
 
     def watched(*args: Any) -> Any:
-        room.append((len(args[-2]), int(args[8][-1] - args[8][0])))
+        room.append((len(args[-2]), int(args[9][-1] - args[9][0])))
         return prepare(*args)
 
     monkeypatch.setattr(planning, "planned", watched)
@@ -185,7 +185,7 @@ def test_every_kind_of_row_is_had(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def watched(*args: Any) -> Any:
         dense = prepare(*args)
-        kinds.setdefault(len(args[3]), set()).update(args[-4].tolist())
+        kinds.setdefault(len(args[4]), set()).update(args[-4].tolist())
         assert dense == (planning.MANY in args[-4])
         return dense
 

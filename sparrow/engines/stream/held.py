@@ -31,6 +31,7 @@ _ALIKE = 1 << 14
 """Entries from which on it is looked whether rows are alike."""
 _LOOKED_AT, _TOLD = 64, 1 << 17
 """Rows that are looked at together, to see if they are alike, and where they are."""
+_NO_PATTERNS = np.empty(0, np.uint32)
 _NEAR, _STRETCH = 64, 1 << 12
 """Columns that share a word of the marks of a dense row; entries that are looked at together, to see if they do."""
 
@@ -95,7 +96,8 @@ class Held:
             readonly(operands.numbers(block.values)),
         )
         """Where rows begin, columns, and values, as loops take them."""
-        self._patterns: NDArray[np.uint32] | None = None
+        self._patterns = _NO_PATTERNS
+        self._looked = False
         self._turned: tuple[NDArray[Any], ...] | None = None
         self._lock = threading.Lock()
 
@@ -105,13 +107,12 @@ class Held:
         return np.uint64(_few(self.arrays[1].view(np.int32), self.patterns()))
 
     def patterns(self) -> NDArray[np.uint32]:
-        """Return the pattern of each row; empty where few are that of the row before, each column one further.
-
-        All threads look when it is first asked, which is not to be by several of them at once.
-        """
-        if self._patterns is None:
-            self._patterns = readonly(_patterns(*self.arrays[:2]))
-            self._room.grow(self._patterns.nbytes)
+        """Return the pattern of each row; empty where few are that of the row before, each column one further."""
+        with self._lock:
+            if not self._looked:
+                self._patterns = readonly(_patterns(*self.arrays[:2]))
+                self._room.grow(self._patterns.nbytes)
+                self._looked = True
         return self._patterns
 
     def _matched(self, columns: list[NDArray[Any]]) -> list[NDArray[Any]]:
@@ -170,9 +171,20 @@ class Held:
         """
         places = self.matched.of(self._matched(matched), len(values))
         places = readonly(places.astype(np.int32, copy=False))
+        own = self._own_patterns(pointers, places)
         if done is None:
-            done = _products_before(pointers, places, self._starts)
-        return OperandRows(coords, pointers, places, self._operands.numbers(values), done)
+            done = _products_before(pointers, places, self._starts, own, self._patterns)
+        return OperandRows(coords, pointers, places, self._operands.numbers(values), done, own)
+
+    def _own_patterns(self, pointers: NDArray[np.int64], places: NDArray[np.int32]) -> NDArray[np.uint32]:
+        """Return the patterns of rows of the operand of rows; nothing where those of what is held are not known."""
+        if few.suffices(len(places)) or not len(self.patterns()):
+            return _NO_PATTERNS
+        columns, found = self.arrays[1], self._patterns[: len(pointers) - 1]
+        same = len(places) == len(columns) and places.ctypes.data == columns.ctypes.data
+        if same and np.array_equal(pointers, self._starts[: len(pointers)]):
+            return found
+        return readonly(_patterns_of(pointers.view(np.uint64), places.view(np.uint32)))
 
     def mask_rows(self, rows: OperandRows, block: Block, start: int, stop: int) -> MaskRows:
         """Return the cells that a mask has in each row, of its entries between two bounds."""
@@ -236,20 +248,24 @@ def _starts(rows: NDArray[Any], size: int) -> NDArray[np.int64]:
     return pointers(rows, 0, size)
 
 
-def _products_before(pointers: NDArray[Any], places: NDArray[Any], starts: NDArray[Any]) -> NDArray[np.int64]:
+def _products_before(
+    pointers: NDArray[Any], places: NDArray[Any], starts: NDArray[Any], own: NDArray[Any], patterns: NDArray[Any]
+) -> NDArray[np.int64]:
     """Return how many products there are before each row, and in all."""
     if few.suffices(len(places)):
         return few.products_before(pointers, places, starts)
     from sparrow.kernels.planning import products_before
 
-    done, starts = np.empty(len(pointers), np.int64), readonly(starts)
+    done = np.empty(len(pointers), np.int64)
     done[0] = 0
+    begins, starts = (readonly(each.view(np.uint64)) for each in (pointers, starts))
+    matched = readonly(places.view(np.uint32))
     cuts = np.searchsorted(pointers, np.arange(_COUNTED, len(places), _COUNTED))
     spans = list(itertools.pairwise(np.unique([0, *cuts, len(pointers) - 1]).tolist()))
 
     def counted(span: tuple[int, int]) -> tuple[int, int]:
-        own = slice(span[0], span[1] + 1)
-        products_before(readonly(pointers[own]), places, starts, done[own])
+        rows, bounds = slice(*span), slice(span[0], span[1] + 1)
+        products_before(begins[bounds], matched, starts, own[rows], patterns, done[bounds])
         return span
 
     for first, last in ordered_map(counted, spans, settings.current().threads):
@@ -266,28 +282,33 @@ def _few(columns: NDArray[Any], patterns: NDArray[np.uint32]) -> int:
 
 def _patterns(starts: NDArray[np.uint64], columns: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Return the pattern of each row of a matrix; nothing where most differ from the row before, and of few entries."""
-    none = np.empty(0, np.uint32)
     if len(columns) < _ALIKE:
-        return none
+        return _NO_PATTERNS
     from sparrow.kernels.planning import patterns
 
     count = len(starts) - 1
-    out = np.zeros(count, np.uint32)
-
-    def tell(span: tuple[int, int]) -> None:
-        patterns(starts, columns, np.uint64(span[0]), np.uint64(span[1]), out)
-
-    def stretches(every: int, length: int) -> list[tuple[int, int]]:
-        return [(first, min(first + length, count)) for first in range(0, count, every)]
-
-    looked_at = stretches(max(count // 16, _LOOKED_AT), _LOOKED_AT)
-    deque(map(tell, looked_at), 0)
+    out = np.empty(count, np.uint32)
+    every = max(count // 16, _LOOKED_AT)
+    looked_at = [(first, min(first + _LOOKED_AT, count)) for first in range(0, count, every)]
+    for first, last in looked_at:
+        patterns(starts, columns, np.uint64(first), np.uint64(last), out)
     rows = np.concatenate([np.arange(first + 1, last) for first, last in looked_at])
     rows = rows[starts[rows] < starts[rows + 1]]
-    if 2 * np.count_nonzero(out[rows] == out[rows - 1]) <= len(rows):
-        return none
+    alike = 2 * np.count_nonzero(out[rows] == out[rows - 1]) > len(rows)
+    return _patterns_of(starts, columns) if alike else _NO_PATTERNS
 
-    deque(ordered_map(tell, stretches(_TOLD, _TOLD), settings.current().threads), 0)
+
+def _patterns_of(starts: NDArray[np.uint64], columns: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return the pattern of each row of a matrix: those of stretches of rows, by all threads."""
+    from sparrow.kernels.planning import patterns
+
+    count = len(starts) - 1
+    out, starts, columns = np.empty(count, np.uint32), readonly(starts), readonly(columns)
+
+    def tell(first: int) -> None:
+        patterns(starts, columns, np.uint64(first), np.uint64(min(first + _TOLD, count)), out)
+
+    deque(ordered_map(tell, list(range(0, count, _TOLD)), settings.current().threads), 0)
     return out
 
 

@@ -161,9 +161,9 @@ class Loops:
         with self._space() as space:
             plan = space.plan(count, min(products, count * int(self._held.few)))
             dense = prepare(
-                own, places, starts, columns, self._held.patterns(), *cells, done, self._held.single,
-                self._seed is not None, self._held.few, space.order, space.counts,
-                space.plans, *plan,
+                own, places, rows.patterns[first:last], starts, columns, self._held.patterns(), *cells, done,
+                self._held.single, self._seed is not None, self._held.few, space.order, space.counts, space.plans,
+                *plan,
             )  # fmt: skip
             n = self._kernels().rows(
                 own, places, left, starts, columns, right, *cells, done, *plan, self._held.single, width, self._fill,

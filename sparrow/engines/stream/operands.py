@@ -217,11 +217,13 @@ class OperandRows:
     values: NDArray[Any]
     done: NDArray[np.int64]
     """The products of all rows before each, shape (m + 1,)."""
+    patterns: NDArray[np.uint32]
+    """The pattern of each, shape (m,), where it is known: see :func:`sparrow.kernels.planning.patterns`."""
 
     @property
     def nbytes(self) -> int:
         """The bytes that it takes beside the values."""
-        return sum(array.nbytes for array in (*self.coords, self.pointers, self.places, self.done))
+        return sum(array.nbytes for array in (*self.coords, self.pointers, self.places, self.done, self.patterns))
 
     def between(self, start: int, stop: int) -> OperandRows:
         """Return the rows whose leading coordinate lies between two bounds."""
@@ -234,7 +236,9 @@ class OperandRows:
         """Return the rows between two positions."""
         coords = tuple(column[first:last] for column in self.coords)
         own = slice(first, last + 1)
-        return OperandRows(coords, self.pointers[own], self.places, self.values, self.done[own])
+        return OperandRows(
+            coords, self.pointers[own], self.places, self.values, self.done[own], self.patterns[first:last]
+        )
 
     def bounds(self, size: int) -> tuple[int, int]:
         """Return the bounds along the leading dimension, of so many cells, between which the rows lie."""
