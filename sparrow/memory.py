@@ -13,6 +13,7 @@ import ctypes
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
 from types import TracebackType
@@ -66,7 +67,7 @@ def working() -> int:
 
 def left() -> int:
     """Return the bytes of the limit that nothing has reserved."""
-    return max(settings.current().memory_limit - _ledger.reserved, 0)
+    return max(settings.current().memory_limit - _ledger.settled(), 0)
 
 
 def share(parts: float, least: int = 0, beside: int = 0) -> int:
@@ -145,7 +146,7 @@ def too_large(what: str, nbytes: int | None, remedy: str, room: int | None = Non
     room
         What it may take, where that is less than what is free of the limit.
     """
-    return _error(what, nbytes, remedy, room, _ledger.reserved)
+    return _error(what, nbytes, remedy, room, _ledger.settled())
 
 
 def _error(
@@ -186,7 +187,7 @@ class Reservation:
         """
         most = limit()
         with self._ledger.lock:
-            if self._ledger.reserved + nbytes <= most:
+            if self._ledger.settled() + nbytes <= most:
                 self._ledger.reserved += nbytes
                 self.nbytes += nbytes
                 self._ledger.make_room()
@@ -197,6 +198,7 @@ class Reservation:
     def hold(self, nbytes: int) -> None:
         """Say what a buffer now takes, which keeps to its :func:`share` by itself."""
         with self._ledger.lock:
+            self._ledger.settled()
             self._ledger.reserved += nbytes - self.nbytes
             self.nbytes = nbytes
             self._ledger.make_room()
@@ -214,8 +216,8 @@ class Reservation:
         self.release()
 
     def __del__(self) -> None:
-        if self.nbytes:
-            self.release()
+        if self.nbytes:  # wherever it is collected, whoever holds a lock there: none is taken
+            self._ledger.collected.append(self.nbytes)
 
 
 class _Ledger:
@@ -223,7 +225,17 @@ class _Ledger:
 
     def __init__(self) -> None:
         self.reserved = 0
-        self.lock = threading.RLock()  # a reservation may be collected while another one grows
+        self.collected: deque[int] = deque()
+        """What reservations had that were collected before they were released."""
+        self.lock = threading.RLock()
+
+    def settled(self) -> int:
+        """Return what is reserved, after what was collected is taken off."""
+        if self.collected:
+            with self.lock:
+                while self.collected:
+                    self.reserved -= self.collected.popleft()
+        return self.reserved
 
     def make_room(self) -> None:
         """Give up what is kept of earlier results where that is reserved."""

@@ -113,11 +113,16 @@ class _Kept:
     def __init__(self) -> None:
         self.all: list[_Memory] = []
         self.nbytes = 0
-        self.lock = threading.RLock()  # an array may be collected while it is held
+        self.lock = threading.Lock()
 
     def remove(self, memory: _Memory) -> None:
         self.all.remove(memory)
         self.nbytes -= memory.written
+
+    def give_up(self, most: int) -> None:
+        """Keep so many bytes at most; for who holds the lock."""
+        while self.nbytes > most:
+            self.remove(self.all[0])
 
 
 _kept = _Kept()
@@ -131,8 +136,7 @@ def kept() -> int:
 def release(most: int = 0) -> None:
     """Give the system what is kept, the longest unused first, but for so many bytes."""
     with _kept.lock:
-        while _kept.nbytes > most:
-            _kept.remove(_kept.all[0])
+        _kept.give_up(most)
 
 
 def _whole(nbytes: int, page: int) -> int:
@@ -177,10 +181,14 @@ def _keep(memory: _Memory) -> None:
         memory.pages.madvise(mmap.MADV_FREE, 0, memory.written)  # the system may take them until they are written to
     except OSError:  # it cannot, so it shall have them now
         return
-    with _kept.lock:
+    if not _kept.lock.acquire(blocking=False):  # an array is collected anywhere, even by who holds it
+        return
+    try:
         _kept.all.append(memory)
         _kept.nbytes += memory.written
-        release(most)
+        _kept.give_up(most)
+    finally:
+        _kept.lock.release()
 
 
 def _after_fork() -> None:

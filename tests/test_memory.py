@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import sparrow as sp
-from sparrow import memory
+from sparrow import memory, recycled
 from sparrow.errors import TooLargeError
 from sparrow.schema import Schema
 from sparrow.settings import config
@@ -51,6 +51,34 @@ def test_a_reservation_that_nobody_has_is_given_back() -> None:
         assert memory.left() == 400
         del kept
         assert memory.left() == 1000
+
+
+def test_what_is_collected_waits_for_no_lock() -> None:
+    arrays = [recycled.Cells(1 << 20, np.dtype(np.float64)).first(1 << 20)]
+    rooms = [memory.reserve(600, "one")]
+    before = memory.left()
+    taken, done = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with memory._ledger.lock:
+            taken.set()
+            done.wait()
+
+    def collect() -> None:
+        with recycled._kept.lock:  # what allocates there may collect anything
+            rooms.clear()
+            arrays.clear()
+
+    holder, collector = (threading.Thread(target=each, daemon=True) for each in (other, collect))
+    holder.start()
+    taken.wait()
+    collector.start()
+    collector.join(60)
+    assert not collector.is_alive()
+    done.set()
+    holder.join()
+    assert memory.left() == before + 600
+    assert recycled.kept() == 0  # the system has it
 
 
 def test_a_share_is_of_what_is_free() -> None:
@@ -159,7 +187,7 @@ def test_what_another_holds_is_not_there_for_a_dense_array() -> None:
 
 FORK = """
 import os
-from sparrow import memory
+from sparrow import memory, recycled
 from sparrow.settings import config
 with config(memory_limit=10**6), memory.reserve(600_000, "the parent's") as room:
     pid = os.fork()

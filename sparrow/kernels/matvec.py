@@ -15,8 +15,8 @@ file from writing over foreign memory.
   the same order whatever rows come with it, so rows may be dealt out to threads at will.
 
 Every kernel exists for one column (``vector``) and for k columns, row-major (``matrix``), where eight
-columns at a time are summed side by side (:mod:`sparrow.kernels.lanes`). Entries that are absent are never
-multiplied, so NaN and infinity in ``x`` reach only the rows that hold an entry there.
+columns at a time are summed side by side (:mod:`sparrow.kernels.lanes`); that of rows also for one column of ones.
+Entries that are absent are never multiplied, so NaN and infinity in ``x`` reach only the rows that hold an entry there.
 
 The entries of ``x`` (of ``y`` in a scatter) lie anywhere, and decoding the chunk has just pushed them out of the
 caches: each kernel asks for those it needs some entries ahead.
@@ -36,6 +36,7 @@ from sparrow.kernels.lanes import LANES, load, spread, store
 
 __all__ = [
     "rows_matrix",
+    "rows_sums",
     "rows_vector",
     "scatter_matrix",
     "scatter_vector",
@@ -201,6 +202,25 @@ def rows_vector(indptr, indices, values, x, y):  # type: ignore[no-untyped-def]
             k += _FOUR
         while k < stop:
             a0 += values[k] * x[np.uint64(indices[k])]
+            k += _ONE
+        y[i] = (a0 + a1) + (a2 + a3)
+
+
+@njit(cache=True, nogil=True)
+def rows_sums(indptr, indices, x, y):  # type: ignore[no-untyped-def]
+    """Multiply rows of ones: ``y[i] = sum(x[indices[k]])``; as :func:`rows_vector`, which reads values."""
+    base, zero = indptr[0], y.dtype.type(0)
+    for i in range(len(y)):
+        k, stop = np.uint64(indptr[i] - base), np.uint64(indptr[i + 1] - base)
+        a0 = a1 = a2 = a3 = zero
+        while k + _FOUR <= stop:
+            a0 += x[np.uint64(indices[k])]
+            a1 += x[np.uint64(indices[k + _ONE])]
+            a2 += x[np.uint64(indices[k + _TWO])]
+            a3 += x[np.uint64(indices[k + _THREE])]
+            k += _FOUR
+        while k < stop:
+            a0 += x[np.uint64(indices[k])]
             k += _ONE
         y[i] = (a0 + a1) + (a2 + a3)
 

@@ -129,6 +129,10 @@ def _given(where, a, b):  # type: ignore[no-untyped-def]
     return at_address(where, a, b)
 
 
+def _either(a, b):  # type: ignore[no-untyped-def]
+    return a if a != 0 else b
+
+
 NAMED: dict[str, Any] = {
     "plus": _plus, "times": _times, "min": _min, "max": _max, "or": _or, "and": _and, "any": _first, "first": _first,
     "second": _second, "pair": _pair,
@@ -306,12 +310,16 @@ def _compiled(function: Any, dtype: np.dtype[Any], swapped: bool) -> int:
     """Return where an operation of two numbers of a type stands, compiled: the loops that call it need not be."""
     product = getattr(function, "of", None)
     inner = function if product is None else product
+    if inner == "max" and dtype.kind == "c":  # of truths alone: complex numbers have no order
+        inner = _either
     if isinstance(inner, str):
         named = NAMED[inner]
+        # LLVM takes it that a signed product does not overflow, and so that it is 0 where a factor is.
+        wraps = np.dtype(f"u{dtype.itemsize}").type if dtype.kind == "i" and inner in ("plus", "times") else dtype.type
 
         @njit(nogil=True)
         def inner(a, b):  # type: ignore[no-untyped-def]
-            return named(0, a, b)
+            return named(0, wraps(a), wraps(b))
 
     elif inspect.isfunction(inner):
         inner = njit(inner, nogil=True)

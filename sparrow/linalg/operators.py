@@ -462,25 +462,24 @@ class Operator(_ByLabel):
         """Return the product with a vector where all entries kept are alike: they need not be read, or converted."""
         if self._kept is None or self._value is None or x.ndim > 1:
             return None
-        from sparrow.kernels import patterns
+        from sparrow.kernels.matvec import rows_sums
 
         scan = (self._kept.T if turned else self._kept).__sparrow_scan__()
         rows = persisted.rows_of(scan)
         if rows is None:
             return None
         y = np.empty(scan.schema.shape[0], x.dtype)
-        given = readonly(x)
+        with np.errstate(all="ignore"):
+            given = readonly(x if self._value == 1 else x * x.dtype.type(self._value))
         threads = settings.current().threads
         pieces = rows.pieces(threads)
 
         def summed(piece: tuple[int, int]) -> None:
             part = rows.between(*piece)
-            patterns.sum_rows(readonly(part.indptr), readonly(part.indices), given, y[slice(*piece)])
+            rows_sums(readonly(part.indptr), readonly(part.indices), given, y[slice(*piece)])
 
         for _ in ordered_map(summed, pieces, min(threads, len(pieces))):
             pass
-        if self._value != 1:
-            y *= self._value
         return y
 
     def _keep(self) -> None:

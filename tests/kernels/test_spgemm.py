@@ -343,6 +343,20 @@ def test_columns_that_come_in_order_and_columns_that_come_twice(semiring: str) -
     np.testing.assert_array_equal(twice.to_format("coo").data, both[semiring][wanted])
 
 
+@pytest.mark.parametrize("multiply", ["times", "plus"])
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint64, np.float32, np.complex128, np.bool_])
+def test_truths_are_those_of_products_that_wrap_around(dtype: Any, multiply: str) -> None:
+    kind, bits = np.dtype(dtype), 8 * np.dtype(dtype).itemsize
+    half = dtype(1 if kind.kind == "b" else 2 ** (bits // 2 if kind.kind in "iu" else 4))
+    rest = half if multiply == "times" or kind.kind == "b" else np.negative(half)
+    A, B = np.array([[half, half, 0]], kind), np.array([[half, 1], [rest, 1], [1, 1]], kind)
+    semiring = sp.Semiring("or", multiply, identity=False)
+    found = sp.matmul(sp.asarray(A), sp.asarray(B), semiring=semiring).compute()
+    with np.errstate(all="ignore"):
+        products = {"times": np.multiply, "plus": np.add}[multiply](A[0, :2, None], B[:2]).astype(kind)
+    np.testing.assert_array_equal(found.to_numpy() != 0, [(products != 0).any(axis=0)])
+
+
 def test_a_column_that_comes_twice_before_one_that_is_left_out() -> None:
     row = [(0, 0), (0, 1), *((column, 0) for column in range(2, 10))]
     cells = np.array([(k, *cell) for k in range(200) for cell in row])

@@ -132,6 +132,29 @@ def test_entries_that_are_all_alike_are_left_out_of_products(value: float, tmp_p
     np.testing.assert_array_equal(A @ np.arange(400.0), one)  # to the bit
 
 
+@pytest.mark.parametrize(
+    ("value", "cells", "x"),
+    [
+        (np.inf, [0], [1.0, 1.0]),
+        (1e308, [0, 1], [10.0, -10.0]),
+        (1e-300, [0, 1], [1e308, 1e308]),
+        (3.0, [1], [0, np.inf]),
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_past_what_numbers_hold_stay_as_they_are(
+    value: float, cells: list[int], x: list[float], turned: bool
+) -> None:
+    A = sp.from_coords((np.zeros_like(cells), cells), np.full(len(cells), value), (2, 2))
+    operator = sp.linalg.aslinearoperator(A.T if turned else A, persist=True)
+    if turned:
+        operator = operator.T
+    with np.errstate(all="ignore"):
+        wanted = [sum(value * x[cell] for cell in cells), 0]
+    for _ in range(3):
+        np.testing.assert_array_equal(operator @ np.array(x), wanted)
+
+
 def test_an_operator_keeps_what_it_reads_again_where_it_fits(stored: sp.Tensor) -> None:
     A, x = sp.linalg.aslinearoperator(stored), np.ones(40)
     A @ x
