@@ -7,6 +7,7 @@ A :class:`Relation` is a frozen set of entries: one version of a stored tensor, 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -66,7 +67,8 @@ class Chunk:
 class ScanStats:
     """What a scan of a box touches. ``rows`` and ``nbytes`` are those of the row groups read.
 
-    ``row_groups`` is an estimate as to files that are passed over: nobody reads their footers for it.
+    ``row_groups`` is an estimate as to files that are passed over: nobody reads their footers for it; so is ``inside``,
+    how many of the rows lie in the box, if they lie anywhere between the bounds of their row groups.
     """
 
     files: int
@@ -75,6 +77,7 @@ class ScanStats:
     row_groups_read: int
     rows: int
     nbytes: int
+    inside: float
 
     def plus(self, other: ScanStats) -> ScanStats:
         """Return what two scans touch together."""
@@ -85,6 +88,7 @@ class ScanStats:
             self.row_groups_read + other.row_groups_read,
             self.rows + other.rows,
             self.nbytes + other.nbytes,
+            self.inside + other.inside,
         )
 
 
@@ -483,7 +487,11 @@ class MemoryRelation:
         listed = self._listed(box)
         rows = stop - start if listed is None else int(listed.lengths.sum())
         width = self.nbytes // self.nnz if self.nnz else 0
-        return ScanStats(0, 0, 0, 0, rows, rows * width)
+        inside = float(rows)
+        if rows:
+            inside *= math.prod(map(len, box.ranges[1:])) / math.prod(self.schema.shape[1:])
+            inside /= box.ranges[0].step if box.ranges and listed is None else 1
+        return ScanStats(0, 0, 0, 0, rows, rows * width, inside)
 
     def source(self, box: Box, order: tuple[int, ...] | None = None) -> ArrowSource:
         """Return the entries between the bounds of the leading dimension as an Arrow table, without a copy."""

@@ -53,6 +53,17 @@ class Box:
             out &= np.searchsorted(wanted, low[:, dim], "left") < np.searchsorted(wanted, high[:, dim], "right")
         return out
 
+    def shares(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return which part of the cells within each of several bounds, as of :meth:`meeting`, lies in the box."""
+        out = np.ones(len(low))
+        for dim, r in enumerate(self.ranges):
+            if len(r) == 0:
+                return np.zeros(len(low))
+            below, above = np.maximum(low[:, dim], r[0]), np.minimum(high[:, dim], r[-1])
+            inside = (above - r[0]) // r.step - (below - r[0] - 1) // r.step
+            out *= np.maximum(inside, 0) / (high[:, dim].astype(np.float64) - low[:, dim] + 1)
+        return out
+
     def covers(self, shape: Sequence[int]) -> bool:
         """Return whether this is every cell of a base of this shape."""
         return all(r == range(n) for r, n in zip(self.ranges, shape, strict=True))

@@ -181,7 +181,7 @@ def entries_expected(scan: Scan, depth: int = _DEEPEST) -> float:
     """Return about how many entries a scan has: of a step that is no product at most those of what it reads."""
     cells, step = float(scan.schema.size), scan.step
     if step is None:
-        return min(float(scan.relation.stats(scan.view.box()).rows), cells) if scan.view.size else 0.0
+        return min(scan.relation.stats(scan.view.box()).inside, cells) if scan.view.size else 0.0
     if step.known_nnz is not None:
         return min(float(step.known_nnz), cells)
     if depth <= 0:

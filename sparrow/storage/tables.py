@@ -105,6 +105,7 @@ class FileTable:
         files = self.meeting(box)
         self.footers_ahead(files.tolist())
         groups = read = rows = nbytes = files_read = 0
+        inside = 0.0
         for at in files.tolist():
             found = self.footer(at)
             meets = groups_meeting(found, box)
@@ -113,6 +114,7 @@ class FileTable:
             files_read += bool(meets)
             rows += int(found.rows[meets].sum())
             nbytes += int(found.nbytes[meets].sum())
+            inside += float(found.rows[meets] @ box.shares(found.low[meets], found.high[meets]))
         skipped = np.ones(len(self), dtype=bool)
         skipped[files] = False
         if skipped.any():
@@ -123,7 +125,7 @@ class FileTable:
             sizes = self.footer(known).rows
             size = max(round(float(sizes[:-1].mean() if len(sizes) > 1 else sizes[0])), 1)
             groups += int((-(-self.rows[skipped] // size)).sum())
-        return ScanStats(len(self), files_read, groups, read, rows, nbytes)
+        return ScanStats(len(self), files_read, groups, read, rows, nbytes, inside)
 
     @property
     def active(self) -> Active:

@@ -82,6 +82,22 @@ def test_complex_values_are_two_columns() -> None:
     assert compile_scan(at(memory(np.array([1 + 2j, 0])), slice(0))).text.endswith('AS "value_im" WHERE false')
 
 
+@pytest.mark.parametrize("kinds", [(np.float64, np.complex128), (np.complex64, np.float32), (np.int64, np.complex128)])
+def test_a_part_of_real_numbers_of_a_complex_whole_has_both_columns(kinds: tuple[type, type]) -> None:
+    a: Any = np.array([3, 0, 7]).astype(kinds[0])
+    b: Any = np.array([-4, 0, 2]).astype(kinds[1])
+    A, B = sp.asarray(a), sp.asarray(b)
+    joined, stacked = np.concatenate([a, b]), np.stack([a, b])
+    for key in (np.s_[:3], np.s_[3:], [0, 2], np.s_[1:2]):
+        part = sp.concat([A, B])[key]
+        np.testing.assert_array_equal(part.compute("duckdb").to_numpy(), joined[key])
+        table = sp.sql("select * from part order by 1", part=part).fetchall()
+        assert [complex(*line[1:]) for line in table] == [cell for cell in joined[key] if cell]
+    for row in (0, 1):
+        one = sp.stack([A, B])[row : row + 1]
+        np.testing.assert_array_equal(one.compute("duckdb").to_numpy(), stacked[row : row + 1])
+
+
 def test_sql_of_files(tmp_path: Path) -> None:
     folder = tmp_path / 'it\'s [a] * "name"' / "year=2024"
     folder.parent.mkdir()

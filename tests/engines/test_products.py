@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow.engines.registry import names
-from sparrow.engines.stream import contraction, held, loops, operands, reading
+from sparrow.engines.stream import contraction, held, loops, lowered, operands, reading
 from sparrow.errors import (
     InvalidValueError,
     ShapeError,
@@ -28,7 +28,7 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.index import Box
-from sparrow.kernels import entries, few
+from sparrow.kernels import entries, few, planning, spgemm
 from sparrow.plan import SEMIRINGS
 from sparrow.relation import MemoryRelation
 from tests.engines.conftest import ENGINES
@@ -889,6 +889,57 @@ def test_blocks_stand_in_their_order_whoever_is_first(order: tuple[int, ...], ro
         found = whole.block()
     for one, other in zip((*found.coords, found.values), (*block.coords, block.values), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_what_a_product_comes_to_is_told_of_rows_that_are_read_piece_by_piece(
+    fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contraction, "_PRODUCTS", 100)
+    if not fits:
+        monkeypatch.setattr(contraction, "_SHARE", 10**9)
+    A = sp.random((2_000, 50), nnz=20_000, seed=1).save(tmp_path / "A")
+    B = sp.random((50, 40), nnz=400, seed=2).compute()
+    (scan,) = lowered([(A @ B).__sparrow_scan__()])
+    relation: Any = scan.relation
+    bounds = [Box((range(first, last), range(40))) for first, last in [(0, 2_000), (500, 1_000)]]
+    whole, part = (relation.stats(box).rows for box in bounds)
+    assert (relation._most.__self__._rows is None) != fits
+    count = (A @ B).compute().nnz
+    assert count / 2 < whole < 4 * count
+    assert whole / 5 < part < whole / 3
+
+
+def test_dense_rows_take_a_part_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(few, "_FEW", 0)
+    monkeypatch.setattr(contraction, "_PRODUCTS", 100)
+    made: list[int] = []
+    inner = spgemm.Workspace.__init__
+
+    def noted(self: Any, width: int, *args: Any) -> None:
+        made.append(width)
+        inner(self, width, *args)
+
+    monkeypatch.setattr(spgemm.Workspace, "__init__", noted)
+    A, B = (sp.random((400, 400), nnz=8_000, seed=seed).compute() for seed in (1, 2))
+    with sp.config(threads=4):
+        wanted = (A @ B).compute()
+        assert 1 <= len(made) <= 4
+        made.clear()
+        monkeypatch.setattr(loops, "_DENSE", 10**12)
+        found = (A @ B).compute()
+        assert made == [400]
+        np.testing.assert_array_equal(found.to_numpy(), wanted.to_numpy())
+
+        def broken(*args: Any) -> Any:
+            raise KeyboardInterrupt
+
+        C = A @ B
+        with monkeypatch.context() as breaking:
+            breaking.setattr(planning, "planned", broken)
+            with pytest.raises(KeyboardInterrupt):
+                C.compute()
+        np.testing.assert_array_equal(C.compute().to_numpy(), wanted.to_numpy())  # nobody waits for a row
 
 
 def test_rows_are_cut_where_there_are_so_many_products() -> None:

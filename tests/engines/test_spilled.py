@@ -382,6 +382,10 @@ def test_sections_read_no_more_than_pays(tmp_path: Path, monkeypatch: pytest.Mon
         np.testing.assert_allclose((A @ B).to_numpy(), held.to_numpy())
         assert (tried.pop() is not None) == some
     monkeypatch.setattr(sections, "_AGAIN", 10**6)
+    with monkeypatch.context() as few_numbers:
+        few_numbers.setattr(sections, "_NUMBERED", 60)
+        np.testing.assert_allclose((A @ B).to_numpy(), held.to_numpy())
+        assert tried.pop() is None  # its rows are more than numbers tell apart
     tall = sp.from_coords([np.zeros(90, int), np.arange(90)], np.ones(90), shape=(70, 90)).save(tmp_path / "tall")
     np.testing.assert_allclose((tall @ B).to_numpy(), tall.to_numpy() @ plain[1])  # one row needs all of it
     assert tried == [None]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import sparrow as sp
 from sparrow.plan import estimates
 from tests.engines.helpers import memory, scan_of
 
@@ -31,3 +33,13 @@ def test_a_count_does_not_look_at_those_that_are_kept(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(estimates, "_known", Watched())
     assert estimates.estimated("ab", scan_of(memory(np.eye(20)))).degrees["a"].total == 20
+
+
+@pytest.mark.parametrize("key", [np.s_[:50], np.s_[100:400:7], np.s_[:, 30:60], np.s_[250], np.s_[:80, ::9]])
+def test_of_a_stored_view_what_lies_in_it_is_expected(key: Any, tmp_path: Path) -> None:
+    A = sp.random((500, 400), nnz=30_000, seed=3)
+    for tensor in (A.save(tmp_path / "A"), A.compute()):
+        view = tensor[key]
+        count = view.compute().nnz
+        expected = estimates.entries_expected(view.__sparrow_scan__())
+        assert 0.7 * count < expected < 1.4 * count

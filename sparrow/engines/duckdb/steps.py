@@ -69,9 +69,9 @@ def compile_step(node: Step, names: Names, operand: Operand) -> Query:
     if type(node) not in COMPILERS:
         _, reason = DECLINED.get(type(node), ("", f"no form of {type(node).__name__}"))
         raise Declined(f"SQL declines: {reason}")
-    for scan in node.scans:
-        if scan.schema.dtype.kind == "c" or scan.schema.dtype == np.float16:
-            raise Declined(f"SQL has no {scan.schema.dtype}")
+    for dtype in (node.schema.dtype, *(scan.schema.dtype for scan in node.scans)):
+        if dtype.kind == "c" or dtype == np.float16:
+            raise Declined(f"SQL has no {dtype}")
     tables: dict[str, pa.Table] = {}
 
     def select(of: Scan | Dense, number: int, wanted: Names) -> str:

@@ -308,12 +308,13 @@ class Computed:
         if own is not None and all(len(r) for r in box.ranges):
             return self._inputs[0].relation.stats(self._narrowed(box), own)
         found = [scan.relation.stats(scan.view.box(), scan_order(scan)) for scan in self._inputs]
-        fields = ("files", "files_read", "row_groups", "row_groups_read", "rows", "nbytes")
+        fields = ("files", "files_read", "row_groups", "row_groups_read", "rows", "nbytes", "inside")
         sums = ScanStats(*(sum(getattr(one, name) for one in found) for name in fields))
         leading = box.ranges[0] if box.ranges else range(1)
         if self._most is None or not len(leading):
             return sums
-        return replace(sums, rows=self._most(leading[0], leading[-1] + 1))
+        rows = self._most(leading[0], leading[-1] + 1)
+        return replace(sums, rows=rows, inside=float(rows))
 
     def source(self, box: Box, order: tuple[int, ...] | None = None) -> ArrowSource:
         """Compute the entries of the box and return them as an Arrow table.

@@ -10,6 +10,7 @@ thread, its products added in the order of the matched letters, so the bits depe
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +29,7 @@ from sparrow.engines.stream.operands import MaskRows, OperandRows, Operands
 from sparrow.kernels.elementwise import align
 from sparrow.kernels.entries import Block, RowBlock, canonical, concatenate
 from sparrow.plan import Product, Scan
+from sparrow.plan.estimates import products_expected
 from sparrow.relation import MemoryRelation
 from sparrow.sorting import Spool
 from sparrow.workers import ordered_map
@@ -250,16 +252,25 @@ class Multiplication:
         return [0, *itertools.chain.from_iterable(found)]
 
     def most(self, start: int, stop: int) -> int:
-        """Return how many entries of the result there are at most between two bounds along its leading letter."""
+        """Return how many entries of the result there are at most between two bounds along its leading letter.
+
+        About how many, where the operand of rows is read piece by piece.
+        """
         self._prepare()
         aside = self._spilled or self._sections
         if aside is not None:
             return aside.most(start, stop)
         if self._rows is None:
-            return _products()
+            part = (stop - start) / self.schema.shape[0] if self.schema.ndim else 1
+            return max(_products(), int(self._expected * part))
         done, coords = self._rows.done, self._rows.coords
         at = range_of(coords[0], start, stop) if coords else slice(0, len(done) - 1)
         return int(done[at.stop] - done[at.start]) if len(done) else 0
+
+    @functools.cached_property
+    def _expected(self) -> float:
+        """About how many entries there are of the result, or products if they are fewer."""
+        return min(products_expected(self.node))
 
     def begin(self, first: int, last: int) -> Evaluate:
         """Return :meth:`between` for pieces between two bounds, which keep what they read for the next one."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections import deque
+import queue
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow import memory, settings
 from sparrow.engines.stream.held import Held
 from sparrow.engines.stream.operands import MaskRows, OperandRows, Operands
 from sparrow.kernels import few
@@ -23,6 +24,8 @@ __all__ = ["DOTTED", "Loops"]
 
 DOTTED = 2
 """Products that take as long as a step of a dot product."""
+_DENSE = 4
+"""Of the free memory, one part for the dense rows of threads: those for which there is none wait for one."""
 _NOWHERE, _NO_COLUMNS = readonly(np.empty(0, np.uint64)), readonly(np.empty(0, np.uint32))
 """The cells of no mask."""
 
@@ -45,7 +48,10 @@ class Loops:
     def __init__(self, operands: Operands, held: Held, dots: bool = False, partial: bool = False) -> None:
         self._operands, self._node, self._schema = operands, operands.node, operands.node.schema
         self._held, self._dots, self._partial = held, dots, partial
-        self._idle: deque[Workspace] = deque()
+        self._spaces: queue.SimpleQueue[Workspace | None] = queue.SimpleQueue()
+        nbytes = held.across.size * (operands.dtype.itemsize + 1)
+        for _ in range(max(min(settings.current().threads, memory.share(_DENSE) // max(nbytes, 1)), 1)):
+            self._spaces.put(None)
         if self.work == self._everywhere and not few.suffices(len(held.arrays[1])):
             held.patterns()
 
@@ -217,12 +223,17 @@ class Loops:
 
     @contextlib.contextmanager
     def _space(self) -> Iterator[Workspace]:
-        """Give a thread buffers for products, clean, and take them back."""
+        """Give a thread buffers for products, clean, and take them back, unless they may not be."""
         from sparrow.kernels.spgemm import Workspace
 
-        space = self._idle.pop() if self._idle else Workspace(self._held.across.size, self._operands.dtype, self._seed)
-        yield space
-        self._idle.append(space)
+        space, clean = self._spaces.get(), None
+        try:
+            if space is None:
+                space = Workspace(self._held.across.size, self._operands.dtype, self._seed)
+            yield space
+            clean = space
+        finally:
+            self._spaces.put(clean)
 
     def _kernels(self) -> Any:
         from sparrow.kernels.spgemm import kernels_of

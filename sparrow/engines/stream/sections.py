@@ -51,6 +51,8 @@ _SPARE = 4
 """Columns for each entry that are told apart at most."""
 _AGAIN = 4
 """Entries that may be read for each product: more take longer than to put results aside."""
+_NUMBERED = 2**31 - 1
+"""Rows of the operand of rows that are told apart."""
 _UNEVEN = 1.5
 """How many times more than its room a section of one row may take."""
 _ON_ITS_WAY = 0.02
@@ -264,6 +266,8 @@ def sections(work: Multiplication, left: Aside, right: Aside) -> Sections | None
         bounds = np.append(group_starts(columns, len(keys)), len(keys))
         coords = [column[bounds[:-1]] for column in columns]
         own, row = np.empty(len(bounds) - 1, np.int64), 0
+        if len(own) + state[0] >= _NUMBERED:
+            return None
         while row < len(own):
             stop = section_end(
                 readonly(bounds), readonly(keys.astype(np.int32, copy=False)), lengths, most, row, marks,
