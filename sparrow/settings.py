@@ -26,7 +26,10 @@ from weakref import ref
 from sparrow.arguments import check_flag, check_path
 from sparrow.errors import InvalidValueError
 
-__all__ = ["JOINS", "Settings", "config", "current", "parse_bytes"]
+__all__ = ["JOINS", "Settings", "config", "current", "engines", "parse_bytes"]
+
+engines = {"auto"}
+"""What ``engine`` may be: the registry of engines, a layer above, adds those that there are."""
 
 JOINS = ("auto", "exact", "outer", "inner", "left")
 
@@ -228,7 +231,7 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
     ------
     InvalidValueError
         If what is assigned is None, a size is no size or below 1 MB, ``threads`` is below 1 or ``append_runs`` below
-        0, the folder does not exist, ``engine`` is no name or there is no such ``join``.
+        0, the folder does not exist, there is no such ``engine`` or ``join``.
 
     Examples
     --------
@@ -272,6 +275,8 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
         if engine is not None:
             if not engine or not isinstance(engine, str):
                 raise InvalidValueError(f"engine must be the name of an engine, got {engine!r}")
+            if engine not in engines:
+                raise InvalidValueError(f"engine={engine!r}: use one of {', '.join(map(repr, sorted(engines)))}")
             given["engine"] = engine
         if join is not None:
             if join not in JOINS:

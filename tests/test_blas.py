@@ -276,6 +276,29 @@ def test_of_a_factor_of_0_nothing_is_read(kind: Any) -> None:
     assert isinstance(sp.blas.gemv(0, A, kind(x)), type(A))
 
 
+@pytest.mark.parametrize("fill", [np.nan, 2.0])
+def test_of_a_factor_of_0_absent_cells_are_not_read(fill: float) -> None:
+    F, x, y = sp.full((2, 2), fill), np.ones(2), np.array([1.0, 2.0])
+    for multiply in (sp.blas.gemv, sp.blas.symv, sp.blas.hemv):
+        for right in (x, sp.full((2,), fill)):
+            agree(multiply(0, F, right, 1, y), y, "float64")
+    for product in (sp.blas.gemm, sp.blas.symm):
+        agree(product(0, F, F, 1, np.eye(2)), np.eye(2), "float64")
+        agree(product(0, np.eye(2), F), np.zeros((2, 2)), "float64")
+    agree(sp.blas.symm(0, F, F, side=True), np.zeros((2, 2)), "float64")
+    agree(sp.blas.syrk(0, F), np.zeros((2, 2)), "float64")
+
+
+def test_triangles_of_another_fill_say_the_way_out() -> None:
+    F, x = sp.full((2, 2), 2.0), np.ones(2)
+    for name, operands in {
+        "symv": (1, F, x), "hemv": (1, F, x), "symm": (1, F, np.eye(2)), "trsv": (F, x), "trsm": (1, F, np.eye(2)),
+    }.items():  # fmt: skip
+        with pytest.raises(errors.UnsupportedError, match=rf"{name}: absent cells of A are 2\.0.*A\.refill\(0\)"):
+            getattr(sp.blas, name)(*operands)
+        getattr(sp.blas, name)(*(each.refill(0) if each is F else each for each in operands))
+
+
 def test_zeros_keep_names_and_labels() -> None:
     x, y = labelled([np.nan, 1.0], f=["a", "b"]), labelled([3.0], f=["c"])
     found = sp.blas.axpy(x, y, 0)

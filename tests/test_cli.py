@@ -59,6 +59,10 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["ingest", "columns", "a", "b", "--coords", "i,,j"],
         ["ingest", "columns", "a", "b", "--coords", "i,j", "--shape", "3,x"],
         ["--threads", "0", "info", "{web}"],
+        *(["pagerank", "{web}", option, number] for option in ("--tol", "--damping") for number in ("nan", "inf")),
+        ["graph", "hits", "{web}", "--tol", "nan"],
+        ["train", "linear", "{web}", "--lr", "nan"],
+        ["als", "{web}", "--frequency-scaling", "nan"],
     ],
 )
 def test_wrong_usage_exits_2_and_says_so_on_standard_error(cli: Any, stored: Path, words: list[str]) -> None:
@@ -428,6 +432,23 @@ def test_multiply(cli: Any, stored: Path, tmp_path: Path, engine: str) -> None:
     done = cli("multiply", web, "--vector", "ones", "--head", 2)
     assert done.out == "src  value\n---  -----\n  0      2\n  1      1\n"
     assert "the first 2 of 5" in done.err
+
+
+def test_products_are_written_with_the_labels_of_rows(cli: Any, tmp_path: Path) -> None:
+    made = sp.from_coords([[0, 1, 1], [0, 1, 2]], [1.0, 2.0, 3.0], dims=("user", "film"), shape=(2, 3))
+    made.set_labels("user", ["ann", "bob"])
+    made.set_labels("film", ["x", "y", "z"])
+    made.save(tmp_path / "L")
+    done = cli("multiply", tmp_path / "L", "--vector", "ones")
+    assert done.table == [["user", "value"], ["ann", "1"], ["bob", "5"]]
+    done = cli("multiply", tmp_path / "L", "--vector", "ones", "--transpose", "--head", 2)
+    assert done.table == [["film", "value"], ["x", "1"], ["y", "2"]]
+    np.save(tmp_path / "x.npy", np.ones((3, 2)))
+    done = cli("multiply", tmp_path / "L", "--vector", tmp_path / "x.npy")
+    assert [row[0] for row in done.table] == ["user", "ann", "bob"]
+    opened(tmp_path / "L").sel(user="bob").save(tmp_path / "bob")
+    assert cli("multiply", tmp_path / "bob", "--vector", "ones").table[1:] == [["0", "5"]]
+    assert cli("multiply", tmp_path / "bob", "--vector", tmp_path / "x.npy").table[1:] == [["0", "5"], ["1", "5"]]
 
 
 # -- keeping -------------------------------------------------------------------------------------

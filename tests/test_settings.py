@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from sparrow import settings
+from sparrow import engines, settings
 from sparrow.errors import InvalidValueError
 from sparrow.settings import config, current, parse_bytes
 
@@ -99,6 +99,22 @@ def test_an_engine_is_a_name(engine: Any) -> None:
     with pytest.raises(InvalidValueError, match="engine must be the name"):
         config(engine=engine)
     assert current().engine == "auto"
+
+
+def test_engines_are_those_that_are_registered() -> None:
+    before = current()
+    with pytest.raises(InvalidValueError, match=r"engine='mine': use one of 'auto', 'cupy', 'duckdb', 'stream'"):
+        config(engine="mine", threads=1)
+    with pytest.raises(InvalidValueError, match="engine='mine'"):
+        config.engine = "mine"
+    assert current() == before
+    own: Any = type("Mine", (type(engines.registry.STREAM),), {"name": "mine"})()
+    engines.register(own)
+    try:
+        with config(engine="mine") as inside:
+            assert inside.engine == "mine"
+    finally:
+        engines.unregister("mine")
 
 
 # -- threads, tasks, generators ------------------------------------------------------------------

@@ -17,8 +17,8 @@ from sparrow.blas.operands import (
     nothing,
     number,
     scaled,
-    square,
     triangle,
+    triangular,
     turned,
     vector,
 )
@@ -95,6 +95,8 @@ def symv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool =
         If the shapes do not fit.
     LabelError
         If rows and columns of A have labels that differ.
+    UnsupportedError
+        If A is a tensor whose fill is not 0, and ``alpha`` is not: ``A.refill(0)`` has 0 there.
 
     Examples
     --------
@@ -102,7 +104,8 @@ def symv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool =
     >>> sp.blas.symv(1, sp.asarray([[1, 2], [9, 3]]), [1, 10])
     array([21, 32])
     """
-    factor, whole = number(alpha, "alpha"), mirrored(A, "A")
+    factor = number(alpha, "alpha")
+    whole = mirrored(factor, A, "A", "symv")
     right = along(vector(x, "x"), whole)
     parts = (triangle(whole, lower), mirror(triangle(whole, lower, 1)))
     one, two = (multiplied(factor, part, right) for part in parts)
@@ -136,6 +139,8 @@ def hemv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool =
         If the shapes do not fit.
     LabelError
         If rows and columns of A have labels that differ.
+    UnsupportedError
+        If A is a tensor whose fill is not 0, and ``alpha`` is not: ``A.refill(0)`` has 0 there.
 
     Examples
     --------
@@ -143,7 +148,8 @@ def hemv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool =
     >>> sp.blas.hemv(1, sp.asarray([[1, 2j], [0, 3]]), [1, 10])
     array([ 1.+20.j, 30. -2.j])
     """
-    factor, whole = number(alpha, "alpha"), mirrored(A, "A")
+    factor = number(alpha, "alpha")
+    whole = mirrored(factor, A, "A", "hemv")
     right = along(vector(x, "x"), whole)
     above = triangle(whole, lower, 1)
     diagonal = np.real(triangle(triangle(whole, lower), not lower))
@@ -245,6 +251,8 @@ def trsv(A: Any, x: Any, lower: bool = False, trans: int = 0, diag: bool = False
         If the matrix does not fit the memory limit.
     InvalidValueError
         If ``trans`` is none of these.
+    UnsupportedError
+        If A is a tensor whose fill is not 0: ``A.refill(0)`` has 0 there.
 
     Examples
     --------
@@ -257,7 +265,7 @@ def trsv(A: Any, x: Any, lower: bool = False, trans: int = 0, diag: bool = False
 
 def solved(A: Any, right: Any, lower: bool, trans: int, diag: bool, what: str) -> Any:
     """Return the solution of a triangular system for a vector or a matrix, in the words of who asks."""
-    whole = as_tensor(square(A, "A"))
+    whole = as_tensor(triangular(A, "A", what))
     right = at_labels(right, whole, int(bool(trans)), "the right-hand side", what)
     if whole.shape[0] != right.shape[0]:
         raise ShapeError(f"{what}: A of shape {whole.shape} and a right-hand side of {right.shape[0]} rows do not fit")

@@ -93,6 +93,8 @@ def symm(alpha: Any, A: Any, B: Any, beta: Any = 0, C: Any = None, side: bool = 
         If the shapes do not fit.
     LabelError
         If rows and columns of A have labels that differ.
+    UnsupportedError
+        If A is a tensor whose fill is not 0, and ``alpha`` is not: ``A.refill(0)`` has 0 there.
 
     Examples
     --------
@@ -101,7 +103,8 @@ def symm(alpha: Any, A: Any, B: Any, beta: Any = 0, C: Any = None, side: bool = 
     array([[21,  2],
            [32,  3]])
     """
-    factor, whole, other = number(alpha, "alpha"), mirrored(A, "A"), matrix(B, "B")
+    factor, other = number(alpha, "alpha"), matrix(B, "B")
+    whole = mirrored(factor, A, "A", "symm")
     other = along(other.T, whole).T if side else along(other, whole)
     parts = (triangle(whole, lower), mirror(triangle(whole, lower, 1)))
     one, two = (multiplied(factor, *((other, part) if side else (part, other))) for part in parts)
@@ -183,6 +186,8 @@ def trsm(
         If the matrix does not fit the memory limit.
     InvalidValueError
         If ``trans_a`` is none of these.
+    UnsupportedError
+        If A is a tensor whose fill is not 0: ``A.refill(0)`` has 0 there.
 
     Examples
     --------

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.errors import InvalidValueError, ShapeError
+from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import factor
-from sparrow.functions.labels import at_labels, check_space, is_labelled, shown, space_axis
+from sparrow.functions.generation import zeros_like
+from sparrow.functions.labels import at_labels, check_space, meet, shown, space_axis
 from sparrow.plan import names_along
 from sparrow.tensor import Tensor
 
 __all__ = [
     "added", "along", "check_turn", "conjugated", "matrix", "meet", "mirror", "mirrored", "multiplied", "nothing",
-    "number", "scaled", "square", "triangle", "turned", "vector",
+    "number", "scaled", "square", "triangle", "triangular", "turned", "vector",
 ]  # fmt: skip
 
 
@@ -43,7 +44,7 @@ def vector(x: Any, name: str) -> Any:
     ShapeError
         If it has another shape.
     """
-    found = factor(x)
+    found = factor(x, name)
     if found.ndim == 2 and 1 in found.shape:
         return found[0] if found.shape[0] == 1 else found[:, 0]
     if found.ndim != 1:
@@ -59,7 +60,7 @@ def matrix(A: Any, name: str) -> Any:
     ShapeError
         If it has not two dimensions.
     """
-    found = factor(A)
+    found = factor(A, name)
     if found.ndim != 2:
         raise ShapeError(f"{name} is a matrix, not of shape {found.shape}: take a slice")
     return found
@@ -79,8 +80,27 @@ def square(A: Any, name: str) -> Any:
     return found
 
 
-def mirrored(A: Any, name: str) -> Any:
-    """Return an operand as a square matrix of which one triangle is the mirror of the other.
+def triangular(A: Any, name: str, what: str) -> Any:
+    """Return an operand as a square matrix of which a triangle is taken.
+
+    Raises
+    ------
+    ShapeError
+        If it is not square.
+    UnsupportedError
+        If it is a tensor whose fill is not 0.
+    """
+    found = square(A, name)
+    if isinstance(found, Tensor) and found.fill_value != 0:
+        raise UnsupportedError(
+            f"{what}: absent cells of {name} are {found.fill_value}, so that a triangle of it is dense: use "
+            f"{name}.refill(0) first"
+        )
+    return found
+
+
+def mirrored(alpha: Any, A: Any, name: str, what: str) -> Any:
+    """Return an operand as a square matrix of which one triangle is the mirror of the other; zeros for a factor of 0.
 
     Raises
     ------
@@ -88,10 +108,12 @@ def mirrored(A: Any, name: str) -> Any:
         If it is not square.
     LabelError
         If rows and columns have labels that differ.
+    UnsupportedError
+        If it is a tensor whose fill is not 0.
     """
     found = square(A, name)
     check_space(found, name)
-    return found
+    return nothing(found) if alpha == 0 and isinstance(found, Tensor) else triangular(found, name, what)
 
 
 def along(x: Any, A: Any) -> Any:
@@ -100,14 +122,10 @@ def along(x: Any, A: Any) -> Any:
 
 
 def nothing(x: Any) -> Any:
-    """Return zeros like a vector, of which no cell is read."""
-    zeros = np.zeros_like(x)
-    return shown(zeros.__sparrow_scan__(), names_along(x.__sparrow_scan__())) if isinstance(x, Tensor) else zeros
-
-
-def meet(one: Any, other: Any, axis: int = 0, and_axis: int = 0) -> bool:
-    """Return whether two axes go together: of one size, or both with labels, by which they are aligned."""
-    return one.shape[axis] == other.shape[and_axis] or (is_labelled(one, axis) and is_labelled(other, and_axis))
+    """Return zeros like a vector or a matrix, of which no cell is read."""
+    if not isinstance(x, Tensor):
+        return np.zeros_like(x)
+    return shown(zeros_like(x).__sparrow_scan__(), names_along(x.__sparrow_scan__()))
 
 
 def conjugated(x: Any) -> Any:
@@ -154,7 +172,7 @@ def multiplied(alpha: Any, left: Any, right: Any) -> Any:
         If they do not fit, and have no labels to be aligned by.
     """
     if meet(left, right, 1):
-        return left @ right if alpha != 0 else left[:, :0] @ right[:0]
+        return left @ right if alpha != 0 else nothing(left[:, :0]) @ nothing(right[:0])
     if right.ndim == 1:
         raise ShapeError(f"op(A) of shape {left.shape} and x of {right.shape[0]} cells do not fit")
     raise ShapeError(f"matrices of shapes {left.shape} and {right.shape} do not fit")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from sparrow.cli.arguments import AsJson, StoredPath, open_one, write_json, write_table
+from sparrow.cli.arguments import AsJson, StoredPath, finite, open_one, write_json, write_table
 
 if TYPE_CHECKING:
     from sparrow.models import ALS
@@ -36,7 +36,7 @@ def als(
         str | None, typer.Option(metavar="X[,X...]", help="Weight of cells without an entry. [default: 0.001]")
     ] = None,
     frequency_scaling: Annotated[
-        float, typer.Option(min=0, max=1, help="How regularization grows with the entries of a row.")
+        float, typer.Option(min=0, max=1, callback=finite, help="How regularization grows with the entries of a row.")
     ] = 0.0,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over rows and columns.")] = 16,
     solver: Annotated[Literal["cg", "exact", "subspace"], typer.Option(help="How a half step is solved.")] = "cg",

@@ -23,6 +23,7 @@ __all__ = [
     "At",
     "Index",
     "StoredPath",
+    "finite",
     "interruptible",
     "open_all",
     "open_one",
@@ -46,6 +47,13 @@ At: TypeAlias = Annotated[
     typer.Option("--at", metavar="VERSION", help="A version, as history names it, or a time: 2026-11-22."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
+
+
+def finite(value: float | None) -> float | None:
+    """Return an option that is a number; raise ``typer.BadParameter`` of one that is NaN or infinite."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is no finite number")
+    return value
 
 
 def parse_index(text: str) -> Any:

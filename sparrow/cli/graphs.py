@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from sparrow.cli.arguments import AsJson, StoredPath, open_one, write_json, write_table
+from sparrow.cli.arguments import AsJson, StoredPath, finite, open_one, write_json, write_table
 from sparrow.cli.spelling import Program
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ Out: TypeAlias = Annotated[
 ]
 Head: TypeAlias = Annotated[int, typer.Option(min=0, metavar="N", help="Rows to write, 0 for all.")]
 MaxIter: TypeAlias = Annotated[int, typer.Option(min=1, metavar="N", help="The most rounds.")]
+Tolerance: TypeAlias = Annotated[
+    float, typer.Option(min=0, callback=finite, help="Done when a round changes all of them together by less.")
+]
 Source: TypeAlias = Annotated[
     str, typer.Argument(metavar="NODE", help="Where to begin: a label where there are labels, else a position.")
 ]
@@ -191,7 +194,7 @@ def communities(
 def hits(
     path: StoredPath,
     hubs: Annotated[bool, typer.Option("--hubs", help="Write hubs, not authorities.")] = False,
-    tol: Annotated[float, typer.Option(min=0, help="Done when a round changes all numbers together by less.")] = 1e-8,
+    tol: Tolerance = 1e-8,
     max_iter: MaxIter = 1000,
     out: Out = None,
     head: Head = 10,
@@ -211,11 +214,13 @@ def hits(
 
 def pagerank(
     path: StoredPath,
-    damping: Annotated[float, typer.Option(help="How likely one follows a link rather than jumps.")] = 0.85,
+    damping: Annotated[
+        float, typer.Option(callback=finite, help="How likely one follows a link rather than jumps.")
+    ] = 0.85,
     personalization: Annotated[
         str | None, typer.Option(metavar="NODE[,NODE...]", help="Jump to these nodes only.")
     ] = None,
-    tol: Annotated[float, typer.Option(min=0, help="Done when a round changes all ranks together by less.")] = 1e-6,
+    tol: Tolerance = 1e-6,
     max_iter: MaxIter = 1000,
     out: Out = None,
     head: Head = 10,

@@ -384,11 +384,12 @@ def multiply(
         write_json(shown if out is not None else {**shown, "product": y})
     elif out is None:
         rows = y[:head] if head and y.ndim else y
+        names = _row_names(tensor, len(rows) if y.ndim else 1)
         if y.ndim < 2:
-            write_table([(k, value) for k, value in enumerate(rows.reshape(-1).tolist())], (_first(tensor), "value"))
+            write_table(list(zip(names, rows.reshape(-1).tolist(), strict=True)), (_first(tensor), "value"))
         else:
             write_table(
-                [(k, *row) for k, row in enumerate(rows.tolist())],
+                [(name, *row) for name, row in zip(names, rows.tolist(), strict=True)],
                 (_first(tensor), *(f"value {k}" for k in range(y.shape[1]))),
             )
         if y.ndim and head and len(y) > head:
@@ -398,6 +399,12 @@ def multiply(
 
 def _first(tensor: Tensor) -> str:
     return tensor.dims[0] if tensor.ndim else "d0"
+
+
+def _row_names(tensor: Tensor, count: int) -> list[Any]:
+    """Return the labels of the first rows of a product, or where there are none their positions."""
+    labels = tensor.labels(0) if tensor.ndim > 1 else None  # those of a vector are gone
+    return list(range(count)) if labels is None else labels[:count].to_pylist()
 
 
 def _array(path: str) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from sparrow.cli.arguments import AsJson, open_any, write_json, write_table
+from sparrow.cli.arguments import AsJson, finite, open_any, write_json, write_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,9 +44,11 @@ def train(
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the rows.")] = 10,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows of an update.")] = 32,
     optimizer: Annotated[Literal["adagrad", "sgd", "adam", "ftrl"], typer.Option(help="What updates.")] = "adagrad",
-    lr: Annotated[float | None, typer.Option(help="The learning rate. [default: the optimizer's]")] = None,
-    l1: Annotated[float, typer.Option(min=0, help="Draws weights to 0.")] = 0.0,
-    l2: Annotated[float, typer.Option(min=0, help="Lets weights decay.")] = 0.0,
+    lr: Annotated[
+        float | None, typer.Option(callback=finite, help="The learning rate. [default: the optimizer's]")
+    ] = None,
+    l1: Annotated[float, typer.Option(min=0, callback=finite, help="Draws weights to 0.")] = 0.0,
+    l2: Annotated[float, typer.Option(min=0, callback=finite, help="Lets weights decay.")] = 0.0,
     loss: Annotated[
         Literal["squared", "logistic", "hinge"] | None,
         typer.Option(help="logistic or hinge of MODEL logistic, squared or logistic of fm."),

@@ -96,11 +96,13 @@ def register(engine: Engine) -> None:
     if engine.name in _engines or engine.name == "auto":
         raise InvalidValueError(f"an engine named {engine.name!r} is registered already")
     _engines[engine.name] = engine
+    settings.engines.add(engine.name)
 
 
 def unregister(name: str) -> None:
     """Take an engine out again."""
     del _engines[name]
+    settings.engines.discard(name)
 
 
 def names() -> tuple[str, ...]:

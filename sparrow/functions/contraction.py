@@ -183,6 +183,9 @@ def _of_one(terms: _Terms, tensor: Any, semiring: Semiring, options: dict[str, A
     moved = set(own) == set(terms.output) and len(own) == len(terms.output)
     if moved and semiring.plain and options["mask"] is None and not options["complement"]:
         found = tensor.transpose([own.index(letter) for letter in terms.output])
+        if not found.ndim:
+            scan = found.__sparrow_scan__()
+            return engines.cell(scan.source, scan.view, options["engine"])
         return found if options["engine"] == "auto" else found.compute(options["engine"])
     alone = Semiring(semiring.add, "first", semiring.identity, str(semiring), semiring.associative)
     if semiring.plain and not tensor.__sparrow_scan__().schema.zero_fill:
@@ -268,7 +271,7 @@ def tensordot(
     (array([[6, 0],
            [0, 6]]), np.int64(13))
     """
-    one, other = factor(x1), factor(x2)
+    one, other = factor(x1, "tensordot: x1"), factor(x2, "tensordot: x2")
     if isinstance(axes, int | np.integer):
         if not 0 <= axes <= min(one.ndim, other.ndim):
             raise ShapeError(
@@ -311,11 +314,15 @@ def _numbered(which: str, operand: Any, axes: Sequence[int | str]) -> list[int]:
 def _separate(subscripts: Any, operands: Sequence[Any]) -> tuple[str, list[Any]]:
     """Return subscripts and operands, of operands and lists of numbers in turn too."""
     if isinstance(subscripts, str):
-        return subscripts, [factor(each) for each in operands]
+        return subscripts, _factors(operands)
     turns = [subscripts, *operands]
     last = turns.pop() if len(turns) % 2 else None
     text = ",".join(map(_letters, turns[1::2])) + ("" if last is None else f"->{_letters(last)}")
-    return text, [factor(each) for each in turns[::2]]
+    return text, _factors(turns[::2])
+
+
+def _factors(operands: Sequence[Any]) -> list[Any]:
+    return [factor(each, f"einsum: operand {number}") for number, each in enumerate(operands, 1)]
 
 
 def _letters(numbers: Any) -> str:
@@ -455,7 +462,9 @@ def _path(terms: _Terms, given: Sequence[Any], semiring: Semiring, optimize: Any
 
 def _check_optimize(given: Any) -> None:
     if not isinstance(given, list | tuple) and given not in (True, False, "auto", "greedy", "optimal"):
-        raise InvalidValueError(f"einsum: optimize={given!r} must be 'auto', False or a list of einsum_path")
+        raise InvalidValueError(
+            f"einsum: optimize={given!r}: use 'auto', 'greedy', 'optimal', True, False or a list of einsum_path"
+        )
 
 
 def _steps(

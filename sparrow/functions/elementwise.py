@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sparrow.arguments import check_unmasked
+from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.functions.views import as_tensor
 from sparrow.tensor import Tensor
 
@@ -21,11 +22,10 @@ __all__ = [
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert",
     "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil", "clip", "conj", "copysign",
     "cos", "cosh", "divide", "equal", "exp", "expm1", "factor", "floor", "floor_divide", "greater", "greater_equal",
-    "hypot",
-    "imag", "isfinite", "isinf", "isnan", "less", "less_equal", "log", "log1p", "log2", "log10", "logaddexp",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative",
-    "nextafter", "not_equal", "operand", "positive", "pow", "real", "reciprocal", "remainder", "round", "sign",
-    "signbit", "sin", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "trunc",
+    "hypot", "imag", "isfinite", "isinf", "isnan", "less", "less_equal", "log", "log1p", "log2", "log10", "logaddexp",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "multiply", "named_operand",
+    "negative", "nextafter", "not_equal", "operand", "positive", "pow", "real", "reciprocal", "remainder", "round",
+    "sign", "signbit", "sin", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "trunc",
 ]  # fmt: skip
 
 
@@ -44,8 +44,15 @@ class OfTwo(Protocol):
     def __call__(self, x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /) -> Any: ...
 
 
-def factor(obj: Any) -> Any:
+def factor(obj: Any, what: str) -> Any:
     """Return an operand of a product as a tensor or an array: tables of pandas are their cells, as in ``A @ df``.
+
+    Parameters
+    ----------
+    obj
+        The operand.
+    what
+        The function and the argument that it is, for errors.
 
     Raises
     ------
@@ -53,8 +60,25 @@ def factor(obj: Any) -> Any:
         If it is neither, or cells of it are masked.
     """
     check_unmasked(obj)
-    found = operand(np.asarray(obj) if hasattr(type(obj), "iloc") else obj)
+    found = named_operand(np.asarray(obj) if hasattr(type(obj), "iloc") else obj, what)
     return found if isinstance(found, Tensor) else np.asarray(found)
+
+
+def named_operand(obj: Any, what: str) -> Any:
+    """Return what :func:`operand` does; of what is none the error says which argument it is.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is none.
+    """
+    try:
+        return operand(obj)
+    except (InvalidValueError, UnsupportedError) as error:
+        if isinstance(error, InvalidValueError) and not isinstance(obj, str):
+            raise  # it says which of its numbers are wrong
+        given = f"{type(obj).__name__} {obj!r}"
+        raise UnsupportedError(f"{what} is {given}: use tensors and arrays of numbers") from error
 
 
 def operand(obj: Any) -> Tensor | NDArray[Any] | complex | np.generic:

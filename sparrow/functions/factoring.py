@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sparrow.arguments import check_flag
-from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.errors import AxisError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import operand
 from sparrow.functions.labels import at_labels
+from sparrow.plan import resolved_axis
 from sparrow.schema import as_integer
 from sparrow.tensor import Tensor
 
@@ -106,7 +107,15 @@ def cross(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int = -1) 
     >>> sp.linalg.cross(sp.asarray([1, 0, 0]), sp.asarray([0, 2, 0]))
     array([0, 0, 2])
     """
-    return _of_cells(np.linalg.cross, operand(x1), np.asarray(operand(x2)), axis=as_integer(axis, "axis"))
+    one, other, along = operand(x1), operand(x2), as_integer(axis, "axis")
+    for name, shape in (("x1", np.shape(one)), ("x2", np.shape(other))):
+        try:
+            size = shape[resolved_axis(along, len(shape))]
+        except AxisError as error:
+            raise AxisError(f"cross: {name} has the shape {shape}: {error}") from None
+        if size != 3:
+            raise ShapeError(f"cross: {name} has the shape {shape}, {size} cells along axis {along}: a vector has 3")
+    return _of_cells(np.linalg.cross, one, np.asarray(other), axis=along)
 
 
 def det(x: Tensor | ArrayLike, /) -> Any:
@@ -324,6 +333,8 @@ def matrix_rank(x: Tensor | ArrayLike, /, *, rtol: float | ArrayLike | None = No
     ------
     ShapeError
         If there are fewer dimensions.
+    InvalidValueError
+        If ``rtol`` is no number.
     TooLargeError
         If the dense matrices would pass the memory limit, or are far larger than what they hold.
 
@@ -333,7 +344,7 @@ def matrix_rank(x: Tensor | ArrayLike, /, *, rtol: float | ArrayLike | None = No
     >>> int(sp.linalg.matrix_rank(sp.asarray([[4.0, 0.0], [2.0, 0.0]])))
     1
     """
-    shape = np.shape(operand(x))
+    rtol, shape = _tolerance(rtol, "matrix_rank"), np.shape(operand(x))
     if 0 in shape[-2:] and len(shape) > 1:
         return np.zeros(shape[:-2], int)[()]
     return _of_matrices(np.linalg.matrix_rank, x, rtol=rtol)
@@ -359,6 +370,8 @@ def pinv(x: Tensor | ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> 
     ------
     ShapeError
         If there are fewer dimensions.
+    InvalidValueError
+        If ``rtol`` is no number.
     numpy.linalg.LinAlgError
         If the iteration does not end.
     TooLargeError
@@ -375,7 +388,26 @@ def pinv(x: Tensor | ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> 
     found: Any = operand(x)
     if np.ndim(found) and found.dtype.kind in "biu":  # of integers NumPy knows no roundings to take for 0
         found = found.astype(np.float64)
-    return _of_matrices(np.linalg.pinv, found, rtol=rtol)
+    return _of_matrices(np.linalg.pinv, found, rtol=_tolerance(rtol, "pinv"))
+
+
+def _tolerance(rtol: Any, what: str) -> Any:
+    """Return a tolerance as numbers, or None for the default.
+
+    Raises
+    ------
+    InvalidValueError
+        If it is none.
+    """
+    if rtol is None:
+        return None
+    try:
+        found = np.asarray(rtol)
+    except ValueError:  # a ragged list
+        found = np.empty(0, object)
+    if found.dtype.kind not in "biuf":
+        raise InvalidValueError(f"{what}: rtol={rtol!r}: give a number, or one for each matrix")
+    return found
 
 
 def qr(x: Tensor | ArrayLike, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Any:

@@ -13,7 +13,7 @@ from sparrow.plan import Cast, Join, Labels, Scan, by_name, fitted, map_cells, n
 from sparrow.settings import JOINS
 from sparrow.tensor import Tensor
 
-__all__ = ["align", "apart", "at_labels", "check_space", "is_labelled", "shown", "space_axis"]
+__all__ = ["align", "apart", "at_labels", "check_space", "is_labelled", "meet", "shown", "space_axis"]
 
 
 def align(*tensors: Any, join: Join = "outer") -> tuple[Tensor, ...]:
@@ -107,6 +107,11 @@ def at_labels(given: Any, A: Any, axis: int, name: str = "", what: str = "") -> 
 def is_labelled(given: Any, axis: int) -> bool:
     """Return whether this is a tensor that has labels along an axis. Reads nothing."""
     return isinstance(given, Tensor) and axis in names_along(given.__sparrow_scan__())
+
+
+def meet(one: Any, other: Any, axis: int = 0, and_axis: int = 0) -> bool:
+    """Return whether two axes go together: of one size, or both with labels, by which they are aligned."""
+    return one.shape[axis] == other.shape[and_axis] or (is_labelled(one, axis) and is_labelled(other, and_axis))
 
 
 def check_space(A: Any, what: str) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sparrow.errors import InvalidValueError, ShapeError
+from sparrow.errors import AxisError, InvalidValueError, ShapeError
 from sparrow.functions.contraction import einsum
-from sparrow.functions.elementwise import operand
+from sparrow.functions.elementwise import named_operand
 from sparrow.functions.generation import eye
+from sparrow.functions.labels import is_labelled
 from sparrow.functions.statistics import sum as total
 from sparrow.functions.views import as_tensor, broadcast_to
 from sparrow.plan import resolved_axis
@@ -93,7 +94,8 @@ def vecdot(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int | str
         Tensors or arrays, one of them a tensor.
     axis
         Along which, counted from the end, or the name of its dimension: where one has none of that name, the axis is
-        counted from the end as in the other. Of as many cells in both.
+        counted from the end as in the other. Of as many cells in both, but where both have
+        labels, which are aligned.
 
     Returns
     -------
@@ -114,23 +116,29 @@ def vecdot(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int | str
     >>> sp.vecdot(A, [1, 10, 100]).to_numpy()
     array([  20,  -97])
     """
-    one, other = operand(x1), operand(x2)
+    one, other = (named_operand(each, f"vecdot: {name}") for each, name in ((x1, "x1"), (x2, "x2")))
     dims = [each.dims if isinstance(each, Tensor) else () for each in (one, other)]
     behind = axis
     if isinstance(axis, str):
         lead = next((own for own in dims if axis in own), dims[0] or dims[1])
         behind = resolved_axis(axis, len(lead), lead) - len(lead)
-    at = [
-        resolved_axis(axis if axis in own else behind, np.ndim(each), own)
-        for each, own in zip((one, other), dims, strict=True)
-    ]
+    sides = list(zip(("x1", "x2"), (one, other), dims, strict=True))
+    at = [_summed(name, each, axis if axis in own else behind, own) for name, each, own in sides]
     sizes = [np.shape(each)[k] for each, k in zip((one, other), at, strict=True)]
-    if sizes[0] != sizes[1]:
+    if sizes[0] != sizes[1] and not (is_labelled(one, at[0]) and is_labelled(other, at[1])):
         raise ShapeError(f"vecdot: {sizes[0]} and {sizes[1]} cells along axis {axis!r}")
     conjugated = np.conj(one) if np.result_type(_dtype(one)).kind == "c" else one
     product = np.multiply(conjugated, other)
     named = isinstance(product, Tensor) and axis in product.dims
     return total(product, axis=axis if named else behind, dtype=product.dtype)
+
+
+def _summed(name: str, operand: Any, axis: int | str, dims: Sequence[str]) -> int:
+    """Return the axis of an operand of vecdot that is summed over, counted from the front."""
+    try:
+        return resolved_axis(axis, np.ndim(operand), dims)
+    except AxisError as error:
+        raise AxisError(f"vecdot: {name} has the shape {np.shape(operand)}: {error}") from None
 
 
 def _dtype(obj: Any) -> np.dtype[Any]:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sparrow import engines, memory, progress, settings
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.functions.elementwise import factor
+from sparrow.functions.labels import meet
 from sparrow.functions.views import as_tensor
 from sparrow.kernels import few
 from sparrow.kernels.compiling import readonly
@@ -39,12 +40,12 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
     S
         Shape (M, N), of fill 0.
     X, Y
-        Shapes (M, K) and (K, N).
+        Shapes (M, K) and (K, N). Where both sides have labels they are aligned, and need not be as many.
 
     Returns
     -------
     Tensor
-        Shape (M, N), with the names and labels of ``S``.
+        Shape (M, N), with the names and labels of ``S``; of labels that differ those that ``S * (X @ Y)`` has.
 
     Raises
     ------
@@ -64,11 +65,11 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
            [60.,  0.]])
     """
     pattern = as_tensor(S)
-    left, right = factor(X), factor(Y)
+    left, right = factor(X, "sddmm: X"), factor(Y, "sddmm: Y")
     shapes = pattern.shape, left.shape, right.shape
-    if {len(shape) for shape in shapes} != {2} or (shapes[1][0], shapes[2][1], shapes[1][1]) != (
-        *shapes[0], shapes[2][0],
-    ):  # fmt: skip
+    if {len(shape) for shape in shapes} != {2} or not (
+        meet(pattern, left) and meet(pattern, right, 1, 1) and meet(left, right, 1)
+    ):
         raise ShapeError(f"sddmm takes shapes (M, N), (M, K) and (K, N), got {', '.join(map(str, shapes))}")
     if pattern.fill_value != 0:
         raise UnsupportedError(f"sddmm: absent cells of S are {pattern.fill_value}: use S.refill(0) first")

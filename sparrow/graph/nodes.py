@@ -36,7 +36,9 @@ def check_graph(A: Any) -> Tensor:
     """
     tensor = as_tensor(A)
     if tensor.ndim != 2 or tensor.shape[0] != tensor.shape[1]:
-        raise ShapeError(f"a graph is a square matrix, links from rows to columns, not shape {tensor.shape}")
+        raise ShapeError(
+            f"a graph is a square matrix, links from rows to columns, not shape {tensor.shape}{_way_out(tensor)}"
+        )
     if tensor.shape[0] > _MOST_NODES:
         raise ShapeError(
             f"{tensor.shape[0]} nodes: each takes some bytes of memory; number those that have links, as "
@@ -46,6 +48,15 @@ def check_graph(A: Any) -> Tensor:
     if rows is not None and columns is not None and not rows.equals(columns):
         raise LabelError(f"a graph has the same nodes both ways, but {apart(tensor)}")
     return tensor
+
+
+def _way_out(A: Tensor) -> str:
+    """Return how links of several kinds, as triples of a knowledge graph are, become links of one."""
+    if A.ndim != 3:
+        return ""
+    kinds = [k for k in range(3) if len({size for axis, size in enumerate(A.shape) if axis != k}) == 1]
+    dim = A.dims[1 if 1 in kinds or not kinds else kinds[0]]
+    return f": choose one kind with A.isel({dim}=0) or sel(), or add up all with A.sum(axis={dim!r})"
 
 
 def labels_of(A: Tensor) -> pa.Array | None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from sparrow.errors import ShapeError, UnsupportedError
+from sparrow.errors import AxisError, ShapeError, UnsupportedError
 from sparrow.functions.contraction import tensordot
 from sparrow.functions.elementwise import operand
 from sparrow.functions.manipulation import diagonal as any_diagonal
@@ -91,6 +91,8 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
     (5.0, 4.0)
     """
     given: Any = operand(x)
+    if np.ndim(given) < 2:
+        raise AxisError(f"matrix_norm takes matrices, got shape {np.shape(given)}")
     if isinstance(given, Tensor) and (ord in (2, -2, "nuc") or (ord in (1, np.inf) and _hollow(given))):
         given = np.asarray(given)
     return np.linalg.matrix_norm(given, keepdims=keepdims, ord=ord)  # type: ignore[arg-type]

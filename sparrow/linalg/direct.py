@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,10 +57,10 @@ def handed_over(A: Any, what: str, remedy: str = _WAY_OUT) -> Any:
         raise UnsupportedError(f"{what} takes a matrix, and {type(A).__name__} only multiplies: {_WAY_OUT}")
     if not isinstance(A, Tensor):
         return sparse.csc_array(A)
-    nbytes = A.nnz * (A.dtype.itemsize + 4) + 4 * A.shape[0]
+    dtype = A.dtype if A.dtype.kind in "fc" else np.dtype(np.float64)
+    nbytes = A.nnz * (dtype.itemsize + 4) + 4 * A.shape[0]
     memory.check(_FACTORS * nbytes, f"{what} of {A.nnz} entries and its factors", remedy)
-    found = A.to_scipy("csc")
-    return found if A.dtype.kind in "fc" else found.astype(float)
+    return A.to_scipy("csc").astype(dtype, copy=False)
 
 
 def check_options(name: str, options: dict[str, Any]) -> None:
@@ -134,6 +135,8 @@ def spsolve(A: Any, b: Any, **options: Any) -> Any:
         If A is not square, or b has not as many rows.
     LabelError
         If b has labels that the rows of A lack.
+    SingularError
+        If A is singular.
     TooLargeError
         If the matrix with factors of four times its size does not fit the memory limit: iterative solvers leave it on
         disk.
@@ -146,8 +149,14 @@ def spsolve(A: Any, b: Any, **options: Any) -> Any:
     """
     check_options("spsolve", options)
     matrix, right = handed_over(A, "spsolve"), check_sides(b, "b", check_matrix(A, "spsolve"), 0, "spsolve")
-    with refused("spsolve", options):
-        return linalg.spsolve(matrix, right, **options)
+    try:
+        with refused("spsolve", options), warnings.catch_warnings():
+            warnings.simplefilter("error", linalg.MatrixRankWarning)
+            return linalg.spsolve(matrix, right, **options)
+    except (RuntimeError, linalg.MatrixRankWarning) as error:
+        if "singular" not in str(error):
+            raise
+        raise singular("spsolve", matrix) from None
 
 
 def splu(A: Any, **options: Any) -> Any:

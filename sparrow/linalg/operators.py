@@ -292,6 +292,15 @@ class _ByLabel(LinearOperator):  # type: ignore[misc]
         """
         return super().dot(x if _is_plain(x) else self._array(x, 1))
 
+    def __matmul__(self, other: Any) -> Any:
+        return super().__matmul__(_no_text(other))
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return super().__rmatmul__(_no_text(other))
+
+    def __rmul__(self, x: Any) -> Any:
+        return super().__rmul__(_no_text(x))
+
     def _rdot(self, x: Any) -> Any:
         if _is_plain(x):
             return super()._rdot(x)
@@ -340,7 +349,14 @@ class _Turned(_ByLabel):
 
 def _is_plain(x: Any) -> bool:
     """Return whether SciPy knows what to do with a factor: an operator, a number, or what it does not multiply by."""
-    return isinstance(x, LinearOperator) or np.isscalar(x) or is_foreign_sparse(x)
+    return isinstance(x, LinearOperator) or np.isscalar(_no_text(x)) or is_foreign_sparse(x)
+
+
+def _no_text(x: Any) -> Any:
+    """Return a factor as it is; raise ``UnsupportedError`` of a text, which NumPy takes for a number."""
+    if isinstance(x, str | bytes):
+        raise UnsupportedError(f"x={x!r}: give numbers")
+    return x
 
 
 class Operator(_ByLabel):

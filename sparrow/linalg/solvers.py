@@ -11,8 +11,9 @@ import scipy.sparse.linalg as scipy_linalg
 
 from sparrow import progress
 from sparrow.arguments import check_integer, check_number
-from sparrow.errors import InvalidValueError, ShapeError, SingularError
+from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, SingularError
 from sparrow.functions.labels import at_labels, check_space, is_labelled, space_axis
+from sparrow.functions.views import as_tensor
 from sparrow.linalg.arrays import trace
 from sparrow.linalg.direct import check_options, handed_over, refused
 from sparrow.linalg.operators import Operator, check_matrix, check_sides, check_square, check_vector, tensor_of
@@ -39,9 +40,18 @@ def _operator(A: Any) -> Any:
 
 
 def _called(
-    name: str, A: Any, given: tuple[Any, ...], options: dict[str, Any], square: bool = True, instead: Any = None
+    name: str,
+    A: Any,
+    given: tuple[Any, ...],
+    options: dict[str, Any],
+    square: bool = True,
+    instead: Any = None,
+    **more: Any,
 ) -> Any:
-    """Call SciPy's function of that name, with operators for tensors or what is given ``instead``, under a bar."""
+    """Call SciPy's function of that name, with operators for tensors or what is given ``instead``, under a bar.
+
+    What it is handed ``more`` than the options is none that errors tell of.
+    """
     solve: Callable[..., Any] = getattr(scipy_linalg, name)
     check_options(name, options)
     operator = _operator(check_matrix(A, name))
@@ -54,7 +64,7 @@ def _called(
     with progress.bar(name, None, "products") as advance, refused(name, options):
         if isinstance(operator, Operator):
             operator.on_product = advance
-        return solve(operator if instead is None else instead, *given, **options)
+        return solve(operator if instead is None else instead, *given, **options, **more)
 
 
 def _checked(name: str, A: Any, given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
@@ -68,6 +78,8 @@ def _checked(name: str, A: Any, given: tuple[Any, ...], options: dict[str, Any])
         raise ShapeError(
             f"lobpcg: X has the shape {side.shape}, A {A.shape}: give one guess a column, x[:, None] for one"
         )
+    if name == "lsmr":  # SciPy adds products to it in place
+        side = side.astype(np.result_type(A.dtype, side.dtype), copy=False)
     return (side, *(None if each is None else _start(name, A, "x0", each, 1) for each in given[1:]))
 
 
@@ -401,6 +413,15 @@ def eigsh(A: Any, k: int = 6, **options: Any) -> Any:
     instead = handed_over(A, "eigsh with sigma", "leave sigma out") if own else None
     try:
         found = _called("eigsh", A, (k,), options, instead=instead)
+    except ConvergenceError:
+        if not _all_zero(A):
+            raise
+        if options.get("M") is not None:
+            raise ConvergenceError(
+                "eigsh: A is all 0, so all eigenvalues are 0, of any vectors that M takes for orthonormal"
+            ) from None
+        zeros = _zeros(A, as_integer(k, "k"))
+        found = (zeros.real, _units(A, 0, zeros)) if options.get("return_eigenvectors", True) else zeros.real
     except RuntimeError as error:
         if not own or "singular" not in str(error):
             raise
@@ -448,7 +469,35 @@ def svds(A: Any, k: int = 6, **options: Any) -> Any:
     >>> sp.linalg.svds(A, 1)[1].round(6)
     array([4.])
     """
-    return _called("svds", A, (k,), options, square=False)
+    try:
+        return _called("svds", A, (k,), options, square=False)
+    except ConvergenceError:
+        if not _all_zero(A):
+            raise
+    zeros, wanted = _zeros(A, as_integer(k, "k")), options.get("return_singular_vectors", True)
+    if not wanted:
+        return zeros.real
+    u, v = (_units(A, axis, zeros) for axis in (0, 1))
+    return None if wanted == "vh" else u, zeros.real, None if wanted == "u" else v.T
+
+
+def _all_zero(A: Any) -> bool:
+    """Return whether a matrix is all 0, of which ARPACK finds nothing: it is not told of what only multiplies."""
+    whole = tensor_of(A)
+    if isinstance(whole, scipy_linalg.LinearOperator):
+        return False
+    cells = as_tensor(whole)
+    return bool(cells.fill_value == 0 and cells.nnz == 0)
+
+
+def _zeros(A: Any, k: int) -> Any:
+    """Return as many zeros, in the type that SciPy computes in."""
+    return np.zeros(k, np.result_type(_operator(check_matrix(A, "A")).dtype, np.float32))
+
+
+def _units(A: Any, axis: int, values: Any) -> Any:
+    """Return orthonormal columns along an axis of a matrix, one for each value and of its type."""
+    return np.eye(np.shape(tensor_of(A))[axis], len(values), dtype=values.dtype)
 
 
 def lobpcg(A: Any, X: Any, **options: Any) -> Any:
@@ -511,6 +560,8 @@ def expm_multiply(A: Any, B: Any, **options: Any) -> Any:
         If A is not square, or B has not as many rows.
     LabelError
         If rows and columns have labels that differ, or B others.
+    InvalidValueError
+        If there is one of ``start`` and ``stop`` alone, or a ``num`` or ``endpoint`` without them.
 
     Examples
     --------
@@ -520,11 +571,20 @@ def expm_multiply(A: Any, B: Any, **options: Any) -> Any:
     """
     operator = _operator(check_matrix(A, "expm_multiply"))
     check_square(operator, "expm_multiply")
+    times = {word: options[word] for word in ("start", "stop", "num", "endpoint") if options.get(word) is not None}
+    if times and not {"start", "stop"} <= times.keys():
+        given = ", ".join(f"{word}={each!r}" for word, each in times.items())
+        raise InvalidValueError(
+            f"expm_multiply: {given} alone: start, stop and num go together, for num values of t from start to stop, "
+            "50 by default"
+        )
     if not operator.shape[0]:  # by which SciPy divides
         return _of_no_cells(operator, check_sides(B, "B", operator, 0, "expm_multiply"), **options)
-    if isinstance(operator, Operator) and options.get("traceA") is None:
-        options["traceA"] = operator.dtype.type(trace(operator.tensor))  # a number of Python would make it float64
-    return _called("expm_multiply", operator, (B,), options)
+    if not isinstance(operator, Operator) or options.get("traceA") is not None:
+        return _called("expm_multiply", operator, (B,), options)
+    options.pop("traceA", None)
+    own = operator.dtype.type(trace(operator.tensor))  # a number of Python would make it float64
+    return _called("expm_multiply", operator, (B,), options, traceA=own)
 
 
 def _of_no_cells(

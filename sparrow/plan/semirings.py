@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Number
+from types import FunctionType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -95,6 +97,8 @@ class Semiring:
                 raise InvalidValueError(
                     f"Semiring: {what}={given!r} must be a function of two numbers or one of {', '.join(known)}"
                 )
+            if isinstance(given, FunctionType) and given.__module__ is None:
+                object.__setattr__(self, what, _of_a_module(given))
 
     def __str__(self) -> str:
         return self.name or f"{_called(self.add)}_{_called(self.multiply)}"
@@ -114,6 +118,16 @@ class Semiring:
     def mixes(self) -> bool:
         """Whether the type of products is that of both operands, not of one of them or a type of its own."""
         return self.add != "or" and (callable(self.multiply) or self.multiply in ("times", "plus", "min", "max"))
+
+
+@functools.lru_cache(maxsize=64)
+def _of_a_module(function: FunctionType) -> FunctionType:
+    """Return a function made by ``eval`` or ``exec`` in a module, which compiling looks for."""
+    found = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    found.__module__ = "__main__"
+    return found
 
 
 def of_truths(semiring: Semiring) -> Semiring:

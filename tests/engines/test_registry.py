@@ -105,6 +105,8 @@ def test_products_of_expressions(engine: str) -> None:
     np.testing.assert_allclose(engines.array(contract, engine), 3 * dense @ np.arange(5.0))
 
 
-def test_an_engine_of_a_later_version_is_named_in_the_settings_too() -> None:
-    with sp.config(engine="spark"), pytest.raises(UnsupportedError, match="engine='spark': the engine for clusters"):
-        sp.eye(3).compute()
+def test_an_engine_of_a_later_version_is_named() -> None:
+    with pytest.raises(UnsupportedError, match="engine='spark': the engine for clusters"):
+        sp.eye(3).compute("spark")
+    with pytest.raises(InvalidValueError, match="engine='spark': use one of 'auto', 'cupy'"):
+        sp.config(engine="spark")

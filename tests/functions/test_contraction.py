@@ -390,6 +390,40 @@ def test_products_at_entries_in_pieces_with_labels_and_errors(monkeypatch: pytes
         assert found.to_numpy().tolist() == whole.to_numpy().tolist()
 
 
+def test_products_at_entries_of_factors_with_fewer_labels() -> None:
+    S, X, Y = (sp.asarray(np.arange(1.0, n * k + 1).reshape(n, k)) for n, k in ((2, 3), (2, 2), (2, 3)))
+    for tensor, labels in ((S, {"d0": ["a", "b"], "d1": ["x", "y", "z"]}), (X, {"d0": ["b", "c"], "d1": ["p", "q"]}),
+                           (Y, {"d0": ["q", "p"], "d1": ["z", "y", "w"]})):  # fmt: skip
+        for dim, names in labels.items():
+            tensor.set_labels(dim, names)
+    for x, y in ((X, Y), (X[:1], Y), (X, Y[:1]), (X, Y[:, :2])):
+        found, wanted = sp.sddmm(S, x, y), S * (x @ y)
+        assert (found.labels(0), found.labels(1)) == (wanted.labels(0), wanted.labels(1))
+        np.testing.assert_array_equal(found.to_numpy(), wanted.to_numpy())
+    with pytest.raises(ShapeError, match=r"got \(2, 3\), \(1, 2\), \(2, 3\)"):
+        sp.sddmm(S, np.ones((1, 2)), Y)
+
+
+def test_a_result_without_letters_is_a_number() -> None:
+    cell = sp.asarray(np.array(3))
+    for subscripts, operands in (("->", (cell,)), ("", (cell,)), ("...->...", (cell,)), (",->", (cell, 1))):
+        for engine in ("auto", "duckdb"):
+            found = sp.einsum(subscripts, *operands, engine=engine)
+            assert isinstance(found, np.int64)
+            assert found == 3
+    assert isinstance(sp.einsum("...->...", sp.asarray([3])), sp.Tensor)
+
+
+def test_functions_of_no_module_are_operations() -> None:
+    minus = eval("lambda a, b: a - b", {})
+    assert minus.__module__ is None
+    semiring, a = sp.Semiring("plus", minus, 0), np.array([[1.0, 2.0], [3.0, 4.0]])
+    found = sp.matmul(sp.asarray(a), sp.asarray(a), semiring=semiring).to_numpy()
+    np.testing.assert_array_equal(found, (a[:, :, None] - a[None]).sum(axis=1))
+    assert semiring == sp.Semiring("plus", minus, 0)
+    assert minus.__module__ is None
+
+
 def test_sparse_arrays_of_scipy_stay_sparse_in_every_product() -> None:
     a = np.array([[0, 2, 0], [3, 0, -1], [0, 0, 4]])
     A, S = sp.asarray(a), scipy.sparse.coo_array(a)

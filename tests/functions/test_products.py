@@ -47,6 +47,21 @@ def test_sums_of_products_along_a_dimension_by_its_name() -> None:
             sp.vecdot(one, other, axis=name)
 
 
+def test_sums_of_products_go_by_labels() -> None:
+    L = sp.from_coords([[0, 1, 1], [0, 1, 2]], [1.0, 2.0, 3.0], labels={"d0": ["ann", "bob"], "d1": ["x", "y", "z"]})
+    L = L.rename(d0="user", d1="film")
+    w = sp.from_coords([[0, 1]], [5.0, 7.0], dims=("film",), labels={"film": ["z", "x"]})
+    for vecdot in (sp.vecdot, np.vecdot, sp.linalg.vecdot):
+        for one, other in ((L, w), (w, L)):
+            found = vecdot(one, other)
+            assert found.to_numpy().tolist() == (L @ w).to_numpy().tolist() == [7, 15]
+            assert found.labels("user").to_pylist() == ["ann", "bob"]
+    assert sp.vecdot(w, L[1]) == np.vdot(L[1], w) == 15
+    for bare in (np.ones(2), sp.asarray(np.ones(2))):
+        with pytest.raises(ShapeError, match="3 and 2 cells along axis -1"):
+            sp.vecdot(L, bare)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "int64", "complex128", "int8", "bool"])
 def test_sums_of_a_product_along_its_axes(dtype: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(3)

@@ -58,6 +58,18 @@ def test_labels_are_written_and_read(cli: Any, named: Path) -> None:
     assert cli("graph", "hits", named, "--hubs", "--json", "--head", 1).json[0]["src"] == "dan"
 
 
+def test_links_of_several_kinds_say_the_way_out(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "facts.tsv").write_text("a\tknows\tb\nb\tlikes\tc\nc\tknows\ta\n")
+    assert cli("ingest", "triples", tmp_path / "facts.tsv", tmp_path / "facts").code == 0
+    done = cli("graph", "degrees", tmp_path / "facts")
+    assert done.code == 1
+    assert "not shape (3, 2, 3): choose one kind with A.isel(relation=0)" in done.err
+    assert "A.sum(axis='relation')" in done.err
+    facts: Any = sp.open(tmp_path / "facts")
+    for kinds, wanted in ((facts.sum(axis="relation"), [1, 1, 1]), (facts.isel(relation=0), [1, 0, 1])):
+        assert sp.graph.degrees(kinds).to_numpy().tolist() == wanted
+
+
 def test_labels_of_columns_name_nodes_too(cli: Any, web: Path, tmp_path: Path) -> None:
     made: Any = sp.open(web)
     made.save(tmp_path / "web.sparrow").set_labels("dst", ["ann", "bob", "eve", "dan", "tom"])

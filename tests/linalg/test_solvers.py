@@ -48,7 +48,8 @@ def test_a_preconditioner_may_be_a_tensor(stored: sp.Tensor) -> None:
     np.testing.assert_allclose(stored @ x, np.ones(40), rtol=1e-4)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("lsqr", "float64"), ("lsqr", "complex128"), ("lsmr", "float64")])
+@pytest.mark.parametrize(("name", "kind"), [("lsqr", "float64"), ("lsqr", "complex128"), ("lsmr", "float64"),
+                                            ("lsmr", "complex128")])  # fmt: skip
 def test_least_squares(name: str, kind: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     a = scipy.sparse.random_array((30, 8), density=0.4, rng=rng).astype(kind)
@@ -455,11 +456,51 @@ def test_so_many_values_are_found(name: str, kind: str, size: int, solver: str |
 def test_singular_matrices_are_told(zero: Any) -> None:
     A = zero(sp.asarray(np.diag([1.0, 0.0, 2.0])))
     factor: Any
-    for factor in (sp.linalg.splu, sp.linalg.spilu, lambda A: sp.linalg.spsolve_triangular(A, np.ones(3))):
+    for factor in (
+        sp.linalg.splu, sp.linalg.spilu, lambda A: sp.linalg.spsolve_triangular(A, np.ones(3)),
+        *(lambda A, b=b: sp.linalg.spsolve(A, b) for b in (np.ones(3), np.eye(3), scipy.sparse.csc_array(np.eye(3)))),
+    ):  # fmt: skip
         with pytest.raises(errors.SingularError, match=r"A of shape \(3, 3\) is singular: sp\.linalg\.lsqr") as found:
             factor(A)
         assert isinstance(found.value, RuntimeError)
         assert isinstance(found.value, np.linalg.LinAlgError)
+
+
+@pytest.mark.parametrize("cells", [np.zeros((3, 3)), np.ones((3, 3)), np.arange(9.0).reshape(3, 3)])
+def test_singular_systems_are_not_solved(cells: Any) -> None:
+    with pytest.raises(errors.SingularError, match=r"spsolve: A of shape \(3, 3\) is singular"):
+        sp.linalg.spsolve(sp.asarray(cells), [1, 2, 3])
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "complex128", "int64"])
+def test_values_of_matrices_that_are_all_0(kind: str) -> None:
+    for shape in ((5, 5), (5, 4), (4, 5)):
+        A = sp.zeros(shape, kind)
+        for a in (A, A + A, A.to_scipy("csr"), A.to_numpy(), sp.linalg.aslinearoperator(A)):
+            u, s, vh = sp.linalg.svds(a, 2)
+            assert (u.shape, s.tolist(), vh.shape) == ((shape[0], 2), [0, 0], (2, shape[1]))
+            np.testing.assert_array_equal(u.conj().T @ u, np.eye(2))
+            np.testing.assert_array_equal(vh @ vh.conj().T, np.eye(2))
+        assert s.dtype == ("float32" if kind == "float32" else "float64")
+        assert sp.linalg.svds(A, 2, return_singular_vectors=False).tolist() == [0, 0]
+        assert sp.linalg.svds(A, 2, return_singular_vectors="u")[2] is None
+        assert sp.linalg.svds(A, 2, return_singular_vectors="vh")[0] is None
+    square = sp.zeros((5, 5), kind)
+    values, vectors = sp.linalg.eigsh(square, 2)
+    assert values.tolist() == sp.linalg.eigsh(square, 2, return_eigenvectors=False).tolist() == [0, 0]
+    np.testing.assert_array_equal(vectors.conj().T @ vectors, np.eye(2))
+    with pytest.raises(errors.ConvergenceError, match="A is all 0, so all eigenvalues are 0"):
+        sp.linalg.eigsh(square, 2, M=sp.eye(5, dtype=vectors.dtype))
+    with pytest.raises(errors.ConvergenceError, match="A or v0 may be NaN"):
+        sp.linalg.eigsh(sp.eye(5), 2, v0=np.zeros(5))
+
+
+def test_a_matrix_is_as_large_as_what_it_becomes() -> None:
+    flags, b = sp.asarray(np.eye(1000, dtype=bool)), np.ones(1000)
+    for A in (flags, flags.astype(np.float64)):  # 4 * (12 * 1000 + 4000) bytes
+        with sp.config(memory_limit=60_000), pytest.raises(errors.TooLargeError, match="1000 entries and its factors"):
+            sp.linalg.spsolve(A, b)
+    np.testing.assert_array_equal(sp.linalg.spsolve(flags, b), b)
 
 
 def test_a_shift_that_is_an_eigenvalue_is_told() -> None:
@@ -532,6 +573,11 @@ def test_exponentials_without_cells() -> None:
 def test_options_that_scipy_does_not_take_are_named(name: str, given: Any, options: Any, said: str) -> None:
     with pytest.raises(errors.InvalidValueError, match=said):
         getattr(sp.linalg, name)(sp.asarray(np.eye(4)), given, **options)
+
+
+def test_what_is_read_from_the_matrix_is_no_option_given() -> None:
+    with pytest.raises(errors.InvalidValueError, match=r"expm_multiply: .*: SciPy was given start=0, stop=1, num='x'$"):
+        sp.linalg.expm_multiply(sp.eye(3), np.ones(3), start=0, stop=1, num="x")
 
 
 def test_options_of_factors() -> None:
