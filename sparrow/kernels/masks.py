@@ -36,7 +36,7 @@ def masked(add: Any, multiply: Any) -> Any:
         Parameters
         ----------
         adding, multiplying, pointers, places, left, starts, columns, right, fill, total
-            As of :func:`rows`.
+            As of a loop ``rows`` of :mod:`sparrow.kernels.spgemm`.
         begins, ends, wanted
             Between which positions the cells of each row are in the mask, and the column of each, ascending in a row:
             uint64 (m,), uint64 (m,), uint32 (n,).

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import sparrow as sp
-from sparrow.engines.stream import held
+from sparrow.engines.stream import likeness
 from sparrow.kernels import few, planning, spgemm
 from sparrow.kernels.compiling import readonly
 
@@ -231,7 +231,7 @@ def test_rows_that_are_the_one_before_moved_have_the_bits_of_a_plain_loop(
     monkeypatch.setattr(planning, "planned", watched)
     alike = len(offsets) != 3 or every != 2
     if alike:
-        monkeypatch.setattr(held, "_ALIKE", 0)
+        monkeypatch.setattr(likeness, "_ALIKE", 0)
     lacking = 0.001 if every == 1 else 0.01
     own = offsets[:9] if len(offsets) > 1 else [-30, -1, 0, 1, 30]
     A = _stencil(200 * every, 200, own, every, dtype, rng, lacking)
@@ -280,7 +280,7 @@ def _grid(shape: tuple[int, ...], dtype: Any, rng: Any, lacking: float) -> sp.Te
 def test_grids_have_the_bits_of_a_plain_loop(
     name: str, dtype: Any, shape: tuple[int, ...], lacking: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "_ALIKE", 0)
+    monkeypatch.setattr(likeness, "_ALIKE", 0)
     rng = np.random.default_rng(len(shape))
     A, B = (_grid(shape, dtype, rng, share) for share in (lacking, 0))
     found = sp.matmul(A, B, semiring=name).compute()

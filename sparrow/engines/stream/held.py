@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import threading
-from collections import deque
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory, settings
+from sparrow import memory
+from sparrow.engines.stream import likeness
 from sparrow.engines.stream.joining import Numbering, members
 from sparrow.engines.stream.operands import MaskRows, Operand, OperandRows, Operands
 from sparrow.kernels import few
 from sparrow.kernels.compiling import readonly
 from sparrow.kernels.entries import Block, Heads, RowBlock, pick, row_pointers
 from sparrow.kernels.runs import group_starts
-from sparrow.workers import ordered_map
 
 __all__ = ["Held"]
 
 _SPREAD = 4
 """Of a mask's entries and the rows, so many times more cells up to which it is counted where each row begins."""
-_COUNTED = 1 << 19
-"""Entries whose products a thread counts at a time."""
-_ALIKE = 1 << 14
-"""Entries from which on it is looked whether rows are alike."""
-_LOOKED_AT, _TOLD = 64, 1 << 17
-"""Rows that are looked at together, to see if they are alike, and where they are."""
-_NO_PATTERNS = np.empty(0, np.uint32)
-_NEAR, _STRETCH = 64, 1 << 12
-"""Columns that share a word of the marks of a dense row; entries that are looked at together, to see if they do."""
 
 
 class Held:
@@ -96,7 +85,7 @@ class Held:
             readonly(operands.numbers(block.values)),
         )
         """Where rows begin, columns, and values, as loops take them."""
-        self._patterns = _NO_PATTERNS
+        self._patterns = likeness.NO_PATTERNS
         self._looked = False
         self._turned: tuple[NDArray[Any], ...] | None = None
         self._lock = threading.Lock()
@@ -104,13 +93,13 @@ class Held:
     @functools.cached_property
     def few(self) -> np.uint64:
         """Up to how many products of a row are gathered."""
-        return np.uint64(_few(self.arrays[1].view(np.int32), self.patterns()))
+        return np.uint64(likeness.gathered(self.arrays[1].view(np.int32), self.patterns()))
 
     def patterns(self) -> NDArray[np.uint32]:
         """Return the pattern of each row; empty where few are that of the row before, each column one further."""
         with self._lock:
             if not self._looked:
-                self._patterns = readonly(_patterns(*self.arrays[:2]))
+                self._patterns = readonly(likeness.patterns(*self.arrays[:2]))
                 self._room.grow(self._patterns.nbytes)
                 self._looked = True
         return self._patterns
@@ -173,18 +162,18 @@ class Held:
         places = readonly(places.astype(np.int32, copy=False))
         own = self._own_patterns(pointers, places)
         if done is None:
-            done = _products_before(pointers, places, self._starts, own, self._patterns)
+            done = likeness.products_before(pointers, places, self._starts, own, self._patterns)
         return OperandRows(coords, pointers, places, self._operands.numbers(values), done, own)
 
     def _own_patterns(self, pointers: NDArray[np.int64], places: NDArray[np.int32]) -> NDArray[np.uint32]:
         """Return the patterns of rows of the operand of rows; nothing where those of what is held are not known."""
         if few.suffices(len(places)) or not len(self.patterns()):
-            return _NO_PATTERNS
+            return likeness.NO_PATTERNS
         columns, found = self.arrays[1], self._patterns[: len(pointers) - 1]
         same = len(places) == len(columns) and places.ctypes.data == columns.ctypes.data
         if same and np.array_equal(pointers, self._starts[: len(pointers)]):
             return found
-        return readonly(_patterns_of(pointers.view(np.uint64), places.view(np.uint32)))
+        return readonly(likeness.patterns_of(pointers.view(np.uint64), places.view(np.uint32)))
 
     def mask_rows(self, rows: OperandRows, block: Block, start: int, stop: int) -> MaskRows:
         """Return the cells that a mask has in each row, of its entries between two bounds."""
@@ -246,74 +235,3 @@ def _starts(rows: NDArray[Any], size: int) -> NDArray[np.int64]:
     from sparrow.kernels.rows import pointers
 
     return pointers(rows, 0, size)
-
-
-def _products_before(
-    pointers: NDArray[Any], places: NDArray[Any], starts: NDArray[Any], own: NDArray[Any], patterns: NDArray[Any]
-) -> NDArray[np.int64]:
-    """Return how many products there are before each row, and in all."""
-    if few.suffices(len(places)):
-        return few.products_before(pointers, places, starts)
-    from sparrow.kernels.planning import products_before
-
-    done = np.empty(len(pointers), np.int64)
-    done[0] = 0
-    begins, starts = (readonly(each.view(np.uint64)) for each in (pointers, starts))
-    matched = readonly(places.view(np.uint32))
-    cuts = np.searchsorted(pointers, np.arange(_COUNTED, len(places), _COUNTED))
-    spans = list(itertools.pairwise(np.unique([0, *cuts, len(pointers) - 1]).tolist()))
-
-    def counted(span: tuple[int, int]) -> tuple[int, int]:
-        rows, bounds = slice(*span), slice(span[0], span[1] + 1)
-        products_before(begins[bounds], matched, starts, own[rows], patterns, done[bounds])
-        return span
-
-    for first, last in ordered_map(counted, spans, settings.current().threads):
-        done[first + 1 : last + 1] += done[first]
-    return done
-
-
-def _few(columns: NDArray[Any], patterns: NDArray[np.uint32]) -> int:
-    """Return up to how many products of a row are gathered, where there are such columns."""
-    from sparrow.kernels.planning import FEW, FEWER
-
-    return FEWER if not len(patterns) and _clustered(columns) else FEW
-
-
-def _patterns(starts: NDArray[np.uint64], columns: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return the pattern of each row of a matrix; nothing where most differ from the row before, and of few entries."""
-    if len(columns) < _ALIKE:
-        return _NO_PATTERNS
-    from sparrow.kernels.planning import patterns
-
-    count = len(starts) - 1
-    out = np.empty(count, np.uint32)
-    every = max(count // 16, _LOOKED_AT)
-    looked_at = [(first, min(first + _LOOKED_AT, count)) for first in range(0, count, every)]
-    for first, last in looked_at:
-        patterns(starts, columns, np.uint64(first), np.uint64(last), out)
-    rows = np.concatenate([np.arange(first + 1, last) for first, last in looked_at])
-    rows = rows[starts[rows] < starts[rows + 1]]
-    alike = 2 * np.count_nonzero(out[rows] == out[rows - 1]) > len(rows)
-    return _patterns_of(starts, columns) if alike else _NO_PATTERNS
-
-
-def _patterns_of(starts: NDArray[np.uint64], columns: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return the pattern of each row of a matrix: those of stretches of rows, by all threads."""
-    from sparrow.kernels.planning import patterns
-
-    count = len(starts) - 1
-    out, starts, columns = np.empty(count, np.uint32), readonly(starts), readonly(columns)
-
-    def tell(first: int) -> None:
-        patterns(starts, columns, np.uint64(first), np.uint64(min(first + _TOLD, count)), out)
-
-    deque(ordered_map(tell, list(range(0, count, _TOLD)), settings.current().threads), 0)
-    return out
-
-
-def _clustered(columns: NDArray[Any]) -> bool:
-    """Return whether most entries, sorted by rows, are near to the one before."""
-    stretches = [columns[start : start + _STRETCH] for start in range(0, len(columns), max(len(columns) // 16, 1))]
-    steps = np.concatenate([np.diff(stretch) for stretch in stretches]) if len(columns) else columns
-    return bool(2 * np.count_nonzero((steps >= 0) & (steps < _NEAR)) > len(steps))

@@ -2,6 +2,7 @@
 
 ``(A @ B).sum(axis=1)`` is ``A @ (B @ ones)``. Integers modulo 2^64 come out the same, floats to rounding; where NaN,
 infinity or an overflow on the way shows in the result the product is formed after all, so those are as if it were.
+Cells that overflow and whose factors cancel do not show: their sum is that of numbers without bounds.
 """
 
 from __future__ import annotations
