@@ -1,8 +1,8 @@
 """NumPy's functions that work on tensors, ``np.concatenate([A, B])`` among them, and what does them.
 
 Of any other NumPy's function a tensor says that it is not supported. Those that reduce are in
-:mod:`sparrow.tensor.reductions`; functions of cells need no list, they come as ufuncs. What here is not NumPy's way of
-naming arguments of a function of ``sp`` is in :mod:`sparrow.functions.numpy_only`.
+:mod:`sparrow.tensor.numpy_reductions`; functions of cells need no list, they come as ufuncs. What here is not NumPy's
+way of naming arguments of a function of ``sp`` is in :mod:`sparrow.functions.numpy_only`.
 """
 
 from __future__ import annotations

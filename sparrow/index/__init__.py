@@ -18,10 +18,12 @@ are gone once an index has been taken apart.
 
 from __future__ import annotations
 
+from sparrow.index.axes import Axis, Listed, New, Range
 from sparrow.index.box import Box
 from sparrow.index.key import Mask, Mode
 from sparrow.index.points import Points
-from sparrow.index.view import Axis, Listed, New, Range, View, broadcast_shapes, check_permutation
+from sparrow.index.shapes import broadcast_shapes, check_permutation
+from sparrow.index.view import View
 
 __all__ = [
     "Axis",

@@ -1,53 +1,25 @@
-"""The view: fixed coordinates, axes and groups of points, and how an index makes another view of it."""
+"""The view: fixed coordinates, axes and groups of points, and the way between its coordinates and those of the base."""
 
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import memory
-from sparrow.errors import IndexingError, ShapeError
+from sparrow.errors import ShapeError
+from sparrow.index.applying import applied
+from sparrow.index.axes import Axis, Listed, New, Range, range_axis
 from sparrow.index.box import Box
-from sparrow.index.key import Array, Flag, Integer, Key, Mode, Slice
+from sparrow.index.key import Key, Mode
 from sparrow.index.points import IntArray, Points
 
-__all__ = ["Axis", "Listed", "New", "Range", "View", "broadcast_shapes", "check_permutation"]
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """A view axis that walks one base dimension: ``base = start + step * position``."""
-
-    dim: int
-    start: int
-    step: int
-    length: int
-
-
-@dataclass(frozen=True, slots=True)
-class New:
-    """A view axis that no base dimension stands behind: of length 1 from ``None``, longer where it is broadcast."""
-
-    length: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A view axis that is dimension ``position`` of the arrays of ``View.points[group]``."""
-
-    group: int
-    position: int
-    length: int
-
-
-Axis: TypeAlias = Range | New | Listed
+__all__ = ["View"]
 
 
 T = TypeVar("T")
@@ -66,7 +38,7 @@ class _kept(Generic[T]):
 
 @lru_cache(1024)
 def _identity(shape: tuple[int, ...]) -> View:
-    return View(shape, (), tuple(_range_axis(d, 0, 1, n) for d, n in enumerate(shape)))
+    return View(shape, (), tuple(range_axis(d, 0, 1, n) for d, n in enumerate(shape)))
 
 
 @lru_cache(1024)
@@ -83,13 +55,6 @@ def _widened(shape: tuple[int, ...], places: tuple[int, ...]) -> View:
 def _with_new(axes: Sequence[Axis], places: Sequence[int]) -> tuple[Axis, ...]:
     old = iter(axes)
     return tuple([New() if k in places else next(old) for k in range(len(axes) + len(places))])
-
-
-def _range_axis(dim: int, start: int, step: int, length: int) -> Range:
-    """Return the canonical axis: equal cells in equal order give equal axes."""
-    if length == 0:
-        return Range(dim, 0, 1, 0)
-    return Range(dim, start, step if length > 1 else 1, length)
 
 
 @dataclass(frozen=True)
@@ -223,8 +188,7 @@ class View:
             if found is not None:
                 return found
         items = Key.parse(key, self.shape, names)
-        view = self._basic(items)
-        return view._arrays(items, mode) if items.arrays else view
+        return View(self.base_shape, *applied(items, mode, (self.fixed, self.axes, self.points)))
 
     def _cell(self, key: tuple[Any, ...]) -> View | None:
         """Return the view of one cell that integers inside the shape name, None where they are anything else."""
@@ -319,7 +283,7 @@ class View:
             Shape (m,): the position in the input of each, ascending; ``None`` stands for all of them, once.
         """
         n = len(coords[0]) if coords else (1 if count is None else count)
-        entries = self._members(coords, n)
+        entries = self._members(coords)
         matches: list[IntArray] = []
         for group in self.points:
             columns = [coords[d] if entries is None else coords[d][entries] for d in group.dims]
@@ -360,7 +324,7 @@ class View:
                 m *= axis.length
         return tuple(coords), entries
 
-    def _members(self, coords: Sequence[IntArray], n: int) -> IntArray | None:
+    def _members(self, coords: Sequence[IntArray]) -> IntArray | None:
         """Return the entries inside fixed coordinates and ranges, ascending; None when all are."""
         if self.size == 0:
             return np.zeros(0, dtype=np.int64)
@@ -399,204 +363,3 @@ class View:
         if self.points or self.repeats > 1 or any(axis.step < 0 for axis in own):
             return None
         return tuple([axis.dim for axis in own])
-
-    # -- applying an index ----------------------------------------------------------------------
-
-    def _basic(self, items: Key) -> View:
-        """Apply integers, slices and new axes; axes under arrays stay whole."""
-        fixed = dict(self.fixed)
-        points = list(self.points)
-        dropped: list[list[int]] = [[] for _ in points]
-        axes: list[Axis] = []
-        for item in items.items:
-            if item is None:
-                axes.append(New())
-                continue
-            if isinstance(item, Flag):
-                continue
-            axis = self.axes[item.axis]
-            if isinstance(item, Integer):
-                if isinstance(axis, Range):
-                    fixed[axis.dim] = axis.start + axis.step * item.value
-                elif isinstance(axis, Listed):
-                    points[axis.group] = _take(points[axis.group], axis.position, slice(item.value, item.value + 1))
-                    dropped[axis.group].append(axis.position)
-            elif isinstance(item, Slice):
-                n = len(item.walk)
-                if isinstance(axis, Range):
-                    start = axis.start + axis.step * item.walk.start
-                    axes.append(_range_axis(axis.dim, start, axis.step * item.walk.step, n))
-                elif isinstance(axis, Listed):
-                    at = np.arange(axis.length)[_as_slice(item.walk)]
-                    points[axis.group] = _take(points[axis.group], axis.position, at)
-                    axes.append(replace(axis, length=n))
-                else:
-                    axes.append(New(n))
-            else:
-                axes.append(axis)
-        return _squeezed(self.base_shape, fixed, axes, points, dropped)
-
-    def _arrays(self, items: Key, mode: Mode) -> View:
-        """Apply the arrays to a view on which :meth:`_basic` has been done."""
-        axis_of: dict[int, int] = {}
-        place = 0
-        for number, item in enumerate(items.items):
-            if isinstance(item, Integer):
-                continue
-            axis_of[number] = place
-            place += 0 if isinstance(item, Flag) else 1
-        if mode == "orthogonal":
-            # Each array is a group of its own, placed where it stood; from the back, so that places hold.
-            view = self
-            for block in reversed(items.blocks()):
-                first = axis_of[block[0][0]]
-                consumed = [axis_of[number] for number, item in block if isinstance(item, Array)]
-                view = view._pair(consumed, [item for _, item in block], first)
-            return view
-        consumed = [axis_of[number] for number, item in items.arrays if isinstance(item, Array)]
-        first = items.first_advanced() if mode == "paired" and items.contiguous() else 0
-        return self._pair(consumed, [item for _, item in items.arrays], first)
-
-    def _pair(self, consumed: Sequence[int], arrays: Sequence[Array | Flag], first: int) -> View:
-        """Index the axes ``consumed`` by arrays that pair up; their axes come in as number ``first``."""
-        try:
-            shape = np.broadcast_shapes(*(item.values.shape for item in arrays))
-        except ValueError:
-            shapes = " and ".join(str(item.values.shape) for item in arrays)
-            raise IndexingError(
-                f"lists that pair up must have one length, got shapes {shapes}; A.oindex[...] crosses them"
-            ) from None
-        by_axis = dict(zip(consumed, (i for i in arrays if isinstance(i, Array)), strict=True))
-        involved = sorted({a.group for k in consumed if isinstance(a := self.axes[k], Listed)})
-        rest: list[tuple[int, int, int]] = []  # (group, position, axis number) of axes that stay with an old group
-        for number, axis in enumerate(self.axes):
-            if isinstance(axis, Listed) and axis.group in involved and number not in by_axis:
-                rest.append((axis.group, axis.position, number))
-        full = shape + tuple(self.axes[number].length for _, _, number in rest)
-        pad = (1,) * len(rest)
-        dims: list[int] = []
-        columns: list[IntArray] = []
-        for number in consumed:
-            axis = self.axes[number]
-            if isinstance(axis, Range):
-                column = axis.start + axis.step * by_axis[number].values
-                dims.append(axis.dim)
-                columns.append(np.broadcast_to(column.reshape(column.shape + pad), full))
-        for g in involved:
-            index: list[IntArray] = [np.zeros(1, dtype=np.int64)] * len(self.points[g].shape)
-            for number in consumed:
-                axis = self.axes[number]
-                if isinstance(axis, Listed) and axis.group == g:
-                    values = by_axis[number].values
-                    index[axis.position] = values.reshape(values.shape + pad)
-            for slot, (group, position, number) in enumerate(rest):
-                if group == g:
-                    length = self.axes[number].length
-                    index[position] = np.arange(length).reshape((length,) + (1,) * (len(rest) - slot - 1))
-            for dim, column in zip(self.points[g].dims, self.points[g].coords, strict=True):
-                dims.append(dim)
-                columns.append(np.broadcast_to(column[tuple(index)], full))
-        kept = [g for g in range(len(self.points)) if g not in involved]
-        renumber = {g: k for k, g in enumerate(kept)}
-        merged = len(kept)
-        slots = {number: slot for slot, (_, _, number) in enumerate(rest)}
-        axes: list[Axis] = []
-        new_axes: list[Axis] = [Listed(merged, k, n) for k, n in enumerate(shape)]
-        for number, axis in enumerate(self.axes):
-            if number in by_axis:
-                continue
-            if number in slots:
-                axes.append(Listed(merged, len(shape) + slots[number], axis.length))
-            elif isinstance(axis, Listed):
-                axes.append(replace(axis, group=renumber[axis.group]))
-            else:
-                axes.append(axis)
-        axes[first:first] = new_axes
-        points = [*(self.points[g] for g in kept), Points(tuple(dims), tuple(columns), full)]
-        return _squeezed(self.base_shape, dict(self.fixed), axes, points, [[] for _ in points])
-
-
-def _take(group: Points, position: int, at: slice | IntArray) -> Points:
-    """Return the group with dimension ``position`` of its arrays indexed by ``at``."""
-    key = (slice(None),) * position + (at,)
-    coords = tuple(column[key] for column in group.coords)
-    n = len(np.empty(group.shape[position], dtype=np.int8)[at])
-    shape = (*group.shape[:position], n, *group.shape[position + 1 :])
-    return Points(group.dims, coords, shape)
-
-
-def _squeezed(
-    base_shape: tuple[int, ...],
-    fixed: dict[int, int],
-    axes: list[Axis],
-    points: list[Points],
-    dropped: list[list[int]],
-) -> View:
-    """Build the view, taking ``dropped`` dimensions of length 1 out of the groups; a group of one point is fixed."""
-    if not points:
-        return View(base_shape, tuple(sorted(fixed.items())), tuple(axes))
-    renumber: dict[int, int] = {}
-    kept: list[Points] = []
-    for number, group in enumerate(points):
-        gone = tuple(dropped[number])
-        if gone:
-            shape = tuple(n for k, n in enumerate(group.shape) if k not in gone)
-            group = Points(group.dims, tuple(column.reshape(shape) for column in group.coords), shape)
-        if group.shape == ():
-            fixed.update((dim, int(column)) for dim, column in zip(group.dims, group.coords, strict=True))
-            continue
-        renumber[number] = len(kept)
-        kept.append(group)
-    out: list[Axis] = []
-    for axis in axes:
-        if isinstance(axis, Listed):
-            shift = sum(1 for k in dropped[axis.group] if k < axis.position)
-            axis = Listed(renumber[axis.group], axis.position - shift, axis.length)
-        out.append(axis)
-    return View(base_shape, tuple(sorted(fixed.items())), tuple(out), tuple(kept))
-
-
-def _as_slice(walk: range) -> slice:
-    """Return the slice that visits what a range visits."""
-    stop: int | None = walk.start + walk.step * len(walk)
-    return slice(walk.start, None if stop is not None and stop < 0 else stop, walk.step)
-
-
-def check_permutation(order: Sequence[int], ndim: int) -> tuple[int, ...]:
-    """Return ``order`` as a permutation of the dimensions, negative numbers resolved.
-
-    Raises
-    ------
-    ShapeError
-        If it does not name every dimension once.
-    """
-    try:
-        order = tuple(order)
-        resolved = tuple(operator.index(k) + (ndim if k < 0 else 0) for k in order)
-    except TypeError:
-        raise ShapeError(f"{order!r} is no order of {ndim} dimensions: name each by its number, once") from None
-    if sorted(resolved) != list(range(ndim)):
-        raise ShapeError(f"{order} does not name each of the {ndim} dimensions once")
-    return resolved
-
-
-def broadcast_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the shape that all shapes broadcast to by NumPy's rule, whatever the product of the sizes.
-
-    Raises
-    ------
-    ShapeError
-        If two sizes of one axis differ and neither is 1.
-
-    Examples
-    --------
-    >>> broadcast_shapes([(2**62, 1), (2**62,), ()]) == (2**62, 2**62)
-    True
-    """
-    out: list[int] = [1] * max((len(shape) for shape in shapes), default=0)
-    for shape in shapes:
-        for k, size in enumerate(shape, len(out) - len(shape)):
-            if out[k] not in (1, size) and size != 1:
-                raise ShapeError(f"shapes {' and '.join(map(str, shapes))} do not broadcast")
-            out[k] = size if out[k] == 1 else out[k]
-    return tuple(out)

@@ -10,30 +10,39 @@ A row without links gets zeros. The solvers in single precision want the fixed t
 Gramian: M is then a diagonal, its ``spectrum``, and the product with it costs d instead of d^2. Factors are
 determined up to a rotation common to both tables, so nothing needs to be rotated back.
 
-Every kernel copies the rows of the fixed table that it needs into a buffer, and writes the loss of each block of rows.
-What is written depends on the blocks alone, never on how many of them one call gets.
+The loops over blocks of rows are here, and the steps of the conjugate gradient method; solving one row by LAPACK is in
+:mod:`sparrow.kernels.systems`. Every kernel copies the rows of the fixed table that it needs into a buffer, and writes
+the loss of each block of rows. What is written depends on the blocks alone, never on how many of them one call gets.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
 from sparrow.kernels.blas import fortran
 from sparrow.kernels.factors import load
 from sparrow.kernels.jit import njit
+from sparrow.kernels.systems import (
+    FIRST_COLUMN,
+    assign,
+    clear,
+    combine_rows,
+    copy_targets,
+    refine_cholesky,
+    row_products,
+    solve_cholesky,
+    solve_woodbury,
+    squared_error,
+)
 
 __all__ = ["conjugate_gradient", "eigenbasis", "normal_equations", "subspace"]
 
-_N, _T, _L = np.uint8(ord("N")), np.uint8(ord("T")), np.uint8(ord("L"))
+_N, _L = np.uint8(ord("N")), np.uint8(ord("L"))
 _ZERO, _ONE = np.float32(0), np.float32(1)
-_ALL, _YES, _NO = np.int64(0), np.bool_(True), np.bool_(False)
+_YES, _NO = np.bool_(True), np.bool_(False)
 """Arguments that Numba takes as variables: a literal is a type of its own, and one more function to compile."""
 _SAFE = 1e4
 """Up to this sum of eigenvalues, the smallest being above 1, equations in float32 give solutions to 1e-5."""
-_FEW = 64
-"""Below so many links the products of all pairs are faster by loops than by ``ssyrk``."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
@@ -73,34 +82,6 @@ def _sweep(table, count, x, targets, at, residual, found, out):  # type: ignore[
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _set(out, source):  # type: ignore[no-untyped-def]
-    for j in range(len(out)):  # the assignment of slices takes Numba seconds: it may fail, with a message
-        out[j] = source[j]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _clear(out):  # type: ignore[no-untyped-def]
-    for j in range(len(out)):
-        out[j] = 0
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _targets(links, start, count, out):  # type: ignore[no-untyped-def]
-    values, weighted = links[1], links[2]
-    for k in range(count):
-        out[k] = values[start + k] if weighted else _ONE
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _squares(targets, found, count):  # type: ignore[no-untyped-def]
-    total = 0.0
-    for k in range(count):
-        gap = np.float64(targets[k]) - np.float64(found[k])
-        total += gap * gap
-    return total
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def _start(indptr, first, last, rows, basis, gemm, factors, given, x):  # type: ignore[no-untyped-def]
     """List the rows of a block that have links and turn their factors into the basis; zero the others.
 
@@ -114,17 +95,17 @@ def _start(indptr, first, last, rows, basis, gemm, factors, given, x):  # type: 
     for row in range(first, last):
         if indptr[row + 1] > indptr[row]:
             rows[count] = row
-            _set(given[count], factors[row])
+            assign(given[count], factors[row])
             count += 1
         else:
-            _clear(factors[row])
+            clear(factors[row])
     if count == 0:
         return 0
     if len(basis):
         fortran(gemm, (_N, _N, d, count, d, _ONE, basis, d, given, d, _ZERO, x, d))
     else:
         for k in range(count):
-            _set(x[k], given[k])
+            assign(x[k], given[k])
     return count
 
 
@@ -225,7 +206,7 @@ def conjugate_gradient(  # type: ignore[no-untyped-def]
         for i in range(count):
             start, n = indptr[rows[i]], indptr[rows[i] + 1] - indptr[rows[i]]
             weight = ridge[rows[i]]
-            _targets(links, start, n, y)
+            copy_targets(links, start, n, y)
             _copy(x, i, point, r)
             for done in range(0, n, room):
                 size = min(room, n - done)
@@ -236,7 +217,7 @@ def conjugate_gradient(  # type: ignore[no-untyped-def]
             for _ in range(steps):
                 if energy < enough or energy == _ZERO:  # not where both have overflown
                     break
-                _clear(q)
+                clear(q)
                 for done in range(0, n, room):
                     size = min(room, n - done)
                     if n > room:
@@ -245,195 +226,9 @@ def conjugate_gradient(  # type: ignore[no-untyped-def]
                 length, energy = _advance(point, r, p, q, spectrum, weight, energy)
                 for k in range(n):
                     found[k] += length * along[k]
-            _set(factors[rows[i]], point)
-            total += _squares(y, found, n)
+            assign(factors[rows[i]], point)
+            total += squared_error(y, found, n)
         losses[block] = total
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def _products(table, low, count, x, out):  # type: ignore[no-untyped-def]
-    """Write the products of ``x`` with rows of a buffer, from column ``low``."""
-    for k in range(count):
-        row = table[k][low : low + len(x)]
-        total = out.dtype.type(0)
-        for j in range(len(x)):
-            total += row[j] * x[j]
-        out[k] = total
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def _combine(table, low, count, by, out):  # type: ignore[no-untyped-def]
-    """Add ``by[k]`` times each row of a buffer, from column ``low``, to ``out``."""
-    high = low + len(out)
-    k = 0
-    while k + 4 <= count:
-        h0, h1 = table[k][low:high], table[k + 1][low:high]
-        h2, h3 = table[k + 2][low:high], table[k + 3][low:high]
-        s0, s1, s2, s3 = by[k], by[k + 1], by[k + 2], by[k + 3]
-        for j in range(len(out)):
-            out[j] += s0 * h0[j] + s1 * h1[j] + s2 * h2[j] + s3 * h3[j]
-        k += 4
-    while k < count:
-        h, s = table[k][low:high], by[k]
-        for j in range(len(out)):
-            out[j] += s * h[j]
-        k += 1
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _cholesky(  # type: ignore[no-untyped-def]
-    start, n, links, table, base, weight, lapack, buffer, matrix, w, y, found
-):
-    """Solve a row by the Cholesky factor of its d x d matrix, in the precision of the buffers.
-
-    Returns
-    -------
-    float
-        The sum of squared errors, negative where the matrix is not positive definite.
-    """
-    syrk, potrf, potrs = lapack
-    d, room = len(w), len(buffer)
-    one, info = w.dtype.type(1), np.zeros(1, np.int32)
-    _clear(w)
-    for j in range(d):
-        _set(matrix[j], base[j])
-        matrix[j, j] += w.dtype.type(weight)
-    for done in range(0, n, room):
-        size = min(room, n - done)
-        load(table, links, start + done, size, buffer)
-        _targets(links, start + done, size, y)
-        fortran(syrk, (_L, _N, d, size, one, buffer, d, one, matrix, d))
-        _combine(buffer, _ALL, size, y, w)
-    fortran(potrf, (_L, d, matrix, d, info))
-    if info[0] != 0:
-        return -1.0
-    fortran(potrs, (_L, d, 1, matrix, d, w, d, info))
-    total = 0.0
-    for done in range(0, n, room):
-        size = min(room, n - done)
-        if n > room:
-            load(table, links, start + done, size, buffer)
-            _targets(links, start + done, size, y)
-        _products(buffer, _ALL, size, w, found)
-        total += _squares(y, found, size)
-    return total
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def _refine(  # type: ignore[no-untyped-def]
-    start, n, links, table, spectrum, weight, lapack, buffer, factor, w, wide, slope, step, y
-):
-    """Improve what :func:`_cholesky` left in ``w`` and ``factor`` in float32, by residuals in float64.
-
-    Returns
-    -------
-    float
-        The sum of squared errors, negative where the steps do not become small.
-    """
-    potrs = lapack[2]
-    d, room, info = len(w), len(buffer), np.zeros(1, np.int32)
-    _set(wide, w)
-    for _ in range(6):
-        total = 0.0
-        for j in range(d):
-            slope[j] = -(spectrum[j] + weight) * wide[j]
-        for done in range(0, n, room):
-            size = min(room, n - done)
-            if n > room:
-                load(table, links, start + done, size, buffer)
-                _targets(links, start + done, size, y)
-            for k in range(size):
-                row = buffer[k]
-                gap = np.float64(y[k])
-                for j in range(d):
-                    gap -= row[j] * wide[j]
-                for j in range(d):
-                    slope[j] += gap * row[j]
-                total += gap * gap
-        for j in range(d):
-            step[j] = slope[j]
-        fortran(potrs, (_L, d, 1, factor, d, step, d, info))
-        moved = length = 0.0
-        for j in range(d):
-            wide[j] += step[j]
-            moved += np.float64(step[j]) * step[j]
-            length += wide[j] * wide[j]
-        if moved <= 1e-14 * length:
-            _set(w, wide)
-            return total
-    return -1.0
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def _products_of_pairs(table, low, count, width, matrix):  # type: ignore[no-untyped-def]
-    """Write the products of rows of a buffer, from column ``low``: of i and j <= i to ``matrix[j * count + i]``."""
-    high = low + width
-    i = 0
-    while i + 4 <= count:
-        h0, h1 = table[i][low:high], table[i + 1][low:high]
-        h2, h3 = table[i + 2][low:high], table[i + 3][low:high]
-        for j in range(i + 4):  # beyond the diagonal too, where nobody looks
-            h = table[j][low:high]
-            s0 = s1 = s2 = s3 = _ZERO
-            for at in range(width):
-                s0 += h0[at] * h[at]
-                s1 += h1[at] * h[at]
-                s2 += h2[at] * h[at]
-                s3 += h3[at] * h[at]
-            place = j * count + i
-            matrix[place], matrix[place + 1], matrix[place + 2], matrix[place + 3] = s0, s1, s2, s3
-        i += 4
-    while i < count:
-        h0 = table[i][low:high]
-        for j in range(i + 1):
-            h = table[j][low:high]
-            s0 = _ZERO
-            for at in range(width):
-                s0 += h0[at] * h[at]
-            matrix[j * count + i] = s0
-        i += 1
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _woodbury(buffer, low, n, spectrum, weight, most, lapack, matrix, root, targets, w):  # type: ignore[no-untyped-def]
-    """Solve for some coordinates of a row of fewer links by the Cholesky factor of an n x n matrix.
-
-    Takes the links' rows Z in the columns of the buffer from ``low``, which it spoils, and what they should give in
-    ``targets``, where it leaves the errors: they are the solution of the n equations itself. The coordinates go to
-    ``w``.
-
-    Returns
-    -------
-    bool
-        Whether the matrix was positive definite, and the sum of its eigenvalues not above ``most``.
-    """
-    syrk, potrf, potrs = lapack
-    d, k, info = buffer.shape[1], len(w), np.zeros(1, np.int32)
-    for j in range(k):
-        root[j] = np.float32(1.0 / math.sqrt(spectrum[low + j] + weight))
-    for link in range(n):
-        row = buffer[link][low : low + k]
-        for j in range(k):
-            row[j] *= root[j]
-    if n < _FEW:
-        _products_of_pairs(buffer, low, n, k, matrix)
-    else:
-        fortran(syrk, (_L, _T, n, k, _ONE, buffer[:, low:], d, _ZERO, matrix, n))
-    trace = _ZERO
-    for link in range(n):
-        trace += matrix[link * n + link]
-        matrix[link * n + link] += _ONE
-    if trace > most:
-        return False
-    fortran(potrf, (_L, n, matrix, n, info))
-    if info[0] != 0:
-        return False
-    fortran(potrs, (_L, n, 1, matrix, n, targets, n, info))
-    _clear(w)
-    _combine(buffer, low, n, targets, w)
-    for j in range(k):
-        w[j] *= root[j]
-    return True
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -480,21 +275,21 @@ def eigenbasis(  # type: ignore[no-untyped-def]
             start, n, weight = indptr[row], indptr[row + 1] - indptr[row], ridge[row]
             w = factors[row]
             if n == 0:
-                _clear(w)
+                clear(w)
                 continue
             error = -1.0
             if n < d:
                 load(table, links, start, n, buffer)
-                _targets(links, start, n, y32)
-                if _woodbury(buffer, _ALL, n, diagonal, weight, _SAFE, single_lapack, small, root, y32, w):
-                    _clear(found32[:n])
-                    error = _squares(y32, found32, n)
+                copy_targets(links, start, n, y32)
+                if solve_woodbury(buffer, FIRST_COLUMN, n, diagonal, weight, _SAFE, single_lapack, small, root, y32, w):
+                    clear(found32[:n])
+                    error = squared_error(y32, found32, n)
             else:
-                error = _cholesky(
+                error = solve_cholesky(
                     start, n, links, table, base32, weight, single_lapack, buffer, matrix32, w, y32, found32
                 )
                 if double and error >= 0:
-                    error = _refine(
+                    error = refine_cholesky(
                         start,
                         n,
                         links,
@@ -511,10 +306,10 @@ def eigenbasis(  # type: ignore[no-untyped-def]
                         y32,
                     )
             if double and error < 0:
-                error = _cholesky(
+                error = solve_cholesky(
                     start, n, links, table, base, weight, double_lapack, wide, matrix64, w64, y64, found64
                 )
-                _set(w, w64)
+                assign(w, w64)
             if error < 0:
                 return row
             losses[block] += error
@@ -549,12 +344,12 @@ def normal_equations(  # type: ignore[no-untyped-def]
         for row in range(cuts[block], cuts[block + 1]):
             start, n = indptr[row], indptr[row + 1] - indptr[row]
             if n == 0:
-                _clear(factors[row])
+                clear(factors[row])
                 continue
-            error = _cholesky(start, n, links, table, base, ridge[row], double_lapack, buffer, matrix, w, y, found)
+            error = solve_cholesky(start, n, links, table, base, ridge[row], double_lapack, buffer, matrix, w, y, found)
             if error < 0:
                 return row
-            _set(factors[row], w)
+            assign(factors[row], w)
             losses[block] += error
     return -1
 
@@ -591,7 +386,7 @@ def subspace(  # type: ignore[no-untyped-def]
     rows = np.empty(height, np.int64)
     x, given = np.empty((height, d), np.float32), np.empty((height, d), np.float32)
     held, diagonal = np.empty(width * width, np.float32), np.empty(d, np.float64)
-    _set(diagonal, spectrum)
+    assign(diagonal, spectrum)
     move, root = np.empty(width, np.float32), np.empty(width, np.float32)
     info = np.zeros(1, np.int32)
     for block in range(len(cuts) - 1):
@@ -600,19 +395,19 @@ def subspace(  # type: ignore[no-untyped-def]
         for i in range(count):
             start, n = indptr[rows[i]], indptr[rows[i] + 1] - indptr[rows[i]]
             weight = ridge[rows[i]]
-            _targets(links, start, n, y)
+            copy_targets(links, start, n, y)
             for done in range(0, n, room):
                 size = min(room, n - done)
                 load(table, links, start + done, size, buffer)
-                _products(buffer, _ALL, size, x[i], found[done : done + size])
+                row_products(buffer, FIRST_COLUMN, size, x[i], found[done : done + size])
             for low in range(0, d, width):
                 k = min(width, d - low)
                 if n < k:
                     place = x[i][low : low + k]
-                    _products(buffer, low, n, place, error)
+                    row_products(buffer, low, n, place, error)
                     for e in range(n):
                         error[e] += y[e] - found[e]
-                    if not _woodbury(
+                    if not solve_woodbury(
                         buffer, low, n, diagonal, np.float64(weight), np.inf, lapack, held, root, error, place
                     ):
                         return rows[i]
@@ -620,7 +415,7 @@ def subspace(  # type: ignore[no-untyped-def]
                         found[e] = y[e] - error[e]
                     continue
                 system, step = held[: k * k], move[:k]
-                _clear(system)
+                clear(system)
                 for a in range(k):
                     system[a * k + a] = spectrum[low + a] + weight
                     step[a] = -system[a * k + a] * x[i, low + a]
@@ -631,7 +426,7 @@ def subspace(  # type: ignore[no-untyped-def]
                     for e in range(size):
                         error[e] = y[done + e] - found[done + e]
                     fortran(syrk, (_L, _N, k, size, _ONE, buffer[:, low:], d, _ONE, system, k))
-                    _combine(buffer, low, size, error, step)
+                    combine_rows(buffer, low, size, error, step)
                 fortran(potrf, (_L, k, system, k, info))
                 if info[0] != 0:
                     return rows[i]
@@ -642,9 +437,9 @@ def subspace(  # type: ignore[no-untyped-def]
                     size = min(room, n - done)
                     if n > room:
                         load(table, links, start + done, size, buffer)
-                    _products(buffer, low, size, step, error)
+                    row_products(buffer, low, size, step, error)
                     for e in range(size):
                         found[done + e] += error[e]
-            _set(factors[rows[i]], x[i])
-            losses[block] += _squares(y, found, n)
+            assign(factors[rows[i]], x[i])
+            losses[block] += squared_error(y, found, n)
     return -1

@@ -38,7 +38,6 @@ __all__ = [
     "NO_NAME",
     "ONE_COLUMN",
     "PADDED",
-    "UNKNOWN",
     "first_data_line",
     "gather_texts",
     "parse_edges",
@@ -65,7 +64,6 @@ NO_NAME: Final = 8
 PADDED: Final = 9
 """An id that begins with a zero, where such are names."""
 
-UNKNOWN: Final = -1
 FOURTH: Final = 3
 
 

@@ -22,7 +22,7 @@ from sparrow.plan.nodes import Product, Scan
 from sparrow.relation import MemoryRelation
 
 __all__ = [
-    "Degrees", "Estimate", "countable", "counted", "entries_at_most", "entries_expected", "estimated",
+    "Degrees", "Estimate", "countable", "counted", "entries_at_most", "entries_expected", "estimated", "outer_entries",
     "products_expected",
 ]  # fmt: skip
 
@@ -175,6 +175,26 @@ def entries_at_most(scan: Scan, order: tuple[int, ...] | None = None) -> int | N
     if scan.step is not None or scan.view.repeats > 1 or scan.view.points:
         return None
     return scan.relation.stats(scan.view.box(), order).rows
+
+
+def outer_entries(step: Hashable) -> int | None:
+    """Return how many entries a product has of which nothing is summed, but for those too small to differ from fill.
+
+    None of any other step, and where the entries of its operands are not known.
+    """
+    if not isinstance(step, Product) or step.mask is not None:
+        return None
+    left, right = (set(letters) for letters in step.letters)
+    if left & right or left | right != set(step.out):
+        return None
+    found = 1
+    for scan in (step.left, step.right):
+        below = scan.step
+        known = below.known_nnz if below is not None else scan.relation.nnz if scan.relation.exact else None
+        if known is None or not scan.view.is_identity:
+            return None
+        found *= known
+    return found
 
 
 def entries_expected(scan: Scan, depth: int = _DEEPEST) -> float:

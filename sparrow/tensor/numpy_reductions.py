@@ -1,4 +1,4 @@
-"""NumPy's reductions called with tensors, by NumPy's names and arguments."""
+"""NumPy's reductions and running totals called with tensors, by NumPy's names and arguments."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.plan import Axis, resolved_axis
+from sparrow.tensor.accumulations import Accumulations
 from sparrow.tensor.nanreductions import NanReductions
 from sparrow.tensor.signatures import called_as
 
@@ -46,7 +47,7 @@ def _norm(tensor: Any, ord: Any = None, axis: Axis = None, keepdims: bool = Fals
 
 _BY_NAME = (
     "sum", "prod", "mean", "var", "std", "min", "max", "any", "all", "argmin", "argmax", "nansum", "nanprod", "nanmean",
-    "nanvar", "nanstd", "nanmin", "nanmax", "nanargmin", "nanargmax", "cumsum", "cumprod",
+    "nanvar", "nanstd", "nanmin", "nanmax", "nanargmin", "nanargmax",
 )  # fmt: skip
 
 
@@ -56,6 +57,8 @@ def _matrix_norm(tensor: Any, keepdims: bool = False, ord: Any = "fro") -> Any:
 
 NUMPY = {getattr(np, name): called_as(getattr(np, name), getattr(NanReductions, name)) for name in _BY_NAME} | {
     np.count_nonzero: called_as(np.count_nonzero, _count_nonzero),
+    np.cumprod: called_as(np.cumprod, Accumulations.cumprod),
+    np.cumsum: called_as(np.cumsum, Accumulations.cumsum),
     np.linalg.matrix_norm: called_as(np.linalg.matrix_norm, _matrix_norm),
     np.linalg.norm: called_as(np.linalg.norm, _norm),
     np.linalg.vector_norm: called_as(np.linalg.vector_norm, NanReductions.norm),

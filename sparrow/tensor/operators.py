@@ -14,6 +14,7 @@ from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.interop.scipy_operators import check_star
 from sparrow.plan import Cast, Clip, Round, map_cells
 from sparrow.schema import as_integer, check_dtype
+from sparrow.tensor.accumulations import Accumulations
 from sparrow.tensor.arithmetic import Arithmetic
 from sparrow.tensor.base import as_scan
 from sparrow.tensor.nanreductions import NanReductions
@@ -24,7 +25,7 @@ from sparrow.tensor.ufuncs import applied, is_operand
 __all__ = ["Operators", "where"]
 
 
-class Operators(NanReductions, Arithmetic):
+class Operators(NanReductions, Accumulations, Arithmetic):
     """Operators and ufuncs of a tensor, lazy wherever the result is sparse.
 
     The fill goes through the function; only in a product of arrays does an absent cell of fill 0 annihilate.

@@ -1,6 +1,6 @@
 """Tensor: what people hold. Thin: what it is, how it looks and how it is indexed; the rest is in what it derives from.
 
-Arithmetic and reductions are in operators and reducing, other libraries in exports, writes in writing, files in stored.
+Arithmetic and sums are in operators and reductions, other libraries in exports, writes in writing, files in stored.
 """
 
 from __future__ import annotations

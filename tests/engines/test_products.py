@@ -18,6 +18,7 @@ from numba.core import event
 from numpy.typing import NDArray
 
 import sparrow as sp
+from sparrow import memory
 from sparrow.engines.registry import names
 from sparrow.engines.stream import contraction, held, loops, lowered, operands, reading
 from sparrow.errors import (
@@ -908,6 +909,31 @@ def test_what_a_product_comes_to_is_told_of_rows_that_are_read_piece_by_piece(
     count = (A @ B).compute().nnz
     assert count / 2 < whole < 4 * count
     assert whole / 5 < part < whole / 3
+
+
+def test_outer_products_without_room_are_refused_before_they_are_formed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contraction.Multiplication, "_prepare", lambda self: pytest.fail("it is formed"))
+    A = sp.random((100, 100), nnz=3_000, seed=1)
+    for one, other in itertools.product((A.compute(), A.save(tmp_path / "A")), repeat=2):
+        with sp.config(memory_limit="100MB"), pytest.raises(TooLargeError, match=r"would take 216 MB .* to_batches"):
+            sp.einsum("ij,kl->ikjl", one, other).compute()
+
+
+def test_what_one_coordinate_has_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contraction, "_PRODUCTS", 1_000)
+    a, b = some((3, 300), 1), some((300, 40, 90), 2)
+    A, B = sp.asarray(a), sp.asarray(b)
+    product = sp.einsum("ij,jkl->ikl", A, B)
+    np.testing.assert_allclose(product.compute().to_numpy(), np.einsum("ij,jkl->ikl", a, b))
+    relation: Any = lowered([product.__sparrow_scan__()])[0].relation
+    relation.stats(Box((range(3), range(40), range(90))))  # what is held has its room
+    with (
+        memory.reserve(memory.left() - 30_000, "nearly all of it"),
+        pytest.raises(TooLargeError, match=r"at one coordinate of its first dimension would take .* put one first"),
+    ):
+        relation._begin(0, 3)(0, 3)
 
 
 def test_dense_rows_take_a_part_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

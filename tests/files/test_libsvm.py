@@ -87,10 +87,14 @@ def ingest(folder: Path, *texts: str | bytes, **options: Any) -> dict[str, Membe
     return load(dst)
 
 
+POOLS = ("sparrow-worker", "sparrow-fetch")
+"""Threads that stay: of computing, and of stores, where another test read some."""
+
+
 def threads_left() -> list[threading.Thread]:
-    """Return the threads of sparrow's that are not the pool's."""
+    """Return the threads of sparrow's that are not those of its pools."""
     found = (thread for thread in threading.enumerate() if thread.name.startswith("sparrow"))
-    return [thread for thread in found if not thread.name.startswith("sparrow-worker")]
+    return [thread for thread in found if not thread.name.startswith(POOLS)]
 
 
 def left_over(folder: Path) -> list[str]:

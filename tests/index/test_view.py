@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow.errors import IndexingError, InvalidValueError, ShapeError
-from sparrow.index import Box, Listed, New, Points, View, check_permutation
+from sparrow.index import Box, Listed, New, Points, View
 
 CORPUS = json.loads((Path(__file__).parent.parent / "conformance" / "index.json").read_text(encoding="utf-8"))
 
@@ -254,12 +254,6 @@ def test_what_is_no_index(key: Any) -> None:
 def test_names_in_messages() -> None:
     with pytest.raises(IndexingError, match=r"dimension 1 \('dst'\) of size 4"):
         View.identity((3, 4)).then((0, 9), names=("src", "dst"))
-
-
-def test_permutations_are_checked() -> None:
-    assert check_permutation((-1, 0), 2) == (1, 0)
-    with pytest.raises(ShapeError, match="each of the 2 dimensions once"):
-        check_permutation((0, 0), 2)
 
 
 def test_which_views_cut_stretches() -> None:

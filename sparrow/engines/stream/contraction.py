@@ -307,11 +307,19 @@ class Multiplication:
             _, (_, weights) = align([block, mask(start, stop)], [0, 0], self.schema.shape, (True, True))
             return block, weights
 
-        def multiplied(held: Held, loops: Loops, rows: OperandRows) -> list[tuple[Block, NDArray[Any] | None]]:
-            return list(self._parts(loops, rows, self._cells(held, rows, mask, start, stop)))
+        what = f"the entries of a product of shape {self.schema.shape} at one coordinate of its first dimension"
+        with memory.reserve(0, what, "put one first of which each coordinate has fewer, take a smaller view") as room:
 
-        parts = list(itertools.chain.from_iterable(self._each(start, stop, left, multiplied)))
-        block = concatenate([entries for entries, _ in parts], self.schema.ndim, self.schema.dtype)
+            def multiplied(held: Held, loops: Loops, rows: OperandRows) -> list[tuple[Block, NDArray[Any] | None]]:
+                found: list[tuple[Block, NDArray[Any] | None]] = []
+                for part in self._parts(loops, rows, self._cells(held, rows, mask, start, stop)):
+                    if found:  # one coordinate has more than a piece is to have
+                        room.grow(part[0].nbytes)
+                    found.append(part)
+                return found
+
+            parts = list(itertools.chain.from_iterable(self._each(start, stop, left, multiplied)))
+            block = concatenate([entries for entries, _ in parts], self.schema.ndim, self.schema.dtype)
         if not self.operands.in_order and block.count:
             block = canonical(block, self.schema.shape, None, keep_fill=True)
         found = [values for _, values in parts if values is not None]

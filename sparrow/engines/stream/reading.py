@@ -19,6 +19,7 @@ from sparrow.engines.orders import scan_order, sorted_order
 from sparrow.index import Box, Listed, Range, View
 from sparrow.kernels.entries import LONG_ROWS, Block, Heads, RowBlock, canonical, in_order
 from sparrow.plan import Scan
+from sparrow.plan.estimates import outer_entries
 from sparrow.relation import Chunk, MemoryRelation, Relation, Stretches
 from sparrow.workers import ordered_map
 
@@ -148,6 +149,9 @@ def entries(scan: Scan, room: memory.Reservation | None = None, own: bool = True
     """
     if not own and room is None and isinstance(scan.relation, MemoryRelation) and scan.view.is_identity:
         return scan.relation.block
+    known = outer_entries(scan.relation.token)
+    if known is not None and scan.view.is_identity:  # who has no room for them need not wait for that to show
+        memory.check(known * memory.entry_bytes(scan.schema), lambda: _told(scan), _REMEDY)
     block = at_once(scan)
     if block is not None:
         if not own and room is None:

@@ -1,0 +1,50 @@
+"""Tuples of sizes and of dimensions: the shape that several broadcast to, and permutations."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+
+from sparrow.errors import ShapeError
+
+__all__ = ["broadcast_shapes", "check_permutation"]
+
+
+def check_permutation(order: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Return ``order`` as a permutation of the dimensions, negative numbers resolved.
+
+    Raises
+    ------
+    ShapeError
+        If it does not name every dimension once.
+    """
+    try:
+        order = tuple(order)
+        resolved = tuple(operator.index(k) + (ndim if k < 0 else 0) for k in order)
+    except TypeError:
+        raise ShapeError(f"{order!r} is no order of {ndim} dimensions: name each by its number, once") from None
+    if sorted(resolved) != list(range(ndim)):
+        raise ShapeError(f"{order} does not name each of the {ndim} dimensions once")
+    return resolved
+
+
+def broadcast_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the shape that all shapes broadcast to by NumPy's rule, whatever the product of the sizes.
+
+    Raises
+    ------
+    ShapeError
+        If two sizes of one axis differ and neither is 1.
+
+    Examples
+    --------
+    >>> broadcast_shapes([(2**62, 1), (2**62,), ()]) == (2**62, 2**62)
+    True
+    """
+    out: list[int] = [1] * max((len(shape) for shape in shapes), default=0)
+    for shape in shapes:
+        for k, size in enumerate(shape, len(out) - len(shape)):
+            if out[k] not in (1, size) and size != 1:
+                raise ShapeError(f"shapes {' and '.join(map(str, shapes))} do not broadcast")
+            out[k] = size if out[k] == 1 else out[k]
+    return tuple(out)
