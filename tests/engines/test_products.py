@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 import sparrow as sp
 from sparrow import memory
 from sparrow.engines.registry import names
-from sparrow.engines.stream import contraction, held, loops, lowered, operands, reading
+from sparrow.engines.stream import contraction, held, likeness, loops, lowered, operands, reading
 from sparrow.errors import (
     InvalidValueError,
     ShapeError,
@@ -215,7 +215,7 @@ def test_rows_of_two_letters_are_told_once_unless_a_piece_is_long(whole: bool, m
 @pytest.mark.parametrize("width", [50, 5000, 2**40])
 def test_rows_of_any_length_against_scipy(few: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(few + width % 1000)
-    monkeypatch.setattr(held, "_few", lambda *_: few)
+    monkeypatch.setattr(likeness, "gathered", lambda *_: few)
     monkeypatch.setattr(contraction, "_PRODUCTS", 500)
     heavy = rng.integers(0, 60, 900)
     a = scipy.sparse.coo_array((rng.standard_normal(900), (rng.integers(0, 40, 900) ** 2 % 37, heavy)), (40, 60))
@@ -252,7 +252,7 @@ def test_rows_that_are_gathered_marked_and_looked_through_are_the_same(
     for right in (b, wide):  # few columns for so many products, and many
         found = []
         for most in (256, 0):
-            monkeypatch.setattr(held, "_few", lambda *_, most=most: most)
+            monkeypatch.setattr(likeness, "gathered", lambda *_, most=most: most)
             product = sp.matmul(sp.asarray(a), sp.asarray(right), semiring=semiring).compute()
             found.append(product.to_arrow())
         for gathered, added in zip(*(table.columns for table in found), strict=True):
@@ -475,7 +475,7 @@ def test_masks_against_scipy(cells: int, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_complement_of_a_mask_leaves_the_other_cells_as_they_are(
     few: int, semiring: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "_few", lambda *_: few)
+    monkeypatch.setattr(likeness, "gathered", lambda *_: few)
     chosen: Any = sp.Semiring(np.maximum, lambda x, y: x + 2 * y, -99) if semiring == "own" else semiring
     rng = np.random.default_rng(few)
     a = some((40, 30), 51, "int64", 0.3)
