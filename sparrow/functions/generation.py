@@ -224,7 +224,7 @@ def zeros_like(tensor: Any, dtype: DTypeLike | None = None, *, device: str | Non
 
 
 def empty_like(tensor: Any, dtype: DTypeLike | None = None, *, device: str | None = None) -> Tensor:
-    """X, dimension names and, unless given, type of another.
+    """Return a tensor of zeros with the shape, dimension names and, unless given, type of another tensor.
 
     Parameters
     ----------

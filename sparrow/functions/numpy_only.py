@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sparrow import memory
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.creation import from_coords
-from sparrow.functions.generation import full
+from sparrow.functions.generation import full, full_like
 from sparrow.functions.manipulation import concat, diagonal, nonzero, reshape, split
 from sparrow.functions.sets import unique_counts
 from sparrow.functions.sorting import sort
@@ -35,8 +35,11 @@ __all__ = [
 
 
 def like(value: Any, a: Any, dtype: Any = None, shape: Any = None, device: str | None = None) -> Tensor:
-    """Return a tensor of one value, of the shape and type of another unless others are given."""
-    return full(as_tensor(a).shape if shape is None else shape, value, dtype or as_tensor(a).dtype, device=device)
+    """Return a tensor of one value, of the shape, names and type of another unless others are given."""
+    tensor = as_tensor(a)
+    if shape is None:
+        return full_like(tensor, value, dtype, device=device)
+    return full(shape, value, tensor.dtype if dtype is None else dtype, device=device)
 
 
 def at_least(ndim: int, *tensors: Any) -> Any:

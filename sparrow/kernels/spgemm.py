@@ -22,11 +22,12 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.core.errors import NumbaError
+from numba.core.errors import NumbaError, NumbaWarning
 from numba.extending import register_jitable
 from numba.np import numpy_support
 from numpy.typing import NDArray
@@ -332,7 +333,9 @@ def _compiled(function: Any, dtype: np.dtype[Any], swapped: bool) -> int:
         return kind(value) != kind(0) if truth else value
 
     try:
-        called.compile(kind(kind, kind))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NumbaWarning)  # what is wrong with a function its error says
+            called.compile(kind(kind, kind))
     except NumbaError as error:
         name = getattr(function, "__name__", repr(function))
         why = _reason(error)

@@ -152,3 +152,15 @@ def test_names_of_the_standard() -> None:
     np.testing.assert_array_equal(sp.eye(n_rows=2, n_cols=3, k=1, dtype=None).to_numpy(), np.eye(2, 3, 1))
     assert sp.empty((2, 3), sp.int8).dtype == sp.empty_like(sp.zeros(4, "int8")).dtype == np.int8
     assert sp.zeros(2, None).dtype == sp.ones(2, None).dtype == np.float64
+
+
+@pytest.mark.parametrize("name", ["zeros_like", "ones_like", "empty_like"])
+def test_numpys_functions_keep_the_names_as_ours_do(name: str) -> None:
+    A: Any = sp.zeros((2, 3), dims=("user", "item"))
+    for namespace in (np, sp):
+        like: Any = getattr(namespace, name)
+        assert like(A).dims == like(A, dtype=np.int8).dims == ("user", "item")
+    full_like: Any = np.full_like
+    assert full_like(A, 7).dims == ("user", "item")
+    zeros_like: Any = np.zeros_like
+    assert zeros_like(A, shape=(4,)).dims == ("d0",)
