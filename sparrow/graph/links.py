@@ -242,19 +242,21 @@ class Links:
         if laid is not None:  # persisted: nothing is copied
             lengths = laid.values.astype(np.float64, copy=False) if self._weighted else _NO_WEIGHTS
             return laid.indptr - laid.indptr[0], laid.indices.astype(np.int32, copy=False), lengths
-        counts = np.zeros(self.size + 1, np.int64)
-        cols: list[NDArray[np.int32]] = []
-        weights: list[NDArray[np.float64]] = []
+        counts, most, at = np.zeros(self.size + 1, np.int64), _at_most(self._tensor), 0
+        cols, weights = np.empty(most, np.int32), np.empty(most) if self._weighted else _NO_WEIGHTS
         for block in engines.sorted_blocks(scan):
             if not block.count:
                 continue
             rows = block.coords[0]
             first, last = int(rows[0]), int(rows[-1]) + 1
             counts[first + 1 : last + 1] += np.diff(pointers(rows, first, last))
-            cols.append(block.coords[1].astype(np.int32, copy=False))
+            part = slice(at, at + block.count)
+            cols[part] = block.coords[1]
             if self._weighted:
-                weights.append(block.values.astype(np.float64))
-        return np.cumsum(counts), _joined(cols, np.int32), _joined(weights, np.float64)
+                weights[part] = block.values
+            at += block.count
+        memory.trim()
+        return np.cumsum(counts), cols[:at], weights[:at]
 
     def _both_ways(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
         from sparrow.kernels import graphs
@@ -270,13 +272,17 @@ class Links:
 
 
 def fits(A: Tensor, weighted: bool = False, undirected: bool = False) -> bool:
-    """Return whether the links of a graph are kept in memory; of an expression they are counted."""
-    scan = A.__sparrow_scan__()
-    most = entries_at_most(scan)
-    most = engines.count(scan) if most is None else most
+    """Return whether the links of a graph are kept in memory."""
     # While lists are made of links both ways they are there twice.
     width = 16 if undirected else 12 if weighted else 4
-    return width * most + 8 * A.shape[0] <= memory.limit() // _SHARE
+    return width * _at_most(A) + 8 * A.shape[0] <= memory.limit() // _SHARE
+
+
+def _at_most(A: Tensor) -> int:
+    """Return how many links there may be; of an expression they are counted."""
+    scan = A.__sparrow_scan__()
+    most = entries_at_most(scan)
+    return engines.count(scan) if most is None else most
 
 
 def by_degree(degrees: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
@@ -295,10 +301,6 @@ def as_lists(block: Block) -> Lists:
     starts = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
     ends = np.append(starts[1:], len(rows))
     return Lists(rows[starts].astype(np.int32), starts, ends, np.ascontiguousarray(cols, np.int32), _NO_WEIGHTS)
-
-
-def _joined(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
-    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, dtype), *parts])
 
 
 def _mirrored(scan: Scan) -> Iterator[Block]:
