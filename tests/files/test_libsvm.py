@@ -92,7 +92,7 @@ POOLS = ("sparrow-worker", "sparrow-fetch")
 
 
 def threads_now() -> set[threading.Thread]:
-    """Return the threads of sparrow's that are not those of its pools; other tests of the process may have left some."""
+    """Return the threads of sparrow's that are not those of its pools: other tests may have left some."""
     found = (thread for thread in threading.enumerate() if thread.name.startswith("sparrow"))
     return {thread for thread in found if not thread.name.startswith(POOLS)}
 

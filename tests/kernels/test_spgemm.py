@@ -344,11 +344,11 @@ def test_columns_that_come_in_order_and_columns_that_come_twice(semiring: str) -
 
 
 @pytest.mark.parametrize("multiply", ["times", "plus"])
-@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint64, np.float32, np.complex128, np.bool_])
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.complex128])
 def test_truths_are_those_of_products_that_wrap_around(dtype: Any, multiply: str) -> None:
     kind, bits = np.dtype(dtype), 8 * np.dtype(dtype).itemsize
-    half = dtype(1 if kind.kind == "b" else 2 ** (bits // 2 if kind.kind in "iu" else 4))
-    rest = half if multiply == "times" or kind.kind == "b" else np.negative(half)
+    half = dtype(2 ** (bits // 2 if kind.kind == "i" else 4))
+    rest = half if multiply == "times" else np.negative(half)
     A, B = np.array([[half, half, 0]], kind), np.array([[half, 1], [rest, 1], [1, 1]], kind)
     semiring = sp.Semiring("or", multiply, identity=False)
     found = sp.matmul(sp.asarray(A), sp.asarray(B), semiring=semiring).compute()
