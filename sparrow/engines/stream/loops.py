@@ -43,14 +43,18 @@ class Loops:
         Whether products at a mask may be quicker cell by cell.
     partial
         Whether it is a part of it, so that what comes out is added up with more in the type of products.
+    roomy
+        Whether there is room for the dense rows of all threads.
     """
 
-    def __init__(self, operands: Operands, held: Held, dots: bool = False, partial: bool = False) -> None:
+    def __init__(
+        self, operands: Operands, held: Held, dots: bool = False, partial: bool = False, roomy: bool = False
+    ) -> None:
         self._operands, self._node, self._schema = operands, operands.node, operands.node.schema
         self._held, self._dots, self._partial = held, dots, partial
         self._spaces: queue.SimpleQueue[Workspace | None] = queue.SimpleQueue()
-        nbytes = held.across.size * (operands.dtype.itemsize + 1)
-        for _ in range(max(min(settings.current().threads, memory.share(_DENSE) // max(nbytes, 1)), 1)):
+        nbytes, threads = held.across.size * (operands.dtype.itemsize + 1), settings.current().threads
+        for _ in range(threads if roomy else max(min(threads, memory.share(_DENSE) // max(nbytes, 1)), 1)):
             self._spaces.put(None)
         if self.work == self._everywhere and not few.suffices(len(held.arrays[1])):
             held.patterns()

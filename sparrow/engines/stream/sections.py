@@ -212,7 +212,7 @@ class Sections:
         block = Block(tuple(coords), values)
         self._room.grow(block.nbytes)
         held = Held(operands, block, self._room, starts=pointers if self._alone else None)
-        self._held = held, Loops(operands, held)
+        self._held = held, Loops(operands, held, roomy=True)
         self._number, self._rest = number, self._counts[number]
 
 
