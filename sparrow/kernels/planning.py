@@ -92,7 +92,7 @@ def products_before(pointers, places, starts, own, pattern, out):  # type: ignor
 
 
 @njit(cache=True, nogil=True)
-def patterns(starts, columns, first, last, out):  # type: ignore[no-untyped-def]
+def patterns(starts, columns, first, last, recent, out):  # type: ignore[no-untyped-def]
     """Write for each row of a matrix another one that it is, each column so many further as the row is: its pattern.
 
     It is the first row that was found so, or the row itself where none is: two of the same number have one pattern.
@@ -105,6 +105,8 @@ def patterns(starts, columns, first, last, out):  # type: ignore[no-untyped-def]
         The matrix by rows: uint64 (k + 1,), uint32 (n,).
     first, last
         The rows that are looked at, uint64.
+    recent
+        How many patterns are looked at beside that of the row before, uint64, RECENT at most.
     out
         Shape (k,), uint32: written between them.
     """
@@ -124,7 +126,7 @@ def patterns(starts, columns, first, last, out):  # type: ignore[no-untyped-def]
             at = written % RECENT
             known[at] = k
             written += _ONE
-            size = min(written, RECENT)
+            size = min(written, recent)
         out[k] = known[at]
 
 

@@ -296,14 +296,17 @@ def test_patterns_of_rows(shape: tuple[int, ...], count: int) -> None:
     starts, columns = csr.indptr.astype(np.uint64), csr.indices.astype(np.uint32)
     height = csr.shape[0]
     found = np.full(height, height, np.uint32)
-    planning.patterns(starts, columns, np.uint64(0), np.uint64(height), found)
+    planning.patterns(starts, columns, np.uint64(0), np.uint64(height), planning.RECENT, found)
     rows = [columns[csr.indptr[k] : csr.indptr[k + 1]].astype(int) - k for k in range(height)]
     for k in range(height):
         np.testing.assert_array_equal(rows[k], rows[found[k]])
     many = len(np.unique(found))
     assert many == count if count <= planning.RECENT else many >= count  # of the last few, one is found again
+    planning.patterns(starts, columns, np.uint64(0), np.uint64(height), np.uint64(0), found)
+    alike = [k > 0 and np.array_equal(rows[k], rows[k - 1]) for k in range(height)]
+    np.testing.assert_array_equal(found, np.maximum.accumulate(np.where(alike, 0, np.arange(height))))
     found[:] = height
-    planning.patterns(starts, columns, np.uint64(5), np.uint64(9), found)
+    planning.patterns(starts, columns, np.uint64(5), np.uint64(9), planning.RECENT, found)
     assert (found[:5] == height).all()
     assert (found[9:] == height).all()
     assert (found[5:9] >= 5).all()

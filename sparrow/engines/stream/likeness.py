@@ -64,7 +64,7 @@ def patterns(starts: NDArray[np.uint64], columns: NDArray[np.uint32]) -> NDArray
     every = max(count // 16, _LOOKED_AT)
     looked_at = [(first, min(first + _LOOKED_AT, count)) for first in range(0, count, every)]
     for first, last in looked_at:
-        planning.patterns(starts, columns, np.uint64(first), np.uint64(last), out)
+        planning.patterns(starts, columns, np.uint64(first), np.uint64(last), np.uint64(0), out)
     rows = np.concatenate([np.arange(first + 1, last) for first, last in looked_at])
     rows = rows[starts[rows] < starts[rows + 1]]
     alike = 2 * np.count_nonzero(out[rows] == out[rows - 1]) > len(rows)
@@ -79,7 +79,8 @@ def patterns_of(starts: NDArray[np.uint64], columns: NDArray[np.uint32]) -> NDAr
     out, starts, columns = np.empty(count, np.uint32), readonly(starts), readonly(columns)
 
     def tell(first: int) -> None:
-        planning.patterns(starts, columns, np.uint64(first), np.uint64(min(first + _TOLD, count)), out)
+        last = np.uint64(min(first + _TOLD, count))
+        planning.patterns(starts, columns, np.uint64(first), last, planning.RECENT, out)
 
     deque(ordered_map(tell, list(range(0, count, _TOLD)), settings.current().threads), 0)
     return out
