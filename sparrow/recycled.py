@@ -13,6 +13,8 @@ import os
 import sys
 import threading
 import weakref
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -21,7 +23,7 @@ from numpy.typing import NDArray
 
 from sparrow import settings
 
-__all__ = ["Cells", "kept", "release"]
+__all__ = ["Cells", "Scratch", "kept", "release"]
 
 _LEAST = 1 << 22
 """Bytes from which it is worth it."""
@@ -42,6 +44,8 @@ class Cells:
         Its length, at most.
     dtype
         Its type.
+    scratch
+        Whose memory it takes, where it does not stay.
 
     Examples
     --------
@@ -52,8 +56,8 @@ class Cells:
     array([1., 2., 3.])
     """
 
-    def __init__(self, count: int, dtype: np.dtype[Any]) -> None:
-        self.count, self._dtype = count, dtype
+    def __init__(self, count: int, dtype: np.dtype[Any], scratch: Scratch | None = None) -> None:
+        self.count, self._dtype, self._scratch = count, dtype, scratch
         self._memory: _Memory | None = None
         self._array: NDArray[Any] | None = None
 
@@ -65,8 +69,10 @@ class Cells:
             if nbytes < _LEAST or not _is_ample():
                 self._array = np.empty(self.count, self._dtype)
             else:
-                self._memory = _memory(nbytes)
-                self._array = np.frombuffer(_lent(self._memory), self._dtype, self.count)
+                scratch = self._scratch
+                self._memory = _memory(nbytes) if scratch is None else scratch.taken(nbytes)
+                back = _keep if scratch is None else scratch.give
+                self._array = np.frombuffer(_lent(self._memory, back), self._dtype, self.count)
         return self._array
 
     def longer(self, count: int, used: int) -> Cells:
@@ -77,14 +83,45 @@ class Cells:
         return cells
 
     def first(self, count: int) -> NDArray[Any]:
-        """Return so many of them, for good: what lies beyond is given up."""
+        """Return so many of them, for good: what lies beyond is given up, but of scratch."""
         array, self._array = self.array, None
         if self._memory is not None:
-            self._memory.end(count * array.itemsize)
+            if self._scratch is None:
+                self._memory.end(count * array.itemsize)
             return array[:count]
         if count < len(array):
             array.resize(count, refcheck=False)  # in place: what is cut off was never written to
         return array
+
+
+class Scratch:
+    """Memory of arrays that come and go while one thing is computed: it stays written to until that is done.
+
+    Threads that allocate as much give it back to the system each time, and have it cleared each time they ask.
+    """
+
+    def __init__(self) -> None:
+        self._free: deque[_Memory] = deque()
+
+    def taken(self, nbytes: int) -> _Memory:
+        """Return memory of at least so many bytes: what was given back last, if it is about as long."""
+        for _ in range(len(self._free)):
+            try:
+                memory = self._free.pop()
+            except IndexError:  # another thread was quicker
+                break
+            if nbytes <= memory.size <= _LOOSE * nbytes:
+                return memory
+            self._free.appendleft(memory)
+        return _memory(nbytes)
+
+    def give(self, memory: _Memory) -> None:
+        """Take memory back that no array stands in any more."""
+        self._free.append(memory)
+
+    def __del__(self) -> None:
+        while self._free:
+            _keep(self._free.pop())
 
 
 class _Memory:
@@ -165,11 +202,11 @@ def _memory(nbytes: int) -> _Memory:
         raise MemoryError(f"the system gives no {nbytes} bytes") from error
 
 
-def _lent(memory: _Memory) -> Any:
-    """Return what arrays in memory hold on to: it is kept when the last of them is gone."""
+def _lent(memory: _Memory, back: Callable[[_Memory], None]) -> Any:
+    """Return what arrays in memory hold on to: it is given back when the last of them is gone."""
     memory.written = memory.size
     lent = (ctypes.c_char * memory.size).from_buffer(memory.pages)
-    weakref.finalize(lent, _keep, memory).atexit = False
+    weakref.finalize(lent, back, memory).atexit = False
     return lent
 
 

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,47 @@ def test_what_is_reserved_comes_first() -> None:
             assert recycled.kept() == 64 * MIB
             room.grow(1)
             assert recycled.kept() == 0
+
+
+def test_scratch_is_used_again_while_it_is_there_and_kept_then() -> None:
+    scratch = recycled.Scratch()
+    one, other = (recycled.Cells(MIB, FLOAT, scratch).first(MIB // 2) for _ in range(2))
+    one[:], other[:] = 1, 2
+    places = {place(one), place(other)}
+    del one, other
+    assert recycled.kept() == 0
+    again = [recycled.Cells(MIB, FLOAT, scratch).first(MIB) for _ in range(2)]
+    assert {place(array) for array in again} == places
+    assert sorted(array[: MIB // 2].tolist()[0] for array in again) == [1, 2]  # nobody cleared it
+    long = recycled.Cells(8 * MIB, FLOAT, scratch).first(1)  # not in so little
+    assert place(long) not in places
+    third = recycled.Cells(MIB, FLOAT, scratch).first(MIB)
+    assert place(third) not in places
+    del again[0], third
+    del scratch
+    assert recycled.kept() == 0  # an array is in it still
+    del again, long
+    gc.collect()
+    assert recycled.kept() == 3 * 8 * MIB + 64 * MIB
+    assert len(recycled.Cells(100, FLOAT, recycled.Scratch()).first(10)) == 10
+
+
+def test_threads_share_scratch() -> None:
+    scratch = recycled.Scratch()
+
+    def used(number: int) -> bool:
+        for round in range(200):
+            array = recycled.Cells(MIB, FLOAT, scratch).first(MIB)
+            array[::4096] = number + round
+            if (array[::4096] != number + round).any():
+                return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(used, range(0, 4000, 1000)))
+    del scratch
+    gc.collect()
+    assert 8 * MIB <= recycled.kept() <= 4 * 8 * MIB
 
 
 def test_nothing_is_kept_where_the_limit_is_small() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory, settings
+from sparrow import memory, recycled, settings
 from sparrow.engines.stream.held import Held
 from sparrow.engines.stream.operands import MaskRows, OperandRows, Operands
 from sparrow.kernels import few
@@ -52,6 +52,7 @@ class Loops:
     ) -> None:
         self._operands, self._node, self._schema = operands, operands.node, operands.node.schema
         self._held, self._dots, self._partial = held, dots, partial
+        self._scratch = recycled.Scratch()
         self._spaces: queue.SimpleQueue[Workspace | None] = queue.SimpleQueue()
         nbytes, threads = held.across.size * (operands.dtype.itemsize + 1), settings.current().threads
         for _ in range(threads if roomy else max(min(threads, memory.share(_DENSE) // max(nbytes, 1)), 1)):
@@ -165,7 +166,8 @@ class Loops:
         prepare: Any = planning.planned
         most = min(products, count * max(self._held.across.size, 1))
         pointers = np.empty(count + 1, np.int64)
-        numbers, out = (np.empty(most + spgemm.SLACK, kind) for kind in (np.uint32, self._operands.dtype))
+        kinds = np.dtype(np.uint32), self._operands.dtype
+        numbers, out = (recycled.Cells(most + spgemm.SLACK, kind, self._scratch) for kind in kinds)
         own, places, left, starts, columns, right = arguments
         done, width = readonly(rows.done[first : last + 1].view(np.uint64)), np.uint64(self._held.across.size)
         with self._space() as space:
@@ -177,9 +179,9 @@ class Loops:
             )  # fmt: skip
             n = self._kernels().rows(
                 own, places, left, starts, columns, right, *cells, done, *plan, self._held.single, width, self._fill,
-                *space.dense(dense), pointers, numbers, out,
+                *space.dense(dense), pointers, numbers.array, out.array,
             )  # fmt: skip
-        return pointers, numbers[:n].view(np.int32), out[:n]
+        return pointers, numbers.first(n).view(np.int32), out.first(n)
 
     def _finished(self, coords: Sequence[NDArray[Any]], out: NDArray[Any], weights: Any) -> tuple[Block, Any]:
         """Return results in the type of the result, unless more is added to them."""
