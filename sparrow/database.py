@@ -43,8 +43,8 @@ _LEAST = 120_000_000
 _KEPT = 4
 """Instances kept for the next caller: one takes 50 ms to make, 5 MB and some threads that sleep."""
 
-_INTERRUPTED = "Query interrupted"
-"""What DuckDB makes of Ctrl-C, where it listens at all."""
+_INTERRUPTED = "Query interrupted", "KeyboardInterrupt"
+"""What DuckDB makes of Ctrl-C: of one that it listens to, and of one that came in Python while it asked something."""
 
 _lock = threading.Lock()
 _instances: OrderedDict[tuple[int, int, str], duckdb.DuckDBPyConnection] = OrderedDict()
@@ -135,7 +135,7 @@ def failures() -> Generator[None]:
         yield
     except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
         text = str(error)
-        if _INTERRUPTED in text:
+        if any(told in text for told in _INTERRUPTED):
             raise KeyboardInterrupt from error
         folder = settings.current().temp_directory
         if "No space left" in text or "File too large" in text or "max_temp_directory_size" in text:
@@ -222,9 +222,11 @@ def _on_a_thread(work: Callable[[], Any], con: duckdb.DuckDBPyConnection) -> Any
 @contextmanager
 def interrupts() -> Generator[None]:
     """Raise a ``KeyboardInterrupt`` where DuckDB tells of one in the block."""
+    import duckdb
+
     try:
         yield
-    except RuntimeError as error:
-        if _INTERRUPTED not in str(error):
+    except (RuntimeError, duckdb.Error) as error:
+        if not any(told in str(error) for told in _INTERRUPTED):
             raise
         raise KeyboardInterrupt from error

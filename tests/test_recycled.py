@@ -138,16 +138,16 @@ def test_scratch_is_used_again_while_it_is_there_and_kept_then() -> None:
 def test_threads_share_scratch() -> None:
     scratch = recycled.Scratch()
 
-    def used(number: int) -> bool:
-        for round in range(200):
+    def used(number: int, scratch: recycled.Scratch) -> bool:
+        for more in range(200):
             array = recycled.Cells(MIB, FLOAT, scratch).first(MIB)
-            array[::4096] = number + round
-            if (array[::4096] != number + round).any():
+            array[::4096] = number + more
+            if (array[::4096] != number + more).any():
                 return False
         return True
 
     with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(used, range(0, 4000, 1000)))
+        assert all(pool.map(used, range(0, 4000, 1000), [scratch] * 4))
     del scratch
     gc.collect()
     assert 8 * MIB <= recycled.kept() <= 4 * 8 * MIB

@@ -46,13 +46,14 @@ def einsum_sql(
     -------
     str
         A SELECT with a column for each letter of the result, and ``value``. Sums of integers have the type that the
-        database gives them, and those of booleans are counts.
+        database gives them, and those of booleans are counts. NaN is larger than all numbers there, so that the least
+        of a number and NaN is the number.
 
     Raises
     ------
     InvalidValueError
-        If the subscripts are not understood, are for another number of operands, or letters differ in case only; or
-        ``complement`` is given without a mask.
+        If the subscripts are not understood, are for another number of operands, or letters or names differ in case
+        only; or ``complement`` is given without a mask.
     ShapeError
         If sizes of tensors along a letter differ, or a mask has another number of dimensions than the result.
     LabelError
@@ -107,7 +108,8 @@ def einsum_sql(
     hidden = ""
     if mask is not None:
         same = " AND ".join(f'"mask".{letter} = {cell}' for letter, cell in zip(output, cells, strict=True)) or "true"
-        how = "ANTI" if complement else "SEMI"
+        negated = isinstance(mask, Tensor) and mask.dtype.kind == "b" and bool(mask.fill_value)  # entries are False
+        how = "ANTI" if complement != negated else "SEMI"
         hidden = f"\n{how} JOIN {_relation('mask', mask, list(output))} ON {same}"
     return contract_sql(", ".join([*columns, f"{value} AS value"]), "\n".join(sources), hidden, "\n".join(groups))
 
@@ -137,6 +139,10 @@ def _check_relations(
 ) -> None:
     """Raise an error where tensors do not fit their letters or each other, or the semiring."""
     masks = {} if mask is None else {"mask": mask}
+    if len({name.lower() for name in (*operands, *masks)}) < len(operands) + len(masks):
+        raise InvalidValueError(
+            f"einsum_sql: names of {', '.join((*operands, *masks))} differ in case only, which SQL does not tell apart"
+        )
     for name, given in (*operands.items(), *masks.items()):
         if not isinstance(given, str | Tensor):
             kind = type(given).__name__
@@ -184,6 +190,8 @@ def _number(name: str, given: str | Tensor, semiring: Semiring) -> str:
         return column
     if given.dtype.kind == "c" and semiring.multiply != "pair":
         raise UnsupportedError(f"einsum_sql: SQL has no {given.dtype}, the type of {name}: use sp.einsum")
+    if given.dtype.kind == "b" and semiring.multiply in ("min", "max"):
+        return f"CAST({column} AS BIGINT)"  # which others may be compared with
     grows = semiring.add == "plus" or semiring.multiply in ("times", "plus")
     narrow = given.dtype.kind == "b" or (given.dtype.kind in "iu" and given.dtype.itemsize < 8)
     return f"CAST({column} AS BIGINT)" if grows and narrow else column

@@ -126,7 +126,8 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
     named: dict[str, _Named] = {}
 
     def define(name: str, thing: Any) -> None:
-        made = _define(con, name, thing, len(named), waits)
+        with database.interrupts():
+            made = _define(con, name, thing, len(named), waits)
         if made is not None:
             named[name] = made
 

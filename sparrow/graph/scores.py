@@ -144,7 +144,7 @@ def hits(A: Tensor, *, tol: float = 1e-8, max_iter: int = 1000) -> tuple[Tensor,
     UnsupportedError
         If values are complex.
     InvalidValueError
-        If a link weighs NaN or infinity.
+        If a link weighs less than 0, NaN or infinity.
     ConvergenceError
         If ``max_iter`` rounds are not enough.
 
@@ -164,7 +164,10 @@ def hits(A: Tensor, *, tol: float = 1e-8, max_iter: int = 1000) -> tuple[Tensor,
     check_integer("max_iter", max_iter, 1)
     check_number("tol", tol)
     n = A.shape[0]
-    operator = Operator(weights(A), persist=True)
+    weighed = weights(A)
+    if A.dtype.kind in "if" and A.size and weighed.min() < 0:
+        raise InvalidValueError("hits: a link weighs less than 0, which makes no hubs: take the magnitude of weights")
+    operator = Operator(weighed, persist=True)
     with room_for_nodes(A, 48, "hits"), progress.bar("hits", None, "rounds") as advance:
         hubs: NDArray[np.float64] = np.full(n, 1 / max(n, 1))
         for _ in range(max_iter):

@@ -132,7 +132,8 @@ class Writing(Base):
             the column ``value``, or in the one that is left.
         duplicates
             What becomes of a cell that both have, or a table twice: "error", "sum", "last" (the new), "first" (the
-            old), "min", "max".
+            old), "min", "max". Values that equal the fill are no entries, so they leave a cell of this tensor as it
+            is: it is cleared by ``put``, or ``A[i, j] = 0``.
         value
             The column of a table that has the values, and others than it and the dimensions are passed over.
         **reading

@@ -17,7 +17,9 @@
 --                     i, j, value       entries with i_from <= i < i_to and j_from <= j < j_to, where they stand in a;
 --                                       what is not given does not bound
 --
--- a, b a matrix: its columns are taken as row, column and value, whatever their names, each cell once
+-- a, b a matrix: its columns are taken as row, column and value, whatever their names, each cell once. DuckDB multiplies
+--      no booleans, and small integers in their type: a view of "i, j, value::BIGINT as value" of such is multiplied. NaN
+--      is larger than all numbers to it, so that min_plus passes over it
 -- x    a dense operand: its first column counts 0, 1, 2, ..., its others are values
 -- Both are names in quotes of tables and views, of Parquet files, or lists of either. i that hold no entry are left out:
 -- they are 0. Bounds skip row groups, since files are sorted.

@@ -470,6 +470,8 @@ def test_what_is_no_graph_is_named(named: Any) -> None:
     differing = {"src": ["a", "b"], "dst": ["b", "a"]}
     with pytest.raises(errors.InvalidValueError, match="links weigh NaN"):
         graph.hits(sp.asarray([[0, np.nan], [1, 0]]))
+    with pytest.raises(errors.InvalidValueError, match="hits: a link weighs less than 0"):
+        graph.hits(sp.asarray([[0, -1.0, 1], [1, 0, 0], [0, 0, 0]]))
     with pytest.raises(errors.ShapeError, match="relabel=True"):
         graph.degrees(sp.zeros((2**40, 2**40)))
     with pytest.raises(errors.LabelError, match="'src' and 'dst' differ"):

@@ -170,3 +170,28 @@ def test_complex_numbers_have_no_sql() -> None:
     A = sp.asarray([[0, 1j], [2, 0]])
     with pytest.raises(UnsupportedError, match=r"SQL has no complex128, the type of A: use sp\.einsum"):
         sp.einsum_sql("ij,jk->ik", A=A, B=A)
+
+
+@pytest.mark.parametrize("complement", [False, True])
+def test_masks_that_say_which_cells_are_not_wanted(complement: bool) -> None:
+    A = sp.asarray(np.array([[0, 2, 0], [1, 0, 3], [0, 0, 4]]))
+    B = sp.asarray(np.array([[1, 0, 0], [0, 5, 0], [7, 0, 1]]))
+    for mask in (M := sp.asarray(np.array([[0, 0, 0], [1, 0, 0], [0, 0, 1]], bool)), ~M, (~M).compute(), M == 0):
+        query = sp.einsum_sql("ij,jk->ik", A=A, B=B, mask=mask, complement=complement)
+        wanted = sp.einsum("ij,jk->ik", A, B, mask=mask, complement=complement)
+        assert cells(sp.sql(query, A=A, B=B, mask=mask).fetchall()) == entries(wanted.to_numpy())
+
+
+@pytest.mark.parametrize("semiring", ["min_max", "max_times", "min_plus"])
+def test_booleans_meet_numbers(semiring: str) -> None:
+    A, B = sp.asarray(np.array([[True, False], [True, True]])), sp.asarray(np.array([[2.5, 0], [0.5, 1]]))
+    query = sp.einsum_sql("ij,jk->ik", A=A, B=B, semiring=semiring)
+    found = sp.einsum("ij,jk->ik", A, B, semiring=semiring).compute().to_format("coo")
+    wanted = cells(list(zip(*(column.tolist() for column in found.coords), found.data.tolist(), strict=True)))
+    assert cells(sp.sql(query, A=A, B=B).fetchall()) == wanted
+
+
+@pytest.mark.parametrize("names", [{"A": "p", "a": "q"}, {"A": "p", "Mask": "q", "mask": "m"}])
+def test_names_that_differ_in_case_only(names: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValueError, match="differ in case only"):
+        sp.einsum_sql("ij,jk->ik", **names)

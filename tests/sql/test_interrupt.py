@@ -7,13 +7,16 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import duckdb
+import numpy as np
 import pytest
 
 import sparrow as sp
-from sparrow import database, workers
+from sparrow import database, engines, workers
+from sparrow.engines.duckdb import engine
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -40,6 +43,26 @@ def test_what_an_engine_reads_ends_at_an_interrupt() -> None:
     timer.join()
     A = sp.asarray([[0, 1], [2, 3]])
     assert sp.matmul(A, A, engine="duckdb").nnz == 4
+
+
+def test_an_interrupt_while_something_is_registered_is_a_keyboard_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    A = sp.asarray([[0, 1], [2, 3]])
+
+    def told(*args: Any, **options: Any) -> Any:
+        raise duckdb.InvalidInputException("reading the schema of the object registered as x failed: KeyboardInterrupt")
+
+    calls: list[Callable[[], Any]] = [
+        lambda: (A @ A).compute("duckdb"),
+        lambda: engines.count((A @ A)[:1].__sparrow_scan__(), "duckdb"),
+        lambda: sp.matmul(A, np.ones(2), engine="duckdb"),
+        lambda: sp.sql("select * from A", A=A),
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "_registered", told)
+        for call in calls:
+            with pytest.raises(KeyboardInterrupt):
+                call()
+    assert sp.sql("select count(*) from A", A=A).fetchall() == [(3,)]
 
 
 def test_an_answer_is_a_relation_of_duckdb_in_every_way() -> None:

@@ -78,10 +78,10 @@ class DuckDB:
         schema = scan.schema
         dtypes = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)]
         con = database.connect()
-        text = _registered(compile_scan(scan, f"sparrow:{next(_names)}"), con)
-        if schema.ndim:
-            text = f"SELECT * FROM ({text}) ORDER BY {', '.join(map(str, range(1, schema.ndim + 1)))}"
         with database.failures():
+            text = _registered(compile_scan(scan, f"sparrow:{next(_names)}"), con)
+            if schema.ndim:
+                text = f"SELECT * FROM ({text}) ORDER BY {', '.join(map(str, range(1, schema.ndim + 1)))}"
             for batch in database.streamed(con, text):
                 columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
                 coords = tuple(column.astype(dtype, copy=False) for column, dtype in zip(columns, dtypes, strict=False))
@@ -95,8 +95,8 @@ class DuckDB:
     def count(self, scan: Scan) -> int:
         """Return the number of entries of a scan."""
         con = database.connect()
-        text = _registered(compile_scan(scan, f"sparrow:{next(_names)}"), con)
         with database.failures():
+            text = _registered(compile_scan(scan, f"sparrow:{next(_names)}"), con)
             return sum(batch[0][0].as_py() for batch in database.streamed(con, f"SELECT count(*) FROM ({text})"))
 
     def scalars(self, nodes: Sequence[Reduce]) -> list[Any]:
@@ -176,7 +176,8 @@ def _matmul(contract: Contract) -> Any:
     height = 1 if scan.view.ndim == 1 else scan.view.shape[0]
     out = np.zeros((height, *x.shape[1:]), np.int64 if whole else result)
     if out.size and scan.view.size:
-        _join(scan, x if whole else x.astype(result), out, whole)
+        with database.failures():
+            _join(scan, x if whole else x.astype(result), out, whole)
     out = out != 0 if result.kind == "b" else out.astype(result, copy=False)
     if scan.view.ndim == 1:
         out = out[0]
