@@ -54,7 +54,6 @@ def test_a_reservation_that_nobody_has_is_given_back() -> None:
 
 
 def test_what_is_collected_waits_for_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_ledger", memory._Ledger())
     monkeypatch.setattr(recycled, "_kept", recycled._Kept())
     arrays = [recycled.Cells(1 << 20, np.dtype(np.float64)).first(1 << 20)]
     rooms = [memory.reserve(600, "one")]
