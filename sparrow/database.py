@@ -134,9 +134,9 @@ def failures() -> Generator[None]:
     try:
         yield
     except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
-        text = str(error)
-        if any(told in text for told in _INTERRUPTED):
+        if _is_interrupt(error):
             raise KeyboardInterrupt from error
+        text = str(error)
         folder = settings.current().temp_directory
         if "No space left" in text or "File too large" in text or "max_temp_directory_size" in text:
             raise StorageError(
@@ -219,6 +219,10 @@ def _on_a_thread(work: Callable[[], Any], con: duckdb.DuckDBPyConnection) -> Any
         raise
 
 
+def _is_interrupt(error: Exception) -> bool:
+    return any(told in str(error) for told in _INTERRUPTED)
+
+
 @contextmanager
 def interrupts() -> Generator[None]:
     """Raise a ``KeyboardInterrupt`` where DuckDB tells of one in the block."""
@@ -227,6 +231,6 @@ def interrupts() -> Generator[None]:
     try:
         yield
     except (RuntimeError, duckdb.Error) as error:
-        if not any(told in str(error) for told in _INTERRUPTED):
+        if not _is_interrupt(error):
             raise
         raise KeyboardInterrupt from error

@@ -233,7 +233,7 @@ def planned(  # type: ignore[no-untyped-def]
     """
     end = np.uint64(len(places))
     n = written = like = count = shift = _ZERO
-    plans_made = after = made = _ZERO
+    after = made = _ZERO
     repeated, dense = len(pattern) > 0, False
     height, done_with = np.uint64(len(kinds)), _ZERO
     for i in range(height):
@@ -277,8 +277,8 @@ def planned(  # type: ignore[no-untyped-def]
                     done_with = i + more + _ONE
                 continue
         if repeated and m == stop:
-            p = _known(places, pattern, plans, plans_made, after, low, high - low, work)
-            if p < plans_made:
+            p = _known(places, pattern, plans, min(made, RECENT), after, low, high - low, work)
+            if p < min(made, RECENT):
                 step = np.uint64(places[low]) - np.uint64(places[plans[p, 0]])
                 begin, behind, size = plans[p, 3], plans[p, 4], plans[p, 5]
                 for e in range(work):
@@ -361,7 +361,7 @@ def planned(  # type: ignore[no-untyped-def]
                 plans[p, 0], plans[p, 1], plans[p, 2] = low, count, work
                 plans[p, 3], plans[p, 4], plans[p, 5] = n, written, found
                 made += _ONE
-                plans_made, after = min(made, RECENT), p + _ONE
+                after = p + _ONE
         else:
             slot = np.uint64(FEW)
             for e in range(size):
