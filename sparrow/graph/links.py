@@ -105,8 +105,9 @@ class Links:
         """Where the links lead to, and their weights if those count, one behind the other, on disk."""
         self._tensor = A
         self._room = memory.Reservation("links kept in memory", "")
-        if fits(A, weighted, undirected):
-            self._held = self._both_ways() if undirected else self._gathered()
+        most = _at_most(A)
+        if fits(A, weighted, undirected, most):
+            self._held = self._both_ways(most) if undirected else self._gathered(most)
             self._indptr = self._held[0]
             self._room.hold(sum(array.nbytes for array in self._held))
         else:
@@ -234,7 +235,7 @@ class Links:
         memory.trim()
         return np.cumsum(indptr, out=indptr)
 
-    def _gathered(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+    def _gathered(self, most: int) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
         from sparrow.kernels.rows import pointers
 
         scan = self._tensor.__sparrow_scan__()
@@ -242,7 +243,7 @@ class Links:
         if laid is not None:  # persisted: nothing is copied
             lengths = laid.values.astype(np.float64, copy=False) if self._weighted else _NO_WEIGHTS
             return laid.indptr - laid.indptr[0], laid.indices.astype(np.int32, copy=False), lengths
-        counts, most, at = np.zeros(self.size + 1, np.int64), _at_most(self._tensor), 0
+        counts, at = np.zeros(self.size + 1, np.int64), 0
         cols, weights = np.empty(most, np.int32), np.empty(most) if self._weighted else _NO_WEIGHTS
         for block in engines.sorted_blocks(scan):
             if not block.count:
@@ -258,10 +259,10 @@ class Links:
         memory.trim()
         return np.cumsum(counts), cols[:at], weights[:at]
 
-    def _both_ways(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+    def _both_ways(self, most: int) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
         from sparrow.kernels import graphs
 
-        pointers, heads, _ = self._gathered()
+        pointers, heads, _ = self._gathered(most)
         indptr, cols = readonly(pointers), readonly(heads)
         back, sources = np.zeros(self.size + 2, np.int64), np.empty_like(cols)
         graphs.turn(indptr, cols, back, sources)
@@ -271,11 +272,11 @@ class Links:
         return starts, both, _NO_WEIGHTS
 
 
-def fits(A: Tensor, weighted: bool = False, undirected: bool = False) -> bool:
-    """Return whether the links of a graph are kept in memory."""
+def fits(A: Tensor, weighted: bool = False, undirected: bool = False, most: int | None = None) -> bool:
+    """Return whether the links of a graph, ``most`` of them if that is known, are kept in memory."""
     # While lists are made of links both ways they are there twice.
     width = 16 if undirected else 12 if weighted else 4
-    return width * _at_most(A) + 8 * A.shape[0] <= memory.limit() // _SHARE
+    return width * (_at_most(A) if most is None else most) + 8 * A.shape[0] <= memory.limit() // _SHARE
 
 
 def _at_most(A: Tensor) -> int:

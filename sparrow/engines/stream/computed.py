@@ -8,6 +8,7 @@ chunks of that operand.
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 import threading
 import weakref
@@ -307,9 +308,8 @@ class Computed:
         own = self._own_order()
         if own is not None and all(len(r) for r in box.ranges):
             return self._inputs[0].relation.stats(self._narrowed(box), own)
-        found = [scan.relation.stats(scan.view.box(), scan_order(scan)) for scan in self._inputs]
-        fields = ("files", "files_read", "row_groups", "row_groups_read", "rows", "nbytes", "inside")
-        sums = ScanStats(*(sum(getattr(one, name) for one in found) for name in fields))
+        found = (scan.relation.stats(scan.view.box(), scan_order(scan)) for scan in self._inputs)
+        sums = functools.reduce(ScanStats.plus, found, ScanStats(0, 0, 0, 0, 0, 0, 0.0))
         leading = box.ranges[0] if box.ranges else range(1)
         if self._most is None or not len(leading):
             return sums
