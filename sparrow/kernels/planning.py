@@ -220,7 +220,7 @@ def planned(  # type: ignore[no-untyped-def]
     few
         How many products of a row are gathered, at most FEW.
     order, counts, plans
-        Those of a :class:`~sparrow.kernels.spgemm.Workspace`.
+        Those of a :class:`~sparrow.kernels.workspace.Workspace`.
     kinds
         Shape (m,), uint8: written.
     sizes

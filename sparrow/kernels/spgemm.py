@@ -30,22 +30,19 @@ import numpy as np
 from numba.core.errors import NumbaError, NumbaWarning
 from numba.extending import register_jitable
 from numba.np import numpy_support
-from numpy.typing import NDArray
 
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.compiling import announce
 from sparrow.kernels.dots import dotted
 from sparrow.kernels.intrinsics import at_address, least, most, prefetch
 from sparrow.kernels.jit import njit
-from sparrow.kernels.lanes import FLAGS, LANES, counted, flagged, load, ones, pack, spread, store, unlike
+from sparrow.kernels.lanes import LANES
 from sparrow.kernels.masks import added, masked
 from sparrow.kernels.planning import (
     AHEAD,
-    FEW,
     FEW_PRODUCTS,
     FIRST,
     NOTHING,
-    RECENT,
     SHIFTED,
     SLOT,
     SOON,
@@ -54,30 +51,16 @@ from sparrow.kernels.planning import (
     THICKNESS,
     WRITTEN_AHEAD,
 )  # fmt: skip
+from sparrow.kernels.readout import differing, eights_of, few, lines_between, run_of, side_by_side, span, touched
+from sparrow.kernels.workspace import BUFFER, DEPTH, IN_LINE, NARROW
 
-__all__ = ["NAMED", "SLACK", "Kernels", "Workspace", "kernels_of", "seed_of"]
+__all__ = ["NAMED", "Kernels", "kernels_of"]
 
-SLACK = 8
-"""Entries of room more than products: what is written eight at a time passes the last one."""
-_ZERO, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
 _EIGHTS, _LINES = np.uint64(3), np.uint64(9)
 """How far the number of a column is shifted to that of its eight, and of its line of 64 eights."""
-_LINE, _IN_LINE = 512, np.uint64(64)
-"""The columns, and the eights, of a line."""
-_PAIRS = np.uint64(13)
-"""How far it is shifted to that of two words of flags of lines."""
-_BUFFER = 1024
-"""How many eights are found before they are read out."""
 _WORDS = np.uint64(16)
 """Values of four bytes that share a line of the cache."""
-_LAST = np.uint64(2**32 - 1)
-_DEPTH, _NARROW = np.uint64(32), np.uint64(64)
-"""How many rows that are alike are added up side by side, where they have so many columns at most."""
-_NOTHING_SEEN = np.empty(0, np.uint8)
-"""What of a dense row with a seed need not be known: which of its columns were added to."""
-_WIDEST = 1 << 20
-"""Columns up to which a dense row is filled with an identity that is not 0, which takes the room at once, where the
-right matrix has fewer entries."""
 
 
 @register_jitable
@@ -158,103 +141,6 @@ class Kernels(NamedTuple):
     """The sums of those, each times a weight of the mask's cell, where what is added is ``plus``."""
 
 
-class Workspace:
-    """Buffers that one thread uses for products of some width, clean between calls.
-
-    Parameters
-    ----------
-    width
-        The number of columns.
-    dtype
-        The type in which products are added up.
-    seed
-        What the dense row holds wherever nothing is added up; None where it holds anything.
-    """
-
-    def __init__(self, width: int, dtype: np.dtype[Any], seed: Any = None) -> None:
-        lines = -(-(width + 1) // (_LINE * int(FLAGS))) * int(FLAGS)
-        self._seeded = seed is not None
-        self.seed = dtype.type(seed or 0)
-        self.eights = np.zeros(lines * int(_IN_LINE), np.uint8)
-        self.lines = np.zeros(lines, np.uint8)
-        self.line_words = self.lines.view(np.uint64)
-        self.found_lines = np.empty(lines + int(FLAGS), np.uint32)
-        self.found = np.empty(_BUFFER + int(_IN_LINE + FLAGS), np.uint32)
-        self.held = np.empty(max(FEW + 1, int(_DEPTH * _NARROW)), dtype)
-        self.window = np.full(int(THICKNESS) * FEW + int(LANES), self.seed)
-        self.order = np.empty((3, FEW), np.uint64)
-        self.counts = np.zeros(257, np.uint32)
-        self.plans = np.empty((int(RECENT), 6), np.uint64)
-        self._plan: tuple[NDArray[Any], ...] = ()
-        self._width = width
-        self._total: NDArray[Any] | None = None
-        self._state: NDArray[np.uint8] | None = None
-        self._weights: NDArray[Any] | None = None
-
-    def plan(self, rows: int, products: int) -> tuple[NDArray[Any], ...]:
-        """Return room for what is planned of some rows, which gathers so many products at most."""
-        if not self._plan or len(self._plan[0]) < rows or len(self._plan[2]) < products:
-            slots, keys = np.empty(products, np.uint16), np.empty(products, np.uint32)
-            self._plan = np.empty(rows, np.uint8), np.empty(rows, np.uint16), slots, keys
-        kinds, sizes, *gathered = self._plan
-        return kinds[:rows], sizes[:rows], *gathered
-
-    def dense(self, wanted: bool) -> tuple[Any, ...]:
-        """Return what rows are added up in, as a loop ``rows`` takes it, without a dense row if none is wanted."""
-        seen = self.state if wanted and not self._seeded else _NOTHING_SEEN
-        total = self.total if wanted else self.window[:0]
-        flags = self.eights, self.lines, self.line_words, self.found_lines, self.found
-        return self.seed, total, seen, self.held, self.window, *flags
-
-    @property
-    def total(self) -> NDArray[Any]:
-        """A dense row: the seed for each column, and some more."""
-        if self._total is None:
-            self._total = _aligned(len(self.lines) * _LINE, self.seed)
-        return self._total
-
-    @property
-    def state(self) -> NDArray[np.uint8]:
-        """A byte for each column, 0, and some more: eight are looked at together."""
-        if self._state is None:
-            self._state = np.zeros(len(self.lines) * _LINE, np.uint8)
-        return self._state
-
-    @property
-    def weights(self) -> NDArray[Any]:
-        """A number for each column, 0."""
-        if self._weights is None:
-            self._weights = np.zeros(max(self._width, 1), self.window.dtype)
-        return self._weights
-
-
-def _aligned(count: int, value: Any) -> NDArray[Any]:
-    """Return so many times a value, eights of which do not pass the end of a line of the cache."""
-    room = np.zeros(count + 64 // value.itemsize, value.dtype)
-    first = -room.ctypes.data % 64 // value.itemsize
-    if value != 0:
-        room[:] = value
-    return room[first : first + count]
-
-
-def seed_of(add: Any, dtype: np.dtype[Any], width: int, entries: int) -> Any:
-    """Return what ``add`` leaves as it is, if it can stand in a dense row of a width where nothing was added up.
-
-    None where there is no such number, and where filling a row with it takes long beside so many entries of the right
-    matrix.
-    """
-    if not isinstance(add, str) or dtype.kind not in "iuf":
-        return None  # of complex numbers each part has its own sign of 0
-    if add in ("plus", "or"):
-        return 0
-    if add not in ("min", "max") or width > max(_WIDEST, entries):
-        return None
-    if dtype.kind == "f":
-        return np.inf if add == "min" else -np.inf
-    bounds = np.iinfo(dtype)
-    return bounds.max if add == "min" else bounds.min
-
-
 def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = False, seeded: bool = False) -> Kernels:
     """Return the loops of a semiring.
 
@@ -267,7 +153,7 @@ def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = Fa
     swapped
         Whether ``multiply``, a function, takes the right value first.
     seeded
-        Whether the dense rows of workspaces hold :func:`seed_of` them.
+        Whether the dense rows of workspaces hold :func:`~sparrow.kernels.workspace.seed_of` them.
 
     Raises
     ------
@@ -347,32 +233,8 @@ def _compiled(function: Any, dtype: np.dtype[Any], swapped: bool) -> int:
     return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
 
 
-@register_jitable
-def _differing(total, at, column, seen, seed, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
-    """Write out those of eight cells from a column on that differ from their seed and from fill, and clear them."""
-    found = load(total, at, LANES)
-    none = spread(seed)
-    store(total, at, LANES, none)
-    which = unlike(found, none) & unlike(found, spread(fill))
-    pack(out_columns, n, counted(np.uint32(column)), which)
-    pack(out, n, found, which)
-    return n + ones(which)
-
-
-@register_jitable
-def _seen(total, at, column, seen, seed, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
-    """Write out those of eight cells of a dense row that were added to and differ from fill, and forget that."""
-    for c in range(at, at + LANES):
-        value = total[c]
-        out_columns[n] = c
-        out[n] = value
-        n += np.uint64((seen[c] != 0) & (value != fill))
-        seen[c] = 0
-    return n
-
-
 def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
-    written: Any = _differing if seeded else _seen
+    written: Any = differing if seeded else touched
 
     @njit(cache=True, nogil=True)
     def rows(  # type: ignore[no-untyped-def]
@@ -405,11 +267,11 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
         fill
             Sums that equal it are left out.
         seed, total, seen, held, window, eights, lines, line_words, found_lines, found
-            A dense row: ``dense`` of a :class:`Workspace`.
+            A dense row: ``dense`` of a :class:`~sparrow.kernels.workspace.Workspace`.
         out_pointers
             Where the products of each row begin, and where the last ones end: int64 (m + 1,), written.
         out_columns, out
-            Room for as many entries as there are products, and SLACK more.
+            Room for as many entries as there are products, and :data:`~sparrow.kernels.workspace.SLACK` more.
         """
         n: Any = _ZERO
         slot = key = slots_of = keys_of = size_of = _ZERO
@@ -429,23 +291,21 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     slots_of, keys_of, size_of, shift = slot, key, shift, _ZERO
                     slot += done[i + _ONE] - done[i]
                     key += size_of
-                elif size_of <= _NARROW and i + LANES <= height and kinds[i + _ONE] == SHIFTED:
-                    step, run = np.uint64(sizes[i + _ONE]) - shift, _TWO
-                    most = min(_DEPTH, height - i)
-                    while run < most and kinds[i + run] == SHIFTED and sizes[i + run] == shift + run * step:
-                        run += _ONE
+                elif size_of <= NARROW and i + LANES <= height:
+                    run = run_of(kinds, sizes, i, min(DEPTH, height - i))
                     if run >= LANES:
+                        step = np.uint64(sizes[i + _ONE]) - shift
                         at, across = slots_of, high - low
                         for q in range(low, high):
                             k = np.uint64(places[q])
                             begin, stop = starts[k], starts[k + _ONE]
                             apart = step * (stop - begin)
-                            prefetch(places, q + _DEPTH * across)
-                            prefetch(starts, k + _DEPTH * step)
+                            prefetch(places, q + DEPTH * across)
+                            prefetch(starts, k + DEPTH * step)
                             for p in range(begin, stop):
                                 s = np.uint64(slots[at])
                                 at += _ONE
-                                to = (s & SLOT) * _DEPTH
+                                to = (s & SLOT) * DEPTH
                                 if s & FIRST:
                                     for r in range(run):
                                         held[to + r] = multiply(multiplying, left[q + r * across], right[p + r * apart])
@@ -453,25 +313,9 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                                 for r in range(run):
                                     value = multiply(multiplying, left[q + r * across], right[p + r * apart])
                                     held[to + r] = add(adding, held[to + r], value)
-                        whole: Any = True
-                        for j in range(size_of):
-                            for r in range(run):
-                                whole &= held[j * _DEPTH + r] != fill
-                        for r in range(run):
-                            out_pointers[i + r] = n
-                            if whole:
-                                further = spread(np.uint32(shift + r * step))
-                                for j in range(_ZERO, size_of, LANES):
-                                    found_keys = load(keys, keys_of + j, np.uint64(len(keys)) - keys_of - j)
-                                    store(out_columns, n + j, LANES, found_keys + further)
-                                for j in range(size_of):
-                                    out[n + j] = held[j * _DEPTH + r]
-                                n += size_of
-                                continue
-                            for j in range(size_of):
-                                out_columns[n] = np.uint64(keys[keys_of + j]) + shift + r * step
-                                out[n] = held[j * _DEPTH + r]
-                                n += np.uint64(out[n] != fill)
+                        n = side_by_side(
+                            held, size_of, run, keys, keys_of, shift, step, fill, out_pointers, i, out_columns, out, n
+                        )
                         done_with = i + run
                         continue
                 prefetch(slots, slot + WRITTEN_AHEAD + WRITTEN_AHEAD)
@@ -495,10 +339,7 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                         value = multiply(multiplying, x, right[p])
                         to = s & SLOT
                         held[to] = value if s & FIRST else add(adding, held[to], value)
-                for j in range(size_of):
-                    out_columns[n] = np.uint64(keys[keys_of + j]) + shift
-                    out[n] = held[j]
-                    n += np.uint64(out[n] != fill)
+                n = few(held, size_of, keys, keys_of, shift, fill, out_columns, out, n)
                 continue
             if kind == STRAIGHT:
                 for q in range(low, high):
@@ -527,23 +368,13 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     for p in range(starts[k], starts[k + _ONE]):
                         c = np.uint64(columns[p]) - smallest
                         window[c] = add(adding, window[c], multiply(multiplying, x, right[p]))
-                for cell in range(_ZERO, np.uint64(sizes[i]), LANES):
-                    n = written(window, cell, smallest + cell, seen, seed, fill, out_columns, out, n)
+                n = written(window, _ZERO, np.uint64(sizes[i]), smallest, seen, seed, fill, out_columns, out, n)
                 continue
             work = done[i + _ONE] - done[i]
             smallest, largest = _ZERO, width - _ONE
             thick = seeded and largest < THICKNESS * work
             if not thick:
-                smallest, largest = _LAST, _ZERO
-                for q in range(low, high):
-                    if q + AHEAD < end:
-                        prefetch(starts, np.uint64(places[q + AHEAD]))
-                    k = np.uint64(places[q])
-                    begin, stop = starts[k], starts[k + _ONE]
-                    if begin < stop:
-                        smallest = min(smallest, np.uint64(columns[begin]))
-                        largest = max(largest, np.uint64(columns[stop - _ONE]))
-                        prefetch(right, begin)
+                smallest, largest = span(places, low, high, starts, columns, right)
                 thick = seeded and largest - smallest < THICKNESS * work
             for q in range(low, high):
                 x = left[q]
@@ -584,24 +415,20 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     else:
                         seen[c] = 0
             if thick:
-                for cell in range((smallest >> _EIGHTS) << _EIGHTS, largest + _ONE, LANES):
-                    n = written(total, cell, cell, seen, seed, fill, out_columns, out, n)
+                at = (smallest >> _EIGHTS) << _EIGHTS
+                n = written(total, at, largest + _ONE, at, seen, seed, fill, out_columns, out, n)
                 continue
-            count = _ZERO
-            for word in range((smallest >> _PAIRS) << _ONE, ((largest >> _PAIRS) + _ONE) << _ONE, _TWO):
-                if line_words[word] | line_words[word + _ONE]:
-                    count += flagged(lines, word << _EIGHTS, found_lines, count)
+            count = lines_between(smallest, largest, lines, line_words, found_lines)
             size = _ZERO
             for line in range(count):
-                first = np.uint64(found_lines[line]) * _IN_LINE
-                for flag in range(first, first + _IN_LINE, FLAGS):
-                    size += flagged(eights, flag, found, size)
-                if size >= np.uint64(_BUFFER) or line + _ONE == count:
+                first = np.uint64(found_lines[line]) * IN_LINE
+                size = eights_of(first, first + IN_LINE, eights, found, size)
+                if size >= np.uint64(BUFFER) or line + _ONE == count:
                     for e in range(size):
                         prefetch(out_columns, n + WRITTEN_AHEAD)
                         prefetch(out, n + WRITTEN_AHEAD)
                         at = np.uint64(found[e]) << _EIGHTS
-                        n = written(total, at, at, seen, seed, fill, out_columns, out, n)
+                        n = written(total, at, at + LANES, at, seen, seed, fill, out_columns, out, n)
                     size = _ZERO
         out_pointers[height] = n
         return n

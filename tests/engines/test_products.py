@@ -29,7 +29,7 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.index import Box
-from sparrow.kernels import entries, few, planning, spgemm
+from sparrow.kernels import entries, few, planning, workspace
 from sparrow.plan import SEMIRINGS
 from sparrow.relation import MemoryRelation
 from tests.engines.conftest import ENGINES
@@ -940,13 +940,13 @@ def test_dense_rows_take_a_part_of_the_memory(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(few, "_FEW", 0)
     monkeypatch.setattr(contraction, "_PRODUCTS", 100)
     made: list[int] = []
-    inner = spgemm.Workspace.__init__
+    inner = workspace.Workspace.__init__
 
     def noted(self: Any, width: int, *args: Any) -> None:
         made.append(width)
         inner(self, width, *args)
 
-    monkeypatch.setattr(spgemm.Workspace, "__init__", noted)
+    monkeypatch.setattr(workspace.Workspace, "__init__", noted)
     A, B = (sp.random((400, 400), nnz=8_000, seed=seed).compute() for seed in (1, 2))
     with sp.config(threads=4):
         wanted = (A @ B).compute()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow.engines.stream import likeness
-from sparrow.kernels import few, planning, spgemm
+from sparrow.kernels import few, planning, workspace
 from sparrow.kernels.compiling import readonly
 
 
@@ -36,7 +36,7 @@ def test_products_of_short_rows_go_to_the_slot_of_their_column(seeded: bool, mas
     off = [np.flatnonzero(rng.random(40) < 0.5 * masked) * apart for _ in lengths]
     bounds = np.append(0, np.cumsum([len(each) for each in off]))
     cells = (bounds[:-1], bounds[1:]) if masked else (bounds[:0], bounds[:0])
-    space, most = spgemm.Workspace(40 * apart, np.dtype(float)), 100
+    space, most = workspace.Workspace(40 * apart, np.dtype(float)), 100
     kinds, sizes, slots, keys = space.plan(len(lengths), int(done[-1]))
     prepare: Any = planning.planned
     prepare(
@@ -81,7 +81,7 @@ def test_products_of_short_rows_go_to_the_slot_of_their_column(seeded: bool, mas
 
 @pytest.mark.parametrize("width", [1, 7, 60, 64, 513])
 def test_dense_rows_have_room_for_the_last_eight_columns(width: int) -> None:
-    space = spgemm.Workspace(width, np.dtype(float))
+    space = workspace.Workspace(width, np.dtype(float))
     room = -(-width // 8) * 8
     assert min(len(space.total), len(space.state)) >= room
 

@@ -18,7 +18,7 @@ from sparrow.kernels.compiling import readonly
 from sparrow.kernels.entries import Block, Heads, RowBlock
 
 if TYPE_CHECKING:
-    from sparrow.kernels.spgemm import Workspace
+    from sparrow.kernels.workspace import Workspace
 
 __all__ = ["DOTTED", "Loops"]
 
@@ -161,13 +161,14 @@ class Loops:
             by_numpy: Any = few.products
             pointers, numbers, out = by_numpy(*self._operations, self._held.across.size, *arguments, *cells, self._fill)
             return pointers, numbers.view(np.int32), out
-        from sparrow.kernels import planning, spgemm
+        from sparrow.kernels import planning
+        from sparrow.kernels.workspace import SLACK
 
         prepare: Any = planning.planned
         most = min(products, count * max(self._held.across.size, 1))
         pointers = np.empty(count + 1, np.int64)
         kinds = np.dtype(np.uint32), self._operands.dtype
-        numbers, out = (recycled.Cells(most + spgemm.SLACK, kind, self._scratch) for kind in kinds)
+        numbers, out = (recycled.Cells(most + SLACK, kind, self._scratch) for kind in kinds)
         own, places, left, starts, columns, right = arguments
         done, width = readonly(rows.done[first : last + 1].view(np.uint64)), np.uint64(self._held.across.size)
         with self._space() as space:
@@ -207,7 +208,7 @@ class Loops:
     @property
     def _seed(self) -> Any:
         """What dense rows hold wherever nothing was added up; None where they hold anything."""
-        from sparrow.kernels.spgemm import seed_of
+        from sparrow.kernels.workspace import seed_of
 
         semiring = self._node.semiring
         if semiring.identity is not None or (self._operands.mask is not None and not self._node.complement):
@@ -230,7 +231,7 @@ class Loops:
     @contextlib.contextmanager
     def _space(self) -> Iterator[Workspace]:
         """Give a thread buffers for products, clean, and take them back, unless they may not be."""
-        from sparrow.kernels.spgemm import Workspace
+        from sparrow.kernels.workspace import Workspace
 
         space, clean = self._spaces.get(), None
         try:
