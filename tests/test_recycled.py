@@ -144,6 +144,7 @@ def test_threads_share_scratch() -> None:
             array[::4096] = number + more
             if (array[::4096] != number + more).any():
                 return False
+            del array  # before the next one is made
         return True
 
     with ThreadPoolExecutor(4) as pool:

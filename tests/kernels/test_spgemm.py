@@ -293,7 +293,7 @@ def test_grids_have_the_bits_of_a_plain_loop(
 @pytest.mark.parametrize(("shape", "count"), [((50,), 3), ((9, 50), 9), ((6, 7, 20), 27), ((3, 3, 3, 10), 81)])
 def test_patterns_of_rows(shape: tuple[int, ...], count: int) -> None:
     csr = _grid(shape, float, np.random.default_rng(0), 0).to_scipy("csr")
-    starts, columns = csr.indptr.astype(np.uint64), csr.indices.astype(np.uint32)
+    starts, columns = readonly(csr.indptr.astype(np.uint64)), readonly(csr.indices.astype(np.uint32))
     height = csr.shape[0]
     found = np.full(height, height, np.uint32)
     planning.patterns(starts, columns, np.uint64(0), np.uint64(height), planning.RECENT, found)
