@@ -133,8 +133,10 @@ def einsum(
             result: dict[str, Any] = {"result": "tensor"} if absent else {}
             if not chosen.plain:
                 result = {"result": "array" if last and array else "any" if last else "tensor"}
-            more = result | (options if last else {})
-            left.append((at, out, _step((own, a), (other, b), out, chosen, free, more)))
+            used, more = chosen, result | (options if last else {})
+            if not (last or chosen.free or chosen.plain):  # nothing is added up, nor does what adding leaves annihilate
+                used, more = Semiring("any", chosen.multiply, None, str(chosen)), more | {"keeps": True}
+            left.append((at, out, _step((own, a), (other, b), out, used, free, more)))
     return left[0][2]
 
 

@@ -258,6 +258,8 @@ class Product(Step):
     schema: Schema
     free: bool = False
     """Whether it is a step of several that an engine may put in another order, with those of its scans that are."""
+    keeps: bool = False
+    """Whether a cell that comes out as the fill is an entry all the same, for the product that it is an operand of."""
 
     @property
     def scans(self) -> tuple[Scan, ...]:
@@ -269,8 +271,8 @@ class Product(Step):
         return replace(self, left=scans[0], right=scans[1], mask=None if self.mask is None else scans[2])
 
     def detail(self) -> Hashable:
-        """Return the letters, the semiring, how the mask is meant and whether the order is free."""
-        return self.letters, self.out, self.semiring, self.complement, self.schema, self.free
+        """Return the letters, the semiring, how the mask is meant, whether the order is free and the fill kept."""
+        return self.letters, self.out, self.semiring, self.complement, self.schema, self.free, self.keeps
 
     @property
     def summed(self) -> tuple[int, ...]:

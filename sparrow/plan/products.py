@@ -43,6 +43,7 @@ def product(
     complement: bool = False,
     stype: str | None = None,
     free: bool = False,
+    keeps: bool = False,
 ) -> Product:
     """Return the product of two scans.
 
@@ -63,6 +64,8 @@ def product(
         The storage type of the result, inferred by default.
     free
         Whether it is a step of several that may be put in another order.
+    keeps
+        Whether a cell that comes out as the fill is an entry all the same, for the product that it is an operand of.
 
     Raises
     ------
@@ -114,7 +117,7 @@ def product(
     for scan, along in ((right, other), (left, own)):
         labels |= {along[axis]: found for axis, found in names_along(scan).items()}
     along_out = {k: labels[letter] for k, letter in enumerate(out) if letter in labels}
-    node = Product(left, right, (own, other), tuple(out), semiring, None, False, schema, free).named(along_out)
+    node = Product(left, right, (own, other), tuple(out), semiring, None, False, schema, free, keeps).named(along_out)
     if mask is None:
         return node
     mask = masking(mask, Scan(node, View.identity(shape), schema), (left, right))

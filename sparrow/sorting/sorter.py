@@ -293,7 +293,7 @@ class Sorter:
         dtypes
             The integer dtype of each dimension's coordinates.
         fill_value
-            The value of cells that are not stored.
+            The value of cells that are not stored; None where all are.
         ids
             For each dimension None, or the distinct ids that occur, ascending: a coordinate
             becomes its position.
@@ -308,8 +308,7 @@ class Sorter:
 
         def finish(coords: tuple[NDArray[Any], ...], values: NDArray[Any]) -> Block:
             values = self._as_dtype(values)
-            absent = is_fill(values, fill_value)
-            if absent.any():
+            if fill_value is not None and (absent := is_fill(values, fill_value)).any():
                 coords, values = tuple(column[~absent] for column in coords), values[~absent]
             coords = tuple(place(column) for place, column in zip(places, coords, strict=True))
             return Block(tuple(c.astype(d, copy=False) for c, d in zip(coords, dtypes, strict=True)), values)

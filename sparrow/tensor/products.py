@@ -180,6 +180,7 @@ def contracted(
     stype: str | None = None,
     engine: Engine = "auto",
     free: bool = False,
+    keeps: bool = False,
     result: Literal["any", "array", "tensor"] = "any",
 ) -> Any:
     """Return the product of two operands by the letters of their axes.
@@ -194,6 +195,8 @@ def contracted(
         As in :func:`matmul`.
     free
         Whether it is a step of several that may be put in another order.
+    keeps
+        Whether a cell that comes out as the fill is an entry all the same, for the product that it is an operand of.
     result
         "any" is an array where an operand is one and something is summed, a scalar without letters, else a tensor. A
         step whose absent cells take no part in the next one stays a "tensor" then too, and the last is an "array".
@@ -216,7 +219,7 @@ def contracted(
         sides = [_every_fill(side) if arrays or not out else side for side in sides]
     left, right = multiplied(sides, letters)
     pattern, false = (None, False) if mask is None else _pattern(mask)
-    multiplication = product(left, right, letters, out, semiring, pattern, complement != false, stype, free)
+    multiplication = product(left, right, letters, out, semiring, pattern, complement != false, stype, free, keeps)
     node = (None if free else cell_by_cell(multiplication)) or multiplication
     if not node.schema.ndim and result != "tensor":
         return engines.cell(node, View.identity(()), engine)

@@ -226,7 +226,8 @@ def _product(node: Product, names: Names, select: _Select) -> str:
         same = " AND ".join(f"m.i{axis} = {column}" for axis, column in cells.items()) or "true"
         mask = f" {'ANTI' if node.complement else 'SEMI'} JOIN ({below}) AS m ON {same}"
     groups = f"GROUP BY {', '.join(cells.values())}" if cells else "HAVING count(*) > 0"
-    return _kept(contract_sql(_shown(cells, names, value), source, mask, groups), node.schema)
+    text = contract_sql(_shown(cells, names, value), source, mask, groups)
+    return text if node.keeps else _kept(text, node.schema)
 
 
 # -- rearrangements ------------------------------------------------------------------------------

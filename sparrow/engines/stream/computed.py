@@ -432,6 +432,8 @@ def _between(block: Block, chunk: Chunk, start: int, stop: int) -> Block:
 
 def range_of(column: NDArray[Any], start: int, stop: int) -> slice:
     """Return where an ascending column lies between two bounds."""
+    if not len(column):
+        return slice(0, 0)  # of any type: a bound need not fit
     kind = column.dtype.type  # a Python integer would cast the whole column
     first, last = np.searchsorted(column, kind(start), "left"), np.searchsorted(column, kind(stop - 1), "right")
     return slice(int(first), int(last))

@@ -52,6 +52,7 @@ class Loops:
     ) -> None:
         self._operands, self._node, self._schema = operands, operands.node, operands.node.schema
         self._held, self._dots, self._partial = held, dots, partial
+        self._fill = operands.left_out
         self._scratch = recycled.Scratch()
         self._spaces: queue.SimpleQueue[Workspace | None] = queue.SimpleQueue()
         nbytes, threads = held.across.size * (operands.dtype.itemsize + 1), settings.current().threads
@@ -200,10 +201,6 @@ class Loops:
         pointers = readonly((rows.pointers[first : last + 1] - begin).view(np.uint64))
         places = readonly(rows.places[begin:end].view(np.uint32))
         return pointers, places, readonly(rows.values[begin:end]), *self._held.arrays
-
-    @property
-    def _fill(self) -> Any:
-        return self._operands.dtype.type(self._schema.fill_value)
 
     @property
     def _seed(self) -> Any:

@@ -44,11 +44,13 @@ class Adding:
         The product.
     columns
         The letters of its columns.
+    fill
+        What is no entry among sums, in their type.
     """
 
-    def __init__(self, node: Product, columns: Sequence[int]) -> None:
+    def __init__(self, node: Product, columns: Sequence[int], fill: Any) -> None:
         sizes = dict(zip(node.out, node.schema.shape, strict=True))
-        self._add, self._fill = node.semiring.add, node.schema.fill_value
+        self._add, self._fill = node.semiring.add, fill
         self._sizes = [sizes[letter] for letter in columns]
 
     def __call__(self, parts: list[Given]) -> Given:
@@ -81,6 +83,6 @@ class Adding:
         out_columns, out = np.empty(size, columns.dtype), np.empty(size, values.dtype)
         n = adding_of(self._add)(
             readonly(begins), readonly(columns), readonly(values), readonly(others), readonly(more_columns),
-            readonly(more), values.dtype.type(self._fill), pointers, out_columns, out,
+            readonly(more), self._fill, pointers, out_columns, out,
         )  # fmt: skip
         return pointers, [out_columns[:n], out[:n]]

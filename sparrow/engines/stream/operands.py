@@ -192,12 +192,21 @@ class Operands:
                 values = values != 0
             return values.astype(self.dtype, copy=False)
 
+    @property
+    def left_out(self) -> Any:
+        """What is no entry among products as they are added up; where all are, a NaN, which nothing equals."""
+        if not self.node.keeps:
+            return self.dtype.type(self.node.schema.fill_value)
+        return self.dtype.type(np.nan) if self.dtype.kind in "fc" else np.float64(np.nan)
+
     def finished(self, coords: Sequence[NDArray[Any]], out: NDArray[Any], weights: Any = None) -> tuple[Block, Any]:
         """Return results in the type of the result, without those that then are its fill, and what is beside them."""
         schema = self.node.schema
         with np.errstate(all="ignore"):
             values = out != 0 if schema.dtype.kind == "b" else out.astype(schema.dtype, copy=False)
         block = Block(tuple(coords), values)
+        if self.node.keeps:
+            return block, weights
         if values.dtype != out.dtype or schema.fill_value != schema.fill_value:
             absent = is_fill(values, schema.fill_value)
             if absent.any():

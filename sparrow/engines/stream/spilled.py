@@ -81,7 +81,7 @@ class Spilled:
         self._parts: list[list[_Part]] = [[] for _ in stretches]
         self._join: Callable[[list[Given]], Given] = side_by_side
         if bounds is not None:
-            self._join = Adding(work.node, work.operands.roles.columns)
+            self._join = Adding(work.node, work.operands.roles.columns, work.operands.left_out)
         self._multiply(work, parts, bounds)
         self._bounds, self._before = self._pieces()
 

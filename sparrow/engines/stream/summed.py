@@ -113,7 +113,7 @@ class Summed:
         schema = self._schema
         kinds = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)] or [np.dtype(np.int32)]
         with progress.bar("adding up panels", sorter.count, "entries") as advance:
-            for block in sorter.blocks(kinds, work.operands.dtype.type(schema.fill_value)):
+            for block in sorter.blocks(kinds, None if work.node.keeps else work.operands.left_out):
                 found, _ = work.operands.finished(block.coords[: schema.ndim], block.values)
                 if found.count:
                     self._result.append(found)
