@@ -325,3 +325,30 @@ def test_errors_name_the_function_and_its_argument() -> None:
         sp.blas.trsv(sp.zeros((3, 3)), np.ones(3))
     with pytest.raises(errors.SingularError, match="trsm: A of shape"):
         sp.blas.trsm(1, sp.zeros((3, 3)), np.ones((3, 2)))
+
+
+def test_a_factor_of_1_is_of_a_type() -> None:
+    x = np.array([100, 3], np.int8)
+    for factor in (1, 1.0, np.float32(1), 1 + 0j, np.int64(1)):
+        for vector in (x, sp.asarray(x)):
+            found = sp.blas.axpy(vector, vector, factor)
+            cells = found.to_numpy() if isinstance(found, sp.Tensor) else found
+            assert cells.dtype == (factor * x + x).dtype
+            np.testing.assert_array_equal(cells, factor * x + x)
+    np.testing.assert_array_equal(sp.blas.rot(np.array([3], "u1"), np.array([2], "u1"), 1.0, 1.0)[1], [-1.0])
+
+
+def test_cells_by_a_mask_and_of_no_list() -> None:
+    y = sp.asarray([4, 0, 6])
+    assert sp.blas.gather(y, [True, False, True]).tolist() == [4, 6]
+    values, rest = sp.blas.gather_zero(y, np.array([True, False, True]))
+    assert (values.tolist(), rest.to_numpy().tolist()) == ([4, 6], [0, 0, 0])
+    assert sp.blas.gather(y, 2).tolist() == [6]
+    with pytest.raises(errors.ShapeError, match=r"indices of shape \(1, 2\)"):
+        sp.blas.gather_zero(y, [[0, 1]])
+    with pytest.raises(errors.ShapeError, match="a mask of 2 cells, for a vector of 3"):
+        sp.blas.gather(y, [True, False])
+
+
+def test_nothing_is_read_where_a_factor_is_0() -> None:
+    np.testing.assert_array_equal(sp.blas.trsm(0, np.eye(2), [[np.nan, 1], [2, np.inf]]), np.zeros((2, 2)))

@@ -8,6 +8,7 @@ import numpy as np
 
 from sparrow.blas.operands import conjugated, meet, nothing, number, scaled, vector
 from sparrow.errors import InvalidValueError, ShapeError
+from sparrow.schema import check_array
 from sparrow.tensor import Tensor
 
 __all__ = [
@@ -371,7 +372,7 @@ def gather(y: Any, indices: Any) -> Any:
     y
         A vector, tensor or array.
     indices
-        Where; in any order, and several times if need be.
+        Where; in any order, and several times if need be. Or a mask of all cells.
 
     Returns
     -------
@@ -380,7 +381,7 @@ def gather(y: Any, indices: Any) -> Any:
     Raises
     ------
     ShapeError
-        If it is no vector.
+        If it is no vector, or indices have several dimensions, or are a mask of another length.
     IndexError
         If an index is out of range.
 
@@ -390,7 +391,8 @@ def gather(y: Any, indices: Any) -> Any:
     >>> sp.blas.gather(sp.asarray([1, 2, 0, 4]), [0, 2, 3])
     array([1, 0, 4])
     """
-    found = vector(y, "y")[_indices(indices)]
+    y = vector(y, "y")
+    found = y[_indices(indices, y)]
     return found.to_numpy() if isinstance(found, Tensor) else found
 
 
@@ -414,7 +416,7 @@ def gather_zero(y: Any, indices: Any) -> tuple[Any, Any]:
     Raises
     ------
     ShapeError
-        If it is no vector.
+        If it is no vector, or indices have several dimensions, or are a mask of another length.
     IndexError
         If an index is out of range.
 
@@ -425,7 +427,7 @@ def gather_zero(y: Any, indices: Any) -> tuple[Any, Any]:
     >>> values, rest.to_numpy()
     (array([1, 0, 4]), array([0, 2, 0, 0]))
     """
-    at = _indices(indices)
+    at = _indices(indices, vector(y, "y"))
     values = gather(y, at)
     return values, scatter(np.zeros_like(values), at, y)
 
@@ -460,7 +462,7 @@ def scatter(x: Any, indices: Any, y: Any) -> Any:
     >>> sp.blas.scatter([7, 8], [3, 0], sp.asarray([1, 2, 0, 4])).to_numpy()
     array([8, 2, 0, 7])
     """
-    at = _indices(indices)
+    at = _indices(indices, vector(y, "y"))
     values = vector(x, "x")
     if values.shape != at.shape:
         raise ShapeError(f"x has {values.shape[0]} numbers, for {at.size} indices")
@@ -470,6 +472,13 @@ def scatter(x: Any, indices: Any, y: Any) -> Any:
     return made
 
 
-def _indices(given: Any) -> Any:
-    found = np.asarray(given)
-    return found.astype(np.int64) if not found.size else found
+def _indices(given: Any, y: Any) -> Any:
+    """Return indices of a vector: those that a mask marks, where one is given."""
+    found = np.atleast_1d(check_array(given, "indices"))
+    if found.ndim > 1:
+        raise ShapeError(f"indices of shape {found.shape}: give a list of them, of one dimension")
+    if found.dtype == bool:
+        if len(found) != len(y):
+            raise ShapeError(f"indices: a mask of {len(found)} cells, for a vector of {len(y)}")
+        return np.flatnonzero(found)
+    return found if found.size else found.astype(np.int64)

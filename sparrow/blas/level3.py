@@ -14,6 +14,7 @@ from sparrow.blas.operands import (
     mirror,
     mirrored,
     multiplied,
+    nothing,
     number,
     scaled,
     square,
@@ -197,7 +198,8 @@ def trsm(
            [2.]])
     """
     check_turn(trans_a, "trans_a")
-    right = scaled(number(alpha, "alpha"), matrix(B, "B"))
+    factor, right = number(alpha, "alpha"), matrix(B, "B")
+    right = scaled(factor, right if factor != 0 else nothing(right))
     if not side:
         return solved(A, right, lower, trans_a, diag, "trsm")
     # X @ op(A) = B is op(A).T @ X.T = B.T; of a conjugated one conj(A) @ X.T = B.T.

@@ -159,8 +159,10 @@ def triangle(A: Any, lower: bool, k: int = 0) -> Any:
 
 
 def scaled(alpha: Any, product: Any) -> Any:
-    """Return a product times a factor; 1 leaves it as it is."""
-    return product if alpha == 1 else alpha * product
+    """Return a product times a factor; 1 leaves it as it is, unless it is of a type that the product takes on."""
+    if alpha == 1 and (isinstance(alpha, int) or np.result_type(alpha, product.dtype) == product.dtype):
+        return product
+    return alpha * product
 
 
 def multiplied(alpha: Any, left: Any, right: Any) -> Any:

@@ -31,7 +31,7 @@ def kcore(A: Tensor) -> Tensor:
     Returns
     -------
     Tensor
-        A number for each node; ``sp.graph.induced_subgraph(A, np.flatnonzero(kcore(A) >= k))`` is the k-core.
+        A number for each node; ``sp.graph.induced_subgraph(A, sp.graph.kcore(A) >= k)`` is the k-core.
 
     Raises
     ------
@@ -44,8 +44,11 @@ def kcore(A: Tensor) -> Tensor:
     --------
     >>> import sparrow as sp
     >>> links = sp.from_coords([[0, 1, 2, 2], [1, 2, 0, 3]], [1, 1, 1, 1], shape=(5, 5))
-    >>> sp.graph.kcore(links).to_numpy()
+    >>> core = sp.graph.kcore(links)
+    >>> core.to_numpy()
     array([2, 2, 2, 1, 0])
+    >>> sp.graph.induced_subgraph(links, core >= 2).shape
+    (3, 3)
     """
     from sparrow.kernels import graphs
 

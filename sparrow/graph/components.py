@@ -102,7 +102,6 @@ def strongly_connected_components(A: Tensor) -> Tensor:
     """
     A = check_graph(A)
     n = A.shape[0]
-    room = max(memory.share(_SHARE) // _LINK_BYTES, _LEAST)
     with (
         room_for_nodes(A, 32, "strongly connected components"),
         ExitStack() as kept,
@@ -113,6 +112,7 @@ def strongly_connected_components(A: Tensor) -> Tensor:
             return per_group(A, _searched(links, advance))
         part = np.arange(n)
         alive = np.ones(n, np.bool_)
+        room = max(memory.share(_SHARE) // _LINK_BYTES, _LEAST)  # of what is left
         back: Links | None = None
         before, left = 0, _contracted(links, alive, part, room, advance)
         while left:

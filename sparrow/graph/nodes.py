@@ -66,16 +66,20 @@ def labels_of(A: Tensor) -> pa.Array | None:
 
 
 def positions(A: Tensor, nodes: Any) -> NDArray[np.int64]:
-    """Return the positions of nodes: of labels where the graph has some, else they are positions.
+    """Return the positions of nodes: of labels where the graph has some, else they are positions; or of a mask of all.
 
     Raises
     ------
     LabelError
-        If there is no node of that label.
+        If there is no node of that label, or a mask has other labels.
     IndexingError
         If a position is out of range.
+    ShapeError
+        If a mask has another shape.
     """
     labels = labels_of(A)
+    if getattr(nodes, "dtype", None) == np.bool_ and getattr(nodes, "ndim", 0):
+        return _marked(A, nodes, labels)
     several = isinstance(nodes, Iterable) and not isinstance(nodes, str | bytes) and getattr(nodes, "ndim", 1) > 0
     given: Any = nodes if several else [nodes]
     if labels is not None:
@@ -86,6 +90,18 @@ def positions(A: Tensor, nodes: Any) -> NDArray[np.int64]:
         raise IndexingError(f"node {found[outside][0]} is out of range: the graph has {n} nodes")
     found = found.astype(np.int64)
     return np.where(found < 0, found + n, found)
+
+
+def _marked(A: Tensor, mask: Any, labels: pa.Array | None) -> NDArray[np.int64]:
+    """Return the positions of the nodes that a mask marks."""
+    if mask.shape != A.shape[:1]:
+        raise ShapeError(f"a mask of shape {mask.shape} marks none of the graph's {A.shape[0]} nodes: give one of all")
+    if isinstance(mask, Tensor):
+        own = mask.labels(0)
+        if own is not None and labels is not None and not own.equals(labels):
+            raise LabelError("the mask has other labels than the graph, or in another order: reindex it")
+        mask = mask.to_numpy()
+    return np.flatnonzero(mask)
 
 
 def _integers(nodes: Any) -> NDArray[Any]:

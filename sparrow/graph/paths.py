@@ -22,6 +22,10 @@ _ALL = 1 << 62
 """What the weights of all lists add up to."""
 _SAMPLE = 1024
 """Weights that say how far nodes are near."""
+_PASSES = 4
+"""How often all links may have been looked at before circles are looked for."""
+_NONE_BEFORE = np.empty(0, np.int32)
+"""What nodes were reached from, where nobody asks."""
 
 
 def bfs(A: Tensor, source: Any, *, directed: bool = True, max_depth: int | None = None) -> Tensor:
@@ -67,7 +71,7 @@ def bfs(A: Tensor, source: Any, *, directed: bool = True, max_depth: int | None 
     with room_for_nodes(A, 24, "breadth-first search"), Links(A, undirected=not directed) as links:
         if links.held is not None:
             return per_node(A, _searched(links, positions(A, source), limit), -1)
-        far = _distances(A, links, source, "breadth-first search", limit)
+        far = _distances(links, positions(A, source), "breadth-first search", limit, None)
         return per_node(A, np.where(np.isinf(far), -1, far).astype(np.int64), -1)
 
 
@@ -106,9 +110,38 @@ def shortest_paths(A: Tensor, source: Any) -> Tensor:
     """
     A = check_graph(A)
     with room_for_nodes(A, 24, "shortest paths"), Links(A, weighted=True) as links:
+        at = positions(A, source)
         if links.held is not None and bool((links.held[2] >= 0).all()):
-            return per_node(A, _nearer(links, positions(A, source)), np.inf)
-        return per_node(A, _distances(A, links, source, "shortest paths", np.inf), np.inf)
+            return per_node(A, _nearer(links, at, None), np.inf)
+        with room_for_nodes(A, 16, "shortest paths, links of which may be shorter than 0"):
+            circles = _Circles(links.size)
+            if links.held is not None:
+                return per_node(A, _nearer(links, at, circles), np.inf)
+            return per_node(A, _distances(links, at, "shortest paths", np.inf, circles), np.inf)
+
+
+class _Circles:
+    """What tells that ways get ever shorter round a circle: by the node that each was reached from.
+
+    That two of these close a circle may come of rounding once; it is found twice where it goes on.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.before = np.full(n, -1, np.int32)
+        self._was, self._marks = np.full(n, -np.inf), np.empty(n, np.int32)
+        self._found = False
+
+    def check(self, far: NDArray[np.float64]) -> None:
+        """Raise ``InvalidValueError`` if there was a circle the time before, and still is."""
+        from sparrow.kernels import graphs
+
+        found = bool(graphs.circular(self.before, far, self._was, self._marks))
+        if found and self._found:
+            raise InvalidValueError(
+                "shortest paths: a circle of links is shorter than 0, so that ways through it have no shortest one"
+            )
+        self._found = found
+        self._was[:] = far
 
 
 def _searched(links: Links, at: NDArray[np.int64], limit: float) -> NDArray[np.int64]:
@@ -127,8 +160,8 @@ def _searched(links: Links, at: NDArray[np.int64], limit: float) -> NDArray[np.i
     return far
 
 
-def _nearer(links: Links, at: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return how far each node is, of links in memory none of which is shorter than 0: near nodes go before others."""
+def _nearer(links: Links, at: NDArray[np.int64], circles: _Circles | None) -> NDArray[np.float64]:
+    """Return how far each node is, of links in memory: near nodes go before others, where no link is shorter than 0."""
     from sparrow.kernels import graphs
 
     assert links.held is not None
@@ -139,33 +172,38 @@ def _nearer(links: Links, at: NDArray[np.int64]) -> NDArray[np.float64]:
     far[at], near[: len(at)], waits[at] = 0.0, at, 1
     # Three median links: nodes are looked at 1.0 to 1.3 times each, on webs, power laws and grids alike.
     width = 3 * float(np.median(weights[:: max(len(weights) // _SAMPLE, 1)])) if len(weights) else 0.0
+    before, most = _NONE_BEFORE, AT_ONCE
+    if circles is not None:
+        width, before, most = np.inf, circles.before, min(AT_ONCE, _PASSES * (n + len(cols)))
     bound, state = np.array([width]), np.array([0, len(at), 0])
     with progress.bar("shortest paths", None, "links") as advance:
         while state[1] or state[2]:
-            advance(graphs.nearer(indptr, cols, weights, width, far, near, later, waits, bound, state, AT_ONCE))
+            if circles is not None:
+                circles.check(far)
+            advance(graphs.nearer(indptr, cols, weights, width, far, before, near, later, waits, bound, state, most))
     return far
 
 
-def _distances(A: Tensor, links: Links, source: Any, doing: str, limit: float) -> NDArray[np.float64]:
-    """Return how far each node is from the nearest source: lists of nodes that came nearer are looked at again."""
+def _distances(
+    links: Links, at: NDArray[np.int64], doing: str, limit: float, circles: _Circles | None
+) -> NDArray[np.float64]:
+    """Return how far each node is from the nearest of some: lists of nodes that came nearer are looked at again."""
     from sparrow.kernels import graphs
 
     relax: Any = graphs.relax
     far = np.full(links.size, np.inf)
     active = np.zeros(links.size, np.bool_)
-    at = positions(A, source)
     far[at], active[at] = 0.0, True
+    before = _NONE_BEFORE if circles is None else circles.before
     rounds = 0
     with progress.bar(doing, None, "links") as advance:
         while active.any():
+            if circles is not None and rounds.bit_count() == 1:  # as often as the rounds have binary digits
+                circles.check(far)
             for lists in links.pending(active):
-                relax(*lists.arrays, readonly(lists.weights), limit, far, active)
+                relax(*lists.arrays, readonly(lists.weights), limit, far, before, active)
                 advance(lists.count)
             rounds += 1
-            if rounds > links.size:
-                raise InvalidValueError(
-                    f"{doing}: a circle of links is shorter than 0, so that ways through it have no shortest one"
-                )
     return far
 
 
@@ -189,8 +227,8 @@ def random_walks(A: Tensor, sources: Any, length: int, *, weighted: bool = False
     Returns
     -------
     ndarray
-        The positions of nodes, shape (walks, length + 1); -1 after a node without links. ``A.labels(0).take(...)``
-        has their labels.
+        The positions of nodes, shape (walks, length + 1); -1 after a node without links. Where nodes have labels,
+        ``numpy.append(A.labels(0), None)[walks]`` has those, None after such a node.
 
     Raises
     ------

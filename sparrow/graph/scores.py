@@ -82,16 +82,15 @@ def pagerank(
     from sparrow import linalg
 
     A = check_graph(A)
-    with room_for_nodes(A, 48, "pagerank"):
-        ranks = linalg.pagerank(
-            weights(A),
-            damping,
-            personalization=_placed(A, personalization, "personalization"),
-            dangling=_placed(A, dangling, "dangling"),
-            tol=tol,
-            max_iter=max_iter,
-        )
-        return per_node(A, ranks)
+    ranks = linalg.pagerank(
+        weights(A),
+        damping,
+        personalization=_placed(A, personalization, "personalization"),
+        dangling=_placed(A, dangling, "dangling"),
+        tol=tol,
+        max_iter=max_iter,
+    )
+    return per_node(A, ranks)
 
 
 def _placed(A: Tensor, given: Any, name: str) -> Any:
@@ -168,7 +167,7 @@ def hits(A: Tensor, *, tol: float = 1e-8, max_iter: int = 1000) -> tuple[Tensor,
     if A.dtype.kind in "if" and A.size and weighed.min() < 0:
         raise InvalidValueError("hits: a link weighs less than 0, which makes no hubs: take the magnitude of weights")
     operator = Operator(weighed, persist=True)
-    with room_for_nodes(A, 48, "hits"), progress.bar("hits", None, "rounds") as advance:
+    with room_for_nodes(A, 24, "hits"), progress.bar("hits", None, "rounds") as advance:
         hubs: NDArray[np.float64] = np.full(n, 1 / max(n, 1))
         for _ in range(max_iter):
             before = hubs

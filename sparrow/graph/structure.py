@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.arguments import check_flag
-from sparrow.errors import InvalidValueError
+from sparrow.errors import InvalidValueError, LabelError
 from sparrow.functions.elementwise import add, logical_and, maximum, minimum
 from sparrow.functions.searching import where
 from sparrow.graph.components import connected_components, strongly_connected_components
 from sparrow.graph.links import linked, turned, weights
-from sparrow.graph.nodes import check_graph, per_node, positions
+from sparrow.graph.nodes import check_graph, labels_of, per_node, positions
 from sparrow.tensor import Tensor
 
 __all__ = ["degrees", "induced_subgraph", "largest_component", "symmetrize"]
@@ -116,7 +116,8 @@ def induced_subgraph(A: Tensor, nodes: Any) -> Tensor:
     A
         Links from rows to columns.
     nodes
-        The nodes, by label where there are labels, else by position; those of the result are in this order.
+        The nodes, by label where there are labels, else by position, none of them twice where there are labels; those
+        of the result are in this order. Or a mask of all nodes.
 
     Returns
     -------
@@ -125,9 +126,9 @@ def induced_subgraph(A: Tensor, nodes: Any) -> Tensor:
     Raises
     ------
     ShapeError
-        If the tensor is no square matrix.
+        If the tensor is no square matrix, or a mask has another shape.
     LabelError, IndexingError
-        If there is no such node.
+        If there is no such node, or one with a label is given twice.
 
     Examples
     --------
@@ -139,6 +140,10 @@ def induced_subgraph(A: Tensor, nodes: Any) -> Tensor:
     """
     A = check_graph(A)
     at = positions(A, nodes)
+    labels = labels_of(A)
+    if labels is not None and len(np.unique(at)) < len(at):
+        twice = at[np.bincount(at)[at] > 1][0]
+        raise LabelError(f"node {labels[int(twice)].as_py()!r} is given twice: in a graph each label names one node")
     found: Tensor = A.oindex[at, at]
     return found
 

@@ -16,8 +16,8 @@ import numpy as np
 from sparrow.kernels.jit import njit
 
 __all__ = [
-    "both_ways", "by_degree", "colour", "count_triangles", "flatten", "gather", "h_index", "nearer", "peel", "reach",
-    "relax", "search", "strong", "turn", "unite", "upward", "vote",
+    "both_ways", "by_degree", "circular", "colour", "count_triangles", "flatten", "gather", "h_index", "nearer",
+    "peel", "reach", "relax", "search", "strong", "turn", "unite", "upward", "vote",
 ]  # fmt: skip
 
 _MIXED, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
@@ -25,12 +25,12 @@ _MIXED, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 
 
 @njit(cache=True, nogil=True)
-def relax(nodes, starts, stops, cols, weights, limit, distance, active):  # type: ignore[no-untyped-def]
+def relax(nodes, starts, stops, cols, weights, limit, distance, before, active):  # type: ignore[no-untyped-def]
     """Shorten the distances (float64) of nodes that lists lead to; ``weights`` of the links, or none for 1 each.
 
-    Distances beyond ``limit`` are not taken.
+    Distances beyond ``limit`` are not taken. ``before`` is told which node each was reached from, unless it is empty.
     """
-    weighted = len(weights) > 0
+    weighted, told = len(weights) > 0, len(before) > 0
     for k in range(len(nodes)):
         active[nodes[k]] = False
         so_far = distance[nodes[k]]
@@ -39,6 +39,41 @@ def relax(nodes, starts, stops, cols, weights, limit, distance, active):  # type
             if far < distance[cols[at]] and far <= limit:
                 distance[cols[at]] = far
                 active[cols[at]] = True
+                if told:
+                    before[cols[at]] = nodes[k]
+
+
+@njit(cache=True, nogil=True)
+def circular(before, far, was, marks):  # type: ignore[no-untyped-def]
+    """Return whether going back from a node to that before it, and on, comes round a circle that gets ever shorter.
+
+    Parameters
+    ----------
+    before
+        The node that each was reached from, -1 of others, int32.
+    far, was
+        How far nodes are, float64, and how far they were before: on a circle one has come nearer, and none is
+        infinitely near.
+    marks
+        Room for an int32 for each node.
+    """
+    marks[:] = 0
+    for node in range(len(before)):
+        at = node
+        while at >= 0 and marks[at] == 0:
+            marks[at] = node + 1
+            at = before[at]
+        if at < 0 or marks[at] != node + 1:
+            continue
+        met, shorter = at, False
+        while far[at] > -np.inf:
+            shorter |= far[at] < was[at]
+            at = before[at]
+            if at == met:
+                if shorter:
+                    return True
+                break
+    return False
 
 
 @njit(cache=True, nogil=True)
@@ -317,15 +352,19 @@ def search(indptr, cols, queue, limit, far, state, most):  # type: ignore[no-unt
 
 
 @njit(cache=True, nogil=True)
-def nearer(indptr, cols, weights, width, far, near, later, waits, bound, state, most):  # type: ignore[no-untyped-def]
-    """Shorten distances along links that are no shorter than 0: near nodes first, in the order found, then others.
+def nearer(  # type: ignore[no-untyped-def]
+    indptr, cols, weights, width, far, before, near, later, waits, bound, state, most
+):  # fmt: skip
+    """Shorten distances along links: near nodes first, in the order found, then others.
 
     Parameters
     ----------
     width
-        Nodes are near that are so much further than the nearest.
+        Nodes are near that are so much further than the nearest: infinity where links may be shorter than 0.
     far
         Shape (n,), float64.
+    before
+        Told which node each was reached from, shape (n,), int32, unless it is empty.
     near, later
         Shape (n,), int32: rooms for nodes, the former used in a circle.
     waits
@@ -335,7 +374,7 @@ def nearer(indptr, cols, weights, width, far, near, later, waits, bound, state, 
     state
         Where the near nodes begin, how many they and the others are.
     """
-    n = len(far)
+    n, told = len(far), len(before) > 0
     head, filled, kept = state[0], state[1], state[2]
     limit = bound[0]
     looked = 0
@@ -351,6 +390,8 @@ def nearer(indptr, cols, weights, width, far, near, later, waits, bound, state, 
                 away = so_far + weights[k]
                 if away < far[other]:
                     far[other] = away
+                    if told:
+                        before[other] = node
                     if away <= limit:
                         if waits[other] != 1:
                             waits[other] = 1

@@ -57,10 +57,10 @@ def handed_over(A: Any, what: str, remedy: str = _WAY_OUT) -> Any:
         raise UnsupportedError(f"{what} takes a matrix, and {type(A).__name__} only multiplies: {_WAY_OUT}")
     if not isinstance(A, Tensor):
         return sparse.csc_array(A)
-    dtype = A.dtype if A.dtype.kind in "fc" else np.dtype(np.float64)
+    dtype = A.dtype if A.dtype.kind in "fc" and A.dtype != np.float16 else np.dtype(np.float64)
     nbytes = A.nnz * (dtype.itemsize + 4) + 4 * A.shape[0]
     memory.check(_FACTORS * nbytes, f"{what} of {A.nnz} entries and its factors", remedy)
-    return A.to_scipy("csc").astype(dtype, copy=False)
+    return A.astype(dtype).to_scipy("csc")
 
 
 def check_options(name: str, options: dict[str, Any]) -> None:
@@ -102,7 +102,9 @@ def _factors(name: str, A: Any, options: dict[str, Any]) -> Any:
 
 
 def singular(what: str, A: Any) -> SingularError:
-    """Return the error that a matrix is singular."""
+    """Return the error that a matrix is singular, or holds what is no number."""
+    if not np.isfinite(A.data).all():
+        return SingularError(f"{what}: entries of A are NaN or infinite, so that no factors of it are told")
     return SingularError(
         f"{what}: A of shape {A.shape} is singular: sp.linalg.lsqr finds the least squares of A @ x - b"
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sparrow import progress
+from sparrow import memory, progress
 from sparrow.arguments import check_integer, check_number, check_seed
 from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.labels import at_labels, check_space, space_axis
@@ -18,6 +18,8 @@ from sparrow.linalg.operators import Operator, check_sides, check_square, check_
 from sparrow.tensor import Tensor
 
 __all__ = ["added_up", "pagerank", "power_iteration"]
+
+_WEIGHTS = "weights must be finite and not negative"
 
 
 def pagerank(
@@ -89,26 +91,30 @@ def pagerank(
     n = operator.shape[0]
     if not n:
         return np.empty(0)
-    jump = _weights(personalization, links, "personalization")
-    lost = jump if dangling is None else _weights(dangling, links, "dangling")
-    leaving = operator.matvec(np.ones(n))
-    if not np.isfinite(leaving).all() or (leaving < 0).any():
-        at = int(np.argmin(np.isfinite(leaving) & (leaving >= 0)))
-        raise InvalidValueError(f"the links of node {at} weigh {leaving[at]}: weights must be finite and not negative")
-    if links.dtype.kind not in "bu" and (least := operator.tensor.min()) < 0:
-        raise InvalidValueError(f"a link weighs {least}: weights must be finite and not negative")
-    share = np.divide(damping, leaving, out=np.zeros(n), where=leaving > 0)
-    ranks = np.array(np.broadcast_to(jump, n))
-    stray, given = float(ranks[leaving == 0].sum()), ranks * share
-    compiling.announce()
-    with progress.bar("pagerank", None, "rounds") as advance:
-        for _ in range(max_iter):
-            before, ranks = ranks, operator.multiply_transposed(given)
-            change, stray = completed(ranks, before, jump, 1 - damping, lost, damping * stray, share, given)
-            advance(1)
-            if change <= tol:
-                ranks /= ranks.sum()
-                return ranks
+    # The ranks, those before, what follows links and its share; products say themselves what they take.
+    with memory.reserve(32 * n, f"pagerank: 32 bytes for each of {n} nodes", ""):
+        jump = _weights(personalization, links, "personalization")
+        lost = jump if dangling is None else _weights(dangling, links, "dangling")
+        leaving = operator.matvec(np.ones(n))
+        if not np.isfinite(leaving).all() or (leaving < 0).any():
+            at = int(np.argmin(np.isfinite(leaving) & (leaving >= 0)))
+            raise InvalidValueError(
+                f"the links of node {at} weigh {leaving[at]}: weights must be finite and not negative"
+            )
+        if links.dtype.kind not in "bu" and (least := operator.tensor.min()) < 0:
+            raise InvalidValueError(f"a link weighs {least}: weights must be finite and not negative")
+        share = np.divide(damping, leaving, out=np.zeros(n), where=leaving > 0)
+        ranks = np.array(np.broadcast_to(jump, n))
+        stray, given = float(ranks[leaving == 0].sum()), ranks * share
+        compiling.announce()
+        with progress.bar("pagerank", None, "rounds") as advance:
+            for _ in range(max_iter):
+                before, ranks = ranks, operator.multiply_transposed(given)
+                change, stray = completed(ranks, before, jump, 1 - damping, lost, damping * stray, share, given)
+                advance(1)
+                if change <= tol:
+                    ranks /= ranks.sum()
+                    return ranks
     raise ConvergenceError(f"pagerank: {max_iter} rounds do not reach tol={tol}: give a larger max_iter, or tol")
 
 
@@ -206,8 +212,9 @@ def _weights(given: ArrayLike | Mapping[Any, float] | None, links: Tensor, name:
         weights = _real(at_labels(given, links, space_axis(links), name, "pagerank"), name)
     if weights.shape != (n,):
         raise ShapeError(f"{name} has shape {weights.shape}: give a number for each of {n} nodes")
-    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
         raise InvalidValueError(f"{name}: weights must be finite, none negative, not all 0")
+    weights /= weights.max()  # whose sum is finite
     total: NDArray[np.float64] = weights / weights.sum()
     return total
 

@@ -410,6 +410,8 @@ def eigsh(A: Any, k: int = 6, **options: Any) -> Any:
     """
     shifted = options.get("sigma") is not None and options.get("OPinv") is None
     own = shifted and not isinstance(A, scipy_linalg.LinearOperator)
+    if shifted and not np.isfinite(options["sigma"]):
+        raise InvalidValueError(f"eigsh: sigma={options['sigma']!r}: give a finite number")
     instead = handed_over(A, "eigsh with sigma", "leave sigma out") if own else None
     try:
         found = _called("eigsh", A, (k,), options, instead=instead)

@@ -66,7 +66,8 @@ class Optimizer(ABC):
     clip_gradient
         What a gradient is cut to, on both sides, after it was rescaled; None leaves it as it is.
     l1
-        Weights are drawn towards 0, and kept there, by so much of the learning rate (a proximal step).
+        Weights are drawn towards 0, and kept there, by so much of the learning rate (a proximal step); Adam and AdaGrad
+        draw each by so much of its own step, which is large where gradients were small: a weight that had none is 0.
     lazy
         Whether a row-sparse gradient updates the rows that it lists and no others, so that an update costs as much as
         the gradient has rows. False updates all rows, as a dense gradient does: momenta go on and weights decay

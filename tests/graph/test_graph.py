@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import sparrow as sp
 from sparrow import errors, graph, memory
 from sparrow.graph import communities, components, links, paths, scores
+from sparrow.kernels import graphs
 from sparrow.sorting import Spool
 
 
@@ -573,3 +574,67 @@ def _listed(found: links.Links, active: Any) -> list[Any]:
         for node, start, stop in zip(lists.nodes, lists.starts, lists.stops, strict=True):
             out.append((int(node), lists.cols[start:stop].tolist(), lists.weights[start:stop].tolist()))
     return out
+
+
+@pytest.mark.parametrize("way", ["held", "read"])
+def test_circles_that_get_ever_shorter_are_found_soon(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 3000
+    rng = np.random.default_rng(5)
+    rows, cols = (np.append(rng.integers(0, n, 5 * n), ends) for ends in ([0, 1], [1, 0]))
+    lengths = np.append(rng.random(5 * n), [-1.0, -1.0])
+    A = sp.from_coords([rows, cols], lengths, shape=(n, n), duplicates="last")
+    looked: list[int] = []
+    if way == "read":
+        monkeypatch.setattr(links, "fits", lambda *_, **__: False)
+    kernel: Any = {"held": "nearer", "read": "relax"}[way]
+    inner = getattr(graphs, kernel)
+
+    def counted(*args: Any) -> Any:
+        looked.append(1)
+        return inner(*args)
+
+    monkeypatch.setattr(graphs, kernel, counted)
+    with pytest.raises(errors.InvalidValueError, match="a circle of links is shorter than 0"):
+        graph.shortest_paths(A, 0)
+    assert len(looked) < 100  # not a round for each node
+
+
+def test_a_long_way_of_links_shorter_than_0_and_circles_of_0() -> None:
+    n = 2000
+    path = sp.from_coords([np.arange(n - 1), np.arange(1, n)], np.full(n - 1, -1.0), shape=(n, n))
+    np.testing.assert_array_equal(graph.shortest_paths(path, 0).to_numpy(), -np.arange(float(n)))
+    # A circle of 0, and one that is endlessly near at once.
+    ends = [0, 1, 2, 2, 3, 4], [1, 2, 0, 3, 4, 3]
+    ring = sp.from_coords(ends, [0.5, 0.25, -0.75, -np.inf, -1.0, 1.0], shape=(5, 5))
+    assert graph.shortest_paths(ring, 0).to_numpy().tolist() == [0, 0.5, 0.75, -np.inf, -np.inf]
+
+
+def test_nodes_by_a_mask() -> None:
+    nodes = ["a", "b", "c", "d", "e"]
+    names = {"src": nodes, "dst": nodes}
+    A = sp.from_coords([[0, 1, 2, 2], [1, 2, 0, 3]], [1] * 4, shape=(5, 5), dims=("src", "dst"), labels=names)
+    core = graph.kcore(A)
+    for mask in (core >= 2, core.to_numpy() >= 2):
+        part = graph.induced_subgraph(A, mask)
+        assert part.labels("src") == pa.array(["a", "b", "c"])
+        assert part.nnz == 3
+    assert graph.bfs(A, core == 0).to_numpy().tolist() == [-1, -1, -1, -1, 0]
+    with pytest.raises(errors.ShapeError, match=r"mask of shape \(2,\) marks none of the graph's 5 nodes"):
+        graph.bfs(A, np.array([True, False]))
+    with pytest.raises(errors.LabelError, match="mask has other labels"):
+        graph.induced_subgraph(A[::-1, ::-1], core >= 2)
+    with pytest.raises(errors.LabelError, match="node 'b' is given twice"):
+        graph.induced_subgraph(A, ["b", "b", "c"])
+    walks = graph.random_walks(A, ["c", "d"], 2)
+    named = np.array([*nodes, None])  # as A.labels(0) has them
+    assert named[walks][1].tolist() == ["d", None, None]
+
+
+def test_ranks_of_heavy_weights_and_in_little_memory() -> None:
+    A = sp.from_coords([[0, 1, 2], [1, 2, 0]], [1, 1, 1], shape=(3, 3))
+    wanted = graph.pagerank(A, personalization=[1.0, 1.0, 1.0]).to_numpy()
+    np.testing.assert_array_equal(graph.pagerank(A, personalization=[1e308] * 3).to_numpy(), wanted)
+    n = 100_000
+    ring = sp.from_coords([np.arange(n), np.roll(np.arange(n), 1)], np.ones(n), shape=(n, n))
+    with sp.config(memory_limit=memory.limit() - memory.left() + 60 * n):
+        assert graph.pagerank(ring).sum() == pytest.approx(1)

@@ -620,3 +620,13 @@ def test_dense_right_hand_sides_and_norms_are_checked() -> None:
     with pytest.raises(errors.UnsupportedError, match=r"which sp.linalg.norm finds"):
         np.linalg.norm(A, 2)
     assert sp.linalg.norm(A, 2) == 1
+
+
+def test_half_floats_and_what_is_no_number_are_told() -> None:
+    half = sp.asarray(np.array([[4, 1], [1, 3]], np.float16))
+    np.testing.assert_allclose(sp.linalg.spsolve(half, [1.0, 2.0]), np.linalg.solve([[4, 1], [1, 3]], [1.0, 2.0]))
+    np.testing.assert_allclose(sp.linalg.eigsh(half, 1, sigma=0.1)[0], np.linalg.eigvalsh([[4, 1], [1, 3]])[:1])
+    with pytest.raises(errors.InvalidValueError, match="sigma=nan: give a finite number"):
+        sp.linalg.eigsh(half, 1, sigma=np.nan)
+    with pytest.raises(errors.SingularError, match="entries of A are NaN or infinite"):
+        sp.linalg.spsolve(sp.asarray([[np.nan, 1], [1, 3]]), [1.0, 2.0])
