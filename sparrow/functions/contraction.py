@@ -67,7 +67,8 @@ def einsum(
         The order of steps of two operands: "auto" finds the one with the fewest estimated products, and of operands of
         one type looks again when it runs: once their entries are counted, and after each step by what came out. False
         goes from left to right, and a list is that of :func:`einsum_path`, or of NumPy's. One tensor and several arrays
-        are multiplied in one pass over the entries where steps of two spare little.
+        are multiplied in one pass over the entries where steps of two spare little. Under "min_plus" and "max_plus"
+        sums of integers that wrap around depend on the order.
     engine
         As in :func:`sparrow.matmul`.
     dtype

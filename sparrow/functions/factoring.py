@@ -17,7 +17,7 @@ from sparrow.schema import as_integer
 from sparrow.tensor import Tensor
 
 __all__ = [
-    "cholesky", "cross", "det", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matrix_rank", "pinv", "qr",
+    "cholesky", "cross", "det", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matrix_rank", "of_cells", "pinv", "qr",
     "slogdet", "solve", "svd", "svdvals",
 ]  # fmt: skip
 
@@ -30,10 +30,10 @@ def _of_matrices(function: Callable[..., _R], x: Any, *args: Any, square: bool =
     shape = np.shape(found)
     if len(shape) < 2 or (square and shape[-1] != shape[-2]):
         raise ShapeError(f"{function.__name__} takes {'square ' * square}matrices, got shape {shape}")
-    return _of_cells(function, found, *args, **options)
+    return of_cells(function, found, *args, **options)
 
 
-def _of_cells(function: Callable[..., _R], x: Any, *args: Any, **options: Any) -> _R:
+def of_cells(function: Callable[..., _R], x: Any, *args: Any, **options: Any) -> _R:
     """Call NumPy's function; what it refuses is an error of ours, a matrix that is singular stays NumPy's."""
     cells = np.asarray(x)
     try:
@@ -115,7 +115,7 @@ def cross(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int = -1) 
             raise AxisError(f"cross: {name} has the shape {shape}: {error}") from None
         if size != 3:
             raise ShapeError(f"cross: {name} has the shape {shape}, {size} cells along axis {along}: a vector has 3")
-    return _of_cells(np.linalg.cross, one, np.asarray(other), axis=along)
+    return of_cells(np.linalg.cross, one, np.asarray(other), axis=along)
 
 
 def det(x: Tensor | ArrayLike, /) -> Any:

@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 from sparrow.errors import AxisError, ShapeError, UnsupportedError
 from sparrow.functions.contraction import tensordot
 from sparrow.functions.elementwise import operand
+from sparrow.functions.factoring import of_cells
 from sparrow.functions.manipulation import diagonal as any_diagonal
 from sparrow.functions.products import matmul, matrix_power, vecdot
 from sparrow.functions.views import as_tensor, matrix_transpose
@@ -78,7 +79,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
     ShapeError
         If there are fewer dimensions.
     UnsupportedError
-        If another norm is asked for.
+        If another norm is asked for, or singular values of float16.
     TooLargeError
         If singular values are asked for, and the dense matrices would pass the memory limit, or are far larger than
         what they hold: :func:`sparrow.linalg.svds` finds the largest.
@@ -94,7 +95,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
     if np.ndim(given) < 2:
         raise AxisError(f"matrix_norm takes matrices, got shape {np.shape(given)}")
     if isinstance(given, Tensor) and (ord in (2, -2, "nuc") or (ord in (1, np.inf) and _hollow(given))):
-        given = np.asarray(given)
+        return of_cells(np.linalg.matrix_norm, given, keepdims=keepdims, ord=ord)
     return np.linalg.matrix_norm(given, keepdims=keepdims, ord=ord)  # type: ignore[arg-type]
 
 

@@ -534,7 +534,7 @@ def lobpcg(A: Any, X: Any, **options: Any) -> Any:
     >>> sp.linalg.lobpcg(A, X, tol=1e-8, maxiter=100)[0].round(6)
     array([20., 19.])
     """
-    return _called("lobpcg", A, (X,), options)
+    return _called("lobpcg", A, (X.copy() if isinstance(X, np.ndarray) else X,), options)  # SciPy writes to it
 
 
 def expm_multiply(A: Any, B: Any, **options: Any) -> Any:

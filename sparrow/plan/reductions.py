@@ -69,7 +69,7 @@ def reduction(
     UnsupportedError
         If NumPy does not do this of such values, or a flat position would pass 2^63 - 1.
     """
-    kept = _kept(scan, name, axis, where)
+    kept = _kept(scan, name, axis, where, name in _WITHOUT_IDENTITY or (name, options.get("ord")) == ("norm", -np.inf))
     old, stored = scan.schema, where == "stored"
     cells = math.prod([n for k, n in enumerate(old.shape) if k not in kept])
     if all(type(value) in _PLAIN for value in options.values()):
@@ -142,7 +142,7 @@ def named_axis(name: str, dims: Sequence[str]) -> int:
     return dims.index(name)
 
 
-def _kept(scan: Scan, name: str, axis: Axis, where: object) -> tuple[int, ...]:
+def _kept(scan: Scan, name: str, axis: Axis, where: object, wants_cells: bool) -> tuple[int, ...]:
     """Return the axes that stay, having looked at the arguments."""
     if name not in REDUCTIONS and name != "density":
         raise InvalidValueError(f"no reduction {name!r}: there are {', '.join(REDUCTIONS)}")
@@ -167,7 +167,7 @@ def _kept(scan: Scan, name: str, axis: Axis, where: object) -> tuple[int, ...]:
         if len(gone) < len(wanted):
             raise ShapeError(f"{name}: axis={axis!r} names an axis of shape {shape} twice")
     kept = tuple(k for k in range(ndim) if k not in gone)
-    if where == "all" and name in _WITHOUT_IDENTITY and any(shape[k] == 0 for k in gone):
+    if where == "all" and wants_cells and any(shape[k] == 0 for k in gone):
         raise ShapeError(f"{name} of shape {shape} over axis {axis}: no cells, and {name} has no identity")
     if name in _POSITIONS and math.prod(shape[k] for k in gone) > 2**63 - 1:
         raise UnsupportedError(

@@ -630,3 +630,23 @@ def test_half_floats_and_what_is_no_number_are_told() -> None:
         sp.linalg.eigsh(half, 1, sigma=np.nan)
     with pytest.raises(errors.SingularError, match="entries of A are NaN or infinite"):
         sp.linalg.spsolve(sp.asarray([[np.nan, 1], [1, 3]]), [1.0, 2.0])
+
+
+def test_guesses_of_lobpcg_stay_as_they_are() -> None:
+    A = sp.asarray(np.diag(np.arange(1.0, 21.0)))
+    guesses = np.random.default_rng(0).standard_normal((20, 2))
+    before = guesses.copy()
+    sp.linalg.lobpcg(A, guesses, tol=1e-6, maxiter=50)
+    np.testing.assert_array_equal(guesses, before)
+
+
+def test_norms_that_there_are_none_of() -> None:
+    with pytest.raises(errors.UnsupportedError, match="matrix_norm: array type float16"):
+        sp.linalg.norm(sp.asarray(np.eye(2, dtype=np.float16)), "nuc")
+    for none in (
+        lambda: sp.linalg.norm(sp.zeros((0, 3)), -2),
+        lambda: sp.linalg.vector_norm(sp.zeros((0,)), ord=-np.inf),
+    ):
+        with pytest.raises(errors.ShapeError, match="norm"):
+            none()
+    assert sp.linalg.norm(sp.zeros((0, 3)), -np.inf, axis=1).shape == (0,)
