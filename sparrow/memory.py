@@ -4,7 +4,8 @@ Whatever gathers a result in memory reserves room for it and gives the room back
 caller, whose arrays do not count. A buffer that can be of any size takes a share of what is free, and says what it
 holds. One place, :func:`too_large`, words the error.
 
-Room depends on what else runs. What decides the order of a float sum, and so its bits, is cut by :func:`limit`.
+Room depends on what else runs. What decides the order of a float sum, and so its bits, is cut by :func:`limit`, but
+for whether there is room at all for the quicker one of two ways: what else holds memory then may be told by last digits.
 """
 
 from __future__ import annotations

@@ -360,21 +360,22 @@ _calls: list[_Call] = []
 
 def _of_process() -> Settings:
     global _process
-    if _process is None:
-        _process = Settings(
-            memory_limit=max(_MINIMUM_LIMIT, int(0.6 * available_memory())),
-            threads=available_threads(),
-            temp_directory=tempfile.gettempdir(),
-            progress=None,
-            deterministic=False,
-            engine="auto",
-            join="auto",
-        )
-    if not _calls:
+    if _process is not None and not _calls:
         return _process
     with _lock:
+        if _process is None:
+            _process = Settings(
+                memory_limit=max(_MINIMUM_LIMIT, int(0.6 * available_memory())),
+                threads=available_threads(),
+                temp_directory=tempfile.gettempdir(),
+                progress=None,
+                deterministic=False,
+                engine="auto",
+                join="auto",
+            )
         while _calls and _calls[0].change() is None:
-            _process = replace(_process, **_calls.pop(0).given)
+            _process = replace(_process, **_calls[0].given)
+            del _calls[0]  # now that who finds none of them finds what they set
         out = _process
         for call in _calls:
             call.plain = call.plain or call.change() is None or call.thread == threading.get_ident()

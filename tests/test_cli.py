@@ -447,8 +447,25 @@ def test_products_are_written_with_the_labels_of_rows(cli: Any, tmp_path: Path) 
     done = cli("multiply", tmp_path / "L", "--vector", tmp_path / "x.npy")
     assert [row[0] for row in done.table] == ["user", "ann", "bob"]
     opened(tmp_path / "L").sel(user="bob").save(tmp_path / "bob")
-    assert cli("multiply", tmp_path / "bob", "--vector", "ones").table[1:] == [["0", "5"]]
+    assert cli("multiply", tmp_path / "bob", "--vector", "ones").table == [["row", "value"], ["0", "5"]]
     assert cli("multiply", tmp_path / "bob", "--vector", tmp_path / "x.npy").table[1:] == [["0", "5"], ["1", "5"]]
+
+
+def test_what_multiply_cannot_do_is_told(cli: Any, tmp_path: Path) -> None:
+    sp.from_coords([[0], [5]], [2.0], shape=(3, 2**40)).save(tmp_path / "wide")
+    sp.asarray(np.ones((2, 3))).save(tmp_path / "A")
+    np.savez(tmp_path / "several.npz", x=np.ones(3))
+    np.save(tmp_path / "objects.npy", np.array([1, "x"], object), allow_pickle=True)
+    np.save(tmp_path / "stack.npy", np.ones((2, 3, 2)))
+    for tensor, vector, told in (
+        ("wide", "ones", "--vector ones, 1,099,511,627,776 cells, would take"),
+        ("A", tmp_path / "several.npz", "several.npz holds several arrays"),
+        ("A", tmp_path / "objects.npy", "objects.npy is no .npy file of numbers: it may be pickled"),
+        ("A", tmp_path / "stack.npy", "shape (2, 2, 2), of which there is no table: --out y.npy keeps it"),
+    ):
+        done = cli("multiply", tmp_path / tensor, "--vector", vector)
+        assert done.code == 1
+        assert told in done.err
 
 
 # -- keeping -------------------------------------------------------------------------------------

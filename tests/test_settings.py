@@ -339,3 +339,30 @@ def test_settings_can_be_assigned_to() -> None:
                 setattr(config, name, value)
         assert (config.threads, config.memory_limit) == (1, 10**9)
     assert config.threads == current().threads
+
+
+@outside_of_blocks
+def test_threads_that_ask_first_lose_no_call() -> None:
+    before = config.threads
+    found: list[int] = []
+    others: list[threading.Thread] = []
+    inner = settings.available_threads
+
+    def slow() -> int:
+        """Another thread asks while the first one makes the settings: it waits, or goes by the call."""
+        if not found:
+            found.append(0)
+            others.append(threading.Thread(target=lambda: found.append(config.threads)))
+            others[0].start()
+            others[0].join(0.2)
+        return inner()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settings, "_process", None)
+        patch.setattr(settings, "_calls", [])
+        patch.setattr(settings, "available_threads", slow)
+        config(threads=before + 5)
+        assert config.threads == before + 5
+        others[0].join()
+        assert found == [0, before + 5]
+        assert config.threads == before + 5

@@ -316,6 +316,10 @@ def test_the_spool_leaves_no_name_behind(tmp_path: Any) -> None:
         assert spool.read(second, 0, 3).tolist() == [0, 1, 2]
         assert not list(tmp_path.iterdir())
         spool.close()
+        with pytest.raises(ValueError, match="given back"):
+            spool.read(first, 0, 5)
+        with pytest.raises(ValueError, match="given back"):
+            spool.append(np.arange(5))
 
 
 @given(st.lists(st.integers(0, 2**63 - 1)), st.integers(0, 63))

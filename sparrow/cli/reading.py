@@ -368,11 +368,16 @@ def multiply(
     import numpy as np
 
     import sparrow as sp
+    from sparrow import memory
+    from sparrow.errors import UnsupportedError
     from sparrow.storage.filesystem import replacing
 
     tensor = open_one(path)
     tensor = tensor.T if transpose else tensor
-    x = np.ones(tensor.shape[-1] if tensor.ndim else 1) if vector == "ones" else _array(vector)
+    width = tensor.shape[-1] if tensor.ndim else 1
+    if vector == "ones":
+        memory.check(8 * width, f"--vector ones, {width:,} cells,", "multiply a part that has fewer columns")
+    x = np.ones(width) if vector == "ones" else _array(vector)
     started = time.perf_counter()
     y = np.asarray(sp.matmul(tensor, x, engine=engine))
     seconds = time.perf_counter() - started
@@ -383,27 +388,29 @@ def multiply(
         shown: dict[str, Any] = {"shape": list(y.shape), "dtype": str(y.dtype), "seconds": seconds, "out": out}
         write_json(shown if out is not None else {**shown, "product": y})
     elif out is None:
+        if y.ndim > 2:
+            raise UnsupportedError(
+                f"the product has the shape {y.shape}, of which there is no table: --out y.npy keeps it"
+            )
         rows = y[:head] if head and y.ndim else y
-        names = _row_names(tensor, len(rows) if y.ndim else 1)
+        own = tensor.ndim == 2  # whose rows those of the product are; a vector has none
+        names = _row_names(tensor if own else None, len(rows) if y.ndim else 1)
+        first = tensor.dims[0] if own else "row"
         if y.ndim < 2:
-            write_table(list(zip(names, rows.reshape(-1).tolist(), strict=True)), (_first(tensor), "value"))
+            write_table(list(zip(names, rows.reshape(-1).tolist(), strict=True)), (first, "value"))
         else:
             write_table(
                 [(name, *row) for name, row in zip(names, rows.tolist(), strict=True)],
-                (_first(tensor), *(f"value {k}" for k in range(y.shape[1]))),
+                (first, *(f"value {k}" for k in range(y.shape[1]))),
             )
         if y.ndim and head and len(y) > head:
             typer.echo(f"the first {head} of {len(y):,}; --out y.npy keeps all", err=True)
     typer.echo(f"shape {y.shape}, sum {y.sum():.10g}, {seconds:.3f} s", err=True)
 
 
-def _first(tensor: Tensor) -> str:
-    return tensor.dims[0] if tensor.ndim else "d0"
-
-
-def _row_names(tensor: Tensor, count: int) -> list[Any]:
+def _row_names(tensor: Tensor | None, count: int) -> list[Any]:
     """Return the labels of the first rows of a product, or where there are none their positions."""
-    labels = tensor.labels(0) if tensor.ndim > 1 else None  # those of a vector are gone
+    labels = None if tensor is None else tensor.labels(0)
     return list(range(count)) if labels is None else labels[:count].to_pylist()
 
 
@@ -413,6 +420,10 @@ def _array(path: str) -> Any:
     from sparrow.errors import InvalidValueError
 
     try:
-        return np.load(path, allow_pickle=False)
+        found = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise InvalidValueError(f"{path} is no .npy file of numbers: {error}") from None
+        why = "it may be pickled, or something else" if "allow_pickle" in str(error) else error
+        raise InvalidValueError(f"{path} is no .npy file of numbers: {why}") from None
+    if not isinstance(found, np.ndarray):
+        raise InvalidValueError(f"{path} holds several arrays: save the one that multiplies with numpy.save")
+    return found

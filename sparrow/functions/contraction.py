@@ -88,6 +88,11 @@ def einsum(
         If operands have other numbers of dimensions than letters, or sizes along a letter differ.
     UnsupportedError
         If no operand is a tensor, or the fill of one is not 0 under "plus_times".
+    LabelError
+        If labels along a letter are of types that do not fit, repeat where they differ, or an operand without any
+        meets several that do.
+    TooLargeError
+        If a result that is an array passes the memory limit.
 
     Examples
     --------
@@ -251,7 +256,7 @@ def tensordot(
     Parameters
     ----------
     x1, x2
-        Tensors of fill 0 or arrays, at least one of them a tensor.
+        Tensors of fill 0, or arrays.
     axes
         How many last axes of the first are matched with as many first axes of the second; or the axes of both, by
         number or the name of a dimension.
@@ -265,6 +270,8 @@ def tensordot(
     ------
     ShapeError
         If there are no such axes, or their sizes differ.
+    UnsupportedError
+        If the fill of one is not 0.
 
     Examples
     --------
@@ -464,7 +471,8 @@ def _path(terms: _Terms, given: Sequence[Any], semiring: Semiring, optimize: Any
 
 
 def _check_optimize(given: Any) -> None:
-    if not isinstance(given, list | tuple) and given not in (True, False, "auto", "greedy", "optimal"):
+    known = isinstance(given, bool | str) and given in (True, False, "auto", "greedy", "optimal")
+    if not known and not isinstance(given, list | tuple):
         raise InvalidValueError(
             f"einsum: optimize={given!r}: use 'auto', 'greedy', 'optimal', True, False or a list of einsum_path"
         )

@@ -91,7 +91,7 @@ def vecdot(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int | str
     Parameters
     ----------
     x1, x2
-        Tensors or arrays, one of them a tensor.
+        Tensors or arrays.
     axis
         Along which, counted from the end, or the name of its dimension: where one has none of that name, the axis is
         counted from the end as in the other. Of as many cells in both, but where both have

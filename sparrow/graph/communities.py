@@ -39,6 +39,8 @@ def kcore(A: Tensor) -> Tensor:
         If the tensor is no square matrix.
     LabelError
         If rows and columns have labels that differ.
+    TooLargeError
+        If what is kept for each node does not fit the memory limit.
 
     Examples
     --------
@@ -103,6 +105,8 @@ def label_propagation(A: Tensor, *, max_iter: int = 100, seed: int = 0) -> Tenso
         If the tensor is no square matrix.
     LabelError
         If rows and columns have labels that differ.
+    TooLargeError
+        If what is kept for each node does not fit the memory limit.
 
     Examples
     --------

@@ -46,6 +46,8 @@ def connected_components(A: Tensor) -> Tensor:
         If the tensor is no square matrix.
     LabelError
         If rows and columns have labels that differ.
+    TooLargeError
+        If what is kept for each node does not fit the memory limit.
 
     Examples
     --------
@@ -92,6 +94,8 @@ def strongly_connected_components(A: Tensor) -> Tensor:
         If the tensor is no square matrix.
     LabelError
         If rows and columns have labels that differ.
+    TooLargeError
+        If what is kept for each node does not fit the memory limit.
 
     Examples
     --------

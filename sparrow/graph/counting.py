@@ -46,6 +46,8 @@ def triangles(A: Tensor) -> Tensor:
         If the tensor is no square matrix.
     LabelError
         If rows and columns have labels that differ.
+    TooLargeError
+        If what is kept for each node does not fit the memory limit.
 
     Examples
     --------
@@ -77,6 +79,8 @@ def clustering(A: Tensor) -> Tensor:
         If the tensor is no square matrix.
     LabelError
         If rows and columns have labels that differ.
+    TooLargeError
+        If what is kept for each node does not fit the memory limit.
 
     Examples
     --------

@@ -56,6 +56,8 @@ def bfs(A: Tensor, source: Any, *, directed: bool = True, max_depth: int | None 
         If there is no such node.
     InvalidValueError
         If ``max_depth`` is no integer, or negative.
+    TooLargeError
+        If what is kept for each node does not fit the memory limit.
 
     Examples
     --------
@@ -100,6 +102,10 @@ def shortest_paths(A: Tensor, source: Any) -> Tensor:
         If there is no such node.
     InvalidValueError
         If one gets ever shorter by going round a circle.
+    UnsupportedError
+        If values are complex.
+    TooLargeError
+        If what is kept for each node does not fit the memory limit.
 
     Examples
     --------
@@ -238,6 +244,10 @@ def random_walks(A: Tensor, sources: Any, length: int, *, weighted: bool = False
         If there is no such node.
     InvalidValueError
         If the length is negative, or a value to go by is, or is not finite.
+    UnsupportedError
+        If values to go by are complex.
+    TooLargeError
+        If the walks, or what is kept for each node, do not fit the memory limit.
 
     Examples
     --------

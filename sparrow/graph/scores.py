@@ -69,6 +69,10 @@ def pagerank(
         If ``damping`` is not between 0 and 1, a link or a weight is negative, or weights are all 0.
     ConvergenceError
         If ``max_iter`` rounds are not enough.
+    UnsupportedError
+        If values are complex.
+    TooLargeError
+        If what is kept for each node does not fit the memory limit.
 
     Examples
     --------
@@ -146,6 +150,8 @@ def hits(A: Tensor, *, tol: float = 1e-8, max_iter: int = 1000) -> tuple[Tensor,
         If a link weighs less than 0, NaN or infinity.
     ConvergenceError
         If ``max_iter`` rounds are not enough.
+    TooLargeError
+        If what is kept for each node does not fit the memory limit.
 
     Examples
     --------

@@ -9,10 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.core import cgutils
-from numba.extending import get_cython_function_address, intrinsic
+from sparrow.kernels.jit import cgutils, get_cython_function_address, intrinsic, ir, types
 
 __all__ = ["address", "fortran"]
 

@@ -9,11 +9,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from sparrow.kernels.jit import intrinsic, ir, types
 from sparrow.kernels.text import kernel
 
 __all__ = ["BAD", "DELTA", "DONE", "GAMMA", "GOLOMB", "MORE", "NIBBLE", "PADDING", "ROOM", "UNARY", "ZETA", "decode"]

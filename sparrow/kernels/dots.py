@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.kernels.intrinsics import place_of
+from sparrow.kernels.intrinsics import SEARCHED, place_of
 from sparrow.kernels.jit import njit
 
 __all__ = ["by_columns", "dotted", "steps_of_dots"]
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
-_SEARCHED = np.uint64(8)
-"""How many times longer one side is where the other's coordinates are looked for in it."""
 
 
 @njit(cache=True, nogil=True)
@@ -55,7 +53,7 @@ def steps_of_dots(pointers, col_begins, begins, ends, wanted):  # type: ignore[n
         for m in range(begins[i], ends[i]):
             c = np.uint64(wanted[m])
             other = col_begins[c + _ONE] - col_begins[c]
-            found += min(length + other, _SEARCHED * min(length, other))
+            found += min(length + other, SEARCHED * min(length, other))
     return found
 
 
@@ -86,8 +84,8 @@ def dotted(add: Any, multiply: Any) -> Any:
             for m in range(begins[i], ends[i]):
                 c = np.uint64(wanted[m])
                 q, p, stop = start, col_begins[c], col_begins[c + _ONE]
-                skips = high - q > _SEARCHED * (stop - p)
-                leaps = stop - p > _SEARCHED * (high - q)
+                skips = high - q > SEARCHED * (stop - p)
+                leaps = stop - p > SEARCHED * (high - q)
                 found = False
                 while q < high and p < stop:
                     here, there = places[q], rows[p]

@@ -9,12 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.extending import intrinsic
 
 from sparrow.kernels.blas import fortran
-from sparrow.kernels.jit import njit
+from sparrow.kernels.jit import intrinsic, ir, njit, types
 
 __all__ = ["BFLOAT16", "FLOAT16", "FLOAT32", "decode", "encode", "load", "rotate", "survey"]
 

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic, register_jitable
 
-__all__ = ["at_address", "least", "most", "place_of", "prefetch", "trailing"]
+from sparrow.kernels.jit import cgutils, intrinsic, ir, register_jitable, types
+
+__all__ = ["SEARCHED", "at_address", "least", "most", "place_of", "prefetch", "trailing"]
 
 _ONE = np.uint64(1)
+SEARCHED = np.uint64(8)
+"""How many times longer a row is, ascending, than what is looked for in it, where to search takes less than to walk."""
 
 
 def _count_zeros(context: Any, word: Any) -> Any:

@@ -1,22 +1,58 @@
-"""``njit`` for the loops of this package: what is kept of them compiled knows of the loops that they call.
+"""What loops take of Numba: the one place that imports it.
+
+It is imported on another thread. Ctrl-C ends what the main one does, and would leave half of Numba behind, which no
+later import makes whole.
 
 Numba keeps a loop as long as the file that it is written in stays as it is. Those that it calls are compiled into it,
-so that after an upgrade one called with other arguments than it has by now, which ends the process.
+so that after an upgrade one called with other arguments than it has by now, which ends the process. What ``njit`` keeps
+here knows of the loops that a loop calls.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
+import importlib
 import os
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
-from numba import njit
-from numba.core import caching
 
-__all__ = ["njit", "stamp"]
+def _import() -> None:
+    with contextlib.suppress(Exception):  # said again below, by the thread that wants it
+        for name in ("numba.extending", "numba.np.numpy_support", "numba.np.arrayobj", "numba.core.caching"):
+            importlib.import_module(name)
+
+
+with contextlib.suppress(RuntimeError):  # as the interpreter ends there are no new threads
+    _importing = threading.Thread(target=_import, name="sparrow: importing Numba", daemon=True)
+    _importing.start()
+    _importing.join()
+
+from llvmlite import ir  # type: ignore[import-untyped]  # noqa: E402
+from numba import njit, types  # noqa: E402
+from numba.core import caching, cgutils  # noqa: E402
+from numba.core.datamodel import models  # noqa: E402
+from numba.core.errors import NumbaError, NumbaTypeError, NumbaWarning, TypingError  # noqa: E402
+from numba.extending import (  # noqa: E402
+    get_cython_function_address,
+    intrinsic,
+    lower_builtin,
+    register_jitable,
+    register_model,
+    type_callable,
+)
+from numba.np import numpy_support  # noqa: E402
+from numba.np.arrayobj import make_array  # noqa: E402
+
+__all__ = [
+    "NumbaError", "NumbaTypeError", "NumbaWarning", "TypingError", "cgutils", "get_cython_function_address",
+    "intrinsic", "ir", "lower_builtin", "make_array", "models", "njit", "numpy_support", "register_jitable",
+    "register_model", "stamp", "type_callable", "types",
+]  # fmt: skip
 
 _TAKEN = re.compile(r"^from sparrow\.kernels\.(\w+) import", re.MULTILINE)
 

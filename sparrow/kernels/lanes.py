@@ -25,12 +25,18 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.core import cgutils
-from numba.core.datamodel import models
-from numba.core.errors import TypingError
-from numba.extending import intrinsic, lower_builtin, register_model, type_callable
+
+from sparrow.kernels.jit import (
+    TypingError,
+    cgutils,
+    intrinsic,
+    ir,
+    lower_builtin,
+    models,
+    register_model,
+    type_callable,
+    types,
+)
 
 __all__ = [
     "FLAGS", "LANES", "below", "counted", "flagged", "load", "ones", "pack", "settle", "spread", "store", "stream",

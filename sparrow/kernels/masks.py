@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.kernels.intrinsics import place_of, prefetch
+from sparrow.kernels.intrinsics import SEARCHED, place_of, prefetch
 from sparrow.kernels.jit import njit
 from sparrow.kernels.planning import AHEAD, SOON
 
@@ -17,8 +17,6 @@ __all__ = ["added", "masked"]
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _TWO, _THREE, _FOUR = np.uint64(2), np.uint64(3), np.uint64(4)
-_SEARCHED = np.uint64(8)
-"""How many steps of a search take as long as going through a row that much longer."""
 
 
 def masked(add: Any, multiply: Any) -> Any:
@@ -64,7 +62,7 @@ def masked(add: Any, multiply: Any) -> Any:
                 x = left[q]
                 k = np.uint64(places[q])
                 low, high = starts[k], starts[k + _ONE]
-                if high - low > _SEARCHED * count:
+                if high - low > SEARCHED * count:
                     for m in range(begin, end):
                         c = wanted[m]
                         low = place_of(c, columns, low, high)
@@ -140,7 +138,7 @@ def added(multiply: Any) -> Any:
                 x = left[q]
                 k = np.uint64(places[q])
                 low, high = starts[k], starts[k + _ONE]
-                if high - low > _SEARCHED * count:
+                if high - low > SEARCHED * count:
                     for m in range(begin, end):
                         c = wanted[m]
                         low = place_of(c, columns, low, high)

@@ -11,10 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 
-from sparrow.kernels.intrinsics import place_of, prefetch
-from sparrow.kernels.jit import njit
+from sparrow.kernels.intrinsics import SEARCHED, place_of, prefetch
+from sparrow.kernels.jit import njit, register_jitable
 from sparrow.kernels.lanes import LANES, below, load, ones, spread, store, unlike
 
 __all__ = [
@@ -47,8 +46,6 @@ _NEAR = np.uint64(1 << 16)
 """Columns between the first and the last of a row up to which it stays in the cache."""
 _FARTHEST = np.uint64(2**16 - 1)
 """Columns by which a row may be further than the one that it is like."""
-_SEARCHED = np.uint64(8)
-"""How many times longer than a row a mask's is where the row's columns are searched in it."""
 _LINE = np.uint64(16)
 """Columns that share a line of the cache."""
 _FEWEST, _RANKED = 8, 32
@@ -261,7 +258,8 @@ def planned(  # type: ignore[no-untyped-def]
             for q in range(count):
                 k = np.uint64(places[low + q])
                 same &= k - np.uint64(places[like + q]) == step
-                same &= step == _ZERO or pattern[k] == pattern[k - _ONE]
+                if same and step == _ONE:  # so there is a row before
+                    same = pattern[k] == pattern[k - _ONE]
             if same:
                 kinds[i] = SHIFTED
                 shift += step
@@ -368,7 +366,7 @@ def planned(  # type: ignore[no-untyped-def]
                 c = order[side, e] >> _SHIFT
                 if c != last:
                     last = c
-                    if stop - m > _SEARCHED * size:
+                    if stop - m > SEARCHED * size:
                         m = place_of(c, unwanted, m, stop)
                     while m < stop and unwanted[m] < c:
                         m += _ONE

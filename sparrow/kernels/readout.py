@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 
 from sparrow.kernels.intrinsics import prefetch
+from sparrow.kernels.jit import register_jitable
 from sparrow.kernels.lanes import FLAGS, LANES, counted, flagged, load, ones, pack, spread, store, unlike
 from sparrow.kernels.planning import AHEAD, SHIFTED
 from sparrow.kernels.workspace import DEPTH
 
-__all__ = ["differing", "eights_of", "few", "lines_between", "run_of", "side_by_side", "span", "touched"]
+__all__ = ["differing", "eights_of", "lines_between", "run_of", "side_by_side", "slots_out", "span", "touched"]
 
 _ZERO, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
 _EIGHTS = np.uint64(3)
@@ -54,7 +54,7 @@ def touched(total, at, stop, column, seen, seed, fill, out_columns, out, n):  # 
 
 
 @_kept
-def few(held, size, keys, behind, shift, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
+def slots_out(held, size, keys, behind, shift, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
     """Write out as many slots as a row has columns, which are keys moved on."""
     for j in range(size):
         out_columns[n] = np.uint64(keys[behind + j]) + shift

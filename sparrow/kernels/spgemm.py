@@ -27,15 +27,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.core.errors import NumbaError, NumbaWarning
-from numba.extending import register_jitable
-from numba.np import numpy_support
 
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.compiling import announce
 from sparrow.kernels.dots import dotted
 from sparrow.kernels.intrinsics import at_address, least, most, prefetch
-from sparrow.kernels.jit import njit
+from sparrow.kernels.jit import NumbaError, NumbaWarning, njit, numpy_support, register_jitable
 from sparrow.kernels.lanes import LANES
 from sparrow.kernels.masks import added, masked
 from sparrow.kernels.planning import (
@@ -51,7 +48,16 @@ from sparrow.kernels.planning import (
     THICKNESS,
     WRITTEN_AHEAD,
 )  # fmt: skip
-from sparrow.kernels.readout import differing, eights_of, few, lines_between, run_of, side_by_side, span, touched
+from sparrow.kernels.readout import (
+    differing,
+    eights_of,
+    lines_between,
+    run_of,
+    side_by_side,
+    slots_out,
+    span,
+    touched,
+)  # fmt: skip
 from sparrow.kernels.workspace import BUFFER, DEPTH, IN_LINE, NARROW
 
 __all__ = ["NAMED", "Kernels", "kernels_of"]
@@ -339,7 +345,7 @@ def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
                         value = multiply(multiplying, x, right[p])
                         to = s & SLOT
                         held[to] = value if s & FIRST else add(adding, held[to], value)
-                n = few(held, size_of, keys, keys_of, shift, fill, out_columns, out, n)
+                n = slots_out(held, size_of, keys, keys_of, shift, fill, out_columns, out, n)
                 continue
             if kind == STRAIGHT:
                 for q in range(low, high):

@@ -19,15 +19,10 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.core.errors import NumbaTypeError
-from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
 from numpy.typing import NDArray
 
 from sparrow.kernels.intrinsics import trailing
-from sparrow.kernels.jit import njit
+from sparrow.kernels.jit import NumbaTypeError, intrinsic, ir, make_array, njit, types
 
 __all__ = [
     "BAD", "HARD", "OK", "OVERFLOW", "address", "byte_at", "is_blank", "kernel", "next_line", "scan_float",

@@ -98,11 +98,9 @@ def pagerank(
         leaving = operator.matvec(np.ones(n))
         if not np.isfinite(leaving).all() or (leaving < 0).any():
             at = int(np.argmin(np.isfinite(leaving) & (leaving >= 0)))
-            raise InvalidValueError(
-                f"the links of node {at} weigh {leaving[at]}: weights must be finite and not negative"
-            )
+            raise InvalidValueError(f"the links of node {at} weigh {leaving[at]}: {_WEIGHTS}")
         if links.dtype.kind not in "bu" and (least := operator.tensor.min()) < 0:
-            raise InvalidValueError(f"a link weighs {least}: weights must be finite and not negative")
+            raise InvalidValueError(f"a link weighs {least}: {_WEIGHTS}")
         share = np.divide(damping, leaving, out=np.zeros(n), where=leaving > 0)
         ranks = np.array(np.broadcast_to(jump, n))
         stray, given = float(ranks[leaving == 0].sum()), ranks * share

@@ -30,7 +30,7 @@ __all__ = [
 
 _SHARE = 4
 """A tensor kept for products may take one part in so many of the limit: of that, not of what is free just now, since
-sums of rows in memory run in another order than those of files."""
+sums of rows in memory run in another order than those of files. One that finds no room then is read from files."""
 
 
 def check_square(A: Any, what: str) -> None:
@@ -389,7 +389,7 @@ class Operator(_ByLabel):
         self._value: Any = None
         """What all entries kept are, if they are alike."""
         self.on_product: Callable[[int], None] = _ignored
-        """Called with 1 for each product, for bars of progress."""
+        """Called with how many vectors a product multiplies, for bars of progress."""
 
     @property
     def products(self) -> int:

@@ -62,9 +62,14 @@ def _called(
     given = _checked(name, operator, given, options)
     options = {word: _option(name, operator, word, each, options) for word, each in options.items()}
     with progress.bar(name, None, "products") as advance, refused(name, options):
-        if isinstance(operator, Operator):
-            operator.on_product = advance
-        return solve(operator if instead is None else instead, *given, **options, **more)
+        told = operator.on_product if isinstance(operator, Operator) else None
+        try:
+            if isinstance(operator, Operator):
+                operator.on_product = advance
+            return solve(operator if instead is None else instead, *given, **options, **more)
+        finally:
+            if isinstance(operator, Operator) and told is not None:
+                operator.on_product = told
 
 
 def _checked(name: str, A: Any, given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
@@ -410,8 +415,8 @@ def eigsh(A: Any, k: int = 6, **options: Any) -> Any:
     """
     shifted = options.get("sigma") is not None and options.get("OPinv") is None
     own = shifted and not isinstance(A, scipy_linalg.LinearOperator)
-    if shifted and not np.isfinite(options["sigma"]):
-        raise InvalidValueError(f"eigsh: sigma={options['sigma']!r}: give a finite number")
+    if shifted:
+        check_number("eigsh: sigma", options["sigma"], least=-np.inf)
     instead = handed_over(A, "eigsh with sigma", "leave sigma out") if own else None
     try:
         found = _called("eigsh", A, (k,), options, instead=instead)

@@ -65,7 +65,7 @@ class Semiring:
     Raises
     ------
     InvalidValueError
-        If an operation is none.
+        If an operation is none, or the identity no number.
 
     Notes
     -----

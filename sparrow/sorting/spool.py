@@ -42,6 +42,7 @@ class Spool:
         self._folder = settings.current().temp_directory
         self._size = 0
         self._file: IO[bytes] | None = None
+        self._closed = False
         self._lock = threading.Lock()
 
     def reserve(self, count: int, dtype: np.dtype[Any]) -> Segment:
@@ -56,6 +57,8 @@ class Spool:
         offset = segment.offset + start * segment.dtype.itemsize
         try:
             with self._lock:
+                if self._closed:
+                    raise ValueError("what was put aside is given back")
                 if self._file is None:
                     self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 - until close()
             view = _bytes(np.ascontiguousarray(array))
@@ -80,7 +83,9 @@ class Spool:
         out = np.empty(max(stop - start, 0), segment.dtype) if out is None else out
         view = _bytes(out)
         offset = segment.offset + start * segment.dtype.itemsize
-        while view and self._file is not None:
+        while view:
+            if self._file is None:
+                raise ValueError("what was put aside is given back, or was never written")
             done = os.preadv(self._file.fileno(), [view], offset)
             if done <= 0:
                 raise StorageError(f"the temporary file in {self._folder!r} was cut short")
@@ -90,6 +95,7 @@ class Spool:
 
     def close(self) -> None:
         """Give the space back."""
+        self._closed = True
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -89,6 +89,10 @@ def matmul(
         If neither is a tensor, or the fill of one of two tensors is not 0 under "plus_times".
     InvalidValueError
         If there is no such semiring, engine or storage type, or a complement of no mask.
+    LabelError
+        If labels of matched dimensions are of types that do not fit, or repeat where they differ.
+    TooLargeError
+        If a result that is an array passes the memory limit.
     MissingDependencyError
         If the engine is "cupy" and there is no CuPy, or no GPU.
 

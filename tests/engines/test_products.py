@@ -308,6 +308,29 @@ def test_the_same_bits_on_any_number_of_threads(tmp_path: Path, monkeypatch: pyt
     assert one.equals(streamed)
 
 
+def test_what_is_reduced_of_products_has_the_same_bits_on_any_number_of_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(contraction, "_LEAST", 1)
+    monkeypatch.setattr(contraction, "_PRODUCT_BYTES", 100_000)  # pieces of some hundred products
+    A = sp.random((400, 400), nnz=6000, seed=1, distribution="powerlaw")
+    found = []
+    for threads in (1, 2, 4, 6):
+        with sp.config(threads=threads, memory_limit=300_000_000):
+            sums = (A @ A * A).sum(), sp.matmul(A, A, mask=A).sum(), np.sin(A @ A).sum(), (A @ A).std()
+            rows = np.sin(A @ A).sum(0), sp.matmul(A, A, mask=A, complement=True).sum(0)
+            found.append([np.asarray(each).tobytes() for each in (*sums, *(row.to_numpy() for row in rows))])
+    assert all(each == found[0] for each in found)
+
+
+def test_most_rows_of_what_is_in_memory_anyway_are_not_copied() -> None:
+    rows = np.repeat(np.arange(10), 200_000)
+    B = sp.from_coords([rows, np.tile(np.arange(200_000) + 1, 10)], np.ones(len(rows)), shape=(10, 200_001))
+    A, cell = sp.asarray(np.ones((1, 10))), sp.from_coords([[0], [7]], [1.0], shape=(1, 200_001))
+    with sp.config(memory_limit=memory.limit() - memory.left() + 20_000_000):
+        assert sp.matmul(A, B, mask=cell).sum() == B[:, 7].sum()
+
+
 def test_it_does_what_an_expression_does(tmp_path: Path) -> None:
     a, b = some((8, 6), 3), some((6, 8), 4)
     A, B = sp.asarray(a), sp.asarray(b)

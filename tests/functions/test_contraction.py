@@ -322,6 +322,8 @@ def test_bad_input_is_named() -> None:
         sp.einsum("ij,jk", A, A.T, optimize=[(0, 2)])
     with pytest.raises(InvalidValueError, match="optimize='best'"):
         sp.einsum("ij,jk", A, A.T, optimize="best")
+    with pytest.raises(InvalidValueError, match="optimize=array"):
+        sp.einsum("ij,jk", A, A.T, optimize=np.array([0, 1]))  # type: ignore[arg-type]
 
 
 @given(
@@ -357,6 +359,18 @@ def test_products_at_many_entries(depth: int, kind: str, threads: int, monkeypat
         found = sp.sddmm(sp.asarray(S), X, Y)
     assert found.dtype == kind
     np.testing.assert_array_equal(found.to_numpy(), S * (X @ Y))
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "complex128"])
+@pytest.mark.parametrize("depth", [1, 7, 8, 45])
+def test_few_products_at_entries_are_added_up_as_many(depth: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(depth)
+    S, X, Y = (rng.normal(size=shape).astype(kind) for shape in ((20, 30), (20, depth), (depth, 30)))
+    found = []
+    for here in (True, False):
+        monkeypatch.setattr(few, "suffices", lambda count, here=here: here)
+        found.append(sp.sddmm(sp.asarray(S), X, Y).to_numpy().tobytes())
+    assert found[0] == found[1]
 
 
 def test_what_is_not_finite_reaches_its_entries_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +59,28 @@ def test_files_of_loops_take_loops_in_the_one_way_that_is_seen() -> None:
         if path.name != "jit.py" and re.search(r"^ *@(njit|kernel)", source, re.MULTILINE):
             assert not re.search(r"^from sparrow\.kernels import|^import sparrow|^ +from sparrow", source, re.MULTILINE)
             assert not re.search(r"numba import .*\bnjit\b|numba\.njit", source), path
+
+
+def test_an_interrupt_leaves_no_half_of_numba_behind() -> None:
+    code = """
+import os, signal, sys
+import numpy as np, sparrow as sp
+from sparrow.kernels import few
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numba.core.types" and asked.append(name) is None and len(asked) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+asked = []
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupting())
+few.spares = lambda *_: False
+A = sp.asarray(np.tri(30))
+try:
+    (A @ A).nnz
+except KeyboardInterrupt:
+    print("interrupted", (A @ A).nnz)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "interrupted 465\n"

@@ -626,8 +626,9 @@ def test_half_floats_and_what_is_no_number_are_told() -> None:
     half = sp.asarray(np.array([[4, 1], [1, 3]], np.float16))
     np.testing.assert_allclose(sp.linalg.spsolve(half, [1.0, 2.0]), np.linalg.solve([[4, 1], [1, 3]], [1.0, 2.0]))
     np.testing.assert_allclose(sp.linalg.eigsh(half, 1, sigma=0.1)[0], np.linalg.eigvalsh([[4, 1], [1, 3]])[:1])
-    with pytest.raises(errors.InvalidValueError, match="sigma=nan: give a finite number"):
-        sp.linalg.eigsh(half, 1, sigma=np.nan)
+    for sigma in (np.nan, "x"):
+        with pytest.raises(errors.InvalidValueError, match=r"sigma=.*: give a finite number"):
+            sp.linalg.eigsh(half, 1, sigma=sigma)
     with pytest.raises(errors.SingularError, match="entries of A are NaN or infinite"):
         sp.linalg.spsolve(sp.asarray([[np.nan, 1], [1, 3]]), [1.0, 2.0])
 
@@ -643,6 +644,7 @@ def test_guesses_of_lobpcg_stay_as_they_are() -> None:
 def test_norms_that_there_are_none_of() -> None:
     with pytest.raises(errors.UnsupportedError, match="matrix_norm: array type float16"):
         sp.linalg.norm(sp.asarray(np.eye(2, dtype=np.float16)), "nuc")
+    none: Any
     for none in (
         lambda: sp.linalg.norm(sp.zeros((0, 3)), -2),
         lambda: sp.linalg.vector_norm(sp.zeros((0,)), ord=-np.inf),
@@ -650,3 +652,12 @@ def test_norms_that_there_are_none_of() -> None:
         with pytest.raises(errors.ShapeError, match="norm"):
             none()
     assert sp.linalg.norm(sp.zeros((0, 3)), -np.inf, axis=1).shape == (0,)
+
+
+def test_who_counts_the_products_of_an_operator_still_does_after_a_solver() -> None:
+    counted: list[int] = []
+    operator = sp.linalg.aslinearoperator(sp.asarray(np.diag([1.0, 2.0, 3.0])))
+    operator.on_product = counted.append
+    sp.linalg.cg(operator, np.ones(3))
+    operator @ np.ones(3)
+    assert counted == [1]

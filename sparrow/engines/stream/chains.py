@@ -41,6 +41,8 @@ class _Term:
     letters: tuple[int, ...]
     scan: Scan
     known: Estimate
+    rooms: tuple[memory.Reservation, ...] = ()
+    """Of the steps that it is made of and that are held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,7 @@ class _Ordered:
                 while len(left) > 2:
                     left = self._after_a_step(left)
                 one, other = left
+                self._rooms = [*one.rooms, *other.rooms]
                 node = replace(self._node, left=one.scan, right=other.scan, letters=(one.letters, other.letters))
                 _tell(node, *one.known.times(other.known, node.out), None)
                 self._last = Multiplication(node, one.scan, other.scan, *self._mask)
@@ -182,7 +185,7 @@ class _Ordered:
         node = product(one.scan, other.scan, (one.letters, other.letters), out, semiring)
         products, expected = one.known.times(other.known, out)
         relation: Any = contraction.multiplied(node, one.scan, other.scan)
-        found = None
+        found, rooms = None, (*one.rooms, *other.rooms)
         if expected.nnz * memory.entry_bytes(node.schema) <= memory.share(_SHARE):
             room = memory.reserve(0, f"a step of einsum, of shape {node.schema.shape}", "take a part of its operands")
             try:
@@ -190,13 +193,14 @@ class _Ordered:
             except TooLargeError:
                 room.release()  # more than expected: its pieces are computed when they are read
             else:
-                self._rooms.append(room)
-                found = block.count
+                for each in rooms:
+                    each.release()
+                found, rooms = block.count, (room,)
                 relation = MemoryRelation(node.schema, block)
         scan = Scan(relation, View.identity(node.schema.shape), node.schema)
         _tell(node, products, expected, found)
         known = expected if found is None else estimated(out, scan)
-        return [*left[: step[0]], _Term(out, scan, known), *left[step[0] :]]  # in the order in which they are given
+        return [*left[: step[0]], _Term(out, scan, known, rooms), *left[step[0] :]]  # in the order of what is given
 
 
 def _tell(node: Product, products: float, expected: Estimate, found: int | None) -> None:

@@ -6,6 +6,7 @@ that neither the result nor the other operand has are left out: entries that the
 
 A piece is a range of the leading letter with about as many products as fit a thread's buffers. A row is computed by one
 thread, its products added in the order of the matched letters, so the bits depend neither on pieces nor on threads.
+What is reduced from a product is rounded piece by piece: these are cut by the memory limit, whatever the threads.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sparrow.engines.stream import reading
 from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of, range_of
 from sparrow.engines.stream.held import Held
 from sparrow.engines.stream.joining import distinct
-from sparrow.engines.stream.loops import DOTTED, Loops
+from sparrow.engines.stream.loops import DOTTED, TOGETHER, Loops
 from sparrow.engines.stream.operands import MaskRows, OperandRows, Operands
 from sparrow.kernels.elementwise import align
 from sparrow.kernels.entries import Block, RowBlock, canonical, concatenate
@@ -418,7 +419,7 @@ class Multiplication:
 def _products() -> int:
     if settings.current().ample:
         return _PRODUCTS
-    fits = memory.working() // (_PRODUCT_BYTES * settings.current().threads)
+    fits = memory.working() // (_PRODUCT_BYTES * TOGETHER)
     return min(_PRODUCTS // 2, max(fits, _LEAST))
 
 

@@ -91,7 +91,7 @@ class Held:
         self._lock = threading.Lock()
 
     @functools.cached_property
-    def few(self) -> np.uint64:
+    def gathered(self) -> np.uint64:
         """Up to how many products of a row are gathered."""
         return np.uint64(likeness.gathered(self.arrays[1].view(np.int32), self.patterns()))
 

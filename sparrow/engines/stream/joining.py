@@ -182,6 +182,8 @@ class Numbering:
             self._known.append((before, own))
             self._spans.append(size)
         self._last: _Names | None = None
+        self._names: list[NDArray[Any]] | None = None
+        """The coordinates of each number, once they were asked for."""
         if numbered(span, count):
             assert key is not None
             self._last, key = _Names.of(key)
@@ -235,7 +237,7 @@ class Numbering:
 
     def _named(self, given: _Columns, dtypes: Sequence[np.dtype[Any]]) -> list[NDArray[Any]]:
         """Return the coordinates of each number."""
-        if not hasattr(self, "_names"):
+        if self._names is None:
             if len(self._sizes) == 1 and self._last is not None:
                 self._names = [self._last.values.astype(dtypes[0], copy=False)]
                 return self._names

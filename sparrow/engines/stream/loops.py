@@ -20,12 +20,15 @@ from sparrow.kernels.entries import Block, Heads, RowBlock
 if TYPE_CHECKING:
     from sparrow.kernels.workspace import Workspace
 
-__all__ = ["DOTTED", "Loops"]
+__all__ = ["DOTTED", "TOGETHER", "Loops"]
 
 DOTTED = 2
 """Products that take as long as a step of a dot product."""
 _DENSE = 4
 """Of the free memory, one part for the dense rows of threads: those for which there is none wait for one."""
+TOGETHER = 4
+"""Threads that multiply at the same time where the limit is small: pieces are cut for so many, however many there are,
+since what is reduced piece by piece is rounded as it is cut."""
 _NOWHERE, _NO_COLUMNS = readonly(np.empty(0, np.uint64)), readonly(np.empty(0, np.uint32))
 """The cells of no mask."""
 
@@ -55,7 +58,8 @@ class Loops:
         self._fill = operands.left_out
         self._scratch = recycled.Scratch()
         self._spaces: queue.SimpleQueue[Workspace | None] = queue.SimpleQueue()
-        nbytes, threads = held.across.size * (operands.dtype.itemsize + 1), settings.current().threads
+        nbytes, current = held.across.size * (operands.dtype.itemsize + 1), settings.current()
+        threads = current.threads if current.ample else min(current.threads, TOGETHER)
         for _ in range(threads if roomy else max(min(threads, memory.share(_DENSE) // max(nbytes, 1)), 1)):
             self._spaces.put(None)
         if self.work == self._everywhere and not few.suffices(len(held.arrays[1])):
@@ -173,10 +177,10 @@ class Loops:
         own, places, left, starts, columns, right = arguments
         done, width = readonly(rows.done[first : last + 1].view(np.uint64)), np.uint64(self._held.across.size)
         with self._space() as space:
-            plan = space.plan(count, min(products, count * int(self._held.few)))
+            plan = space.plan(count, min(products, count * int(self._held.gathered)))
             dense = prepare(
                 own, places, rows.patterns[first:last], starts, columns, self._held.patterns(), *cells, done,
-                self._held.single, self._seed is not None, self._held.few, space.order, space.counts, space.plans,
+                self._held.single, self._seed is not None, self._held.gathered, space.order, space.counts, space.plans,
                 *plan,
             )  # fmt: skip
             n = self._kernels().rows(

@@ -97,14 +97,17 @@ class Operand:
     def some(self, room: memory.Reservation, used: NDArray[Any], most: int | None = None) -> Block | None:
         """Return the entries at ascending coordinates along the first axis, of the chunks that have some.
 
-        None where the entries do not lie in that order, and where those take more bytes than ``most``.
+        None where the entries do not lie in that order, where those take more bytes than ``most``, and where they are
+        in memory anyway and most of them are wanted.
         """
         scan, order = self.scan, sorted_order(self.scan)
         if isinstance(scan.relation, MemoryRelation) and scan.view.is_identity:
             places = scan.relation.places(used)
             nbytes = int(places.lengths.sum()) * memory.entry_bytes(scan.schema)
+            if 2 * nbytes > scan.relation.block.nbytes or (most is not None and nbytes > most):
+                return None
             room.grow(nbytes)
-            return None if most is not None and nbytes > most else self.cleaned(scan.relation.some(used, places))
+            return self.cleaned(scan.relation.some(used, places))
         axis = scan.view.axes[0]
         if not scan.view.keeps_order(order) or not isinstance(axis, Range):
             return None
