@@ -5,7 +5,7 @@ caller, whose arrays do not count. A buffer that can be of any size takes a shar
 holds. One place, :func:`too_large`, words the error.
 
 Room depends on what else runs. What decides the order of a float sum, and so its bits, is cut by :func:`limit`, but
-for whether there is room at all for the quicker one of two ways: what else holds memory then may be told by last digits.
+for whether there is room for the quicker of two ways: what else holds memory may be told by last digits there.
 """
 
 from __future__ import annotations
