@@ -53,6 +53,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["sql", "select 1", "web"],
         ["explain", "{web}", "0, 1"],
         ["multiply", "{web}"],
+        ["sql", "select 1", "web={web}", "web={web}"],
         ["multiply", "{web}", "--vector", "ones", "--engine", "abacus"],
         ["ingest", "libsvm", "only-one"],
         ["ingest", "libsvm", "a", "b", "--index-base", "2"],

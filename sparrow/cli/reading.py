@@ -260,6 +260,8 @@ def sql(
         name, equals, path = text.partition("=")
         if not (name and equals and path):
             raise typer.BadParameter(f"{text!r}: say NAME=PATH")
+        if name in named:
+            raise typer.BadParameter(f"{text!r}: {name!r} is named already")
         named[name] = open_one(path, at)
     try:
         relation = sp.sql(query, **named)
