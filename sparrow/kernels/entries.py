@@ -44,7 +44,7 @@ __all__ = [
 Duplicates: TypeAlias = Literal["error", "sum", "last", "first", "min", "max"]
 """What becomes of several entries for one cell."""
 
-LONG_ROWS = 4
+LONG_ROWS = 2
 """Entries of a row, on average, from which its leading coordinates are told once."""
 _FEW = 1 << 12
 """Entries up to which NumPy's own indexing is as fast as a compiled loop."""
