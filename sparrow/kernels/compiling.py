@@ -21,7 +21,7 @@ T = TypeVar("T", bound=np.generic)
 @functools.cache
 def announce() -> None:
     """Have a line on standard error when this process first compiles a loop, where progress is shown."""
-    from numba.core import event
+    from sparrow.kernels.jit import event
 
     class Compiling(event.Listener):
         """Told of every function that Numba compiles; not of those that it finds compiled."""

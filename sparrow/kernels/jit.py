@@ -34,7 +34,7 @@ with contextlib.suppress(RuntimeError):  # as the interpreter ends there are no 
 
 from llvmlite import ir  # type: ignore[import-untyped]  # noqa: E402
 from numba import njit, types  # noqa: E402
-from numba.core import caching, cgutils  # noqa: E402
+from numba.core import caching, cgutils, event  # noqa: E402
 from numba.core.datamodel import models  # noqa: E402
 from numba.core.errors import NumbaError, NumbaTypeError, NumbaWarning, TypingError  # noqa: E402
 from numba.extending import (  # noqa: E402
@@ -49,9 +49,9 @@ from numba.np import numpy_support  # noqa: E402
 from numba.np.arrayobj import make_array  # noqa: E402
 
 __all__ = [
-    "NumbaError", "NumbaTypeError", "NumbaWarning", "TypingError", "cgutils", "get_cython_function_address",
-    "intrinsic", "ir", "lower_builtin", "make_array", "models", "njit", "numpy_support", "register_jitable",
-    "register_model", "stamp", "type_callable", "types",
+    "NumbaError", "NumbaTypeError", "NumbaWarning", "TypingError", "cgutils", "event",
+    "get_cython_function_address", "intrinsic", "ir", "lower_builtin", "make_array", "models", "njit", "numpy_support",
+    "register_jitable", "register_model", "stamp", "type_callable", "types",
 ]  # fmt: skip
 
 _TAKEN = re.compile(r"^from sparrow\.kernels\.(\w+) import", re.MULTILINE)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -390,6 +391,15 @@ class Operator(_ByLabel):
         """What all entries kept are, if they are alike."""
         self.on_product: Callable[[int], None] = _ignored
         """Called with how many vectors a product multiplies, for bars of progress."""
+
+    @contextmanager
+    def telling(self, advance: Callable[[int], None]) -> Iterator[None]:
+        """Tell something else of products within a block."""
+        before, self.on_product = self.on_product, advance
+        try:
+            yield
+        finally:
+            self.on_product = before
 
     @property
     def products(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -61,15 +62,12 @@ def _called(
         check_space(tensor_of(operator), name)
     given = _checked(name, operator, given, options)
     options = {word: _option(name, operator, word, each, options) for word, each in options.items()}
-    with progress.bar(name, None, "products") as advance, refused(name, options):
-        told = operator.on_product if isinstance(operator, Operator) else None
-        try:
-            if isinstance(operator, Operator):
-                operator.on_product = advance
-            return solve(operator if instead is None else instead, *given, **options, **more)
-        finally:
-            if isinstance(operator, Operator) and told is not None:
-                operator.on_product = told
+    with (
+        progress.bar(name, None, "products") as advance,
+        refused(name, options),
+        operator.telling(advance) if isinstance(operator, Operator) else nullcontext(),
+    ):
+        return solve(operator if instead is None else instead, *given, **options, **more)
 
 
 def _checked(name: str, A: Any, given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:

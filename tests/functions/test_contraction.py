@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import sparrow as sp
+from sparrow import memory
 from sparrow.engines.stream import chains
+from sparrow.engines.stream.contraction import Multiplication
 from sparrow.engines.stream.held import Held
 from sparrow.errors import InvalidValueError, LabelError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.functions import sampled
@@ -265,6 +267,29 @@ def test_steps_that_do_not_fit_are_not_held(monkeypatch: pytest.MonkeyPatch) -> 
         assert float(found.sum()) == (wanted * (mask != complement)).sum()
     same(product * product + product, wanted * wanted + wanted)
     assert sp.einsum("ij,jk,kl,li->", *tensors) == np.einsum("ij,jk,kl,li->", *arrays)
+
+
+def test_steps_that_were_multiplied_on_give_their_room_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    rooms: list[Any] = []
+    held: list[int] = []
+    reserve = memory.reserve
+
+    def reserved(nbytes: int, what: str, *more: Any) -> Any:
+        room = reserve(nbytes, what, *more)
+        if what.startswith("a step of einsum"):
+            rooms.append(room)
+        return room
+
+    def last(*args: Any) -> Any:
+        held.extend(room.nbytes for room in rooms)
+        return Multiplication(*args)
+
+    monkeypatch.setattr(chains, "Multiplication", last)
+    monkeypatch.setattr(memory, "reserve", reserved)
+    arrays = [some((9, 9), seed, np.float64) for seed in range(5)]
+    same(sp.einsum("ij,jk,kl,lm,mn->in", *map(sp.asarray, arrays)), np.einsum("ij,jk,kl,lm,mn->in", *arrays))
+    assert len(held) == 3
+    assert 0 < np.count_nonzero(held) < 3  # those that the last product is of
 
 
 def test_a_chain_whose_orders_differ_a_hundredfold() -> None:

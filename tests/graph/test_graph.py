@@ -638,3 +638,4 @@ def test_ranks_of_heavy_weights_and_in_little_memory() -> None:
     ring = sp.from_coords([np.arange(n), np.roll(np.arange(n), 1)], np.ones(n), shape=(n, n))
     with sp.config(memory_limit=memory.limit() - memory.left() + 60 * n):
         assert graph.pagerank(ring).sum() == pytest.approx(1)
+        assert graph.hits(ring)[0].sum() == pytest.approx(1)
