@@ -530,7 +530,7 @@ def sorted_blocks(rows: Iterable[Rows], schema: Schema) -> Iterator[Block]:
     """Yield the entries of a tensor, which come in any order, in canonical blocks of a schema."""
     with closing(Sorter(schema.ndim, schema.dtype, weighted=True, duplicates="error")) as sorter:
         sorter.consume(ordered_map(sorter.prepare, rows, settings.current().threads))
-        yield from sorter.blocks(schema.coordinate_dtypes, schema.fill_value)
+        yield from sorter.blocks(schema.coordinate_dtypes, None)  # all are entries, one that holds the fill too
 
 
 def _samples(runs: Sequence[Run]) -> Keys:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow import memory
-from sparrow.engines.stream import chains
+from sparrow.engines.stream import chains, contraction
 from sparrow.engines.stream.contraction import Multiplication
 from sparrow.engines.stream.held import Held
 from sparrow.errors import InvalidValueError, LabelError, ShapeError, TooLargeError, UnsupportedError
@@ -571,7 +571,7 @@ STEPS: list[tuple[Any, str, Any, Any]] = [
 
 @pytest.mark.parametrize("letters", ["ij,jk,ik->i", "ij,jk,kl->il", "i,i,j->ij"])
 @pytest.mark.parametrize(("semiring", "dtype", "add", "multiply"), STEPS, ids=lambda each: str(each)[:14])
-@pytest.mark.parametrize("way", ["numpy", "loops", "duckdb", "disk"])
+@pytest.mark.parametrize("way", ["numpy", "loops", "duckdb", "disk", "aside"])
 def test_steps_keep_what_the_last_one_leaves_out(
     letters: str, semiring: Any, dtype: str, add: Any, multiply: Any, way: str, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -579,6 +579,9 @@ def test_steps_keep_what_the_last_one_leaves_out(
     """Of each cell of all letters that all operands have an entry at, products from left to right are added up."""
     if way == "loops":
         monkeypatch.setattr(few, "spares", lambda *_: False)
+    if way == "aside":  # operands are put aside on disk, and multiplied part by part
+        monkeypatch.setattr(contraction, "_LARGE", 10**12)
+        monkeypatch.setattr(contraction, "_SHARE", 10**12)
     rng = np.random.default_rng(len(letters))
     sides, out = letters.split("->")
     inputs = sides.split(",")
@@ -591,6 +594,10 @@ def test_steps_keep_what_the_last_one_leaves_out(
             values if k == 1 else sp.from_coords(np.nonzero(some & (values != 0)), values[some & (values != 0)], shape)
         )
         cells.append((values, np.ones(shape, bool) if k == 1 else some & (values != 0)))
+    if way == "aside":
+        operands = [
+            each.save(tmp_path / str(k)) if isinstance(each, sp.Tensor) else each for k, each in enumerate(operands)
+        ]
     found = sp.einsum(letters, *operands, semiring=semiring, engine="duckdb" if way == "duckdb" else "auto")
     if way == "disk":
         found = found.save(tmp_path / "found")
