@@ -394,7 +394,23 @@ class Operator(_ByLabel):
 
     @contextmanager
     def telling(self, advance: Callable[[int], None]) -> Iterator[None]:
-        """Tell something else of products within a block."""
+        """Tell something else of products within a block, as a context manager.
+
+        Parameters
+        ----------
+        advance
+            Called with how many vectors each multiplies, in place of ``on_product``.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A, told = sp.linalg.aslinearoperator(sp.asarray([[1.0, 2.0]])), []
+        >>> with A.telling(told.append):
+        ...     A @ [1, 1]
+        array([3.])
+        >>> told
+        [1]
+        """
         before, self.on_product = self.on_product, advance
         try:
             yield
