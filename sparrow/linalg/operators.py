@@ -401,6 +401,10 @@ class Operator(_ByLabel):
         advance
             Called with how many vectors each multiplies, in place of ``on_product``.
 
+        Yields
+        ------
+        None
+
         Examples
         --------
         >>> import sparrow as sp
