@@ -17,7 +17,7 @@ ROUNDS ?= 1
 
 help:
 	@echo 'make demo    store two real data sets, slice, query and multiply them'
-	@echo 'make test    run the tests (TESTS=tests/test_cli.py for some of them)'
+	@echo 'make test    run the tests (TESTS=tests/cli for some of them)'
 	@echo 'make seeds   random tests on examples that make test does not draw, ROUNDS=1 times (docs/reliability.md)'
 	@echo 'make trial   kill, race, fill the disk, flip bytes and feed rubbish for MINUTES=5 (docs/reliability.md)'
 	@echo 'make lint    check style, formatting and that lower layers import no upper ones'

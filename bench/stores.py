@@ -59,7 +59,7 @@ def run(count: int, rounds: int) -> list[Row]:
 
 
 def _everything(tensor: Any) -> Any:
-    from sparrow.index import Box
+    from sparrow.core.indexing import Box
 
     return Box.everything(tensor.shape)
 

@@ -51,7 +51,6 @@ from numpy import (
 
 from sparrow import errors, formats
 from sparrow.engines import explained
-from sparrow.functions import numpy as _dispatch  # noqa: F401 - NumPy's functions find sparrow's
 from sparrow.functions.contraction import einsum, einsum_path, tensordot
 from sparrow.functions.creation import asarray, from_coords, from_dlpack, from_relation, open
 from sparrow.functions.dtypes import astype, can_cast, finfo, iinfo, isdtype, result_type
@@ -157,6 +156,7 @@ from sparrow.functions.manipulation import (
     triu,
     unique,
 )
+from sparrow.functions.numpy import dispatch as _dispatch  # noqa: F401 - NumPy's functions find sparrow's
 from sparrow.functions.products import matmul, vecdot
 from sparrow.functions.random import random
 from sparrow.functions.sampled import sddmm
@@ -178,14 +178,14 @@ from sparrow.functions.views import (
     unstack,
 )
 from sparrow.plan import Semiring
-from sparrow.settings import config
+from sparrow.runtime.settings import config
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 from sparrow.tensor.computing import compute
 
 if TYPE_CHECKING:
     from sparrow import blas, datasets, fft, graph, ingest, linalg, models, optim, training
-    from sparrow.files.exporting import export
+    from sparrow.io.base.export import export
     from sparrow.training.batches import batches
 
 __version__ = "0.1.0"
@@ -227,7 +227,7 @@ def __getattr__(name: str) -> Any:
 
         return batches
     if name == "export":
-        from sparrow.files.exporting import export
+        from sparrow.io.base.export import export
 
         return export
     raise AttributeError(f"module 'sparrow' has no attribute {name!r}")

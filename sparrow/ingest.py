@@ -2,7 +2,7 @@
 
 Every format streams within the memory limit, shows its progress, tells compression from the content,
 takes several files or a glob and ``"-"`` for standard input, and is atomic: failure, a kill or Ctrl-C
-leaves nothing visible. The functions are made of the formats that :mod:`sparrow.files.registry` knows.
+leaves nothing visible. The functions are made of the formats that :mod:`sparrow.io.base.registry` knows.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ import inspect
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from sparrow.files.registry import Format, formats, signature_of
 from sparrow.functions.creation import open as open_stored
+from sparrow.io.base.registry import Format, formats, signature_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import ParamSpec
 
-    from sparrow.files.alx import Alx
-    from sparrow.files.binsparse import Binsparse
-    from sparrow.files.columns import Columns
-    from sparrow.files.edges import Edges
-    from sparrow.files.h5ad import H5ad
-    from sparrow.files.libffm import Libffm
-    from sparrow.files.libsvm import Libsvm
-    from sparrow.files.metis import Metis
-    from sparrow.files.mtx import MatrixMarket
-    from sparrow.files.npy import Npy
-    from sparrow.files.npz import Npz
-    from sparrow.files.registry import Reader
-    from sparrow.files.tenx import Tenx
-    from sparrow.files.text import Text
-    from sparrow.files.tns import Tns
-    from sparrow.files.triples import Triples
-    from sparrow.files.webgraph import WebGraph
+    from sparrow.io.base.registry import Reader
+    from sparrow.io.binary.alx import Alx
+    from sparrow.io.binary.binsparse import Binsparse
+    from sparrow.io.binary.h5ad import H5ad
+    from sparrow.io.binary.npy import Npy
+    from sparrow.io.binary.npz import Npz
+    from sparrow.io.binary.tenx import Tenx
+    from sparrow.io.binary.webgraph import WebGraph
+    from sparrow.io.tabular.options import Columns
+    from sparrow.io.text.documents import Text
+    from sparrow.io.text.edges import Edges
+    from sparrow.io.text.libffm import Libffm
+    from sparrow.io.text.libsvm import Libsvm
+    from sparrow.io.text.metis import Metis
+    from sparrow.io.text.mtx import MatrixMarket
+    from sparrow.io.text.tns import Tns
+    from sparrow.io.text.triples import Triples
 
     P = ParamSpec("P")
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from sparrow import memory
-from sparrow import settings as sparrow_settings
+from sparrow.runtime import memory
+from sparrow.runtime import settings as sparrow_settings
 
 # A machine under load is slow, not wrong; and who runs the tests asks about their own change: others draw new examples.
 settings.register_profile(

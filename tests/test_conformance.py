@@ -12,7 +12,7 @@ import scipy.sparse
 
 import sparrow as sp
 from sparrow import errors
-from tests.index.test_view import key_of
+from tests.core.indexing.test_view import key_of
 
 FOLDER = Path(__file__).parent / "conformance"
 FILES = ("creation", "inspection", "writing", "ops", "blas")

@@ -54,15 +54,19 @@ def test_the_wheel_holds_package_sql_and_datasets(installed: Path, repository: P
 
 
 def test_the_wheel_works_elsewhere(installed: Path, repository: Path, tmp_path: Path) -> None:
-    for path in (installed / "sparrow" / "kernels").glob("*.py"):
-        before = (repository / "sparrow" / "kernels" / path.name).stat()
-        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # the same sources: their loops are compiled once
-    (installed / "sparrow" / "kernels" / "__pycache__").symlink_to(repository / "sparrow" / "kernels" / "__pycache__")
+    kernels = repository / "sparrow" / "kernels"
+    for folder in {path.parent.relative_to(kernels) for path in kernels.rglob("*.py")}:
+        copied = installed / "sparrow" / "kernels" / folder
+        for path in copied.glob("*.py"):
+            before = (kernels / folder / path.name).stat()
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # unchanged sources are not compiled again
+        (kernels / folder / "__pycache__").mkdir(exist_ok=True)
+        (copied / "__pycache__").symlink_to(kernels / folder / "__pycache__")
     script = """
 import pathlib, sys
 import sparrow as sp
 assert pathlib.Path(sp.__file__).is_relative_to(sys.argv[1]), sp.__file__
-from sparrow.resources import data_folder
+from sparrow.runtime.resources import data_folder
 assert (data_folder("sql") / "duckdb").is_dir()
 heart = sp.datasets.load("heart_scale", cache="cache")
 print(heart["X"].nnz)

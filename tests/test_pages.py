@@ -178,6 +178,6 @@ def test_the_glossary_names_what_there_is(repository: Path) -> None:
     for word in ("chunk", "piece", "block", "run", "part", "group", "row group"):
         assert f"| {word} |" in words
     from sparrow.kernels.entries import Block
-    from sparrow.relation import Chunk
+    from sparrow.relations.base import Chunk
 
     assert {f"`{kind.__name__}`" for kind in (Block, Chunk)} <= set(re.findall(r"`\w+`", words))

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from sparrow.blas.operands import conjugated, meet, nothing, number, scaled, vector
+from sparrow.core.schema import check_array
 from sparrow.errors import InvalidValueError, ShapeError
-from sparrow.schema import check_array
 from sparrow.tensor import Tensor
 
 __all__ = [

@@ -78,11 +78,11 @@ def als(
       sparrow als web.sparrow --search --regularization 0.05,0.2,1 --evaluate
       sparrow als web.sparrow --factors 64 --save factors
     """
-    from sparrow.kernels import compiling
+    from sparrow.kernels.jit import warmup
     from sparrow.models import ALS, evaluation
     from sparrow.models.files import check_absent
 
-    compiling.announce()
+    warmup.announce()
     weights = {
         "regularization": _numbers("--regularization", regularization),
         "unobserved_weight": _numbers("--unobserved-weight", unobserved_weight),

@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from sparrow.cli import als, datasets, exporting, graphs, ingesting, reading, training, upkeep
 from sparrow.cli.arguments import QUERY_THREAD
 from sparrow.cli.spelling import Program
-from sparrow.files.registry import Format, formats
+from sparrow.io.base.registry import Format, formats
 
 __all__ = ["main", "program"]
 
@@ -92,7 +92,7 @@ def general(
       sparrow show a9a.sparrow/X "5:9"
       sparrow sql "select col, count(*) from X group by col" X=a9a.sparrow/X
     """
-    from sparrow import settings
+    from sparrow.runtime import settings
 
     settings.config(memory_limit=memory_limit, threads=threads, temp_directory=temp_directory, progress=progress)
 
@@ -194,7 +194,7 @@ def _warned(
 def _told(error: Exception) -> str:
     """Return an error in one line, but for commands to type, which stay lines."""
     from sparrow.errors import SparrowError
-    from sparrow.storage.local import DISK_FULL
+    from sparrow.storage.fs.local import DISK_FULL
 
     if isinstance(error, OSError) and not isinstance(error, SparrowError) and error.strerror:
         if error.filename is not None:

@@ -146,7 +146,7 @@ def sizes_of(dims: Iterable[str], shape: Iterable[int]) -> str:
 
 def interruptible(work: Callable[[], T]) -> T:
     """Return what ``work`` returns, run on a thread: Ctrl-C comes through while DuckDB is too busy to notice."""
-    from sparrow.workers import Apart
+    from sparrow.runtime.thread_pool import Apart
 
     query = Apart(work, QUERY_THREAD)
     query.start()
@@ -185,7 +185,7 @@ def _plain(value: Any) -> Any:
 
 def write_table(rows: Iterable[Sequence[Any]], headers: Sequence[str]) -> None:
     """Write a table on standard output, no wider than a terminal; elsewhere nothing is cut."""
-    from sparrow.display import table
+    from sparrow.tensor.display import table
 
     width = max(os.get_terminal_size(sys.stdout.fileno()).columns, 40) if sys.stdout.isatty() else sys.maxsize
     print(table(rows, headers, width))

@@ -10,7 +10,7 @@ import typer
 
 from sparrow.cli.arguments import AsJson, At, StoredPath, open_any, parse_index, write_json
 from sparrow.cli.formats import command, given, list_option, parameter
-from sparrow.files.registry import Declared, formats, options_of
+from sparrow.io.base.registry import Declared, formats, options_of
 
 __all__ = ["add_to"]
 
@@ -89,8 +89,8 @@ def _export(
     as_json: bool,
     **words: Any,
 ) -> None:
-    from sparrow.files.exporting import export as written
-    from sparrow.files.exporting import unwritten_labels
+    from sparrow.io.base.export import export as written
+    from sparrow.io.base.export import unwritten_labels
     from sparrow.tensor import Tensor
 
     source = open_any(path, at)

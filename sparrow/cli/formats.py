@@ -1,4 +1,4 @@
-"""Options of file formats on the command line, made of what :mod:`sparrow.files.registry` declares."""
+"""Options of file formats on the command line, made of what :mod:`sparrow.io.base.registry` declares."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from sparrow.files.registry import Declared, formats
+from sparrow.io.base.registry import Declared, formats
 
 __all__ = ["command", "given", "list_option", "parameter"]
 

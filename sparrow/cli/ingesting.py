@@ -17,8 +17,8 @@ from sparrow.cli.arguments import AsJson, open_all, sizes_of, write_json
 from sparrow.cli.formats import command, given, list_option, parameter
 from sparrow.cli.spelling import Program
 from sparrow.errors import NotFoundError
-from sparrow.files.registry import Format, formats, options_of, prose_of
-from sparrow.resources import data_folder
+from sparrow.io.base.registry import Format, formats, options_of, prose_of
+from sparrow.runtime.resources import data_folder
 
 __all__ = ["add_to"]
 
@@ -45,7 +45,7 @@ class _Formats(TyperGroup):
         """Put the format of a file before its name where no format is named."""
         if self.get_command(ctx, args[0]) is None and (args[0] == "-" or not args[0].startswith("-")):
             try:
-                from sparrow.files.sniffing import sniffed
+                from sparrow.io.base.detect import sniffed
 
                 found = sniffed(args[0])
             except NotFoundError:
@@ -57,7 +57,7 @@ class _Formats(TyperGroup):
 
 def _sniff(file: str | None) -> None:
     if file is not None:
-        from sparrow.files.sniffing import sniffed
+        from sparrow.io.base.detect import sniffed
 
         found = sniffed(file)
         typer.echo(f"{found.format}: {found.why}")
@@ -126,7 +126,7 @@ def _run(
     known: Format, /, *, context: typer.Context, source: str | list[str], target: str, as_json: bool, **words: Any
 ) -> None:
     """Ingest, and say what was stored."""
-    from sparrow.display import human_bytes
+    from sparrow.tensor.display import human_bytes
 
     assert known.reader is not None
     options = options_of(known.reader)

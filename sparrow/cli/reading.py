@@ -62,7 +62,7 @@ def demo(
     Example:
       sparrow demo
     """
-    from sparrow import demo as shown
+    from sparrow.cli import demo as shown
 
     shown.run(folder)
 
@@ -75,7 +75,7 @@ def info(path: StoredPath, as_json: AsJson = False) -> None:
       sparrow info a9a.sparrow
       sparrow info a9a.sparrow/X --json
     """
-    from sparrow.display import human_bytes
+    from sparrow.tensor.display import human_bytes
 
     facts = {where: _facts(tensor) for where, tensor in open_all(path).items()}
     if as_json:
@@ -165,11 +165,11 @@ def show(
             print(part)
         return
     if png is not None:
-        from sparrow import pictures
-        from sparrow.storage.filesystem import replacing
+        from sparrow.storage.fs.filesystem import replacing
+        from sparrow.tensor import spy
 
         with replacing(png) as picture:
-            picture.write(pictures.png(part.spy()))
+            picture.write(spy.png(part.spy()))
         print(png)
         return
     if dense:
@@ -208,8 +208,8 @@ def _entries(part: Tensor, head: int) -> tuple[list[tuple[Any, ...]], bool]:
     """Return entries with their coordinates in the base, and whether there are more."""
     import numpy as np
 
-    from sparrow.relation import as_numpy
-    from sparrow.storage.layout import decode
+    from sparrow.relations.base import as_numpy
+    from sparrow.storage.parquet.layout import decode
 
     view = part.__sparrow_scan__().view
     rows: list[tuple[Any, ...]] = []
@@ -308,7 +308,7 @@ def _write_rows(relation: duckdb.DuckDBPyRelation, head: int, how: Literal["json
 
 def _zoned(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
     """Return a relation with times that have a time zone as texts: DuckDB needs a further package to give them."""
-    from sparrow.database import quote_name
+    from sparrow.runtime.duckdb_connection import quote_name
 
     zoned = ["TIME ZONE" in str(kind) for kind in relation.types]
     if not any(zoned):
@@ -370,9 +370,9 @@ def multiply(
     import numpy as np
 
     import sparrow as sp
-    from sparrow import memory
     from sparrow.errors import UnsupportedError
-    from sparrow.storage.filesystem import replacing
+    from sparrow.runtime import memory
+    from sparrow.storage.fs.filesystem import replacing
 
     tensor = open_one(path)
     tensor = tensor.T if transpose else tensor

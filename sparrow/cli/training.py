@@ -69,10 +69,10 @@ def train(
       sparrow train linear prices.sparrow --optimizer sgd --lr 0.01 --validate 0.1 --patience 3
       sparrow train fm ratings.sparrow --factors 16 --checkpoint kept --out model.sparrow
     """
-    from sparrow.kernels import compiling
+    from sparrow.kernels.jit import warmup
     from sparrow.models.files import check_absent
 
-    compiling.announce()
+    warmup.announce()
     if out is not None and not overwrite:
         check_absent(out, "choose another folder, or say --overwrite")
     settings: dict[str, Any] = {

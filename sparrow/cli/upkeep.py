@@ -12,7 +12,7 @@ import typer
 
 from sparrow.cli.arguments import AsJson, StoredPath, open_all, open_one, sizes_of, write_json, write_table
 from sparrow.cli.formats import command, given, parameter
-from sparrow.files.appending import reading_options
+from sparrow.io.tabular.append import reading_options
 
 __all__ = ["add_to"]
 
@@ -191,7 +191,7 @@ def compact(
       sparrow compact web.sparrow
       sparrow compact web.sparrow --profile small
     """
-    from sparrow.display import human_bytes
+    from sparrow.tensor.display import human_bytes
 
     for where, tensor in open_all(path).items():
         before = (len(tensor.files()), tensor.nbytes)

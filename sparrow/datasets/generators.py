@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sparrow.arguments import check_flag
+from sparrow.core.schema import as_integer
 from sparrow.errors import ExistsError, InvalidValueError
-from sparrow.files.registry import packed
-from sparrow.progress import bar
-from sparrow.schema import as_integer
-from sparrow.storage.filesystem import of, replacing
+from sparrow.io.base.registry import packed
+from sparrow.runtime.progress import bar
+from sparrow.runtime.validation import check_flag
+from sparrow.storage.fs.filesystem import of, replacing
 
 __all__ = ["powerlaw_libsvm", "powerlaw_tns", "rmat"]
 

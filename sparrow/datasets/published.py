@@ -14,13 +14,13 @@ from typing import Any
 
 from sparrow import storage
 from sparrow.datasets.shipped import cache_folder, names, read, shipped, stored
-from sparrow.display import html_table, table
 from sparrow.errors import ExistsError, IngestError, LabelError, NotFoundError
-from sparrow.files.registry import COMPRESSION
-from sparrow.progress import bar
-from sparrow.resources import data_folder
+from sparrow.io.base.registry import COMPRESSION
+from sparrow.runtime.progress import bar
+from sparrow.runtime.resources import data_folder
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
+from sparrow.tensor.display import html_table, table
 
 __all__ = ["describe", "ingest", "load", "tabulated", "way"]
 

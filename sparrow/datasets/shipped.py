@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sparrow.errors import ExistsError, LabelError
-from sparrow.resources import data_folder
+from sparrow.runtime.resources import data_folder
 
 __all__ = ["cache_folder", "names", "path", "read", "shipped", "stored"]
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.orders import scan_order
+from sparrow.core.indexing import Range
+from sparrow.engines.sort_orders import scan_order
 from sparrow.engines.stream import lowered
-from sparrow.engines.stream.reading import blocks
-from sparrow.index import Range
+from sparrow.engines.stream.scan_reader import blocks
 from sparrow.plan import Scan
 
 __all__ = ["DensityMap", "density"]

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from sparrow import settings
 from sparrow.engines.cupy import CuPy
 from sparrow.engines.duckdb import DuckDB
 from sparrow.engines.stream import Stream
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.kernels.entries import Block
 from sparrow.plan import Accumulate, Contract, Map, Node, Reduce, Scan, Weighted
+from sparrow.runtime import settings
 
 __all__ = ["ENGINES", "Engine", "engine_for", "register", "unregister"]
 

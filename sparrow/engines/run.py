@@ -6,19 +6,19 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sparrow import settings
-from sparrow.engines.handing import prepared
+from sparrow.core.indexing import View
+from sparrow.core.schema import check_array_ndim
+from sparrow.engines.explain import told
+from sparrow.engines.fallback import prepared
 from sparrow.engines.registry import STREAM, Engine, engine_for
-from sparrow.engines.stream import lowered, reading
-from sparrow.engines.stream.computed import Evaluate, pieces, pieces_of
-from sparrow.engines.telling import told
-from sparrow.engines.watching import explained, is_watched, watched
-from sparrow.index import View
+from sparrow.engines.stream import lowered, scan_reader
+from sparrow.engines.stream.operator import Evaluate, pieces, pieces_of
+from sparrow.engines.tracing import explained, is_watched, watched
 from sparrow.kernels.entries import Block
 from sparrow.plan import Accumulate, Contract, Dense, Map, Node, Reduce, Scan, Step, Weighted
-from sparrow.relation import Relation
-from sparrow.schema import check_array_ndim
-from sparrow.workers import ordered_map
+from sparrow.relations.base import Relation
+from sparrow.runtime import settings
+from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = ["array", "blocks", "cell", "count", "entries", "explain", "scalars", "several", "sorted_blocks", "stretches"]
 
@@ -169,9 +169,9 @@ def several(scans: Sequence[Scan], engine: str = "auto") -> list[Block]:
         watches = [stack.enter_context(watched(scan, run)) for scan in scans]
         plans = lowered([watch.plan(scan) for watch, scan in zip(watches, scans, strict=True)])
         # All of them are held until the last one is there.
-        rooms = [stack.enter_context(reading.room_for(plan)) for plan in plans]
+        rooms = [stack.enter_context(scan_reader.room_for(plan)) for plan in plans]
         work = zip(plans, rooms, strict=True)
-        blocks = ordered_map(lambda one: reading.entries(*one), work, settings.current().threads)
+        blocks = ordered_map(lambda one: scan_reader.entries(*one), work, settings.current().threads)
         for watch, block in zip(watches, blocks, strict=True):
             found.append(watch.entries(block))
     return found

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from sparrow.core.schema import Schema, check_dtype, check_shape, is_fill
+from sparrow.core.storage_types import check_stype
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.interop.conversion import from_coordinates, from_object
 from sparrow.interop.interchange import check_dense, dense_array, unasked_array
 from sparrow.kernels.entries import Block
-from sparrow.schema import Schema, check_dtype, check_shape, is_fill
-from sparrow.stypes import check_stype
 
 if TYPE_CHECKING:
     import scipy.sparse

@@ -7,11 +7,11 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
+from sparrow.core.schema import Schema, is_fill
 from sparrow.errors import IndexingError, InvalidValueError, ShapeError
 from sparrow.formats.container import Container, readonly
 from sparrow.interop.conversion import from_coordinates
 from sparrow.kernels.entries import Block, is_sorted
-from sparrow.schema import Schema, is_fill
 
 __all__ = ["COO"]
 

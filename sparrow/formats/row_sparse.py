@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory
+from sparrow.core.schema import Schema, check_shape, is_fill
 from sparrow.errors import DuplicateError, IndexingError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.formats.container import Container, as_index, as_values, readonly
 from sparrow.kernels.entries import Block
-from sparrow.schema import Schema, check_shape, is_fill
+from sparrow.runtime import memory
 
 if TYPE_CHECKING:
     import scipy.sparse

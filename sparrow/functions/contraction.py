@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from sparrow import engines
+from sparrow.core.schema import check_dtype
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import factor
 from sparrow.functions.labels import shown
 from sparrow.functions.views import as_tensor
 from sparrow.plan import Semiring, Weighted, multiplied, names_along, resolved_axis, semiring_of
+from sparrow.plan.contraction_path import Path, cheapest, kept
 from sparrow.plan.estimates import Estimate, estimated
-from sparrow.plan.ordering import Path, cheapest, kept
 from sparrow.plan.semirings import for_types
-from sparrow.relation import MemoryHandle
-from sparrow.schema import check_dtype
+from sparrow.relations.base import MemoryHandle
 from sparrow.tensor import Tensor
 from sparrow.tensor.products import Engine, contracted, every_cell, together
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import DTypeLike
 
 from sparrow import storage
-from sparrow.arguments import check_flag
+from sparrow.core.schema import Schema, check_dtype
 from sparrow.errors import (
     InvalidValueError,
     LabelError,
@@ -24,7 +24,7 @@ from sparrow.errors import (
 from sparrow.functions.generation import in_memory
 from sparrow.functions.inspection import check_device
 from sparrow.interop.conversion import check_labels, from_coordinates, from_object, from_table
-from sparrow.schema import Schema, check_dtype
+from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 
@@ -109,7 +109,7 @@ def open(  # noqa: A001 - what people type is sp.open
 
 
 def _read_path(src: Any, pick: Any, kinds: Any, reading: Any) -> Any:
-    from sparrow.files.appending import appended
+    from sparrow.io.tabular.append import appended
 
     return appended(src, pick, kinds, reading)
 

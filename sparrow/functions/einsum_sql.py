@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sparrow.arguments import check_flag
-from sparrow.database import quote_name
 from sparrow.engines.duckdb.products import contract_sql
 from sparrow.errors import InvalidValueError, LabelError, ShapeError, UnsupportedError
 from sparrow.plan import Semiring, names_along, semiring_of
+from sparrow.runtime.duckdb_connection import quote_name
+from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
 
 __all__ = ["einsum_sql"]

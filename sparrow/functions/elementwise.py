@@ -13,9 +13,9 @@ from typing import Any, Protocol, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sparrow.arguments import check_unmasked
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.functions.views import as_tensor
+from sparrow.runtime.validation import check_unmasked
 from sparrow.tensor import Tensor
 
 __all__ = [

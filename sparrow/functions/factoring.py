@@ -8,12 +8,12 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sparrow.arguments import check_flag
+from sparrow.core.schema import as_integer
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import operand
 from sparrow.functions.labels import at_labels
 from sparrow.plan import resolved_axis
-from sparrow.schema import as_integer
+from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
 
 __all__ = [

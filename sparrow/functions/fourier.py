@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from sparrow.core.schema import as_integer, as_integers, check_dtype
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import operand
 from sparrow.functions.inspection import check_device
 from sparrow.functions.manipulation import roll
 from sparrow.functions.views import as_tensor
 from sparrow.plan import resolved_axis
-from sparrow.schema import as_integer, as_integers, check_dtype
 from sparrow.tensor import Tensor
 
 __all__ = [

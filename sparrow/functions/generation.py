@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike
 
-from sparrow import memory
+from sparrow.core.schema import Schema, as_integer, check_array, check_dtype, check_shape, given_dims
+from sparrow.core.storage_types import COMPRESSED, check_stype
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.inspection import check_device
 from sparrow.functions.views import as_tensor, broadcast_to, moveaxis
 from sparrow.interop.conversion import check_fill
 from sparrow.kernels.entries import Block, concatenate
-from sparrow.relation import MemoryHandle, MemoryRelation
-from sparrow.schema import Schema, as_integer, check_array, check_dtype, check_shape, given_dims
-from sparrow.stypes import COMPRESSED, check_stype
+from sparrow.relations.base import MemoryHandle, MemoryRelation
+from sparrow.runtime import memory
 from sparrow.tensor import Tensor
 
 __all__ = [

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sparrow.core.schema import check_array
 from sparrow.errors import ShapeError
 from sparrow.functions.manipulation import reshape
 from sparrow.functions.views import as_tensor, broadcast_to
 from sparrow.plan import resolved_axis
-from sparrow.schema import check_array
 from sparrow.tensor import Tensor
 
 __all__ = ["take", "take_along_axis"]

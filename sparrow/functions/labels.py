@@ -10,7 +10,7 @@ from sparrow.functions.generation import in_memory
 from sparrow.functions.views import as_tensor
 from sparrow.kernels.entries import concatenate
 from sparrow.plan import Cast, Join, Labels, Scan, by_name, fitted, map_cells, names_along
-from sparrow.settings import JOINS
+from sparrow.runtime.settings import JOINS
 from sparrow.tensor import Tensor
 
 __all__ = ["align", "apart", "at_labels", "check_space", "is_labelled", "meet", "shown", "space_axis"]

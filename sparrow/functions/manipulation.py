@@ -9,12 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import engines, memory, plan
+from sparrow import engines, plan
+from sparrow.core.schema import as_integer, as_integers, check_array
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.contraction import einsum
 from sparrow.functions.views import as_tensor, as_tensors, expand_dims, moveaxis
 from sparrow.plan import PLUS_TIMES, concatenated, resolved_axis, triangle
-from sparrow.schema import as_integer, as_integers, check_array
+from sparrow.runtime import memory
 from sparrow.tensor import Tensor
 from sparrow.tensor.products import contracted
 

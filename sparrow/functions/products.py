@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sparrow.core.schema import as_integer
 from sparrow.errors import AxisError, InvalidValueError, ShapeError
 from sparrow.functions.contraction import einsum
 from sparrow.functions.elementwise import named_operand
@@ -16,7 +17,6 @@ from sparrow.functions.labels import is_labelled
 from sparrow.functions.statistics import sum as total
 from sparrow.functions.views import as_tensor, broadcast_to
 from sparrow.plan import resolved_axis
-from sparrow.schema import as_integer
 from sparrow.tensor import Tensor
 from sparrow.tensor.products import matmul
 

@@ -10,11 +10,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from sparrow import memory
+from sparrow.core.schema import Schema, as_integer, check_dtype, check_shape, given_dims
 from sparrow.errors import InvalidValueError
 from sparrow.functions.generation import in_memory
 from sparrow.kernels.entries import Block, canonical, concatenate
-from sparrow.schema import Schema, as_integer, check_dtype, check_shape, given_dims
+from sparrow.runtime import memory
 from sparrow.tensor import Tensor
 
 __all__ = ["random"]

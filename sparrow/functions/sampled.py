@@ -7,21 +7,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sparrow import engines, memory, progress, settings
+from sparrow import engines
+from sparrow.core.schema import Schema, check_dtype
+from sparrow.core.storage_types import of_function, settled
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.functions.elementwise import factor
 from sparrow.functions.labels import meet
 from sparrow.functions.views import as_tensor
-from sparrow.kernels import few
-from sparrow.kernels.compiling import readonly
 from sparrow.kernels.entries import Block, accumulator, pick
-from sparrow.relation import MemoryHandle, MemoryRelation
-from sparrow.schema import Schema, check_dtype
-from sparrow.stypes import of_function, settled
+from sparrow.kernels.jit.warmup import readonly
+from sparrow.kernels.matmul import numpy_fallback
+from sparrow.relations.base import MemoryHandle, MemoryRelation
+from sparrow.runtime import memory, progress, settings
+from sparrow.runtime.thread_pool import ordered_map
 from sparrow.tensor import Tensor
 from sparrow.tensor.base import labelled
 from sparrow.tensor.products import matmul
-from sparrow.workers import ordered_map
 
 __all__ = ["sddmm"]
 
@@ -103,11 +104,11 @@ def _sampled(block: Block, left: NDArray[Any], right: NDArray[Any], dtype: np.dt
     with np.errstate(all="ignore"):
         rows, columns = np.ascontiguousarray(left, summed), np.ascontiguousarray(right, summed)
         given, out = block.values.astype(summed, copy=False), np.empty(block.count, summed)
-        if few.suffices(block.count * left.shape[1]):
+        if numpy_fallback.suffices(block.count * left.shape[1]):
             there = rows[block.coords[0]], columns[block.coords[1]]
             np.multiply(given, _by_eights(np.multiply(*there)), out=out)
         else:
-            from sparrow.kernels import sampled
+            from sparrow.kernels.matmul import sampled
 
             multiply: Any = sampled.at_cells
             arrays = (*map(readonly, (*block.coords, given)),)

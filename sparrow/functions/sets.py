@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sparrow import memory
-from sparrow.arguments import check_flag
 from sparrow.errors import NumberRangeError
 from sparrow.functions.elementwise import operand
 from sparrow.functions.views import as_tensor
+from sparrow.runtime import memory
+from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
 
 __all__ = [

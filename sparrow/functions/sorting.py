@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from sparrow import engines
-from sparrow.arguments import check_flag
+from sparrow.core.schema import as_integer, check_dtype
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.manipulation import concat
 from sparrow.functions.views import as_tensor, flip, moveaxis
 from sparrow.plan import Cast, accumulated, map_cells, names_along, resolved_axis, sorted_lines
-from sparrow.schema import as_integer, check_dtype
+from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
 
 __all__ = ["argsort", "cumulative_prod", "cumulative_sum", "diff", "sort"]

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 import numpy as np
 import pyarrow as pa
 
-from sparrow import database
-from sparrow.database import quote_name
 from sparrow.engines.duckdb import select
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.plan import Names, Scan, names_along
+from sparrow.runtime import duckdb_connection
+from sparrow.runtime.duckdb_connection import quote_name
 
 if TYPE_CHECKING:
     import duckdb
@@ -111,7 +111,7 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
                 f"{name}= is given {_kind(thing)}, which is neither a tensor nor a table: give a tensor, or anything "
                 "with __arrow_c_stream__"
             )
-    con = database.connect()
+    con = duckdb_connection.connect()
     statements = con.extract_statements(query)
     if len(statements) != 1:
         raise InvalidValueError(f"the query holds {len(statements)} statements: give one")
@@ -126,7 +126,7 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
     named: dict[str, _Named] = {}
 
     def define(name: str, thing: Any) -> None:
-        with database.interrupts():
+        with duckdb_connection.interrupts():
             made = _define(con, name, thing, len(named), waits)
         if made is not None:
             named[name] = made
@@ -139,12 +139,12 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
     defined: set[str] = set()
     while True:
         try:
-            with database.interrupts():
+            with duckdb_connection.interrupts():
                 found = con.sql(query)
                 if named and waits and _name_what_is_used(con, query, named.values()):
                     found = con.sql(query)
             if found is not None:  # what is no query has no relation
-                found = database.answer(found, con)
+                found = duckdb_connection.answer(found, con)
             return found
         except duckdb.CatalogException as error:
             missing = re.match(r"Catalog Error: Table with name (.*) does not exist!", str(error), re.DOTALL)

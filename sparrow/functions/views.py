@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from sparrow.core.schema import check_shape
 from sparrow.errors import ShapeError
 from sparrow.interop.conversion import from_object
 from sparrow.plan import resolved_axis
-from sparrow.relation import MemoryHandle, MemoryRelation
-from sparrow.schema import check_shape
+from sparrow.relations.base import MemoryHandle, MemoryRelation
 from sparrow.tensor import Tensor
 
 __all__ = [

@@ -18,7 +18,7 @@ from sparrow.graph.communities import kcore, label_propagation
 from sparrow.graph.components import connected_components, strongly_connected_components
 from sparrow.graph.counting import clustering, triangles
 from sparrow.graph.paths import bfs, random_walks, shortest_paths
-from sparrow.graph.scores import adamic_adar, common_neighbors, hits, pagerank
+from sparrow.graph.ranking import adamic_adar, common_neighbors, hits, pagerank
 from sparrow.graph.structure import degrees, induced_subgraph, largest_component, symmetrize
 
 __all__ = [

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from sparrow import progress
-from sparrow.arguments import check_integer, check_seed
-from sparrow.graph.links import AT_ONCE, Links, by_degree
+from sparrow.graph.adjacency import AT_ONCE, Links, by_degree
 from sparrow.graph.nodes import check_graph, per_group, per_node, room_for_nodes
+from sparrow.runtime import progress
+from sparrow.runtime.validation import check_integer, check_seed
 from sparrow.tensor import Tensor
 
 __all__ = ["kcore", "label_propagation"]
@@ -52,9 +52,9 @@ def kcore(A: Tensor) -> Tensor:
     >>> sp.graph.induced_subgraph(links, core >= 2).shape
     (3, 3)
     """
-    from sparrow.kernels import graphs
+    from sparrow.kernels.graph import traversal
 
-    h_index: Any = graphs.h_index
+    h_index: Any = traversal.h_index
     A = check_graph(A)
     with (
         room_for_nodes(A, 24, "core numbers"),
@@ -68,7 +68,7 @@ def kcore(A: Tensor) -> Tensor:
             begin, order, place = by_degree(core)
             state = np.zeros(1, np.int64)
             while state[0] < len(core):
-                advance(graphs.peel(indptr, cols, core, begin, order, place, state, AT_ONCE))
+                advance(traversal.peel(indptr, cols, core, begin, order, place, state, AT_ONCE))
             return per_node(A, core.astype(np.int64))
         tally = np.zeros(int(core.max(initial=0)) + 1, np.int64)
         active = core > 0
@@ -115,9 +115,9 @@ def label_propagation(A: Tensor, *, max_iter: int = 100, seed: int = 0) -> Tenso
     >>> sp.graph.label_propagation(links).to_numpy()
     array([0, 0, 0, 1, 1, 1])
     """
-    from sparrow.kernels import graphs
+    from sparrow.kernels.graph import traversal
 
-    vote: Any = graphs.vote
+    vote: Any = traversal.vote
     A = check_graph(A)
     check_integer("max_iter", max_iter, 0)
     check_seed(seed)

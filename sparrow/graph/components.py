@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import engines, memory, progress
-from sparrow.graph.links import AT_ONCE, Links, as_lists
+from sparrow import engines
+from sparrow.graph.adjacency import AT_ONCE, Links, as_lists
 from sparrow.graph.nodes import check_graph, per_group, per_node, room_for_nodes
+from sparrow.runtime import memory, progress
 from sparrow.tensor import Tensor
 
 __all__ = ["connected_components", "strongly_connected_components"]
@@ -56,9 +57,9 @@ def connected_components(A: Tensor) -> Tensor:
     >>> sp.graph.connected_components(links).to_numpy()
     array([0, 1, 0, 2, 2])
     """
-    from sparrow.kernels import graphs
+    from sparrow.kernels.graph import traversal
 
-    unite: Any = graphs.unite
+    unite: Any = traversal.unite
     A = check_graph(A)
     with room_for_nodes(A, 8, "connected components"):
         parent = np.arange(A.shape[0])
@@ -67,7 +68,7 @@ def connected_components(A: Tensor) -> Tensor:
                 lists = as_lists(block)
                 unite(*lists.arrays, parent)
                 advance(lists.count)
-        graphs.flatten(parent)
+        traversal.flatten(parent)
         return per_node(A, parent, -1)
 
 
@@ -129,7 +130,7 @@ def strongly_connected_components(A: Tensor) -> Tensor:
 
 def _searched(links: Links, advance: Callable[[int], None]) -> NDArray[np.int32]:
     """Return a number of each node's part, below the number of nodes: of links in memory."""
-    from sparrow.kernels import graphs
+    from sparrow.kernels.graph import traversal
 
     assert links.held is not None
     indptr, cols, _ = links.held
@@ -138,7 +139,7 @@ def _searched(links: Links, advance: Callable[[int], None]) -> NDArray[np.int32]
     at, first = np.empty(n, np.int64), np.empty(n, np.bool_)
     state = np.array([0, 0, 0, 1, n])
     while state[0] < n:
-        advance(graphs.strong(indptr, cols, rank, path, at, first, waiting, state, AT_ONCE))
+        advance(traversal.strong(indptr, cols, rank, path, at, first, waiting, state, AT_ONCE))
     rank -= 1
     return rank
 
@@ -150,9 +151,9 @@ def _contracted(
 
     Returns how many links between other parts there may be: 0 if all parts were found.
     """
-    from sparrow.kernels import graphs
+    from sparrow.kernels.graph import traversal
 
-    gather: Any = graphs.gather
+    gather: Any = traversal.gather
     leads, led = np.zeros_like(alive), np.zeros_like(alive)
     keys = np.empty(room, np.int64)
     filled = dropped = 0
@@ -227,10 +228,10 @@ def _coloured(
     advance: Callable[[int], None],
 ) -> None:
     """Find the parts of nodes that nothing larger leads to: each of them colours what it leads to."""
-    from sparrow.kernels import graphs
+    from sparrow.kernels.graph import traversal
 
-    colour: Any = graphs.colour
-    reach: Any = graphs.reach
+    colour: Any = traversal.colour
+    reach: Any = traversal.reach
     colours = np.arange(len(alive))
     active = alive.copy()
     while active.any():

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory, progress, settings
-from sparrow.graph.links import Links, Lists, by_degree
+from sparrow.graph.adjacency import Links, Lists, by_degree
 from sparrow.graph.nodes import check_graph, per_node, room_for_nodes
-from sparrow.kernels.compiling import readonly
+from sparrow.kernels.jit.warmup import readonly
+from sparrow.runtime import memory, progress, settings
+from sparrow.runtime.thread_pool import ordered_map
 from sparrow.tensor import Tensor
-from sparrow.workers import ordered_map
 
 __all__ = ["clustering", "triangles"]
 
@@ -130,9 +130,9 @@ def _closed_by(
     advance: Callable[[int], None],
 ) -> None:
     """Count the triangles that begin with lists, into the marks and counts of each thread."""
-    from sparrow.kernels import graphs
+    from sparrow.kernels.graph import traversal
 
-    close: Any = graphs.count_triangles
+    close: Any = traversal.count_triangles
     nodes, starts, stops, cols = lists.arrays
     reached = np.append(0, np.cumsum(stops - starts))
     shares = np.linspace(0, reached[-1], _PARTS * len(lanes) + 1)
@@ -151,9 +151,9 @@ def _closed_by(
 
 def _upward(links: Links, rank: NDArray[np.int32], low: int, up: NDArray[np.int32]) -> NDArray[np.int64]:
     """Write the higher ranks that nodes from ``low`` on lead to, as far as there is room; return where each begins."""
-    from sparrow.kernels import graphs
+    from sparrow.kernels.graph import traversal
 
-    gather: Any = graphs.upward
+    gather: Any = traversal.upward
     lengths = np.zeros(links.size - low + 1, np.int64)
     active = np.ones(links.size, np.bool_)
     active[:low] = False

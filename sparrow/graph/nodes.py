@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow import memory
+from sparrow.core.labels import label_positions
+from sparrow.core.schema import Schema, check_array, is_fill
 from sparrow.errors import IndexingError, LabelError, ShapeError
 from sparrow.functions.generation import in_memory
 from sparrow.functions.labels import apart
 from sparrow.functions.views import as_tensor
 from sparrow.kernels.entries import Block
-from sparrow.labels import label_positions
-from sparrow.schema import Schema, check_array, is_fill
+from sparrow.runtime import memory
 from sparrow.tensor import Tensor
 
 __all__ = ["check_graph", "labels_of", "per_group", "per_node", "positions", "room_for_nodes"]

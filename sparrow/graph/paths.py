@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory, progress
-from sparrow.arguments import check_flag, check_integer, check_seed
+from sparrow.core.schema import as_integer
 from sparrow.errors import InvalidValueError
-from sparrow.graph.links import AT_ONCE, Links
+from sparrow.graph.adjacency import AT_ONCE, Links
 from sparrow.graph.nodes import check_graph, per_node, positions, room_for_nodes
-from sparrow.kernels.compiling import readonly
-from sparrow.schema import as_integer
+from sparrow.kernels.jit.warmup import readonly
+from sparrow.runtime import memory, progress
+from sparrow.runtime.validation import check_flag, check_integer, check_seed
 from sparrow.tensor import Tensor
 
 __all__ = ["bfs", "random_walks", "shortest_paths"]
@@ -139,9 +139,9 @@ class _Circles:
 
     def check(self, far: NDArray[np.float64]) -> None:
         """Raise ``InvalidValueError`` if there was a circle the time before, and still is."""
-        from sparrow.kernels import graphs
+        from sparrow.kernels.graph import traversal
 
-        found = bool(graphs.circular(self.before, far, self._was, self._marks))
+        found = bool(traversal.circular(self.before, far, self._was, self._marks))
         if found and self._found:
             raise InvalidValueError(
                 "shortest paths: a circle of links is shorter than 0, so that ways through it have no shortest one"
@@ -152,7 +152,7 @@ class _Circles:
 
 def _searched(links: Links, at: NDArray[np.int64], limit: float) -> NDArray[np.int64]:
     """Return how many links away each node is, -1 where no way leads: of links in memory, by a queue of nodes."""
-    from sparrow.kernels import graphs
+    from sparrow.kernels.graph import traversal
 
     assert links.held is not None
     indptr, cols, _ = links.held
@@ -162,13 +162,13 @@ def _searched(links: Links, at: NDArray[np.int64], limit: float) -> NDArray[np.i
     state = np.array([0, len(at)])
     with progress.bar("breadth-first search", None, "links") as advance:
         while state[0] < state[1]:
-            advance(graphs.search(indptr, cols, queue, float(limit), far, state, AT_ONCE))
+            advance(traversal.search(indptr, cols, queue, float(limit), far, state, AT_ONCE))
     return far
 
 
 def _nearer(links: Links, at: NDArray[np.int64], circles: _Circles | None) -> NDArray[np.float64]:
     """Return how far each node is, of links in memory: near nodes go before others, where no link is shorter than 0."""
-    from sparrow.kernels import graphs
+    from sparrow.kernels.graph import traversal
 
     assert links.held is not None
     indptr, cols, weights = links.held
@@ -186,7 +186,7 @@ def _nearer(links: Links, at: NDArray[np.int64], circles: _Circles | None) -> ND
         while state[1] or state[2]:
             if circles is not None:
                 circles.check(far)
-            advance(graphs.nearer(indptr, cols, weights, width, far, before, near, later, waits, bound, state, most))
+            advance(traversal.nearer(indptr, cols, weights, width, far, before, near, later, waits, bound, state, most))
     return far
 
 
@@ -194,9 +194,9 @@ def _distances(
     links: Links, at: NDArray[np.int64], doing: str, limit: float, circles: _Circles | None
 ) -> NDArray[np.float64]:
     """Return how far each node is from the nearest of some: lists of nodes that came nearer are looked at again."""
-    from sparrow.kernels import graphs
+    from sparrow.kernels.graph import traversal
 
-    relax: Any = graphs.relax
+    relax: Any = traversal.relax
     far = np.full(links.size, np.inf)
     active = np.zeros(links.size, np.bool_)
     far[at], active[at] = 0.0, True

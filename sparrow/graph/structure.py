@@ -7,13 +7,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.arguments import check_flag
 from sparrow.errors import InvalidValueError, LabelError
 from sparrow.functions.elementwise import add, logical_and, maximum, minimum
 from sparrow.functions.searching import where
+from sparrow.graph.adjacency import linked, turned, weights
 from sparrow.graph.components import connected_components, strongly_connected_components
-from sparrow.graph.links import linked, turned, weights
 from sparrow.graph.nodes import check_graph, labels_of, per_node, positions
+from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
 
 __all__ = ["degrees", "induced_subgraph", "largest_component", "symmetrize"]

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.schema import Schema, check_shape
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.interop.interchange import Coordinates, pointers
 from sparrow.kernels.entries import Block
-from sparrow.schema import Schema, check_shape
 
 __all__ = ["arrays_of", "descriptor_of", "format_of", "from_binsparse"]
 

@@ -10,21 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from sparrow import memory
-from sparrow.arguments import check_unmasked
-from sparrow.errors import (
-    DuplicateError,
-    IndexingError,
-    InvalidValueError,
-    LabelError,
-    ShapeError,
-    UnsupportedError,
-)
-from sparrow.interop.binsparse import from_binsparse
-from sparrow.interop.interchange import Coordinates, from_cupy, from_npz, from_torch
-from sparrow.kernels.entries import Block, canonical, check_duplicates
-from sparrow.labels import is_text
-from sparrow.schema import (
+from sparrow.core.labels import is_text
+from sparrow.core.schema import (
     LARGEST_DIMENSION,
     Schema,
     check_array,
@@ -36,6 +23,19 @@ from sparrow.schema import (
     is_fill,
     known_schema,
 )
+from sparrow.errors import (
+    DuplicateError,
+    IndexingError,
+    InvalidValueError,
+    LabelError,
+    ShapeError,
+    UnsupportedError,
+)
+from sparrow.interop.binsparse import from_binsparse
+from sparrow.interop.interchange import Coordinates, from_cupy, from_npz, from_torch
+from sparrow.kernels.entries import Block, canonical, check_duplicates
+from sparrow.runtime import memory
+from sparrow.runtime.validation import check_unmasked
 
 __all__ = [
     "check_fill",

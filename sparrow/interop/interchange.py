@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory
+from sparrow.core.schema import Schema, check_array_ndim
 from sparrow.errors import (
     InvalidValueError,
     MissingDependencyError,
@@ -24,11 +24,11 @@ from sparrow.errors import (
     TooLargeError,
     UnsupportedError,
 )
-from sparrow.kernels import few
 from sparrow.kernels.entries import Block, RowBlock, put
-from sparrow.progress import quantity
-from sparrow.schema import Schema, check_array_ndim
-from sparrow.storage.filesystem import of, replacing
+from sparrow.kernels.matmul import numpy_fallback
+from sparrow.runtime import memory
+from sparrow.runtime.progress import quantity
+from sparrow.storage.fs.filesystem import of, replacing
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -135,7 +135,7 @@ def pointers(block: Block, height: int) -> NDArray[np.int64]:
     memory.check(8 * (height + 1), f"the pointers of {height} rows or columns")
     if not isinstance(block, RowBlock):
         rows = block.column(0)
-        if (_MANY_BESIDE_A_LOOP if few.loaded() else _MANY_A_ROW) * height <= len(rows):
+        if (_MANY_BESIDE_A_LOOP if numpy_fallback.loaded() else _MANY_A_ROW) * height <= len(rows):
             return np.searchsorted(rows, np.arange(height + 1, dtype=rows.dtype))  # another type would cast the column
     return block.indptr(height)
 

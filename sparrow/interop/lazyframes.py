@@ -17,7 +17,7 @@ import pyarrow as pa
 from sparrow import engines
 from sparrow.kernels.entries import Block
 from sparrow.plan import Scan
-from sparrow.relation import arrow_schema, arrow_table
+from sparrow.relations.base import arrow_schema, arrow_table
 
 if TYPE_CHECKING:
     import polars

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from sparrow.kernels import caching
+from sparrow.kernels.jit import cache_dir
 
-caching.keep_somewhere()  # before any loop is defined
+cache_dir.keep_somewhere()  # before any loop is defined

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.schema import is_fill
 from sparrow.kernels.entries import Block, concatenate, packed, pick, sort_order
-from sparrow.schema import is_fill
 
 __all__ = ["Function", "align", "apply", "combine"]
 

@@ -15,11 +15,11 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import settings
+from sparrow.core.schema import is_fill
 from sparrow.errors import DuplicateError, InvalidValueError
 from sparrow.kernels.runs import group_starts
-from sparrow.schema import is_fill
-from sparrow.workers import ordered_map
+from sparrow.runtime import settings
+from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = [
     "LONG_ROWS",

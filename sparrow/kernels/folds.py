@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.compiling import readonly
+from sparrow.kernels.jit.warmup import readonly
 from sparrow.kernels.runs import run_lengths
 
 __all__ = ["Best", "BestNumber", "Fold", "Moments", "NumberMoments", "Prepared", "Running", "State", "merged_moments"]

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.jit import njit
+from sparrow.kernels.jit.compiler import njit
 
 __all__ = [
     "Keys", "Layout", "ascents", "covers", "layout_for", "pack", "repack", "sort_stable", "take", "unpack",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.jit import njit
+from sparrow.kernels.jit.compiler import njit
 
 __all__ = ["Travelling", "compress", "intersection", "lookup", "union", "unpack", "words"]
 

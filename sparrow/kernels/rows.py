@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.compiling import announce, readonly
-from sparrow.kernels.jit import njit
-from sparrow.kernels.lanes import LANES, load, settle, spread, store, stream
+from sparrow.kernels.jit.compiler import njit
+from sparrow.kernels.jit.warmup import announce, readonly
+from sparrow.kernels.matmul.simd import LANES, load, settle, spread, store, stream
 
 __all__ = ["copy", "place_rows", "places", "pointers", "repeat", "scattered", "spliced", "tally"]
 

@@ -19,7 +19,7 @@ def group_starts(columns: Sequence[NDArray[Any]], count: int) -> NDArray[np.int6
     if not count:
         return np.zeros(0, np.int64)
     if len(columns) == 1 and count >= _FEW:
-        from sparrow.kernels.compiling import readonly
+        from sparrow.kernels.jit.warmup import readonly
         from sparrow.kernels.scatter import run_starts
 
         return np.asarray(run_starts(readonly(columns[0])))

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.kernels.jit import njit
-from sparrow.kernels.lanes import LANES, counted, load, ones, pack, unlike
+from sparrow.kernels.jit.compiler import njit
+from sparrow.kernels.matmul.simd import LANES, counted, load, ones, pack, unlike
 
 __all__ = ["run_starts", "scatter_add", "scatter_best", "scatter_moments"]
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from sparrow.core.schema import as_integers
 from sparrow.errors import AxisError, ShapeError, UnsupportedError
 from sparrow.functions.contraction import tensordot
 from sparrow.functions.elementwise import operand
@@ -15,7 +16,6 @@ from sparrow.functions.manipulation import diagonal as any_diagonal
 from sparrow.functions.products import matmul, matrix_power, vecdot
 from sparrow.functions.views import as_tensor, matrix_transpose
 from sparrow.plan import resolved_axis
-from sparrow.schema import as_integers
 from sparrow.tensor import Tensor
 
 __all__ = [

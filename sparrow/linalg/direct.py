@@ -17,9 +17,9 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import linalg
 
-from sparrow import memory
 from sparrow.errors import ConvergenceError, InvalidValueError, SingularError, SparrowError, UnsupportedError
 from sparrow.linalg.operators import check_matrix, check_sides, check_square, tensor_of
+from sparrow.runtime import memory
 from sparrow.tensor import Tensor
 
 __all__ = [

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sparrow import memory, progress
-from sparrow.arguments import check_integer, check_number, check_seed
 from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.labels import at_labels, check_space, space_axis
 from sparrow.functions.views import as_tensor
-from sparrow.kernels import compiling
+from sparrow.kernels.jit import warmup
 from sparrow.linalg.operators import Operator, check_sides, check_square, check_vector, tensor_of
+from sparrow.runtime import memory, progress
+from sparrow.runtime.validation import check_integer, check_number, check_seed
 from sparrow.tensor import Tensor
 
 __all__ = ["added_up", "pagerank", "power_iteration"]
@@ -85,7 +85,7 @@ def pagerank(
     check_number("tol", tol)
     check_square(links, "pagerank")
     check_space(links, "pagerank")
-    from sparrow.kernels.ranks import completed
+    from sparrow.kernels.graph.pagerank import completed
 
     operator = A if isinstance(A, Operator) else Operator(links, persist=True)
     n = operator.shape[0]
@@ -104,7 +104,7 @@ def pagerank(
         share = np.divide(damping, leaving, out=np.zeros(n), where=leaving > 0)
         ranks = np.array(np.broadcast_to(jump, n))
         stray, given = float(ranks[leaving == 0].sum()), ranks * share
-        compiling.announce()
+        warmup.announce()
         with progress.bar("pagerank", None, "rounds") as advance:
             for _ in range(max_iter):
                 before, ranks = ranks, operator.multiply_transposed(given)

@@ -10,20 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
-from sparrow import memory, settings
+from sparrow.core.schema import check_array
 from sparrow.engines import explain
-from sparrow.engines.stream import persisted
 from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
 from sparrow.functions.labels import at_labels
 from sparrow.functions.views import as_tensor
 from sparrow.interop.conversion import is_foreign_sparse
-from sparrow.kernels.compiling import readonly
+from sparrow.kernels.jit.warmup import readonly
 from sparrow.plan import Contract, Dense
 from sparrow.plan.estimates import entries_at_most
-from sparrow.progress import quantity
-from sparrow.schema import check_array
+from sparrow.relations import csr
+from sparrow.runtime import memory, settings
+from sparrow.runtime.progress import quantity
+from sparrow.runtime.thread_pool import ordered_map
 from sparrow.tensor import Tensor
-from sparrow.workers import ordered_map
 
 __all__ = [
     "Operator", "aslinearoperator", "check_matrix", "check_sides", "check_square", "check_vector", "tensor_of",
@@ -508,10 +508,10 @@ class Operator(_ByLabel):
         """Return the product with a vector where all entries kept are alike: they need not be read, or converted."""
         if self._kept is None or self._value is None or x.ndim > 1:
             return None
-        from sparrow.kernels.matvec import rows_sums
+        from sparrow.kernels.matmul.matvec import rows_sums
 
         scan = (self._kept.T if turned else self._kept).__sparrow_scan__()
-        rows = persisted.rows_of(scan)
+        rows = csr.rows_of(scan.relation, scan.view)
         if rows is None:
             return None
         y = np.empty(scan.schema.shape[0], x.dtype)

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg as scipy_linalg
 
-from sparrow import progress
-from sparrow.arguments import check_integer, check_number
+from sparrow.core.schema import as_integer
 from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, SingularError
 from sparrow.functions.labels import at_labels, check_space, is_labelled, space_axis
 from sparrow.functions.views import as_tensor
 from sparrow.linalg.arrays import trace
 from sparrow.linalg.direct import check_options, handed_over, refused
 from sparrow.linalg.operators import Operator, check_matrix, check_sides, check_square, check_vector, tensor_of
-from sparrow.schema import as_integer
+from sparrow.runtime import progress
+from sparrow.runtime.validation import check_integer, check_number
 from sparrow.tensor import Tensor
 
 __all__ = ["bicgstab", "cg", "eigsh", "expm_multiply", "gmres", "lobpcg", "lsmr", "lsqr", "minres", "svds"]

@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import engines, memory, progress, settings
-from sparrow.arguments import check_choice, check_flag, check_integer, check_number
+from sparrow import engines
 from sparrow.engines.cupy import CuPy
 from sparrow.errors import ConvergenceError, InvalidValueError, UnsupportedError
 from sparrow.interop.conversion import from_object
+from sparrow.models.als_data import Links, check_matrix, whole_side
 from sparrow.models.biases import Biases
 from sparrow.models.checkpoints import Checkpoints
 from sparrow.models.parameters import Parameters
-from sparrow.models.passes import Links, check_matrix, whole_side
 from sparrow.models.ranking import Factors
 from sparrow.models.recommending import Recommender, with_items_of
 from sparrow.models.solvers import SOLVERS, Equations, Place, Processor, Solver, half_step, solve_rows
 from sparrow.models.tables import DTYPES, FactorTable, Precision, Survey
-from sparrow.relation import MemoryRelation
+from sparrow.relations.base import MemoryRelation
+from sparrow.runtime import memory, progress, settings
+from sparrow.runtime.validation import check_choice, check_flag, check_integer, check_number
 from sparrow.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -268,9 +269,9 @@ class ALS(Parameters, Recommender):
         >>> model.user_factors.shape, len(model.loss_)
         ((40, 8), 4)
         """
-        from sparrow.kernels import compiling
+        from sparrow.kernels.jit import warmup
 
-        compiling.announce()
+        warmup.announce()
         equations, place = self._checked(), self._place()
         scan = _tensor(A).__sparrow_scan__()
         check_matrix(scan)

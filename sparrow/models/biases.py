@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.models.passes import Side
+from sparrow.models.als_data import Side
 from sparrow.models.tables import FactorTable, Survey, Table
 
 __all__ = ["BiasedItems", "BiasedUsers", "Biases", "RatedItems"]

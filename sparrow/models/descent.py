@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory
 from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError
-from sparrow.kernels import compiling, linear
+from sparrow.kernels.jit import warmup
+from sparrow.kernels.ml import linear
 from sparrow.models.rows import Chunk
 from sparrow.optim import FTRL, SGD, AdaGrad, Adam, Optimizer, State
+from sparrow.runtime import memory
 
 __all__ = ["OPTIMIZERS", "Descent", "Weights", "initial", "is_init", "optimizer_of"]
 
@@ -55,7 +56,7 @@ class Weights:
     def scores(self, chunk: Chunk) -> NDArray[np.float64]:
         """Return the scores of rows, shape (rows, outputs)."""
         found = np.empty((len(chunk.indptr) - 1, self.bias.shape[1]))
-        rows, bias = compiling.readonly(self.rows), compiling.readonly(self.bias)
+        rows, bias = warmup.readonly(self.rows), warmup.readonly(self.bias)
         linear.scores(chunk.data, chunk.indices, chunk.indptr, rows, bias, self.factors, found)
         return found
 
@@ -71,7 +72,7 @@ class Descent:
     optimizer
         Of the weights; the bias has the same without penalties.
     loss
-        A number of :mod:`sparrow.kernels.linear`.
+        A number of :mod:`sparrow.kernels.ml.linear`.
     batch
         Rows between two updates.
     with_bias

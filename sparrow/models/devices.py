@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import settings
 from sparrow.engines.cupy import solves
 from sparrow.engines.cupy.device import Device
 from sparrow.engines.cupy.tiles import halved
 from sparrow.errors import TooLargeError
-from sparrow.models.passes import Part
+from sparrow.models.als_data import Part
 from sparrow.models.solvers import Solver, Work
 from sparrow.models.tables import FactorTable, Survey, Table
+from sparrow.runtime import settings
 
 __all__ = ["DeviceTable", "OnDevice"]
 

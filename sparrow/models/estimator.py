@@ -14,11 +14,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory, progress
-from sparrow.arguments import check_flag, check_integer, check_number
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.creation import asarray
-from sparrow.kernels import compiling, linear
+from sparrow.kernels.jit import warmup
+from sparrow.kernels.ml import linear
 from sparrow.models.checking import (
     as_numbers,
     check_labels,
@@ -38,6 +37,8 @@ from sparrow.models.parameters import Parameters
 from sparrow.models.rows import Chunk, Features, Rows, features, given_labels, label_array, row_weights
 from sparrow.optim import Optimizer
 from sparrow.optim.schedules import Schedule
+from sparrow.runtime import memory, progress
+from sparrow.runtime.validation import check_flag, check_integer, check_number
 from sparrow.tensor import Tensor
 
 __all__ = ["Estimator"]
@@ -81,7 +82,7 @@ class Estimator(Parameters, ABC):
 
     @abstractmethod
     def _loss(self, outputs: int) -> int:
-        """Return a loss of :mod:`sparrow.kernels.linear`."""
+        """Return a loss of :mod:`sparrow.kernels.ml.linear`."""
 
     def _is_classifier(self) -> bool:
         return False
@@ -166,7 +167,7 @@ class Estimator(Parameters, ABC):
         >>> model.coef_.round(1)[:4] + 0.0, model.evaluate(X, X @ np.arange(20.0))["mse"] < 0.01
         (array([0., 1., 2., 3.]), True)
         """
-        compiling.announce()
+        warmup.announce()
         self._check()
         rows = self._opened(X, y, sample_weight)
         other = self._validating(rows.found.shape[1])
@@ -339,7 +340,7 @@ class Estimator(Parameters, ABC):
             weights = weights * self._by_class[chunk.targets.astype(np.intp)]
         if aside is not None and _is_share(self.validation):
             weights = np.where(held_out(chunk.rows, self.seed, float(self.validation)) == aside, weights, 0.0)
-        return chunk if weights is chunk.weights else replace(chunk, weights=compiling.readonly(weights))
+        return chunk if weights is chunk.weights else replace(chunk, weights=warmup.readonly(weights))
 
     def _epochs(self, descent: Descent, rows: Rows, other: Rows | None) -> None:
         """Train for all epochs, or until validation says that it is enough."""

@@ -24,13 +24,14 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import engines, progress
+from sparrow import engines
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.creation import asarray
-from sparrow.models.parts import HeldOut, HeldOutEntries, Split, hold_out, hold_out_entries, min_links, split
-from sparrow.models.passes import check_matrix
+from sparrow.models.als_data import check_matrix
 from sparrow.models.ranking import Pattern, pattern_of
 from sparrow.models.recommending import Recommender
+from sparrow.models.splits import HeldOut, HeldOutEntries, Split, hold_out, hold_out_entries, min_links, split
+from sparrow.runtime import progress
 from sparrow.tensor import Tensor
 
 __all__ = [

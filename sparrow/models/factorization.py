@@ -8,15 +8,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.arguments import check_choice, check_integer
 from sparrow.errors import UnsupportedError
-from sparrow.kernels import linear
+from sparrow.kernels.ml import linear
 from sparrow.models.descent import initial
 from sparrow.models.estimator import Estimator
 from sparrow.models.linear import chances
 from sparrow.models.parameters import available_if
 from sparrow.optim import Optimizer
 from sparrow.optim.schedules import Rate
+from sparrow.runtime.validation import check_choice, check_integer
 
 __all__ = ["FactorizationMachine"]
 

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow.arguments import check_flag
 from sparrow.errors import ExistsError, InvalidValueError, ShapeError, StorageError, UnsupportedError
-from sparrow.storage.filesystem import of
-from sparrow.storage.local import disk_full, fsync_folder
+from sparrow.runtime.validation import check_flag
+from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.local import disk_full, fsync_folder
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

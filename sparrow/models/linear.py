@@ -9,13 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.arguments import check_choice, check_number
 from sparrow.errors import InvalidValueError
-from sparrow.kernels import linear
+from sparrow.kernels.ml import linear
 from sparrow.models.estimator import Estimator
 from sparrow.models.parameters import available_if
 from sparrow.optim import Optimizer
 from sparrow.optim.schedules import Rate
+from sparrow.runtime.validation import check_choice, check_number
 
 __all__ = ["LinearRegression", "LogisticRegression"]
 

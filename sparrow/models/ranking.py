@@ -1,7 +1,7 @@
 """The best items of rows by inner product of factors, block by block: all scores never stand in memory.
 
 A block of rows times a block of items is one matrix product that stays in a processor's cache; the kernels of
-:mod:`sparrow.kernels.topk` take from it what is above the k-th best so far. Threads work on blocks of rows side by
+:mod:`sparrow.kernels.ml.topk` take from it what is above the k-th best so far. Threads work on blocks of rows side by
 side, each with a product on one thread. The blocks depend on the sizes alone, so the same factors give the same bits
 whatever the number of threads.
 """
@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import engines, memory, settings
+from sparrow import engines
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError
 from sparrow.kernels.entries import row_pointers
-from sparrow.models.passes import check_matrix
-from sparrow.workers import ordered_map
+from sparrow.models.als_data import check_matrix
+from sparrow.runtime import memory, settings
+from sparrow.runtime.thread_pool import ordered_map
 
 if TYPE_CHECKING:
     from sparrow.tensor import Tensor
@@ -185,10 +186,11 @@ def ranked(
     """
     from threadpoolctl import threadpool_limits
 
-    from sparrow.kernels import compiling, topk
-    from sparrow.kernels.compiling import readonly
+    from sparrow.kernels.jit import warmup
+    from sparrow.kernels.jit.warmup import readonly
+    from sparrow.kernels.ml import topk
 
-    compiling.announce()
+    warmup.announce()
     height, count = _check(rows, items, topk.LARGEST)
     size = rows_of_block(k, count)
     k = min(int(k), count)
@@ -238,7 +240,7 @@ def best(
     >>> best(np.array([[2.0, 1.0]]), items, 3, already)
     (array([[ 0,  1, -1]]), array([[  2.,   1., -inf]], dtype=float32))
     """
-    from sparrow.kernels import topk
+    from sparrow.kernels.ml import topk
 
     height, count = _check(rows, items, topk.LARGEST)
     size = rows_of_block(k, count)

@@ -10,12 +10,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow import progress, storage
+from sparrow import storage
 from sparrow.errors import IndexingError, InvalidValueError, LabelError, ShapeError
 from sparrow.functions.creation import asarray
 from sparrow.models import files
 from sparrow.models.ranking import Columns, Factors, Pattern, best, pattern_of, patterns_by_block, ranked, rows_of_block
 from sparrow.plan import names_along, on_labels, places_of
+from sparrow.runtime import progress
 
 if TYPE_CHECKING:
     import os

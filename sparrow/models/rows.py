@@ -16,7 +16,7 @@ from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.formats import CSR, Container
 from sparrow.functions.creation import open as opened
 from sparrow.interop.conversion import is_foreign_sparse
-from sparrow.kernels import compiling
+from sparrow.kernels.jit import warmup
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 from sparrow.training.batches import Batches
@@ -260,10 +260,10 @@ class Rows:
         columns = indices.view(np.uint32) if indices.dtype == np.int32 else indices.astype(np.uint32)
         weights = labels["weights"][:count] if "weights" in labels else np.ones(count)
         return Chunk(
-            compiling.readonly(data),
-            compiling.readonly(columns),
-            compiling.readonly(indptr),
-            compiling.readonly(labels["y"][:count].astype(np.float64) if "y" in labels else np.zeros(count)),
-            compiling.readonly(weights.astype(np.float64, copy=False)),
+            warmup.readonly(data),
+            warmup.readonly(columns),
+            warmup.readonly(indptr),
+            warmup.readonly(labels["y"][:count].astype(np.float64) if "y" in labels else np.zeros(count)),
+            warmup.readonly(weights.astype(np.float64, copy=False)),
             rows[:count],
         )

@@ -10,11 +10,11 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import settings
 from sparrow.errors import ConvergenceError
-from sparrow.models.passes import HEIGHT, Part, Side, room_for, single
+from sparrow.models.als_data import HEIGHT, Part, Side, room_for, single
 from sparrow.models.tables import FactorTable, Survey, Table
-from sparrow.workers import ordered_map
+from sparrow.runtime import settings
+from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = ["SOLVERS", "Equations", "Place", "Processor", "Solver", "Work", "half_step", "solve_rows"]
 
@@ -228,7 +228,7 @@ def _run(
 
 def _arguments(part: Part, fixed: FactorTable) -> tuple[Any, Any, Any]:
     """Return the arguments of the kernels that say what the links are, and the fixed table."""
-    from sparrow.kernels.compiling import readonly
+    from sparrow.kernels.jit.warmup import readonly
 
     links = readonly(part.cols), readonly(part.values), len(part.values) > 0
     return readonly(part.indptr), links, fixed.operands()
@@ -255,9 +255,9 @@ class Processor:
 
     def single(self, spectrum: NDArray[np.float64], basis: NDArray[np.float32], double: bool) -> Work:
         """Return the work of the solver, in float32 but for the long rows of "exact" where ``double``."""
-        from sparrow.kernels import als
-        from sparrow.kernels.blas import address
-        from sparrow.kernels.compiling import readonly
+        from sparrow.kernels.jit.warmup import readonly
+        from sparrow.kernels.ml import als
+        from sparrow.kernels.ml.blas import address
 
         room = room_for(len(spectrum))
         lapack = (address("ssyrk"), address("spotrf"), address("spotrs"))
@@ -288,8 +288,8 @@ class Processor:
 
     def double(self, weighted: NDArray[np.float64]) -> Work:
         """Return the work of the exact solver in float64."""
-        from sparrow.kernels import als
-        from sparrow.kernels.compiling import readonly
+        from sparrow.kernels.jit.warmup import readonly
+        from sparrow.kernels.ml import als
 
         matrix = readonly(weighted)
 
@@ -309,6 +309,6 @@ class Processor:
 
 
 def _double_lapack() -> tuple[int, int, int]:
-    from sparrow.kernels.blas import address
+    from sparrow.kernels.ml.blas import address
 
     return address("dsyrk"), address("dpotrf"), address("dpotrs")

@@ -11,9 +11,9 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import settings
 from sparrow.errors import StorageError
-from sparrow.workers import ordered_map
+from sparrow.runtime import settings
+from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = ["DTYPES", "FactorTable", "Precision", "Survey", "Table"]
 
@@ -101,7 +101,7 @@ class FactorTable:
     """
 
     def __init__(self, rows: int, factors: int, dtype: Precision, path: str | os.PathLike[str] | None = None) -> None:
-        from sparrow.kernels import factors as loops
+        from sparrow.kernels.ml import factors as loops
 
         self.dtype = dtype
         self.kind = {"float32": loops.FLOAT32, "float16": loops.FLOAT16, "bfloat16": loops.BFLOAT16}[dtype]
@@ -133,7 +133,7 @@ class FactorTable:
 
     def operands(self) -> tuple[NDArray[np.float32], NDArray[np.uint16], int]:
         """Return the table as the kernels take it: floats or nothing, words or nothing, which of both."""
-        from sparrow.kernels.compiling import readonly
+        from sparrow.kernels.jit.warmup import readonly
 
         plain = self._array.view(np.ndarray)
         if self.dtype == "float32":
@@ -145,8 +145,8 @@ class FactorTable:
         rows = self._array[start:stop].view(np.ndarray)
         if self.dtype == "float32":
             return rows
-        from sparrow.kernels import factors as loops
-        from sparrow.kernels.compiling import readonly
+        from sparrow.kernels.jit.warmup import readonly
+        from sparrow.kernels.ml import factors as loops
 
         out = np.empty(rows.shape, np.float32)
         loops.decode(readonly(rows.reshape(-1).view(np.uint16)), self.kind, out.reshape(-1))
@@ -159,8 +159,8 @@ class FactorTable:
         """
         target = self._array[start : start + len(rows)].view(np.ndarray)
         if self.dtype == "bfloat16":
-            from sparrow.kernels import factors as loops
-            from sparrow.kernels.compiling import readonly
+            from sparrow.kernels.jit.warmup import readonly
+            from sparrow.kernels.ml import factors as loops
 
             loops.encode(readonly(rows.reshape(-1).view(np.uint32)), target.reshape(-1))
         elif not np.may_share_memory(target, rows):
@@ -176,8 +176,8 @@ class FactorTable:
 
     def put_last(self, values: NDArray[np.float32] | np.float32) -> None:
         """Write the last column, rounded as :meth:`write` does."""
-        from sparrow.kernels import factors as loops
-        from sparrow.kernels.compiling import readonly
+        from sparrow.kernels.jit.warmup import readonly
+        from sparrow.kernels.ml import factors as loops
 
         if self.dtype == "bfloat16":
             single = np.ascontiguousarray(np.broadcast_to(values, self.shape[:1]))
@@ -206,9 +206,9 @@ class FactorTable:
 
     def rotate(self, basis: NDArray[np.float32]) -> None:
         """Multiply the table by an orthogonal matrix, shape (d, d), in place."""
-        from sparrow.kernels import factors as loops
-        from sparrow.kernels.blas import address
-        from sparrow.kernels.compiling import readonly
+        from sparrow.kernels.jit.warmup import readonly
+        from sparrow.kernels.ml import factors as loops
+        from sparrow.kernels.ml.blas import address
 
         table, turn, gemm = self.operands(), readonly(basis), address("sgemm")
 
@@ -229,9 +229,9 @@ class FactorTable:
         ridge
             Gives the regularisation of the rows between two.
         """
-        from sparrow.kernels import factors as loops
-        from sparrow.kernels.blas import address
-        from sparrow.kernels.compiling import readonly
+        from sparrow.kernels.jit.warmup import readonly
+        from sparrow.kernels.ml import factors as loops
+        from sparrow.kernels.ml.blas import address
 
         (height, d), table = self.shape, self.operands()
         syrk = address("dsyrk" if precise else "ssyrk")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparrow.demand import on_demand
+from sparrow.runtime.lazy_imports import on_demand
 
 if TYPE_CHECKING:
     from sparrow.optim.adaptive import FTRL, AdaGrad, Adam

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sparrow.arguments import check_number
-from sparrow.kernels import optim
+from sparrow.kernels.ml import optim
 from sparrow.optim.base import Optimizer
 from sparrow.optim.schedules import Rate
+from sparrow.runtime.validation import check_number
 
 __all__ = ["FTRL", "AdaGrad", "Adam"]
 
@@ -61,7 +61,7 @@ class Adam(Optimizer):
 
     @property
     def kind(self) -> int:
-        """The number of the optimiser in :mod:`sparrow.kernels.optim`."""
+        """The number of the optimiser in :mod:`sparrow.kernels.ml.optim`."""
         return optim.ADAM
 
     def rate(self, step: int) -> float:
@@ -129,7 +129,7 @@ class AdaGrad(Optimizer):
 
     @property
     def kind(self) -> int:
-        """The number of the optimiser in :mod:`sparrow.kernels.optim`."""
+        """The number of the optimiser in :mod:`sparrow.kernels.ml.optim`."""
         return optim.ADAGRAD
 
     @property
@@ -183,7 +183,7 @@ class FTRL(Optimizer):
 
     @property
     def kind(self) -> int:
-        """The number of the optimiser in :mod:`sparrow.kernels.optim`."""
+        """The number of the optimiser in :mod:`sparrow.kernels.ml.optim`."""
         return optim.FTRL
 
     def _own(self) -> tuple[float, float, float]:

@@ -14,12 +14,13 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory
-from sparrow.arguments import check_flag, check_number
 from sparrow.errors import ConvergenceError, InvalidValueError, LazyUpdateWarning, ShapeError, UnsupportedError
 from sparrow.formats import RowSparse
-from sparrow.kernels import compiling, optim
+from sparrow.kernels.jit import warmup
+from sparrow.kernels.ml import optim
 from sparrow.optim.schedules import Rate
+from sparrow.runtime import memory
+from sparrow.runtime.validation import check_flag, check_number
 from sparrow.tensor import Tensor
 
 __all__ = ["Optimizer", "State"]
@@ -107,7 +108,7 @@ class Optimizer(ABC):
     @property
     @abstractmethod
     def kind(self) -> int:
-        """The number of the optimiser in :mod:`sparrow.kernels.optim`."""
+        """The number of the optimiser in :mod:`sparrow.kernels.ml.optim`."""
 
     @property
     def is_local(self) -> bool:
@@ -173,7 +174,7 @@ class Optimizer(ABC):
         return np.array([self.rate(step + k) for k in range(count)], np.float64)
 
     def constants(self) -> NDArray[np.float64]:
-        """Return the settings in the order that :func:`sparrow.kernels.optim.step` wants.
+        """Return the settings in the order that :func:`sparrow.kernels.ml.optim.step` wants.
 
         Returns
         -------
@@ -299,7 +300,7 @@ class Optimizer(ABC):
             held = [array for array in arrays if isinstance(array, np.ndarray)]
         flat = [_flat(array) for array in held]
         flat += [_NONE[w.dtype.type]] * (3 - len(flat))
-        seen = compiling.readonly(rows), compiling.readonly(cells)
+        seen = warmup.readonly(rows), warmup.readonly(cells)
         optim.update(mode, self.kind, *flat[:3], *seen, self.rate(state.step), self.constants())  # type: ignore[call-arg]
         if isinstance(w, RowSparse):
             for array, new in zip(arrays, held, strict=True):

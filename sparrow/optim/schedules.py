@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sparrow.arguments import check_number
 from sparrow.errors import InvalidValueError
+from sparrow.runtime.validation import check_number
 
 __all__ = ["Cosine", "InverseScaling", "Rate", "Schedule", "Steps"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sparrow.arguments import check_flag, check_number
 from sparrow.errors import InvalidValueError
-from sparrow.kernels import optim
+from sparrow.kernels.ml import optim
 from sparrow.optim.base import Optimizer
 from sparrow.optim.schedules import Rate
+from sparrow.runtime.validation import check_flag, check_number
 
 __all__ = ["SGD"]
 
@@ -63,7 +63,7 @@ class SGD(Optimizer):
 
     @property
     def kind(self) -> int:
-        """The number of the optimiser in :mod:`sparrow.kernels.optim`."""
+        """The number of the optimiser in :mod:`sparrow.kernels.ml.optim`."""
         return optim.NESTEROV if self.nesterov else optim.MOMENTUM if self.momentum else optim.SGD
 
     @property

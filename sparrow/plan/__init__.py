@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparrow.plan.alignment import Join, aligned, by_name, fitted, matched, multiplied, on_labels, places_of
-from sparrow.plan.cells import called, map_cells, pinned
+from sparrow.plan.elementwise import called, map_cells, pinned
 from sparrow.plan.functions import Cast, Clip, Output, Round, function_name
 from sparrow.plan.labels import Labels, Names, alike, names_along
 from sparrow.plan.nodes import (

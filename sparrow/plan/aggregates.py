@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.schema import Schema, check_dtype
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.kernels.folds import (
     Best,
@@ -24,7 +25,6 @@ from sparrow.kernels.folds import (
     State,
     merged_moments,
 )
-from sparrow.schema import Schema, check_dtype
 
 __all__ = ["REDUCTIONS", "Meaning", "Totals", "meaning_of"]
 

@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow import settings
+from sparrow.core.indexing import View
+from sparrow.core.labels import first_places
+from sparrow.core.schema import Schema, given_name
 from sparrow.errors import LabelError
-from sparrow.index import View
 from sparrow.kernels.entries import concatenate
-from sparrow.labels import first_places
 from sparrow.plan.labels import Labels, Names, alike, joined_names, names_along
 from sparrow.plan.nodes import Concat, Scan
-from sparrow.relation import MemoryRelation
-from sparrow.schema import Schema, given_name
+from sparrow.relations.base import MemoryRelation
+from sparrow.runtime import settings
 
 __all__ = ["Join", "aligned", "by_name", "fitted", "masking", "matched", "multiplied", "on_labels", "places_of"]
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.index import Range
+from sparrow.core.indexing import Range
 from sparrow.plan.nodes import Product, Scan
-from sparrow.relation import MemoryRelation
+from sparrow.relations.base import MemoryRelation
 
 __all__ = [
     "Degrees", "Estimate", "countable", "counted", "entries_at_most", "entries_expected", "estimated", "outer_entries",

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sparrow.core.indexing import Listed, Range, View
+from sparrow.core.labels import is_text
 from sparrow.errors import LabelError
-from sparrow.index import Listed, Range, View
-from sparrow.labels import is_text
 from sparrow.plan.nodes import Scan, Step
-from sparrow.relation import Relation
+from sparrow.relations.base import Relation
 
 __all__ = ["Labels", "Names", "alike", "joined_names", "names_along"]
 

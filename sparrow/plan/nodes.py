@@ -8,7 +8,7 @@ views fold into one and steps nest through scans. A :class:`Step` computes entri
 :class:`Contract`, :class:`Weighted` and :class:`Accumulate`, and a :class:`Map` that leaves no fill, are dense by
 nature: an engine gives their result as an array.
 
-What nodes mean is said where they are made: functions of cells in :mod:`sparrow.plan.cells`, reductions in
+What nodes mean is said where they are made: functions of cells in :mod:`sparrow.plan.elementwise`, reductions in
 :mod:`sparrow.plan.reductions`, products of tensors in :mod:`sparrow.plan.products`, rearrangements in
 :mod:`sparrow.plan.shapes`.
 """
@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.indexing import View
+from sparrow.core.schema import Schema, check_dtype
 from sparrow.errors import ShapeError, UnsupportedError
-from sparrow.index import View
 from sparrow.plan.aggregates import Meaning
 from sparrow.plan.semirings import Semiring
-from sparrow.relation import Relation
-from sparrow.schema import Schema, check_dtype
+from sparrow.relations.base import Relation
 
 if TYPE_CHECKING:
     from sparrow.plan.labels import Names

@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.indexing import View
+from sparrow.core.schema import Schema
+from sparrow.core.storage_types import COMPRESSED, check_stype, of_dot, of_function, of_other, settled
 from sparrow.errors import ShapeError, UnsupportedError
-from sparrow.index import View
 from sparrow.plan.alignment import masking
 from sparrow.plan.labels import Names, names_along
 from sparrow.plan.nodes import Dense, Map, Product, Reduce, Scan, Weighted
 from sparrow.plan.reductions import reduction
 from sparrow.plan.semirings import PLUS_TIMES, Semiring, fill_of, of_truths, product_dtype
 from sparrow.plan.shapes import refilled
-from sparrow.schema import Schema
-from sparrow.stypes import COMPRESSED, check_stype, of_dot, of_function, of_other, settled
 
 __all__ = ["cell_by_cell", "product", "weighted"]
 

@@ -18,12 +18,12 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from sparrow.core.schema import Schema, as_integer, known_schema
+from sparrow.core.storage_types import of_reduction, settled
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.plan.aggregates import REDUCTIONS, Meaning, Totals, meaning_of
 from sparrow.plan.labels import names_along
 from sparrow.plan.nodes import Reduce, Scan
-from sparrow.schema import Schema, as_integer, known_schema
-from sparrow.stypes import of_reduction, settled
 
 __all__ = ["Axis", "Where", "named_axis", "reduction", "resolved_axis"]
 

@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from sparrow.index import Axis, Points, Range, View
+from sparrow.core.indexing import Axis, Points, Range, View
+from sparrow.core.schema import Schema
 from sparrow.kernels.entries import concatenate
 from sparrow.plan.nodes import Concat, Dense, Map, Product, Reduce, Refill, Scan, Sort, Step, Triangle
-from sparrow.relation import MemoryRelation
-from sparrow.schema import Schema
+from sparrow.relations.base import MemoryRelation
 
 __all__ = ["Key", "narrowed", "rewritten", "split_view", "steps_below", "turned"]
 

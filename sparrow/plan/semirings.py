@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from sparrow.core.schema import check_dtype
 from sparrow.errors import InvalidValueError, UnsupportedError
-from sparrow.schema import check_dtype
 
 __all__ = [
     "PLUS_TIMES", "SEMIRINGS", "Semiring", "Truth", "fill_of", "for_types", "of_truths", "product_dtype", "semiring_of",

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from sparrow import memory
+from sparrow.core.schema import LARGEST_DIMENSION, Schema, check_array_ndim, check_shape, default_dims, known_schema
+from sparrow.core.storage_types import COMPRESSED, of_concat, of_other, settled
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.plan.alignment import aligned
 from sparrow.plan.labels import names_along
 from sparrow.plan.nodes import Accumulate, Concat, Diagonal, Refill, Reshape, Scan, Sort, Triangle
-from sparrow.schema import LARGEST_DIMENSION, Schema, check_array_ndim, check_shape, default_dims, known_schema
-from sparrow.stypes import COMPRESSED, of_concat, of_other, settled
+from sparrow.runtime import memory
 
 __all__ = ["accumulated", "concatenated", "diagonal", "refilled", "reshaped", "sorted_lines", "starts_of", "triangle"]
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory, settings
+from sparrow.core.schema import Schema, is_fill
 from sparrow.errors import DuplicateError, InvalidValueError
 from sparrow.kernels.entries import Block, Duplicates
 from sparrow.kernels.keys import (
@@ -27,11 +27,11 @@ from sparrow.kernels.keys import (
     take,
     unpack,
 )
-from sparrow.schema import Schema, is_fill
+from sparrow.runtime import memory, settings
+from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting.rows import Column, Rows, Run, cell
 from sparrow.sorting.spool import Segment, Spool, memory_budget
 from sparrow.sorting.wide import folded, in_order, row_type, unfolded
-from sparrow.workers import ordered_map
 
 __all__ = ["Sorter", "sorted_blocks"]
 

@@ -11,9 +11,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory, settings
 from sparrow.errors import StorageError
 from sparrow.kernels.entries import Block
+from sparrow.runtime import memory, settings
 
 __all__ = ["Aside", "Segment", "Spool", "memory_budget"]
 

@@ -8,15 +8,15 @@ together itself; a *bundle* is a folder of tensors that belong together.
 from __future__ import annotations
 
 from sparrow.storage.bundle import bundle_info, check_members, is_bundle, is_tensor, open_bundle, write_bundle
-from sparrow.storage.connections import using
 from sparrow.storage.creation import create, creating
-from sparrow.storage.filesystem import Folder, Traffic, counting
-from sparrow.storage.foreign import delta_table
+from sparrow.storage.delta.external import delta_table
+from sparrow.storage.delta.snapshot import FileRecord, Snapshot
+from sparrow.storage.fs.credentials import using
+from sparrow.storage.fs.filesystem import Folder, Traffic, counting
 from sparrow.storage.handle import StoredHandle, commits_back, open, reopened, save  # noqa: A004
-from sparrow.storage.layout import Profile, Sizes
-from sparrow.storage.snapshot import FileRecord, Snapshot
+from sparrow.storage.parquet.layout import Profile, Sizes
+from sparrow.storage.parquet.writer import DataFile, TensorWriter
 from sparrow.storage.verify import Finding
-from sparrow.storage.writer import DataFile, TensorWriter
 
 __all__ = [
     "DataFile",

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sparrow.errors import CorruptionError, ExistsError, InvalidValueError, NotFoundError, UnsupportedError
-from sparrow.storage.connections import using
-from sparrow.storage.filesystem import of
+from sparrow.storage.fs.credentials import using
+from sparrow.storage.fs.filesystem import of
 
 __all__ = ["bundle_info", "check_members", "is_bundle", "is_tensor", "open_bundle", "write_bundle"]
 

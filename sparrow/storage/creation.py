@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparrow.arguments import check_flag
+from sparrow.core.schema import Schema
 from sparrow.errors import (
     ConflictError,
     CorruptionError,
@@ -21,18 +21,18 @@ from sparrow.errors import (
     StorageError,
     UnsupportedError,
 )
-from sparrow.schema import Schema
+from sparrow.runtime.validation import check_flag
 from sparrow.storage.bundle import is_bundle, is_tensor
-from sparrow.storage.connections import using
-from sparrow.storage.filesystem import absolute, of
-from sparrow.storage.footers import DATA_FILE
-from sparrow.storage.history import read_commit
-from sparrow.storage.labels import write_labels
-from sparrow.storage.layout import METADATA_KEY, Metadata, arrow_schema, check_profile
-from sparrow.storage.local import DISK_FULL, disk_full
-from sparrow.storage.log import Log, LostRace
-from sparrow.storage.snapshot import Snapshot
-from sparrow.storage.writer import DataFile, widen
+from sparrow.storage.delta.history import read_commit
+from sparrow.storage.delta.labels import write_labels
+from sparrow.storage.delta.log import Log, LostRace
+from sparrow.storage.delta.snapshot import Snapshot
+from sparrow.storage.fs.credentials import using
+from sparrow.storage.fs.filesystem import absolute, of
+from sparrow.storage.fs.local import DISK_FULL, disk_full
+from sparrow.storage.parquet.layout import METADATA_KEY, Metadata, arrow_schema, check_profile
+from sparrow.storage.parquet.reader import DATA_FILE
+from sparrow.storage.parquet.writer import DataFile, widen
 
 __all__ = ["create", "creating"]
 

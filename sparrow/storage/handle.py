@@ -14,25 +14,25 @@ from weakref import WeakSet, WeakValueDictionary
 
 import pyarrow as pa
 
+from sparrow.core.indexing import Box
+from sparrow.core.schema import Schema, as_integer
 from sparrow.errors import ConflictError, NotFoundError, ReadOnlyError, ShapeError, UnsupportedError
-from sparrow.index import Box
 from sparrow.kernels.entries import Block
-from sparrow.relation import Edit, Growth, Relation
-from sparrow.schema import Schema, as_integer
+from sparrow.relations.base import Edit, Growth, Relation
 from sparrow.storage.bundle import is_bundle, is_tensor, open_bundle
-from sparrow.storage.commits import Work, appended, compacted, edited, grown, restored
-from sparrow.storage.connections import using
 from sparrow.storage.creation import create, creating
-from sparrow.storage.filesystem import absolute, of
-from sparrow.storage.history import Commit
-from sparrow.storage.layout import Sizes, check_profile
-from sparrow.storage.log import Log, LostRace, forked
-from sparrow.storage.orders import build_order
-from sparrow.storage.rewrites import Claim, prepare
-from sparrow.storage.snapshot import FileRecord, Snapshot
+from sparrow.storage.delta.commits import Work, appended, compacted, edited, grown, restored
+from sparrow.storage.delta.history import Commit
+from sparrow.storage.delta.log import Log, LostRace, forked
+from sparrow.storage.delta.rewrite_plan import Claim, prepare
+from sparrow.storage.delta.snapshot import FileRecord, Snapshot
+from sparrow.storage.fs.credentials import using
+from sparrow.storage.fs.filesystem import absolute, of
+from sparrow.storage.parquet.layout import Sizes, check_profile
+from sparrow.storage.parquet.sort_orders import build_order
+from sparrow.storage.parquet.writer import TensorWriter
 from sparrow.storage.vacuum import vacuum
 from sparrow.storage.verify import Finding, verify
-from sparrow.storage.writer import TensorWriter
 
 __all__ = ["StoredHandle", "open", "save"]
 
@@ -81,7 +81,7 @@ class _Job:
 class StoredHandle:
     """What the live tensors of one stored tensor share: the snapshot they see, and commits.
 
-    Implements :class:`sparrow.relation.Handle`. Reads are safe from several threads; commits of one
+    Implements :class:`sparrow.relations.base.Handle`. Reads are safe from several threads; commits of one
     process to one path take turns, those of several processes race by compare-and-swap.
     """
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from sparrow.errors import InvalidValueError, NotFoundError
-from sparrow.storage.filesystem import of
-from sparrow.storage.footers import DATA_FILE, forget
-from sparrow.storage.labels import LABEL_FILE, LABELS
-from sparrow.storage.layout import Metadata
-from sparrow.storage.local import TEMPORARY
-from sparrow.storage.log import Log
-from sparrow.storage.snapshot import ORDERS, Snapshot, derived_orders, follow, order_folder
+from sparrow.storage.delta.labels import LABEL_FILE, LABELS
+from sparrow.storage.delta.log import Log
+from sparrow.storage.delta.snapshot import ORDERS, Snapshot, derived_orders, follow, order_folder
+from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.local import TEMPORARY
+from sparrow.storage.parquet.layout import Metadata
+from sparrow.storage.parquet.reader import DATA_FILE, forget
 
 __all__ = ["parse_age", "vacuum"]
 

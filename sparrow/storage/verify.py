@@ -12,19 +12,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow import settings
+from sparrow.core.indexing import Box
+from sparrow.core.schema import Schema, is_fill
 from sparrow.errors import CorruptionError, NotFoundError, StorageError
-from sparrow.index import Box
 from sparrow.kernels.entries import Block
-from sparrow.relation import scan
-from sparrow.schema import Schema, is_fill
-from sparrow.storage.filesystem import of
-from sparrow.storage.footers import DATA_FILE, Footer, footer, forget, sha256, to_block
-from sparrow.storage.history import log_entry, read_commit
-from sparrow.storage.labels import label_hash, read_part
-from sparrow.storage.snapshot import Snapshot, order_folder
-from sparrow.storage.tables import FileTable
-from sparrow.workers import ordered_map
+from sparrow.relations.base import scan
+from sparrow.runtime import settings
+from sparrow.runtime.thread_pool import ordered_map
+from sparrow.storage.delta.file_table import FileTable
+from sparrow.storage.delta.history import log_entry, read_commit
+from sparrow.storage.delta.labels import label_hash, read_part
+from sparrow.storage.delta.snapshot import Snapshot, order_folder
+from sparrow.storage.fs.filesystem import of
+from sparrow.storage.parquet.reader import DATA_FILE, Footer, footer, forget, sha256, to_block
 
 __all__ = ["Finding", "verify"]
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from sparrow import engines
+from sparrow.core.schema import check_dtype
 from sparrow.plan import accumulated, resolved_axis
-from sparrow.schema import check_dtype
 from sparrow.tensor.base import Base
 from sparrow.tensor.results import into
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sparrow.core.schema import check_array
 from sparrow.errors import ShapeError
-from sparrow.schema import check_array
 from sparrow.tensor.base import Base
 from sparrow.tensor.products import matmul
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from sparrow.core.schema import as_integers
 from sparrow.errors import InvalidValueError, ShapeError
-from sparrow.schema import as_integers
 from sparrow.tensor.computing import Computing
 from sparrow.tensor.operators import Operators
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import engines, memory
-from sparrow.arguments import check_unmasked
+from sparrow import engines
+from sparrow.core.indexing import View
+from sparrow.core.schema import Schema, is_fill
 from sparrow.errors import (
     IndexingError,
     InvalidValueError,
@@ -17,12 +18,12 @@ from sparrow.errors import (
     ShapeError,
     UnsupportedError,
 )
-from sparrow.index import View
 from sparrow.interop.conversion import from_object, is_foreign_sparse
 from sparrow.kernels.entries import Block, canonical
 from sparrow.plan import Scan, fitted
-from sparrow.relation import Edit, Relation
-from sparrow.schema import Schema, is_fill
+from sparrow.relations.base import Edit, Relation
+from sparrow.runtime import memory
+from sparrow.runtime.validation import check_unmasked
 
 __all__ = ["assignment", "check_kind", "placed", "placement"]
 

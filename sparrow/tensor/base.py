@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from sparrow import engines
+from sparrow.core.indexing import Mask, Range, View
+from sparrow.core.schema import Schema
+from sparrow.core.storage_types import of_view
 from sparrow.errors import IndexingError, LabelError, ShapeError
-from sparrow.index import Mask, Range, View
 from sparrow.interop.conversion import from_object, is_foreign_sparse
 from sparrow.plan import Scan, Step, named_axis, names_along, resolved_axis
-from sparrow.relation import Handle, MemoryHandle, MemoryRelation, Relation
-from sparrow.schema import Schema
-from sparrow.stypes import of_view
+from sparrow.relations.base import Handle, MemoryHandle, MemoryRelation, Relation
 
 __all__ = ["Base", "as_scan", "counted_masks", "labelled"]
 

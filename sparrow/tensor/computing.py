@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Self
 
 from sparrow import engines
-from sparrow.engines.stream.persisted import Persisted
-from sparrow.relation import MemoryHandle, MemoryRelation
+from sparrow.relations.base import MemoryHandle, MemoryRelation
+from sparrow.relations.csr import Persisted
 from sparrow.tensor.base import Base, labelled
 from sparrow.tensor.products import Engine
 

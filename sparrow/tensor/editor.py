@@ -13,13 +13,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow as pa
 
-from sparrow import engines, memory, storage
+from sparrow import engines, storage
+from sparrow.core.indexing import Box, View
+from sparrow.core.schema import Schema, check_shape, is_fill
 from sparrow.errors import InvalidValueError, PerformanceWarning, ShapeError, UnsupportedError
-from sparrow.index import Box, View
 from sparrow.kernels.entries import Block, Duplicates, canonical, concatenate
 from sparrow.plan import Scan, fitted, names_along
-from sparrow.relation import Edit, Growth, Handle, Relation
-from sparrow.schema import Schema, check_shape, is_fill
+from sparrow.relations.base import Edit, Growth, Handle, Relation
+from sparrow.runtime import memory
 from sparrow.tensor.assignment import assignment, check_kind, placed, placement
 
 __all__ = ["Editor", "append", "check_appended", "commit", "grow", "resizing"]

@@ -10,16 +10,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
-from sparrow import engines, formats, memory
-from sparrow.arguments import check_flag
+from sparrow import engines, formats
+from sparrow.core.storage_types import check_stype
 from sparrow.errors import MissingDependencyError, SharingError, UnsupportedError
 from sparrow.formats.container import check_scipy, scipy_array
 from sparrow.interop import binsparse, interchange
 from sparrow.interop.lazyframes import lazy_frame
 from sparrow.interop.scipy_operators import asked_by_an_operator, wrapped
 from sparrow.plan import Scan
-from sparrow.relation import MemoryRelation, arrow_schema, labelled_table
-from sparrow.stypes import check_stype
+from sparrow.relations.base import MemoryRelation, arrow_schema, labelled_table
+from sparrow.runtime import memory
+from sparrow.runtime.validation import check_flag
 from sparrow.tensor.base import Base, labelled
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from sparrow.core.indexing import broadcast_shapes
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
-from sparrow.index import broadcast_shapes
 from sparrow.interop.conversion import check_fill
 from sparrow.plan import Scan, map_cells
 from sparrow.tensor.base import Base, as_scan

@@ -8,11 +8,11 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from sparrow.core.labels import label_position, label_positions, label_range
 from sparrow.errors import LabelError, UnsupportedError
 from sparrow.interop.conversion import check_labels
-from sparrow.labels import label_position, label_positions, label_range
 from sparrow.plan import Cast, map_cells, names_along
-from sparrow.relation import Growth, Relation
+from sparrow.relations.base import Growth, Relation
 from sparrow.tensor.writing import Writing
 
 __all__ = ["Naming"]

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from sparrow import engines
+from sparrow.core.schema import as_integer, check_dtype
 from sparrow.errors import IndexingError, InvalidValueError, SparrowError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.interop.scipy_operators import check_star
 from sparrow.plan import Cast, Clip, Round, map_cells
-from sparrow.schema import as_integer, check_dtype
 from sparrow.tensor.accumulations import Accumulations
 from sparrow.tensor.arithmetic import Arithmetic
 from sparrow.tensor.base import as_scan

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines
-from sparrow.arguments import check_flag, check_unmasked
+from sparrow.core.indexing import View
+from sparrow.core.schema import Schema, check_dtype
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
-from sparrow.index import View
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.kernels.entries import Block
 from sparrow.plan import (
@@ -28,8 +28,8 @@ from sparrow.plan import (
     semiring_of,
     weighted,
 )
-from sparrow.relation import MemoryRelation
-from sparrow.schema import Schema, check_dtype
+from sparrow.relations.base import MemoryRelation
+from sparrow.runtime.validation import check_flag, check_unmasked
 from sparrow.tensor.base import Base, as_scan
 
 __all__ = ["Engine", "contracted", "every_cell", "matmul", "together"]

@@ -7,8 +7,8 @@ from typing import Any, Self, TypeAlias
 from numpy.typing import ArrayLike, DTypeLike
 
 from sparrow import engines
-from sparrow.arguments import check_flag
 from sparrow.plan import Axis, Where, reduction
+from sparrow.runtime.validation import check_flag
 from sparrow.tensor import masked
 from sparrow.tensor.base import Base
 from sparrow.tensor.results import into

@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sparrow import engines, storage
-from sparrow.arguments import check_flag
+from sparrow.core.indexing import check_permutation
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
-from sparrow.index import check_permutation
+from sparrow.runtime.validation import check_flag
 from sparrow.tensor.base import labelled
 from sparrow.tensor.naming import Naming
 

@@ -16,16 +16,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow import display, engines, memory, pictures, storage
-from sparrow.arguments import check_flag, check_integer
+from sparrow import engines, storage
+from sparrow.core.indexing import Mode, View, check_permutation
+from sparrow.core.schema import Schema, as_integers, check_shape, is_fill
+from sparrow.core.storage_types import COMPRESSED, check_stype, of_view, settled
 from sparrow.errors import InvalidValueError, ShapeError, StorageError, UnsupportedError
-from sparrow.index import Mode, View, check_permutation
 from sparrow.interop.conversion import check_fill
 from sparrow.kernels.entries import Block
 from sparrow.plan import Scan, Step, names_along, refilled, reshaped
-from sparrow.relation import MemoryHandle, MemoryRelation
-from sparrow.schema import Schema, as_integers, check_shape, is_fill
-from sparrow.stypes import COMPRESSED, check_stype, of_view, settled
+from sparrow.relations.base import MemoryHandle, MemoryRelation
+from sparrow.runtime import memory
+from sparrow.runtime.validation import check_flag, check_integer
+from sparrow.tensor import display
+from sparrow.tensor import spy as pictures
 from sparrow.tensor.actions import Actions
 from sparrow.tensor.arraylike import ArrayMethods
 from sparrow.tensor.base import counted_masks, labelled
@@ -64,7 +67,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
 
     @property
     def stype(self) -> str:
-        """The storage type: "coo", "csr", "csc", "row_sparse" or "dense"; see :mod:`sparrow.stypes`."""
+        """The storage type: "coo", "csr", "csc", "row_sparse" or "dense"; see :mod:`sparrow.core.storage_types`."""
         return self._schema.stype
 
     @property
@@ -392,7 +395,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
     # -- computing ------------------------------------------------------------------------------
 
     def asformat(self, stype: str) -> Tensor:
-        """Return the tensor with another storage type, lazily; :mod:`sparrow.stypes` says what follows of it.
+        """Return the tensor with another storage type, lazily (see :mod:`sparrow.core.storage_types`).
 
         A tensor that has it is returned as it is. Another shows the entries as they are now and is read-only:
         ``compute()`` gives one to write to.

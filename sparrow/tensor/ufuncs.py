@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from sparrow.core.schema import check_dtype
 from sparrow.errors import UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.plan import Output, resolved_axis
-from sparrow.schema import check_dtype
 from sparrow.tensor.base import Base
 from sparrow.tensor.products import matmul
 from sparrow.tensor.results import into

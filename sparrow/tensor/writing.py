@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from numpy.typing import ArrayLike
 
 from sparrow import engines, storage
+from sparrow.core.indexing import View
 from sparrow.errors import (
     DuplicateError,
     IndexingError,
@@ -18,11 +19,10 @@ from sparrow.errors import (
     ReadOnlyError,
     UnsupportedError,
 )
-from sparrow.index import View
 from sparrow.interop.conversion import columns_of, from_frame, from_object
 from sparrow.kernels.entries import Duplicates, check_duplicates
 from sparrow.plan import Scan, fitted, names_along
-from sparrow.relation import Handle, MemoryRelation
+from sparrow.relations.base import Handle, MemoryRelation
 from sparrow.tensor import editor
 from sparrow.tensor.assignment import assignment, placed, placement
 from sparrow.tensor.base import Base, counted_masks

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import settings
 from sparrow.formats import CSR
 from sparrow.formats.container import check_scipy
 from sparrow.interop.interchange import alike, cupy_array, torch_rows
-from sparrow.memory import Reservation
-from sparrow.workers import ordered_map
+from sparrow.runtime import settings
+from sparrow.runtime.memory import Reservation
+from sparrow.runtime.thread_pool import ordered_map
 
 if TYPE_CHECKING:
     import cupyx.scipy.sparse

@@ -11,15 +11,15 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory, settings
-from sparrow.arguments import check_flag, check_integer
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.formats import CSR
+from sparrow.runtime import memory, settings
+from sparrow.runtime.thread_pool import ordered_map
+from sparrow.runtime.validation import check_flag, check_integer
 from sparrow.tensor import Tensor
 from sparrow.training.batch import Batch, Slab, Slice, cut
 from sparrow.training.inputs import Labels, Source, column, named_inputs, named_labels, with_labels
 from sparrow.training.shuffling import Order, Window, epoch_order
-from sparrow.workers import ordered_map
 
 __all__ = ["Batches", "LastBatch", "batches"]
 

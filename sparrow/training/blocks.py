@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory
 from sparrow.errors import TooLargeError
+from sparrow.runtime import memory
 
 __all__ = ["JOURNAL", "Block", "Entry", "finish", "shared"]
 

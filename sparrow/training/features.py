@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow import memory
-from sparrow.arguments import check_flag, check_seed
 from sparrow.errors import InvalidValueError, LabelError, ShapeError, UnsupportedError
 from sparrow.functions.creation import from_coords
 from sparrow.functions.views import as_tensor
+from sparrow.runtime import memory
+from sparrow.runtime.validation import check_flag, check_seed
 from sparrow.tensor import Tensor
 from sparrow.training.inputs import with_labels
 

@@ -10,18 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import engines, memory, settings
+from sparrow import engines
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.creation import open as opened
 from sparrow.functions.views import as_tensor
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.plan import Scan
+from sparrow.runtime import memory, settings
+from sparrow.runtime.thread_pool import ordered_map
 from sparrow.storage import Snapshot
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 from sparrow.training.batch import Rows, Slab, joined, mixed
 from sparrow.training.shuffling import Window
-from sparrow.workers import ordered_map
 
 __all__ = ["Labels", "Source", "column", "named_inputs", "named_labels", "with_labels"]
 

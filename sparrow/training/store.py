@@ -20,8 +20,6 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sparrow import settings
-from sparrow.arguments import check_integer
 from sparrow.errors import (
     ExistsError,
     IndexingError,
@@ -32,6 +30,8 @@ from sparrow.errors import (
 )
 from sparrow.formats import RowSparse
 from sparrow.functions.creation import open as opened
+from sparrow.runtime import settings
+from sparrow.runtime.validation import check_integer
 from sparrow.storage import check_members
 from sparrow.tensor.bundle import Bundle
 from sparrow.training.blocks import Block, Entry, finish, shared

@@ -13,9 +13,9 @@ import pytest
 from sparrow.engines import register, unregister
 from sparrow.engines.cupy import CuPy
 from sparrow.engines.cupy.device import Device, current_gpu
-from sparrow.engines.stream import products
+from sparrow.engines.stream.product import dense
 from sparrow.errors import MissingDependencyError
-from sparrow.kernels import few as kernels_few
+from sparrow.kernels.matmul import numpy_fallback as kernels_few
 from tests.engines.standin import StandIn
 from tests.engines.toy import Toy
 
@@ -52,6 +52,6 @@ def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Have all tests multiply tensors, and every other one tensors and arrays, by the loops, which few do not reach."""
     monkeypatch.setattr(kernels_few, "_FEW", 0)
     few = zlib.crc32(request.node.nodeid.encode()) % 2 << 20
-    monkeypatch.setattr(products, "_FEW", few)
-    monkeypatch.setattr(products, "_FEW_AT_FIRST", few)
-    monkeypatch.setattr(products, "_added", 0)  # whatever ran before
+    monkeypatch.setattr(dense, "_FEW", few)
+    monkeypatch.setattr(dense, "_FEW_AT_FIRST", few)
+    monkeypatch.setattr(dense, "_added", 0)  # whatever ran before

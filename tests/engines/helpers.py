@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines, storage
+from sparrow.core.indexing import Box, View
+from sparrow.core.schema import Schema, is_fill
 from sparrow.engines.stream import lowered
-from sparrow.engines.stream.computed import Computed
-from sparrow.index import Box, View
+from sparrow.engines.stream.operator import Computed
 from sparrow.kernels.entries import Block, canonical
 from sparrow.plan import Scan, Step, reduction
-from sparrow.relation import Chunk, MemoryRelation, Relation
-from sparrow.schema import Schema, is_fill
+from sparrow.relations.base import Chunk, MemoryRelation, Relation
 
 TINY = storage.Sizes(file_rows=40, group_rows=7)
 """Files of a few row groups of 7 entries."""

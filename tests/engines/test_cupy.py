@@ -19,14 +19,14 @@ import sparrow as sp
 from sparrow import engines
 from sparrow.engines.cupy import CuPy
 from sparrow.engines.cupy.device import current_gpu
-from sparrow.engines.handing import declined
+from sparrow.engines.fallback import declined
 from sparrow.errors import MissingDependencyError, TooLargeError, UnsupportedError
 from sparrow.plan import Contract, Dense, Scan, map_cells, rewritten, steps_below
 from sparrow.plan.aggregates import REDUCTIONS
 from tests.engines import standin
 from tests.engines.helpers import at, memory, random_array, scan_of, stored
 from tests.engines.standin import StandIn
-from tests.engines.test_matmul import ALL, assert_close, numbers
+from tests.engines.stream.test_dense import ALL, assert_close, numbers
 from tests.engines.test_parity import NESTED, REAL, UFUNCS, step
 
 ENGINE = CuPy(StandIn)

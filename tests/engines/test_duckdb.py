@@ -11,12 +11,13 @@ import pyarrow as pa
 import pytest
 
 import sparrow as sp
-from sparrow import database, engines, storage
+from sparrow import engines, storage
+from sparrow.core.indexing import View
 from sparrow.engines.duckdb import query_of as compile_scan
 from sparrow.engines.duckdb import select
-from sparrow.index import View
-from sparrow.relation import Relation
-from sparrow.resources import sql_text
+from sparrow.relations.base import Relation
+from sparrow.runtime import duckdb_connection
+from sparrow.runtime.resources import sql_text
 from tests.engines.helpers import at, memory, random_array, scan_of, stored
 
 ENTRIES = '"sparrow_entries" AS e'
@@ -123,7 +124,7 @@ def groups_scanned(con: Any, query: str) -> tuple[int, int]:
 
 
 def test_the_view_is_pushed_down_to_row_groups(tall: Relation) -> None:
-    con = database.connect()
+    con = duckdb_connection.connect()
     assert groups_scanned(con, select(scan_of(tall), con)) == (40, 40)
     for key in ((slice(100, 105),), (103,), (slice(104, 99, -1),), ([104, 100, 100],)):
         scanned, total = groups_scanned(con, select(at(tall, *key), con))
@@ -132,7 +133,7 @@ def test_the_view_is_pushed_down_to_row_groups(tall: Relation) -> None:
 
 
 def test_filters_around_the_view_are_pushed_down_too(tall: Relation) -> None:
-    con = database.connect()
+    con = duckdb_connection.connect()
     text = select(at(tall, slice(100, None)), con)
     scanned, _ = groups_scanned(con, f"SELECT count(*) FROM ({text}) WHERE d0 BETWEEN 200 AND 205")
     assert scanned <= 2
@@ -142,14 +143,14 @@ def test_filters_around_the_view_are_pushed_down_too(tall: Relation) -> None:
 def test_a_derived_order_serves_column_slices(tall: Relation) -> None:
     text = compile_scan(at(tall, slice(None), 7)).text
     assert "_orders" in text
-    con = database.connect()
+    con = duckdb_connection.connect()
     scanned, _ = groups_scanned(con, text)
     assert scanned <= 2
 
 
 def scanned_by(scan: Any, where: str = "true") -> list[tuple[int, int]]:
     """Return for each scan of files the row groups read and those of the files opened."""
-    con = database.connect()
+    con = duckdb_connection.connect()
     text = f"SELECT count(*) FROM ({select(scan, con)}) WHERE {where}"
     plan = con.execute(f"EXPLAIN ANALYZE {text}").fetchall()[0][1]
     found = re.findall(r"Row Groups Scanned:\s*(\d+) / (\d+)", plan)

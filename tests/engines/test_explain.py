@@ -11,10 +11,10 @@ import pytest
 
 import sparrow as sp
 from sparrow import engines, storage
-from sparrow.index import View
+from sparrow.core.indexing import View
 from sparrow.plan import Contract, Dense
-from sparrow.relation import Relation
-from sparrow.settings import config
+from sparrow.relations.base import Relation
+from sparrow.runtime.settings import config
 from tests.engines.helpers import Unreadable, at, memory, random_array, scan_of, stored
 
 

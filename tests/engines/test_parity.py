@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow import engines
+from sparrow.core.schema import is_fill
 from sparrow.engines.duckdb import declines
 from sparrow.engines.duckdb import query_of as compile_scan
-from sparrow.engines.stream.computed import Computed
+from sparrow.engines.stream.operator import Computed
 from sparrow.errors import InvalidValueError
 from sparrow.plan import Step
 from sparrow.plan.aggregates import REDUCTIONS
-from sparrow.schema import is_fill
 from tests.engines.conftest import ENGINES
 from tests.engines.helpers import memory, stored
 

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow import engines
-from sparrow.engines import orders as choose
-from sparrow.engines.stream.persisted import Persisted
+from sparrow.core.indexing import View
+from sparrow.core.schema import Schema
+from sparrow.engines import sort_orders as choose
 from sparrow.errors import TooLargeError
-from sparrow.index import View
 from sparrow.kernels.entries import Block, is_sorted
 from sparrow.plan import Contract, Dense
-from sparrow.relation import MemoryRelation, ParquetSource, Relation
-from sparrow.schema import Schema
-from sparrow.settings import config
+from sparrow.relations.base import MemoryRelation, ParquetSource, Relation
+from sparrow.relations.csr import Persisted
+from sparrow.runtime.settings import config
 from tests.engines.helpers import Counting, at, memory, random_array, scan_of, stored, to_dense
 
 SHAPES = [(6, 7), (9,), (4, 3, 5), (3, 2, 2, 4), ()]

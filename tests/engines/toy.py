@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import plan
-from sparrow.index import Box, View
+from sparrow.core.indexing import Box, View
+from sparrow.core.schema import is_fill
 from sparrow.kernels.entries import Block
 from sparrow.plan import Node, Scan, Step
-from sparrow.schema import is_fill
 
 Array = NDArray[Any]
 

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from sparrow.storage import local
+from sparrow.storage.fs import local
 
 EVENTS = {"link", "makedirs", "mkdir", "rename", "replace", "rmdir", "unlink", "utime", "fsync"}
 """Calls of ``os`` that change something or make it last; ``open`` of a new file counts too."""
@@ -19,7 +19,7 @@ class Killed(BaseException):
 
 
 class Events:
-    """Counts what ``sparrow.storage.local`` does and calls ``reached`` from the n-th event on."""
+    """Counts what ``sparrow.storage.fs.local`` does and calls ``reached`` from the n-th event on."""
 
     def __init__(self, last: int, reached: Callable[[], None]) -> None:
         self.count = 0

@@ -20,8 +20,8 @@ import pytest
 
 import sparrow as sp
 from sparrow import errors, storage
-from sparrow.relation import Edit
-from sparrow.schema import Schema
+from sparrow.core.schema import Schema
+from sparrow.relations.base import Edit
 from tests.storage.helpers import entries, random_entries
 
 CASES = 60

@@ -15,8 +15,8 @@ import pytest
 import sparrow as sp
 from sparrow import errors, storage
 from sparrow.kernels.entries import Block
-from sparrow.relation import Edit
-from sparrow.storage import local
+from sparrow.relations.base import Edit
+from sparrow.storage.fs import local
 from tests.faults.dying import Events, FullDisk, Killed, die
 from tests.faults.test_storage_kill import orphans, same
 from tests.faults.writers import SCHEMA, SIZES, edit, read_all, start

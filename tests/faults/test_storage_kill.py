@@ -12,7 +12,7 @@ import pytest
 
 from sparrow import storage
 from sparrow.kernels.entries import Block
-from sparrow.relation import apply_edit
+from sparrow.relations.base import apply_edit
 from tests.faults import writers
 from tests.faults.writers import SCHEMA, SIZES, read_all, start
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from sparrow import errors, storage
-from sparrow.index import Box
+from sparrow.core.indexing import Box
+from sparrow.core.schema import Schema
 from sparrow.kernels.entries import Block
-from sparrow.relation import Edit
-from sparrow.schema import Schema
-from sparrow.storage import rewrites
+from sparrow.relations.base import Edit
+from sparrow.storage.delta import rewrite_plan
 from tests.faults import writers
 from tests.faults.writers import SIZES, read_all
 
@@ -153,14 +153,14 @@ def test_files_written_before_a_lost_race_are_used_again(
 
     def write(*args: Any) -> Any:
         calls.append(args)
-        files = rewrites.write(*args)
+        files = rewrite_plan.write(*args)
         if len(calls) == 1:
-            monkeypatch.setattr("sparrow.storage.commits.write", rewrites.write)
+            monkeypatch.setattr("sparrow.storage.delta.commits.write", rewrite_plan.write)
             one.commit(put(90, 9))
-            monkeypatch.setattr("sparrow.storage.commits.write", write)
+            monkeypatch.setattr("sparrow.storage.delta.commits.write", write)
         return files
 
-    monkeypatch.setattr("sparrow.storage.commits.write", write)
+    monkeypatch.setattr("sparrow.storage.delta.commits.write", write)
     other.commit(put(2, 5))
     assert len(calls) == 1
     assert other.current.version == 2

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from sparrow import errors, storage
-from sparrow.index import Box
+from sparrow.core.indexing import Box
+from sparrow.core.schema import Schema
 from sparrow.kernels.entries import Block, canonical, concatenate
-from sparrow.relation import Edit, scan
-from sparrow.schema import Schema
+from sparrow.relations.base import Edit, scan
 from tests.faults.dying import Events
 
 SIZES = storage.Sizes(file_rows=60, group_rows=20)

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import sparrow as sp
-from sparrow import memory
-from sparrow.engines.stream import chains, contraction
-from sparrow.engines.stream.contraction import Multiplication
-from sparrow.engines.stream.held import Held
+from sparrow.engines.stream.product import chain, matmul
+from sparrow.engines.stream.product.layouts import Held
+from sparrow.engines.stream.product.matmul import Multiplication
 from sparrow.errors import InvalidValueError, LabelError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.functions import sampled
-from sparrow.kernels import few
+from sparrow.kernels.matmul import numpy_fallback
+from sparrow.runtime import memory
 
 SIZES = dict(zip("ijklmn", (4, 5, 3, 6, 2, 4), strict=True))
 
@@ -252,7 +252,7 @@ def test_steps_that_do_not_fit_are_not_held(monkeypatch: pytest.MonkeyPatch) -> 
     subscripts, tensors = "ij,jk,kl,lm->im", [sp.asarray(each) for each in arrays]
     wanted = np.einsum(subscripts, *arrays)
     product = sp.einsum(subscripts, *tensors)
-    monkeypatch.setattr(chains, "_SHARE", 10**12)
+    monkeypatch.setattr(chain, "_SHARE", 10**12)
     told = product.explain(analyze=True)
     assert told.count("\nstep: ") == 3
     assert "came out" not in told
@@ -284,7 +284,7 @@ def test_steps_that_were_multiplied_on_give_their_room_back(monkeypatch: pytest.
         held.extend(room.nbytes for room in rooms)
         return Multiplication(*args)
 
-    monkeypatch.setattr(chains, "Multiplication", last)
+    monkeypatch.setattr(chain, "Multiplication", last)
     monkeypatch.setattr(memory, "reserve", reserved)
     arrays = [some((9, 9), seed, np.float64) for seed in range(5)]
     same(sp.einsum("ij,jk,kl,lm,mn->in", *map(sp.asarray, arrays)), np.einsum("ij,jk,kl,lm,mn->in", *arrays))
@@ -372,7 +372,7 @@ def test_products_at_the_entries_of_a_tensor(seed: int, sizes: tuple[int, int, i
 @pytest.mark.parametrize("kind", ["bool", "int8", "uint64", "float16", "float32", "float64", "complex64", "complex128"])
 @pytest.mark.parametrize("depth", [1, 5, 8, 19])
 def test_products_at_many_entries(depth: int, kind: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(few, "suffices", lambda count: False)
+    monkeypatch.setattr(numpy_fallback, "suffices", lambda count: False)
     monkeypatch.setattr(sampled, "_AT_ONCE", 100)
     rng = np.random.default_rng(depth)
     m, n = 37, 53
@@ -393,13 +393,13 @@ def test_few_products_at_entries_are_added_up_as_many(depth: int, kind: str, mon
     S, X, Y = (rng.normal(size=shape).astype(kind) for shape in ((20, 30), (20, depth), (depth, 30)))
     found = []
     for here in (True, False):
-        monkeypatch.setattr(few, "suffices", lambda count, here=here: here)
+        monkeypatch.setattr(numpy_fallback, "suffices", lambda count, here=here: here)
         found.append(sp.sddmm(sp.asarray(S), X, Y).to_numpy().tobytes())
     assert found[0] == found[1]
 
 
 def test_what_is_not_finite_reaches_its_entries_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(few, "suffices", lambda count: False)
+    monkeypatch.setattr(numpy_fallback, "suffices", lambda count: False)
     X, Y = np.ones((3, 9)), np.ones((9, 4))
     X[1, 8], Y[0, 3], Y[4, 3] = np.nan, np.inf, -np.inf
     found = sp.sddmm(sp.asarray(np.eye(3, 4) + np.eye(3, 4, 3)), X, Y)
@@ -409,9 +409,9 @@ def test_what_is_not_finite_reaches_its_entries_alone(monkeypatch: pytest.Monkey
 def test_products_at_entries_in_pieces_with_labels_and_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     S = sp.from_coords([[0, 1, 1], [1, 0, 1]], [1.0, 2.0, 3.0], labels={"d0": ["a", "b"], "d1": ["x", "y"]})
     X, Y = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 6.0], [7.0, 8.0]])
-    monkeypatch.setattr(few, "suffices", lambda count: True)
+    monkeypatch.setattr(numpy_fallback, "suffices", lambda count: True)
     whole = sp.sddmm(S, X, Y)
-    monkeypatch.setattr(few, "suffices", lambda count: False)
+    monkeypatch.setattr(numpy_fallback, "suffices", lambda count: False)
     monkeypatch.setattr(sampled, "_AT_ONCE", 1)
     pieces = sp.sddmm(S, X, Y)
     assert pieces.to_numpy().tolist() == whole.to_numpy().tolist() == (S.to_numpy() * (X @ Y)).tolist()
@@ -578,10 +578,10 @@ def test_steps_keep_what_the_last_one_leaves_out(
 ) -> None:  # fmt: skip
     """Of each cell of all letters that all operands have an entry at, products from left to right are added up."""
     if way == "loops":
-        monkeypatch.setattr(few, "spares", lambda *_: False)
+        monkeypatch.setattr(numpy_fallback, "spares", lambda *_: False)
     if way == "aside":  # operands are put aside on disk, and multiplied part by part
-        monkeypatch.setattr(contraction, "_LARGE", 10**12)
-        monkeypatch.setattr(contraction, "_SHARE", 10**12)
+        monkeypatch.setattr(matmul, "_LARGE", 10**12)
+        monkeypatch.setattr(matmul, "_SHARE", 10**12)
     rng = np.random.default_rng(len(letters))
     sides, out = letters.split("->")
     inputs = sides.split(",")
@@ -620,7 +620,7 @@ def test_steps_keep_what_the_last_one_leaves_out(
 @pytest.mark.parametrize("way", ["numpy", "loops"])
 def test_rows_of_products_without_entries_however_wide(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if way == "loops":
-        monkeypatch.setattr(few, "spares", lambda *_: False)
+        monkeypatch.setattr(numpy_fallback, "spares", lambda *_: False)
     n = 2**33
     Y = sp.from_coords([[0], [7]], [3], shape=(n, n))
     X = sp.from_coords([[5], [1]], [2], shape=(10, n))

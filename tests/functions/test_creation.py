@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sparrow as sp
+from sparrow.core.schema import DTYPES
 from sparrow.errors import (
     CorruptionError,
     DuplicateError,
@@ -27,7 +28,6 @@ from sparrow.errors import (
     ShapeError,
     UnsupportedError,
 )
-from sparrow.schema import DTYPES
 
 
 def test_coordinates_of_any_order() -> None:

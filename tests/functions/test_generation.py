@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sparrow as sp
+from sparrow.core.schema import DTYPES
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.kernels.entries import is_sorted
-from sparrow.schema import DTYPES
 
 
 @given(st.data(), st.lists(st.integers(0, 6), max_size=3).map(tuple), st.sampled_from(["uniform", "powerlaw"]))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparrow as sp
-from sparrow.engines.stream import computed as derived
+from sparrow.engines.stream import operator as derived
 from sparrow.errors import ReadOnlyError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.functions import manipulation
 from tests.tensor.test_arithmetic import Maker, agree, make, some

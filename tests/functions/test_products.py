@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sparrow as sp
-from sparrow.engines.stream.contraction import Multiplication
+from sparrow.engines.stream.product.matmul import Multiplication
 from sparrow.errors import ShapeError, UnsupportedError
 
 a = np.array([[0, 2, 0], [3, 0, -1]])

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparrow as sp
-from sparrow.engines.stream import computed as derived
+from sparrow.core.schema import is_fill
+from sparrow.engines.stream import operator as derived
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, TooLargeError, UnsupportedError
-from sparrow.schema import is_fill
 from tests.tensor.test_arithmetic import Maker, agree, make, some
 
 __all__ = ["make"]

@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparrow as sp
-from sparrow import errors, graph, memory
-from sparrow.graph import communities, components, links, paths, scores
-from sparrow.kernels import graphs
+from sparrow import errors, graph
+from sparrow.graph import adjacency, communities, components, paths, ranking
+from sparrow.kernels.graph import traversal
+from sparrow.runtime import memory
 from sparrow.sorting import Spool
 
 
@@ -35,10 +36,10 @@ def matrices(draw: st.DrawFn, least: int = 1) -> Any:
 def out_of_core() -> Iterator[None]:
     """Read links from files in every round."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(links, "_SHARE", 1 << 40)
-        patch.setattr(links, "_FEW", 3)
-        patch.setattr(links, "_LINKS", 5)
-        patch.setattr(links, "_GAP", 2)
+        patch.setattr(adjacency, "_SHARE", 1 << 40)
+        patch.setattr(adjacency, "_FEW", 3)
+        patch.setattr(adjacency, "_LINKS", 5)
+        patch.setattr(adjacency, "_GAP", 2)
         yield
 
 
@@ -432,7 +433,7 @@ def test_weights_of_nodes_named_twice_add_up(named: Any) -> None:
 
 
 def test_pairs_that_are_named_need_no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scores, "eye", None)
+    monkeypatch.setattr(ranking, "eye", None)
     A = sp.asarray([[0, 1, 1], [0, 0, 1], [1, 0, 0]])
     assert graph.common_neighbors(A, [(0, 1), (2, 2)]).to_numpy().tolist() == [[0, 1, 0], [0, 0, 0], [0, 0, 0]]
     assert graph.adamic_adar(A, [(0, 1)]).nnz == 1
@@ -529,7 +530,7 @@ def test_nothing_is_left_behind_where_links_are_read_from_files(folder: Any, tmp
 
 
 def interrupted(A: sp.Tensor) -> None:
-    with links.Links(A, undirected=True) as found:
+    with adjacency.Links(A, undirected=True) as found:
         assert found.held is None
         next(found.lists())
         raise KeyboardInterrupt
@@ -548,7 +549,7 @@ def test_rounds_on_few_nodes_read_their_lists_only(folder: Any, monkeypatch: pyt
         return inner(self, segment, start, stop, *args)
 
     A = folder(dense)
-    monkeypatch.setattr(links, "_SHARE", 1 << 40)
+    monkeypatch.setattr(adjacency, "_SHARE", 1 << 40)
     monkeypatch.setattr(Spool, "read", counted)
     assert graph.bfs(A, 0).to_numpy().tolist() == list(range(n))
     assert read[0] <= 2 * A.nnz
@@ -558,17 +559,17 @@ def test_lists_on_disk_are_those_in_memory(folder: Any, monkeypatch: pytest.Monk
     rng = np.random.default_rng(4)
     A = folder(np.where(rng.random((60, 60)) < 0.1, rng.integers(1, 9, (60, 60)), 0))
     for undirected in (False, True):
-        with links.Links(A, not undirected, undirected) as held, out_of_core():
+        with adjacency.Links(A, not undirected, undirected) as held, out_of_core():
             for gap in (0, 3, 1000):
-                monkeypatch.setattr(links, "_GAP", gap)
-                with links.Links(A, not undirected, undirected) as aside:
+                monkeypatch.setattr(adjacency, "_GAP", gap)
+                with adjacency.Links(A, not undirected, undirected) as aside:
                     assert (held.held is None, aside.held is None) == (False, True)
                     np.testing.assert_array_equal(held.counts(), aside.counts())
                     for active in (None, rng.random(60) < 0.1, rng.random(60) < 0.6, np.zeros(60, bool)):
                         assert _listed(held, active) == _listed(aside, active)
 
 
-def _listed(found: links.Links, active: Any) -> list[Any]:
+def _listed(found: adjacency.Links, active: Any) -> list[Any]:
     out = []
     for lists in found.lists(active):
         for node, start, stop in zip(lists.nodes, lists.starts, lists.stops, strict=True):
@@ -585,15 +586,15 @@ def test_circles_that_get_ever_shorter_are_found_soon(way: str, monkeypatch: pyt
     A = sp.from_coords([rows, cols], lengths, shape=(n, n), duplicates="last")
     looked: list[int] = []
     if way == "read":
-        monkeypatch.setattr(links, "fits", lambda *_, **__: False)
+        monkeypatch.setattr(adjacency, "fits", lambda *_, **__: False)
     kernel: Any = {"held": "nearer", "read": "relax"}[way]
-    inner = getattr(graphs, kernel)
+    inner = getattr(traversal, kernel)
 
     def counted(*args: Any) -> Any:
         looked.append(1)
         return inner(*args)
 
-    monkeypatch.setattr(graphs, kernel, counted)
+    monkeypatch.setattr(traversal, kernel, counted)
     with pytest.raises(errors.InvalidValueError, match="a circle of links is shorter than 0"):
         graph.shortest_paths(A, 0)
     assert len(looked) < 100  # not a round for each node

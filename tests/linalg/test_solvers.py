@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparrow as sp
-from sparrow import errors, memory
+from sparrow import errors
 from sparrow.linalg import operators
+from sparrow.runtime import memory
 
 
 def matrix(n: int, seed: int = 0, dtype: str = "float64") -> Any:

@@ -315,7 +315,7 @@ def test_weights_beyond_float32_give_factors_of_zero_without_a_warning(weights: 
 def test_kernels_are_compiled_once() -> None:
     script = (
         "import sparrow as sp, numpy as np\n"
-        "from sparrow.kernels import als\n"
+        "from sparrow.kernels.ml import als\n"
         "for solver in ('cg', 'exact', 'subspace'):\n"
         "    sp.models.ALS(4, epochs=1, solver=solver).fit(np.eye(5)).fold_in(np.eye(5))\n"
         "for kernel in (als.conjugate_gradient, als.eigenbasis, als.normal_equations, als.subspace):\n"
@@ -348,8 +348,8 @@ def test_a_new_fit_leaves_mapped_tables_of_the_one_before_alone(tmp_path: Path) 
 
 
 def test_the_bar_tells_epoch_and_loss(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("sparrow.progress.DELAY", 0.0)
-    monkeypatch.setattr("sparrow.progress.INTERVAL", 0.0)
+    monkeypatch.setattr("sparrow.runtime.progress.DELAY", 0.0)
+    monkeypatch.setattr("sparrow.runtime.progress.INTERVAL", 0.0)
     with sp.config(progress=True):
         loss = ALS(4, epochs=3).fit(A).loss_[-2]
     assert f"epoch 3 of 3, loss {loss:.6g}" in capsys.readouterr().err

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sparrow as sp
-from sparrow.kernels.links import block_cuts, part_cuts
+from sparrow.kernels.graph.links import block_cuts, part_cuts
 from sparrow.models import ALS
-from sparrow.models.passes import HEIGHT, Links, room_for
+from sparrow.models.als_data import HEIGHT, Links, room_for
 from tests.models import als_reference as reference
 
 SMALL = 50_000

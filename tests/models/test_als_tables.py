@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import sparrow as sp
-from sparrow.kernels import factors
+from sparrow.kernels.ml import factors
 from sparrow.models.tables import FactorTable
 
 

@@ -26,7 +26,7 @@ from sparrow.errors import (
     TooLargeError,
     UnsupportedError,
 )
-from sparrow.kernels import linear
+from sparrow.kernels.ml import linear
 from sparrow.models import FactorizationMachine, LinearRegression, LogisticRegression
 from sparrow.models.checking import held_out
 from sparrow.models.metrics import Classification, Regression

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import sparrow as sp
-from sparrow.kernels import topk
+from sparrow.kernels.ml import topk
 from sparrow.models import ranking
 from sparrow.models.ranking import Pattern, best, pattern_of, patterns_by_block, ranked, rows_of_block
 from sparrow.models.recommending import Recommender

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow import engines
-from sparrow.index import View
+from sparrow.core.indexing import View
 from sparrow.plan import Concat, Map, Reduce, Triangle, narrowed, split_view
 
 SHAPE = (6, 5, 4)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow import engines, plan
-from sparrow.engines.stream import computed, lowering
+from sparrow.engines.stream import operator, planner
 from sparrow.plan import Map, rewritten, steps_below
 from tests.engines.helpers import Counting, memory, random_array, scan_of, stored
 
@@ -137,7 +137,7 @@ def test_graphs_of_steps_are_what_numpy_makes_of_them(data: st.DataObject, seed:
     known: list[tuple[Any, NDArray[Any]]] = [(sp.asarray(array), array) for array in dense]
     expressions(data, known, data.draw(st.integers(1, 9)))
     key: Any = data.draw(st.sampled_from([(), (slice(1, 5),), (2,), (slice(None), slice(4, None, -2)), ([4, 1, 1],)]))
-    with patch.object(computed, "_PIECE_ROWS", 7), patch.object(lowering, "_DEEPEST", data.draw(st.integers(1, 3))):
+    with patch.object(operator, "_PIECE_ROWS", 7), patch.object(planner, "_DEEPEST", data.draw(st.integers(1, 3))):
         for tensor, array in known[2:]:
             np.testing.assert_array_equal(tensor[key].to_numpy() if key else tensor.to_numpy(), array[key])
         together = sp.compute(*(tensor[key] if key else tensor for tensor, _ in known[2:]))

@@ -18,7 +18,7 @@ import sparrow as sp
 from sparrow import storage
 from sparrow.errors import DuplicateError, ShapeError
 from sparrow.tensor import editor
-from tests.index.test_view import keys, valid
+from tests.core.indexing.test_view import keys, valid
 
 Array = np.ndarray[Any, Any]
 SEEDS = st.integers(0, 2**16)

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow import engines, storage
-from sparrow.engines.stream import computed as derived
+from sparrow.core.schema import is_fill
+from sparrow.engines.stream import operator as derived
 from sparrow.errors import SparrowError
-from sparrow.relation import MemoryHandle
-from sparrow.schema import is_fill
+from sparrow.relations.base import MemoryHandle
+from tests.core.indexing.test_view import keys, valid
 from tests.engines.helpers import TINY, memory
-from tests.index.test_view import keys, valid
 from tests.tensor.test_reductions import best_number
 
 Array = np.ndarray[Any, Any]

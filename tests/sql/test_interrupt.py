@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 import sparrow as sp
-from sparrow import database, engines, workers
+from sparrow import engines
 from sparrow.engines.duckdb import engine
+from sparrow.runtime import duckdb_connection, thread_pool
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -38,8 +39,8 @@ def test_what_an_engine_reads_ends_at_an_interrupt() -> None:
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     endless = "select sum(a.range * b.range) as s from range(1000000000) a, range(1000000) b order by s"
-    with pytest.raises(KeyboardInterrupt), database.failures():
-        list(database.streamed(database.connect(), endless))
+    with pytest.raises(KeyboardInterrupt), duckdb_connection.failures():
+        list(duckdb_connection.streamed(duckdb_connection.connect(), endless))
     timer.join()
     A = sp.asarray([[0, 1], [2, 3]])
     assert sp.matmul(A, A, engine="duckdb").nnz == 4
@@ -96,20 +97,20 @@ class _Query:
         self.told.set()
 
 
-_WAITING = {database.__file__, workers.__file__, threading.__file__}
+_WAITING = {duckdb_connection.__file__, thread_pool.__file__, threading.__file__}
 """What runs while a query is waited for. Where objects are collected meanwhile Python drops errors, Ctrl-C too."""
 
 
 def _traced(trace: Any, query: Any) -> None:
     sys.settrace(trace)
-    database._on_a_thread(query, query)
+    duckdb_connection._on_a_thread(query, query)
 
 
 @pytest.mark.parametrize("kind", ["call", "line", "return"])
 @pytest.mark.parametrize("begun", [False, True])
 def test_an_interrupt_at_any_place_ends_the_query(kind: str, begun: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    inner = workers.Apart.wait
-    monkeypatch.setattr(workers.Apart, "wait", lambda self, seconds: inner(self, seconds / 100))
+    inner = thread_pool.Apart.wait
+    monkeypatch.setattr(thread_pool.Apart, "wait", lambda self, seconds: inner(self, seconds / 100))
     for number in range(25):
         query: Any = _Query()
         seen = 0

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from sparrow import storage
-from sparrow.index import Box
+from sparrow.core.indexing import Box
+from sparrow.core.schema import Schema
 from sparrow.kernels.entries import Block, canonical, concatenate
-from sparrow.relation import ParquetSource, scan
-from sparrow.schema import Schema
+from sparrow.relations.base import ParquetSource, scan
 
 TINY = storage.Sizes(file_rows=8, group_rows=3)
 """Files of 9 entries in row groups of 3."""

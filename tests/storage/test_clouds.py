@@ -14,7 +14,7 @@ import pytest
 
 import sparrow as sp
 from sparrow import errors
-from sparrow.storage import objects, staging
+from sparrow.storage.fs import objects, staging
 from tests.storage.clouds import Azure, Cloud, Google, running
 from tests.storage.server import BUCKET, SECRET, Request, refusing_from
 

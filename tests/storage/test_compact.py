@@ -12,10 +12,10 @@ import pytest
 
 import sparrow as sp
 from sparrow import errors, storage
-from sparrow.index import Box
-from sparrow.relation import Edit
-from sparrow.schema import Schema
-from sparrow.storage.log import Log
+from sparrow.core.indexing import Box
+from sparrow.core.schema import Schema
+from sparrow.relations.base import Edit
+from sparrow.storage.delta.log import Log
 from tests.storage.helpers import TINY, assert_same, entries, names, random_entries, read_all
 
 SIZES = storage.Sizes(file_rows=40, group_rows=6)

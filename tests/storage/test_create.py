@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sparrow import errors, storage
-from sparrow.schema import Schema
-from sparrow.storage.local import LocalFileSystem
+from sparrow.core.schema import Schema
+from sparrow.storage.fs.local import LocalFileSystem
 from tests.storage.helpers import entries, random_entries, read_all
 
 SCHEMA = Schema((10, 10))

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow import errors, storage
-from sparrow.index import Box
+from sparrow.core.indexing import Box
+from sparrow.core.schema import Schema
 from sparrow.kernels.entries import Block, canonical
-from sparrow.relation import Edit, apply_edit
-from sparrow.schema import Schema
-from sparrow.storage.rewrites import Claim, _box_meets_keys
+from sparrow.relations.base import Edit, apply_edit
+from sparrow.storage.delta.rewrite_plan import Claim, _box_meets_keys
 from tests.storage.helpers import TINY, assert_same, entries, names, random_entries, read_all
 
 SHAPES = [(), (40,), (6, 7), (1, 60), (60, 1), (4, 3, 5)]

@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from sparrow import errors, storage
-from sparrow.database import quote_name
+from sparrow.core.indexing import Box
+from sparrow.core.schema import DTYPES, Schema
 from sparrow.engines.duckdb import select
-from sparrow.index import Box
 from sparrow.kernels.entries import Block
-from sparrow.schema import DTYPES, Schema
-from sparrow.storage.layout import Metadata, Sizes, StoredColumn, arrow_schema, parquet_options, stored_columns
+from sparrow.runtime.duckdb_connection import quote_name
+from sparrow.storage.parquet.layout import Metadata, Sizes, StoredColumn, arrow_schema, parquet_options, stored_columns
 from tests.engines.helpers import scan_of
 from tests.storage.helpers import TINY, assert_same, entries, files_of, random_entries, read_all
 
@@ -195,7 +195,7 @@ def test_names_are_data_and_other_tools_read_the_rows(tmp_path: Path, folder: st
 
 
 def storage_put(block: Block, value: int) -> Any:
-    from sparrow.relation import Edit
+    from sparrow.relations.base import Edit
 
     return Edit("put", upsert=Block(block.coords, np.full_like(block.values, value)))
 

@@ -11,7 +11,7 @@ import pytest
 
 import sparrow as sp
 from sparrow import storage
-from sparrow.relation import Edit
+from sparrow.relations.base import Edit
 from tests.storage.helpers import entries, read_all
 
 STORED = Path(__file__).parent / "format1"

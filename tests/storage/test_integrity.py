@@ -22,11 +22,11 @@ import pytest
 
 import sparrow as sp
 from sparrow import errors, storage
-from sparrow.relation import Edit
-from sparrow.schema import Schema
-from sparrow.storage import footers
-from sparrow.storage.footers import DATA_FILE
-from sparrow.storage.local import LocalFileSystem
+from sparrow.core.schema import Schema
+from sparrow.relations.base import Edit
+from sparrow.storage.fs.local import LocalFileSystem
+from sparrow.storage.parquet import reader
+from sparrow.storage.parquet.reader import DATA_FILE
 from sparrow.storage.vacuum import vacuum
 from tests.storage.helpers import TINY, assert_same, entries, random_entries, read_all
 
@@ -84,7 +84,7 @@ def test_all_bytes_of_a_small_file(tmp_path: Path) -> None:
     good = file.read_bytes()
     group = sp.open(tmp_path / "t").files()[0]
     assert group.rows == 5
-    (start, length, checksum) = footers.footer(str(file), 2).pieces[0]
+    (start, length, checksum) = reader.footer(str(file), 2).pieces[0]
     assert start == 4
     assert zlib.crc32(good[start : start + length]) == checksum
     for at in range(start, start + length):
@@ -104,11 +104,11 @@ def test_a_row_group_is_checked_once(path: Path, monkeypatch: pytest.MonkeyPatch
         seen.append(len(data))
         return crc32(data, *more)
 
-    monkeypatch.setattr("sparrow.storage.footers.zlib", SimpleNamespace(crc32=counted))
+    monkeypatch.setattr("sparrow.storage.parquet.reader.zlib", SimpleNamespace(crc32=counted))
     for _ in range(3):
         assert_same(read_all(storage.open(path).current), ENTRIES)
         sp.sql("select count(*) from t", t=sp.open(path)).fetchall()
-    groups = len(footers.footer(str(data_file(path)), 2).rows)
+    groups = len(reader.footer(str(data_file(path)), 2).rows)
     assert groups > 1
     assert len(seen) == groups + 1  # and the footer
 
@@ -117,7 +117,7 @@ def test_names_tell_the_checksum_of_the_footer(path: Path) -> None:
     file = data_file(path)
     named = DATA_FILE.fullmatch(file.name)
     assert named is not None
-    assert int(named["footer"], 16) == footers.footer_checksum(file.read_bytes())
+    assert int(named["footer"], 16) == reader.footer_checksum(file.read_bytes())
     assert DATA_FILE.fullmatch(f"{'a' * 64}-0123456789abcdef.parquet") is not None  # of the first release
 
 
@@ -392,7 +392,7 @@ def test_a_disk_that_fails(path: Path, monkeypatch: pytest.MonkeyPatch, way: int
     read = ways(path)[way]
     file = data_file(path)
     if warm:
-        footers.footer(str(file), 2)
+        reader.footer(str(file), 2)
     monkeypatch.setattr(LocalFileSystem, "open", lambda self, path: pa.PythonFile(Failing(), mode="r"))
     with pytest.raises(errors.StorageError, match=DATA_FILE.pattern):
         read()
@@ -402,7 +402,7 @@ def test_a_log_on_a_disk_that_fails(path: Path, monkeypatch: pytest.MonkeyPatch)
     def fail(file: Any, *args: Any) -> Any:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("sparrow.storage.local.open", fail, raising=False)
+    monkeypatch.setattr("sparrow.storage.fs.local.open", fail, raising=False)
     with pytest.raises(errors.StorageError, match=entry(path, 0).name):
         sp.open(path)
 
@@ -412,7 +412,7 @@ def test_labels_are_read_without_threads_of_arrow_which_abort_an_exit(tmp_path: 
     sp.from_coords([[0, 1]], [1, 2], dims=["user"], labels={"user": ["ann", "bob"]}).save(tmp_path / "a.sparrow")
     script = """
 import os, sys
-from sparrow.storage.labels import read_labels
+from sparrow.storage.delta.labels import read_labels
 threads = len(os.listdir("/proc/self/task"))
 name = "_labels/" + os.listdir(sys.argv[1] + "/_labels")[0]
 for _ in range(3):

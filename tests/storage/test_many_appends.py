@@ -15,9 +15,9 @@ import pytest
 
 import sparrow as sp
 from sparrow import errors, storage
-from sparrow.relation import Edit
-from sparrow.schema import Schema
-from sparrow.storage import labels as files_of_labels
+from sparrow.core.schema import Schema
+from sparrow.relations.base import Edit
+from sparrow.storage.delta import labels as files_of_labels
 from sparrow.tensor import editor
 from tests.storage.helpers import entries
 

@@ -26,11 +26,11 @@ import pytest
 
 import sparrow as sp
 from sparrow import errors, storage
-from sparrow.index import Box
-from sparrow.relation import Edit, apply_edit
-from sparrow.schema import Schema
-from sparrow.storage import filesystem, objects, remote, staging
-from sparrow.storage.stores import store_of
+from sparrow.core.indexing import Box
+from sparrow.core.schema import Schema
+from sparrow.relations.base import Edit, apply_edit
+from sparrow.storage.fs import filesystem, objects, remote_file, staging
+from sparrow.storage.fs.registry import store_of
 from tests.storage.helpers import TINY, assert_same, entries, random_entries, read_all
 from tests.storage.server import BUCKET, OPTIONS, SECRET, Proxy, Request, moto, refusing_from, slow
 
@@ -216,7 +216,7 @@ def _uploaded(folder: Path, home: str) -> None:
 
 
 def test_every_format_in_and_out(home: str, tmp_path: Path) -> None:
-    from sparrow.files.sniffing import sniffed
+    from sparrow.io.base.detect import sniffed
 
     links = sp.from_coords([[0, 0, 1, 3], [1, 2, 3, 0]], np.ones(4, np.int64), shape=(4, 4), dims=("src", "dst"))
     for name in ("a.mtx", "a.tns.bz2", "a.npy", "a.graph-txt.zst", "a.h5ad", "a.h5"):
@@ -420,7 +420,7 @@ def test_an_object_that_is_replaced(
     home: str, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Before each of its requests, until one comes too late: never two versions in one tensor."""
-    for module in (objects, remote):
+    for module in (objects, remote_file):
         monkeypatch.setattr(module, "WINDOW", 500)
     versions = [sp.random((12, 12), nnz=90, seed=seed, dtype=np.float64) for seed in (1, 2)]
     place = f"{home}/{name}"
@@ -527,7 +527,7 @@ def test_footers_take_one_request_and_are_kept(home: str, proxy: Proxy) -> None:
     handle = storage.open(f"{home}/t")
     files = len(handle.current.base)
     for path in map(handle.current.base.path, range(files)):
-        storage.footers.forget(path)
+        storage.parquet.reader.forget(path)
     proxy.reset()
     handle.current.chunks(Box.everything(SCHEMA.shape))
     assert len(proxy.requests) == files > 4
@@ -860,13 +860,13 @@ def test_a_byte_that_is_changed_is_found(home: str) -> None:
     for at in (20, len(whole) - 30):
         with store.replacing(f"{path}/{name}") as file:
             file.write(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        storage.footers.forget(f"{path}/{name}")
+        storage.parquet.reader.forget(f"{path}/{name}")
         with pytest.raises(errors.CorruptionError, match=name):
             read_all(storage.open(path).current)
         assert storage.open(path).verify() != []
     with store.replacing(f"{path}/{name}") as file:
         file.write(whole)
-    storage.footers.forget(f"{path}/{name}")
+    storage.parquet.reader.forget(f"{path}/{name}")
     assert storage.open(path).verify() == []
     store.delete(f"{path}/{name}")
     with pytest.raises(errors.NotFoundError, match="is gone"):

@@ -18,15 +18,16 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow import errors, storage
-from sparrow.engines.stream import weighted
-from sparrow.index import Box
+from sparrow.core.indexing import Box
+from sparrow.core.schema import Schema
+from sparrow.engines.stream.product import weighted
 from sparrow.kernels.entries import Block
-from sparrow.relation import Edit, apply_edit
-from sparrow.schema import Schema
-from sparrow.storage import commits, footers
-from sparrow.storage.log import Log
-from sparrow.storage.runs import Part, cut, joined, members, merged
-from sparrow.storage.writer import TensorWriter
+from sparrow.relations.base import Edit, apply_edit
+from sparrow.storage.delta import commits
+from sparrow.storage.delta.append_runs import Part, cut, joined, members, merged
+from sparrow.storage.delta.log import Log
+from sparrow.storage.parquet import reader
+from sparrow.storage.parquet.writer import TensorWriter
 from tests.storage.helpers import assert_same, entries, random_entries, read_all
 
 SMALL = storage.Sizes(file_rows=60, group_rows=5)
@@ -178,7 +179,7 @@ def overlapping(tmp_path_factory: pytest.TempPathFactory) -> tuple[sp.Tensor, An
 def test_what_needs_no_order_merges_nothing(overlapping: tuple[sp.Tensor, Any]) -> None:
     a, wanted = overlapping
     x, flat = np.random.default_rng(1).random(50), wanted[:, :, 1]
-    with mock.patch("sparrow.storage.snapshot.merged", side_effect=AssertionError("merged")):
+    with mock.patch("sparrow.storage.delta.snapshot.merged", side_effect=AssertionError("merged")):
         for name in ("sum", "max", "min", "mean", "std", "any"):
             np.testing.assert_allclose(getattr(a, name)(), getattr(wanted, name)())
             for axes in ((0,), (1, 2), (0, 2)):
@@ -217,7 +218,7 @@ def test_a_view_merges_what_it_shows(overlapping: tuple[sp.Tensor, Any], data: s
         seen.append(block.count)
         return block
 
-    with mock.patch("sparrow.storage.snapshot.merged", counted):
+    with mock.patch("sparrow.storage.delta.snapshot.merged", counted):
         found, shown = (
             a.oindex[key],
             wanted[np.ix_(*(np.atleast_1d(np.arange(n)[k]) for n, k in zip(wanted.shape, key, strict=True)))],
@@ -235,7 +236,7 @@ def test_contractions_with_arrays_add_what_stands_beside_the_files(
     monkeypatch.setattr(weighted, "_FEW", 0)
     A, wanted = overlapping
     x, y = np.arange(100.0).reshape(50, 2), np.arange(8.0).reshape(4, 2)
-    with mock.patch("sparrow.storage.snapshot.merged", side_effect=AssertionError("merged")):
+    with mock.patch("sparrow.storage.delta.snapshot.merged", side_effect=AssertionError("merged")):
         for letters in ("ijk,jr,kr->ir", "ijk,jr,kr->kr"):
             np.testing.assert_allclose(sp.einsum(letters, A, x, y), np.einsum(letters, wanted, x, y), rtol=1e-12)
 
@@ -248,9 +249,9 @@ def test_runs_of_a_scan_stay_decoded(overlapping: tuple[sp.Tensor, Any]) -> None
     def counted(path: str, group: int, *args: Any) -> Block:
         if path.endswith("-run.parquet"):
             read.append((path, group))
-        return footers.read_group(path, group, *args)
+        return reader.read_group(path, group, *args)
 
-    with sp.config(threads=1), mock.patch("sparrow.storage.snapshot.read_group", counted):
+    with sp.config(threads=1), mock.patch("sparrow.storage.delta.snapshot.read_group", counted):
         np.testing.assert_array_equal(sp.open(a.path).to_numpy(), wanted)
     assert len(read) == len(set(read)) > 3
 

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow import errors, storage
-from sparrow.index import Box
+from sparrow.core.indexing import Box
+from sparrow.core.schema import Schema
 from sparrow.kernels.entries import Block, concatenate
-from sparrow.relation import Edit, Relation, scan
-from sparrow.schema import Schema
+from sparrow.relations.base import Edit, Relation, scan
 from sparrow.sorting import sorter
-from sparrow.storage import footers, log
+from sparrow.storage.delta import log
+from sparrow.storage.parquet import reader
 from tests.storage.helpers import TINY, assert_same, entries, files_of, random_entries, read_all
 
 SCHEMA = Schema((60, 40))
@@ -123,7 +124,7 @@ def test_reads_from_several_threads_agree(stored: storage.StoredHandle) -> None:
 def test_footers_are_read_once(stored: storage.StoredHandle, monkeypatch: pytest.MonkeyPatch) -> None:
     box = Box.everything(SCHEMA.shape)
     stored.current.chunks(box)
-    monkeypatch.setattr(footers, "_load", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(reader, "_load", lambda *_: pytest.fail("read again"))
     assert storage.open(stored.path).current.chunks(box)
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from sparrow import errors, storage
-from sparrow.relation import Edit
-from sparrow.schema import Schema
+from sparrow.core.schema import Schema
+from sparrow.relations.base import Edit
 from sparrow.storage.vacuum import parse_age
 from tests.storage.helpers import TINY, entries, names, random_entries, read_all
 

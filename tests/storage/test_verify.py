@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from sparrow import storage
+from sparrow.core.schema import Schema
 from sparrow.kernels.entries import Block
-from sparrow.relation import Edit
-from sparrow.schema import Schema
-from sparrow.storage.log import Log
-from sparrow.storage.snapshot import Snapshot
-from sparrow.storage.writer import DataFile
+from sparrow.relations.base import Edit
+from sparrow.storage.delta.log import Log
+from sparrow.storage.delta.snapshot import Snapshot
+from sparrow.storage.parquet.writer import DataFile
 from tests.storage.helpers import TINY, entries, random_entries
 
 SCHEMA = Schema((50, 40), dtype=np.dtype(np.int64))

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from sparrow import errors, storage
-from sparrow import settings as sparrow_settings
+from sparrow.core.schema import Schema
 from sparrow.kernels.entries import Block, concatenate
-from sparrow.relation import Edit
-from sparrow.schema import Schema
-from sparrow.storage import writer as writer_module
-from sparrow.storage.footers import footer, read_group
+from sparrow.relations.base import Edit
+from sparrow.runtime import settings as sparrow_settings
+from sparrow.storage.parquet import writer as writer_module
+from sparrow.storage.parquet.reader import footer, read_group
 from tests.storage.helpers import TINY, assert_same, entries, names, random_entries, read_all
 
 

@@ -16,10 +16,10 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 import sparrow as sp
 from sparrow import engines
-from sparrow.engines.stream import computed as derived
+from sparrow.core.schema import DTYPES, is_fill
+from sparrow.engines.stream import operator as derived
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.plan import pinned
-from sparrow.schema import DTYPES, is_fill
 from sparrow.tensor.arithmetic import Arithmetic
 
 Maker = Callable[[Any], sp.Tensor]

@@ -15,15 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparrow as sp
-from sparrow import memory
-from sparrow.engines.stream import computed as derived
-from sparrow.engines.stream import persisted
-from sparrow.engines.stream.computed import Computed
-from sparrow.engines.stream.sharing import Cache, budget
+from sparrow.engines.stream import operator as derived
+from sparrow.engines.stream.cache import Cache, budget
+from sparrow.engines.stream.operator import Computed
 from sparrow.errors import TooLargeError
 from sparrow.kernels.entries import Block
 from sparrow.plan.aggregates import REDUCTIONS
-from sparrow.storage.snapshot import Snapshot
+from sparrow.relations import csr
+from sparrow.runtime import memory
+from sparrow.storage.delta.snapshot import Snapshot
 
 SEEDS = st.integers(0, 2**16)
 DTYPES = ("bool", "int8", "uint16", "int64", "float16", "float32", "float64", "complex64", "complex128")
@@ -77,7 +77,7 @@ def test_a_persisted_product_is_the_plain_one_without_fill_nan_or_infinity() -> 
 
 
 def test_persisted_bits_do_not_depend_on_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persisted, "_PIECES", (64, 500))
+    monkeypatch.setattr(csr, "_PIECES", (64, 500))
     rng = np.random.default_rng(5)
     dense = np.where(rng.random((200, 90)) < 0.3, rng.standard_normal((200, 90)), 0)
     dense[17] = rng.standard_normal(90)
@@ -97,7 +97,7 @@ def test_persisted_bits_do_not_depend_on_the_threads(monkeypatch: pytest.MonkeyP
 def test_the_layouts_are_made_once_and_columns_when_they_are_asked_for() -> None:
     A = sp.asarray(some_dense((6, 7), 1)).persist()
     relation = A.__sparrow_scan__().relation
-    assert isinstance(relation, persisted.Persisted)
+    assert isinstance(relation, csr.Persisted)
     assert list(relation._layouts) == [0]
     rows = relation.rows(0)
     assert rows is not None
@@ -123,7 +123,7 @@ def test_a_persisted_tensor_is_a_base_of_its_own_and_stays_persisted_when_writte
     dense = dense[1:].copy()
     dense[0, 0] = 9
     assert np.array_equal(A @ np.arange(4), dense @ np.arange(4))
-    assert isinstance(A.__sparrow_scan__().relation, persisted.Persisted)
+    assert isinstance(A.__sparrow_scan__().relation, csr.Persisted)
     B = sp.asarray(dense)
     B.persist()[0, 0] = 1
     assert np.array_equal(B.to_numpy(), dense)
@@ -132,7 +132,7 @@ def test_a_persisted_tensor_is_a_base_of_its_own_and_stays_persisted_when_writte
 def test_few_entries_in_many_rows_take_no_pointers() -> None:
     A = sp.from_coords([[0, 2**40], [1, 0]], [2.0, 3.0], shape=(2**41, 3)).persist()
     relation = A.__sparrow_scan__().relation
-    assert isinstance(relation, persisted.Persisted)
+    assert isinstance(relation, csr.Persisted)
     assert relation.rows(0) is None
     assert np.array_equal(A[2**40 :][:2] @ np.arange(1.0, 4), [3.0, 0.0])
     assert np.array_equal(A.T[:, 2**40 : 2**40 + 2] @ [1.0, 1.0], [3.0, 0.0, 0.0])
@@ -144,7 +144,7 @@ def test_a_second_layout_that_does_not_fit_is_left_out() -> None:
     with sp.config(memory_limit=A.nbytes + 100):
         assert np.array_equal(A.T @ np.ones(50), dense.T @ np.ones(50))
     relation = A.__sparrow_scan__().relation
-    assert isinstance(relation, persisted.Persisted)
+    assert isinstance(relation, csr.Persisted)
     assert list(relation._layouts) == [0]
     assert np.array_equal(A.T @ np.ones(50), dense.T @ np.ones(50))
     assert list(relation._layouts) == [0, 1]
@@ -313,7 +313,7 @@ def test_any_expressions_together_are_what_they_are_alone(
         else:
             C, c = (A + B, a + b) if kind == "add" else (A * B, a * b)
         known.append((C, c))
-    with patch.object(derived, "_PIECE_ROWS", 20), patch("sparrow.engines.stream.lowering.budget", lambda: budget):
+    with patch.object(derived, "_PIECE_ROWS", 20), patch("sparrow.engines.stream.planner.budget", lambda: budget):
         found = sp.compute(*(tensor for tensor, _ in known))
     for tensor, (_, array) in zip(found, known, strict=True):
         np.testing.assert_allclose(tensor.to_numpy(), array)

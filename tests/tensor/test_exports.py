@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sparrow as sp
-from sparrow.engines.stream.computed import Computed
+from sparrow.engines.stream.operator import Computed
 from sparrow.errors import (
     InvalidValueError,
     MissingDependencyError,
@@ -27,7 +27,7 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.interop.lazyframes import bounds
-from sparrow.storage.snapshot import Snapshot
+from sparrow.storage.delta.snapshot import Snapshot
 
 SEEDS = st.integers(0, 2**16)
 FORMATS: tuple[Literal["csr", "csc", "coo"], ...] = ("csr", "csc", "coo")

@@ -33,7 +33,7 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.plan import alignment
-from sparrow.relation import MemoryRelation
+from sparrow.relations.base import MemoryRelation
 from tests.engines.toy import Toy
 
 Cells = dict[tuple[Any, ...], float]

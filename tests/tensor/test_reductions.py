@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow import engines, storage
-from sparrow.engines.stream import computed as derived
-from sparrow.engines.stream import grouping as engine
+from sparrow.core.indexing import View
+from sparrow.core.schema import Schema, is_fill
+from sparrow.engines.stream import groupby as engine
+from sparrow.engines.stream import operator as derived
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, TooLargeError, UnsupportedError
-from sparrow.index import View
 from sparrow.kernels.entries import Block, canonical
 from sparrow.plan import Reduce, Scan, Step, reduction
 from sparrow.plan.aggregates import REDUCTIONS
-from sparrow.relation import MemoryRelation, Relation
-from sparrow.schema import Schema, is_fill
-from sparrow.settings import config
+from sparrow.relations.base import MemoryRelation, Relation
+from sparrow.runtime.settings import config
 from tests.engines.helpers import (
     Counting,
     Unreadable,

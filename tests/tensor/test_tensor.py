@@ -27,7 +27,7 @@ from sparrow.errors import (
     TooLargeError,
     UnsupportedError,
 )
-from tests.index.test_view import keys, valid
+from tests.core.indexing.test_view import keys, valid
 
 Maker = Callable[..., sp.Tensor]
 

@@ -11,7 +11,7 @@ import pytest
 
 import sparrow as sp
 from sparrow.errors import InvalidValueError, ReadOnlyError, ShapeError, SparrowError, UnsupportedError
-from tests.functions.test_numpy_only import same
+from tests.functions.numpy.test_functions import same
 from tests.tensor.test_arithmetic import Maker, agree, make
 
 __all__ = ["make"]

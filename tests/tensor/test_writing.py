@@ -15,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sparrow as sp
+from sparrow.core.indexing import Box
+from sparrow.core.schema import Schema
 from sparrow.errors import (
     ConflictError,
     DuplicateError,
@@ -27,10 +29,8 @@ from sparrow.errors import (
     TooLargeError,
     UnsupportedError,
 )
-from sparrow.index import Box
 from sparrow.kernels.entries import Block
-from sparrow.relation import apply_edit
-from sparrow.schema import Schema
+from sparrow.relations.base import apply_edit
 from sparrow.tensor import editor
 
 Maker = Callable[..., sp.Tensor]

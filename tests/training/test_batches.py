@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from sklearn.linear_model import SGDClassifier
 
 import sparrow as sp
-from sparrow import memory, storage
-from sparrow.engines.stream import computed
+from sparrow import storage
+from sparrow.engines.stream import operator
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.interop.conversion import from_object
-from sparrow.relation import MemoryRelation
-from sparrow.storage import footers
+from sparrow.relations.base import MemoryRelation
+from sparrow.runtime import memory
+from sparrow.storage.parquet import reader
 
 MODES = ["discard", "pad", "roll_over"]
 NINE = """1 0:1 2:2
@@ -36,7 +37,7 @@ NINE = """1 0:1 2:2
 @pytest.fixture
 def small_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut small matrices into many stretches."""
-    monkeypatch.setattr(computed, "_PIECE_ROWS", 40)
+    monkeypatch.setattr(operator, "_PIECE_ROWS", 40)
 
 
 def stored(path: Path, tensor: Any, entries: int = 40) -> sp.Tensor:
@@ -229,7 +230,7 @@ def test_any_sizes(data: st.DataObject) -> None:
     part = data.draw(st.integers(0, parts - 1))
     train = sp.batches(dense, dense[:, 0], size, mode, shuffle, 1, parts, part, prefetch=data.draw(st.integers(0, 3)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(computed, "_PIECE_ROWS", 7)
+        patch.setattr(operator, "_PIECE_ROWS", 7)
         own = range(height * part // parts, height * (part + 1) // parts)
         stream: list[int] = []
         for epoch in range(3):
@@ -332,16 +333,16 @@ def test_batches_pickle(tmp_path: Path) -> None:
 def test_row_groups_are_decoded_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shuffle: bool, entries: int, times: int
 ) -> None:
-    monkeypatch.setattr(computed, "_PIECE_ROWS", entries)
+    monkeypatch.setattr(operator, "_PIECE_ROWS", entries)
     X = stored(tmp_path / "x.sparrow", sp.random((300, 20), density=0.1, seed=1), entries)
     decoded: list[tuple[str, int]] = []
-    read = footers.read_group
+    read = reader.read_group
 
     def counted(path: str, group: int, *args: Any) -> Any:
         decoded.append((path, group))
         return read(path, group, *args)
 
-    monkeypatch.setattr("sparrow.storage.snapshot.read_group", counted)
+    monkeypatch.setattr("sparrow.storage.delta.snapshot.read_group", counted)
     assert sum(len(batch) for batch in sp.batches(X, batch_size=7, shuffle=shuffle)) == 300 // 7 * 7
     assert len(set(decoded)) > 10
     assert max(map(decoded.count, decoded)) == (times if shuffle else 1)

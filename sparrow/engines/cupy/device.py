@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory, settings
 from sparrow.errors import MissingDependencyError
+from sparrow.runtime import memory, settings
 
 __all__ = ["Device", "current_gpu", "tile_rows", "unordered"]
 

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sparrow import settings
-from sparrow.engines.stream import reading
-from sparrow.engines.stream.products import matmul
+from sparrow.engines.stream import scan_reader
+from sparrow.engines.stream.product.dense import matmul
 from sparrow.errors import UnsupportedError
 from sparrow.kernels.entries import Block
 from sparrow.plan import (
@@ -33,6 +32,7 @@ from sparrow.plan import (
     scans_of,
     steps_below,
 )
+from sparrow.runtime import settings
 
 if TYPE_CHECKING:
     from sparrow.engines.cupy.device import Device
@@ -94,15 +94,15 @@ class CuPy:
 
     def entries(self, scan: Scan) -> Block:
         """Return all entries of a scan, canonical, in memory."""
-        return reading.entries(self._lowered([scan])[0])
+        return scan_reader.entries(self._lowered([scan])[0])
 
     def blocks(self, scan: Scan) -> Iterator[Block]:
         """Yield all entries of a scan in canonical blocks, sorted by its axes, within the memory limit."""
-        yield from reading.sorted_blocks(*self._lowered([scan]))
+        yield from scan_reader.sorted_blocks(*self._lowered([scan]))
 
     def count(self, scan: Scan) -> int:
         """Return the number of entries of a scan."""
-        return reading.count(*self._lowered([scan]))
+        return scan_reader.count(*self._lowered([scan]))
 
     def scalars(self, nodes: Sequence[Reduce]) -> list[Any]:
         """Return reductions over all axes of one scan."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from sparrow.core.schema import Schema
 from sparrow.engines.cupy.device import Device
 from sparrow.kernels.entries import Block
-from sparrow.schema import Schema
 
 __all__ = ["Entries", "Groups", "coordinates", "moved_in", "moved_out", "regrouped", "without_fill"]
 

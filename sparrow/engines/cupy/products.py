@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import settings
 from sparrow.engines.cupy.cells import located
 from sparrow.engines.cupy.device import Device, tile_rows, unordered
 from sparrow.engines.cupy.entries import Entries, Groups, without_fill
 from sparrow.engines.cupy.tiles import Tile, Tiled, halved, is_tiled, joined, tiles_of
-from sparrow.engines.orders import product_order
-from sparrow.engines.stream import reading
-from sparrow.engines.stream.computed import pieces
+from sparrow.engines.sort_orders import product_order
+from sparrow.engines.stream import scan_reader
+from sparrow.engines.stream.operator import pieces
 from sparrow.errors import TooLargeError
 from sparrow.kernels.entries import Block, concatenate
 from sparrow.plan import Contract, Product, Scan
 from sparrow.plan.estimates import entries_expected, products_expected
+from sparrow.runtime import settings
 
 __all__ = ["accumulate", "contract_declines", "multiplied", "product_declines"]
 
@@ -120,7 +120,7 @@ def _parts(
 def _gathered(scan: Scan, rows: int) -> Iterator[Block]:
     """Yield the entries of a scan, decoded on threads, in blocks of at least so many."""
     waiting: list[Block] = []
-    for block in reading.mapped(scan, lambda block: block, product_order(scan), doing="multiplying"):
+    for block in scan_reader.mapped(scan, lambda block: block, product_order(scan), doing="multiplying"):
         waiting.append(block)
         if sum(one.count for one in waiting) >= rows:
             yield concatenate(waiting, scan.schema.ndim, scan.schema.dtype)

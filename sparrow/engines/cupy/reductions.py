@@ -15,16 +15,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow import memory
+from sparrow.core.schema import is_fill
 from sparrow.engines.cupy.device import Device, unordered
 from sparrow.engines.cupy.entries import Entries, Groups, regrouped, without_fill
 from sparrow.engines.cupy.tiles import Tile, Tiled, tiles_of
-from sparrow.engines.stream.computed import Computed, range_of
+from sparrow.engines.stream.operator import Computed, range_of
 from sparrow.kernels.entries import Block
 from sparrow.kernels.folds import Fold, Moments, State
 from sparrow.plan import Reduce, Scan
 from sparrow.plan.aggregates import Totals
-from sparrow.schema import is_fill
+from sparrow.runtime import memory
 
 __all__ = ["declines", "reduced", "scalars"]
 

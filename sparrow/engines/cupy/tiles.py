@@ -15,16 +15,16 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from sparrow import settings
 from sparrow.engines.cupy.device import Device, tile_rows
 from sparrow.engines.cupy.entries import Entries, moved_in, moved_out
-from sparrow.engines.stream.computed import Computed, Evaluate, pieces, pieces_of
-from sparrow.engines.stream.sharing import Cache, Shared, budget
+from sparrow.engines.stream.cache import Cache, Shared, budget
+from sparrow.engines.stream.operator import Computed, Evaluate, pieces, pieces_of
 from sparrow.errors import TooLargeError
 from sparrow.kernels.entries import Block, concatenate
 from sparrow.plan import Scan, Step
-from sparrow.relation import Relation
-from sparrow.workers import ordered_map
+from sparrow.relations.base import Relation
+from sparrow.runtime import settings
+from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = ["Builder", "Tile", "Tiled", "halved", "is_tiled", "joined", "lowered", "tiles_of"]
 

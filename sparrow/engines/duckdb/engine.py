@@ -15,17 +15,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow import database, memory
-from sparrow.database import quote_name
+from sparrow.core.indexing import View
 from sparrow.engines.duckdb.scans import compile_scan
 from sparrow.engines.duckdb.steps import COMPILERS, DECLINED, Query, declines
 from sparrow.engines.duckdb.types import sql_type
-from sparrow.engines.handing import prepared
+from sparrow.engines.fallback import prepared
 from sparrow.errors import UnsupportedError
-from sparrow.index import View
 from sparrow.kernels.entries import Block, concatenate
 from sparrow.plan import Accumulate, Contract, Map, Node, Reduce, Scan, Step, Weighted
-from sparrow.resources import sql_text
+from sparrow.runtime import duckdb_connection, memory
+from sparrow.runtime.duckdb_connection import quote_name
+from sparrow.runtime.resources import sql_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -77,12 +77,12 @@ class DuckDB:
         """Yield all entries of a scan in canonical blocks, in the order of the view's axes."""
         schema = scan.schema
         dtypes = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)]
-        con = database.connect()
-        with database.failures():
+        con = duckdb_connection.connect()
+        with duckdb_connection.failures():
             text = _registered(compile_scan(scan, f"sparrow:{next(_names)}"), con)
             if schema.ndim:
                 text = f"SELECT * FROM ({text}) ORDER BY {', '.join(map(str, range(1, schema.ndim + 1)))}"
-            for batch in database.streamed(con, text):
+            for batch in duckdb_connection.streamed(con, text):
                 columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
                 coords = tuple(column.astype(dtype, copy=False) for column, dtype in zip(columns, dtypes, strict=False))
                 if schema.dtype.kind != "c":
@@ -94,10 +94,12 @@ class DuckDB:
 
     def count(self, scan: Scan) -> int:
         """Return the number of entries of a scan."""
-        con = database.connect()
-        with database.failures():
+        con = duckdb_connection.connect()
+        with duckdb_connection.failures():
             text = _registered(compile_scan(scan, f"sparrow:{next(_names)}"), con)
-            return sum(batch[0][0].as_py() for batch in database.streamed(con, f"SELECT count(*) FROM ({text})"))
+            return sum(
+                batch[0][0].as_py() for batch in duckdb_connection.streamed(con, f"SELECT count(*) FROM ({text})")
+            )
 
     def scalars(self, nodes: Sequence[Reduce]) -> list[Any]:
         """Return reductions over all axes, each by a query."""
@@ -176,7 +178,7 @@ def _matmul(contract: Contract) -> Any:
     height = 1 if scan.view.ndim == 1 else scan.view.shape[0]
     out = np.zeros((height, *x.shape[1:]), np.int64 if whole else result)
     if out.size and scan.view.size:
-        with database.failures():
+        with duckdb_connection.failures():
             _join(scan, x if whole else x.astype(result), out, whole)
     out = out != 0 if result.kind == "b" else out.astype(result, copy=False)
     if scan.view.ndim == 1:
@@ -186,7 +188,7 @@ def _matmul(contract: Contract) -> Any:
 
 def _join(scan: Scan, x: NDArray[Any], out: NDArray[Any], whole: bool) -> None:
     """Write ``scan @ x`` into ``out``, both (n,) or (n, k); cells without entries stay as they are."""
-    con = database.connect()
+    con = duckdb_connection.connect()
     names = [quote_name(name) for name in scan.schema.dims]
     row, col = ("CAST(0 AS INTEGER)", names[0]) if scan.view.ndim == 1 else names
     value = "value"
@@ -207,7 +209,7 @@ def _join(scan: Scan, x: NDArray[Any], out: NDArray[Any], whole: bool) -> None:
     if whole:
         con.execute(f"CREATE TEMP VIEW product AS {text}")
         text = sql_text("duckdb", "modulo64")
-    for batch in database.streamed(con, text):
+    for batch in duckdb_connection.streamed(con, text):
         rows = batch.column(0).to_numpy()
         for k in range(1, batch.num_columns):
             column = batch.column(k).to_numpy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparrow.index import Range, View
+from sparrow.core.indexing import Range, View
 
 __all__ = ["conditions", "positions"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from sparrow.engines.duckdb.types import Declined, cast, whole
 from sparrow.plan import Product
-from sparrow.resources import sql_text
+from sparrow.runtime.resources import sql_text
 
 __all__ = ["contract_sql", "product_sql"]
 

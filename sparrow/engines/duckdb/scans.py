@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow.database import quote_literal, quote_name
+from sparrow.core.indexing import Listed, Points, Range, View
+from sparrow.core.schema import Schema
 from sparrow.engines.duckdb.predicate import conditions, positions
 from sparrow.engines.duckdb.steps import Names, Query, compile_step
 from sparrow.engines.duckdb.types import sql_type
-from sparrow.engines.orders import scan_order
-from sparrow.index import Listed, Points, Range, View
+from sparrow.engines.sort_orders import scan_order
 from sparrow.plan import Dense, Scan, Step, steps_below
-from sparrow.relation import ArrowSource, ParquetSource
-from sparrow.schema import Schema
+from sparrow.relations.base import ArrowSource, ParquetSource
+from sparrow.runtime.duckdb_connection import quote_literal, quote_name
 
 __all__ = ["compile_scan"]
 

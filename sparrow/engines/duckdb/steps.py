@@ -15,13 +15,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from sparrow import memory
-from sparrow.database import quote_name
+from sparrow.core.indexing import New
+from sparrow.core.schema import Schema
 from sparrow.engines.duckdb.functions import function_sql
 from sparrow.engines.duckdb.products import contract_sql, product_sql
 from sparrow.engines.duckdb.reductions import reduction_sql
 from sparrow.engines.duckdb.types import Declined, cast, differs, literal, sql_type
-from sparrow.index import New
 from sparrow.plan import (
     Accumulate,
     Concat,
@@ -38,7 +37,8 @@ from sparrow.plan import (
     Triangle,
     Weighted,
 )
-from sparrow.schema import Schema
+from sparrow.runtime import memory
+from sparrow.runtime.duckdb_connection import quote_name
 
 __all__ = ["COMPILERS", "DECLINED", "Names", "Operand", "Query", "compile_step", "declines"]
 

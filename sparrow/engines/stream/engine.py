@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from sparrow import settings
-from sparrow.engines.orders import groups_output, product_order
-from sparrow.engines.stream import reading
-from sparrow.engines.stream.elementwise import dense_cells
-from sparrow.engines.stream.lines import accumulated
-from sparrow.engines.stream.lowering import BUILDERS, lowered
-from sparrow.engines.stream.persisted import rows_of
-from sparrow.engines.stream.products import matmul
+from sparrow.engines.sort_orders import groups_output, product_order
+from sparrow.engines.stream import scan_reader
+from sparrow.engines.stream.elementwise.map import dense_cells
+from sparrow.engines.stream.planner import BUILDERS, lowered
+from sparrow.engines.stream.product.dense import matmul
+from sparrow.engines.stream.product.weighted import weighted
 from sparrow.engines.stream.reductions import scalars
-from sparrow.engines.stream.weighted import weighted
+from sparrow.engines.stream.sort import accumulated
 from sparrow.errors import UnsupportedError
 from sparrow.kernels.entries import Block
 from sparrow.plan import Accumulate, Contract, Dense, Map, Node, Reduce, Scan, Step, Weighted
+from sparrow.relations.csr import rows_of
+from sparrow.runtime import settings
 
 __all__ = ["Stream"]
 
@@ -52,23 +52,23 @@ class Stream:
 
     def entries(self, scan: Scan, own: bool = True) -> Block:
         """Return all entries of a scan, canonical, in memory; the caller's to keep and to write to, if ``own``."""
-        return reading.entries(lowered([scan])[0] if isinstance(scan.source, Step) else scan, own=own)
+        return scan_reader.entries(lowered([scan])[0] if isinstance(scan.source, Step) else scan, own=own)
 
     def blocks(self, scan: Scan) -> Iterator[Block]:
         """Yield all entries of a scan in canonical blocks, sorted by its axes, within the memory limit."""
-        yield from reading.sorted_blocks(*lowered([scan]))
+        yield from scan_reader.sorted_blocks(*lowered([scan]))
 
     def cell(self, scan: Scan) -> Any:
         """Return the one cell that a scan without axes shows."""
-        return reading.cell(*lowered([scan]))
+        return scan_reader.cell(*lowered([scan]))
 
     def unsorted(self, scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block]:
         """Yield the entries of a scan in any order; only the coordinates along ``axes`` are wanted, all by default."""
-        yield from reading.blocks(lowered([scan])[0], axes=axes)
+        yield from scan_reader.blocks(lowered([scan])[0], axes=axes)
 
     def count(self, scan: Scan) -> int:
         """Return the number of entries of a scan."""
-        return reading.count(*lowered([scan]))
+        return scan_reader.count(*lowered([scan]))
 
     def scalars(self, nodes: Sequence[Reduce]) -> list[Any]:
         """Return reductions over all axes of one scan."""
@@ -85,7 +85,7 @@ class Stream:
         threads = settings.current().threads
         if isinstance(node, Contract):
             scan = node.operands[0]
-            if scan.step is None and rows_of(scan) is not None:
+            if scan.step is None and rows_of(scan.relation, scan.view) is not None:
                 return f"rows of a persisted matrix, {threads} threads"
             order = tuple(range(scan.source.schema.ndim)) if scan.step is not None else product_order(scan)
             if groups_output(scan.view, order):

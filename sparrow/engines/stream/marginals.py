@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.stream.chains import Chained
-from sparrow.engines.stream.computed import Computed
-from sparrow.engines.stream.products import matmul
+from sparrow.engines.stream.operator import Computed
+from sparrow.engines.stream.product.chain import Chained
+from sparrow.engines.stream.product.dense import matmul
 from sparrow.plan import Contract, Dense, Product, Reduce, Scan
 
 __all__ = ["Marginals", "marginals_of"]

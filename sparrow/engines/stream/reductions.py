@@ -12,16 +12,16 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.stream import reading
-from sparrow.engines.stream.computed import Computed, Evaluate, holding
-from sparrow.engines.stream.grouping import Grouping, Groups, first_extreme, in_order
+from sparrow.core.schema import is_fill
+from sparrow.engines.stream import scan_reader
+from sparrow.engines.stream.groupby import Grouping, Groups, first_extreme, in_order
 from sparrow.engines.stream.marginals import marginals_of
+from sparrow.engines.stream.operator import Computed, Evaluate, holding
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.entries import Block
 from sparrow.kernels.folds import Best, Fold, Running
 from sparrow.plan import Reduce, Scan, Step
 from sparrow.plan.aggregates import Totals
-from sparrow.schema import is_fill
 
 __all__ = ["Together", "reduced_cells", "scalars", "shared_scans"]
 
@@ -135,7 +135,7 @@ def scalars(nodes: Sequence[Reduce], scan: Scan) -> list[Any]:
     if len(nodes) == 1:
         (node,) = nodes
         if node.name == "count":
-            return [np.int64(reading.count(scan))]
+            return [np.int64(scan_reader.count(scan))]
         found = _total(node, scan)
         if found is not None:
             return [found]

@@ -1,0 +1,1 @@
+"""Schema, storage types, labels and indexing."""

@@ -1,0 +1,81 @@
+"""A rectangle of base cells: what prunes files and row groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.core.indexing.points import IntArray
+
+__all__ = ["Box"]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle of base cells: one ascending ``range`` for each dimension, steps included."""
+
+    ranges: tuple[range, ...]
+    members: tuple[tuple[int, IntArray], ...] = field(default=(), compare=False)
+    """Of dimensions under a list, which of their coordinates are wanted at all, ascending and distinct: what meets
+    none of them need not be read."""
+
+    @classmethod
+    def everything(cls, shape: Sequence[int]) -> Box:
+        """Return the box of all cells of a base of this shape."""
+        return cls(tuple(range(n) for n in shape))
+
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        return math.prod(len(r) for r in self.ranges)
+
+    def meets(self, low: Sequence[int], high: Sequence[int]) -> bool:
+        """Return whether some cell may lie within the inclusive bounds ``low`` to ``high`` of each dimension."""
+        return all(len(r) > 0 and r[0] <= hi and lo <= r[-1] for r, lo, hi in zip(self.ranges, low, high, strict=True))
+
+    def meeting(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of several bounds, shape (n, ndim), some wanted cell may lie within; see :meth:`meets`."""
+        out = np.ones(len(low), dtype=bool)
+        for dim, r in enumerate(self.ranges):
+            if len(r) == 0:
+                return np.zeros(len(low), dtype=bool)
+            below, above = low[:, dim], high[:, dim]
+            out &= (above >= r[0]) & (below <= r[-1])
+            if len(r) > 1 and r.step > 1:
+                start = np.maximum(below, r[0])
+                start += (r[0] - start) % r.step
+                out &= start <= above
+        for dim, wanted in self.members:
+            out &= np.searchsorted(wanted, low[:, dim], "left") < np.searchsorted(wanted, high[:, dim], "right")
+        return out
+
+    def shares(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return which part of the cells within each of several bounds, as of :meth:`meeting`, lies in the box."""
+        out = np.ones(len(low))
+        for dim, r in enumerate(self.ranges):
+            if len(r) == 0:
+                return np.zeros(len(low))
+            below, above = np.maximum(low[:, dim], r[0]), np.minimum(high[:, dim], r[-1])
+            inside = (above - r[0]) // r.step - (below - r[0] - 1) // r.step
+            out *= np.maximum(inside, 0) / (high[:, dim].astype(np.float64) - low[:, dim] + 1)
+        return out
+
+    def covers(self, shape: Sequence[int]) -> bool:
+        """Return whether this is every cell of a base of this shape."""
+        return all(r == range(n) for r, n in zip(self.ranges, shape, strict=True))
+
+    def contains(self, coords: Sequence[IntArray]) -> NDArray[np.bool_]:
+        """Return which entries lie in the box; ``coords`` is one array of shape (n,) for each dimension."""
+        inside = np.ones(len(coords[0]) if coords else 1, dtype=bool)
+        for r, column in zip(self.ranges, coords, strict=True):
+            if len(r) == 0:
+                inside[:] = False
+                continue
+            inside &= (column >= r[0]) & (column <= r[-1])
+            if r.step != 1 and len(r) > 1:
+                inside &= (column - r[0]) % r.step == 0
+        return inside

@@ -1,0 +1,235 @@
+"""What stands between the brackets, taken apart and checked against a shape."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.core.indexing.points import IntArray
+from sparrow.errors import IndexingError, InvalidValueError
+
+__all__ = ["Array", "Flag", "Integer", "Item", "Key", "Mask", "Mode", "Slice"]
+
+Mode: TypeAlias = Literal["paired", "orthogonal", "pointwise"]
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """One position of an axis, which drops it."""
+
+    axis: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Positions of an axis that a slice walks."""
+
+    axis: int
+    walk: range
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Array:
+    """Positions of an axis from a list or a mask."""
+
+    axis: int
+    values: IntArray
+    mask: int
+    """Arrays of one mask share a number and stay together where lists are crossed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flag:
+    """A boolean without dimensions: an axis of length 1 or 0 that uses up no axis."""
+
+    values: IntArray
+    mask: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mask:
+    """A boolean mask given by the coordinates where it holds, in the place of the array of booleans."""
+
+    shape: tuple[int, ...]
+    coords: tuple[IntArray, ...]
+    """One array for each dimension, sorted as the mask's cells are."""
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions, at least one."""
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype[np.bool_]:
+        """That of a mask."""
+        return np.dtype(np.bool_)
+
+    def nonzero(self) -> tuple[IntArray, ...]:
+        """Return the coordinates where it holds."""
+        return self.coords
+
+
+Item: TypeAlias = Integer | Slice | Array | Flag | None
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An index taken apart: one item for each axis and new axis, all positions checked and not negative."""
+
+    items: tuple[Item, ...]
+    breaks: frozenset[int]
+    """Numbers of the items before which a slice, an ellipsis or a new axis stood."""
+
+    @property
+    def arrays(self) -> list[tuple[int, Array | Flag]]:
+        """The arrays, each with the number of its item."""
+        return [(k, item) for k, item in enumerate(self.items) if isinstance(item, Array | Flag)]
+
+    def blocks(self) -> list[list[tuple[int, Array | Flag]]]:
+        """Return the arrays, those of one mask together."""
+        groups: dict[int, list[tuple[int, Array | Flag]]] = {}
+        for number, item in self.arrays:
+            groups.setdefault(item.mask, []).append((number, item))
+        return list(groups.values())
+
+    def _advanced(self) -> list[int]:
+        return [k for k, item in enumerate(self.items) if isinstance(item, Integer | Array | Flag)]
+
+    def first_advanced(self) -> int:
+        """Return the number of the first item that is an integer or an array."""
+        return self._advanced()[0]
+
+    def contiguous(self) -> bool:
+        """Return whether integers and arrays stand next to each other (an integer beside a list is a list)."""
+        numbers = self._advanced()
+        return numbers == list(range(numbers[0], numbers[-1] + 1)) and not any(
+            k in self.breaks for k in range(numbers[0] + 1, numbers[-1] + 1)
+        )
+
+    @classmethod
+    def parse(cls, key: Any, shape: tuple[int, ...], names: Sequence[str] | None) -> Key:
+        """Take apart what stands between the brackets; raises ``IndexingError`` where the shape does not allow it."""
+        parts: list[Any] = []
+        used = 0
+        for part in key if isinstance(key, tuple) else (key,):
+            plain = type(part) is int or type(part) is slice
+            parts.append(part if plain else _array_like(part))
+            used += 1 if plain else _consumed(parts[-1])
+        if used > len(shape):
+            raise IndexingError(f"too many indexes: {used} for a tensor of {len(shape)} dimensions, shape {shape}")
+        ellipses = [k for k, part in enumerate(parts) if part is Ellipsis]
+        if len(ellipses) > 1:
+            raise IndexingError("an index may hold one ellipsis ('...') only")
+        if not ellipses:
+            parts.append(Ellipsis)
+        items: list[Item] = []
+        breaks: set[int] = set()
+        axis = mask = 0
+        for part in parts:
+            if part is Ellipsis:
+                breaks.add(len(items))
+                for _ in range(len(shape) - used):
+                    items.append(Slice(axis, range(shape[axis])))
+                    axis += 1
+            elif part is None:
+                items.append(None)
+            elif isinstance(part, slice):
+                items.append(Slice(axis, _walk(part, shape[axis])))
+                axis += 1
+            elif isinstance(part, int):
+                items.append(Integer(axis, _checked(part, axis, shape, names)))
+                axis += 1
+            elif part.dtype == bool:
+                mask += 1
+                if part.ndim == 0:
+                    items.append(Flag(np.zeros(int(part), dtype=np.int64), mask))
+                _check_mask(part, axis, shape, names)
+                for column in part.nonzero() if part.ndim else ():
+                    items.append(Array(axis, column.astype(np.int64), mask))
+                    axis += 1
+            else:
+                mask += 1
+                items.append(Array(axis, _checked_array(part, axis, shape, names), mask))
+                axis += 1
+        return cls(tuple(items), frozenset(breaks))
+
+
+def _array_like(part: Any) -> Any:
+    """Return one part of a key as an int, a slice, None, an ellipsis or a NumPy array of integers or booleans."""
+    if part is None or part is Ellipsis or isinstance(part, slice | Mask):
+        return part
+    if isinstance(part, bool | np.bool_):
+        return np.asarray(part)
+    if isinstance(part, str | bytes):
+        raise IndexingError(f"{part!r} is no index: labels go through A.sel(dimension=label)")
+    try:
+        return operator.index(part)
+    except TypeError:
+        pass
+    if not isinstance(part, list | tuple | range | np.ndarray) and not hasattr(part, "__array__"):
+        raise IndexingError(
+            f"{type(part).__name__} {part!r} is no index: use integers, slices, '...', None, lists of integers or masks"
+        )
+    try:
+        array = np.asarray(part)
+    except ValueError:
+        raise IndexingError("a list index must not be ragged: give rows of one length") from None
+    if array.size == 0 and not isinstance(part, np.ndarray):
+        array = array.astype(np.int64)
+    if array.dtype == bool:
+        return array
+    if array.dtype.kind not in "iu":
+        raise IndexingError(f"a list index must hold integers or booleans, got {array.dtype}")
+    return int(array) if array.ndim == 0 else array
+
+
+def _consumed(part: Any) -> int:
+    if part is None or part is Ellipsis:
+        return 0
+    return int(part.ndim) if isinstance(part, np.ndarray | Mask) and part.dtype == bool else 1
+
+
+def _walk(part: slice, length: int) -> range:
+    try:
+        return range(*part.indices(length))
+    except ValueError as error:
+        raise InvalidValueError(f"{part} is no slice: {error}") from None
+    except TypeError as error:
+        raise IndexingError(f"{part} is no slice of integers: {error}") from None
+
+
+def _name(axis: int, names: Sequence[str] | None) -> str:
+    return f"dimension {axis}" if names is None else f"dimension {axis} ({names[axis]!r})"
+
+
+def _checked(index: int, axis: int, shape: Sequence[int], names: Sequence[str] | None) -> int:
+    size = shape[axis]
+    if not -size <= index < size:
+        raise IndexingError(f"index {index} is out of range for {_name(axis, names)} of size {size}")
+    return index + size if index < 0 else index
+
+
+def _checked_array(part: IntArray, axis: int, shape: Sequence[int], names: Sequence[str] | None) -> IntArray:
+    size = shape[axis]
+    values = part.astype(np.int64)
+    if not part.size:
+        return values
+    low, high = int(part.min()), int(part.max())
+    for extreme in (low, high):
+        if not -size <= extreme < size:
+            raise IndexingError(f"index {extreme} is out of range for {_name(axis, names)} of size {size}")
+    return np.where(values < 0, values + size, values) if low < 0 else values
+
+
+def _check_mask(part: NDArray[np.bool_] | Mask, axis: int, shape: Sequence[int], names: Sequence[str] | None) -> None:
+    for k, n in enumerate(part.shape):
+        if n not in (shape[axis + k], 0):  # of no booleans it fits everything and names nothing, as in NumPy
+            raise IndexingError(
+                f"a mask of {n} booleans does not fit {_name(axis + k, names)} of size {shape[axis + k]}"
+            )

@@ -1,0 +1,220 @@
+"""Plans told to people: the tree, the engine of each step, the predicate that reaches a scan and what it skips."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sparrow.core.indexing import View
+from sparrow.core.schema import Schema
+from sparrow.engines.duckdb.predicate import conditions
+from sparrow.engines.fallback import declined
+from sparrow.engines.sort_orders import product_order, scan_order
+from sparrow.plan import (
+    Accumulate,
+    Concat,
+    Contract,
+    Dense,
+    Diagonal,
+    Map,
+    Node,
+    Product,
+    Reduce,
+    Refill,
+    Scan,
+    Step,
+    Triangle,
+    Weighted,
+    function_name,
+    rewritten,
+    scans_of,
+    steps_below,
+)
+from sparrow.plan.estimates import products_expected
+from sparrow.relations.csr import Persisted
+from sparrow.runtime.progress import quantity
+
+if TYPE_CHECKING:
+    from sparrow.engines.registry import Engine
+
+__all__ = ["letters_of", "shape_for_people", "told"]
+
+_INDENTED = 30
+"""Levels that are indented; deeper ones stand below one another."""
+
+
+def told(node: Node, engine: Engine) -> str:
+    """Return the plan of a node as an engine would run it. Looks at the log and at footers, not at data."""
+    return "\n".join(_Telling(node, engine).lines())
+
+
+_Item: TypeAlias = "tuple[int, Any, str, tuple[int, ...] | None, bool]"
+"""Depth, what is told, the name of its engine, the sort order it reads, whether it wants the view's own order."""
+
+
+class _Telling:
+    """One plan on its way to a text; without recursion, since plans may be deep."""
+
+    def __init__(self, node: Node, engine: Engine) -> None:
+        self._engine = engine
+        if isinstance(node, Scan):
+            self._node: Node = rewritten([node])[0]
+        elif isinstance(node, Contract | Step):
+            self._node = node.on(rewritten(node.scans))
+        else:
+            self._node = node
+        scans = [self._node] if isinstance(self._node, Scan) else list(scans_of(self._node))
+        self._steps = steps_below(scans)
+        self._away = {} if engine.name == "stream" else declined(engine, self._steps)
+        uses = Counter(scan.source for step in self._steps for scan in step.scans if isinstance(scan.source, Step))
+        uses.update(scan.source for scan in scans if isinstance(scan.source, Step))
+        several = [step for step in reversed(self._steps) if uses[step] > 1]
+        self._number = {step: k for k, step in enumerate(several, 1)}
+        self._told: set[Step] = set()
+
+    def lines(self) -> list[str]:
+        """Return the lines of the text."""
+        out: list[str] = []
+        node = self._node
+        order = scan_order(node) if isinstance(node, Scan) and node.step is None and node.view.size else None
+        waiting: list[_Item] = [(0, node, self._engine.name, order, isinstance(node, Scan))]
+        while waiting:
+            depth, item, engine, order, sorts = waiting.pop()
+            lines, below = self._one(item, engine, order, sorts)
+            out += ["  " * min(depth, _INDENTED) + line for line in lines]
+            waiting.extend((depth + 1, *rest) for rest in reversed(below))
+        return out
+
+    def _one(self, item: Any, engine: str, order: tuple[int, ...] | None, sorts: bool) -> tuple[list[str], list[Any]]:
+        """Return the lines of one item, and what stands below it."""
+        if isinstance(item, Dense):
+            return [f"dense {shape_for_people(item.schema)}, in memory"], []
+        if isinstance(item, Contract):
+            return self._contract(item)
+        if isinstance(item, Step):
+            return self._step(item, engine)
+        if not isinstance(item, Scan):
+            return [f"scalar {item!r}"], []
+        if item.view.size == 0:
+            return [_head(item), "  engine      none: the view has no cells, nothing is read"], []
+        if item.step is None:
+            order = scan_order(item) if order is None else order
+            unsorted = sorts and not item.view.keeps_order(order)
+            return _scan(item, engine, order, "; the view's own order takes a sort" if unsorted else ""), []
+        if item.view.is_identity:
+            return self._step(item.step, engine)
+        predicate = f"  predicate   {_predicate(item, item.step.schema)}"
+        lines = [f"view {shape_for_people(item.schema)}", f"  engine      {engine}", predicate]
+        return lines, [(item.step, engine, None, False)]
+
+    def _contract(self, node: Contract) -> tuple[list[str], list[Any]]:
+        reason = self._engine.declines(node)
+        engine = self._engine.name if reason is None else "stream"
+        told = self._engine.manner(node) if reason is None else reason
+        lines = [f"matmul {shape_for_people(node.schema)}", f"  engine      {engine}{': ' * bool(told)}{told}"]
+        scan = node.operands[0]
+        order = product_order(scan) if scan.step is None and scan.view.size else None
+        return lines, [(side, engine, order, False) for side in (node.left, node.right)]
+
+    def _step(self, step: Step, engine: str) -> tuple[list[str], list[Any]]:
+        number = f"  [{self._number[step]}]" if step in self._number else ""
+        head = f"{_what(step)} {shape_for_people(step.schema)}{number}"
+        if step in self._told:
+            return [f"{head}, as above"], []
+        self._told.add(step)
+        reason = self._away.get(step) if engine != "stream" else None
+        runs = "stream" if reason else engine
+        why = f": {reason}; its entries are handed over to {engine}" if reason else ""
+        lines = [head, f"  engine      {runs}{why}"]
+        if isinstance(step, Map) and len(step.scans) > 1:
+            needed = [str(number) for number, needs in enumerate(step.required, 1) if needs]
+            cells = "an intersection" if all(step.required) else f"where operand {' and '.join(needed)} has an entry"
+            lines.append(f"  cells       {cells if needed else 'a union'}")
+        if isinstance(step, Product):
+            products, entries = products_expected(step)
+            lines.append(f"  expected    {products:.3g} products, {entries:.3g} entries")
+        if isinstance(step, Product) and step.mask is not None:
+            lines.append(f"  mask        the last operand: only where it has {'no' if step.complement else 'an'} entry")
+        operands = step.operands if isinstance(step, Map) else step.scans
+        if isinstance(step, Weighted):
+            operands += step.arrays
+        return lines, [(below, runs, None, False) for below in operands]
+
+
+def _what(step: Step) -> str:
+    """Return the name of a step and what it is done with."""
+    if isinstance(step, Map):
+        return f"map {function_name(step.function)}"
+    if isinstance(step, Reduce):
+        dims = [name for axis, name in enumerate(step.operand.schema.dims) if axis not in step.axes]
+        return f"reduce {step.name} over {', '.join(dims) or 'no axis'}{' of stored entries' if step.stored else ''}"
+    if isinstance(step, Product):
+        return f"product {letters_of(step)} {step.semiring}"
+    if isinstance(step, Weighted):
+        return f"sums of entries times arrays {letters_of(step)}"
+    if isinstance(step, Concat):
+        return f"concat along {step.schema.dims[step.axis]}"
+    if isinstance(step, Triangle):
+        return f"triangle {'from' if step.upper else 'up to'} diagonal {step.k}"
+    if isinstance(step, Refill):
+        return f"refill {step.schema.fill_value}"
+    if isinstance(step, Accumulate):
+        return f"accumulate {step.ufunc.__name__}"
+    return f"diagonal {step.offset}" if isinstance(step, Diagonal) else type(step).__name__.lower()
+
+
+def letters_of(step: Product | Weighted) -> str:
+    """Return the letters of a product as einsum writes them."""
+    operands = step.letters if isinstance(step, Product) else (step.letters, *step.array_letters)
+    number = {letter: k for k, letter in enumerate(dict.fromkeys(itertools.chain(*operands)))}
+    *sides, out = ("".join(_letter(number[letter]) for letter in own) for own in (*operands, step.out))
+    return f"{','.join(sides)}->{out}"
+
+
+def _letter(number: int) -> str:
+    if number < 44:
+        return chr(ord("i") + number) if number < 18 else chr(ord("A") + number - 18)
+    return chr(0x3B1 + number - 44)
+
+
+def _head(scan: Scan) -> str:
+    source = scan.source
+    where = "in memory, by rows" if isinstance(source, Persisted) else "in memory"
+    if isinstance(source, Step):
+        where = "computed"
+    elif source.version is not None:
+        where = f"stored, version {source.version}"
+    return f"scan {shape_for_people(scan.schema)}, of {shape_for_people(source.schema)} {where}"
+
+
+def _scan(scan: Scan, engine: str, order: tuple[int, ...], sort: str) -> list[str]:
+    relation, view, base = scan.relation, scan.view, scan.relation.schema
+    stats = relation.stats(view.box(), order)
+    lines = [_head(scan), f"  engine      {engine}", f"  predicate   {_predicate(scan, base)}"]
+    lines.append(f"  order       {', '.join(base.dims[dim] for dim in order) or 'none'}{sort}")
+    if stats.files:
+        lines.append(f"  files       {_of(stats.files_read, stats.files)}")
+        lines.append(f"  row groups  {_of(stats.row_groups_read, stats.row_groups)}")
+    lines.append(f"  rows        {_of(stats.rows, relation.nnz)}, {quantity(stats.nbytes, 'bytes')}")
+    return lines
+
+
+def _predicate(scan: Scan, base: Schema) -> str:
+    view: View = scan.view
+    dims = base.dims
+    found = conditions(view, lambda dim: dims[dim])
+    for group in view.points:
+        names = ", ".join(dims[dim] for dim in group.dims)
+        names = f"({names})" if len(group.dims) != 1 else names
+        found.append(f"{names} IN a list of {group.count}")
+    return " AND ".join(found) or "none: everything is read"
+
+
+def _of(read: int, total: int) -> str:
+    return f"{read} of {total} read, {total - read} skipped"
+
+
+def shape_for_people(schema: Schema) -> str:
+    """Return names, sizes and the type of a result."""
+    return f"({', '.join(f'{name}: {n}' for name, n in zip(schema.dims, schema.shape, strict=True))}) {schema.dtype}"

@@ -1,0 +1,54 @@
+"""Which sort order of a relation a scan reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sparrow.core.indexing import New, Range, View
+from sparrow.plan import Scan
+
+__all__ = ["groups_output", "product_order", "rows_read", "scan_order", "sorted_order"]
+
+
+def _cheapest(scan: Scan, weight: Callable[[tuple[int, ...]], int]) -> tuple[int, ...]:
+    """Return the order with the fewest rows to read, times a weight; of equals the first."""
+    orders = scan.relation.orders
+    if len(orders) == 1:
+        return orders[0]
+    box = scan.view.box()
+    return min(orders, key=lambda order: scan.relation.stats(box, order).rows * weight(order))
+
+
+def scan_order(scan: Scan) -> tuple[int, ...]:
+    """Return the order in which the fewest rows are read; the base order on ties."""
+    return _cheapest(scan, lambda order: 1)
+
+
+def rows_read(scan: Scan) -> int:
+    """Return how many entries are read in that order, each once. Reads footers, no data."""
+    return scan.relation.stats(scan.view.box(), scan_order(scan)).rows
+
+
+def sorted_order(scan: Scan) -> tuple[int, ...]:
+    """Return the order to read where the result must be sorted: sorting a row costs about four reads."""
+    return _cheapest(scan, lambda order: 1 if scan.view.keeps_order(order) else 5)
+
+
+def product_order(scan: Scan, axes: Sequence[int] | None = None) -> tuple[int, ...]:
+    """Return the order to read for a product that leaves some axes: adding up on one thread costs about as much again.
+
+    Without ``axes`` it is a matrix product, which leaves the first of two.
+    """
+    return _cheapest(scan, lambda order: 1 if groups_output(scan.view, order, axes) else 2)
+
+
+def groups_output(view: View, order: tuple[int, ...], axes: Sequence[int] | None = None) -> bool:
+    """Return whether entries that agree along some axes stand together in the order; by default the first of two."""
+    axes = range(view.ndim - 1) if axes is None else axes
+    found = [view.axes[axis] for axis in axes]
+    along = {axis.dim for axis in found if isinstance(axis, Range)}
+    if any(not isinstance(axis, Range) and not (isinstance(axis, New) and axis.length <= 1) for axis in found):
+        return False
+    fixed = {dim for dim, _ in view.fixed}
+    leading = [dim for dim in order if dim not in fixed]
+    return along == set(leading[: len(along)])

@@ -1,0 +1,160 @@
+"""Steps of which few slices along the leading dimension hold many entries each: computed slice by slice.
+
+Pieces of a step are ranges of its leading dimension. Where that is so short that one slice is more than a piece may be,
+as of a stack of a few large matrices, each slice is a step of its own, with a dimension less, that has pieces.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from sparrow.core.indexing import Box, View
+from sparrow.engines.sort_orders import sorted_order
+from sparrow.engines.stream.operator import Computed, Evaluate, piece_of, pieces, pieces_of
+from sparrow.kernels.entries import Block
+from sparrow.plan import Map, Product, Refill, Scan, Step, Triangle, narrowed
+from sparrow.plan.estimates import entries_expected, products_expected
+from sparrow.relations.base import Chunk
+from sparrow.runtime import memory
+
+__all__ = ["Sliced", "of_long_slices", "shown"]
+
+_SHORT = 1 << 12
+"""Slices that are told apart at most."""
+_LONG = 1 << 20
+"""Entries from which on a slice is long..."""
+_COPIES = 16
+"""... and bytes of it that are in memory for each that is kept, which are more than there is to work in."""
+_AT_ONCE = 2
+"""Slices of which what they hold is kept: threads are done with one while others begin the next."""
+_SLICED = (Map, Product, Refill, Triangle)
+
+
+def of_long_slices(step: Step, inputs: Sequence[Scan]) -> bool:
+    """Return whether slices of a step along its leading dimension are long, and steps of their own. Reads no data.
+
+    Parameters
+    ----------
+    inputs
+        The scans of relations that it reads.
+    """
+    schema = step.schema
+    if not isinstance(step, _SLICED) or schema.ndim < 2 or not 0 < schema.shape[0] <= _SHORT:
+        return False
+    if math.prod(schema.shape[1:]) < _LONG:
+        return False
+    if isinstance(step, Map) and len(inputs) == 1 and inputs[0].view.keeps_order(sorted_order(inputs[0])):
+        return False  # pieces are the chunks of the input
+    if isinstance(step, Product):
+        if schema.ndim < 3:  # a row of a matrix is no longer than a piece may be, and has nothing to be cut by
+            return False
+        rows = max(products_expected(step))
+    else:
+        rows = entries_expected(Scan(step, View.identity(schema.shape), schema))
+    each = rows / schema.shape[0]
+    if each < _LONG or each * _COPIES * memory.entry_bytes(schema) < memory.working():
+        return False
+    return narrowed(step, (0, *(slice(None) for _ in schema.shape[1:]))) is not None
+
+
+def shown(step: Step, scan: Scan) -> Computed:
+    """Return the entries of a step that a scan of another relation shows."""
+
+    def begin(first: int, last: int) -> Evaluate:
+        return pieces_of([scan], first, last)[0]
+
+    return Computed(step, [scan], lambda: pieces([scan], step.schema.shape[0]), partial(piece_of, scan), begin=begin)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A piece of a slice: between two bounds along its leading dimension, or one of its chunks."""
+
+    at: int
+    start: int
+    stop: int
+    chunk: Chunk | None
+
+
+class Sliced(Computed):
+    """The entries of a step, slice by slice along the leading dimension.
+
+    Parameters
+    ----------
+    step
+        What is computed.
+    inputs
+        The scans of relations that it reads.
+    lower
+        Returns the scan of a relation that has the entries of a step.
+    """
+
+    few = False
+
+    def __init__(self, step: Step, inputs: Sequence[Scan], lower: Callable[[Step], Scan]) -> None:
+        self._step, self._lower = step, lower
+        self._kept: OrderedDict[int, tuple[Scan, Evaluate]] = OrderedDict()
+        self._found: dict[int, list[tuple[_Part, int]]] = {}
+        self._making = threading.RLock()
+        super().__init__(step, inputs, tuple, self._unasked)
+
+    def _slice(self, at: int) -> tuple[Scan, Evaluate]:
+        """Return the scan of a slice and what reads its pieces; the last ones are kept, with what they hold."""
+        with self._making:
+            if at not in self._kept:
+                found = narrowed(self._step, (at, *(slice(None) for _ in self.schema.shape[1:])))
+                assert found is not None
+                scan = self._lower(found)
+                self._kept[at] = scan, pieces_of([scan], 0, scan.schema.shape[0])[0]
+                if len(self._kept) > _AT_ONCE:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(at)
+            return self._kept[at]
+
+    def _parts(self, at: int) -> list[tuple[_Part, int]]:
+        """Return the pieces of a slice and about how many entries each has: told once, nothing is held for them."""
+        with self._making:
+            if at not in self._found:
+                relation = self._slice(at)[0].relation
+                self._found[at] = []
+                for chunk in relation.chunks(View.identity(self.schema.shape[1:]).box()):
+                    span = relation.span(chunk) if isinstance(relation, Computed) else None
+                    start, stop = span or (chunk.low[0], chunk.high[0] + 1)
+                    self._found[at].append((_Part(at, start, stop, None if span else chunk), chunk.rows))
+            return self._found[at]
+
+    def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
+        """Return the pieces of slices that meet the box, whole. Reads no data pages."""
+        members = next((found for dim, found in box.members if dim == 0), None)
+        leading = box.ranges[0] if members is None else set(members.tolist()).intersection(box.ranges[0])
+        if any(len(r) == 0 for r in box.ranges):
+            return []
+        low, high = (0,) * (self.schema.ndim - 2), tuple(n - 1 for n in self.schema.shape[2:])
+        first, last = box.ranges[1][0], box.ranges[1][-1]
+        return [
+            Chunk(rows, (at, part.start, *low), (at, part.stop - 1, *high), part, False)
+            for at in sorted(leading)
+            for part, rows in self._parts(at)
+            if part.start <= last and first < part.stop
+        ]
+
+    def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
+        """Compute a piece."""
+        part: _Part = chunk.ref
+        scan, piece = self._slice(part.at)
+        block = piece(part.start, part.stop) if part.chunk is None else scan.relation.read(part.chunk)
+        return Block((np.full(block.count, part.at, self.schema.coordinate_dtype(0)), *block.coords), block.values)
+
+    def span(self, chunk: Chunk) -> None:
+        """Return None: a piece is no range of the leading dimension."""
+
+    def _unasked(self, start: int, stop: int) -> Block:
+        """Never asked for: pieces are those of slices."""
+        raise AssertionError

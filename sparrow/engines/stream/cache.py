@@ -1,0 +1,141 @@
+"""What several parts of a plan read: chunks of files and pieces of common steps, each read or computed once.
+
+A chunk that one of them has read is kept for the others, as many as the memory for it allows; who asks for a chunk that
+is being read waits for it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from sparrow.core.indexing import Box, View
+from sparrow.engines.stream.operator import Computed, range_of
+from sparrow.kernels.entries import Block, concatenate
+from sparrow.relations.base import ArrowSource, Chunk, ParquetSource, Relation, ScanStats
+from sparrow.runtime import memory
+
+if TYPE_CHECKING:
+    from sparrow.core.schema import Schema
+
+__all__ = ["Cache", "Shared", "budget"]
+
+
+class Shared:
+    """A relation several read, whose chunks a cache keeps.
+
+    Parameters
+    ----------
+    relation
+        Files, or what is computed: then ranges of the leading dimension are put together from its own pieces.
+    cache
+        Where blocks are kept.
+    """
+
+    def __init__(self, relation: Relation, cache: Cache) -> None:
+        self._relation, self._cache = relation, cache
+        self._own: list[tuple[int, int, Chunk]] = []
+        self._lock = threading.Lock()
+
+    schema: Schema = property(lambda self: self._relation.schema)  # type: ignore[assignment]
+    token: Hashable = property(lambda self: self._relation.token)
+    nnz: int = property(lambda self: self._relation.nnz)  # type: ignore[assignment]
+    nbytes: int = property(lambda self: self._relation.nbytes)  # type: ignore[assignment]
+    version: int | None = property(lambda self: self._relation.version)  # type: ignore[assignment]
+    exact: bool = property(lambda self: self._relation.exact)  # type: ignore[assignment]
+    orders: tuple[tuple[int, ...], ...] = property(lambda self: self._relation.orders)  # type: ignore[assignment]
+
+    @property
+    def label_keys(self) -> Mapping[int, Hashable]:
+        """What tells the labels of dimensions."""
+        return self._relation.label_keys
+
+    def labels(self, dim: int) -> Any:
+        """Return the labels of a dimension."""
+        return self._relation.labels(dim)
+
+    def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
+        """Return the chunks of the relation that may hold entries of the box."""
+        return self._relation.chunks(box, order)
+
+    def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
+        """Return what a scan of the box touches."""
+        return self._relation.stats(box, order)
+
+    def source(self, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource | ArrowSource:
+        """Return what a SQL engine scans for the box."""
+        return self._relation.source(box, order)
+
+    few = False
+
+    def whole(self) -> Block:
+        """Never asked for: what is kept for others is chunks."""
+        raise AssertionError
+
+    def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
+        """Return the entries of a chunk, all of their coordinates: others may want those that this call does not."""
+        relation = self._relation
+        span = relation.span(chunk) if isinstance(relation, Computed) else None
+        if span is None:
+            return self._cache.get((relation.token, chunk.ref), lambda: relation.read(chunk))
+        if not relation.schema.shape:
+            return self._cache.get(relation.token, lambda: relation.read(chunk))
+        with self._lock:
+            if not self._own:
+                found = relation.chunks(View.identity(relation.schema.shape).box())
+                self._own.extend((part.low[0], part.high[0] + 1, part) for part in found)
+        first = bisect.bisect_right([low for low, _, _ in self._own], span[0]) - 1
+        parts = []
+        for low, high, piece in itertools.takewhile(lambda part: part[0] < span[1], self._own[first:]):
+            block = self._cache.get((relation.token, low), lambda piece=piece: relation.read(piece))  # type: ignore[misc]
+            parts.append(block.take(range_of(block.coords[0], max(span[0], low), min(span[1], high))))
+        return concatenate(parts, relation.schema.ndim, relation.schema.dtype)
+
+
+def budget() -> int:
+    """Return the bytes of what is kept for several, of those to work in beside the libraries."""
+    return memory.share(8, beside=memory.limit() - memory.working())
+
+
+class Cache:
+    """Blocks by key, each made once while it is kept; what they take is reserved."""
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self._room = memory.reserve(0, "what several steps read")
+        self._blocks: OrderedDict[Hashable, Future[Block]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], Block]) -> Block:
+        """Return the block of a key, made by whoever asks first."""
+        with self._lock:
+            future = self._blocks.get(key)
+            mine = future is None
+            if future is None:
+                future = self._blocks[key] = Future()
+            else:
+                self._blocks.move_to_end(key)
+        if not mine:
+            return future.result()
+        try:
+            block = make()
+        except BaseException as error:
+            with self._lock:
+                del self._blocks[key]
+            future.set_exception(error)
+            raise
+        future.set_result(block)
+        with self._lock:
+            held = self._room.nbytes + block.nbytes
+            done = [k for k, kept in self._blocks.items() if kept.done()]
+            for oldest in done:
+                if held <= self._budget:
+                    break
+                held -= self._blocks.pop(oldest).result().nbytes
+            self._room.hold(held)
+        return block

@@ -1,0 +1,1 @@
+"""Physical operators of element-wise functions."""

@@ -1,0 +1,1 @@
+"""Physical operators of contractions: operand layouts, tilings, kernels."""

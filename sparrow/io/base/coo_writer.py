@@ -1,0 +1,402 @@
+"""From rows in any order to the files of a tensor: what the readers of edges and tables share.
+
+Pieces of the input become rows on threads; rows that come sorted go straight to the files, others
+through :class:`sparrow.sorting.Sorter`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sparrow import storage
+from sparrow.core.schema import is_fill
+from sparrow.errors import StorageError
+from sparrow.kernels.entries import Block, Duplicates
+from sparrow.runtime import memory, settings
+from sparrow.runtime.progress import bar
+from sparrow.runtime.thread_pool import abandoned, ordered_map
+from sparrow.sorting import Rows, Run, Segment, Spool, memory_budget
+from sparrow.storage.fs.filesystem import of
+from sparrow.storage.parquet.reader import footer, forget, read_group
+
+if TYPE_CHECKING:
+    from sparrow.sorting.sorter import Sorter
+
+__all__ = [
+    "LARGEST_VALUE",
+    "Ids",
+    "Names",
+    "Shelf",
+    "Written",
+    "cast_values",
+    "check_labels",
+    "check_space",
+    "misfit",
+    "unfit_values",
+    "write_entries",
+]
+
+T = TypeVar("T")
+
+
+class Ids:
+    """The distinct integers of a column, gathered from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: NDArray[np.int64] = np.empty(0, np.int64)
+        self._fresh: list[NDArray[np.int64]] = []
+        self._held = 0
+
+    def add(self, column: NDArray[np.int64]) -> None:
+        """Take in a column."""
+        found, known = _distinct(column.copy()), self._known
+        if len(known):
+            found = found[known[np.minimum(np.searchsorted(known, found), len(known) - 1)] != found]
+        with self._lock:
+            self._fresh.append(found)
+            self._held += len(found)
+            if self._held > len(self._known) // 2 + (1 << 20):
+                self._merge()
+
+    def _merge(self) -> None:
+        self._known = _distinct(np.concatenate([self._known, *self._fresh]))
+        self._fresh, self._held = [], 0
+        check_labels(len(self._known), self._known.nbytes)
+
+    def finish(self) -> NDArray[np.int64]:
+        """Return the integers, ascending."""
+        with self._lock:
+            self._merge()
+        return self._known
+
+
+def _distinct(column: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the distinct integers of a column, which is sorted in place."""
+    column.sort()
+    fresh = np.ones(len(column), bool)
+    np.not_equal(column[1:], column[:-1], out=fresh[1:])
+    return column[fresh]
+
+
+class Names:
+    """The distinct texts of a column, numbered as they come; for one thread."""
+
+    def __init__(self) -> None:
+        from sparrow.kernels.parse.interning import Interner
+
+        self._interner = Interner()
+        self._room = memory.reserve(0, "distinct labels")
+
+    def codes_of(self, data: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers of the texts ``data[start[i]:end[i]]``."""
+        return self._checked(self._interner.codes_of(data, start, end))
+
+    def codes(self, texts: pa.Array) -> NDArray[np.int64]:
+        """Return the numbers of an array of strings without nulls."""
+        return self._checked(self._interner.codes(texts))
+
+    def _checked(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        nbytes = self._interner.nbytes
+        if nbytes != self._room.nbytes:
+            self._room.release()
+            check_labels(len(self._interner), nbytes)
+            self._room.hold(nbytes)
+        return codes
+
+    def finish(self) -> tuple[pa.Array, NDArray[np.int32]]:
+        """Return the texts, sorted, and the position of each number's among them; once."""
+        labels, rank = self._interner.finish(memory.left() - (memory.limit() - memory.working()))
+        self._room.hold(labels.nbytes + rank.nbytes)
+        return labels, rank
+
+
+def check_labels(count: int, nbytes: int) -> None:
+    """Raise ``TooLargeError`` where labels take too much of the memory limit."""
+    if nbytes > (room := memory.share(2.5, beside=memory.limit() - memory.working())):
+        raise memory.too_large(f"{count} distinct labels", nbytes, "number the ids beforehand", room)
+
+
+LARGEST_VALUE = 2**63 - 1
+"""The largest integer that files hold: uint64 is stored as int64."""
+
+
+def cast_values(given: NDArray[Any], dtype: np.dtype[Any]) -> tuple[NDArray[Any], int | None]:
+    """Return values in a dtype, and the position of the first that it does not hold, or no file as one of it."""
+    if given.dtype == dtype:
+        beyond = dtype == np.uint64 and given > LARGEST_VALUE
+        return given, int(np.argmax(beyond)) if np.any(beyond) else None
+    with np.errstate(all="ignore"):
+        values = given.astype(dtype)
+    unfit = unfit_values(given, values)
+    return values, int(np.argmax(unfit)) if unfit.any() else None
+
+
+def unfit_values(given: NDArray[Any], values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return where values cast to another dtype are not those that were given, but for rounding to a float."""
+    dtype = values.dtype
+    with np.errstate(all="ignore"):
+        if dtype.kind in "fc":
+            return np.asarray(np.isinf(values) & np.isfinite(given))
+        if dtype.kind == "b":
+            return np.asarray((given != 0) & (given != 1))
+        unfit = values != given
+        if given.dtype.kind == "f":
+            # The largest integers round up to floats that they do not reach.
+            unfit |= (given >= 2.0 ** (np.iinfo(dtype).bits - (dtype.kind == "i"))) | (given != np.floor(given))
+        elif given.dtype.kind in "iu":
+            unfit |= (values < 0) != (given < 0)
+        if dtype == np.uint64:
+            unfit |= values > LARGEST_VALUE
+    return np.asarray(unfit)
+
+
+def misfit(value: Any, dtype: np.dtype[Any]) -> str:
+    """Return what is wrong with a value that :func:`cast_values` found, and the way out."""
+    if dtype == np.uint64 and value > LARGEST_VALUE and value != np.inf:
+        return "is beyond 2^63 - 1, where stored integers end: say dtype='float64'"
+    return f"does not fit the type {dtype}"
+
+
+class Shelf:
+    """Rows put aside, in memory and then on disk, to be read again in their order."""
+
+    def __init__(self) -> None:
+        self._budget = memory_budget() // 2
+        self._room = memory.reserve(0, "rows put aside")
+        self._kept: list[Rows | tuple[list[Segment], Segment | None]] = []
+        self._spool = Spool()
+
+    def add(self, rows: Rows) -> None:
+        """Put rows aside."""
+        if self._room.nbytes + rows.nbytes <= self._budget:
+            self._room.hold(self._room.nbytes + rows.nbytes)
+            self._kept.append(rows)
+        else:
+            values = None if rows.values is None else self._spool.append(rows.values)
+            self._kept.append(([self._spool.append(column) for column in rows.coords], values))
+
+    def __iter__(self) -> Iterator[Rows]:
+        for each in self._kept:
+            if isinstance(each, Rows):
+                yield each
+            else:
+                coords = tuple(self._spool.read(segment, 0, segment.count) for segment in each[0])
+                yield Rows(coords, None if each[1] is None else self._spool.read(each[1], 0, each[1].count))
+
+    def close(self) -> None:
+        """Give memory and disk back."""
+        self._kept = []
+        self._room.release()
+        self._spool.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What :func:`write_entries` wrote."""
+
+    files: list[Any]
+    maxima: tuple[int, ...]
+    """The largest coordinate of each dimension in the input, -1 where there is none."""
+    ids: tuple[NDArray[np.int64] | None, ...]
+    """Of each dimension that was numbered anew the distinct ids, ascending; None for the others."""
+
+
+def write_entries(
+    folder: str | os.PathLike[str],
+    items: Iterable[T],
+    rows_of: Callable[[T], Rows],
+    *,
+    dims: Sequence[str],
+    dtype: np.dtype[Any],
+    weighted: bool,
+    duplicates: Duplicates,
+    fill_value: Any,
+    profile: str,
+    ids: Sequence[Ids | None] | None = None,
+    describe: Callable[[tuple[int, ...]], str] = str,
+    mean: bool = False,
+) -> Written:
+    """Write the rows of a whole input as the data files of a tensor.
+
+    Parameters
+    ----------
+    folder
+        Where the files go.
+    items, rows_of
+        The pieces of the input, and what turns one into rows, on several threads.
+    dims, dtype, weighted, duplicates, fill_value, profile
+        The tensor; see :class:`sparrow.sorting.Sorter` for ``weighted``.
+    ids
+        The dimensions to number anew, and what ``rows_of`` gathers their ids in.
+    describe
+        Turns a cell into text for errors.
+    mean
+        Values of one cell become their mean instead. Values come as complex numbers, 1 their imaginary part, so that
+        what ``duplicates="sum"`` makes of them is the sum and the count.
+
+    Raises
+    ------
+    DuplicateError
+        If a cell comes twice and ``duplicates`` is ``"error"``.
+    StorageError
+        If the disk is full.
+    """
+    of(folder).make_folder(os.fspath(folder))
+    ndim = len(dims)
+    anew = [None] * ndim if ids is None else list(ids)
+    summed = np.dtype(np.complex128) if mean else dtype
+    from sparrow.sorting.sorter import Sorter
+
+    sorter = Sorter(ndim, summed, weighted=weighted, duplicates=duplicates, describe=describe)
+
+    def prepare(item: T) -> Run | Rows:
+        return sorter.prepare(rows_of(item))
+
+    pieces = cast("Generator[Run | Rows]", ordered_map(prepare, items, settings.current().threads))
+
+    def writer() -> Any:
+        return storage.TensorWriter(folder, dims=tuple(dims), dtype=dtype, profile=profile)
+
+    with closing(sorter), closing(pieces):
+        if sorter.consume(pieces, pause=not any(anew) and not mean):
+            files = _write_sorted(folder, writer, sorter, pieces, dtype, fill_value)
+            if files is not None:
+                return Written(files, sorter.maxima, (None,) * ndim)
+        numbered = [None if each is None else each.finish() for each in anew]
+        largest = [top if known is None else len(known) for top, known in zip(sorter.maxima, numbered, strict=True)]
+        dtypes = [np.dtype(np.int32 if top < 2**31 else np.int64) for top in largest]
+        parts = sorter.parts(dtypes, fill_value, numbered)
+        if mean:
+            parts = [_means(part, dtype, fill_value) for part in parts]
+        with bar("writing", sorter.count, "entries") as advance:
+            return Written(_write_parts(parts, writer, advance), sorter.maxima, tuple(numbered))
+
+
+def _means(part: Iterator[Block], dtype: np.dtype[Any], fill_value: Any) -> Iterator[Block]:
+    """Yield entries whose values are sums and counts with the means of these."""
+    for block in part:
+        values = (block.values.real / block.values.imag).astype(dtype)
+        kept = ~is_fill(values, fill_value)
+        yield Block(tuple(column[kept] for column in block.coords), values[kept])
+
+
+def _write_parts(
+    parts: Sequence[Iterator[Block]], writer: Callable[[], Any], advance: Callable[[int], None]
+) -> list[Any]:
+    """Write parts to files of their own, on several threads."""
+
+    def write(part: Iterator[Block]) -> list[Any]:
+        with writer() as out:
+            for block in part:
+                if abandoned():
+                    break
+                out.write(block)
+                advance(block.count)
+            return list(out.finish())
+
+    if len(parts) == 1:
+        return write(parts[0])
+    return [file for files in ordered_map(write, parts, settings.current().threads) for file in files]
+
+
+def _write_sorted(
+    folder: str | os.PathLike[str],
+    writer: Callable[[], Any],
+    sorter: Sorter,
+    pieces: Iterator[Run | Rows],
+    dtype: np.dtype[Any],
+    fill_value: Any,
+) -> list[Any] | None:
+    """Write rows that come sorted straight to files; where they no longer do, give all back to the sorter.
+
+    Returns the files, or None where the sorter has everything.
+    """
+
+    def block(run: Run) -> Block | None:
+        rows = run.rows()
+        values = np.ones(run.count, dtype) if rows.values is None else rows.values
+        # A dropped zero would be missed where the rest has to be sorted with what was written.
+        return None if is_fill(values, fill_value).any() else Block(rows.coords, values)
+
+    with writer() as out:
+        odd: list[Run | Rows] = []
+        waiting = sorter.drain()
+        for run in waiting:
+            straight = block(run)
+            if straight is None:
+                odd = [run, *waiting]
+                break
+            out.write(straight)
+        if not odd:
+            for piece in pieces:
+                straight = block(piece) if isinstance(piece, Run) and sorter.follows(piece) else None
+                if straight is None:
+                    if isinstance(piece, Rows) and not piece.size:
+                        continue
+                    odd = [piece]
+                    break
+                assert isinstance(piece, Run)
+                sorter.passed(piece)
+                out.write(straight)
+        files = list(out.finish())
+        if not odd:
+            return files
+        again = _read_back(folder, files, len(sorter.maxima), dtype, sorter)
+        sorter.consume(_chained(again, odd, pieces))
+        for file in files:
+            path = os.path.join(folder, file.name)
+            of(path).delete(path)
+            forget(path)
+    return None
+
+
+def _read_back(
+    folder: str | os.PathLike[str], files: Sequence[Any], ndim: int, dtype: np.dtype[Any], sorter: Sorter
+) -> Iterator[Run | Rows]:
+    for file in files:
+        path = os.path.join(folder, file.name)
+        for group in range(len(footer(path, ndim).rows)):
+            block = read_group(path, group, ndim, dtype)
+            yield sorter.prepare(Rows(block.coords, block.values if sorter.weighted else None))
+
+
+def _chained(*parts: Iterable[Run | Rows]) -> Iterator[Run | Rows]:
+    for part in parts:
+        yield from part
+
+
+def check_space(dst: str | os.PathLike[str], stored: int, spilled: int) -> None:
+    """Raise ``StorageError`` where a tensor clearly cannot fit the disks.
+
+    Parameters
+    ----------
+    dst
+        The folder to create.
+    stored, spilled
+        The fewest bytes that the tensor and the sort will take.
+    """
+    disk = of(dst).disk(os.fspath(dst))
+    beside = None if disk is None else Path(disk)
+    temporary = Path(settings.current().temp_directory)
+    needs = {temporary: spilled} if beside is None else {beside: stored, temporary: spilled}
+    if beside is not None and beside.stat().st_dev == temporary.stat().st_dev:
+        needs = {beside: stored + spilled}
+    for folder, need in needs.items():
+        free = shutil.disk_usage(folder).free
+        if need > free:
+            raise StorageError(
+                f"the disk of {os.fspath(folder)!r} is too small: about {need} bytes are needed and {free} are free; "
+                "free space, or sort elsewhere with sp.config(temp_directory=...)"
+            )

@@ -1,0 +1,448 @@
+"""The one block reader of every text format.
+
+Files, globs and standard input, plain or compressed, become blocks of whole lines, read ahead on a
+thread. Compression is told from the content, never from the name.
+"""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import io
+import os
+import queue
+import shlex
+import sys
+import threading
+import zlib
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Any, BinaryIO, TypeAlias, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sparrow.errors import IngestError, InvalidValueError, NotFoundError
+from sparrow.io.base.magic import PACKERS, compression_of, refuse_container, words
+from sparrow.runtime import memory
+from sparrow.runtime.validation import check_path
+from sparrow.storage.fs.filesystem import of
+
+__all__ = [
+    "BLOCK_SIZE", "LONGEST_LINE", "Source", "SourceLike", "TextBlock", "blocks", "check_encoding", "folder_of",
+    "open_source", "open_sources", "total_size",
+]  # fmt: skip
+
+SourceLike: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""A path, a glob pattern, ``"-"`` for standard input, or a list of these."""
+
+BLOCK_SIZE = 1 << 22
+"""Bytes of text in a block."""
+
+LONGEST_LINE = 1 << 30
+"""Bytes beyond which a line is taken for something that is no text; a quarter of the memory limit if less."""
+
+_DELTA = "_delta_log"
+_READ_AHEAD = 2
+_START, _START_OF_PACKED = 262, 16
+"""Bytes that tell what a file is, and how it is compressed: a pipe, which may be slow, is asked for no more."""
+
+_BOMB_RATIO, _BOMB_LEAST = 500, 10**9
+"""Text that is longer than this, and so many times as long as its file, is taken for an attack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file to read, or standard input."""
+
+    name: str
+    """What errors call it."""
+    path: str | None
+    """Where it is, None for standard input."""
+    size: int | None
+    """Bytes as stored, None where that is not known (pipes)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextBlock:
+    """Whole lines of one source."""
+
+    source: Source
+    data: NDArray[np.uint8]
+    r"""The text, not empty; its last byte is ``\n`` and every line end in it is ``\n`` or ``\r\n``."""
+    first_line: int
+    """The number of its first line, counted from 1 within the source."""
+    lines: int
+    advance: int
+    """Bytes of the source, as stored, read since the block before: what a progress bar moves by."""
+
+    def line_at(self, position: int) -> int:
+        """Return the number of the line that holds a position of the text, counted from 1 within the source."""
+        return self.first_line + int(np.count_nonzero(self.data[:position] == 10))
+
+    def text(self, start: int, stop: int) -> str:
+        """Return the text between two positions; bytes that are no UTF-8 come as escapes."""
+        return bytes(self.data[start:stop]).decode(errors="backslashreplace")
+
+    def line_text(self, position: int) -> str:
+        """Return the begin of the line that holds a position, 200 bytes at most, without blanks around it."""
+        before = bytes(self.data[max(position - 10_000, 0) : position])
+        begin = position - len(before.rpartition(b"\n")[2])
+        return self.text(begin, begin + 200).split("\n", 1)[0].strip()
+
+    def token_at(self, position: int) -> str:
+        """Return the token that begins at a position; blanks and commas part tokens."""
+        return (words(self.text(position, position + 1000), ",") or [""])[0]
+
+    def check_utf8(self) -> None:
+        """Raise ``IngestError`` for the first bytes that are no UTF-8."""
+        data: Any = self.data
+        try:
+            str(memoryview(data), "utf-8")
+        except UnicodeDecodeError as error:
+            token = self.token_at(error.start)
+            file = "FILE" if self.source.path is None else shlex.quote(self.source.name)
+            problem = (
+                f"the text is no UTF-8; if it is Latin-1: iconv -f latin1 -t utf-8 {file} | sparrow ingest FORMAT - DST"
+            )
+            raise IngestError(problem, self.source.name, self.line_at(error.start), token) from None
+
+
+def open_sources(src: SourceLike) -> list[Source]:
+    """Return the sources that ``src`` names, in its order; the matches of a glob are sorted.
+
+    Parameters
+    ----------
+    src
+        A path, a glob pattern, ``"-"`` for standard input, or a list of these. Of a folder whose folders are called
+        ``name=value`` all files.
+
+    Raises
+    ------
+    NotFoundError
+        If a file is missing or a pattern matches none.
+    IngestError
+        If a path is another folder.
+    UnsupportedError
+        If it is a URL of a kind that is not read.
+    InvalidValueError
+        If the list is empty or names standard input twice.
+    """
+    wanted = list(src) if isinstance(src, Iterable) and not isinstance(src, str | bytes) else [src]
+    if not wanted:
+        raise InvalidValueError("no files to read: give a path, a glob pattern, a list of them, or '-'")
+    found: list[Source] = []
+    for item in wanted:
+        name = check_path(item, "src")
+        files = of(name)
+        if name == "-":
+            found.append(Source("standard input", None, None))
+        elif files.fetches:
+            found.extend(_remote(name))
+        elif os.path.isdir(name) and (inside := _partitioned(name)):
+            found.extend(map(_source, inside))
+        elif os.path.exists(name):
+            found.append(_source(name))
+        elif glob.has_magic(name):
+            matches = files.matching(name)
+            if not matches:
+                raise NotFoundError(f"no file matches {name!r}")
+            found.extend(map(_source, matches))
+        else:
+            raise NotFoundError(f"there is no file {name!r}")
+    if sum(source.path is None for source in found) > 1:
+        raise InvalidValueError("standard input ('-') can be read once only")
+    return found
+
+
+def open_source(src: SourceLike) -> Source:
+    """Return the one source that ``src`` names; as :func:`open_sources`, and ``InvalidValueError`` for several."""
+    sources = open_sources(src)
+    if len(sources) > 1:
+        raise InvalidValueError(f"src={src!r} names {len(sources)} files: give one")
+    return sources[0]
+
+
+def folder_of(src: SourceLike) -> str | None:
+    """Return the path of the folder that ``src`` is, None where it is anything else."""
+    if not isinstance(src, str | os.PathLike):
+        return None
+    name = os.fspath(src)
+    return name if of(name).is_folder(name) else None
+
+
+def check_encoding(encoding: str) -> None:
+    """Raise ``InvalidValueError`` for an encoding that is not known, or in which ASCII is written otherwise."""
+    try:
+        plain = bytes(range(128)).decode(encoding) == bytes(range(128)).decode("ascii")
+    except (LookupError, UnicodeDecodeError):
+        plain = False
+    if not plain:
+        raise InvalidValueError(f"encoding={encoding!r} is none that ASCII is a part of, as latin-1: use iconv")
+
+
+def _partitioned(folder: str) -> list[str]:
+    """Return the files of a folder of folders called ``name=value``, in order; none of any other folder."""
+    names = os.listdir(folder)
+    if _DELTA in names or not any("=" in name and os.path.isdir(os.path.join(folder, name)) for name in names):
+        return []
+    out = []
+    for root, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        out += [os.path.join(root, name) for name in files if not name.startswith((".", "_"))]
+    return sorted(out)
+
+
+def _source(path: str) -> Source:
+    if os.path.isdir(path):
+        raise _is_folder(path)
+    return Source(path, path, os.path.getsize(path) if os.path.isfile(path) else None)
+
+
+def _is_folder(path: str) -> IngestError:
+    if of(path).is_folder(os.path.join(path, _DELTA)):
+        way = f"give sp.open({path!r}), or the table polars.scan_delta({path!r})"
+        return IngestError(f"this is a Delta table, whose log says which of its files count: {way}", file=path)
+    return IngestError(f"this is a folder: give its files, e.g. {os.path.join(path, '*')!r}", file=path)
+
+
+def _remote(name: str) -> list[Source]:
+    """Return the files of a URL, or of a pattern of one."""
+    files = of(name)
+    names = files.matching(name) if glob.has_magic(name) else [name]
+    if not names:
+        raise NotFoundError(f"no file matches {name!r}")
+    try:
+        return [Source(each, each, files.size(each)) for each in names]
+    except NotFoundError:
+        if files.is_folder(name):
+            raise _is_folder(name) from None
+        raise
+
+
+def total_size(sources: Sequence[Source]) -> int | None:
+    """Return the bytes of all sources as stored, or None where one is not known."""
+    sizes = [source.size for source in sources]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
+class _Pipe(io.RawIOBase):
+    """An unseekable stream whose first bytes were looked at already."""
+
+    def __init__(self, raw: BinaryIO | io.RawIOBase, owned: bool) -> None:
+        super().__init__()
+        self._raw = raw
+        self._owned = owned
+        self._start = b""
+        self.taken = 0
+
+    def peek(self, n: int) -> bytes:
+        while len(self._start) < n:
+            more = self._raw.read(n - len(self._start))
+            if not more:
+                break
+            self._start += more
+        return self._start
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        if self._start:
+            piece, self._start = self._start[: len(view)], self._start[len(view) :]
+        else:
+            piece = self._raw.read(len(view)) or b""
+        view[: len(piece)] = piece
+        self.taken += len(piece)
+        return len(piece)
+
+    def close(self) -> None:
+        if self._owned:
+            self._raw.close()
+        super().close()
+
+
+class _Stream:
+    """The text of a source and how far it has been read as stored."""
+
+    def __init__(self, source: Source) -> None:
+        self._source, self._given = source, 0
+        self._raw: pa.NativeFile | _Pipe
+        self.compression: str | None
+        if source.size is not None:
+            assert source.path is not None
+            self._raw = of(source.path).open(source.path, through=True, size=source.size)
+            self.compression = compression_of(self._raw.read(_START_OF_PACKED))
+            self._raw.seek(0)
+        else:
+            self._raw = _open_pipe(source)
+            self.compression = compression_of(self._raw.peek(_START_OF_PACKED))
+        self._gzip = self.compression == "gzip" and source.size is not None
+        self._text: pa.NativeFile | _Pipe | gzip.GzipFile = self._raw
+        if self.compression is not None:
+            below = pa.PythonFile(self._raw, mode="r") if isinstance(self._raw, _Pipe) else self._raw
+            self._text = pa.CompressedInputStream(below, self.compression)
+
+    def readinto(self, view: memoryview) -> int:
+        try:
+            n = int(self._text.readinto(view))
+        except (OSError, pa.ArrowException) as error:
+            if not self._gzip:
+                raise
+            n = self._read_padded(view, error)
+        self._given += n
+        return n
+
+    def _read_padded(self, view: memoryview, error: Exception) -> int:
+        """Read on by Python's gzip, which passes over zeros at the end as ``gzip -d`` does."""
+        self._gzip = False
+        self.close()
+        path = cast("str", self._source.path)
+        self._raw = of(path).open(path, through=True, size=self._source.size)
+        self._text = gzip.GzipFile(fileobj=cast("BinaryIO", self._raw))
+        try:
+            if self._text.seek(self._given) != self._given:
+                raise error
+            return self._text.readinto(view)
+        except (EOFError, OSError, zlib.error):
+            raise error from None
+
+    def tell(self) -> int:
+        return self._raw.taken if isinstance(self._raw, _Pipe) else int(self._raw.tell())
+
+    def close(self) -> None:
+        if self._text is not self._raw:
+            self._text.close()
+        self._raw.close()
+
+
+def _open_pipe(source: Source) -> _Pipe:
+    if source.path is not None:
+        return _Pipe(open(source.path, "rb", buffering=0), owned=True)
+    # A read that never comes back must not hold the lock of the buffer above it when the process ends.
+    stream: Any = getattr(sys.stdin, "buffer", sys.stdin)
+    return _Pipe(getattr(stream, "raw", stream), owned=False)
+
+
+def blocks(source: Source | Sequence[Source], block_size: int = BLOCK_SIZE) -> Generator[TextBlock]:
+    r"""Yield the text of a source, or of several one after the other, as blocks of whole lines.
+
+    A thread reads ahead by a few blocks; close the iterator to stop it. Lines end in ``\n`` or
+    ``\r\n``; a source whose first block holds ``\r`` and no ``\n`` has its ``\r`` turned into
+    ``\n``. A byte order mark of UTF-8 at the start is skipped. A line longer than a block makes
+    that block longer. No two sources share a block.
+
+    Raises
+    ------
+    IngestError
+        At its place in the order: if a source cannot be read, is compressed in a way that is not
+        known, truncated or damaged, holds NUL bytes, or has a line beyond :data:`LONGEST_LINE`.
+    """
+    sources = [source] if isinstance(source, Source) else list(source)
+    ready: queue.Queue[TextBlock | BaseException | None] = queue.Queue(maxsize=_READ_AHEAD)
+    stop = threading.Event()
+
+    def read() -> None:
+        try:
+            for each in sources:
+                with closing(_cut(each, block_size)) as cut:
+                    for block in cut:
+                        ready.put(block)
+                        if stop.is_set():
+                            return
+            ready.put(None)
+        except BaseException as error:  # noqa: BLE001 - handed to the reader's caller, at its place in the order
+            ready.put(error)
+
+    thread = threading.Thread(target=copy_context().run, args=(read,), name="sparrow-reader", daemon=True)
+    thread.start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stop.set()
+        while not ready.empty():
+            ready.get_nowait()
+        # A pipe that has nothing to say would keep the thread for ever: it is a daemon, leave it.
+        thread.join(timeout=None if all(each.size is not None for each in sources) else 0.2)
+
+
+def _cut(source: Source, block_size: int) -> Generator[TextBlock]:
+    """Yield the blocks of one source."""
+    stream: _Stream | None = None
+    try:
+        stream = _Stream(source)
+        yield from _lines(source, stream, block_size)
+    except (OSError, pa.ArrowException) as error:
+        packed = None if stream is None else stream.compression
+        whole = "" if packed is None else f": is the file whole? {PACKERS[packed]} -t tells"
+        raise IngestError(f"cannot be read: {error}{whole}", file=source.name) from error
+    finally:
+        if stream is not None:
+            stream.close()
+
+
+def _lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlock]:
+    carry: memoryview | bytes = b""
+    longest = min(LONGEST_LINE, memory.limit() // 4)
+    line, told, whole, returns_only, started, yielded = 1, 0, 0, False, False, False
+    while True:
+        buffer = bytearray(max(block_size, 2 * len(carry)) + 1)  # one byte for a final newline that is missing
+        space = len(buffer) - 1
+        buffer[: len(carry)] = carry
+        used = len(carry)
+        with memoryview(buffer) as view:
+            while used < space and (n := stream.readinto(view[used:space])):
+                used += n
+        at_end = used < space
+        whole += used - len(carry)
+        if whole > _BOMB_LEAST and whole > _BOMB_RATIO * stream.tell():
+            raise IngestError(
+                f"the file unpacks to more than {_BOMB_RATIO} times its size: if it is meant to, unpack it first, "
+                "for example gzip -dc FILE | sparrow ingest FORMAT - DST",
+                source.name,
+                line,
+            )
+        start = 0
+        if not started:
+            started = True
+            start = 3 if buffer.startswith(b"\xef\xbb\xbf") else 0
+            refuse_container(bytes(buffer[: min(used, _START)]), source.name, stream.compression)
+        if not yielded:
+            carriage = buffer.find(b"\r", 0, used)
+            returns_only = carriage >= 0 and (at_end or carriage < used - 1) and buffer.find(b"\n", 0, used) < 0
+        if returns_only:
+            buffer = buffer.replace(b"\r", b"\n")
+        nul = buffer.find(b"\0", start, used)
+        if nul >= 0:
+            raise IngestError(
+                "there is a NUL byte: this is no text in UTF-8 or ASCII",
+                file=source.name,
+                line=line + buffer.count(b"\n", 0, nul),
+            )
+        if at_end and used > start and buffer[used - 1] != 10:
+            buffer[used] = 10
+            used += 1
+        end = buffer.rfind(b"\n", start, used) + 1
+        if end <= 0:
+            if at_end:
+                return
+            if used >= longest:
+                raise IngestError(f"a line is longer than {longest} bytes: is this text?", source.name, line)
+            carry = bytes(memoryview(buffer)[start:used])
+            continue
+        now = stream.tell()
+        data = np.frombuffer(buffer, np.uint8)[start:end]
+        lines = int(np.count_nonzero(data == 10))
+        yield TextBlock(source, data, line, lines, now - told)
+        told, yielded = now, True
+        if at_end:
+            return
+        line += lines
+        carry = memoryview(buffer)[end:used]

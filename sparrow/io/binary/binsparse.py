@@ -1,0 +1,313 @@
+"""Tensors in HDF5 as the Binary Sparse Format Specification 0.1 lays them out: a descriptor in JSON and named arrays.
+
+B. Brock et al., Binary Sparse Format Specification, 2024.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.core.schema import Schema, check_dims, check_dtype, check_shape
+from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
+from sparrow.interop.binsparse import descriptor_of, format_of
+from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, names_of
+from sparrow.io.binary import hdf5
+from sparrow.runtime.progress import bar
+from sparrow.storage.parquet.layout import decode
+
+__all__ = ["FORMATS", "Binsparse", "BinsparseWriter", "described"]
+
+_NAME = "binsparse"
+_STRUCTURES: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "symmetric": lambda values: values,
+    "skew_symmetric": lambda values: -values,
+    "hermitian": np.conj,
+}
+"""What stands on the other side of the diagonal."""
+
+
+@dataclass
+class Binsparse(Reader):
+    """Store a tensor of a binsparse file in HDF5.
+
+    All predefined formats of the specification are read, tensors of one sparse level, values that are all one (``iso``)
+    and matrices of which a triangle is stored. It is streamed, never loaded, and takes the extra ``hdf5``.
+
+    Parameters
+    ----------
+    src
+        The file.
+    dst
+        The folder to create.
+    group
+        The group that holds the tensor; by default the file itself, or the one group that has a descriptor.
+    dims
+        Names of the dimensions, ``d0, d1, ...`` by default.
+    duplicates
+        What becomes of several values for one cell: ``"error"``, ``"sum"``, ``"last"``, ``"first"``, ``"min"`` or
+        ``"max"``.
+    dtype
+        Type of the values; that of the file by default.
+    overwrite
+        Replace what is at ``dst``.
+    if_exists
+        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
+        ``"replace"``, which is ``overwrite=True``.
+    profile
+        ``"fast"`` or ``"small"``.
+
+    Returns
+    -------
+    Tensor
+        What ``sp.open(dst)`` does.
+
+    Raises
+    ------
+    IngestError
+        If the file is damaged, has no descriptor or one of another version or of a format that is not read, arrays do
+        not go together, or a value does not fit ``dtype``.
+    MissingDependencyError
+        If h5py is not installed.
+    DuplicateError
+        If a cell comes twice and ``duplicates`` is ``"error"``.
+    NotFoundError
+        If there is no such file.
+    ExistsError
+        If something is at ``dst`` and ``overwrite`` is not set.
+    InvalidValueError, ShapeError
+        If an argument is not one of those above.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> A = sp.from_coords([[0, 1], [2, 0]], [3.5, 1.0], fill_value=1.5)
+    >>> sp.export(A, "small.h5")
+    2
+    >>> sp.ingest.binsparse("small.h5", "small.sparrow").to_numpy()
+    array([[1.5, 1.5, 3.5],
+           [1. , 1.5, 1.5]])
+    """
+
+    _: KW_ONLY
+    group: Annotated[str | None, Option("The group that holds the tensor.", metavar="PATH")] = None
+    dims: Annotated[Sequence[str] | None, Option("Names. [default: d0,d1,...]", metavar="A,B", parse=names_of)] = None
+    duplicates: Duplicates = "error"
+    dtype: DType = None
+
+    several: ClassVar[bool] = False
+    examples: ClassVar[str] = "sparrow ingest binsparse west0479.bsp.h5 west.sparrow"
+
+    def read(self) -> str:
+        """Store the tensor and return its folder."""
+        dtype = None if self.dtype is None else check_dtype(self.dtype)
+        with hdf5.opened(self.src) as (name, file):
+            there = described(file)
+            path = (there[0] if len(there) == 1 else "/") if self.group is None else self.group
+            group = hdf5.found_in(file, path, name)
+            if group is None or _NAME not in group.attrs:
+                told = ", ".join(map(repr, there)) or "no group has one"
+                raise IngestError(f"{path!r} has no attribute 'binsparse' that describes a tensor: {told}", name)
+            tensor, fill = _tensor(group, name)
+            usual = [f"d{dim}" for dim in range(len(tensor.shape))]
+            return hdf5.store(
+                self.dst,
+                tensor,
+                dims=check_dims(usual if self.dims is None else self.dims, len(tensor.shape)),
+                labels={},
+                dtype=dtype,
+                duplicates=self.duplicates,
+                overwrite=self.overwrite,
+                profile=self.profile,
+                operation="ingest binsparse",
+                name=name,
+                fill_value=(tensor.dtype if dtype is None else dtype).type(fill),
+            )
+
+
+def described(file: Any) -> list[str]:
+    """Return the groups of a file that have a descriptor, the file itself first."""
+    inside = [f"/{name}" for name in file if hasattr(file[name], "keys") and _NAME in file[name].attrs]
+    return ["/"] * (_NAME in file.attrs) + inside
+
+
+def _tensor(group: Any, name: str) -> tuple[hdf5.Matrix, Any]:
+    """Return the tensor that a group holds, and its fill."""
+    text = group.attrs[_NAME]
+    try:
+        found = json.loads(text)[_NAME]
+        version, shape = str(found["version"]), check_shape(found["shape"])
+        told, kind = found["format"], str(found["data_types"]["values"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise IngestError(f"the descriptor of {group.name!r} cannot be read: {error!r}", name) from None
+    if not version.startswith("0."):
+        raise IngestError(f"this is binsparse {version}, and 0.1 is read", name)
+    values = _Values(hdf5.group_of(group.file, group.name, name, "values")["values"], kind, found, group, name)
+    if (count := found.get("number_of_stored_values", len(values))) != len(values):
+        raise IngestError(f"{group.name!r} holds {len(values)} values, and its descriptor tells {count!r:.30}", name)
+    order, levels = _levels(found, len(shape), name)
+    if levels == [("sparse", len(shape))]:
+        tensor = _coordinates(group, values, shape, order, name)
+    elif levels == [("dense", len(shape))]:
+        tensor = _dense(values, shape, order, name)
+    elif len(shape) == 2 and levels[1:] == [("sparse", 1)]:
+        doubly = levels[0] == ("sparse", 1)
+        members = ("values", "indices_1", "pointers_to_1")
+        hdf5.group_of(group.file, group.name, name, *members, *["indices_0"] * doubly)
+        lines = group["indices_0"] if doubly else None
+        tensor = hdf5.compressed(group, shape, order[0] == 0, name, members, values, lines)
+    else:
+        raise IngestError(f"the format {told!r:.80} of {len(shape)} dimensions is not read", name)
+    if "structure" in found:
+        tensor = tensor._replace(pieces=_mirrored(tensor, str(found["structure"]), name))
+    fill = 0
+    if found.get("fill") and levels != [("dense", len(shape))]:  # where all cells are told it says nothing
+        hdf5.group_of(group.file, group.name, name, "fill_value")
+        fill = _Values(group["fill_value"], kind.removeprefix("iso[").rstrip("]"), {}, group, name)[0:1][0]
+    return tensor._replace(dtype=values.dtype), fill
+
+
+def _levels(found: dict[str, Any], ndim: int, name: str) -> tuple[Sequence[int], list[tuple[str, int]]]:
+    """Return which dimension each level walks, and of each level its kind and how many dimensions it has."""
+    levels = []
+    try:
+        order, level = format_of(found, ndim)
+        while level["level_desc"] != "element":
+            levels.append((str(level["level_desc"]), int(level.get("rank", 1))))
+            level = level["level"]
+        whole = sorted(order) == list(range(ndim)) and sum(rank for _, rank in levels) == ndim
+    except (InvalidValueError, KeyError, TypeError, ValueError, AttributeError):
+        whole = False
+    if not whole:
+        raise IngestError(f"the format {found['format']!r:.80} of {ndim} dimensions is not read", name)
+    return order, levels
+
+
+class _Values:
+    """Values as they are meant: complex numbers in pairs, booleans in bytes, one for all."""
+
+    def __init__(self, array: Any, kind: str, found: dict[str, Any], group: Any, name: str) -> None:
+        self.name, self._array = array.name, array
+        self._iso = kind.startswith("iso[")
+        plain = kind.removeprefix("iso[").rstrip("]")
+        self._pairs = plain.startswith("complex[") and array.dtype.kind != "c"
+        if array.ndim != 1 or (self._pairs and array.dtype.kind != "f") or (self._iso and not array.size):
+            raise IngestError(f"{array.name!r} is no list of values {kind}", name)
+        read = np.result_type(array.dtype, np.complex64) if self._pairs else array.dtype
+        try:
+            self.dtype = np.dtype(bool) if plain == "bint8" else check_dtype(read)
+        except UnsupportedError:
+            raise IngestError(f"{array.name!r} holds {array.dtype}, which are no values of tensors", name) from None
+        self._length = len(array) // (2 if self._pairs else 1)
+        if self._iso:
+            counts = [group[member] for member in ("indices_1", "indices_0") if member in group]
+            self._length = len(counts[0]) if counts else math.prod(found.get("shape", ()))
+        hdf5.unpacked(array, name)
+
+    ndim = 1
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, part: slice) -> NDArray[Any]:
+        count = part.stop - part.start
+        if self._iso:
+            return np.repeat(self._plain(slice(0, 1)), count)
+        return self._plain(part)
+
+    def _plain(self, part: slice) -> NDArray[Any]:
+        if self._pairs:
+            return np.ascontiguousarray(self._array[2 * part.start : 2 * part.stop]).view(self.dtype)
+        return np.asarray(self._array[part], self.dtype)
+
+
+def _coordinates(group: Any, values: _Values, shape: tuple[int, ...], order: Sequence[int], name: str) -> hdf5.Matrix:
+    members = [f"indices_{k}" for k in range(len(shape))]
+    hdf5.group_of(group.file, group.name, name, *members)
+    arrays = [group[member] for member in members]
+    if any(array.ndim != 1 or array.dtype.kind not in "iu" or len(array) != len(values) for array in arrays):
+        raise IngestError(f"the coordinates in {group.name!r} are not {len(values)} integers for each dimension", name)
+    for array in arrays:
+        hdf5.unpacked(array, name)
+
+    def pieces() -> hdf5.Pieces:
+        for start in range(0, len(values), hdf5.ENTRIES):
+            stop = min(start + hdf5.ENTRIES, len(values))
+            columns = {dim: hdf5.in_range(array, start, stop, shape[dim], name)
+                       for dim, array in zip(order, arrays, strict=True)}  # fmt: skip
+            yield (*(columns[dim] for dim in range(len(shape))), values[start:stop])
+
+    return hdf5.Matrix(shape, values.dtype, len(values) * values.dtype.itemsize, pieces())
+
+
+def _dense(values: _Values, shape: tuple[int, ...], order: Sequence[int], name: str) -> hdf5.Matrix:
+    if len(values) != math.prod(shape):
+        raise IngestError(f"{values.name!r} holds {len(values)} values, and {math.prod(shape)} are due", name)
+    sizes = [shape[dim] for dim in order]
+
+    def pieces() -> hdf5.Pieces:
+        for start in range(0, len(values), hdf5.ENTRIES):
+            part = values[start : min(start + hdf5.ENTRIES, len(values))]
+            kept = np.flatnonzero(part)
+            columns = dict(zip(order, np.unravel_index(kept + start, sizes), strict=True))
+            yield (*(columns[dim] for dim in range(len(shape))), part[kept])
+
+    return hdf5.Matrix(shape, values.dtype, len(values) * values.dtype.itemsize, pieces())
+
+
+def _mirrored(tensor: hdf5.Matrix, structure: str, name: str) -> hdf5.Pieces:
+    """Yield the entries of a matrix and those that its structure says."""
+    kind, _, side = structure.rpartition("_")
+    square = len(tensor.shape) == 2 and tensor.shape[0] == tensor.shape[1]
+    signed = kind != "skew_symmetric" or tensor.dtype.kind not in "ub"
+    if kind not in _STRUCTURES or side not in ("lower", "upper") or not square or not signed:
+        raise IngestError(f"there is no structure {structure!r} of {tensor.dtype} of shape {tensor.shape}", name)
+    for row, col, values in tensor.pieces:
+        away = row != col
+        if ((row < col) if side == "lower" else (row > col)).any():
+            raise IngestError(f"an entry is on the other side of the diagonal than {structure!r} tells", name)
+        other = _STRUCTURES[kind](values[away])
+        yield np.append(row, col[away]), np.append(col, row[away]), np.append(values, other)
+
+
+@dataclass
+class BinsparseWriter(Writer):
+    """Write the entries of a tensor as binsparse in HDF5: vectors CVEC, matrices COOR, others one sparse level."""
+
+    text: ClassVar[bool] = False
+
+    def write(self) -> int:
+        """Write the file and return the number of entries."""
+        tensor = self.tensor
+        if self.dst == "-":
+            raise UnsupportedError("HDF5 is not written to standard output: give a name")
+        if not tensor.ndim:
+            raise UnsupportedError("binsparse files hold tensors of one dimension and more: use npy")
+        schema, count = Schema(tensor.shape, tensor.dims, tensor.dtype, tensor.fill_value), tensor.nnz
+        descriptor = descriptor_of(schema, count, "sparrow")
+        kinds = descriptor[_NAME]["data_types"]
+        pairs = schema.dtype.kind == "c"
+        stored = np.dtype(f"f{schema.dtype.itemsize // 2}") if pairs else schema.dtype
+        stored = np.dtype(np.uint8) if schema.dtype.kind == "b" else stored
+        with self.sink() as sink, hdf5.created(sink) as file, bar("exporting", count, "entries") as advance:
+            file.attrs[_NAME] = json.dumps(descriptor)
+            arrays = [hdf5.growing(file, f"indices_{dim}", kinds[f"indices_{dim}"]) for dim in range(tensor.ndim)]
+            values = hdf5.growing(file, "values", stored)
+            if not schema.zero_fill:
+                file["fill_value"] = np.full(1, schema.fill_value, schema.dtype).view(stored)
+            for batch in tensor.to_batches():
+                for array, column in zip(arrays, batch.columns[: tensor.ndim], strict=True):
+                    hdf5.appended(array, column.to_numpy())
+                parts = [column.to_numpy(zero_copy_only=False) for column in batch.columns[tensor.ndim :]]
+                hdf5.appended(values, np.ascontiguousarray(decode(parts, schema.dtype)).view(stored))
+                advance(batch.num_rows)
+        return count
+
+
+FORMATS = (Format("binsparse", "Tensors by binsparse (HDF5).", Binsparse, BinsparseWriter, (".h5", ".hdf5")),)

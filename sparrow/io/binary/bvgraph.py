@@ -1,0 +1,241 @@
+"""WebGraph's compressed graphs, BVGraph: their properties, and their lists piece by piece.
+
+The offsets that Java reads beside the graph are not needed to read it from end to end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.errors import IngestError, NotFoundError
+from sparrow.runtime import memory
+from sparrow.storage.fs.filesystem import of
+
+__all__ = ["Piece", "Properties", "pieces", "properties"]
+
+_CHUNK = 1 << 22
+"""Bytes that are read at once."""
+
+_LISTS, _LINKS = 1 << 18, 1 << 19
+"""Lists and links that a piece may hold, unless one list alone is longer."""
+
+_CLASSES = ("it.unimi.dsi.webgraph.BVGraph", "it.unimi.dsi.big.webgraph.BVGraph")
+
+_PARTS = ("OUTDEGREES", "REFERENCES", "RESIDUALS", "BLOCK_COUNT", "BLOCKS")
+_CODES = ("UNARY", "GAMMA", "DELTA", "ZETA", "NIBBLE", "GOLOMB")
+_USUAL = {"OUTDEGREES": "GAMMA", "REFERENCES": "UNARY", "RESIDUALS": "ZETA", "BLOCK_COUNT": "GAMMA", "BLOCKS": "GAMMA"}
+
+
+_PAIR = re.compile(r"((?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """What the file NAME.properties tells."""
+
+    graph: str
+    """The file of bits."""
+    nodes: int
+    arcs: int
+    window: int
+    shortest: int
+    """The length of the shortest interval, 0 where there are none."""
+    k: int
+    codes: tuple[int, ...]
+
+
+def _pairs(text: str) -> dict[str, tuple[int, str]]:
+    """Return the values of a .properties file by key, with their lines, as Java reads them."""
+    told: dict[str, tuple[int, str]] = {}
+    held, first = "", 0
+    lines = re.split(r"\r\n|\r|\n", text)
+    for number, line in enumerate(lines, 1):
+        line = line.lstrip(" \t\f")
+        if not held and (not line or line[0] in "#!"):
+            continue
+        first = first if held else number
+        held += line
+        if (len(line) - len(line.rstrip("\\"))) % 2 and number < len(lines):
+            held = held[:-1]
+            continue
+        found = _PAIR.fullmatch(held)
+        assert found is not None
+        key, value = (_ESCAPE.sub(_escaped, part) for part in found.groups())
+        told[key] = first, value.strip()
+        held = ""
+    return told
+
+
+def _escaped(found: re.Match[str]) -> str:
+    char = found[1]
+    return chr(int(char[1:], 16)) if len(char) > 1 else {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(char, char)
+
+
+def properties(base: str) -> Properties:
+    """Read NAME.properties.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such file.
+    IngestError
+        If it is not that of a BVGraph, or of one that is coded in a way not known.
+    """
+    name = base + ".properties"
+    if not of(name).exists(name):
+        raise NotFoundError(f"there is no file {name!r}, without which the bits of {base}.graph say nothing")
+    with of(name).open(name, through=True) as file:
+        text = file.read(1 << 20).decode("latin-1")
+    told = _pairs(text)
+    at, kind = told.get("graphclass", (1, ""))
+    kind = kind.removeprefix("class ")
+    if kind not in _CLASSES:
+        below = told.get("underlyinggraph")
+        way = f": read its graph {below[1]!r}" if below else ""
+        raise IngestError(f"graphclass={kind} is no BVGraph{way}", name, at)
+
+    def number_of(key: str, usual: int | None = None, least: int = 0) -> int:
+        if key not in told and usual is not None:
+            return usual
+        line, value = told.get(key, (1, ""))
+        if not (value.isascii() and value.isdigit() and len(value) < 20 and int(value) >= least):
+            problem = f"{key} is no number" if key in told else f"there is no {key}"
+            raise IngestError(problem, name, line if key in told else None, value or None)
+        return int(value)
+
+    if number_of("version", 0) > 0:
+        raise IngestError(f"version={told['version'][1]} of BVGraph is not known", name, told["version"][0])
+    if told.get("endianness", (0, "big"))[1].lower() not in ("big", "be", ""):
+        raise IngestError("bits in little-endian order are not read: convert the graph", name, told["endianness"][0])
+    codes = dict(_USUAL)
+    line, flags = told.get("compressionflags", (1, ""))
+    for flag in flags.replace(",", "|").split("|"):
+        if not (flag := flag.strip()):
+            continue
+        part, _, code = flag.rpartition("_")
+        if part not in (*_PARTS, "OFFSETS") or code not in _CODES:
+            raise IngestError("the compression flag is not known", name, line, flag)
+        codes[part] = code
+    k = number_of("zetak", 3, 1)
+    if k > 60:
+        raise IngestError("zetak is beyond 60", name, told["zetak"][0], told["zetak"][1])
+    return Properties(
+        base + ".graph",
+        number_of("nodes"),
+        number_of("arcs"),
+        number_of("windowsize", 7),
+        number_of("minintervallength", 4),
+        k,
+        tuple(_CODES.index(codes[part]) for part in _PARTS),
+    )
+
+
+class Piece(NamedTuple):
+    """The lists of nodes that follow one another."""
+
+    node: int
+    """The first of them."""
+    degrees: NDArray[np.int64]
+    links: NDArray[np.int64]
+    advance: int
+    """Bytes of the file read since the piece before."""
+
+
+class _Bits:
+    """The bits of a file, some at a time."""
+
+    def __init__(self, file: Any) -> None:
+        from sparrow.kernels.parse.bvgraph import PADDING
+
+        self._file, self._padding = file, PADDING
+        self.data = np.zeros(PADDING, np.uint8)
+        self.at = self.end = self.before = 0
+
+    def more(self) -> int:
+        """Read further bytes behind those not yet used, and return how many there were."""
+        used = self.at >> 3
+        held = self.end // 8 - used
+        data = np.zeros(held + _CHUNK + self._padding, np.uint8)
+        data[:held] = self.data[used : used + held]
+        found = self._file.readinto(memoryview(data)[held : held + _CHUNK]) or 0  # type: ignore[arg-type]
+        self.data, self.before = data, self.before + used
+        self.at -= 8 * used
+        self.end = 8 * (held + found)
+        return int(found)
+
+    def rest(self) -> NDArray[np.uint8]:
+        """Return the bits that were read and not used."""
+        used = self.at >> 3
+        return np.unpackbits(self.data[used : self.end // 8])[self.at & 7 :]
+
+
+def pieces(told: Properties) -> Iterator[Piece]:
+    """Yield the lists of a graph, as many at a time as keep memory bounded.
+
+    Raises
+    ------
+    IngestError
+        If the file ends too early, or holds no such lists: with the node and the bit.
+    TooLargeError
+        If one list, or those that others refer to, pass the memory limit.
+    """
+    from sparrow.kernels.parse import bvgraph as kernels
+
+    files = of(told.graph)
+    size = files.size(told.graph)
+    if told.nodes > 8 * size:
+        raise IngestError(f"{size} bytes hold no {told.nodes} lists: the file is cut off, or .properties belong to "
+                          "another graph", told.graph)  # fmt: skip
+    sizes, codes = np.array([told.window, told.shortest, told.k], np.int64), np.array(told.codes, np.int64)
+    node = arcs = advance = 0
+    room, degrees, history = _LINKS, np.empty(0, np.int64), np.empty(0, np.int64)
+    with files.open(told.graph, through=True, size=size) as file:
+        bits = _Bits(file)
+        while node < told.nodes:
+            known = len(degrees)
+            space = len(history) + room
+            memory.check(8 * 4 * space, f"the lists from node {node} on", "")
+            offsets = np.zeros(known + _LISTS + 1, np.int64)
+            np.cumsum(degrees, out=offsets[1 : known + 1])
+            links = np.empty(space, np.int64)
+            links[: len(history)] = history
+            lists, bits.at, status, wanted = kernels.decode(
+                bits.data, bits.at, bits.end, node, told.nodes, sizes, codes, links, offsets, known
+            )
+            if lists > known:
+                start, stop = int(offsets[known]), int(offsets[lists])
+                found = np.diff(offsets[: lists + 1])
+                yield Piece(node, found[known:], links[start:stop], advance)
+                node, arcs, advance = node + lists - known, arcs + stop - start, 0
+                kept = max(lists - told.window, 0)
+                degrees, history = found[kept:], links[int(offsets[kept]) : stop].copy()
+                room = _LINKS
+            if status == kernels.MORE:
+                got = bits.more()
+                advance += got
+                if not got:
+                    raise IngestError(f"the file ends within the list of node {node} of {told.nodes}", told.graph)
+            elif status == kernels.BAD:
+                raise IngestError(
+                    f"the list of node {node} at bit {8 * bits.before + bits.at} is none of ascending nodes: the file "
+                    "is damaged, or its .properties belong to another",
+                    told.graph,
+                )
+            elif status == kernels.ROOM and wanted and lists == known:
+                room = wanted
+        left = bits.rest()
+        if bits.more() or len(left) > 64 or left.any():
+            raise IngestError(
+                f"the lists end at bit {8 * bits.before + bits.at}, before the file does: it is damaged, or its "
+                ".properties belong to another",
+                told.graph,
+            )
+    if arcs != told.arcs:
+        raise IngestError(f"the lists hold {arcs} arcs, and the .properties tell {told.arcs}", told.graph)

@@ -1,0 +1,255 @@
+"""Annotated matrices of AnnData: observations x variables, in HDF5.
+
+I. Virshup et al., anndata: Access and store annotated data matrices, 2024.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from sparrow.core.schema import check_dims, check_dtype
+from sparrow.errors import IngestError, UnsupportedError
+from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, names_of
+from sparrow.io.binary import hdf5
+from sparrow.runtime import memory
+from sparrow.runtime.progress import bar
+
+__all__ = ["FORMATS", "H5ad", "H5adWriter"]
+
+_CHUNK = 1 << 16
+
+
+@dataclass
+class H5ad(Reader):
+    """Store a matrix of an .h5ad file of AnnData, observations x variables, with their names as labels.
+
+    The matrix may be in the file by rows, by columns or dense; it is streamed, never loaded. It takes the extra
+    ``hdf5``.
+
+    Parameters
+    ----------
+    src
+        The file.
+    dst
+        The folder to create.
+    matrix
+        Which matrix: ``"X"``, ``"layers/counts"``, ``"raw/X"``, ``"obsp/distances"``, ``"obsm/X_pca"``, ...
+    labels
+        False leaves the names out: where two are the same they are no labels.
+    dims
+        Names of the dimensions, ``obs, var`` by default, ``obs, component`` of a matrix in ``obsm``.
+    duplicates
+        What becomes of several values for one cell: ``"error"``, ``"sum"``, ``"last"``, ``"first"``, ``"min"`` or
+        ``"max"``.
+    dtype
+        Type of the values; that of the file by default.
+    overwrite
+        Replace what is at ``dst``.
+    if_exists
+        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
+        ``"replace"``, which is ``overwrite=True``.
+    profile
+        ``"fast"`` or ``"small"``.
+
+    Returns
+    -------
+    Tensor
+        What ``sp.open(dst)`` does.
+
+    Raises
+    ------
+    IngestError
+        If the file is damaged, none of AnnData, or has no such matrix, names repeat, or a value does not fit ``dtype``.
+    MissingDependencyError
+        If h5py is not installed.
+    DuplicateError
+        If a cell comes twice and ``duplicates`` is ``"error"``.
+    NotFoundError
+        If there is no such file.
+    ExistsError
+        If something is at ``dst`` and ``overwrite`` is not set.
+    TooLargeError
+        If the names take too much of the memory limit.
+    InvalidValueError, ShapeError
+        If an argument is not one of those above.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> counts = sp.from_coords([[0, 1], [0, 0]], [3, 1], dims=("obs", "var"), labels={"var": ["APP"]})
+    >>> sp.export(counts, "cells.h5ad")
+    2
+    >>> cells = sp.ingest.h5ad("cells.h5ad", "cells.sparrow")
+    >>> cells.shape, cells.labels("var").to_pylist()
+    ((2, 1), ['APP'])
+    """
+
+    _: KW_ONLY
+    matrix: Annotated[str, Option("Which matrix, such as layers/counts.", metavar="PATH")] = "X"
+    labels: Annotated[bool, Option("Take names as labels.", flag="--labels/--numbers")] = True
+    dims: Annotated[Sequence[str] | None, Option("Names. [default: obs,var]", metavar="A,B", parse=names_of)] = None
+    duplicates: Duplicates = "sum"
+    dtype: DType = None
+
+    several: ClassVar[bool] = False
+    examples: ClassVar[str] = "sparrow ingest h5ad pbmc3k.h5ad pbmc.sparrow --matrix raw/X"
+
+    def read(self) -> str:
+        """Store the matrix and return its folder."""
+        dtype = None if self.dtype is None else check_dtype(self.dtype)
+        with hdf5.opened(self.src) as (name, file):
+            path = self.matrix.strip("/")
+            found = hdf5.found_in(file, path, name)
+            if found is None or getattr(found, "shape", ()) is None:  # written where there is none
+                groups = ("layers", "obsp", "varp", "obsm", "varm")
+                there = [f"{group}/{key}" for group in groups for key in file.get(group, ())]
+                there = ["X"] * ("X" in file and file["X"] != found) + ["raw/X"] * ("raw/X" in file) + there
+                told = f": say matrix={there[0]!r}, of {', '.join(there)}" if there else ": this is no file of AnnData"
+                raise IngestError(f"there is no matrix {self.matrix!r}{told}", name)
+            matrix = _matrix(found, name)
+            sides = _sides(path)
+            usual = ("obs", "var") if sides[0] != sides[1] else (sides[0], sides[0] + "2")
+            if not sides[1]:
+                usual = (sides[0], "component")
+            labels = {}
+            for axis, side in enumerate(sides if self.labels else ()):
+                if side and (names := _names(file, side, name)) is not None:
+                    way = "say labels=False to do without names"
+                    labels[axis] = hdf5.unique(names, matrix.shape[axis], f"names of {side}", way, name)
+            return hdf5.store(
+                self.dst,
+                matrix,
+                dims=check_dims(usual if self.dims is None else self.dims, 2),
+                labels=labels,
+                dtype=dtype,
+                duplicates=self.duplicates,
+                overwrite=self.overwrite,
+                profile=self.profile,
+                operation="ingest h5ad",
+                name=name,
+            )
+
+
+def _sides(path: str) -> tuple[str, str]:
+    """Return the groups that name the rows and columns of a matrix, none where they have no names."""
+    if path.startswith(("obsp/", "varp/")):
+        return path[:3], path[:3]
+    if path.startswith(("obsm/", "varm/")):
+        return path[:3], ""
+    return "obs", "raw/var" if path.startswith("raw/") else "var"
+
+
+def _matrix(found: Any, name: str) -> hdf5.Matrix:
+    """Return the matrix that a group or dataset is."""
+    if not hasattr(found, "keys"):
+        return hdf5.dense(found, name)
+    attributes = dict(found.attrs)
+    kind = _text(attributes.get("encoding-type", attributes.get("h5sparse_format", "")))
+    shape: Any = attributes.get("shape", attributes.get("h5sparse_shape"))
+    if kind not in ("csr_matrix", "csc_matrix", "csr", "csc"):
+        inside = f": say matrix={found.name.strip('/') + '/X'!r}" if "X" in found else ""
+        raise IngestError(
+            f"{found.name!r} is no matrix of AnnData, but {repr(kind) if kind else 'a group'}{inside}", name
+        )
+    if np.shape(shape) != (2,):
+        raise IngestError(f"{found.name!r} has no attribute 'shape' of two sizes", name)
+    hdf5.group_of(found.file, found.name, name, "data", "indices", "indptr")
+    height, width = map(int, np.asarray(shape).tolist())
+    return hdf5.compressed(found, (height, width), kind[:3] == "csr", name)
+
+
+def _names(file: Any, side: str, name: str) -> pa.Array | None:
+    """Return the names of observations or variables; None where there are none."""
+    found = hdf5.found_in(file, side, name)
+    if found is None:
+        return None
+    if not hasattr(found, "keys"):  # the first versions: a table
+        field = next((field for field in ("index", "_index") if field in (found.dtype.names or ())), None)
+        if field is None:
+            return None
+        values = found[:][field].tolist() if len(found) else []
+        return pa.array([value.decode() if isinstance(value, bytes) else str(value) for value in values], pa.string())
+    index = hdf5.found_in(found, _text(found.attrs.get("_index", "_index")), name)
+    return None if index is None else hdf5.texts(index, name)
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+@dataclass
+class H5adWriter(Writer):
+    """Write a matrix as the ``X`` of an .h5ad file, by rows, and labels as the names of observations and variables."""
+
+    text: ClassVar[bool] = False
+    labelled: ClassVar[bool] = True
+
+    def write(self) -> int:
+        """Write the file and return the number of entries."""
+        tensor = self.tensor
+        if self.dst == "-":
+            raise UnsupportedError("an .h5ad file is not written to standard output: give a name")
+        if tensor.ndim != 2 or tensor.dtype.kind == "c":
+            raise UnsupportedError(
+                f"AnnData holds matrices of real numbers, and this tensor is {tensor.shape} {tensor.dtype}: use parquet"
+            )
+        if tensor.fill_value != 0:
+            raise UnsupportedError(f"AnnData has no fill but 0, and this tensor has {tensor.fill_value}: use npz")
+        height, width = tensor.shape
+        wide = np.dtype(np.int32 if max(width, tensor.nnz) < 2**31 else np.int64)
+        with (
+            self.sink() as sink,
+            memory.reserve(2 * 8 * (height + 1), "where the rows begin"),
+            hdf5.created(sink) as file,
+            bar("exporting", tensor.nnz, "entries") as advance,
+        ):
+            file.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
+            group = file.create_group("X")
+            group.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": tensor.shape})
+            arrays = {
+                name: hdf5.growing(group, name, kind) for name, kind in (("data", tensor.dtype), ("indices", wide))
+            }
+            lengths = np.zeros(height + 1, np.int64)
+            count = 0
+            for batch in tensor.to_batches():
+                rows, cols, values = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
+                for name, part in (("data", values), ("indices", cols)):
+                    hdf5.appended(arrays[name], part)
+                first = int(rows[0])
+                found = np.bincount(rows - first)
+                lengths[first + 1 : first + 1 + len(found)] += found
+                count += len(rows)
+                advance(len(rows))
+            group.create_dataset("indptr", data=np.cumsum(lengths).astype(wide))
+            for axis, side in enumerate(("obs", "var")):
+                self._side(file, side, tensor.labels(axis), tensor.shape[axis])
+            for empty in ("layers", "obsm", "obsp", "uns", "varm", "varp"):
+                file.create_group(empty).attrs.update({"encoding-type": "dict", "encoding-version": "0.1.0"})
+        return count
+
+    def _side(self, file: Any, side: str, labels: pa.Array | None, size: int) -> None:
+        import h5py
+
+        group = file.create_group(side)
+        group.attrs.update({"encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "_index"})
+        group.attrs["column-order"] = np.empty(0, np.float64)
+        names = group.create_dataset("_index", (size,), h5py.string_dtype())
+        names.attrs.update({"encoding-type": "string-array", "encoding-version": "0.2.0"})
+        for start in range(0, size, _CHUNK):
+            stop = min(start + _CHUNK, size)
+            texts = (
+                range(start, stop)
+                if labels is None
+                else labels.slice(start, stop - start).cast(pa.string()).to_pylist()
+            )
+            names[start:stop] = [str(text) for text in texts]
+
+
+FORMATS = (
+    Format("h5ad", "Annotated matrices of AnnData (HDF5).", reader=H5ad, writer=H5adWriter, suffixes=(".h5ad",)),
+)

@@ -1,0 +1,256 @@
+"""Arrays in .npy files, as NumPy writes them."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import engines, storage
+from sparrow.core.schema import Schema, check_dims, check_dtype, is_fill
+from sparrow.errors import IngestError, InvalidValueError, SparrowError, StorageError, UnsupportedError
+from sparrow.io.base.coo_writer import cast_values, misfit, write_entries
+from sparrow.io.base.magic import refuse_packed
+from sparrow.io.base.registry import DType, Format, Option, Reader, Writer, names_of, number_of
+from sparrow.io.base.source import open_sources
+from sparrow.kernels.entries import Block
+from sparrow.runtime.progress import bar
+from sparrow.sorting import Rows
+from sparrow.storage.fs.filesystem import of
+
+__all__ = ["FORMATS", "Npy", "NpyWriter"]
+
+_BLOCK = 1 << 22
+
+
+@dataclass
+class Npy(Reader):
+    """Store a dense array of a .npy file: the cells that differ from the fill. It may be larger than memory.
+
+    Parameters
+    ----------
+    src
+        A file that ``np.save`` wrote, of numbers, in the order of C or of Fortran.
+    dst
+        The folder to create.
+    dims
+        Names of the dimensions, ``d0, d1, ...`` by default.
+    fill_value
+        The value of absent cells.
+    dtype
+        Type of the values; that of the array by default.
+    overwrite
+        Replace what is at ``dst``.
+    if_exists
+        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
+        ``"replace"``, which is ``overwrite=True``.
+    profile
+        ``"fast"`` or ``"small"``.
+
+    Returns
+    -------
+    Tensor
+        What ``sp.open(dst)`` does.
+
+    Raises
+    ------
+    IngestError
+        If the file is none of an array, is cut off or longer than it tells, holds objects or fields, or a value does
+        not fit ``dtype``.
+    NotFoundError
+        If there is no such file.
+    ExistsError
+        If something is at ``dst`` and ``overwrite`` is not set.
+    InvalidValueError, ShapeError
+        If an argument is not one of those above.
+
+    Examples
+    --------
+    >>> import numpy as np, sparrow as sp
+    >>> np.save("eye.npy", np.eye(3))
+    >>> sp.ingest.npy("eye.npy", "eye.sparrow").nnz
+    3
+    """
+
+    _: KW_ONLY
+    dims: Annotated[Sequence[str] | None, Option("Names. [default: d0,d1,...]", metavar="A,B,...", parse=names_of)] = (
+        None
+    )
+    fill_value: Annotated[Any, Option("The value of absent cells.", metavar="NUMBER", parse=number_of)] = 0
+    dtype: DType = None
+
+    several: ClassVar[bool] = False
+    examples: ClassVar[str] = "sparrow ingest npy counts.npy counts.sparrow --dims cell,gene"
+
+    def read(self) -> str:
+        """Store the array and return its folder."""
+        sources = open_sources(self.src)
+        if len(sources) > 1 or sources[0].size is None:
+            raise InvalidValueError(f"src={self.src!r}: give the name of one .npy file")
+        name, size = sources[0].name, sources[0].size
+        head = _header(name, size)
+        dtype = check_dtype(head.dtype if self.dtype is None else self.dtype)
+        if head.dtype.kind == "c" and dtype.kind != "c":
+            raise InvalidValueError(f"dtype={dtype}: the values are complex; leave dtype out, or give complex64")
+        schema = Schema(head.shape, check_dims(self.dims, len(head.shape)), dtype, self.fill_value)
+
+        def rows_of(block: tuple[int, NDArray[Any]]) -> Rows:
+            start, values = block
+            at = np.flatnonzero(~is_fill(values, schema.fill_value))
+            found, unfit = cast_values(values[at], dtype)
+            coords: tuple[NDArray[Any], ...] = tuple(np.empty(0, np.int64) for _ in head.shape)
+            if len(at) and head.shape:
+                coords = np.unravel_index(at + start, head.shape, "F" if head.fortran else "C")
+            if unfit is not None:
+                cell, value = tuple(int(column[unfit]) for column in coords), values[at][unfit]
+                raise IngestError(f"the value at {cell} {misfit(value, dtype)}", name, token=str(value))
+            return Rows(tuple(column.astype(np.int64) for column in coords), found)
+
+        if not head.shape:
+            (value,) = _blocks(name, head)
+            found = rows_of(value).values
+            assert found is not None
+            block = Block((), found)
+            extra = {"sources": [name]}
+            storage.save(self.dst, schema, [block], profile=self.profile, overwrite=self.overwrite,
+                         operation="ingest npy", extra=extra)  # fmt: skip
+            return os.fspath(self.dst)
+        with storage.creating(self.dst, self.overwrite) as folder, bar("reading the array", size) as advance:
+
+            def items() -> Iterator[tuple[int, NDArray[Any]]]:
+                for block in _blocks(name, head):
+                    yield block
+                    advance(block[1].nbytes)
+
+            written = write_entries(
+                folder,
+                items(),
+                rows_of,
+                dims=schema.dims,
+                dtype=dtype,
+                weighted=True,
+                duplicates="error",
+                fill_value=schema.fill_value,
+                profile=self.profile,
+            )
+            storage.create(
+                folder,
+                schema,
+                written.files,
+                profile=self.profile,
+                operation="ingest npy",
+                extra={"sources": [name]},
+            )
+        return os.fspath(self.dst)
+
+
+class _Head(NamedTuple):
+    """What the beginning of a file tells."""
+
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype[Any]
+    start: int
+    """The byte at which the values begin."""
+
+
+def _header(name: str, size: int) -> _Head:
+    try:
+        with of(name).open(name, through=True, size=size) as file:
+            refuse_packed(file.read(16), name)
+            file.seek(0)
+            version = np.lib.format.read_magic(file)
+            reading = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+            if version == (3, 0):  # as 2, in UTF-8: names of fields, which no array here has
+                version = (2, 0)
+            if version not in reading:
+                raise IngestError(f"the version {version} of the format is not known", name)
+            shape, fortran, dtype = reading[version](file)
+            start = file.tell()
+    except SparrowError:
+        raise
+    except OSError as error:
+        raise IngestError(f"cannot be read: {error}", name) from error
+    except Exception as error:  # whatever a damaged header makes NumPy and its parser raise
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise IngestError(f"this is no .npy file of an array: {reason}", name) from error
+    try:
+        check_dtype(dtype)
+    except UnsupportedError:
+        raise IngestError(f"the array holds {dtype}, no numbers of a type that tensors have", name) from None
+    count = math.prod(shape)
+    if any(n < 0 for n in shape) or start + count * dtype.itemsize != size:
+        problem = f"an array of {shape} {dtype} takes {start + count * dtype.itemsize} bytes, and the file has {size}"
+        raise IngestError(problem, name)
+    return _Head(shape, bool(fortran) and len(shape) > 1, dtype, start)
+
+
+def _blocks(name: str, head: _Head) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Yield values in the order of the file, each time with the number of those before them."""
+    count, done = math.prod(head.shape), 0
+    with of(name).open(name, through=True) as file:
+        file.seek(head.start)
+        while done < count:
+            values = np.empty(min(_BLOCK // head.dtype.itemsize, count - done), head.dtype)
+            if file.readinto(values.view(np.uint8).data) != values.nbytes:
+                raise IngestError(f"the file ends early, after {done} values of {count}", name)
+            yield done, values
+            done += len(values)
+
+
+@dataclass
+class NpyWriter(Writer):
+    """Write all cells as a dense array, streamed."""
+
+    text: ClassVar[bool] = False
+
+    def write(self) -> int:
+        """Write the file and return the number of entries."""
+        tensor = self.tensor
+        shape, dtype, fill = tensor.shape, tensor.dtype, tensor.fill_value
+        count = math.prod(shape)
+        disk = None if self.dst == "-" else of(self.dst).disk(self.dst)
+        if disk is not None:
+            free = shutil.disk_usage(disk).free
+            if count * dtype.itemsize > free:
+                raise StorageError(
+                    f"a dense array of {shape} {dtype} takes {count * dtype.itemsize} bytes, and {free} are free: "
+                    "write the entries alone, for example as npz or parquet"
+                )
+        rows = 0
+        with self.sink() as file, bar("exporting", count, "cells") as advance:
+            head = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, head)
+            done = 0
+            if not shape:
+                file.write(tensor.to_numpy().astype(dtype).tobytes())
+                return tensor.nnz
+            room = _BLOCK // dtype.itemsize
+            cells = np.full(min(room, count), fill, dtype)
+            for block in engines.sorted_blocks(tensor.__sparrow_scan__()):
+                at = np.ravel_multi_index(tuple(column.astype(np.int64) for column in block.coords), shape)
+                start = 0
+                while start < len(at):
+                    stop = int(np.searchsorted(at, done + len(cells)))
+                    cells[at[start:stop] - done] = block.values[start:stop]
+                    if stop < len(at):
+                        file.write(cells.tobytes())
+                        advance(len(cells))
+                        done += len(cells)
+                        cells = np.full(min(room, count - done), fill, dtype)
+                    start = stop
+                rows += len(at)
+            while done < count:
+                file.write(cells.tobytes())
+                done += len(cells)
+                cells = np.full(min(room, count - done), fill, dtype)
+        return rows
+
+
+FORMATS = (Format("npy", "Dense arrays of NumPy.", reader=Npy, writer=NpyWriter, suffixes=(".npy",)),)

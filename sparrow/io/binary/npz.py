@@ -1,0 +1,176 @@
+"""Sparse arrays in .npz files, as SciPy and pydata/sparse write them."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, ClassVar
+
+from sparrow import storage
+from sparrow.core.schema import Schema
+from sparrow.errors import (
+    IndexingError,
+    IngestError,
+    InvalidValueError,
+    ShapeError,
+    SparrowError,
+    TooLargeError,
+    UnsupportedError,
+)
+from sparrow.interop.conversion import from_object
+from sparrow.io.base.coo_writer import cast_values
+from sparrow.io.base.registry import Format, Option, Reader, Writer, names_of
+from sparrow.kernels.entries import Block
+from sparrow.runtime import settings
+from sparrow.storage.fs.filesystem import of
+from sparrow.tensor.display import human_bytes
+
+__all__ = ["FORMATS", "Npz", "NpzWriter"]
+
+_SPARSE = {"format", "fill_value"}
+"""Arrays of which each sparse one that is read has some."""
+
+
+@dataclass
+class Npz(Reader):
+    """Store a sparse array of a .npz file; the array itself must fit in memory.
+
+    Parameters
+    ----------
+    src
+        A file that ``scipy.sparse.save_npz`` wrote (csr, csc, coo, bsr, dia; entries for one cell mean their sum), or
+        ``sparse.save_npz`` of pydata/sparse (COO, GCXS; with a fill value).
+    dst
+        The folder to create.
+    dims
+        Names of the dimensions, ``d0, d1, ...`` by default.
+    overwrite
+        Replace what is at ``dst``.
+    if_exists
+        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
+        ``"replace"``, which is ``overwrite=True``.
+    profile
+        ``"fast"`` or ``"small"``.
+
+    Returns
+    -------
+    Tensor
+        What ``sp.open(dst)`` does: a stored tensor of the array's shape, dtype and fill.
+
+    Raises
+    ------
+    InvalidValueError
+        If the name does not end in ``.npz``.
+    IngestError
+        If the file is damaged, or holds no sparse array.
+    TooLargeError
+        If its arrays pass the memory limit.
+    FileNotFoundError
+        If there is no such file.
+    ExistsError
+        If something is at ``dst`` and ``overwrite`` is not set.
+
+    Examples
+    --------
+    >>> import scipy.sparse, sparrow as sp
+    >>> scipy.sparse.save_npz("eye.npz", scipy.sparse.eye_array(3))
+    >>> sp.ingest.npz("eye.npz", "eye.sparrow").nnz
+    3
+    """
+
+    _: KW_ONLY
+    dims: Annotated[Sequence[str] | None, Option("Names. [default: d0,d1,...]", metavar="A,B,...", parse=names_of)] = (
+        None
+    )
+
+    several: ClassVar[bool] = False
+    examples: ClassVar[str] = "sparrow ingest npz matrix.npz matrix.sparrow --dims row,col"
+
+    def read(self) -> str:
+        """Store the array and return its folder."""
+        if not isinstance(self.src, str | os.PathLike):
+            raise InvalidValueError(f"src={self.src!r}: give the name of one .npz file")
+        name = os.fspath(self.src)
+        files = of(name)
+        if not name.endswith(".npz"):
+            raise InvalidValueError(f"{name!r} does not end in .npz: sparrow ingest --list tells what is read")
+        with files.near(name) as near:
+            schema, block = _array(near, name, self.dims)
+        storage.save(
+            self.dst,
+            schema,
+            [block],
+            profile=self.profile,
+            overwrite=self.overwrite,
+            operation="ingest npz",
+            extra={"sources": [os.fspath(self.src)]},
+        )
+        return os.fspath(self.dst)
+
+
+def _array(near: str, name: str, dims: Sequence[str] | None) -> tuple[Schema, Block]:
+    """Return what a file holds, that is here under another name; nothing in it is trusted before it was looked at."""
+    limit = settings.current().memory_limit
+    try:
+        with zipfile.ZipFile(near) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+            arrays = [member.removesuffix(".npy") for member in archive.namelist()]
+        if size > limit:
+            raise TooLargeError(
+                f"{name} unpacks to {human_bytes(size)}, more than the memory limit of {human_bytes(limit)}: "
+                "raise it with sp.config(memory_limit=...) if the file is meant to"
+            )
+        if arrays and not _SPARSE & {*arrays}:
+            raise InvalidValueError(f"it holds {', '.join(map(repr, arrays))}: {_way(name, arrays)}")
+        schema, block = from_object(near, dims=dims)[:2]
+        unfit = cast_values(block.values, schema.dtype)[1]
+        if unfit is not None:
+            cell = tuple(int(column[unfit]) for column in block.coords)
+            way = f"sp.asarray(scipy.sparse.load_npz({name!r}).astype('float64')).save(DST)"
+            raise IngestError(f"the value at {cell} is beyond 2^63 - 1, where stored integers end: {way}", name,
+                              token=str(block.values[unfit]))  # fmt: skip
+        return schema, block
+    except (FileNotFoundError, IsADirectoryError, PermissionError, TooLargeError, ShapeError):
+        raise
+    except Exception as error:
+        if isinstance(error, SparrowError) and not isinstance(error, InvalidValueError | IndexingError):
+            raise
+        cause = error.__cause__ if isinstance(error, InvalidValueError) and error.__cause__ is not None else error
+        reason = " ".join(str(cause).split()).replace(near, name) or type(cause).__name__
+        raise IngestError(f"this is no sparse array of SciPy or pydata/sparse: {reason}", name) from error
+
+
+def _way(name: str, arrays: Sequence[str]) -> str:
+    """Return how arrays of others are stored: parts of a sparse one by their names, or one that is dense."""
+    for array in arrays:
+        first, part, _ = array.rpartition("data")
+        for kind, parts, form in (("csr", ("indices", "indptr"), "{}, {}"), ("coo", ("row", "col"), "({}, {})")):
+            others = [first + each for each in parts]
+            if part and {*others} <= {*arrays}:
+                where = form.format(*(f"z[{each!r}]" for each in others))
+                shape = f", z[{first + 'shape'!r}]" if f"{first}shape" in arrays else ""
+                made = f"scipy.sparse.{kind}_array((z[{array!r}], {where}){shape})"
+                return f"z = numpy.load({name!r}); sp.asarray({made}).save(DST)"
+    return f"sp.asarray(numpy.load({name!r})[{arrays[0]!r}]).save(DST) stores a dense one"
+
+
+@dataclass
+class NpzWriter(Writer):
+    """Write a tensor as SciPy does where it can hold it, else as pydata/sparse does; made in memory."""
+
+    text: ClassVar[bool] = False
+
+    def write(self) -> int:
+        """Write the file and return the number of entries."""
+        tensor = self.tensor
+        if self.dst == "-":
+            raise UnsupportedError("a .npz file is not written to standard output: give a name")
+        tensor.to_npz(self.dst)
+        return tensor.nnz
+
+
+FORMATS = (
+    Format("npz", "Sparse arrays of SciPy and pydata/sparse.", reader=Npz, writer=NpzWriter, suffixes=(".npz",)),
+)

@@ -1,0 +1,230 @@
+"""Counts of 10x Genomics: a folder of a matrix, barcodes and features, or one HDF5 file. Features are the rows."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import closing
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from sparrow.core.schema import check_dtype
+from sparrow.errors import IngestError, InvalidValueError, NotFoundError
+from sparrow.io.base.coo_writer import check_labels
+from sparrow.io.base.registry import DType, Format, Option, Reader
+from sparrow.io.base.source import blocks, folder_of, open_sources
+from sparrow.io.binary import hdf5
+from sparrow.io.text.mtx import MatrixMarket
+from sparrow.storage.fs.filesystem import of
+
+__all__ = ["FORMATS", "Tenx", "matrix_in"]
+
+_DIMS = ("feature", "barcode")
+_MATRIX = re.compile(r"(.*)matrix\.mtx(?:\.(?:gz|zst|bz2))?")
+_PACKED = ("", ".gz", ".zst", ".bz2")
+
+
+@dataclass
+class Tenx(Reader):
+    r"""Store the counts of a 10x Genomics experiment, features x barcodes, with their names as labels.
+
+    Parameters
+    ----------
+    src
+        The folder with ``matrix.mtx``, ``barcodes.tsv`` and ``features.tsv`` (``genes.tsv`` in older ones,
+        ``peaks.bed`` of open chromatin, whose rows are called ``chr1:10-20``), each packed or not, and all with one
+        beginning of their names or none; or an HDF5 file, of which the old and the new layout are known. HDF5 takes the
+        extra ``hdf5``.
+    dst
+        The folder to create.
+    features
+        ``"id"`` or ``"name"`` of the features as labels: several may have one name.
+    genome
+        Which of several genomes of an old HDF5 file.
+    dtype
+        Type of the values; int64, or that of the HDF5 file, by default.
+    overwrite
+        Replace what is at ``dst``.
+    if_exists
+        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
+        ``"replace"``, which is ``overwrite=True``.
+    profile
+        ``"fast"`` or ``"small"``.
+
+    Returns
+    -------
+    Tensor
+        What ``sp.open(dst)`` does: a stored matrix ``feature, barcode``.
+
+    Raises
+    ------
+    IngestError
+        If a file is damaged, names are missing or too many or repeat, or a value does not fit ``dtype``: with file,
+        line and token of text.
+    MissingDependencyError
+        If h5py is not installed, for HDF5.
+    NotFoundError
+        If there is no such file or folder, or a file of it is missing.
+    ExistsError
+        If something is at ``dst`` and ``overwrite`` is not set.
+    TooLargeError
+        If the names take too much of the memory limit.
+    InvalidValueError
+        If an argument is not one of those above.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import sparrow as sp
+    >>> Path("tenx").mkdir()
+    >>> for name, text in {
+    ...     "matrix.mtx": "%%MatrixMarket matrix coordinate integer general\n2 1 1\n2 1 7\n",
+    ...     "barcodes.tsv": "AAAC-1\n",
+    ...     "genes.tsv": "ENSG1\tDSCAM\nENSG2\tAPP\n",
+    ... }.items():
+    ...     size = Path("tenx", name).write_text(text)
+    >>> counts = sp.ingest.tenx("tenx", "counts.sparrow", features="name")
+    >>> counts.sel(feature="APP", barcode="AAAC-1")
+    np.int64(7)
+    """
+
+    _: KW_ONLY
+    features: Annotated[Literal["id", "name"], Option("What features are called by.")] = "id"
+    genome: Annotated[str | None, Option("Which genome of an old HDF5 file.")] = None
+    dtype: DType = None
+
+    several: ClassVar[bool] = False
+    examples: ClassVar[str] = "sparrow ingest tenx filtered_feature_bc_matrix counts.sparrow"
+
+    def read(self) -> str:
+        """Store the counts and return their folder."""
+        if (folder := folder_of(self.src)) is not None:
+            return self._folder(folder)
+        with hdf5.opened(self.src) as (name, file):
+            group = _group(file, self.genome, name)
+            shape = group["shape"][:].tolist()
+            if len(shape) != 2:
+                raise IngestError(f"the shape {shape} is none of a matrix", name)
+            matrix = hdf5.compressed(group, (int(shape[0]), int(shape[1])), False, name)
+            if "features" in group:
+                features = hdf5.group_of(group, "features", name, self.features)[self.features]
+            else:
+                features = group["genes" if self.features == "id" else "gene_names"]
+            labels = {
+                0: self._unique(hdf5.texts(features, name), matrix.shape[0], name),
+                1: hdf5.unique(hdf5.texts(group["barcodes"], name), matrix.shape[1], "barcodes", "", name),
+            }
+            return hdf5.store(
+                self.dst,
+                matrix,
+                dims=_DIMS,
+                labels=labels,
+                dtype=None if self.dtype is None else check_dtype(self.dtype),
+                duplicates="sum",
+                overwrite=self.overwrite,
+                profile=self.profile,
+                operation="ingest tenx",
+                name=name,
+            )
+
+    def _folder(self, folder: str) -> str:
+        matrix = matrix_in(folder)
+        if matrix is None:
+            several = [name for name in of(folder).names(folder) if matrix_in(os.path.join(folder, name)) is not None]
+            way = f": give one of {', '.join(os.path.join(folder, name) for name in several)}" if several else ""
+            raise NotFoundError(f"the folder {folder!r} holds no matrix.mtx, or several{way}")
+        found = _MATRIX.fullmatch(os.path.basename(matrix))
+        assert found is not None
+        beside = os.path.join(folder, found[1])
+        features = _beside(beside, "features.tsv", "genes.tsv", "peaks.bed")
+        barcodes = _beside(beside, "barcodes.tsv")
+        column = None if "peaks.bed" in os.path.basename(features) else int(self.features == "name")
+        self._names = {0: (features, _names(features, column)), 1: (barcodes, _names(barcodes, 0))}
+        return _Counts(self, matrix).read()
+
+    def labels_of(self, shape: tuple[int, ...]) -> dict[int, pa.Array]:
+        """Return the names of features and barcodes, which must be as many as the matrix has."""
+        (features, names), (barcodes, others) = self._names[0], self._names[1]
+        return {
+            0: self._unique(names, shape[0], features),
+            1: hdf5.unique(others, shape[1], "barcodes", "each is a cell", barcodes),
+        }
+
+    def _unique(self, labels: pa.Array, size: int, file: str) -> pa.Array:
+        way = "say features='id'" if self.features == "name" else "each is a row"
+        return hdf5.unique(labels, size, "features", way, file)
+
+
+class _Counts(MatrixMarket):
+    """The matrix of a folder."""
+
+    format: ClassVar[str] = "tenx"
+
+    def __init__(self, options: Tenx, matrix: str) -> None:
+        super().__init__(
+            matrix, options.dst, dtype=options.dtype, dims=_DIMS, overwrite=options.overwrite, profile=options.profile
+        )
+        self._options = options
+
+    def labels(self, shape: tuple[int, ...]) -> dict[int, pa.Array]:
+        """Return the names of features and barcodes."""
+        return self._options.labels_of(shape)
+
+
+def matrix_in(folder: str) -> str | None:
+    """Return the one matrix in a folder; None where there is none, or several."""
+    found = [name for name in of(folder).names(folder) if _MATRIX.fullmatch(name)]
+    return os.path.join(folder, found[0]) if len(found) == 1 else None
+
+
+def _beside(beginning: str, *names: str) -> str:
+    for name in names:
+        for packed in _PACKED:
+            if of(beginning).exists(beginning + name + packed):
+                return beginning + name + packed
+    raise NotFoundError(f"there is no file {beginning + names[0]!r}, packed or not, which names the matrix")
+
+
+def _names(path: str, column: int | None) -> pa.Array:
+    """Return a column of lines parted by tabs, or the stretches of chromosomes that the lines tell."""
+    found: list[str] = []
+    size = 0
+    with closing(blocks(open_sources(path))) as text:
+        for block in text:
+            block.check_utf8()
+            for number, line in enumerate(bytes(block.data).decode().split("\n")[:-1], block.first_line):
+                cells = line.rstrip("\r").split("\t")
+                if not line.strip() or (column is None and line.startswith("#")):
+                    continue
+                if len(cells) <= (2 if column is None else column):
+                    problem = "no chromosome, begin and end" if column is None else "no name behind its id"
+                    raise IngestError(f"the line has {problem}", path, number, line[:80])
+                cell = "{}:{}-{}".format(*cells) if column is None else cells[column]
+                if len(cell) > 1 and cell[0] == cell[-1] == '"':  # as R writes texts
+                    cell = cell[1:-1].replace('""', '"')
+                found.append(cell)
+                size += len(cell)
+            check_labels(len(found), size + 60 * len(found))
+    return pa.array(found, pa.string())
+
+
+def _group(file: Any, genome: str | None, name: str) -> Any:
+    """Return the group of the matrix."""
+    parts = ("data", "indices", "indptr", "shape", "barcodes")
+    if "matrix" in file:
+        if genome is not None:
+            raise InvalidValueError(f"genome={genome!r}: the file has one matrix of all genomes")
+        return hdf5.group_of(file, "matrix", name, *parts)
+    genomes = [key for key in file if hasattr(file[key], "keys") and "indptr" in file[key]]
+    if genome is None and len(genomes) != 1:
+        if not genomes:
+            raise IngestError(
+                f"this is no file of 10x Genomics: it holds {', '.join(map(repr, file)) or 'nothing'}", name
+            )
+        raise IngestError(f"there are several genomes: say genome={genomes[0]!r}, or another of {genomes}", name)
+    return hdf5.group_of(file, genome or genomes[0], name, *parts, "genes", "gene_names")
+
+
+FORMATS = (Format("tenx", "Counts of 10x Genomics: folders and HDF5.", reader=Tenx, suffixes=(".h5",)),)

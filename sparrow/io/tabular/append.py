@@ -1,0 +1,164 @@
+"""What paths name as what is appended: tables in files that ``columns`` reads, stored tensors, Delta tables."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import PurePath
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+
+from sparrow import storage
+from sparrow.core.labels import is_text
+from sparrow.errors import IngestError, InvalidValueError, LabelError, NotFoundError, UnsupportedError
+from sparrow.interop.conversion import gathered
+from sparrow.io.base.registry import Declared, options_of
+from sparrow.io.base.source import Source, folder_of, open_sources
+from sparrow.io.tabular.options import Columns
+from sparrow.io.tabular.readers import Query, open_table
+from sparrow.runtime import memory
+from sparrow.storage.fs.filesystem import of, steady
+from sparrow.tensor import Tensor
+
+__all__ = ["appended", "reading_options"]
+
+_READING = ("coords", "header", "delimiter", "quotes", "comment", "encoding", "decimal", "format")
+
+_TABLES = {".csv", ".tsv", ".txt", ".parquet", ".arrow", ".feather", ".ipc", ".json", ".jsonl", ".ndjson"}
+_COMPRESSED = {".gz", ".zst", ".bz2"}
+_COPIES = 3
+"""A table is held about so many times while it becomes entries."""
+
+
+def reading_options() -> tuple[Declared, ...]:
+    """Return the options of ``columns`` that say how a table lies in files; no columns need be named."""
+    own = (each for each in options_of(Columns) if each.name in _READING)
+    return tuple(each._replace(default=None) if each.name == "coords" else each for each in own)
+
+
+@steady()
+def appended(
+    src: str | os.PathLike[str],
+    pick: Callable[[Sequence[str]], list[str]],
+    kinds: Mapping[str, pa.DataType | None],
+    reading: Mapping[str, Any] = MappingProxyType({}),
+) -> Any:
+    """Return what a path names, as a tensor or a table in memory.
+
+    Parameters
+    ----------
+    src
+        A file, a pattern, ``"-"`` for standard input, a folder of files, of ``name=value`` folders or of Parquet, a
+        stored tensor, or a Delta table of another tool.
+    pick
+        Returns the columns to read, of those that there are.
+    kinds
+        The types of the labels of each dimension, None of those that are numbers.
+    reading
+        How files are read: options of ``columns``, of which ``coords`` are the columns of the dimensions.
+
+    Raises
+    ------
+    InvalidValueError
+        If there is no such option, or what is no table in files is read with some.
+    LabelError
+        If there is no column of ``coords``.
+    NotFoundError
+        If there is nothing.
+    UnsupportedError
+        If a file is named as no table is.
+    IngestError
+        If one cannot be read: with file and line.
+    CorruptionError
+        If a file of a table of Delta is missing, damaged or a link.
+    TooLargeError
+        If the columns would pass the memory limit.
+    """
+    for name in reading:
+        if name not in _READING:
+            raise InvalidValueError(f"{name!r} is no option of append: files are read with {', '.join(_READING)}")
+    folder = folder_of(src)
+    if folder is not None and storage.is_tensor(folder):
+        if reading:
+            raise InvalidValueError(f"{', '.join(reading)}: {folder!r} is stored, no file that is read with options")
+        try:
+            return Tensor(storage.open(folder))
+        except NotFoundError:  # of another tool
+            with storage.delta_table(folder) as frame:
+                return gathered(frame, pick(frame.collect_schema().names()), None)
+    sources = _sources(src, folder, "format" in reading)
+    told = reading.get("coords")
+    coords = [*kinds] if told is None else [told] if isinstance(told, str) else told
+    if not isinstance(coords, Sequence) or len(coords) != len(kinds):
+        raise InvalidValueError(f"coords={coords!r}: name a column for each of the dimensions {', '.join(kinds)}")
+    own = Columns(src, "", **{**reading, "coords": coords}, dims=tuple(kinds))
+    dims = dict(zip(own.coords, kinds, strict=True))
+    texts = tuple(name for name, dim in dims.items() if (kind := kinds[dim]) is not None and is_text(kind))
+    numbers = tuple(name for name, dim in dims.items() if (kind := kinds[dim]) is None or pa.types.is_integer(kind))
+    assert own.query.form is not None
+    form = replace(own.query.form, columns=[], texts=texts, integers=numbers)
+    read: list[str] = []
+
+    def noted(names: Sequence[str]) -> list[str]:
+        for name, dim in () if told is None else dims.items():
+            if name not in names:
+                there = ", ".join(map(repr, names))
+                raise LabelError(f"append: no column {name!r} for the dimension {dim!r}: there are {there}")
+        called = {dims.get(name, name): name for name in names if name in dims or name not in kinds}
+        read[:] = [called[name] for name in pick([*called])]
+        return read.copy()
+
+    table = open_table([source.path or "-" for source in sources], Query([], form, own.format, pick=noted))
+    try:
+        found = _gathered(table.batches(lambda _: None), table.name)
+        found = pa.table({name: pa.nulls(0) for name in read}) if found is None else found
+        return found.rename_columns([dims.get(name, name) for name in found.column_names])
+    except IngestError as error:
+        said = re.search(r"say (\w+)", error.problem)
+        if said is not None and said[1] not in _READING:
+            error.problem += ", to sp.ingest.columns(src, path, coords=...), and append the tensor that it stores"
+        raise
+
+
+def _sources(src: str | os.PathLike[str], folder: str | None, told: bool) -> list[Source]:
+    """Return the files of a path; of a folder those that are Parquet, where it does not part them by columns.
+
+    What they hold may be told, whatever they are called.
+    """
+    if folder is not None:
+        inside = of(folder).matching(os.path.join(glob.escape(folder), "*.parquet"))
+        if inside:
+            return open_sources(inside)
+    sources = open_sources(src)
+    for source in sources:
+        ends = [end.lower() for end in PurePath(source.path or "-.csv").suffixes] or [""]
+        end = ends[-2] if ends[-1] in _COMPRESSED and len(ends) > 1 else ends[-1]
+        if end not in _TABLES and not told:
+            raise UnsupportedError(
+                f"{source.name!r} is no .csv, .tsv, .jsonl, .parquet or .arrow: say format='csv' or another if it is "
+                "one, else ingest it, or read it as a frame, and append that"
+            )
+    return sources
+
+
+def _gathered(batches: Any, name: str) -> pa.Table | None:
+    """Return batches as one table, None where there are none."""
+    kept: list[pa.Table] = []
+    rows = 0
+    way = "ingest it with sp.ingest.columns(src, path, coords=...), at any length, and append that tensor"
+    with memory.reserve(0, "", way) as room, closing(batches):
+        for batch in batches:
+            kept.append(pa.Table.from_batches([batch.data]))
+            rows += batch.data.num_rows
+            room.what = f"a table of more than {rows} rows, on its way into memory,"
+            room.grow(_COPIES * batch.data.nbytes)
+    try:
+        return pa.concat_tables(kept, promote_options="permissive") if kept else None
+    except pa.ArrowException as error:
+        raise IngestError(f"the types of a column differ: {error}", name) from error

@@ -1,0 +1,517 @@
+"""The rows of a table as they are stored: numbers for texts and ids, sorted, one tensor or a bundle of several."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from sparrow import storage
+from sparrow.core.labels import is_text
+from sparrow.core.schema import LARGEST_DIMENSION, Schema, check_dtype
+from sparrow.errors import DuplicateError, IngestError, InvalidValueError, ShapeError
+from sparrow.io.base.coo_writer import Ids, Names, Shelf, Written, cast_values, write_entries
+from sparrow.io.tabular.delimited import LateText
+from sparrow.io.tabular.readers import Batch
+from sparrow.kernels.entries import Duplicates
+from sparrow.sorting import Rows
+
+if TYPE_CHECKING:
+    from sparrow.io.tabular.options import Columns
+
+__all__ = ["IMAGINARY", "TableIngest", "WideIds", "gives_labels"]
+
+IMAGINARY = "value_im"
+"""The column of the imaginary halves of the values in the column ``value``, as exports write it."""
+
+
+class WideIds(LateText):
+    """Integers to be numbered anew that are no coordinates, such as hashes: they are read again as texts."""
+
+
+@dataclass
+class TableIngest:
+    """Stores the rows of a table as a tensor, or as the tensors of a bundle: one for each of several values."""
+
+    folder: storage.Folder
+    options: Columns
+    name: str
+
+    def run(self, batches: Iterator[Batch]) -> int:
+        """Store the rows, and return how many there are."""
+        self._count = 0
+        batches = map(self._chosen, batches)
+        first = next(batches, None)
+        fields = [] if first is None else [first.data.schema.field(name) for name in self.options.coords]
+        self._texts = [gives_labels(field.type) for field in fields] or [False] * len(self.options.coords)
+        self._dtypes = [self._value_dtype(first, name) for name in self.options.counted or (None,)]
+        items = batches if first is None else chain([first], batches)
+        self._labels: list[pa.Array | None] = list(self.options.others)
+        known = [
+            Ids() if anew and not text else None for anew, text in zip(self.options.anew, self._texts, strict=True)
+        ]
+        if self.options.members is not None:
+            self._bundle(items, known)
+            return self._count
+        if any(self._texts):
+            written = self._named(items, known)
+        else:
+            written = self._write(self.folder, items, lambda batch: self._rows(batch, known), self._dtypes[0], known)
+        self._numbered(written.ids)
+        self._create(self.folder, self.options.value, written.files, self._shape(written.maxima), self._dtypes[0])
+        return self._count
+
+    def placed(self, error: DuplicateError, batches: Iterator[Batch]) -> DuplicateError:
+        """Return the error about a cell that is given twice with the rows that do, which are looked for."""
+        assert error.cell is not None
+        found: list[tuple[Batch, int]] = []
+        for batch in map(self._chosen, batches):
+            found += [(batch, int(at)) for at in np.flatnonzero(self._giving(batch, error.cell))[:2]]
+            if len(found) > 1:
+                break
+        else:
+            return error
+        (before, first), (batch, second) = found[:2]
+        row, line = batch.where(second)
+        early, early_line = before.where(first)
+        told = f"row {early}" if early_line is None else f"line {early_line}"
+        told = told if before.source == batch.source else f"{before.source}, {told}"
+        problem = f"row {row}: {error}".replace("more than once", f"more than once, first in {told}", 1)
+        if batch.source is not None:
+            problem = f"{batch.source}{'' if line is None else f', line {line}'}: {problem}"
+        return DuplicateError(problem, error.cell)
+
+    def _giving(self, batch: Batch, cell: Sequence[int]) -> NDArray[np.bool_]:
+        """Return which rows of a batch give a cell, told by labels where there are some and else by coordinates."""
+        giving = np.ones(batch.data.num_rows, bool)
+        for dim, (name, labels) in enumerate(zip(self.options.coords, self._labels, strict=True)):
+            array = batch.data.column(name)
+            if labels is None:
+                giving &= self._integers(batch, name, array, dim) == cell[dim]
+                continue
+            label = labels[cell[dim]].cast(pa.string())
+            giving &= pc.equal(_as_text(array).cast(pa.string()), label).to_numpy(zero_copy_only=False)
+        return giving
+
+    def _bundle(self, items: Iterator[Batch], known: list[Ids | None]) -> None:
+        """Put the rows aside with all of their values, and store one value after the other."""
+        members = self.options.members
+        assert members is not None
+        names = self._interning()
+        with closing(Shelf()) as shelf:
+            for batch in items:
+                coords = self._coords(batch, known, names)
+                if len(coords[0]):
+                    shelf.add(Rows(coords, self._records(batch)))
+            ranks = self._sorted_texts(names)
+            numbers = [None if each is None else each.finish() for each in known]
+            self._numbered(numbers)
+
+            def rows_of(rows: Rows, at: int) -> Rows:
+                records = rows.values
+                assert records is not None
+                places = []
+                for column, rank, ids in zip(rows.coords, ranks, numbers, strict=True):
+                    numbered = column if ids is None else np.searchsorted(ids, column)
+                    places.append(numbered if rank is None else rank[numbered])
+                found = Rows(tuple(places), np.ascontiguousarray(records[f"value{at}"]))
+                there = records[f"there{at}"]
+                return found if there.all() else found.take(there)
+
+            unnumbered: list[Ids | None] = [None] * len(names)
+            written = [
+                self._write(self.folder / name, shelf, partial(rows_of, at=at), dtype, unnumbered)
+                for at, (name, dtype) in enumerate(zip(members, self._dtypes, strict=True))
+            ]
+        shape = self._shape(tuple(map(max, zip(*(each.maxima for each in written), strict=True))))
+        for name, each, dtype in zip(members, written, self._dtypes, strict=True):
+            self._create(self.folder / name, name, each.files, shape, dtype)
+        storage.write_bundle(self.folder, dict.fromkeys(members), {"format": "columns"})
+
+    def _records(self, batch: Batch) -> NDArray[Any]:
+        """Return the values of each row side by side, and which of them there are."""
+        names = self.options.counted
+        fields: list[tuple[str, Any]] = []
+        for at, dtype in enumerate(self._dtypes):
+            fields += [(f"value{at}", np.complex128 if self.options.mean else dtype), (f"there{at}", np.bool_)]
+        out = np.zeros(batch.data.num_rows, fields)
+        for at, (name, dtype) in enumerate(zip(names, self._dtypes, strict=True)):
+            chosen = self._without_nulls(batch, [name]) if self.options.nulls == "drop" else batch
+            there = np.asarray(batch.data.column(name).is_valid()) if chosen is not batch else slice(None)
+            out[f"value{at}"][there] = self._values(chosen, name, dtype)
+            out[f"there{at}"][there] = True
+        return out
+
+    def _numbered(self, ids: Sequence[NDArray[np.int64] | None]) -> None:
+        for dim, found in enumerate(ids):
+            if found is not None:
+                self._labels[dim] = pa.array(found)
+
+    def _shape(self, maxima: Sequence[int]) -> tuple[int, ...]:
+        return tuple(map(self._size, range(len(self._labels)), maxima))
+
+    def _create(
+        self,
+        folder: storage.Folder | Any,
+        value: Any,
+        files: list[storage.DataFile],
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+    ) -> None:
+        storage.create(
+            folder,
+            Schema(shape, self.options.names, dtype, self.options.fill_value),
+            files,
+            labels={dim: labels for dim, labels in enumerate(self._labels) if labels is not None},
+            profile=self.options.profile,
+            operation="ingest columns",
+            extra={"sources": [self.name], "coords": list(self.options.coords), "value": value},
+        )
+
+    def _chosen(self, batch: Batch) -> Batch:
+        """Return a batch without the rows that are dropped for nulls, and coordinates of the kinds asked for."""
+        self._count = max(self._count, batch.row - 1 + batch.data.num_rows)
+        if self.options.nulls == "drop":
+            several = self.options.members is not None  # a row without one of them may have others
+            batch = self._without_nulls(batch, self.options.coords if several else batch.data.schema.names)
+        for name, column in zip(batch.data.schema.names, batch.data.columns, strict=True):
+            if batch.line_of is not None and pa.types.is_binary(column.type):
+                texts = [b"" if text is None else text for text in column.to_pylist()]
+                wrong = [text.decode(errors="replace").encode() != text for text in texts]
+                raise self._wrong(batch, name, column, pa.array(wrong), "no UTF-8: say encoding='latin-1' or another")
+        wanted = dict(self.options.ids or {})
+        for name, labels in zip(self.options.coords, self.options.others, strict=True):
+            if labels is not None:
+                wanted[name] = "str" if gives_labels(labels.type) else "int"
+        for name, kind in wanted.items():
+            column = batch.data.column(name)
+            if gives_labels(column.type) == (kind == "str") or pa.types.is_null(column.type):
+                continue
+            try:
+                column = _as_text(column).cast(pa.string() if kind == "str" else pa.int64())
+            except pa.ArrowException:
+                plain = _as_text(column).cast(pa.string())
+                wrong = pc.invert(pc.match_substring_regex(plain, r"^[-+]?\d{1,18}$"))
+                raise self._wrong(batch, name, plain, wrong, "no integer") from None
+            place = batch.data.schema.get_field_index(name)
+            batch = batch._replace(data=batch.data.set_column(place, name, column))
+        return batch
+
+    def _without_nulls(self, batch: Batch, names: Sequence[str]) -> Batch:
+        """Return the rows of a batch that have a value in all of some columns; the very batch where all have."""
+        columns = [batch.data.column(name) for name in names]
+        if not any(column.null_count for column in columns):
+            return batch
+        whole = np.logical_and.reduce([np.asarray(column.is_valid()) for column in columns])
+        kept = np.flatnonzero(whole)
+        return batch._replace(
+            data=batch.data.filter(pa.array(whole)), kept=kept if batch.kept is None else batch.kept[kept]
+        )
+
+    def _size(self, dim: int, largest: int) -> int:
+        given, labels = self.options.sizes[dim], self._labels[dim]
+        if labels is None:
+            return largest + 1 if given is None else given
+        if given is not None and given != len(labels):
+            raise ShapeError(
+                f"column {self.options.coords[dim]!r} has {len(labels)} labels, shape says {given}: "
+                "give None for the size of a dimension with labels"
+            )
+        return len(labels)
+
+    def _is_complex(self, batch: Batch) -> bool:
+        """Return whether there is a column of the imaginary halves of the values."""
+        columns, own = batch.data.schema.names, self.options.coords
+        return self.options.value == "value" and IMAGINARY in columns and IMAGINARY not in own
+
+    def _value_dtype(self, first: Batch | None, name: str | None) -> np.dtype[Any]:
+        if first is not None and name is not None and self._is_complex(first):
+            given = self.options.given
+            if self.options.mean or (given is not None and given.kind != "c"):
+                what = "duplicates='mean'" if self.options.mean else f"dtype={given}"
+                raise InvalidValueError(
+                    f"{what}: the values are complex, for there is a column {IMAGINARY!r}: rename it"
+                )
+            narrow = all(first.data.schema.field(half).type == pa.float32() for half in (name, IMAGINARY))
+            return given or np.dtype(np.complex64 if narrow else np.complex128)
+        if self.options.given is not None:
+            return self.options.given
+        if name is None:
+            return np.dtype(np.int64)
+        if first is None or self.options.mean:
+            return np.dtype(np.float64)
+        kind = first.data.schema.field(name).type
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        if pa.types.is_decimal(kind) or pa.types.is_null(kind):
+            return np.dtype(np.float64)
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+            line, token = self._first_text(first, name)
+            way = "name another, or none to say which cells there are"
+            form, plain = self.options.query.form, (token or "").strip()
+            ways = []
+            if form is not None and form.decimal == "." and re.fullmatch(r"[-+]?\d+,\d+", plain):
+                ways.append("say decimal=',' if a comma stands before the fraction")
+            if re.fullmatch(r"[-+]?\d{1,3}([.,' ]\d{3})+([.,]\d+)?", plain):
+                ways.append("take out of the numbers what parts thousands")
+            way = ", or ".join(ways) or way
+            if plain == name and form is not None and form.header:
+                way = "the line of names comes again; give the files one by one"
+            problem = f"the column {name!r} holds {kind}, and values are numbers: {way}"
+            raise IngestError(problem, first.source, line, token)
+        return check_dtype(kind.to_pandas_dtype())
+
+    def _first_text(self, batch: Batch, name: str) -> tuple[int | None, str | None]:
+        """Return line and text of the first value that is no number, where there are lines."""
+        column = batch.data.column(name)
+        if batch.line_of is None or not pa.types.is_string(column.type):
+            return None, None
+        form = self.options.query.form
+        point = r"\." if form is None else re.escape(form.decimal)
+        number = rf"(?i)^\s*([-+]?(\d+{point}?\d*|{point}\d+)(e[-+]?\d+)?|[-+]?(inf|infinity)|nan)?\s*$"
+        wrong = pc.invert(pc.match_substring_regex(column, number))
+        at = max(pc.index(wrong, True).as_py(), 0)
+        return batch.where(at)[1], column[at].as_py()
+
+    def _check_names(self, batch: Batch) -> None:
+        """Raise ``IngestError`` where the line of names comes again, as of files put one behind another."""
+        form = self.options.query.form
+        if batch.line_of is None or form is None or not form.header or not all(self._texts):
+            return
+        again = np.ones(batch.data.num_rows, bool)
+        for name in batch.data.schema.names:
+            column = batch.data.column(name)
+            if not gives_labels(column.type):
+                return
+            again &= pc.equal(_as_text(column), name).fill_null(False).to_numpy(zero_copy_only=False)
+        if again.any():
+            what = "the name of its column: the line of names comes again; give the files one by one"
+            raise self._wrong(batch, name, batch.data.column(name), pa.array(again), what)
+
+    def _write(
+        self,
+        folder: storage.Folder | Any,
+        items: Iterator[Any] | Shelf,
+        rows_of: Callable[[Any], Rows],
+        dtype: np.dtype[Any],
+        known: list[Ids | None],
+    ) -> Written:
+        given = self.options.duplicates
+        rule: Duplicates = "sum" if given == "mean" or given == "count" else given
+        return write_entries(
+            folder,
+            items,
+            rows_of,
+            dims=self.options.names,
+            dtype=dtype,
+            weighted=bool(self.options.counted),
+            duplicates=rule,
+            mean=self.options.mean,
+            fill_value=Schema((), (), dtype, self.options.fill_value).fill_value,
+            profile=self.options.profile,
+            ids=known,
+            describe=self._describe,
+        )
+
+    def _describe(self, cell: tuple[int, ...]) -> str:
+        return str(tuple(c if names is None else names[c].as_py() for c, names in zip(cell, self._labels, strict=True)))
+
+    def _named(self, items: Iterator[Batch], known: list[Ids | None]) -> Written:
+        """Give texts numbers as they come, put rows aside, and take them again with the places of sorted texts."""
+        names = self._interning()
+        with closing(Shelf()) as shelf:
+            for batch in items:
+                rows = self._rows(batch, known, names)
+                if rows.size:
+                    shelf.add(rows)
+            ranks = self._sorted_texts(names)
+
+            def rows_of(rows: Rows) -> Rows:
+                coords = (c if rank is None else rank[c] for c, rank in zip(rows.coords, ranks, strict=True))
+                return Rows(tuple(coords), rows.values)
+
+            return self._write(self.folder, shelf, rows_of, self._dtypes[0], known)
+
+    def _interning(self) -> list[Names | None]:
+        """Return what gives texts numbers, for the dimensions that have texts."""
+        names = [Names() if text else None for text in self._texts]
+        for each, labels in zip(names, self._labels, strict=True):
+            if each is not None and labels is not None:
+                each.codes(labels)  # so that the number of a label is its place
+        return names
+
+    def _sorted_texts(self, names: Sequence[Names | None]) -> list[NDArray[np.int32] | None]:
+        """Take the texts as labels, and return the places of their numbers in order."""
+        ranks: list[NDArray[np.int32] | None] = [None] * len(names)
+        for dim, each in enumerate(names):
+            if each is not None and self._labels[dim] is None:
+                labels, rank = each.finish()
+                found = _as_integers(labels) if self.options.coords[dim] in self.options.wide else None
+                self._labels[dim], ranks[dim] = (labels, rank) if found is None else (found[0], found[1][rank])
+        return ranks
+
+    def _rows(self, batch: Batch, known: list[Ids | None], names: Sequence[Names | None] = ()) -> Rows:
+        """Return the rows of a batch, texts as numbers."""
+        coords, counted = self._coords(batch, known, names), self.options.counted
+        return Rows(coords, self._values(batch, counted[0], self._dtypes[0]) if counted else None)
+
+    def _coords(
+        self, batch: Batch, known: list[Ids | None], names: Sequence[Names | None]
+    ) -> tuple[NDArray[np.int64], ...]:
+        self._check_names(batch)
+        coords: list[NDArray[np.int64]] = []
+        for dim, name in enumerate(self.options.coords):
+            array = batch.data.column(name)
+            if gives_labels(array.type) != self._texts[dim] and not pa.types.is_null(array.type):
+                raise IngestError(
+                    f"the column {name!r} holds {array.type} from row {batch.row} on, and "
+                    f"{'texts' if self._texts[dim] else 'numbers'} before: give it one type",
+                    batch.source,
+                )
+            self._check_nulls(batch, name, array)
+            if self._texts[dim]:
+                codes = cast("Names", names[dim]).codes(_as_text(array))
+                labels = self._labels[dim]
+                if labels is not None and len(codes) and int(codes.max()) >= len(labels):
+                    raise self._wrong(
+                        batch, name, array, pa.array(codes >= len(labels)), "none of the labels there are"
+                    )
+                coords.append(codes)
+                continue
+            if (labels := self._labels[dim]) is not None:
+                places = pc.index_in(array.cast(labels.type), labels)
+                if places.null_count:
+                    raise self._wrong(batch, name, array, places.is_null(), "none of the labels there are")
+                coords.append(places.to_numpy().astype(np.int64))
+                continue
+            column = self._integers(batch, name, array, dim)
+            found = known[dim]
+            if found is not None:
+                found.add(column)
+            coords.append(column)
+        return tuple(coords)
+
+    def _check_nulls(self, batch: Batch, name: str, array: pa.Array) -> None:
+        if array.null_count:
+            raise self._wrong(batch, name, array, array.is_null(), "a null: say nulls='drop' to do without such rows")
+
+    def _integers(self, batch: Batch, name: str, array: pa.Array, dim: int) -> NDArray[np.int64]:
+        """Return a column of coordinates as int64."""
+        kind = array.type
+        if pa.types.is_dictionary(kind):
+            array = array.dictionary_decode()
+            kind = array.type
+        if pa.types.is_null(kind):
+            return np.zeros(0, np.int64)
+        if pa.types.is_decimal(kind):
+            try:
+                array = array.cast(pa.int64())
+            except pa.ArrowInvalid:
+                whole = np.array([value == int(value) and abs(value) < 2**63 for value in array.to_pylist()], bool)
+                raise self._wrong(batch, name, array, pa.array(~whole), "no whole number in int64") from None
+        elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            raise IngestError(
+                f"the column {name!r} holds {str(kind)[:80]}, and coordinates are integers, texts or dates",
+                batch.source,
+            )
+        given: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+        if self.options.anew[dim] and len(given) and (given.min() < 0 or given.max() >= LARGEST_DIMENSION):
+            problem = "negative, or beyond 2^63 - 2, and the source cannot be read again: give a file or a table"
+            wrong = pa.array((given < 0) | (given >= LARGEST_DIMENSION))
+            raise WideIds(name, *self._wrong(batch, name, array, wrong, problem).args)
+        if given.dtype.kind == "f":
+            wrong = ~((given == np.floor(given)) & (np.abs(given) < 2**53))
+            if wrong.any():
+                problem = f"no whole number below 2^53: say ids={{{name!r}: 'str'}} if these are names"
+                raise self._wrong(batch, name, array, pa.array(wrong), problem)
+        size = self.options.sizes[dim] if self.options.bounded(dim) else None
+        base = 0 if self.options.anew[dim] else self.options.index_base
+        limit = LARGEST_DIMENSION if size is None else size + base
+        if len(given):
+            if int(given.min()) < base:
+                what = f"negative: coordinates count from 0, and relabel={name!r} numbers any integers"
+                what = what if not base else "below 1: say index_base=0"
+                raise self._wrong(batch, name, array, pa.array(given < base), what)
+            if int(given.max()) >= limit:
+                problem = "beyond 2^63 - 2" if size is None else f"out of range for the size {size} that shape gives"
+                raise self._wrong(batch, name, array, pa.array(given >= limit), problem)
+        whole = given.astype(np.int64, copy=False)
+        return whole - base if base else whole
+
+    def _values(self, batch: Batch, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+        if not self._is_complex(batch):
+            return self._numbers(batch, name, dtype)
+        if dtype.kind != "c":
+            problem = (
+                f"there is a column {IMAGINARY!r} from row {batch.row} on, and none before: give the files one by one"
+            )
+            raise IngestError(problem, batch.source)
+        out = np.empty(batch.data.num_rows, dtype)
+        out.real = self._numbers(batch, name, out.real.dtype)
+        out.imag = self._numbers(batch, IMAGINARY, out.real.dtype)
+        return out
+
+    def _numbers(self, batch: Batch, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+        array = batch.data.column(name)
+        self._check_nulls(batch, name, array)
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if pa.types.is_decimal(array.type):
+            array = array.cast(pa.float64())
+        given = array.to_numpy(zero_copy_only=False)
+        if not len(given):
+            return np.zeros(0, dtype)
+        if given.dtype.kind not in "biuf":
+            raise IngestError(f"the column {name!r} holds {array.type}, and values are numbers", batch.source)
+        values, unfit = cast_values(given, dtype)
+        if unfit is not None:
+            mask = pa.array(np.arange(len(given)) == unfit)
+            raise self._wrong(batch, name, array, mask, f"beyond what {dtype} holds: say dtype='float64'")
+        return values + 1j if self.options.mean else values
+
+    def _wrong(self, batch: Batch, name: str, array: pa.Array, where: pa.Array, problem: str) -> IngestError:
+        """Return the error about the first element that ``where`` marks."""
+        at = pc.index(where, True).as_py()
+        found = array[at].as_py()
+        token = None if found is None else str(found)
+        row, line = batch.where(at)
+        return IngestError(f"row {row}: column {name!r} is {problem}", batch.source, line, token)
+
+
+def _as_integers(texts: pa.Array) -> tuple[pa.Array, NDArray[np.int32]] | None:
+    """Return texts as integers, ascending, and the place of each text among them; None where they are not all some."""
+    for kind in (pa.int64(), pa.uint64()):
+        try:
+            found = texts.cast(kind).to_numpy()
+        except pa.ArrowInvalid:
+            continue
+        order = np.argsort(found)
+        found = found[order]
+        if (found[1:] == found[:-1]).any():
+            return None
+        places = np.empty(len(order), np.int32)
+        places[order] = np.arange(len(order))
+        return pa.array(found), places
+    return None
+
+
+def gives_labels(kind: pa.DataType) -> bool:
+    """Return whether a column of such a type gives labels: texts, dates and times."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return is_text(kind) or bool(pa.types.is_temporal(kind))
+
+
+def _as_text(array: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    return array.cast(pa.string()) if pa.types.is_temporal(array.type) else array

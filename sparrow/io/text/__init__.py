@@ -1,0 +1,1 @@
+"""Line-based text formats."""

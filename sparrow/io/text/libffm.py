@@ -1,0 +1,257 @@
+"""libffm text: samples of features that belong to fields.
+
+Y. Juan, Y. Zhuang, W.-S. Chin and C.-J. Lin, Field-aware Factorization Machines for CTR Prediction, 2016.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import KW_ONLY, dataclass
+from itertools import islice
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparrow import storage
+from sparrow.core.schema import LARGEST_DIMENSION, Schema, check_dtype
+from sparrow.errors import IngestError, UnsupportedError
+from sparrow.io.base.coo_writer import cast_values, misfit, write_entries
+from sparrow.io.base.magic import words
+from sparrow.io.base.registry import DType, Duplicates, Format, Reader, Writer
+from sparrow.io.base.source import TextBlock, blocks, open_sources, total_size
+from sparrow.io.text.libsvm_labels import labels_of
+from sparrow.runtime.progress import bar
+from sparrow.sorting import Rows
+from sparrow.tensor import Tensor
+from sparrow.tensor.bundle import Bundle
+
+__all__ = ["FORMATS", "Libffm", "LibffmWriter"]
+
+_DIMS = ("row", "field", "col")
+
+
+@dataclass
+class Libffm(Reader):
+    r"""Store libffm text as a bundle: ``X`` (row, field, col), and the labels ``y`` (row).
+
+    Lines hold a label, then ``field:index:value`` for each feature. Fields and indices are coordinates, counted from 0.
+    What follows a ``#`` and blank lines are passed over. Zeros are not stored.
+
+    Parameters
+    ----------
+    src
+        A path, a glob pattern, ``"-"`` for standard input, or a list of these. gzip, zstd and bz2 are told from the
+        content.
+    dst
+        The folder to create.
+    duplicates
+        What becomes of several values of one feature in a line: ``"error"``, ``"sum"``, ``"last"``, ``"first"``,
+        ``"min"`` or ``"max"``.
+    dtype
+        Type of the values of ``X``; float64 by default.
+    overwrite
+        Replace what is at ``dst``.
+    if_exists
+        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
+        ``"replace"``, which is ``overwrite=True``.
+    profile
+        ``"fast"`` or ``"small"``.
+
+    Returns
+    -------
+    Bundle
+        What ``sp.open(dst)`` does.
+
+    Raises
+    ------
+    IngestError
+        If a line holds anything else, or a value does not fit ``dtype``: with file, line and token.
+    DuplicateError
+        If a feature comes twice in a line and ``duplicates`` is ``"error"``.
+    NotFoundError
+        If a file is missing or a pattern matches none.
+    ExistsError
+        If something is at ``dst`` and ``overwrite`` is not set.
+    InvalidValueError
+        If an argument is not one of those above.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import sparrow as sp
+    >>> size = Path("clicks.ffm").write_text("1 0:3:1 1:5:0.5\n0 0:2:1\n")
+    >>> clicks = sp.ingest.libffm("clicks.ffm", "clicks.sparrow")
+    >>> clicks["X"].shape, clicks["y"].to_numpy()
+    ((2, 2, 6), array([1., 0.]))
+    """
+
+    _: KW_ONLY
+    duplicates: Duplicates = "error"
+    dtype: DType = None
+
+    examples: ClassVar[str] = "sparrow ingest libffm train.ffm.gz clicks.sparrow"
+
+    def read(self) -> str:
+        """Store the text and return the folder of the bundle."""
+        sources = open_sources(self.src)
+        names = [source.name for source in sources]
+        with storage.creating(self.dst, self.overwrite) as folder, closing(blocks(sources)) as text:
+            samples = _Samples(np.dtype(np.float64) if self.dtype is None else check_dtype(self.dtype))
+            about: dict[str, Any] = {"profile": self.profile, "operation": "ingest libffm", "extra": {"sources": names}}
+            with bar("reading libffm text", total_size(sources)) as advance:
+
+                def items() -> Iterator[tuple[TextBlock, int]]:
+                    for item in samples.items(text):
+                        yield item
+                        advance(item[0].advance)
+
+                written = write_entries(
+                    folder / "X",
+                    items(),
+                    samples.rows,
+                    dims=_DIMS,
+                    dtype=samples.dtype,
+                    weighted=True,
+                    duplicates=self.duplicates,
+                    fill_value=0,
+                    profile=self.profile,
+                )
+            shape = (samples.count, *(top + 1 for top in samples.largest))
+            storage.create(folder / "X", Schema(shape, _DIMS, samples.dtype, 0), written.files, **about)
+            labels = write_entries(
+                folder / "y",
+                [samples.labels[first] for first in sorted(samples.labels)],
+                lambda rows: rows,
+                dims=("row",),
+                dtype=np.dtype(np.float64),
+                weighted=True,
+                duplicates="error",
+                fill_value=0,
+                profile=self.profile,
+            )
+            y = Schema((samples.count,), ("row",), np.dtype(np.float64), 0)
+            storage.create(folder / "y", y, labels.files, **about)
+            storage.write_bundle(folder, {"X": None, "y": None}, {"format": "libffm"})
+        return os.fspath(self.dst)
+
+
+class _Samples:
+    """The samples of a text, as they are read."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+        self.count = 0
+        self.largest = (-1, -1)
+        self.labels: dict[int, Rows] = {}
+        self._lock = threading.Lock()
+
+    def items(self, text: Iterator[TextBlock]) -> Iterator[tuple[TextBlock, int]]:
+        """Yield blocks, each with the number of samples before it."""
+        for block in text:
+            yield block, self.count
+            lines = bytes(block.data).split(b"\n")
+            self.count += sum(line[:1] not in (b"", b"#") for line in map(bytes.lstrip, lines))
+
+    def rows(self, item: tuple[TextBlock, int]) -> Rows:
+        """Return the features of a block."""
+        from sparrow.kernels.parse import libffm as kernels
+
+        block, before = item
+        most = int(np.count_nonzero(block.data == 58)) // 2 + 1
+        labels, rows, values = np.empty(block.lines), np.empty(most, np.int64), np.empty(most)
+        pairs, hard = np.empty((most, 2), np.int64), np.empty(2 * (most + block.lines), np.int64)
+        lines, count, hards, status, at = kernels.parse_fields(block.data, labels, rows, pairs, values, hard)
+        if status != kernels.GOOD:
+            problem = {
+                kernels.BAD_LABEL: "the label is no number",
+                kernels.BAD_INTEGER: "a field and an index are integers, in field:index:value",
+                kernels.NO_COLON: "a feature is field:index:value",
+                kernels.BAD_VALUE: "the value is no number",
+                kernels.NEGATIVE: "a field or an index is negative",
+                kernels.LARGE: "a field or an index is beyond 2^63 - 1",
+            }[status]
+            raise IngestError(problem, block.source.name, block.line_at(at), words(block.text(at, at + 1000))[0])
+        for k, start in hard[: 2 * hards].reshape(-1, 2).tolist():
+            number = float(words(block.text(start, start + 1000))[0])
+            if k < 0:
+                labels[-1 - k] = number
+            else:
+                values[k] = number
+        found, unfit = cast_values(values[:count], self.dtype)
+        if unfit is not None:
+            raise _wrong(block, unfit, f"the value {misfit(values[unfit], self.dtype)}")
+        field, col = pairs[:count].T.copy()
+        largest = (int(field.max(initial=-1)), int(col.max(initial=-1)))
+        if max(largest) >= LARGEST_DIMENSION:
+            at = int(np.argmax(np.maximum(field, col) >= LARGEST_DIMENSION))
+            raise _wrong(block, at, "a field or an index is beyond 2^63 - 2, the largest coordinate")
+        own = np.flatnonzero(labels[:lines])
+        with self._lock:
+            self.largest = (max(self.largest[0], largest[0]), max(self.largest[1], largest[1]))
+            self.labels[before] = Rows((own + before,), labels[own])
+        return Rows((rows[:count] + before, field, col), found)
+
+
+def _wrong(block: TextBlock, number: int, problem: str) -> IngestError:
+    """Return the error about a feature, counted from 0 in a block."""
+    lines = enumerate(bytes(block.data).decode(errors="backslashreplace").split("\n"), block.first_line)
+    features = ((at, token) for at, line in lines for token in words(line.split("#")[0])[1:])
+    line, token = next(islice(features, number, None))
+    return IngestError(problem, block.source.name, line, token)
+
+
+@dataclass
+class LibffmWriter(Writer):
+    """Write a bundle of ``X`` (row, field, col) and ``y`` as lines ``label field:index:value ...``."""
+
+    def write(self) -> int:
+        """Write the file and return the number of rows."""
+        found: Mapping[str, Tensor] = self.source if isinstance(self.source, Bundle) else {}
+        if set(found) < {"X", "y"} or found["X"].ndim != 3 or found["y"].ndim != 1 or found["X"].dtype.kind == "c":
+            raise UnsupportedError(
+                "libffm is written of a bundle with X (row, field, col) and y, as sp.ingest.libffm makes"
+            )
+        X, y = found["X"], found["y"]
+        if X.fill_value != 0:
+            raise UnsupportedError(f"libffm leaves out zeros, and the absent cells of X are {X.fill_value}")
+        labels = labels_of(y, X.shape[0], "y").to_pylist()
+        row, line = -1, ""
+        with self.sink() as file, bar("exporting", X.nnz, "entries") as advance:
+
+            def upto(stop: int) -> None:
+                nonlocal row, line
+                if row >= 0:
+                    file.write(f"{labels[row]}{line}\n".encode())
+                file.write("".join(f"{label}\n" for label in labels[row + 1 : stop]).encode())
+                row, line = stop, ""
+
+            for batch in X.to_batches():
+                narrow = {pa.bool_(): pa.int8(), pa.float16(): pa.float32()}
+                columns = [
+                    column.cast(narrow.get(column.type, column.type)).cast(pa.string()) for column in batch.columns
+                ]
+                tokens = pc.binary_join_element_wise(*columns[1:], ":")
+                src = batch.column(0).to_numpy()
+                starts = np.flatnonzero(np.diff(src, prepend=-1))
+                joined = pc.binary_join(
+                    pa.ListArray.from_arrays(pa.array(np.append(starts, len(src)), pa.int32()), tokens), " "
+                )
+                for own, text in zip(src[starts].tolist(), joined.to_pylist(), strict=True):
+                    if own != row:
+                        upto(own)
+                    line += " " + text
+                advance(batch.num_rows)
+            upto(len(labels))
+        return len(labels)
+
+
+FORMATS = (
+    Format(
+        "libffm", "libffm text: fields and features.", reader=Libffm, writer=LibffmWriter, suffixes=(".ffm", ".libffm")
+    ),
+)

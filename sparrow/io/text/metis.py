@@ -1,0 +1,266 @@
+"""Graphs as METIS and the DIMACS challenges have them: the neighbours of each vertex, counted from 1, in a line.
+
+G. Karypis and V. Kumar, METIS: A Software Package for Partitioning Unstructured Graphs, 1998, section 4.1.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow import storage
+from sparrow.core.schema import Schema, check_dtype
+from sparrow.errors import IngestError
+from sparrow.io.base.coo_writer import cast_values, misfit, write_entries
+from sparrow.io.base.magic import words
+from sparrow.io.base.registry import DType, Duplicates, Format, Reader
+from sparrow.io.base.source import TextBlock, blocks, open_source
+from sparrow.io.text.adjacency import neighbours
+from sparrow.io.text.number_lines import Head, Lines
+from sparrow.runtime.progress import bar
+from sparrow.sorting import Rows
+
+__all__ = ["FORMATS", "Metis"]
+
+_DIMS = ("src", "dst")
+_COMMENT = "%"
+
+
+@dataclass
+class Metis(Reader):
+    r"""Store a METIS graph as a square tensor ``src, dst``, each edge in both directions, as the file has it.
+
+    The first line tells the number of vertices and of edges, then what the lines hold: sizes and weights of vertices,
+    and weights of edges. A blank line is a vertex without neighbours; lines that begin with ``%`` are comments.
+
+    Parameters
+    ----------
+    src
+        The file, ``"-"`` for standard input. gzip, zstd and bz2 are told from the content.
+    dst
+        The folder to create.
+    duplicates
+        What becomes of a neighbour that comes twice in a line: ``"error"``, ``"sum"``, ``"last"``, ``"first"``,
+        ``"min"`` or ``"max"``.
+    dtype
+        Type of the values; int64 by default.
+    overwrite
+        Replace what is at ``dst``.
+    if_exists
+        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
+        ``"replace"``, which is ``overwrite=True``.
+    profile
+        ``"fast"`` or ``"small"``.
+
+    Returns
+    -------
+    Tensor or Bundle
+        What ``sp.open(dst)`` does: the graph, ones or the weights of its edges. Where vertices have weights or sizes, a
+        bundle of ``graph`` and ``vertices``: a row for each vertex, its size first if it has one, then its weights.
+
+    Raises
+    ------
+    IngestError
+        If the lines are not those that the first one tells, the number of edges is another one, or a neighbour is none
+        of the vertices: with file, line and token.
+    DuplicateError
+        If a neighbour comes twice and ``duplicates`` is ``"error"``.
+    NotFoundError
+        If there is no such file.
+    ExistsError
+        If something is at ``dst`` and ``overwrite`` is not set.
+    InvalidValueError
+        If an argument is not one of those above.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import sparrow as sp
+    >>> size = Path("path.graph").write_text("3 2\n2\n1 3\n2\n")
+    >>> path = sp.ingest.metis("path.graph", "path.sparrow")
+    >>> path.shape, path.nnz, path[0, 1]
+    ((3, 3), 4, np.int64(1))
+    """
+
+    _: KW_ONLY
+    duplicates: Duplicates = "error"
+    dtype: DType = None
+
+    several: ClassVar[bool] = False
+    examples: ClassVar[str] = "sparrow ingest metis karate.graph karate.sparrow"
+
+    def read(self) -> str:
+        """Store the graph and return its folder."""
+        source = open_source(self.src)
+        name = source.name
+        dtype = np.dtype(np.int64) if self.dtype is None else check_dtype(self.dtype)
+        with storage.creating(self.dst, self.overwrite) as folder, closing(blocks(source)) as text:
+            lines = Lines(text)
+            line = lines.peek()
+            while line is not None and (not line.text or line.text[0] == _COMMENT):
+                lines.skip()
+                line = lines.peek()
+            if line is None:
+                raise IngestError("the file is empty: a line of the numbers of vertices and edges comes first", name)
+            head = _head(line, name)
+            lines.skip()
+            lists = _Lists(head, dtype)
+            graph = folder / "graph" if head.first else folder
+            with bar("reading lists", source.size) as advance:
+
+                def items() -> Iterator[tuple[TextBlock, int]]:
+                    for item in lists.items(lines.rest()):
+                        yield item
+                        advance(item[0].advance)
+
+                written = write_entries(
+                    graph,
+                    items(),
+                    lists.rows,
+                    dims=_DIMS,
+                    dtype=dtype,
+                    weighted=head.weighted,
+                    duplicates=self.duplicates,
+                    fill_value=0,
+                    profile=self.profile,
+                )
+            lists.check(name)
+            about: dict[str, Any] = {"profile": self.profile, "operation": "ingest metis", "extra": {"sources": [name]}}
+            storage.create(graph, Schema((head.vertices,) * 2, _DIMS, dtype, 0), written.files, **about)
+            if head.first:
+                self._vertices(folder / "vertices", head, lists, about)
+                storage.write_bundle(folder, {"graph": None, "vertices": None}, {"sources": [name]})
+        return os.fspath(self.dst)
+
+    def _vertices(self, folder: storage.Folder, head: _Head, lists: _Lists, about: dict[str, Any]) -> None:
+        dims = ("vertex", "weight")
+        written = write_entries(
+            folder,
+            sorted(lists.heads, key=lambda each: each[0]),
+            lambda each: _cells(*each),
+            dims=dims,
+            dtype=np.dtype(np.int64),
+            weighted=True,
+            duplicates="error",
+            fill_value=0,
+            profile=self.profile,
+        )
+        storage.create(folder, Schema((head.vertices, head.first), dims, np.dtype(np.int64), 0), written.files, **about)
+
+
+class _Head(NamedTuple):
+    """What the first line tells."""
+
+    vertices: int
+    edges: int
+    weighted: bool
+    """Whether edges have weights."""
+    first: int
+    """How many sizes and weights of a vertex stand before its neighbours."""
+
+
+def _head(line: Head, name: str) -> _Head:
+    tokens = words(line.text)
+    kind = tokens[2] if len(tokens) > 2 else "0"
+    if not 2 <= len(tokens) <= 4 or not set(kind) <= {"0", "1"} or len(kind) > 3:
+        raise line.error("this is no line of a METIS graph: vertices, edges, then perhaps fmt and ncon", name)
+    sizes = line.sizes(len(tokens), "a line of the numbers of vertices and edges, fmt and ncon", name)
+    sized, weighed, weighted = (digit == "1" for digit in kind.zfill(3))
+    constraints = sizes[3] if len(tokens) == 4 else int(weighed)
+    if constraints > 1000 or (weighed and not constraints) or (len(tokens) == 4 and constraints > 1 and not weighed):
+        raise line.error("fmt and ncon, the number of weights of a vertex, do not agree", name)
+    return _Head(sizes[0], sizes[1], weighted, sized + (constraints if weighed else 0))
+
+
+class _Lists:
+    """The lists of a file, counted."""
+
+    def __init__(self, head: _Head, dtype: np.dtype[Any]) -> None:
+        self.head, self._dtype = head, dtype
+        self.heads: list[tuple[int, NDArray[np.int64]]] = []
+        self._lists = self._found = 0
+        self._lock = threading.Lock()
+
+    def items(self, text: Iterator[TextBlock]) -> Iterator[tuple[TextBlock, int]]:
+        """Yield blocks, each with the number of lists before it."""
+        for block in text:
+            yield block, self._lists
+            starts = np.flatnonzero(block.data == 10)[:-1] + 1
+            comments = int((block.data[starts] == ord(_COMMENT)).sum()) + int(block.data[0] == ord(_COMMENT))
+            self._lists += block.lines - comments
+
+    def rows(self, item: tuple[TextBlock, int]) -> Rows:
+        """Return the entries of a block."""
+        block, before = item
+        vertices = self.head.vertices
+        found = neighbours(self._cut(block, before), _COMMENT, self.head.first, self.head.weighted)
+        src = found.lines + before
+        wrong = (found.numbers < 1) | (found.numbers > vertices)
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            line = _line_of(block, int(found.lines[at]))
+            problem = f"the neighbour is none of the {vertices} vertices, which count from 1"
+            raise IngestError(problem, block.source.name, line, str(found.numbers[at]))
+        values = None
+        if found.weights is not None:
+            values, unfit = cast_values(found.weights, self._dtype)
+            if unfit is not None:
+                problem = f"the weight {misfit(found.weights[unfit], self._dtype)}"
+                line, token = _line_of(block, int(found.lines[unfit])), str(found.weights[unfit])
+                raise IngestError(problem, block.source.name, line, token)
+        with self._lock:
+            self._found += len(src)
+            if self.head.first:
+                self.heads.append((before, found.heads))
+        return Rows((src, found.numbers - 1), values)
+
+    def _cut(self, block: TextBlock, before: int) -> TextBlock:
+        """Return a block without the blank lines behind the last vertex."""
+        if before + block.lines <= self.head.vertices:
+            return block
+        stop, lists = 0, before
+        for number, line in enumerate(bytes(block.data).split(b"\n")[:-1], block.first_line):
+            if lists == self.head.vertices and line.strip() and line[:1] != _COMMENT.encode():
+                problem = f"there are more lines than the {self.head.vertices} vertices"
+                raise IngestError(problem, block.source.name, number, line.decode(errors="backslashreplace")[:80])
+            if lists < self.head.vertices:
+                stop += len(line) + 1
+                lists += line[:1] != _COMMENT.encode()
+        return replace(block, data=block.data[:stop])
+
+    def check(self, name: str) -> None:
+        """Raise ``IngestError`` where lists or edges are missing or too many."""
+        if self._lists < self.head.vertices:
+            problem = f"there are {self._lists} lines, and {self.head.vertices} vertices by the first line"
+            raise IngestError(problem, name)
+        if self._found != 2 * self.head.edges:
+            raise IngestError(
+                f"there are {self._found} neighbours, and {self.head.edges} edges by the first line, each of which "
+                "stands in two lines",
+                name,
+            )
+
+
+def _line_of(block: TextBlock, entry: int) -> int:
+    """Return the number of the line of a list, counted from 0 in the block."""
+    for number, line in enumerate(bytes(block.data).split(b"\n"), block.first_line):
+        if line[:1] != _COMMENT.encode():
+            if entry == 0:
+                return number
+            entry -= 1
+    raise AssertionError("there are fewer lists in the block")
+
+
+def _cells(before: int, heads: NDArray[np.int64]) -> Rows:
+    vertex, weight = np.divmod(np.arange(heads.size), max(heads.shape[1], 1))
+    return Rows((vertex + before, weight), heads.reshape(-1))
+
+
+FORMATS = (Format("metis", "Graphs of METIS: neighbours, line by line.", reader=Metis, suffixes=(".graph", ".metis")),)

@@ -1,0 +1,395 @@
+"""Text of numbers, line by line: what the readers of matrices and tensors in text share."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sparrow import storage
+from sparrow.core.schema import Schema
+from sparrow.errors import IngestError, UnsupportedError
+from sparrow.io.base.coo_writer import cast_values, misfit, write_entries
+from sparrow.io.base.magic import words
+from sparrow.io.base.registry import DType, Duplicates, Reader, Writer
+from sparrow.io.base.source import TextBlock, blocks, open_source
+from sparrow.relations.base import as_arrow, as_numpy
+from sparrow.runtime.progress import bar
+from sparrow.sorting import Rows
+
+__all__ = [
+    "Entries",
+    "Head",
+    "Layout",
+    "Lines",
+    "NumbersReader",
+    "NumbersWriter",
+    "check_coords",
+    "fitted",
+    "line_of",
+    "parse",
+]
+
+
+class Head(NamedTuple):
+    """A line of a header."""
+
+    number: int
+    text: str
+
+    def error(self, problem: str, name: str) -> IngestError:
+        """Return the error about this line."""
+        return IngestError(problem, name, self.number, self.text[:80])
+
+    def sizes(self, count: int, what: str, name: str) -> tuple[int, ...]:
+        """Return the line as numbers that are not negative, ``count`` of them.
+
+        Raises
+        ------
+        IngestError
+            If it is anything else.
+        """
+        tokens = words(self.text)
+        if not all(token.isascii() and token.isdigit() for token in tokens) or len(tokens) != count:
+            raise self.error(f"this is not {what}", name)
+        if any(len(token.lstrip("0")) > 19 or int(token[-19:]) >= 2**63 for token in tokens):
+            raise self.error("the number is beyond 2^63 - 1", name)
+        return tuple(int(token.lstrip("0") or "0") for token in tokens)
+
+
+class Lines:
+    """Blocks of text of which the first lines are taken one by one."""
+
+    def __init__(self, blocks: Iterator[TextBlock]) -> None:
+        self._blocks = blocks
+        self._block: TextBlock | None = None
+        self._at = 0
+        self._number = 0
+
+    def peek(self) -> Head | None:
+        """Return the next line, which stays; None at the end."""
+        while self._block is None or self._at >= len(self._block.data):
+            self._block, self._at = next(self._blocks, None), 0
+            if self._block is None:
+                return None
+            self._number = self._block.first_line
+        rest = self._block.data[self._at :]
+        length = int(np.argmax(rest == 10))
+        return Head(self._number, self._block.text(self._at, self._at + length).strip())
+
+    def skip(self) -> None:
+        """Pass over the line that :meth:`peek` returned."""
+        assert self._block is not None
+        self._at += int(np.argmax(self._block.data[self._at :] == 10)) + 1
+        self._number += 1
+
+    def peek_data(self) -> Head | None:
+        """Return the next line that is neither blank nor a comment; those before it are passed over."""
+        while (line := self.peek()) is not None and (not line.text or line.text[0] in "%#"):
+            self.skip()
+        return line
+
+    def rest(self) -> Generator[TextBlock]:
+        """Yield the blocks from the next line on."""
+        if self._block is not None:
+            passed = self._number - self._block.first_line
+            if self._at < len(self._block.data):
+                yield replace(
+                    self._block,
+                    data=self._block.data[self._at :],
+                    first_line=self._number,
+                    lines=self._block.lines - passed,
+                )
+        yield from self._blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What stands in a line."""
+
+    coords: int
+    values: int
+    """0, 1, or 2 for complex numbers."""
+    dtype: np.dtype[Any]
+    """The type of values as they are read: int64, uint64, float64 or complex128."""
+    base: int = 1
+    """What coordinates count from."""
+
+
+class Parsed(NamedTuple):
+    """What stands in the n lines of a block."""
+
+    coords: NDArray[np.int64]
+    """Shape (k, n), counted from 0."""
+    values: NDArray[Any] | None
+    """Shape (n,)."""
+    extents: NDArray[np.int64]
+    """Shape (k, 2): the smallest and the largest coordinate as they are written."""
+
+
+def parse(block: TextBlock, layout: Layout) -> Parsed:
+    """Return what stands in the lines of a block.
+
+    Raises
+    ------
+    IngestError
+        If a line holds anything else: with file, line and token.
+    """
+    from sparrow.kernels.parse import numbers_text as kernels
+
+    whole = layout.dtype.kind in "iu"
+    n, v = block.lines, layout.values
+    coords = np.empty((layout.coords, n), np.int64)
+    floats, integers = np.empty((0 if whole else n, v)), np.empty((n if whole else 0, v), np.int64)
+    hard = np.empty(2 * n * v, np.int64)
+    extents = np.empty((layout.coords, 2), np.int64)
+    count, hards, status, at = kernels.parse_numbers(
+        block.data, whole, layout.base, extents, coords, floats, integers, hard
+    )
+    if status == kernels.BAD_VALUE and not whole and _FORTRAN.search(bytes(block.data)):
+        return parse(replace(block, data=_plain_exponents(block)), layout)
+    if status != kernels.GOOD:
+        raise _error(block, layout, status, at)
+    read = hard[: 2 * hards].reshape(-1, 2)
+    if layout.dtype.kind == "u":
+        integers.reshape(-1)[read[:, 0]] = 0  # beyond int64, and not yet read
+        if (negative := integers[:count, 0] < 0).any():
+            number, text = line_of(block, int(np.argmax(negative)))
+            raise IngestError("the value is negative, in a file of unsigned integers", block.source.name, number, text)
+    numbers: NDArray[Any] = integers.view(np.uint64) if layout.dtype.kind == "u" else integers if whole else floats
+    for k, start in read.tolist():
+        numbers[divmod(k, v)] = _read(block, layout, start)
+    if not v:
+        return Parsed(coords[:, :count], None, extents)
+    return Parsed(coords[:, :count], numbers[:count].reshape(-1).view(layout.dtype), extents)
+
+
+_FORTRAN = re.compile(rb"(?<=[0-9.])[dD](?=[+-]?[0-9])")
+"""What Fortran writes before the exponent of a double."""
+
+
+def _plain_exponents(block: TextBlock) -> NDArray[np.uint8]:
+    return np.frombuffer(bytearray(_FORTRAN.sub(b"e", bytes(block.data))), np.uint8)
+
+
+def _read(block: TextBlock, layout: Layout, start: int) -> Any:
+    token = words(block.text(start, start + 1000))[0]
+    if layout.dtype.kind not in "iu":
+        return float(token)
+    number = int(token)
+    if layout.dtype.kind == "u" and 0 <= number < 2**64:
+        return np.uint64(number)
+    problem = f"the value does not fit {layout.dtype}: say dtype='float64'"
+    raise IngestError(problem, block.source.name, block.line_at(start), token)
+
+
+def _error(block: TextBlock, layout: Layout, status: int, at: int) -> IngestError:
+    from sparrow.kernels.parse import numbers_text as kernels
+
+    wanted = f"are {layout.coords} coordinates" if layout.coords else ""
+    if layout.values:
+        wanted += " and " if wanted else "is " if layout.values == 1 else "are "
+        wanted += "a value" if layout.values == 1 else "two numbers for a value"
+    problem = {
+        kernels.BAD_COORDINATE: "the coordinate is no integer",
+        kernels.LARGE: "the coordinate is beyond 2^63 - 1",
+        kernels.BAD_VALUE: "the value is no integer" if layout.dtype.kind in "iu" else "the value is no number",
+        kernels.TOO_FEW: f"the line ends too early: there {wanted} in each",
+        kernels.TOO_MANY: f"the line goes on: there {wanted} in each",
+    }[status]
+    token = (words(block.text(at, at + 1000)) or [""])[0]
+    if status == kernels.TOO_FEW:
+        token = block.line_text(at)
+    return IngestError(problem, block.source.name, block.line_at(at), token)
+
+
+def fitted(block: TextBlock, layout: Layout, values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the values of the lines of a block in a type.
+
+    Raises
+    ------
+    IngestError
+        If one does not fit it, or no file: with file, line and token.
+    """
+    cast, unfit = cast_values(values, dtype)
+    if unfit is not None:
+        number, text = line_of(block, unfit)
+        problem = f"the value {misfit(values[unfit], dtype)}"
+        raise IngestError(problem, block.source.name, number, words(text)[layout.coords])
+    return cast
+
+
+def line_of(block: TextBlock, entry: int) -> tuple[int, str]:
+    """Return the number and the text of the line of an entry, counted from 0 in the block."""
+    for number, line in enumerate(bytes(block.data).split(b"\n"), block.first_line):
+        text = line.strip()
+        if text and text[0] not in b"#%":
+            if entry == 0:
+                return number, text.decode(errors="backslashreplace")
+            entry -= 1
+    raise AssertionError("there are fewer entries in the block")
+
+
+class Entries(ABC):
+    """The entries of a file as they are read, block by block, and counted.
+
+    Parameters
+    ----------
+    layout
+        What stands in a line.
+    dtype
+        The type of the values that are stored.
+    name
+        What it is called.
+    """
+
+    def __init__(self, layout: Layout, dtype: np.dtype[Any], name: str) -> None:
+        self.layout, self.dtype, self.name = layout, dtype, name
+        self.found = 0
+        self._lock = threading.Lock()
+
+    def add(self, count: int) -> None:
+        """Count entries, whichever thread has read them."""
+        with self._lock:
+            self.found += count
+
+    def items(self, text: Iterator[TextBlock]) -> Iterator[tuple[TextBlock, Any]]:
+        """Yield blocks, each with what of it has to be known in the order of the file."""
+        for block in text:
+            yield block, None
+
+    @abstractmethod
+    def rows(self, item: tuple[TextBlock, Any]) -> Rows:
+        """Return the entries of a block."""
+
+    @abstractmethod
+    def shape(self, maxima: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape, or raise where entries are missing or too many."""
+
+
+@dataclass
+class NumbersReader(Reader):
+    """Store a file of lines of numbers, after a header or none."""
+
+    _: KW_ONLY
+    duplicates: Duplicates = "sum"
+    dtype: DType = None
+
+    several: ClassVar[bool] = False
+    format: ClassVar[str]
+
+    @abstractmethod
+    def begin(self, lines: Lines, name: str) -> tuple[Entries, tuple[str, ...], dict[str, Any]]:
+        """Take the header off; return the entries, the names of the dimensions, and what history is to tell."""
+
+    def labels(self, shape: tuple[int, ...]) -> dict[int, pa.Array]:
+        """Return the labels by dimension: there are none in the file."""
+        return {}
+
+    def read(self) -> str:
+        """Store the file and return its folder."""
+        source = open_source(self.src)
+        name = source.name
+        with storage.creating(self.dst, self.overwrite) as folder, closing(blocks(source)) as text:
+            lines = Lines(text)
+            entries, dims, extra = self.begin(lines, name)
+            with bar("reading entries", source.size) as advance:
+
+                def items() -> Iterator[tuple[TextBlock, Any]]:
+                    for item in entries.items(lines.rest()):
+                        yield item
+                        advance(item[0].advance)
+
+                written = write_entries(
+                    folder,
+                    items(),
+                    entries.rows,
+                    dims=dims,
+                    dtype=entries.dtype,
+                    weighted=entries.layout.values > 0,
+                    duplicates=self.duplicates,
+                    fill_value=0,
+                    profile=self.profile,
+                    describe=lambda cell: (
+                        f"{tuple(k + entries.layout.base for k in cell)}, counted from {entries.layout.base}"
+                    ),
+                )
+            shape = entries.shape(written.maxima)
+            storage.create(
+                folder,
+                Schema(shape, dims, entries.dtype, 0),
+                written.files,
+                labels=self.labels(shape),
+                profile=self.profile,
+                operation=f"ingest {self.format}",
+                extra={"sources": [name], **extra},
+            )
+        return os.fspath(self.dst)
+
+
+def check_coords(block: TextBlock, parsed: Parsed, base: int, shape: Sequence[int | None], hint: str = "") -> None:
+    """Raise ``IngestError`` for the first entry below the index base, with a hint, or beyond the shape."""
+    for k, ((low, high), size) in enumerate(zip(parsed.extents.tolist(), shape, strict=True)):
+        most = 2**63 - 2 + base if size is None else size - 1 + base
+        if low <= high and (low < base or high > most):
+            column = parsed.coords[k] + base  # an index that left int64 comes back
+            entry = int(np.argmax((column < base) | (column > most)))
+            number, text = line_of(block, entry)
+            if column[entry] < base:
+                problem = f"the coordinate is below {base}, from which they count{hint}"
+            else:
+                problem = f"the coordinate is beyond the size {size} of dimension {k}"
+            raise IngestError(problem, block.source.name, number, words(text)[k])
+
+
+@dataclass
+class NumbersWriter(Writer):
+    """Write entries as lines of numbers, parted by blanks, coordinates counted from 1."""
+
+    called: ClassVar[str]
+
+    @cached_property
+    def count(self) -> int:
+        """The number of entries; of a view of an expression it takes computing it."""
+        return self.tensor.nnz
+
+    @abstractmethod
+    def head(self) -> list[str]:
+        """Return the lines before the entries, or raise ``UnsupportedError`` for what the format cannot hold."""
+
+    def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        """Return what stands in the lines: True as 1."""
+        coords = [as_arrow(as_numpy(column).astype(np.int64) + 1) for column in batch.columns[: self.tensor.ndim]]
+        values = batch.columns[self.tensor.ndim :]
+        narrow = {pa.bool_(): pa.int8(), pa.float16(): pa.float32()}
+        return [*coords, *(column.cast(narrow.get(column.type, column.type)) for column in values)]
+
+    def write(self) -> int:
+        """Write the file and return the number of entries."""
+        from pyarrow import csv
+
+        tensor = self.tensor
+        if tensor.fill_value != 0:
+            raise UnsupportedError(
+                f"{self.called} has no fill but 0, and this tensor has {tensor.fill_value}: use npz, or A.refill(0)"
+            )
+        head = self.head()
+        options = csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
+        with self.sink() as file, bar("exporting", self.count, "entries") as advance:
+            file.write("".join(line + "\n" for line in head).encode())
+            out = pa.PythonFile(file, mode="w")
+            for batch in tensor.to_batches():
+                columns = self.columns(batch)
+                csv.write_csv(pa.table(columns, [str(k) for k in range(len(columns))]), out, options)
+                advance(batch.num_rows)
+        return self.count

@@ -1,0 +1,223 @@
+"""Tensors in text, one entry a line: FROSTT's form, and those of the Tensor Toolbox and of ParTI, which tell sizes.
+
+S. Smith et al., FROSTT: The Formidable Repository of Open Sparse Tensors and Tools, 2017.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from sparrow.core.schema import check_dims, check_dtype
+from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
+from sparrow.io.base.magic import words
+from sparrow.io.base.registry import Format, Option, names_of, sizes_of
+from sparrow.io.base.source import TextBlock
+from sparrow.io.text.number_lines import (
+    Entries,
+    Layout,
+    Lines,
+    NumbersReader,
+    NumbersWriter,
+    check_coords,
+    fitted,
+    parse,
+)
+from sparrow.sorting import Rows
+
+__all__ = ["FORMATS", "Tns", "TnsWriter"]
+
+
+@dataclass
+class Tns(NumbersReader):
+    r"""Store a tensor of any number of dimensions from lines of coordinates and a value, with fill 0.
+
+    Lines hold a coordinate for each dimension, then the value, parted by blanks. Lines that begin with ``#`` and blank
+    lines are passed over. Sizes may stand first: the number of dimensions and a line of sizes, or ``sptensor``, these
+    and the number of entries. Without them a dimension is as large as its largest coordinate. Zeros are not stored.
+
+    Parameters
+    ----------
+    src
+        The file, ``"-"`` for standard input. gzip, zstd and bz2 are told from the content.
+    dst
+        The folder to create.
+    duplicates
+        What becomes of several values for one cell: ``"error"``, ``"sum"``, ``"last"``, ``"first"``, ``"min"`` or
+        ``"max"``.
+    dtype
+        Type of the values; float64 by default, int64 without values.
+    dims
+        Names of the dimensions, ``d0, d1, ...`` by default.
+    shape
+        The sizes, None for those that follow from the file.
+    index_base
+        What coordinates count from.
+    values
+        False where lines hold coordinates alone: each entry counts 1.
+    overwrite
+        Replace what is at ``dst``.
+    if_exists
+        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
+        ``"replace"``, which is ``overwrite=True``.
+    profile
+        ``"fast"`` or ``"small"``.
+
+    Returns
+    -------
+    Tensor
+        What ``sp.open(dst)`` does.
+
+    Raises
+    ------
+    IngestError
+        If a line holds anything else than its coordinates and value, a coordinate is below ``index_base`` or beyond the
+        sizes, the number of entries is another one than the file tells, or a value does not fit ``dtype``: with file,
+        line and token.
+    DuplicateError
+        If a cell comes twice and ``duplicates`` is ``"error"``.
+    NotFoundError
+        If there is no such file.
+    ExistsError
+        If something is at ``dst`` and ``overwrite`` is not set.
+    InvalidValueError, ShapeError
+        If an argument is not one of those above, or there are not as many as dimensions.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import sparrow as sp
+    >>> size = Path("small.tns").write_text("1 1 1 2.5\n2 3 1 4\n")
+    >>> A = sp.ingest.tns("small.tns", "small.sparrow")
+    >>> A.shape, A[1, 2, 0]
+    ((2, 3, 1), np.float64(4.0))
+    """
+
+    _: KW_ONLY
+    dims: Annotated[Sequence[str] | None, Option("Names. [default: d0,d1,...]", metavar="A,B,...", parse=names_of)] = (
+        None
+    )
+    shape: Annotated[
+        Sequence[int | None] | None, Option("Sizes, ? for what fits.", metavar="M,N,...", parse=sizes_of)
+    ] = None
+    index_base: Annotated[Literal[0, 1], Option("What coordinates count from.")] = 1
+    values: Annotated[bool, Option("Whether a value follows the coordinates.", flag="--values/--no-values")] = True
+
+    format: ClassVar[str] = "tns"
+    examples: ClassVar[str] = "sparrow ingest tns nell-2.tns.gz nell.sparrow --dims entity,relation,object"
+
+    def begin(self, lines: Lines, name: str) -> tuple[Entries, tuple[str, ...], dict[str, Any]]:
+        """Take the lines of sizes off, if there are any."""
+        head = _header(lines, name, self.values)
+        return _Entries(self, head, name), check_dims(self.dims, head.ndim), {"index_base": self.index_base}
+
+
+_SIZES = re.compile(r"# sizes:((?: \d+)+)$")
+"""The comment by which exported files tell their shape."""
+
+
+class _Head(NamedTuple):
+    """What the lines before the entries tell, and the first of these."""
+
+    ndim: int
+    shape: tuple[int, ...] | None
+    entries: int | None
+
+
+def _header(lines: Lines, name: str, values: bool) -> _Head:
+    told: tuple[int, ...] | None = None
+    while (line := lines.peek()) is not None and (not line.text or line.text[0] in "%#"):
+        if (found := _SIZES.match(line.text)) is not None:
+            told = line._replace(text=found[1]).sizes(len(words(found[1])), "sizes", name)
+        lines.skip()
+    if line is None and told is not None:
+        return _Head(len(told), told, None)
+    if line is None:
+        raise IngestError("there is no entry and no size in the file", name)
+    toolbox = line.text == "sptensor"
+    if toolbox:
+        lines.skip()
+        line = lines.peek_data()
+    if line is None or len(words(line.text)) > 1 or (line.text == "1" and not (toolbox or values)):
+        if toolbox:
+            raise IngestError("after sptensor comes the number of dimensions", name)
+        assert line is not None
+        ndim = len(words(line.text.split("#")[0])) - values
+        if ndim < 1:
+            raise line.error("there is no coordinate beside the value: say values=False if there are no values", name)
+        return _Head(ndim, told if told is not None and len(told) == ndim else None, None)
+    (ndim,) = line.sizes(1, "the number of dimensions", name)
+    lines.skip()
+    sizes = lines.peek_data()
+    if sizes is None:
+        raise IngestError("the file ends before the line of sizes", name)
+    shape = sizes.sizes(ndim, f"a line of {ndim} sizes", name)
+    lines.skip()
+    if not toolbox:
+        return _Head(ndim, shape, None)
+    line = lines.peek_data()
+    if line is None:
+        raise IngestError("the file ends before the number of entries", name)
+    (entries,) = line.sizes(1, "the number of entries", name)
+    lines.skip()
+    return _Head(ndim, shape, entries)
+
+
+class _Entries(Entries):
+    """The entries of a file."""
+
+    def __init__(self, options: Tns, head: _Head, name: str) -> None:
+        given = None if options.dtype is None else check_dtype(options.dtype)
+        if given is not None and given.kind == "c" and options.values:
+            raise InvalidValueError(f"dtype={given}: the lines hold one number each for their values")
+        whole = not options.values or (given is not None and given.kind in "iu")
+        read = np.dtype("f8" if not whole else "u8" if given is not None and given.kind == "u" else "i8")
+        layout = Layout(head.ndim, int(options.values), read, options.index_base)
+        super().__init__(layout, read if given is None else given, name)
+        self._told = head.entries
+        self._shape: list[int | None] = list(head.shape or (None,) * head.ndim)
+        if options.shape is not None:
+            if len(options.shape) != head.ndim:
+                raise InvalidValueError(f"shape={tuple(options.shape)}: the tensor has {head.ndim} dimensions")
+            told = zip(self._shape, options.shape, strict=True)
+            self._shape = [size if wanted is None else wanted for size, wanted in told]
+
+    def rows(self, item: tuple[TextBlock, Any]) -> Rows:
+        """Return the entries of a block."""
+        block, _ = item
+        parsed = parse(block, self.layout)
+        values = parsed.values
+        hint = ": say index_base=0 if they count from 0" if self.layout.base else ""
+        check_coords(block, parsed, self.layout.base, self._shape, hint)
+        self.add(parsed.coords.shape[1])
+        if values is not None:
+            values = fitted(block, self.layout, values, self.dtype)
+        return Rows(tuple(parsed.coords), values)
+
+    def shape(self, maxima: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape, or raise where entries are missing or too many."""
+        if self._told not in (None, self.found):
+            raise IngestError(f"there are {self.found} entries, and {self._told} by the lines before them", self.name)
+        return tuple(top + 1 if size is None else size for size, top in zip(self._shape, maxima, strict=True))
+
+
+@dataclass
+class TnsWriter(NumbersWriter):
+    """Write the entries as lines of coordinates, counted from 1, and a value: FROSTT's form, sizes in a comment."""
+
+    called: ClassVar[str] = "a .tns file"
+
+    def head(self) -> list[str]:
+        """Return a comment of the sizes."""
+        tensor = self.tensor
+        if not tensor.ndim or tensor.dtype.kind == "c":
+            what = f"values are {tensor.dtype}" if tensor.ndim else "there is no dimension"
+            raise UnsupportedError(f"a .tns file has coordinates and one number in each line, and {what}: use csv")
+        return [f"# sizes: {' '.join(map(str, tensor.shape))}"]
+
+
+FORMATS = (Format("tns", "Tensors in text, as FROSTT has them.", reader=Tns, writer=TnsWriter, suffixes=(".tns",)),)

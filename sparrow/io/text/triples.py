@@ -1,0 +1,391 @@
+"""Knowledge graphs as text: a head, a relation and a tail in each line, by names or numbers."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sparrow import storage
+from sparrow.core.schema import LARGEST_DIMENSION, Schema, check_dims
+from sparrow.errors import IngestError, InvalidValueError, NotFoundError
+from sparrow.io.base.coo_writer import Names, Shelf, Written, write_entries
+from sparrow.io.base.magic import NTRIPLES
+from sparrow.io.base.registry import Duplicates, Format, Option, Reader, names_of
+from sparrow.io.base.source import Source, SourceLike, TextBlock, blocks, folder_of, open_sources, total_size
+from sparrow.io.text.vocabulary import vocabulary
+from sparrow.runtime import settings
+from sparrow.runtime.progress import bar
+from sparrow.runtime.thread_pool import ordered_map
+from sparrow.sorting import Rows
+from sparrow.storage.fs.filesystem import of
+
+__all__ = ["FORMATS", "Triples", "splits_in"]
+
+_DIMS = ("head", "relation", "tail")
+_VALUES = np.dtype(np.int64)
+_SPLIT = re.compile(
+    r"(?:.*[-_.])?(train|valid|validation|dev|test)(?:2id)?\.(?:txt|tsv|csv|del|triples)(?:\.(?:gz|zst|bz2))?"
+)
+_HEADER = re.compile(r"(head|subject)(\s+(relation|predicate|tail|object)){2}", re.IGNORECASE)
+_CALLED = {"validation": "valid", "dev": "valid"}
+_VOCABULARIES = {
+    "entities": ("entity2id.txt", "entities.dict", "entity_ids.del", "entities.txt"),
+    "relations": ("relation2id.txt", "relations.dict", "relation_ids.del", "relations.txt"),
+}
+
+
+@dataclass
+class Triples(Reader):
+    r"""Store triples of a knowledge graph as a tensor ``head, relation, tail`` of ones.
+
+    Heads and tails have one numbering. Lines hold three names or numbers, parted by a tab, or else by blanks. Their
+    count may stand first. Several files, or a folder of ``train``, ``valid`` and ``test``, become a bundle of tensors
+    with one vocabulary.
+
+    Parameters
+    ----------
+    src
+        A file, ``"-"`` for standard input, several files, or a folder. gzip, zstd and bz2 are told from the content.
+    dst
+        The folder to create.
+    order
+        ``"hrt"``: head, relation, tail; ``"htr"``: head, tail, relation. ``"auto"`` is the latter where the first line
+        is a count, as OpenKE writes it.
+    ids
+        ``"int"``: numbers are coordinates, counted from 0. ``"str"``: names, which become labels. ``"auto"``: numbers
+        if the first lines (4 MB) of the first file hold nothing else.
+    entities
+        The vocabulary of heads and tails, a file that names the numbers, or numbers the names: a name in each line, or
+        a name and its number. In a folder ``entity2id.txt``, ``entities.dict`` and the like are found. Without, names
+        are sorted.
+    relations
+        The vocabulary of relations, likewise.
+    duplicates
+        What becomes of a triple that comes twice: ``"error"``, ``"sum"``, ``"last"``, ``"first"``, ``"min"`` or
+        ``"max"``.
+    dims
+        Names of the dimensions, ``head, relation, tail`` by default.
+    header
+        Skip the first line of each file.
+    overwrite
+        Replace what is at ``dst``.
+    if_exists
+        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
+        ``"replace"``, which is ``overwrite=True``.
+    profile
+        ``"fast"`` or ``"small"``.
+
+    Returns
+    -------
+    Tensor or Bundle
+        What ``sp.open(dst)`` does: int64; of several files a bundle of tensors of one shape, called as the files are.
+
+    Raises
+    ------
+    IngestError
+        If a line is no triple, there are more or fewer than the count says, or a name is none of the vocabulary: with
+        file, line and token.
+    DuplicateError
+        If a triple comes twice and ``duplicates`` is ``"error"``.
+    NotFoundError
+        If a file is missing, or there are no triples in the folder.
+    ExistsError
+        If something is at ``dst`` and ``overwrite`` is not set.
+    TooLargeError
+        If the names take too much of the memory limit.
+    InvalidValueError, ShapeError
+        If an argument is not one of those above.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import sparrow as sp
+    >>> size = Path("family.txt").write_text("ann\tmother\tbob\nbob\tfather\teve\n")
+    >>> family = sp.ingest.triples("family.txt", "family.sparrow")
+    >>> family.shape, family.labels("head").to_pylist()
+    ((3, 2, 3), ['ann', 'bob', 'eve'])
+    """
+
+    _: KW_ONLY
+    order: Annotated[Literal["auto", "hrt", "htr"], Option("What stands where in a line.")] = "auto"
+    ids: Annotated[Literal["auto", "int", "str"], Option("Numbers or names.")] = "auto"
+    entities: Annotated[SourceLike | None, Option("The vocabulary of heads and tails.", metavar="FILE", parse=str)] = (
+        None
+    )
+    relations: Annotated[SourceLike | None, Option("The vocabulary of relations.", metavar="FILE", parse=str)] = None
+    duplicates: Duplicates = "sum"
+    dims: Annotated[
+        Sequence[str] | None, Option("Names. [default: head,relation,tail]", metavar="A,B,C", parse=names_of)
+    ] = None
+    header: Annotated[bool, Option("Skip a first line of column names.")] = False
+
+    examples: ClassVar[str] = """\
+sparrow ingest triples FB15k-237 fb.sparrow
+sparrow ingest triples train.txt graph.sparrow --entities entity2id.txt"""
+
+    def read(self) -> str:
+        """Store the triples and return the folder."""
+        dims = check_dims(_DIMS if self.dims is None else self.dims, 3)
+        sources = self._sources()
+        known = [None if each is None else open_sources(each) for each in (self.entities, self.relations)]
+        with storage.creating(self.dst, self.overwrite) as folder, ExitStack() as stack:
+            words = [None if named is None else vocabulary(named[0]) for named in known]
+            reading = _Reading(self, dims, words[0], words[1], stack)
+            total = total_size(list(sources.values()))
+            with bar("reading triples", total) as advance:
+                shelves = {name: reading.shelf(source, advance) for name, source in sources.items()}
+            labels = reading.finish()
+            alone = list(sources) == [""]
+            members = {name: folder if alone else folder / name for name in sources}
+            written = {name: reading.write(member, shelves[name]) for name, member in members.items()}
+            shape = reading.shape()
+            for name, member in members.items():
+                storage.create(
+                    member,
+                    Schema(shape, dims, _VALUES, 0),
+                    written[name].files,
+                    labels=labels,
+                    profile=self.profile,
+                    operation="ingest triples",
+                    extra={"sources": [sources[name].name]},
+                )
+            if not alone:
+                storage.write_bundle(folder, dict.fromkeys(sources), {"format": "triples"})
+        return os.fspath(self.dst)
+
+    def _sources(self) -> dict[str, Source]:
+        """Return the files by the names of their tensors; ``""`` where there is one alone."""
+        folder = folder_of(self.src)
+        if folder is not None:
+            found = splits_in(folder)
+            if not found:
+                raise NotFoundError(f"the folder {folder!r} holds no train.txt, valid.txt or test.txt: name the files")
+            for name, called in _VOCABULARIES.items():
+                there = [path for each in called if of(folder).exists(path := os.path.join(folder, each))]
+                if getattr(self, name) is None and there:
+                    setattr(self, name, there[0])
+            return {name: open_sources(path)[0] for name, path in found.items()}
+        sources = open_sources(self.src)
+        if len(sources) == 1:
+            return {"": sources[0]}
+        names = [_called(source.name) or Path(source.name).name.split(".")[0] for source in sources]
+        if len(set(names)) < len(names):
+            raise InvalidValueError(f"two of the files are called alike: {', '.join(names)}")
+        storage.check_members(names)
+        return dict(zip(names, sources, strict=True))
+
+
+def _called(path: str) -> str | None:
+    found = _SPLIT.fullmatch(os.path.basename(path))
+    return None if found is None else _CALLED.get(found[1], found[1])
+
+
+def splits_in(folder: str) -> dict[str, str]:
+    """Return the files of train, valid and test in a folder; none where train is missing, or two are called alike."""
+    files = of(folder)
+    named = [(_called(name), os.path.join(folder, name)) for name in files.names(folder)]
+    found = [(name, path) for name, path in named if name is not None and not files.is_folder(path)]
+    names = [name for name, _ in found]
+    if "train" not in names or len(set(names)) < len(names):
+        return {}
+    return {name: dict(found)[name] for name in ("train", "valid", "test") if name in names}
+
+
+class _Found(NamedTuple):
+    """The tokens of a block: where they begin and end, shape (n, 3), and the numbers that they are."""
+
+    block: TextBlock
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    numbers: NDArray[np.int64] | None
+
+
+@dataclass
+class _Reading:
+    """Reads files that share their vocabularies."""
+
+    options: Triples
+    dims: tuple[str, ...]
+    entities: pa.Array | None
+    relations: pa.Array | None
+    stack: ExitStack
+    largest: list[int] = field(default_factory=lambda: [-1, -1])
+    """Of entities and relations."""
+    _named: bool | None = None
+    _names: list[Names] = field(default_factory=list)
+    _ranks: list[NDArray[np.int32] | None] = field(default_factory=lambda: [None, None])
+    _words: list[pa.Array | None] = field(default_factory=list)
+
+    def shelf(self, source: Source, advance: Callable[[int], Any]) -> Shelf:
+        """Put the triples of a file aside."""
+        shelf = self.stack.enter_context(closing(Shelf()))
+        count = 0
+        with closing(blocks(source)) as text:
+            first = next((block for block in text if bytes(block.data).strip()), None)
+            if first is None:
+                return shelf
+            head = first.text(0, 1 << 16).lstrip().split("\n", 1)[0].strip()
+            told = int(head) if head.isascii() and head.isdigit() and len(head) < 19 else None
+            swapped = self.options.order == "htr" or (self.options.order == "auto" and told is not None)
+            if told is not None:
+                first = _below(first)
+            line, *below = first.text(0, 1 << 16).lstrip("\n\r ").split("\n", 2)[:2]
+            delimiter = 9 if line.count("\t") == 2 else -1
+            if self.options.header:
+                first = _below(first)
+            elif _HEADER.fullmatch(line.strip()) or (self.options.ids != "str" and _over_numbers(line, below)):
+                problem = "the first line names columns: say header=True to skip it"
+                raise IngestError(problem, source.name, first.line_at(int(np.argmax(first.data > 32))), line.strip())
+            self._settle(first, delimiter)
+
+            def find(block: TextBlock) -> _Found:
+                return self._find(block, delimiter)
+
+            def counted() -> Iterator[TextBlock]:
+                for block in chain([first], text):
+                    yield block
+                    advance(block.advance)
+
+            parsed = cast("Generator[_Found]", ordered_map(find, counted(), settings.current().threads))
+            with closing(parsed) as found:
+                for each in found:
+                    shelf.add(self._rows(each, swapped))
+                    count += len(each.starts)
+        if told not in (None, count):
+            raise IngestError(f"there are {count} triples, and {told} by the first line", source.name)
+        return shelf
+
+    def _settle(self, block: TextBlock, delimiter: int) -> None:
+        """Settle whether the tokens are names."""
+        if self._named is not None:
+            return
+        self._named = False
+        if self.options.ids != "int":
+            self._named = self.options.ids == "str" or self._find(block, delimiter, probing=True).numbers is None
+        if self._named:
+            self._names = [Names(), Names()]
+            for names, known in zip(self._names, (self.entities, self.relations), strict=True):
+                if known is not None:
+                    names.codes(known)  # so that the number of a name is its place
+
+    def _find(self, block: TextBlock, delimiter: int, probing: bool = False) -> _Found:
+        from sparrow.kernels.parse import tokens as kernels
+
+        starts, ends = np.empty((block.lines, 3), np.int64), np.empty((block.lines, 3), np.int64)
+        count, status, at = kernels.split(block.data, delimiter, starts, ends)
+        if status != kernels.GOOD:
+            problem = "the line ends too early" if status == kernels.TOO_FEW else "the line goes on"
+            line = block.line_text(at)
+            way = ""
+            if line.endswith(" .") and line[0] in "<_":
+                way = f"; this looks like N-Triples: {NTRIPLES.format(file=shlex.quote(block.source.name))}"
+            raise IngestError(f"{problem}: a triple is a head, a relation and a tail{way}", block.source.name,
+                              block.line_at(at), line)  # fmt: skip
+        starts, ends = starts[:count], ends[:count]
+        if self._named and not probing:
+            block.check_utf8()
+            return _Found(block, starts, ends, None)
+        numbers = np.empty(3 * count, np.int64)
+        read = kernels.integers(block.data, starts.reshape(-1), ends.reshape(-1), numbers)
+        if read == 3 * count:
+            return _Found(block, starts, ends, numbers.reshape(-1, 3))
+        if probing:
+            return _Found(block, starts, ends, None)
+        start, end = int(starts.reshape(-1)[read]), int(ends.reshape(-1)[read])
+        problem = "this is no number from 0 to 2^63 - 1: say ids='str' if these are names"
+        raise IngestError(problem, block.source.name, block.line_at(start), block.text(start, end))
+
+    def _rows(self, found: _Found, swapped: bool) -> Rows:
+        head, relation, tail = (0, 2, 1) if swapped else (0, 1, 2)
+        out: list[NDArray[Any]] = []
+        for column, which in ((head, 0), (relation, 1), (tail, 0)):
+            known = self.relations if which else self.entities
+            starts, ends = found.starts[:, column].copy(), found.ends[:, column].copy()
+            if found.numbers is None:
+                codes = self._names[which].codes_of(found.block.data, starts, ends)
+            else:
+                codes = found.numbers[:, column]
+            limit = LARGEST_DIMENSION if known is None else len(known)
+            if len(codes) and int(codes.max()) >= limit:
+                at = int(starts[np.argmax(codes >= limit)])
+                token = found.block.text(at, int(ends[np.argmax(codes >= limit)]))
+                what = "relations" if which else "entities"
+                problem = f"this is none of the {limit} {what} of the vocabulary"
+                if known is None:
+                    problem = "the number is beyond 2^63 - 2, the largest coordinate"
+                elif found.numbers is not None:
+                    other, place = ("hrt", "in the middle") if swapped else ("htr", "last")
+                    problem += f": say order={other!r} if the relation stands {place}"
+                raise IngestError(problem, found.block.source.name, found.block.line_at(at), token)
+            self.largest[which] = max(self.largest[which], int(codes.max(initial=-1)))
+            out.append(codes.astype(np.int32) if found.numbers is None else codes)
+        return Rows(tuple(out), None)
+
+    def finish(self) -> dict[int, pa.Array]:
+        """Return the labels by dimension, all triples being known."""
+        words = [self.entities, self.relations]
+        for which, names in enumerate(self._names):
+            if words[which] is None:
+                words[which], self._ranks[which] = names.finish()
+        self._words = words
+        return {dim: words[which] for dim, which in ((0, 0), (1, 1), (2, 0)) if words[which] is not None}
+
+    def shape(self) -> tuple[int, int, int]:
+        """Return the shape of all tensors."""
+        entities, relations = (
+            top + 1 if words is None else len(words) for top, words in zip(self.largest, self._words, strict=True)
+        )
+        return entities, relations, entities
+
+    def write(self, folder: storage.Folder, shelf: Iterable[Rows]) -> Written:
+        """Write the triples of a file."""
+
+        def rows_of(rows: Rows) -> Rows:
+            ranks = (self._ranks[0], self._ranks[1], self._ranks[0])
+            return Rows(tuple(c if r is None else r[c] for c, r in zip(rows.coords, ranks, strict=True)), None)
+
+        return write_entries(
+            folder,
+            shelf,
+            rows_of,
+            dims=self.dims,
+            dtype=_VALUES,
+            weighted=False,
+            duplicates=self.options.duplicates,
+            fill_value=0,
+            profile=self.options.profile,
+            describe=self._describe,
+        )
+
+    def _describe(self, cell: tuple[int, ...]) -> str:
+        words = [self._words[which] for which in (0, 1, 0)]
+        return str(tuple(c if each is None else each[c].as_py() for c, each in zip(cell, words, strict=True)))
+
+
+def _over_numbers(line: str, below: Sequence[str]) -> bool:
+    """Return whether a line holds no number, and the next nothing else."""
+    following = "".join(below).split()
+    return bool(following) and all(map(str.isdigit, following)) and not any(map(str.isdigit, line.split()))
+
+
+def _below(block: TextBlock) -> TextBlock:
+    """Return a block with its first line that is not blank blanked out."""
+    data = block.data.copy()
+    start = int(np.argmax((data != 10) & (data != 13) & (data != 32) & (data != 9)))
+    end = start + int(np.argmax(data[start:] == 10))
+    data[start:end] = 32
+    return replace(block, data=data)
+
+
+FORMATS = (Format("triples", "Knowledge graphs: head, relation, tail.", reader=Triples),)

@@ -1,0 +1,85 @@
+"""Files of vertices, ids with names: what labels the two dimensions of an edge list."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import closing
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sparrow.core.labels import repeated_label
+from sparrow.errors import IngestError
+from sparrow.io.base.coo_writer import check_labels
+from sparrow.io.base.source import Source, TextBlock, blocks, total_size
+from sparrow.runtime import settings
+from sparrow.runtime.progress import bar
+from sparrow.runtime.thread_pool import ordered_map
+
+__all__ = ["names_of_vertices"]
+
+
+def names_of_vertices(sources: list[Source]) -> pa.Array:
+    """Return the names of vertices by id; null where an id between 0 and the largest has none."""
+    from sparrow.kernels.parse import edges_text as kernels
+
+    def parse(block: TextBlock) -> tuple[NDArray[np.int64], pa.Array, int]:
+        block.check_utf8()
+        ids, start, end = (np.empty(block.lines, np.int64) for _ in range(3))
+        count, status, at = kernels.parse_vertices(block.data, ids, start, end)
+        if status != kernels.GOOD:
+            problem = {
+                kernels.BAD_ID: "the id of a vertex is no integer",
+                kernels.LARGE_ID: "the id of a vertex is beyond 2^63 - 1",
+                kernels.NEGATIVE: "the id of a vertex is negative",
+                kernels.NO_NAME: "a vertex needs an id and a name",
+            }[status]
+            raise IngestError(problem, block.source.name, block.line_at(at), block.token_at(at))
+        start, end = start[:count], end[:count]
+        offsets = np.empty(count + 1, np.int32)
+        texts = np.empty(int((end - start).sum()), np.uint8)
+        kernels.gather_texts(block.data, start, end, offsets, texts)
+        names = pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(texts))
+        return ids[:count], names, block.advance
+
+    ids: list[NDArray[np.int64]] = []
+    names: list[pa.Array] = []
+    nbytes = count = 0
+    with bar("reading vertices", total_size(sources)) as advance, closing(blocks(sources)) as text:
+        parsed = cast("Generator[Any]", ordered_map(parse, text, settings.current().threads))
+        with closing(parsed):
+            for numbers, texts, step in parsed:
+                ids.append(numbers)
+                names.append(texts)
+                count += len(texts)
+                nbytes += numbers.nbytes + texts.nbytes
+                check_labels(count, nbytes)
+                advance(step)
+    numbers = np.concatenate(ids) if ids else np.empty(0, np.int64)
+    labels = pa.chunked_array(names, pa.string())
+    if nbytes > 2**30:
+        labels = labels.cast(pa.large_string())
+    labels = labels.combine_chunks()
+    if isinstance(labels, pa.ChunkedArray):
+        labels = pa.concat_arrays(labels.chunks) if labels.num_chunks else pa.array([], labels.type)
+    if not np.array_equal(numbers, np.arange(len(numbers))):
+        labels = _placed(numbers, labels, sources[0].name)
+    if (twice := repeated_label(labels)) is not None:
+        raise IngestError("two vertices have one name", sources[0].name, token=twice)
+    return labels
+
+
+def _placed(numbers: NDArray[np.int64], labels: pa.Array, file: str) -> pa.Array:
+    """Return labels at the positions that their ids are."""
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    if (ordered[1:] == ordered[:-1]).any():
+        twice = int(ordered[1:][ordered[1:] == ordered[:-1]][0])
+        raise IngestError("the id of a vertex comes twice", file, token=str(twice))
+    size = int(ordered[-1]) + 1
+    check_labels(size, 8 * size)
+    places = np.full(size, -1, np.int64)
+    places[numbers] = np.arange(len(numbers))
+    return labels.take(pa.array(places, mask=places < 0))

@@ -1,0 +1,1 @@
+"""Kernels over adjacency in CSR form."""

@@ -1,0 +1,543 @@
+"""Loops over the links of graphs, node by node: what is under :mod:`sparrow.graph`.
+
+Links come as lists: ``nodes`` (shape (m,), int32) with the links of ``nodes[k]`` at ``cols[starts[k]:stops[k]]`` (int32
+nodes; ``starts`` and ``stops`` int64). A list is whole: all links of its node. What is kept for each node is an array
+over all of them, which loops change in place, so they run on one thread; ``active`` says whose lists are still to be
+looked at, and a loop that looks at a list takes its node out.
+
+Loops that jump from node to node take all links, in memory: those of node k are at ``cols[indptr[k]:indptr[k + 1]]``.
+They return after about ``most`` links and go on where they were: numbers in ``state``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparrow.kernels.jit.compiler import njit
+
+__all__ = [
+    "both_ways", "by_degree", "circular", "colour", "count_triangles", "flatten", "gather", "h_index", "nearer",
+    "peel", "reach", "relax", "search", "strong", "turn", "unite", "upward", "vote",
+]  # fmt: skip
+
+_MIXED, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
+"""An odd number that spreads bits, and half of them."""
+
+
+@njit(cache=True, nogil=True)
+def relax(nodes, starts, stops, cols, weights, limit, distance, before, active):  # type: ignore[no-untyped-def]
+    """Shorten the distances (float64) of nodes that lists lead to; ``weights`` of the links, or none for 1 each.
+
+    Distances beyond ``limit`` are not taken. ``before`` is told which node each was reached from, unless it is empty.
+    """
+    weighted, told = len(weights) > 0, len(before) > 0
+    for k in range(len(nodes)):
+        active[nodes[k]] = False
+        so_far = distance[nodes[k]]
+        for at in range(starts[k], stops[k]):
+            far = so_far + (weights[at] if weighted else 1.0)
+            if far < distance[cols[at]] and far <= limit:
+                distance[cols[at]] = far
+                active[cols[at]] = True
+                if told:
+                    before[cols[at]] = nodes[k]
+
+
+@njit(cache=True, nogil=True)
+def circular(before, far, was, marks):  # type: ignore[no-untyped-def]
+    """Return whether going back from a node to that before it, and on, comes round a circle that gets ever shorter.
+
+    Parameters
+    ----------
+    before
+        The node that each was reached from, -1 of others, int32.
+    far, was
+        How far nodes are, float64, and how far they were before: on a circle one has come nearer, and none is
+        infinitely near.
+    marks
+        Room for an int32 for each node.
+    """
+    marks[:] = 0
+    for node in range(len(before)):
+        at = node
+        while at >= 0 and marks[at] == 0:
+            marks[at] = node + 1
+            at = before[at]
+        if at < 0 or marks[at] != node + 1:
+            continue
+        met, shorter = at, False
+        while far[at] > -np.inf:
+            shorter |= far[at] < was[at]
+            at = before[at]
+            if at == met:
+                if shorter:
+                    return True
+                break
+    return False
+
+
+@njit(cache=True, nogil=True)
+def unite(nodes, starts, stops, cols, parent):  # type: ignore[no-untyped-def]
+    """Join the sets of linked nodes: ``parent`` leads to the smallest node of a set, which leads to itself."""
+    for k in range(len(nodes)):
+        for at in range(starts[k], stops[k]):
+            one, other = nodes[k], cols[at]
+            while one != other:
+                if one < other:
+                    one, other = other, one
+                # The larger one is moved on, and its path halved.
+                above = parent[one]
+                if above == one:
+                    parent[one] = other
+                    break
+                parent[one] = parent[above]
+                one = above
+
+
+@njit(cache=True, nogil=True)
+def flatten(parent):  # type: ignore[no-untyped-def]
+    """Give the sets of :func:`unite` numbers in the order of their smallest nodes, in place; return how many."""
+    count = 0
+    for node in range(len(parent)):
+        if parent[node] == node:
+            parent[node] = count
+            count += 1
+        else:  # what leads on has been numbered
+            parent[node] = parent[parent[node]]
+    return count
+
+
+@njit(cache=True, nogil=True)
+def gather(nodes, starts, stops, cols, alive, part, leads, led, k, at, keys, filled):  # type: ignore[no-untyped-def]
+    """Append links from a part to another, among nodes alive, to ``keys`` until that is full: 2^32 row + column.
+
+    Returns the list and the link to go on with, and how many keys there are; ``leads`` and ``led`` mark the ends.
+    """
+    while k < len(nodes):
+        if alive[nodes[k]]:
+            row = part[nodes[k]]
+            at = max(at, starts[k])
+            while at < stops[k]:
+                col = part[cols[at]]
+                if col != row and alive[cols[at]]:
+                    if filled == len(keys):
+                        return k, at, filled
+                    keys[filled] = (row << 32) | col
+                    filled += 1
+                    leads[row] = led[col] = True
+                at += 1
+        k, at = k + 1, 0
+    return k, at, filled
+
+
+@njit(cache=True, nogil=True)
+def colour(nodes, starts, stops, cols, alive, colours, active):  # type: ignore[no-untyped-def]
+    """Hand the larger colour of active nodes on along links among nodes alive, as far as these lists lead."""
+    again = len(nodes) > 0
+    while again:
+        again = False
+        for k in range(len(nodes)):
+            node = nodes[k]
+            if not active[node]:
+                continue
+            active[node] = False
+            if not alive[node]:
+                continue
+            own = colours[node]
+            for at in range(starts[k], stops[k]):
+                other = cols[at]
+                if alive[other] and colours[other] < own:
+                    colours[other] = own
+                    active[other] = True
+                    again |= nodes[0] <= other <= node
+
+
+@njit(cache=True, nogil=True)
+def reach(nodes, starts, stops, cols, alive, colours, found, active):  # type: ignore[no-untyped-def]
+    """Find what active nodes lead to among nodes alive of the same colour, as far as these lists lead."""
+    again = len(nodes) > 0
+    while again:
+        again = False
+        for k in range(len(nodes)):
+            node = nodes[k]
+            if not active[node]:
+                continue
+            active[node] = False
+            own = colours[node]
+            for at in range(starts[k], stops[k]):
+                other = cols[at]
+                if alive[other] and not found[other] and colours[other] == own:
+                    found[other] = active[other] = True
+                    again |= nodes[0] <= other <= node
+
+
+@njit(cache=True, nogil=True)
+def h_index(nodes, starts, stops, cols, core, active, tally):  # type: ignore[no-untyped-def]
+    """Lower ``core`` to the largest h such that h linked nodes have at least h; ``tally`` is 0 and stays so."""
+    for k in range(len(nodes)):
+        node = nodes[k]
+        active[node] = False
+        most = core[node]
+        for at in range(starts[k], stops[k]):
+            tally[min(core[cols[at]], most)] += 1
+        have, h = 0, most
+        while h > 0:
+            have += tally[h]
+            if have >= h:
+                break
+            h -= 1
+        tally[: most + 1] = 0
+        if h < most:
+            core[node] = h
+            for at in range(starts[k], stops[k]):
+                if core[cols[at]] > h:
+                    active[cols[at]] = True
+
+
+@njit(cache=True, nogil=True)
+def vote(nodes, starts, stops, cols, labels, active, tally, seed):  # type: ignore[no-untyped-def]
+    """Give each node the label that most linked ones have: its own of several, else one drawn; ``tally`` stays 0."""
+    for k in range(len(nodes)):
+        node = nodes[k]
+        active[node] = False
+        for at in range(starts[k], stops[k]):
+            tally[labels[cols[at]]] += 1
+        own = labels[node]
+        best, votes, lot = own, tally[own], np.uint64(0)
+        for at in range(starts[k], stops[k]):
+            label = labels[cols[at]]
+            if tally[label] < votes or label == own or (tally[label] == votes and best == own):
+                continue
+            drawn = (np.uint64(label) ^ np.uint64(seed)) * _MIXED + np.uint64(node)
+            drawn = (drawn ^ (drawn >> _HALF)) * _MIXED
+            if tally[label] > votes or drawn > lot:
+                best, votes, lot = label, tally[label], drawn
+        for at in range(starts[k], stops[k]):
+            tally[labels[cols[at]]] = 0
+        if best != own:
+            labels[node] = best
+            for at in range(starts[k], stops[k]):
+                active[cols[at]] = True
+
+
+@njit(cache=True, nogil=True)
+def upward(nodes, starts, stops, cols, rank, low, lengths, up, filled):  # type: ignore[no-untyped-def]
+    """Append the ranks of nodes that are higher than those that lead to them to ``up``, while whole lists have room.
+
+    Returns the list to go on with, and how many links there are; ``lengths[node - low + 1]`` is how many a node has.
+    """
+    for k in range(len(nodes)):
+        before, own = filled, rank[nodes[k]]
+        for at in range(starts[k], stops[k]):
+            if rank[cols[at]] > own:
+                if filled == len(up):
+                    return k, before
+                up[filled] = rank[cols[at]]
+                filled += 1
+        lengths[nodes[k] - low + 1] = filled - before
+    return len(nodes), filled
+
+
+@njit(cache=True, nogil=True)
+def count_triangles(nodes, starts, stops, cols, rank, low, indptr, up, marks, counts):  # type: ignore[no-untyped-def]
+    """Count triangles at all three nodes: those whose lowest node has one of the lists, and the middle one is held.
+
+    Parameters
+    ----------
+    rank
+        An order of all nodes, by degree: those that are met most stand together in what is kept by rank.
+    low, indptr, up
+        Nodes from ``low`` on, and the ranks of those that they lead to, where these are higher.
+    marks
+        By rank, shape (n,), int32: -1 at first, and kept between calls for one ``rank``.
+    counts
+        By rank, shape (n,), int64: is added to.
+    """
+    high = low + len(indptr) - 1
+    for k in range(len(nodes)):
+        own = rank[nodes[k]]
+        for at in range(starts[k], stops[k]):
+            if rank[cols[at]] > own:
+                marks[rank[cols[at]]] = own
+        closed = 0
+        for at in range(starts[k], stops[k]):
+            other = cols[at]
+            if rank[other] > own and low <= other < high:
+                here = 0
+                for beyond in range(indptr[other - low], indptr[other - low + 1]):
+                    if marks[up[beyond]] == own:
+                        here += 1
+                        counts[up[beyond]] += 1
+                counts[rank[other]] += here
+                closed += here
+        counts[own] += closed
+
+
+@njit(cache=True, nogil=True)
+def both_ways(indptr, cols, back, sources, pointers, out):  # type: ignore[no-untyped-def]
+    """Merge the lists of links from each node with those to it, both ascending: repeats and the node itself go.
+
+    Parameters
+    ----------
+    indptr, cols
+        The links by the node that they lead from.
+    back, sources
+        The same by the node that they lead to.
+    pointers, out
+        Are written: where the list of each node begins, shape (n + 1,), and the lists.
+    """
+    kept = 0
+    for node in range(len(indptr) - 1):
+        pointers[node] = kept
+        here, there = indptr[node], back[node]
+        before = node
+        while here < indptr[node + 1] or there < back[node + 1]:
+            if there == back[node + 1] or (here < indptr[node + 1] and cols[here] <= sources[there]):
+                found = cols[here]
+                here += 1
+            else:
+                found = sources[there]
+                there += 1
+            if found != node and found != before:
+                out[kept] = before = found
+                kept += 1
+    pointers[len(indptr) - 1] = kept
+
+
+@njit(cache=True, nogil=True)
+def turn(indptr, cols, back, sources):  # type: ignore[no-untyped-def]
+    """Write links by the node that they lead to: ``back``, zeros of shape (n + 2,), whose first n + 1 say where."""
+    n = len(indptr) - 1
+    for k in range(len(cols)):
+        back[cols[k] + 2] += 1
+    for node in range(2, n + 2):
+        back[node] += back[node - 1]
+    for node in range(n):  # counts up where each begins, to where the next one does
+        for k in range(indptr[node], indptr[node + 1]):
+            at = back[cols[k] + 1]
+            back[cols[k] + 1] = at + 1
+            sources[at] = node
+
+
+@njit(cache=True, nogil=True)
+def search(indptr, cols, queue, limit, far, state, most):  # type: ignore[no-untyped-def]
+    """Find what nodes of a queue lead to, link by link; ``far`` (int64) is -1 of those not found yet.
+
+    Parameters
+    ----------
+    queue
+        Shape (n,), int32: the nodes found, nearest first.
+    limit
+        Links further than this are not followed.
+    state
+        The place in the queue, and its end.
+    """
+    first, last = state[0], state[1]
+    looked = 0
+    while first < last and looked < most:
+        node = queue[first]
+        first += 1
+        if far[node] >= limit:
+            first = last
+            break
+        for k in range(indptr[node], indptr[node + 1]):
+            other = cols[k]
+            if far[other] < 0:
+                far[other] = far[node] + 1
+                queue[last] = other
+                last += 1
+        looked += indptr[node + 1] - indptr[node]
+    state[0], state[1] = first, last
+    return looked
+
+
+@njit(cache=True, nogil=True)
+def nearer(  # type: ignore[no-untyped-def]
+    indptr, cols, weights, width, far, before, near, later, waits, bound, state, most
+):  # fmt: skip
+    """Shorten distances along links: near nodes first, in the order found, then others.
+
+    Parameters
+    ----------
+    width
+        Nodes are near that are so much further than the nearest: infinity where links may be shorter than 0.
+    far
+        Shape (n,), float64.
+    before
+        Told which node each was reached from, shape (n,), int32, unless it is empty.
+    near, later
+        Shape (n,), int32: rooms for nodes, the former used in a circle.
+    waits
+        Shape (n,), uint8: 1 of nodes in the former, 2 of nodes in the latter.
+    bound
+        How far the near ones are at most, shape (1,).
+    state
+        Where the near nodes begin, how many they and the others are.
+    """
+    n, told = len(far), len(before) > 0
+    head, filled, kept = state[0], state[1], state[2]
+    limit = bound[0]
+    looked = 0
+    while looked < most:
+        while filled > 0 and looked < most:
+            node = near[head]
+            head = head + 1 if head + 1 < n else 0
+            filled -= 1
+            waits[node] = 0
+            so_far = far[node]
+            for k in range(indptr[node], indptr[node + 1]):
+                other = cols[k]
+                away = so_far + weights[k]
+                if away < far[other]:
+                    far[other] = away
+                    if told:
+                        before[other] = node
+                    if away <= limit:
+                        if waits[other] != 1:
+                            waits[other] = 1
+                            at = head + filled
+                            near[at if at < n else at - n] = other
+                            filled += 1
+                    elif waits[other] == 0:
+                        waits[other] = 2
+                        later[kept] = other
+                        kept += 1
+            looked += 1 + indptr[node + 1] - indptr[node]
+        if filled > 0:
+            break
+        least = np.inf
+        count = 0
+        for k in range(kept):  # those that came near have been looked at
+            node = later[k]
+            if waits[node] == 2:
+                later[count] = node
+                count += 1
+                least = min(least, far[node])
+        looked += kept
+        kept = 0
+        if count == 0:
+            break
+        limit = least + width
+        for k in range(count):
+            node = later[k]
+            if far[node] <= limit:
+                waits[node] = 1
+                near[(head + filled) % n] = node
+                filled += 1
+            else:
+                later[kept] = node
+                kept += 1
+    state[0], state[1], state[2] = head, filled, kept
+    bound[0] = limit
+    return looked
+
+
+@njit(cache=True, nogil=True)
+def strong(indptr, cols, rank, path, at, first, waiting, state, most):  # type: ignore[no-untyped-def]
+    """Give nodes that lead to each other one number in ``rank`` (int32, 0 before), by Pearce's algorithm.
+
+    Parameters
+    ----------
+    path, at, first
+        Shape (n,), int32, int64 and bool: the nodes on the way, the next link of each, and whether it leads to none
+        that was found before.
+    waiting
+        Shape (n,), int32: nodes whose part is not all found.
+    state
+        The node that the search began at, how many are on the way and waiting, and the numbers to give next, in a
+        part being found and to a part: 0, 0, 0, 1, n at first.
+    """
+    begun, depth, held, number, part = state[0], state[1], state[2], state[3], state[4]
+    looked = 0
+    while looked < most:
+        if depth == 0:
+            while begun < len(rank) and rank[begun] != 0:
+                begun += 1
+            if begun == len(rank):
+                break
+            path[0], at[0], first[0], rank[begun] = begun, indptr[begun], True, number
+            depth, number = 1, number + 1
+        top = depth - 1
+        node = path[top]
+        own, k, end = rank[node], at[top], indptr[node + 1]
+        looked -= k - 1
+        other = node
+        while k < end:
+            other = cols[k]
+            found = rank[other]
+            if found == 0:
+                break
+            if found < own:
+                own = found
+                first[top] = False
+            k += 1
+        looked += k
+        rank[node] = own
+        if k < end:
+            at[top] = k
+            path[depth], at[depth], first[depth], rank[other] = other, indptr[other], True, number
+            depth, number = depth + 1, number + 1
+        elif first[top]:
+            number -= 1
+            while held > 0 and own <= rank[waiting[held - 1]]:
+                held -= 1
+                number -= 1
+                rank[waiting[held]] = part
+            rank[node] = part
+            part -= 1
+            depth = top
+        else:
+            waiting[held] = node
+            held += 1
+            depth = top
+    state[0], state[1], state[2], state[3], state[4] = begun, depth, held, number, part
+    return looked
+
+
+@njit(cache=True, nogil=True)
+def by_degree(degree, begin, order, place):  # type: ignore[no-untyped-def]
+    """Sort nodes by their degrees: ``order`` are they, ``place`` is where each is, ``begin`` where each degree begins.
+
+    ``begin`` comes as zeros, two longer than the largest degree.
+    """
+    for node in range(len(degree)):
+        begin[degree[node] + 1] += 1
+    for k in range(1, len(begin)):
+        begin[k] += begin[k - 1]
+    for node in range(len(degree)):
+        at = begin[degree[node]]
+        begin[degree[node]] = at + 1
+        order[at], place[node] = node, at
+    for k in range(len(begin) - 1, 0, -1):
+        begin[k] = begin[k - 1]
+    begin[0] = 0
+
+
+@njit(cache=True, nogil=True)
+def peel(indptr, cols, core, begin, order, place, state, most):  # type: ignore[no-untyped-def]
+    """Take nodes away, those of the fewest neighbours first: ``core`` becomes the most that they had left.
+
+    Parameters
+    ----------
+    core, begin, order, place
+        The degrees, and what :func:`by_degree` wrote.
+    state
+        How many were taken away, shape (1,).
+    """
+    looked = 0
+    while state[0] < len(order) and looked < most:
+        node = order[state[0]]
+        state[0] += 1
+        own = core[node]
+        for k in range(indptr[node], indptr[node + 1]):
+            other = cols[k]
+            degree = core[other]
+            if degree > own:  # to the beginning of its degree, which then begins behind it
+                at, here = begin[degree], place[other]
+                moved = order[at]
+                order[at], order[here] = other, moved
+                place[other], place[moved] = at, here
+                begin[degree] = at + 1
+                core[other] = degree - 1
+        looked += 1 + indptr[node + 1] - indptr[node]
+    return looked

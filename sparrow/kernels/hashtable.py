@@ -1,0 +1,80 @@
+"""Numbers for integers that lie anywhere: a hash table of open places, over arrays alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparrow.kernels.jit.compiler import njit
+from sparrow.kernels.matmul.intrinsics import prefetch
+
+__all__ = ["look_up", "number"]
+
+_MIXED = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 over the golden ratio: products with it differ in their highest bits wherever numbers differ (Knuth, 6.4)."""
+_AHEAD = 16
+"""Values between asking for a place in the table and looking at it."""
+
+
+@njit(cache=True, nogil=True)
+def _probed(value, shift, last, places, found):  # type: ignore[no-untyped-def]
+    """Return where a value lies, or the open place where it would, and the number there."""
+    at = (np.uint64(value) * _MIXED) >> shift
+    known = places[at]
+    while known >= 0 and found[known] != value:
+        at = (at + np.uint64(1)) & last
+        known = places[at]
+    return at, known
+
+
+@njit(cache=True, nogil=True)
+def number(values, bits, places, found, out):  # type: ignore[no-untyped-def]
+    """Give values numbers in the order in which they first come; return how many different ones there are.
+
+    Parameters
+    ----------
+    values
+        Shape (n,), int64.
+    bits
+        The table has 2 ** bits places, more than there are different values.
+    places
+        Shape (2 ** bits,), int32, -1 everywhere: written, the number of the value that lies at each place.
+    found
+        Shape (n,), int64: written, the different values.
+    out
+        Shape (n,), int32: written, the number of each value.
+    """
+    shift, last = np.uint64(64 - bits), np.uint64(len(places) - 1)
+    count = 0
+    for i in range(len(values)):
+        if i + _AHEAD < len(values):
+            prefetch(places, (np.uint64(values[i + _AHEAD]) * _MIXED) >> shift)
+        value = values[i]
+        at, known = _probed(value, shift, last, places, found)
+        if known < 0:
+            known = np.int32(count)
+            places[at] = known
+            found[count] = value
+            count += 1
+        out[i] = known
+    return count
+
+
+@njit(cache=True, nogil=True)
+def look_up(values, bits, places, found, out):  # type: ignore[no-untyped-def]
+    """Write the number of each value, -1 for those that :func:`number` has not seen.
+
+    Parameters
+    ----------
+    values
+        Shape (n,), int64.
+    bits, places, found
+        As :func:`number` left them.
+    out
+        Shape (n,), int32.
+    """
+    shift, last = np.uint64(64 - bits), np.uint64(len(places) - 1)
+    for i in range(len(values)):
+        if i + _AHEAD < len(values):
+            prefetch(places, (np.uint64(values[i + _AHEAD]) * _MIXED) >> shift)
+        value = values[i]
+        out[i] = _probed(value, shift, last, places, found)[1]

@@ -1,0 +1,1 @@
+"""Numba: imports, cache folder and compile-time notices."""

@@ -1,0 +1,1 @@
+"""Kernels of matrix products: SpGEMM, SpMM, SpMV, masked products."""

@@ -1,0 +1,417 @@
+"""Numbers of neighbouring columns, computed side by side: eight by one instruction, where the processor has one.
+
+Numba computes eight variables one after the other, and an array of eight goes through memory at each step. ::
+
+    total = spread(zero)
+    for k in range(start, stop):
+        total += spread(values[k]) * load(x, cols[k] * columns + panel, columns - panel)
+    store(y, row * columns + panel, columns - panel, total)
+
+Each lane is rounded as a variable of its own would be, so the bits are those of a loop over columns. Integers wrap
+around.
+
+Cells that differ from a number are written one behind the other without a branch::
+
+    kept = load(row, at, LANES)
+    differs = unlike(kept, spread(fill))
+    pack(out, n, kept, differs)
+    n += ones(differs)
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sparrow.kernels.jit.compiler import (
+    TypingError,
+    cgutils,
+    intrinsic,
+    ir,
+    lower_builtin,
+    models,
+    register_model,
+    type_callable,
+    types,
+)
+
+__all__ = [
+    "FLAGS", "LANES", "below", "counted", "flagged", "load", "ones", "pack", "settle", "spread", "store", "stream",
+    "total", "unlike",
+]  # fmt: skip
+
+_tools: Any = cgutils
+_COUNT = 8
+LANES = np.uint64(_COUNT)
+"""How many lanes there are."""
+_FLAGS = 16
+FLAGS = np.uint64(_FLAGS)
+"""How many flags are looked at together."""
+
+
+class _Lanes(types.Type):
+    """The type of eight numbers of one type: float, complex or integer."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+        self.complex = isinstance(dtype, types.Complex)
+        self.part = dtype.underlying_float if self.complex else dtype
+        super().__init__(name=f"Lanes({dtype})")
+
+
+@register_model(_Lanes)
+class _Model(models.PrimitiveModel):
+    """One vector, of complex numbers one of their real and one of their imaginary parts."""
+
+    def __init__(self, manager: Any, kind: _Lanes) -> None:
+        vector = ir.VectorType(manager.lookup(kind.part).get_value_type(), _COUNT)
+        super().__init__(manager, kind, ir.LiteralStructType([vector] * (1 + kind.complex)))  # type: ignore[no-untyped-call]
+
+
+def _vectors(builder: Any, value: Any) -> list[Any]:
+    return [builder.extract_value(value, part) for part in range(len(value.type.elements))]
+
+
+def _lanes(builder: Any, kind: Any, vectors: list[Any]) -> Any:
+    value = ir.Constant(kind, ir.Undefined)
+    for part, vector in enumerate(vectors):
+        value = builder.insert_value(value, vector, part)
+    return value
+
+
+def _picked(builder: Any, one: Any, other: Any, lanes: list[int]) -> Any:
+    """Return lanes of two vectors, counted through both."""
+    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes))
+
+
+def _spread(builder: Any, number: Any, count: int) -> Any:
+    none = ir.Constant(ir.VectorType(number.type, count), ir.Undefined)
+    return _picked(builder, builder.insert_element(none, number, ir.IntType(32)(0)), none, [0] * count)
+
+
+def _call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
+    """Call what LLVM knows by a name."""
+    function = ir.FunctionType(result, [each.type for each in arguments])
+    return builder.call(_tools.get_or_insert_function(builder.module, function, name), arguments)
+
+
+class _Place:
+    """Where lanes are in memory: as many numbers as are left of a row, complex ones part by part."""
+
+    def __init__(self, target: Any, builder: Any, kind: _Lanes, array: Any, arguments: Any) -> None:
+        data, position, left = arguments
+        count = _COUNT * (1 + kind.complex)
+        self.builder, self.left = builder, left
+        self.vector = ir.VectorType(target.get_value_type(kind.part), count)
+        first = builder.gep(target.make_array(array)(target, builder, data).data, [position])
+        self.first = builder.bitcast(first, self.vector.as_pointer())
+        self.align = target.get_abi_sizeof(self.vector.element)
+        self.all = builder.icmp_unsigned(">=", left, left.type(_COUNT))
+        lanes = ir.Constant(ir.VectorType(left.type, count), [lane // (1 + kind.complex) for lane in range(count)])
+        self.mask = builder.icmp_unsigned("<", lanes, _spread(builder, left, count))
+
+    def masked(self, name: str, result: Any, *arguments: Any) -> Any:
+        """Call an operation that leaves alone what is past the end of the row."""
+        kind = f"v{self.vector.count}{self.vector.element.intrinsic_name}"
+        return _call(self.builder, f"llvm.masked.{name}.{kind}.p0", result, *arguments)
+
+
+def _spread_of(context: Any, number: Any) -> Any:
+    """Return a number in every lane."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = signature.return_type
+        (number,) = arguments
+        parts = [builder.extract_value(number, part) for part in (0, 1)] if kind.complex else [number]
+        vectors = [_spread(builder, part, _COUNT) for part in parts]
+        return _lanes(builder, target.get_value_type(kind), vectors)
+
+    return _Lanes(number)(number), generate
+
+
+def _check_contiguous(array: Any) -> None:
+    if array.layout != "C":
+        raise TypingError(f"lanes want a C-contiguous array, not {array}")
+
+
+def _load(context: Any, array: Any, position: Any, left: Any) -> Any:
+    """Return the numbers from a position of a C-contiguous array on, counted through it; 0 for those past the left."""
+    _check_contiguous(array)
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = signature.return_type
+        place = _Place(target, builder, kind, signature.args[0], arguments)
+        found = _tools.alloca_once(builder, place.vector)
+        with builder.if_else(place.all) as (yes, no):
+            with yes:
+                builder.store(builder.load(place.first, align=place.align), found)
+            with no:
+                zeros = ir.Constant(place.vector, None)
+                align = ir.IntType(32)(place.align)
+                builder.store(place.masked("load", place.vector, place.first, align, place.mask, zeros), found)
+        whole = builder.load(found)
+        if not kind.complex:
+            return _lanes(builder, target.get_value_type(kind), [whole])
+        parts = [_picked(builder, whole, whole, list(range(part, 2 * _COUNT, 2))) for part in (0, 1)]
+        return _lanes(builder, target.get_value_type(kind), parts)
+
+    return _Lanes(array.dtype)(array, types.uint64, types.uint64), generate
+
+
+def _store(context: Any, array: Any, position: Any, left: Any, lanes: Any) -> Any:
+    """Write lanes from a position of a C-contiguous array on, none past the left."""
+    _check_contiguous(array)
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = _Place(target, builder, signature.args[3], signature.args[0], arguments[:3])
+        whole, *others = _vectors(builder, arguments[3])
+        for other in others:
+            order = [lane for pair in zip(range(_COUNT), range(_COUNT, 2 * _COUNT), strict=True) for lane in pair]
+            whole = _picked(builder, whole, other, order)
+        with builder.if_else(place.all) as (yes, no):
+            with yes:
+                builder.store(whole, place.first, align=place.align)
+            with no:
+                place.masked("store", ir.VoidType(), whole, place.first, ir.IntType(32)(place.align), place.mask)
+        return target.get_dummy_value()
+
+    return types.void(array, types.uint64, types.uint64, lanes), generate
+
+
+def _stream(context: Any, array: Any, position: Any, lanes: Any) -> Any:
+    """Write lanes past the cache, from a position of a C-contiguous array on that is a multiple of them in memory."""
+    _check_contiguous(array)
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data, position, lanes = arguments
+        (vector,) = _vectors(builder, lanes)
+        first = builder.gep(target.make_array(signature.args[0])(target, builder, data).data, [position])
+        first = builder.bitcast(first, vector.type.as_pointer())
+        written = builder.store(vector, first, align=_COUNT * target.get_abi_sizeof(vector.type.element))
+        written.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
+        return target.get_dummy_value()
+
+    return types.void(array, types.uint64, lanes), generate
+
+
+def _settle(context: Any) -> Any:
+    """Have what was written past the cache seen by other threads before what is written from now on."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.fence("seq_cst")
+        return target.get_dummy_value()
+
+    return types.void(), generate
+
+
+def _total(context: Any, lanes: Any) -> Any:
+    """Return the sum of the lanes, those of one half added to those of the other until one is left."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        sums = []
+        for vector in _vectors(builder, arguments[0]):
+            count, left = _COUNT, vector
+            while count > 1:
+                count //= 2
+                halves = [_picked(builder, left, left, list(range(at, at + count))) for at in (0, count)]
+                (left,) = _sum(builder, lanes, halves[:1], halves[1:])
+            sums.append(builder.extract_element(left, ir.IntType(32)(0)))
+        if not lanes.complex:
+            return sums[0]
+        value = ir.Constant(target.get_value_type(lanes.dtype), ir.Undefined)
+        return builder.insert_value(builder.insert_value(value, sums[0], 0), sums[1], 1)
+
+    return lanes.dtype(lanes), generate
+
+
+def _pack(target: Any, builder: Any, vector: Any, mask: Any, first: Any) -> None:
+    """Write the lanes under a mask one behind the other to a place, and anything after them."""
+    own = kind = vector.type
+    if isinstance(own.element, ir.IntType) and own.element.width < 32:  # no processor packs bytes by itself
+        kind = ir.VectorType(ir.IntType(32), own.count)
+        vector = builder.zext(vector, kind)
+    features = target.codegen().magic_tuple()[2]
+    if "+avx2" in features and "+avx512f" not in features:
+        _pack_by_table(target, builder, vector, mask, first, own.element)
+        return
+    name = f"llvm.experimental.vector.compress.v{kind.count}{kind.element.intrinsic_name}"
+    packed = _call(builder, name, kind, vector, mask, ir.Constant(kind, ir.Undefined))
+    packed = packed if kind is own else builder.trunc(packed, own)
+    align = target.get_abi_sizeof(own.element)
+    builder.store(packed, builder.bitcast(first, own.as_pointer()), align=align)
+
+
+def _pack_by_table(target: Any, builder: Any, vector: Any, mask: Any, first: Any, element: Any) -> None:
+    """Do so 32 bytes at a time by a permutation that a table has for each mask: LLVM does it a lane at a time."""
+    size, align = 32 // target.get_abi_sizeof(vector.type.element), target.get_abi_sizeof(element)
+    words, byte = ir.VectorType(ir.IntType(32), 8), ir.IntType(8)
+    table = _table(builder, size)
+    for start in range(0, vector.type.count, size):
+        part = _picked(builder, vector, vector, list(range(start, start + size)))
+        bits = _picked(builder, mask, mask, list(range(start, start + size)))
+        bits = builder.bitcast(bits, ir.IntType(size))
+        number = builder.zext(bits, ir.IntType(64))
+        order = builder.gep(table, [ir.IntType(64)(0), builder.shl(number, ir.IntType(64)(3))])
+        order = builder.load(builder.bitcast(order, ir.VectorType(byte, 8).as_pointer()), align=8)
+        packed = builder.bitcast(part, words)
+        packed = _call(builder, "llvm.x86.avx2.permd", words, packed, builder.zext(order, words))
+        packed = builder.bitcast(packed, part.type)
+        if element != vector.type.element:
+            packed = builder.trunc(packed, ir.VectorType(element, size))
+        builder.store(packed, builder.bitcast(first, packed.type.as_pointer()), align=align)
+        first = builder.gep(first, [builder.zext(builder.ctpop(bits), ir.IntType(64))])
+
+
+def _table(builder: Any, size: int) -> Any:
+    """Return where, for each mask of so many lanes, there are the numbers of their words in the order they come in."""
+    name = f"sparrow.packed.{size}"
+    if name in builder.module.globals:
+        return builder.module.globals[name]
+    words = 8 // size
+    rows = [[lane for lane in range(size) if bits >> lane & 1] for bits in range(1 << size)]
+    numbers = [[lane * words + word for lane in row for word in range(words)] for row in rows]
+    flat = bytearray(b"".join(bytes(row).ljust(8, b"\0") for row in numbers))
+    kind = ir.ArrayType(ir.IntType(8), len(flat))
+    return _tools.global_constant(builder.module, name, ir.Constant(kind, flat))
+
+
+def _counted(context: Any, first: Any) -> Any:
+    """Return a number and those that follow it, one in each lane."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = _spread(builder, arguments[0], _COUNT)
+        steps = ir.Constant(vector.type, list(range(_COUNT)))
+        return _lanes(builder, target.get_value_type(signature.return_type), [builder.add(vector, steps)])
+
+    return _Lanes(first)(first), generate
+
+
+def _unlike(context: Any, lanes: Any, others: Any) -> Any:
+    """Return which lanes of real numbers differ from those of others, a bit for each, from the lowest on; NaN does."""
+    if lanes != others or lanes.complex:
+        return None
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (one,), (other,) = (_vectors(builder, each) for each in arguments)
+        is_float = isinstance(lanes.part, types.Float)
+        differs = builder.fcmp_unordered("!=", one, other) if is_float else builder.icmp_unsigned("!=", one, other)
+        return builder.bitcast(differs, ir.IntType(8))
+
+    return types.uint8(lanes, others), generate
+
+
+def _below(context: Any, lanes: Any, others: Any) -> Any:
+    """Return 1 in each lane of unsigned integers that is less than that of others, 0 in the rest."""
+    if lanes != others or lanes.part not in types.unsigned_domain:
+        return None
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (one,), (other,) = (_vectors(builder, each) for each in arguments)
+        less = builder.zext(builder.icmp_unsigned("<", one, other), one.type)
+        return _lanes(builder, target.get_value_type(lanes), [less])
+
+    return lanes(lanes, others), generate
+
+
+def _pack_lanes(context: Any, array: Any, position: Any, lanes: Any, bits: Any) -> Any:
+    """Write the lanes whose bits are set one behind the other, from a position of a C-contiguous array on.
+
+    Whatever the bits are, eight places are written to.
+    """
+    _check_contiguous(array)
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data, position, lanes, bits = arguments
+        (vector,) = _vectors(builder, lanes)
+        first = builder.gep(target.make_array(signature.args[0])(target, builder, data).data, [position])
+        mask = builder.bitcast(bits, ir.VectorType(ir.IntType(1), _COUNT))
+        _pack(target, builder, vector, mask, first)
+        return target.get_dummy_value()
+
+    return types.void(array, types.uint64, lanes, types.uint8), generate
+
+
+def _ones(context: Any, bits: Any) -> Any:
+    """Return how many bits are set."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.zext(builder.ctpop(arguments[0]), ir.IntType(64))
+
+    return types.uint64(bits), generate
+
+
+def _flagged(context: Any, flags: Any, position: Any, out: Any, count: Any) -> Any:
+    """Write the positions of sixteen flags, bytes from a position on, that are set; clear them and return their number.
+
+    They are written as uint32 from ``count`` on of ``out``, which has room for sixteen there.
+    """
+    for array in (flags, out):
+        _check_contiguous(array)
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data, position, out, count = arguments
+        bytes_of, numbers = ir.VectorType(ir.IntType(8), _FLAGS), ir.VectorType(ir.IntType(32), _FLAGS)
+        place = builder.gep(target.make_array(signature.args[0])(target, builder, data).data, [position])
+        place = builder.bitcast(place, bytes_of.as_pointer())
+        none = ir.Constant(bytes_of, None)
+        found = builder.load(place, align=1)
+        builder.store(none, place, align=1)
+        mask = builder.icmp_unsigned("!=", found, none)
+        first = _spread(builder, builder.trunc(position, ir.IntType(32)), _FLAGS)
+        positions = builder.add(first, ir.Constant(numbers, list(range(_FLAGS))))
+        to = builder.gep(target.make_array(signature.args[2])(target, builder, out).data, [count])
+        _pack(target, builder, positions, mask, to)
+        bits = builder.bitcast(mask, ir.IntType(_FLAGS))
+        return builder.zext(builder.ctpop(bits), ir.IntType(64))
+
+    return types.uint64(flags, types.uint64, out, types.uint64), generate
+
+
+def _sum(builder: Any, kind: _Lanes, a: list[Any], b: list[Any]) -> list[Any]:
+    add = builder.fadd if isinstance(kind.part, types.Float) else builder.add
+    return [add(one, other) for one, other in zip(a, b, strict=True)]
+
+
+def _product(builder: Any, kind: _Lanes, a: list[Any], b: list[Any]) -> list[Any]:
+    times = builder.fmul if isinstance(kind.part, types.Float) else builder.mul
+    if not kind.complex:
+        return [times(a[0], b[0])]
+    real = builder.fsub(times(a[0], b[0]), times(a[1], b[1]))
+    return [real, builder.fadd(times(a[0], b[1]), times(a[1], b[0]))]
+
+
+def _takes_lanes(operator: Any, compute: Callable[[Any, _Lanes, list[Any], list[Any]], list[Any]]) -> None:
+    """Have an operator take lanes of one type."""
+
+    def typed(context: Any) -> Any:
+        return lambda a, b: a if isinstance(a, _Lanes) and a == b else None
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = signature.return_type
+        vectors = compute(builder, kind, *(_vectors(builder, each) for each in arguments))
+        return _lanes(builder, target.get_value_type(kind), vectors)
+
+    type_callable(operator)(typed)
+    lower_builtin(operator, _Lanes, _Lanes)(generate)  # type: ignore[no-untyped-call]
+
+
+for each in (operator.add, operator.iadd):
+    _takes_lanes(each, _sum)
+for each in (operator.mul, operator.imul):
+    _takes_lanes(each, _product)
+
+below: Any = intrinsic(_below)
+counted: Any = intrinsic(_counted)
+flagged: Any = intrinsic(_flagged)
+load: Any = intrinsic(_load)
+ones: Any = intrinsic(_ones)
+pack: Any = intrinsic(_pack_lanes)
+settle: Any = intrinsic(_settle)
+spread: Any = intrinsic(_spread_of)
+store: Any = intrinsic(_store)
+stream: Any = intrinsic(_stream)
+total: Any = intrinsic(_total)
+unlike: Any = intrinsic(_unlike)

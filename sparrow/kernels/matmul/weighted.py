@@ -1,0 +1,65 @@
+"""Sums of entries, each times rows of a table: the loop under contractions of a tensor with several arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparrow.kernels.jit.compiler import njit
+from sparrow.kernels.matmul.simd import LANES, load, spread, store
+
+__all__ = ["sum_weighted"]
+
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
+
+
+@njit(cache=True, nogil=True)
+def sum_weighted(rows, places, values, table, first, last, y, edges):  # type: ignore[no-untyped-def]
+    """Add each entry to its row of k cells: ``y[row, :] += value * table[place, :] * table[other place, :] * ...``.
+
+    Eight columns at a time are summed side by side along a run of equal rows.
+
+    Parameters
+    ----------
+    rows, values
+        Shape (n,): the row of the result that an entry belongs to, and the entry.
+    places
+        Shape (f, n): the rows of the table that it is multiplied with. Entries that point past the end are left out.
+    table
+        Shape (t, k).
+    first, last
+        Rows whose sums go to ``edges[0]`` and ``edges[1]`` in place of ``y``: they may go on in the neighbouring
+        chunks.
+    y, edges
+        Shapes (m, k) and (2, k): added to.
+    """
+    height, size, columns = np.uint64(y.shape[0]), np.uint64(table.shape[0]), np.uint64(table.shape[1])
+    n = np.uint64(len(rows))
+    start = _ZERO
+    while start < n:
+        row = rows[start]
+        stop = start + _ONE
+        while stop < n and rows[stop] == row:
+            stop += _ONE
+        if row == first:
+            target = edges[0]
+        elif row == last:
+            target = edges[1]
+        elif np.uint64(row) < height:
+            target = y[np.uint64(row)]
+        else:
+            start = stop
+            continue
+        for panel in range(_ZERO, columns, LANES):
+            left, total = columns - panel, load(target, panel, columns - panel)
+            for k in range(start, stop):
+                product, inside = spread(values[k]), True
+                for f in range(np.uint64(places.shape[0])):
+                    place = np.uint64(places[f, k])
+                    if place >= size:
+                        inside = False
+                        break
+                    product *= load(table, place * columns + panel, left)
+                if inside:
+                    total += product
+            store(target, panel, left, total)
+        start = stop

@@ -1,0 +1,1 @@
+"""Kernels of models: ALS, linear models, optimizers, top-k."""

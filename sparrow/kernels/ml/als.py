@@ -1,0 +1,445 @@
+"""The loops of alternating least squares: one half step for some rows, the other table held fixed.
+
+Row u has links to the items ``cols[indptr[u]:indptr[u + 1]]`` with values y. With M the weighted Gramian
+``unobserved_weight * H'H`` of the fixed table and ``ridge[u]`` the row's own multiple of the identity, its factors w
+solve
+
+    (sum of h h' over its links + M + ridge[u] I) w = sum of y h.
+
+A row without links gets zeros. The solvers in single precision want the fixed table to stand in the eigenbasis of its
+Gramian: M is then a diagonal, its ``spectrum``, and the product with it costs d instead of d^2. Factors are
+determined up to a rotation common to both tables, so nothing needs to be rotated back.
+
+The loops over blocks of rows are here, and the steps of the conjugate gradient method; solving one row by LAPACK is in
+:mod:`sparrow.kernels.ml.systems`. Every kernel copies the rows of the fixed table that it needs into a buffer, and
+writes the loss of each block of rows. What is written depends on the blocks alone, never on how many of them one call gets.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparrow.kernels.jit.compiler import njit
+from sparrow.kernels.ml.blas import fortran
+from sparrow.kernels.ml.factors import load
+from sparrow.kernels.ml.systems import (
+    FIRST_COLUMN,
+    assign,
+    clear,
+    combine_rows,
+    copy_targets,
+    refine_cholesky,
+    row_products,
+    solve_cholesky,
+    solve_woodbury,
+    squared_error,
+)
+
+__all__ = ["conjugate_gradient", "eigenbasis", "normal_equations", "subspace"]
+
+_N, _L = np.uint8(ord("N")), np.uint8(ord("L"))
+_ZERO, _ONE = np.float32(0), np.float32(1)
+_YES, _NO = np.bool_(True), np.bool_(False)
+"""Arguments that Numba takes as variables: a literal is a type of its own, and one more function to compile."""
+_SAFE = 1e4
+"""Up to this sum of eigenvalues, the smallest being above 1, equations in float32 give solutions to 1e-5."""
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def _sweep(table, count, x, targets, at, residual, found, out):  # type: ignore[no-untyped-def]
+    """Set ``found[at + k] = h_k . x`` for rows of a buffer, and add the sum of ``s_k h_k`` to ``out``.
+
+    Here ``s_k`` is ``targets[at + k] - found[at + k]`` under ``residual`` and ``found[at + k]`` without.
+    """
+    d = len(x)
+    k = 0
+    while k + 4 <= count:
+        h0, h1, h2, h3 = table[k], table[k + 1], table[k + 2], table[k + 3]
+        s0 = s1 = s2 = s3 = _ZERO
+        for j in range(d):
+            s0 += h0[j] * x[j]
+            s1 += h1[j] * x[j]
+            s2 += h2[j] * x[j]
+            s3 += h3[j] * x[j]
+        a = at + k
+        found[a], found[a + 1], found[a + 2], found[a + 3] = s0, s1, s2, s3
+        if residual:
+            s0, s1, s2, s3 = targets[a] - s0, targets[a + 1] - s1, targets[a + 2] - s2, targets[a + 3] - s3
+        for j in range(d):
+            out[j] += s0 * h0[j] + s1 * h1[j] + s2 * h2[j] + s3 * h3[j]
+        k += 4
+    while k < count:
+        h = table[k]
+        s = _ZERO
+        for j in range(d):
+            s += h[j] * x[j]
+        found[at + k] = s
+        if residual:
+            s = targets[at + k] - s
+        for j in range(d):
+            out[j] += s * h[j]
+        k += 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _start(indptr, first, last, rows, basis, gemm, factors, given, x):  # type: ignore[no-untyped-def]
+    """List the rows of a block that have links and turn their factors into the basis; zero the others.
+
+    Returns
+    -------
+    int
+        How many rows have links.
+    """
+    d = x.shape[1]
+    count = 0
+    for row in range(first, last):
+        if indptr[row + 1] > indptr[row]:
+            rows[count] = row
+            assign(given[count], factors[row])
+            count += 1
+        else:
+            clear(factors[row])
+    if count == 0:
+        return 0
+    if len(basis):
+        fortran(gemm, (_N, _N, d, count, d, _ONE, basis, d, given, d, _ZERO, x, d))
+    else:
+        for k in range(count):
+            assign(x[k], given[k])
+    return count
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _longest(cuts, indptr):  # type: ignore[no-untyped-def]
+    found = 0
+    for block in range(len(cuts) - 1):
+        found = max(found, indptr[cuts[block + 1]] - indptr[cuts[block]])
+    return found
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _copy(x, i, point, r):  # type: ignore[no-untyped-def]
+    """Copy a row to ``point`` and clear ``r``."""
+    for j in range(len(point)):
+        point[j] = x[i, j]
+        r[j] = _ZERO
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def _direct(x, r, p, spectrum, weight):  # type: ignore[no-untyped-def]
+    """Complete the residual at ``x``, take it as the first direction and return its square."""
+    total = _ZERO
+    for j in range(len(x)):
+        gap = r[j] - (spectrum[j] + weight) * x[j]
+        r[j] = gap
+        p[j] = gap
+        total += gap * gap
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def _advance(x, r, p, q, spectrum, weight, energy):  # type: ignore[no-untyped-def]
+    """Move along ``p`` and turn it; return the length of the move and the square of the new residual."""
+    curvature = _ZERO
+    for j in range(len(x)):
+        bent = q[j] + (spectrum[j] + weight) * p[j]
+        q[j] = bent
+        curvature += bent * p[j]
+    length = energy / curvature
+    left = _ZERO
+    for j in range(len(x)):
+        x[j] += length * p[j]
+        gap = r[j] - length * q[j]
+        r[j] = gap
+        left += gap * gap
+    turn = left / energy
+    for j in range(len(x)):
+        p[j] = r[j] + turn * p[j]
+    return length, left
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def conjugate_gradient(  # type: ignore[no-untyped-def]
+    cuts, height, room, indptr, links, table, spectrum, ridge, basis, steps, gemm, factors, losses
+):
+    """Improve the factors of rows by some steps of the conjugate gradient method, from where they are.
+
+    Parameters
+    ----------
+    cuts
+        Where blocks begin, and the end: rows counted from the first of this call, shape (blocks + 1,).
+    height, room
+        The most rows with links of a block, and the rows of the fixed table that the buffer holds.
+    indptr
+        Where the links of each row begin, and the end, shape (rows + 1,).
+    links
+        Columns, shape (links,), values, float32, and whether they are looked at: without they are 1.
+    table
+        The fixed table, shape (items, d), as :mod:`sparrow.kernels.ml.factors` takes tables.
+    spectrum
+        The diagonal of M, shape (d,), float32.
+    ridge
+        The multiple of the identity of each row, shape (rows,), float32.
+    basis
+        What turned the fixed table into its eigenbasis, shape (d, d), float32: the factors that come in are turned
+        likewise. Shape (0, d) where nothing was turned.
+    steps
+        How many steps; a row stops before when it has nothing to gain.
+    gemm
+        The address of ``sgemm``.
+    factors
+        Shape (rows, d), float32: where the method starts, and what it finds.
+    losses
+        Out: the sum of squared errors of the links of each block, shape (blocks,), float64.
+    """
+    d = len(spectrum)
+    longest = _longest(cuts, indptr)
+    buffer = np.empty((room, d), np.float32)
+    y, found, along = np.empty(longest, np.float32), np.empty(longest, np.float32), np.empty(longest, np.float32)
+    rows = np.empty(height, np.int64)
+    x, given = np.empty((height, d), np.float32), np.empty((height, d), np.float32)
+    point, r = np.empty(d, np.float32), np.empty(d, np.float32)
+    p, q = np.empty(d, np.float32), np.empty(d, np.float32)
+    for block in range(len(cuts) - 1):
+        total = 0.0
+        count = _start(indptr, cuts[block], cuts[block + 1], rows, basis, gemm, factors, given, x)
+        for i in range(count):
+            start, n = indptr[rows[i]], indptr[rows[i] + 1] - indptr[rows[i]]
+            weight = ridge[rows[i]]
+            copy_targets(links, start, n, y)
+            _copy(x, i, point, r)
+            for done in range(0, n, room):
+                size = min(room, n - done)
+                load(table, links, start + done, size, buffer)
+                _sweep(buffer, size, point, y, done, _YES, found, r)
+            energy = _direct(point, r, p, spectrum, weight)
+            enough = energy * np.float32(1e-13)
+            for _ in range(steps):
+                if energy < enough or energy == _ZERO:  # not where both have overflown
+                    break
+                clear(q)
+                for done in range(0, n, room):
+                    size = min(room, n - done)
+                    if n > room:
+                        load(table, links, start + done, size, buffer)
+                    _sweep(buffer, size, p, y, done, _NO, along, q)
+                length, energy = _advance(point, r, p, q, spectrum, weight, energy)
+                for k in range(n):
+                    found[k] += length * along[k]
+            assign(factors[rows[i]], point)
+            total += squared_error(y, found, n)
+        losses[block] = total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def eigenbasis(  # type: ignore[no-untyped-def]
+    cuts, indptr, links, table, spectrum, ridge, double, single_lapack, double_lapack, factors, losses
+):
+    """Solve the rows exactly where the fixed table stands in the eigenbasis of its Gramian.
+
+    With D = M + ridge, a diagonal, a row of n links and fewer than d solves n equations (the identity of Woodbury):
+    ``w = D^-1 Z' (I + Z D^-1 Z')^-1 y``, in float32. That is far less sensitive to the condition of D than the d
+    equations of ``D + Z'Z``, which rows of more links solve.
+
+    Parameters
+    ----------
+    spectrum
+        The diagonal of M, shape (d,), float64.
+    double
+        Whether to look at the condition of each row, and to refine or solve in float64 where float32 is too coarse.
+    single_lapack, double_lapack
+        The addresses of ``ssyrk``, ``spotrf`` and ``spotrs``, and of those in float64.
+    cuts, indptr, links, table, ridge, factors, losses
+        As of :func:`conjugate_gradient`; the ``factors`` that come in are not looked at.
+
+    Returns
+    -------
+    int
+        The first row whose matrix was not positive definite, -1 if there is none.
+    """
+    d = len(spectrum)
+    room = max(d, 128)
+    base, base32 = np.zeros((d, d), np.float64), np.zeros((d, d), np.float32)
+    diagonal = np.empty(d, np.float64)
+    for j in range(d):
+        diagonal[j] = base[j, j] = base32[j, j] = spectrum[j]
+    buffer, wide = np.empty((room, d), np.float32), np.empty((128, d), np.float64)
+    matrix32, matrix64 = np.empty((d, d), np.float32), np.empty((d, d), np.float64)
+    small = np.empty(d * d, np.float32)
+    root, y32, found32 = np.empty(d, np.float32), np.empty(room, np.float32), np.empty(room, np.float32)
+    w64, y64, found64 = np.empty(d, np.float64), np.empty(128, np.float64), np.empty(128, np.float64)
+    slope, step = np.empty(d, np.float64), np.empty(d, np.float32)
+    for block in range(len(cuts) - 1):
+        losses[block] = 0.0
+        for row in range(cuts[block], cuts[block + 1]):
+            start, n, weight = indptr[row], indptr[row + 1] - indptr[row], ridge[row]
+            w = factors[row]
+            if n == 0:
+                clear(w)
+                continue
+            error = -1.0
+            if n < d:
+                load(table, links, start, n, buffer)
+                copy_targets(links, start, n, y32)
+                if solve_woodbury(buffer, FIRST_COLUMN, n, diagonal, weight, _SAFE, single_lapack, small, root, y32, w):
+                    clear(found32[:n])
+                    error = squared_error(y32, found32, n)
+            else:
+                error = solve_cholesky(
+                    start, n, links, table, base32, weight, single_lapack, buffer, matrix32, w, y32, found32
+                )
+                if double and error >= 0:
+                    error = refine_cholesky(
+                        start,
+                        n,
+                        links,
+                        table,
+                        spectrum,
+                        weight,
+                        single_lapack,
+                        buffer,
+                        matrix32,
+                        w,
+                        w64,
+                        slope,
+                        step,
+                        y32,
+                    )
+            if double and error < 0:
+                error = solve_cholesky(
+                    start, n, links, table, base, weight, double_lapack, wide, matrix64, w64, y64, found64
+                )
+                assign(w, w64)
+            if error < 0:
+                return row
+            losses[block] += error
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def normal_equations(  # type: ignore[no-untyped-def]
+    cuts, indptr, links, table, gramian, ridge, double_lapack, factors, losses
+):
+    """Solve the rows exactly in float64 by d equations each, in whatever basis and condition.
+
+    Parameters
+    ----------
+    gramian
+        M, shape (d, d), float64.
+    double_lapack
+        The addresses of ``dsyrk``, ``dpotrf`` and ``dpotrs``.
+    cuts, indptr, links, table, ridge, factors, losses
+        As of :func:`conjugate_gradient`; the ``factors`` that come in are not looked at.
+
+    Returns
+    -------
+    int
+        The first row whose matrix was not positive definite, -1 if there is none.
+    """
+    d, base = len(gramian), gramian.copy()
+    buffer, matrix, w = np.empty((128, d), np.float64), np.empty((d, d), np.float64), np.empty(d, np.float64)
+    y, found = np.empty(128, np.float64), np.empty(128, np.float64)
+    for block in range(len(cuts) - 1):
+        losses[block] = 0.0
+        for row in range(cuts[block], cuts[block + 1]):
+            start, n = indptr[row], indptr[row + 1] - indptr[row]
+            if n == 0:
+                clear(factors[row])
+                continue
+            error = solve_cholesky(start, n, links, table, base, ridge[row], double_lapack, buffer, matrix, w, y, found)
+            if error < 0:
+                return row
+            assign(factors[row], w)
+            losses[block] += error
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def subspace(  # type: ignore[no-untyped-def]
+    cuts, height, room, indptr, links, table, spectrum, ridge, basis, width, gemm, lapack, factors, losses
+):
+    """Improve the factors of rows, ``width`` coordinates after the other, by Newton's method.
+
+    For some coordinates, the others held fixed, the equations are ``width x width`` ones in the errors of the row's
+    links (iALS++, Rendle et al. 2021), or as many as it has links, where these are fewer. The errors are kept from one
+    set of coordinates to the next.
+
+    Parameters
+    ----------
+    width
+        How many coordinates are solved for at once.
+    gemm, lapack
+        The address of ``sgemm``, and those of ``ssyrk``, ``spotrf`` and ``spotrs``.
+    cuts, height, room, indptr, links, table, spectrum, ridge, basis, factors, losses
+        As of :func:`conjugate_gradient`.
+
+    Returns
+    -------
+    int
+        The first row with a matrix that was not positive definite in float32, -1 if there is none.
+    """
+    d = len(spectrum)
+    syrk, potrf, potrs = lapack
+    longest = _longest(cuts, indptr)
+    buffer = np.empty((room, d), np.float32)
+    y, found, error = np.empty(longest, np.float32), np.empty(longest, np.float32), np.empty(room, np.float32)
+    rows = np.empty(height, np.int64)
+    x, given = np.empty((height, d), np.float32), np.empty((height, d), np.float32)
+    held, diagonal = np.empty(width * width, np.float32), np.empty(d, np.float64)
+    assign(diagonal, spectrum)
+    move, root = np.empty(width, np.float32), np.empty(width, np.float32)
+    info = np.zeros(1, np.int32)
+    for block in range(len(cuts) - 1):
+        losses[block] = 0.0
+        count = _start(indptr, cuts[block], cuts[block + 1], rows, basis, gemm, factors, given, x)
+        for i in range(count):
+            start, n = indptr[rows[i]], indptr[rows[i] + 1] - indptr[rows[i]]
+            weight = ridge[rows[i]]
+            copy_targets(links, start, n, y)
+            for done in range(0, n, room):
+                size = min(room, n - done)
+                load(table, links, start + done, size, buffer)
+                row_products(buffer, FIRST_COLUMN, size, x[i], found[done : done + size])
+            for low in range(0, d, width):
+                k = min(width, d - low)
+                if n < k:
+                    place = x[i][low : low + k]
+                    row_products(buffer, low, n, place, error)
+                    for e in range(n):
+                        error[e] += y[e] - found[e]
+                    if not solve_woodbury(
+                        buffer, low, n, diagonal, np.float64(weight), np.inf, lapack, held, root, error, place
+                    ):
+                        return rows[i]
+                    for e in range(n):
+                        found[e] = y[e] - error[e]
+                    continue
+                system, step = held[: k * k], move[:k]
+                clear(system)
+                for a in range(k):
+                    system[a * k + a] = spectrum[low + a] + weight
+                    step[a] = -system[a * k + a] * x[i, low + a]
+                for done in range(0, n, room):
+                    size = min(room, n - done)
+                    if n > room:
+                        load(table, links, start + done, size, buffer)
+                    for e in range(size):
+                        error[e] = y[done + e] - found[done + e]
+                    fortran(syrk, (_L, _N, k, size, _ONE, buffer[:, low:], d, _ONE, system, k))
+                    combine_rows(buffer, low, size, error, step)
+                fortran(potrf, (_L, k, system, k, info))
+                if info[0] != 0:
+                    return rows[i]
+                fortran(potrs, (_L, k, 1, system, k, step, k, info))
+                for a in range(k):
+                    x[i, low + a] += step[a]
+                for done in range(0, n, room):
+                    size = min(room, n - done)
+                    if n > room:
+                        load(table, links, start + done, size, buffer)
+                    row_products(buffer, low, size, step, error)
+                    for e in range(size):
+                        found[done + e] += error[e]
+            assign(factors[rows[i]], x[i])
+            losses[block] += squared_error(y, found, n)
+    return -1

@@ -1,0 +1,175 @@
+"""Loops over tables of factors: decoding, copying rows, the Gramian, turning into another basis.
+
+A table goes to a kernel as three things: its numbers in float32, shape (rows, d), or their 16-bit words of the same
+shape, the other one without rows, and the ``kind``, which says which of both it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparrow.kernels.jit.compiler import intrinsic, ir, njit, types
+from sparrow.kernels.ml.blas import fortran
+
+__all__ = ["BFLOAT16", "FLOAT16", "FLOAT32", "decode", "encode", "load", "rotate", "survey"]
+
+FLOAT32, FLOAT16, BFLOAT16 = 0, 1, 2
+"""How a table is kept; the first in floats, the others as their bits."""
+
+_N, _L = np.uint8(ord("N")), np.uint8(ord("L"))
+_ZERO, _ONE = np.float32(0), np.float32(1)
+_AHEAD = 8
+"""Rows between asking for memory and copying them."""
+
+
+def _prefetch_call(context: Any, array: Any, row: Any) -> Any:
+    """Ask for the memory of a row of a contiguous matrix; nothing is read."""
+
+    def generate(target: Any, builder: Any, signature: Any, given: Any) -> Any:
+        matrix = target.make_array(signature.args[0])(target, builder, given[0])
+        width = builder.extract_value(matrix.shape, 1)
+        address = builder.bitcast(builder.gep(matrix.data, [builder.mul(given[1], width)]), ir.IntType(8).as_pointer())
+        flag = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [address.type, flag, flag, flag])
+        name = "llvm.prefetch.p0i8"
+        function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+        for line in range(4):
+            at = builder.gep(address, [ir.IntType(64)(64 * line)])
+            builder.call(function, [at, flag(0), flag(3), flag(1)])
+        return target.get_dummy_value()
+
+    return types.void(array, types.int64), generate
+
+
+_prefetch: Any = intrinsic(_prefetch_call)
+
+
+def _bits_call(context: Any, bits: Any) -> Any:
+    """Return the float32 that has these 32 bits."""
+
+    def generate(target: Any, builder: Any, signature: Any, given: Any) -> Any:
+        return builder.bitcast(given[0], ir.FloatType())
+
+    return types.float32(types.uint32), generate
+
+
+_float32_of: Any = intrinsic(_bits_call)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def decode(bits, kind, out):  # type: ignore[no-untyped-def]
+    """Write the float32 values of float16 or bfloat16 bits, shape (n,), into ``out`` of the same shape."""
+    if kind == BFLOAT16:
+        for k in range(len(bits)):
+            out[k] = _float32_of(np.uint32(bits[k]) << np.uint32(16))
+        return
+    scale = _float32_of(np.uint32(0x77800000))  # 2^112, the difference of the exponents' biases
+    for k in range(len(bits)):
+        word = np.uint32(bits[k])
+        magnitude = (word & np.uint32(0x7FFF)) << np.uint32(13)
+        sign = (word & np.uint32(0x8000)) << np.uint32(16)
+        value = _float32_of(magnitude | sign) * scale
+        if word & np.uint32(0x7C00) == np.uint32(0x7C00):
+            value = _float32_of(magnitude | sign | np.uint32(0x7F800000))
+        out[k] = value
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def encode(words, out):  # type: ignore[no-untyped-def]
+    """Write the bfloat16 bits of float32 values, given by their bits, rounded to nearest even; NaN stays NaN."""
+    for k in range(len(words)):
+        word = words[k]
+        if word & np.uint32(0x7FFFFFFF) > np.uint32(0x7F800000):
+            out[k] = np.uint16(word >> np.uint32(16)) | np.uint16(0x40)
+        else:
+            out[k] = np.uint16((word + np.uint32(0x7FFF) + ((word >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def load(table, links, start, count, out):  # type: ignore[no-untyped-def]
+    """Copy the rows of a table that ``links[0][start:start + count]`` refer to into a buffer.
+
+    Those of the links that follow are asked for ahead: they lie anywhere.
+    """
+    exact, bits, kind = table
+    cols = links[0]
+    if kind == FLOAT32:
+        for k in range(count):
+            if start + k + _AHEAD < len(cols):
+                _prefetch(exact, np.int64(cols[start + k + _AHEAD]))
+            source = exact[cols[start + k]]
+            target = out[k]
+            for j in range(len(target)):
+                target[j] = source[j]
+    else:
+        for k in range(count):
+            if start + k + _AHEAD < len(cols):
+                _prefetch(bits, np.int64(cols[start + k + _AHEAD]))
+            decode(bits[cols[start + k]], kind, out[k])
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def _take(table, first, count, lengths, out):  # type: ignore[no-untyped-def]
+    """Copy consecutive rows of a table into a buffer, and their squared lengths."""
+    exact, bits, kind = table
+    for k in range(count):
+        target = out[k]
+        if kind == FLOAT32:
+            source = exact[first + k]
+            for j in range(len(target)):
+                target[j] = source[j]
+        else:
+            decode(bits[first + k], kind, target)
+        total = _ZERO
+        for j in range(len(target)):
+            total += np.float32(target[j]) * np.float32(target[j])
+        lengths[k] = total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def survey(table, first, last, ridge, syrk, gramian):  # type: ignore[no-untyped-def]
+    """Add what some rows of a table, T, contribute to T'T, in the precision of ``gramian``.
+
+    Parameters
+    ----------
+    table
+        Its numbers, its words, its kind.
+    first, last
+        Which rows.
+    ridge
+        The weight of each of these rows, float64.
+    syrk
+        The address of ``ssyrk`` or ``dsyrk``.
+    gramian
+        Out: shape (d, d), zeros or what other rows gave; only the triangle of ``[i, j]`` with i <= j.
+
+    Returns
+    -------
+    penalty, largest
+        The sum of the rows' squared lengths, each times its weight, and the largest of them.
+    """
+    d = len(gramian)
+    buffer, lengths = np.empty((512, d), gramian.dtype), np.empty(512, np.float32)
+    one = gramian.dtype.type(1)
+    penalty = largest = 0.0
+    for at in range(first, last, 512):
+        size = min(512, last - at)
+        _take(table, at, size, lengths, buffer)
+        fortran(syrk, (_L, _N, d, size, one, buffer, d, one, gramian, d))
+        for k in range(size):
+            penalty += ridge[at - first + k] * lengths[k]
+            largest = max(largest, np.float64(lengths[k]))
+    return penalty, largest
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def rotate(table, first, last, basis, gemm, out):  # type: ignore[no-untyped-def]
+    """Multiply some rows of a table by ``basis``, shape (d, d), into ``out``, shape (last - first, d), float32."""
+    d = len(basis)
+    buffer, lengths = np.empty((128, d), np.float32), np.empty(128, np.float32)
+    for at in range(first, last, 128):
+        size = min(128, last - at)
+        _take(table, at, size, lengths, buffer)
+        fortran(gemm, (_N, _N, d, size, d, _ONE, basis, d, buffer, d, _ZERO, out[at - first :], d))

@@ -1,0 +1,155 @@
+"""Selection of the best k of each row, block of columns by block of columns.
+
+A candidate is one unsigned 64-bit key: the upper half falls as the score rises, the lower half is the
+column, so that ascending keys are descending scores, smaller columns first where scores are equal. No
+two keys of a row are equal, and which k are kept does not depend on how the columns are cut.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.kernels.jit.compiler import njit
+
+__all__ = ["ABSENT", "LARGEST", "decode", "drop", "offer", "settle"]
+
+ABSENT = np.iinfo(np.uint64).max
+"""The key of a place without a candidate; no score has it."""
+
+LARGEST = 1 << 32
+"""Columns that a key can tell apart."""
+
+_SEGMENT = 64
+"""Scores looked at together: as many as the compiler turns into vector instructions."""
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def drop(scores, first, indptr, indices, cursors):  # type: ignore[no-untyped-def]
+    """Make scores of a block NaN, which is no candidate.
+
+    Parameters
+    ----------
+    scores
+        Shape (rows, width), the columns ``first, first + 1, ...``; changed.
+    first
+        The column of ``scores[:, 0]``.
+    indptr, indices
+        The columns to drop of each row, ascending: ``indices[indptr[r]:indptr[r + 1]]``.
+    cursors
+        Shape (rows,): where in ``indices`` each row stands; moved past this block.
+    """
+    rows, width = scores.shape
+    stop = first + width
+    for row in range(rows):
+        at = cursors[row]
+        while at < indptr[row + 1] and indices[at] < stop:
+            if indices[at] >= first:
+                scores[row, indices[at] - first] = np.nan
+            at += 1
+        cursors[row] = at
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def offer(scores, first, k, keys, counts, thresholds):  # type: ignore[no-untyped-def]
+    """Add the scores of a block that are among the best k of their row so far. Blocks come in ascending columns.
+
+    Parameters
+    ----------
+    scores
+        Shape (rows, width), the columns ``first, first + 1, ...``. NaN and -inf are no candidates.
+    first
+        The column of ``scores[:, 0]``.
+    k
+        How many a row keeps.
+    keys
+        Shape (rows, room), room > k: the candidates of each row.
+    counts
+        Shape (rows,): how many there are; 0 to begin with.
+    thresholds
+        Shape (rows,), float32: what a score must be above, -inf to begin with. Once a row has k
+        candidates it is at most the k-th best, and an equal score of a later column comes after that.
+    """
+    rows, width = scores.shape
+    room, whole = keys.shape[1], width // _SEGMENT
+    for row in range(rows):
+        line = scores[row]
+        threshold = thresholds[row]
+        count = counts[row]
+        for number in range(whole + 1):
+            start = number * _SEGMENT
+            if number < whole:
+                segment = line[start : start + _SEGMENT]
+                above = 0
+                for place in range(_SEGMENT):  # a constant length and no branch: vector instructions
+                    above |= segment[place] > threshold
+                if not above:
+                    continue
+            for column in range(start, min(start + _SEGMENT, width)):
+                score = line[column]
+                if score > threshold:
+                    keys[row, count] = _key(score, first + column)
+                    count += 1
+                    if count == room:
+                        threshold = _score(_select(keys[row], k))
+                        count = k
+        thresholds[row] = threshold
+        counts[row] = count
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _select(keys, k):  # type: ignore[no-untyped-def]
+    """Bring the k smallest of distinct keys to the front, in any order; return the largest of these (Hoare 1961)."""
+    low, high = 0, len(keys) - 1
+    while low < high:
+        middle = (low + high) >> 1
+        a, b, c = keys[low], keys[middle], keys[high]
+        pivot = max(min(a, b), min(max(a, b), c))
+        i, j = low, high
+        while i <= j:
+            while keys[i] < pivot:
+                i += 1
+            while keys[j] > pivot:
+                j -= 1
+            if i <= j:
+                keys[i], keys[j] = keys[j], keys[i]
+                i += 1
+                j -= 1
+        if k - 1 <= j:
+            high = j
+        elif k - 1 >= i:
+            low = i
+        else:
+            break
+    return keys[k - 1]
+
+
+def settle(keys: NDArray[np.uint64], counts: NDArray[np.int64]) -> None:
+    """Sort the candidates of each row, the best first, and put ``ABSENT`` after them."""
+    keys[np.arange(keys.shape[1]) >= counts[:, None]] = ABSENT
+    keys.sort(axis=1)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _key(score, column):  # type: ignore[no-untyped-def]
+    bits = np.float32(score + np.float32(0)).view(np.uint32)  # -0.0 becomes 0.0
+    falling = np.uint32(bits if bits >> 31 else ~bits & np.uint32(0x7FFFFFFF))
+    return (np.uint64(falling) << np.uint64(32)) | np.uint64(column)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _score(key):  # type: ignore[no-untyped-def]
+    falling = np.uint32(key >> np.uint64(32))
+    return np.uint32(falling if falling >> 31 else ~falling & np.uint32(0x7FFFFFFF)).view(np.float32)
+
+
+def decode(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return columns and scores of keys; -1 and -inf where a key is ``ABSENT``."""
+    absent = keys == ABSENT
+    columns = (keys & np.uint64(LARGEST - 1)).astype(np.int64)
+    falling = (keys >> np.uint64(32)).astype(np.uint32)
+    scores: NDArray[Any] = np.where(falling >> 31, falling, ~falling & np.uint32(0x7FFFFFFF)).view(np.float32)
+    columns[absent] = -1
+    return columns, np.where(absent, np.float32(-np.inf), scores)

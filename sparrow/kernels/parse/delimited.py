@@ -1,0 +1,77 @@
+"""Records of delimited text in bytes: where they begin and end, and fields that begin with a zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.kernels.parse.numbers import kernel
+
+__all__ = ["padded", "records"]
+
+
+@kernel
+def records(data: NDArray[np.uint8], delimiter: int, quote: int, lines: NDArray[np.int64]) -> Any:
+    r"""Walk through the records of a text of whole lines.
+
+    Parameters
+    ----------
+    data
+        The text, shape (n,); the last byte is ``\n``.
+    delimiter, quote
+        What parts fields, and what they may be set in to hold line ends; -1 for no quotes.
+    lines
+        Filled with the line in which each record begins, counted from 0, as far as it reaches; blank lines are none.
+
+    Returns
+    -------
+    end, line
+        The position behind the last record that ends, and the line there.
+    """
+    n = len(data)
+    at = 0
+    line = 0
+    count = 0
+    end = 0
+    first = 0
+    while at < n:
+        if data[at] == 10 or (data[at] == 13 and data[at + 1] == 10):
+            at += 1 + (data[at] == 13)
+            line += 1
+            end = at
+            first = line
+            continue
+        while True:  # fields
+            if data[at] == quote:
+                at += 1
+                while at < n and (data[at] != quote or (at + 1 < n and data[at + 1] == quote)):
+                    line += data[at] == 10
+                    at += 1 + (data[at] == quote)
+                if at >= n:
+                    return end, first
+            while data[at] != delimiter and data[at] != 10:
+                at += 1
+            at += 1
+            if data[at - 1] == 10:
+                break
+        if count < len(lines):
+            lines[count] = first
+        count += 1
+        line += 1
+        end = at
+        first = line
+    return end, first
+
+
+@kernel
+def padded(data: NDArray[np.uint8], delimiter: int) -> bool:
+    """Return whether a field begins with a zero and a further digit, perhaps in quotes."""
+    before = True
+    for k in range(len(data) - 1):
+        byte = data[k]
+        if before and byte == 48 and data[k + 1] >= 48 and data[k + 1] <= 57:
+            return True
+        before = byte == delimiter or byte == 10 or byte == 34
+    return False

@@ -1,0 +1,322 @@
+"""Lines of edge lists in bytes: two ids, then perhaps a weight.
+
+Columns are parted by blanks and tabs, or one comma among them. Lines that begin with ``#`` or ``%``
+and blank lines say nothing; ``#`` ends a line. A third column ``{}`` is no weight; a fourth one and
+those after it are passed over.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.kernels.parse.numbers import (
+    BAD,
+    HARD,
+    OK,
+    OVERFLOW,
+    address,
+    byte_at,
+    is_blank,
+    kernel,
+    next_line,
+    scan_float,
+    scan_integer,
+)
+
+__all__ = [
+    "BAD_ID",
+    "BAD_WEIGHT",
+    "FOURTH",
+    "GOOD",
+    "LARGE_ID",
+    "LARGE_WEIGHT",
+    "MIXED",
+    "NEGATIVE",
+    "NO_NAME",
+    "ONE_COLUMN",
+    "PADDED",
+    "first_data_line",
+    "gather_texts",
+    "parse_edges",
+    "parse_vertices",
+]
+
+GOOD: Final = 0
+BAD_ID: Final = 1
+"""An id that is no integer."""
+LARGE_ID: Final = 2
+"""An id beyond int64."""
+NEGATIVE: Final = 3
+"""An id below 0."""
+ONE_COLUMN: Final = 4
+"""A line that ends, or an empty column, before the second id."""
+BAD_WEIGHT: Final = 5
+"""A weight that is no number of the kind wanted."""
+LARGE_WEIGHT: Final = 6
+"""An integer weight beyond int64."""
+MIXED: Final = 7
+"""A weight where lines before had none, or none where they had."""
+NO_NAME: Final = 8
+"""A vertex without a name."""
+PADDED: Final = 9
+"""An id that begins with a zero, where such are names."""
+
+FOURTH: Final = 3
+
+
+@kernel
+def _separator(text: Any, at: Any) -> Any:
+    """Return the position behind blanks and at most one comma."""
+    comma = False
+    while True:
+        byte = byte_at(text, at)
+        if byte == 44 and not comma:
+            comma = True
+        elif not is_blank(byte):
+            return at
+        at += 1
+
+
+@kernel
+def _ends(byte: Any) -> Any:
+    """Return whether a token ends before this byte."""
+    return byte == 10 or byte == 44 or is_blank(byte)
+
+
+@kernel
+def _token_end(text: Any, at: Any) -> Any:
+    while not _ends(byte_at(text, at)):
+        at += 1
+    return at
+
+
+@kernel
+def _id(text: Any, start: Any, padded: Any) -> Any:
+    """Return an id, the position behind it, and ``GOOD`` or what is wrong with it."""
+    value, at, status = scan_integer(text, start)
+    if not padded and byte_at(text, start) == 48 and at > start + 1:
+        return value, at, PADDED
+    if status == BAD or not _ends(byte_at(text, at)):
+        return value, at, BAD_ID
+    if status == OVERFLOW:
+        return value, at, LARGE_ID
+    if value < 0:
+        return value, at, NEGATIVE
+    return value, at, GOOD
+
+
+@kernel
+def first_data_line(data: NDArray[np.uint8]) -> Any:
+    """Return where the first line that is neither blank nor a comment begins and ends; its end is 0 where none is."""
+    text = address(data)
+    at = 0
+    while at < len(data):
+        start = at
+        while is_blank(byte_at(text, at)):
+            at += 1
+        byte = byte_at(text, at)
+        at = next_line(text, at)
+        if byte != 10 and byte != 35 and byte != 37:
+            return start, at
+    return 0, 0
+
+
+@kernel
+def parse_edges(
+    data: NDArray[np.uint8],
+    as_text: bool,
+    padded: bool,
+    integers: bool,
+    weighted: int,
+    src: NDArray[np.int64],
+    dst: NDArray[np.int64],
+    src_end: NDArray[np.int64],
+    dst_end: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    integer_weights: NDArray[np.int64],
+    hard: NDArray[np.int64],
+) -> Any:
+    r"""Read whole lines.
+
+    Parameters
+    ----------
+    data
+        The text, shape (n,); the last byte is ``\n``.
+    as_text
+        Whether ids are texts: then ``src`` to ``src_end`` and ``dst`` to ``dst_end`` are the
+        positions of theirs in ``data``; otherwise ``src`` and ``dst`` are the ids.
+    padded
+        Whether an integer id may begin with zeros.
+    integers
+        Whether weights are read as integers, into ``integer_weights``.
+    weighted
+        Whether lines have a weight: 0, 1, or -1 where that is not known yet.
+    src, dst, src_end, dst_end, weights, integer_weights
+        What is filled: one element a line where used, none otherwise.
+    hard
+        Filled with pairs: the edge and the position of a weight that only ``float`` can read.
+
+    Returns
+    -------
+    count, weighted, columns, hard, status, at
+        Edges; whether they have weights; the most columns seen, at most 4; how many ``hard`` there
+        are; ``GOOD``, or what is wrong at position ``at``.
+    """
+    text = address(data)
+    at = 0
+    count = 0
+    hards = 0
+    columns = 0
+    n = len(data)
+    while at < n:
+        while is_blank(byte_at(text, at)):
+            at += 1
+        byte = byte_at(text, at)
+        if byte == 10:
+            at += 1
+            continue
+        if byte == 35 or byte == 37:
+            at = next_line(text, at)
+            continue
+        # The first id.
+        start = at
+        if as_text:
+            at = _token_end(text, at)
+            if at == start:
+                return count, weighted, columns, hards, ONE_COLUMN, start
+            src[count] = start
+            src_end[count] = at
+        else:
+            value, at, fault = _id(text, at, padded)
+            if fault != GOOD:
+                return count, weighted, columns, hards, fault, start
+            src[count] = value
+        # The second id.
+        at = _separator(text, at)
+        start = at
+        if byte_at(text, at) == 10 or byte_at(text, at) == 44 or byte_at(text, at) == 35:
+            return count, weighted, columns, hards, ONE_COLUMN, start
+        if as_text:
+            at = _token_end(text, at)
+            dst[count] = start
+            dst_end[count] = at
+        else:
+            value, at, fault = _id(text, at, padded)
+            if fault != GOOD:
+                return count, weighted, columns, hards, fault, start
+            dst[count] = value
+        # The weight.
+        if byte_at(text, at) != 10:
+            at = _separator(text, at)
+        start = at
+        byte = byte_at(text, at)
+        found = 0
+        if byte != 10 and byte != 35:
+            columns = max(columns, 3)
+            if byte == 123 and byte_at(text, at + 1) == 125 and _ends(byte_at(text, at + 2)):
+                at += 2
+            else:
+                found = 1
+        if weighted != found:
+            if weighted != -1:
+                return count, weighted, columns, hards, MIXED, start
+            weighted = found
+        if found == 1:
+            if integers:
+                value, at, status = scan_integer(text, at)
+                if status == OVERFLOW and _ends(byte_at(text, at)):
+                    return count, weighted, columns, hards, LARGE_WEIGHT, start
+                if status != OK or not _ends(byte_at(text, at)):
+                    return count, weighted, columns, hards, BAD_WEIGHT, start
+                integer_weights[count] = value
+            else:
+                number, at, status = scan_float(text, at)
+                if status == BAD or not _ends(byte_at(text, at)):
+                    return count, weighted, columns, hards, BAD_WEIGHT, start
+                if status == HARD:
+                    hard[2 * hards] = count
+                    hard[2 * hards + 1] = start
+                    hards += 1
+                weights[count] = number
+        if byte_at(text, at) != 10:
+            at = _separator(text, at)
+            if byte_at(text, at) != 10 and byte_at(text, at) != 35:
+                columns = 4
+            at = next_line(text, at)
+        else:
+            at += 1
+        count += 1
+    return count, weighted, columns, hards, GOOD, n
+
+
+@kernel
+def parse_vertices(
+    data: NDArray[np.uint8], ids: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]
+) -> Any:
+    """Read lines of an id and a name, which runs to the next tab if one stood before it; more columns are passed over.
+
+    Returns
+    -------
+    count, status, at
+        Vertices; ``GOOD``, or what is wrong at position ``at``.
+    """
+    text = address(data)
+    at = 0
+    count = 0
+    while at < len(data):
+        while is_blank(byte_at(text, at)):
+            at += 1
+        byte = byte_at(text, at)
+        if byte == 10:
+            at += 1
+            continue
+        if byte == 35 or byte == 37:
+            at = next_line(text, at)
+            continue
+        first = at
+        value, at, fault = _id(text, at, True)
+        if fault != GOOD:
+            return count, fault, first
+        tab = byte_at(text, at) == 9
+        at = at + 1 if tab else _separator(text, at)
+        begin = at
+        if tab:
+            while byte_at(text, at) != 9 and byte_at(text, at) != 10:
+                at += 1
+        else:
+            at = _token_end(text, at)
+        stop = at
+        while stop > begin and is_blank(byte_at(text, stop - 1)):
+            stop -= 1
+        while begin < stop and is_blank(byte_at(text, begin)):
+            begin += 1
+        if begin == stop:
+            return count, NO_NAME, first
+        ids[count] = value
+        start[count] = begin
+        end[count] = stop
+        count += 1
+        at = next_line(text, at)
+    return count, GOOD, at
+
+
+@kernel
+def gather_texts(
+    data: NDArray[np.uint8],
+    start: NDArray[np.int64],
+    end: NDArray[np.int64],
+    offsets: NDArray[np.int32],
+    out: NDArray[np.uint8],
+) -> None:
+    """Copy texts one behind the other to ``out``, text i from ``offsets[i]``, which are filled too."""
+    text = address(data)
+    to = 0
+    for i in range(len(start)):
+        offsets[i] = to
+        for at in range(start[i], end[i]):
+            out[to] = byte_at(text, at)
+            to += 1
+    offsets[len(start)] = to

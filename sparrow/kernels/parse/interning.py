@@ -1,0 +1,242 @@
+"""Numbers for texts, in the order in which they are first met: a hash table over bytes.
+
+A text's record in the pool is its number, its length (4 bytes each) and its bytes; a slot of the
+table is where the record begins, below some bits of the hash. A text that is known thus costs two
+places in memory, and those of several texts are fetched at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from sparrow.kernels.parse.numbers import kernel
+
+__all__ = ["Interner"]
+
+_BATCH = 32
+_PLACE = (1 << 40) - 1
+_MANY = 200_000
+_BESIDE = 2.5
+"""Times the table that sorting many texts takes beside it, at most."""
+_STRETCH = 1 << 17
+
+
+@kernel
+def _hash(data: Any, start: Any, end: Any) -> Any:
+    h = np.uint64(0xCBF29CE484222325)
+    for at in range(start, end):
+        h = (h ^ np.uint64(data[at])) * np.uint64(0x100000001B3)
+    h ^= h >> np.uint64(32)
+    h *= np.uint64(0xD6E8FEB86659FD93)
+    return h ^ (h >> np.uint64(32))
+
+
+@kernel
+def _number(pool: Any, at: Any) -> Any:
+    return (
+        np.int64(pool[at])
+        | (np.int64(pool[at + 1]) << 8)
+        | (np.int64(pool[at + 2]) << 16)
+        | (np.int64(pool[at + 3]) << 24)
+    )
+
+
+@kernel
+def _intern(
+    data: NDArray[np.uint8],
+    start: NDArray[np.int64],
+    end: NDArray[np.int64],
+    first: int,
+    codes: NDArray[np.int64],
+    slots: NDArray[np.int64],
+    pool: NDArray[np.uint8],
+    known: int,
+    used: int,
+) -> Any:
+    """Give texts numbers, from text ``first``; return where room ran out, the texts and the bytes of pool in use."""
+    mask = np.uint64(len(slots) - 1)
+    room = len(slots) * 7 // 10
+    hashes = np.empty(_BATCH, np.uint64)
+    fetched = np.zeros(1, np.int64)
+    n = len(start)
+    for begin in range(first, n, _BATCH):
+        stop = min(begin + _BATCH, n)
+        for i in range(begin, stop):
+            hashes[i - begin] = _hash(data, start[i], end[i])
+        # Touch what the texts of a batch will need, so that memory is waited for once.
+        for i in range(begin, stop):
+            fetched[0] += slots[hashes[i - begin] & mask]
+        for i in range(begin, stop):
+            entry = slots[hashes[i - begin] & mask]
+            if entry >= 0:
+                fetched[0] += pool[entry & _PLACE]
+        for i in range(begin, stop):
+            length = end[i] - start[i]
+            h = hashes[i - begin]
+            tag = np.int64(h >> np.uint64(41))
+            slot = h & mask
+            while True:
+                entry = slots[slot]
+                if entry < 0:
+                    if known >= room or used + 8 + length > len(pool):
+                        return i, known, used
+                    slots[slot] = (tag << 40) | used
+                    for k in range(4):
+                        pool[used + k] = (known >> (8 * k)) & 255
+                        pool[used + 4 + k] = (length >> (8 * k)) & 255
+                    used += 8
+                    for at in range(start[i], end[i]):
+                        pool[used] = data[at]
+                        used += 1
+                    codes[i] = known
+                    known += 1
+                    break
+                if entry >> 40 == tag:
+                    place = entry & _PLACE
+                    if _number(pool, place + 4) == length:
+                        same = True
+                        for k in range(length):
+                            if pool[place + 8 + k] != data[start[i] + k]:
+                                same = False
+                                break
+                        if same:
+                            codes[i] = _number(pool, place)
+                            break
+                slot = (slot + np.uint64(1)) & mask
+    return n, known, used
+
+
+@kernel
+def _rehash(slots: NDArray[np.int64], pool: NDArray[np.uint8], known: int) -> None:
+    mask = np.uint64(len(slots) - 1)
+    at = 0
+    for _ in range(known):
+        end = at + 8 + _number(pool, at + 4)
+        h = _hash(pool, at + 8, end)
+        slot = h & mask
+        while slots[slot] >= 0:
+            slot = (slot + np.uint64(1)) & mask
+        slots[slot] = (np.int64(h >> np.uint64(41)) << 40) | at
+        at = end
+
+
+@kernel
+def _texts(pool: NDArray[np.uint8], offsets: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
+    at = 0
+    to = 0
+    for i in range(len(offsets) - 1):
+        offsets[i] = to
+        length = _number(pool, at + 4)
+        at += 8
+        for _ in range(length):
+            out[to] = pool[at]
+            to += 1
+            at += 1
+    offsets[len(offsets) - 1] = to
+
+
+class Interner:
+    """Give each distinct text a number; at most 2^31 of them.
+
+    Examples
+    --------
+    >>> names = Interner()
+    >>> names.codes(pa.array(["b", "a", "b"])).tolist()
+    [0, 1, 0]
+    >>> labels, rank = names.finish()
+    >>> labels.to_pylist(), rank.tolist()
+    (['a', 'b'], [1, 0])
+    """
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._slots = np.full(1 << 12, -1, np.int64)
+        self._pool = np.zeros(1 << 16, np.uint8)
+        self._known = self._used = 0
+
+    def __len__(self) -> int:
+        return self._known
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the table."""
+        return self._slots.nbytes + self._pool.nbytes
+
+    def codes_of(self, data: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers, shape (n,), of the texts ``data[start[i]:end[i]]``."""
+        codes = np.empty(len(start), np.int64)
+        done = 0
+        while True:
+            done, self._known, self._used = _intern(
+                data, start, end, done, codes, self._slots, self._pool, self._known, self._used
+            )
+            if done == len(start):
+                return codes
+            self._grow(int(end[done] - start[done]))
+
+    def codes(self, texts: pa.Array) -> NDArray[np.int64]:
+        """Return the numbers, shape (n,), of an array of strings without nulls."""
+        texts = texts.cast(pa.large_string())
+        if not len(texts):
+            return np.zeros(0, np.int64)
+        _, offsets, data = texts.buffers()
+        bounds = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+        # Writable copies, of the bytes in use: one compiled version serves these and blocks of text.
+        low, high = int(bounds[0]), int(bounds[-1])
+        used = np.array(np.frombuffer(data, np.uint8)[low:high] if high > low else [], np.uint8)
+        return self.codes_of(used, bounds[:-1] - low, bounds[1:] - low)
+
+    def _grow(self, length: int) -> None:
+        if self._used + 8 + length > len(self._pool):
+            size = 9 * len(self._pool) // 8 + length + 8
+            self._pool.resize(size, refcheck=False)  # in its place: a copy would stand beside it
+        if self._known >= len(self._slots) * 7 // 10:
+            size = 2 * len(self._slots)
+            self._slots = np.empty(0, np.int64)
+            self._slots = np.full(size, -1, np.int64)
+            _rehash(self._slots, self._pool, self._known)
+
+    def finish(self, room: int = 0) -> tuple[pa.Array, NDArray[np.int32]]:
+        """Return the texts, sorted by their bytes, and the position of each number's among them; once.
+
+        Parameters
+        ----------
+        room
+            Bytes that may be taken beside the table: many texts are sorted on threads where that is enough.
+        """
+        known, narrow = self._known, self._used - 8 * self._known < 2**31
+        rank = np.empty(known, np.int32)
+        if known <= _MANY or room < _BESIDE * self.nbytes:
+            self._slots = np.empty(0, np.int64)
+            labels = self._unsorted()
+            self._clear()  # the table would stand beside what is sorted
+            order = pc.array_sort_indices(labels)
+            labels = labels.take(order)
+            rank[order.to_numpy()] = np.arange(known, dtype=np.int32)
+        else:
+            labels = self._sorted()
+            for start in range(0, known, _STRETCH):  # all at once, what is looked up takes as much as the table
+                part = labels.slice(start, _STRETCH)
+                rank[self.codes(part)] = np.arange(start, start + len(part), dtype=np.int32)
+            self._clear()
+        return labels.cast(pa.string()) if narrow else labels, rank
+
+    def _unsorted(self) -> pa.Array:
+        """Return the texts by their numbers."""
+        offsets = np.empty(self._known + 1, np.int64)
+        out = np.empty(self._used - 8 * self._known, np.uint8)
+        _texts(self._pool, offsets, out)
+        return pa.LargeStringArray.from_buffers(self._known, pa.py_buffer(offsets), pa.py_buffer(out))
+
+    def _sorted(self) -> pa.Array:
+        """Return the texts, sorted by their bytes on threads; nothing else is held when it returns."""
+        import polars as pl
+
+        return pl.Series(self._unsorted()).sort().to_arrow().cast(pa.large_string())

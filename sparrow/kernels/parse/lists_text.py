@@ -1,0 +1,105 @@
+"""Lists of numbers in bytes, one a line: the neighbours of vertices. A blank line is an empty list."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.kernels.parse.numbers import BAD, OK, OVERFLOW, address, byte_at, is_blank, kernel, next_line, scan_integer
+
+__all__ = ["BAD_NUMBER", "GOOD", "LARGE", "NO_WEIGHT", "TOO_FEW", "count_numbers", "parse_lists"]
+
+GOOD: Final = 0
+BAD_NUMBER: Final = 1
+"""A token that is no integer."""
+LARGE: Final = 2
+"""A number beyond int64."""
+NO_WEIGHT: Final = 3
+"""A neighbour without the weight that follows each."""
+TOO_FEW: Final = 4
+"""A line that ends within the numbers that stand first in each."""
+
+
+@kernel
+def count_numbers(data: NDArray[np.uint8]) -> Any:
+    """Return how many tokens there are in text."""
+    count = 0
+    before = True
+    for byte in data:
+        parted = byte == 10 or is_blank(byte)
+        count += before and not parted
+        before = parted
+    return count
+
+
+@kernel
+def parse_lists(
+    data: NDArray[np.uint8],
+    comment: int,
+    first: int,
+    weighted: bool,
+    lines: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+    weights: NDArray[np.int64],
+    heads: NDArray[np.int64],
+) -> Any:
+    r"""Read whole lines.
+
+    Parameters
+    ----------
+    data
+        Text, shape (n,), that ends with ``\n``.
+    comment
+        The byte that begins a line which is none; -1 where there is no such byte.
+    first
+        So many numbers stand first in each line.
+    weighted
+        Whether a weight follows each number after these.
+    lines, numbers, weights
+        Take, of each number, the list that it stands in, counted from 0, itself, and its weight.
+    heads
+        Shape (lists, first): takes the numbers that stand first.
+
+    Returns
+    -------
+    count, lists, status, at
+        Numbers and lists, ``GOOD`` or what is wrong, and where.
+    """
+    text = address(data)
+    count = lists = at = 0
+    while at < len(data):
+        if comment >= 0 and byte_at(text, at) == comment:
+            at = next_line(text, at)
+            continue
+        place = 0
+        status = OK
+        while True:
+            while is_blank(byte_at(text, at)):
+                at += 1
+            if byte_at(text, at) == 10:
+                break
+            begin = at
+            number, at, status = scan_integer(text, at)
+            if status == OVERFLOW:
+                return count, lists, LARGE, begin
+            if status == BAD or not (byte_at(text, at) == 10 or is_blank(byte_at(text, at))):
+                return count, lists, BAD_NUMBER, begin
+            if place < first:
+                heads[lists, place] = number
+            elif weighted and (place - first) & 1:
+                weights[count] = number
+                count += 1
+            else:
+                lines[count] = lists
+                numbers[count] = number
+                count += not weighted
+            place += 1
+        if place < first:
+            return count, lists, TOO_FEW, at
+        if weighted and (place - first) & 1:
+            return count, lists, NO_WEIGHT, at
+        lists += 1
+        at += 1
+    return count, lists, GOOD, at

@@ -1,0 +1,373 @@
+r"""A scanner of numbers in bytes, for the kernels of all text formats.
+
+:func:`scan_integer` and :func:`scan_float` are compiled and are called from compiled loops. They
+read at a position and stop at the first byte that does not belong to the number; the caller checks
+that a separator follows. The text must end in a byte that belongs to no number (``\n``), so that no
+bounds are checked. Loops are given its :func:`address`, and read digits eight at a time, as one word.
+
+Floats are the doubles nearest to the text, bit for bit those of Python's ``float``, by the
+algorithm of Eisel and Lemire (D. Lemire, "Number parsing at a gigabyte per second", 2021; that
+numbers of up to 19 digits need no other way: N. Mushtak, D. Lemire, "Fast number parsing without
+fallback", 2023). A longer number is taken between its first 19 digits and the next such number
+above. In the rare case that these two differ as doubles its status is ``HARD``, and the caller
+gives the text to ``float``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.kernels.jit.compiler import NumbaTypeError, intrinsic, ir, make_array, njit, types
+from sparrow.kernels.matmul.intrinsics import trailing
+
+__all__ = [
+    "BAD", "HARD", "OK", "OVERFLOW", "address", "byte_at", "is_blank", "kernel", "next_line", "scan_float",
+    "scan_integer",
+]  # fmt: skip
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+OK: Final = 0
+"""A number was read."""
+BAD: Final = 1
+"""No number stands there."""
+OVERFLOW: Final = 2
+"""An integer beyond int64."""
+HARD: Final = 3
+"""A float that is well formed; only ``float`` can tell its value."""
+
+
+def kernel(function: F) -> F:
+    """Compile a function on its first call, without the interpreter lock, kept on disk for the next process."""
+    return cast("F", njit(cache=True, nogil=True)(function))
+
+
+def _inlined(function: F) -> F:
+    """Compile a function into those that call it: for what a number needs more than once, a call costs too much."""
+    return cast("F", njit(cache=True, nogil=True, forceinline=True)(function))
+
+
+_SMALLEST_POWER, _LARGEST_POWER = -342, 308
+
+
+def _powers_of_five() -> NDArray[np.uint64]:
+    """Return the first 128 bits of 5^q, from q = -342 to 308; shape (651, 2), high word first."""
+    out = np.empty((_LARGEST_POWER - _SMALLEST_POWER + 1, 2), dtype=np.uint64)
+    for row, q in enumerate(range(_SMALLEST_POWER, _LARGEST_POWER + 1)):
+        if q < 0:
+            power = 5**-q
+            bits = (power - 1).bit_length()
+            word = (1 << (bits + 127 if q >= -27 else 2 * bits + 128)) // power + 1
+        else:
+            word = 5**q << 128
+        word >>= word.bit_length() - 128
+        out[row] = word >> 64, word & (2**64 - 1)
+    return out
+
+
+_POWERS = _powers_of_five()
+_PAGE = 4096
+"""Bytes that are there all or not at all."""
+_TENS = np.array([10**k for k in range(9)], np.uint64)
+_EXACT_TENS = np.array([10.0**k for k in range(23)])
+"""Those that are doubles: an integer below 2^53 times or over one of them is rounded once, so to the nearest."""
+
+
+def _intrinsic(function: Callable[..., Any]) -> Any:
+    return intrinsic(function)
+
+
+@_intrinsic
+def _high(typing: Any, a: Any, b: Any) -> Any:
+    """Return the upper 64 bits of the product of two uint64."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(arguments[0], wide), builder.zext(arguments[1], wide))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), build
+
+
+@_intrinsic
+def _leading_zeros(typing: Any, word: Any) -> Any:
+    """Return the number of zero bits before the first one bit of a uint64."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), build
+
+
+@_intrinsic
+def _as_double(typing: Any, word: Any) -> Any:
+    """Return the double whose bits are those of a uint64."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.DoubleType())
+
+    return types.float64(types.uint64), build
+
+
+@_intrinsic
+def address(typing: Any, data: Any) -> Any:
+    """Return where the bytes of an array are: at every call references to arrays would be counted, numbers are not."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = make_array(signature.args[0])(context, builder, arguments[0])  # type: ignore[no-untyped-call]
+        return builder.ptrtoint(array.data, ir.IntType(64))
+
+    return types.int64(data), build
+
+
+def _of_an_address(result: Any, text: Any) -> Any:
+    if not isinstance(text, types.Integer):  # Numba would take an array for a number
+        raise NumbaTypeError(f"text is read at its address, not from {text}")
+    return result(types.int64, types.int64)
+
+
+@_intrinsic
+def byte_at(typing: Any, text: Any, at: Any) -> Any:
+    """Return the byte at a position of the text at an address."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(builder.inttoptr(builder.add(*arguments), ir.IntType(8).as_pointer()))
+
+    return _of_an_address(types.uint8, text), build
+
+
+@_intrinsic
+def _word_at(typing: Any, text: Any, at: Any) -> Any:
+    """Return the eight bytes from a position of the text at an address as a uint64, the first one lowest."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = builder.inttoptr(builder.add(*arguments), ir.IntType(64).as_pointer())
+        return builder.load(word, align=1)
+
+    return _of_an_address(types.uint64, text), build
+
+
+@_inlined
+def _more_digits(text: Any, at: Any, w: Any) -> Any:
+    """Return ``w`` with the digits from ``at`` on behind its own, modulo 2^64, and the position behind them."""
+    while (text + at) & (_PAGE - 1) <= _PAGE - 8:  # what is behind the text, but in its page, may be read
+        word = _word_at(text, at)
+        each = word ^ np.uint64(0x3030303030303030)  # a digit is its value, whatever else is 10 or more
+        others = (each | (each + np.uint64(0x7676767676767676))) & np.uint64(0x8080808080808080)
+        count = trailing(others) >> np.uint64(3) if others else np.uint64(8)
+        if count == 0:
+            return w, at
+        each <<= np.uint64(64) - (count << np.uint64(3))  # what is before the digits is zeros, as in a number
+        each = (each * np.uint64(10) + (each >> np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
+        each = (each * np.uint64(100) + (each >> np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
+        each = (each * np.uint64(10000) + (each >> np.uint64(32))) & np.uint64(0x00000000FFFFFFFF)
+        w = w * _TENS[count] + each
+        at += np.int64(count)
+        if count != 8:
+            return w, at
+    while True:
+        digit = np.int64(byte_at(text, at)) - 48
+        if digit < 0 or digit > 9:
+            return w, at
+        w = w * np.uint64(10) + np.uint64(digit)
+        at += 1
+
+
+@kernel
+def _double_bits(w: Any, q: Any) -> Any:
+    """Return the bits of the double nearest to w * 10^q, w a uint64 and q an int64."""
+    zero, one, three = np.uint64(0), np.uint64(1), np.uint64(3)
+    infinity = np.uint64(0x7FF0000000000000)
+    if w == zero or q < _SMALLEST_POWER:
+        return zero
+    if q > _LARGEST_POWER:
+        return infinity
+    shift = _leading_zeros(w)
+    w = w << np.uint64(shift)
+    row = q - _SMALLEST_POWER
+    low = w * _POWERS[row, 0]
+    high = _high(w, _POWERS[row, 0])
+    if high & np.uint64(0x1FF) == np.uint64(0x1FF):
+        more = _high(w, _POWERS[row, 1])
+        low = low + more
+        if more > low:
+            high += one
+    upper = high >> np.uint64(63)
+    drop = upper + np.uint64(9)
+    mantissa = high >> drop
+    exponent = ((217706 * q) >> 16) + 63 + np.int64(upper) - shift + 1023
+    if exponent <= 0:
+        if exponent <= -63:
+            return zero
+        mantissa >>= np.uint64(1 - exponent)
+        return (mantissa + (mantissa & one)) >> one
+    if low <= one and -4 <= q <= 23 and mantissa & three == one and mantissa << drop == high:
+        mantissa &= ~one
+    mantissa = (mantissa + (mantissa & one)) >> one
+    if mantissa >= np.uint64(1 << 53):
+        mantissa = np.uint64(1 << 52)
+        exponent += 1
+    if exponent >= 0x7FF:
+        return infinity
+    return (mantissa & np.uint64((1 << 52) - 1)) | (np.uint64(exponent) << np.uint64(52))
+
+
+@kernel
+def is_blank(byte: Any) -> Any:
+    """Return whether a byte is white space within a line: blank, tab, carriage return, form feed."""
+    return byte == 32 or byte == 9 or byte == 13 or byte == 11 or byte == 12
+
+
+@kernel
+def next_line(text: Any, at: Any) -> Any:
+    """Return the position behind the next line end."""
+    while byte_at(text, at) != 10:
+        at += 1
+    return at + 1
+
+
+@kernel
+def scan_integer(text: Any, at: Any) -> Any:
+    """Read an integer: a sign or none, then decimal digits.
+
+    Parameters
+    ----------
+    text
+        The :func:`address` of bytes, the last of which is no digit.
+    at
+        Where to read.
+
+    Returns
+    -------
+    value, end, status
+        An int64; the position behind the last digit; ``OK``, ``BAD`` or ``OVERFLOW``.
+    """
+    negative = byte_at(text, at) == 45
+    if negative or byte_at(text, at) == 43:
+        at += 1
+    first = at
+    digits, at = _more_digits(text, at, np.uint64(0))
+    value = np.int64(digits)
+    status = OK
+    if at - first > 18:
+        while byte_at(text, first) == 48:
+            first += 1
+        most = np.uint64(2**63 - 1) + np.uint64(negative)
+        if at - first > 19 or (at - first == 19 and digits > most):  # 19 digits are below 2^64
+            status = OVERFLOW
+    elif at == first:
+        status = BAD
+    return -value if negative else value, at, status
+
+
+@kernel
+def _first_digits(text: Any, at: Any, end: Any) -> Any:
+    """Return the first 19 digits that count, the power of ten they are to be scaled by, and whether others are lost."""
+    w = np.uint64(0)
+    taken = 0
+    exponent: Any = 0
+    cut = False
+    fraction = False
+    while at < end:
+        if byte_at(text, at) == 46:
+            fraction = True
+        elif taken < 19:
+            w = w * np.uint64(10) + np.uint64(byte_at(text, at) - 48)
+            taken += w != 0
+            exponent -= fraction
+        else:
+            exponent += not fraction
+            cut |= byte_at(text, at) != 48
+        at += 1
+    return w, exponent, cut
+
+
+@kernel
+def _is_named(text: Any, at: Any) -> Any:
+    """Return whether a name of no number follows, as in the 1.#INF, 1.#IND, 1.#QNAN and 1.#SNAN of C on Windows."""
+    first = byte_at(text, at)
+    return (first == 73 or first == 81 or first == 83) and byte_at(text, at + 1) == 78
+
+
+@kernel
+def scan_float(text: Any, at: Any) -> Any:
+    """Read a decimal number, or nan, inf, infinity in any case, with a sign or none.
+
+    Parameters
+    ----------
+    text
+        The :func:`address` of bytes, the last of which belongs to no number.
+    at
+        Where to read.
+
+    Returns
+    -------
+    value, end, status
+        A float64; the position behind the number; ``OK``, ``BAD`` or ``HARD``.
+    """
+    sign = np.uint64(0)
+    if byte_at(text, at) == 45:
+        sign = np.uint64(1 << 63)
+        at += 1
+    elif byte_at(text, at) == 43:
+        at += 1
+    first = at
+    w, at = _more_digits(text, at, np.uint64(0))
+    digits = at - first
+    exponent: Any = 0
+    cut = False
+    if byte_at(text, at) == 46:
+        at += 1
+        point = at
+        w, at = _more_digits(text, at, w)
+        exponent = point - at
+        digits -= exponent
+        if digits == 0 or (at == point and byte_at(text, at) == 35 and _is_named(text, at + 1)):
+            return 0.0, at, BAD
+    elif digits == 0:
+        if byte_at(text, at) | 32 == 110 and byte_at(text, at + 1) | 32 == 97 and byte_at(text, at + 2) | 32 == 110:
+            return _as_double(np.uint64(0x7FF8000000000000) | sign), at + 3, OK
+        if byte_at(text, at) | 32 == 105 and byte_at(text, at + 1) | 32 == 110 and byte_at(text, at + 2) | 32 == 102:
+            at += 3
+            if (
+                byte_at(text, at) | 32 == 105
+                and byte_at(text, at + 1) | 32 == 110
+                and byte_at(text, at + 2) | 32 == 105
+                and byte_at(text, at + 3) | 32 == 116
+                and byte_at(text, at + 4) | 32 == 121
+            ):
+                at += 5
+            return _as_double(np.uint64(0x7FF0000000000000) | sign), at, OK
+        return 0.0, at, BAD
+    if digits > 19:
+        w, exponent, cut = _first_digits(text, first, at)
+    if byte_at(text, at) | 32 == 101:
+        at += 1
+        below = byte_at(text, at) == 45
+        if below or byte_at(text, at) == 43:
+            at += 1
+        first = at
+        power: Any = 0
+        while True:
+            digit = np.int64(byte_at(text, at)) - 48
+            if digit < 0 or digit > 9:
+                break
+            if power < 1 << 50:
+                power = power * 10 + digit
+            at += 1
+        if at == first:
+            return 0.0, at, BAD
+        exponent += -power if below else power
+    if w < np.uint64(1 << 53) and -22 <= exponent <= 22:
+        value = np.float64(np.int64(w))
+        value = value / _EXACT_TENS[-exponent] if exponent < 0 else value * _EXACT_TENS[exponent]
+        return -value if sign else value, at, OK
+    bits = _double_bits(w, exponent)
+    status = OK
+    if cut and _double_bits(w + np.uint64(1), exponent) != bits:
+        status = HARD
+    return _as_double(bits | sign), at, status

@@ -1,0 +1,137 @@
+"""Lines of numbers in bytes: so many whole coordinates, then so many values, parted by blanks.
+
+Blank lines say nothing, nor do lines that begin with ``%`` or ``#``, nor what follows these signs in a line.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.kernels.parse.numbers import (
+    BAD,
+    OK,
+    address,
+    byte_at,
+    is_blank,
+    kernel,
+    next_line,
+    scan_float,
+    scan_integer,
+)
+
+__all__ = ["BAD_COORDINATE", "BAD_VALUE", "GOOD", "LARGE", "TOO_FEW", "TOO_MANY", "parse_numbers"]
+
+GOOD: Final = 0
+BAD_COORDINATE: Final = 1
+"""A coordinate that is no integer."""
+LARGE: Final = 2
+"""A coordinate beyond int64."""
+BAD_VALUE: Final = 3
+"""A value that is no number, or no integer where these are wanted."""
+TOO_FEW: Final = 4
+"""A line that ends before all its numbers."""
+TOO_MANY: Final = 5
+"""A line that goes on after them."""
+
+
+@kernel
+def _ends(byte: Any) -> Any:
+    """Return whether a number ends before this byte; 5% is none."""
+    return byte == 10 or byte == 35 or is_blank(byte)
+
+
+@kernel
+def _over(byte: Any) -> Any:
+    """Return whether a byte where a number might begin says that no more come in the line."""
+    return byte == 10 or byte == 37 or byte == 35
+
+
+@kernel
+def parse_numbers(
+    data: NDArray[np.uint8],
+    whole: bool,
+    base: int,
+    extents: NDArray[np.int64],
+    coords: NDArray[np.int64],
+    floats: NDArray[np.float64],
+    integers: NDArray[np.int64],
+    hard: NDArray[np.int64],
+) -> Any:
+    r"""Read whole lines.
+
+    Parameters
+    ----------
+    data
+        Text, shape (n,), that ends with ``\n``.
+    whole
+        Whether values are integers.
+    base
+        What coordinates count from in the text.
+    extents
+        Shape (k, 2): takes the smallest and the largest coordinate as they stand in the text, 2^63 - 1 and -2^63 where
+        there are no lines.
+    coords
+        Shape (k, m): takes the coordinates of m lines at most, counted from 0.
+    floats, integers
+        Shape (m, v), the one that ``whole`` names takes the values; the other may have no rows, but as many columns.
+    hard
+        Shape (2 * m * v,): takes pairs (number of the value, where it begins) of values that the interpreter must read.
+
+    Returns
+    -------
+    count, hards, status, at
+        Lines with numbers, pairs in ``hard``, ``GOOD`` or what is wrong, and where.
+    """
+    k, v = coords.shape[0], floats.shape[1]
+    text = address(data)
+    at = count = hards = 0
+    extents[:, 0] = 2**63 - 1
+    extents[:, 1] = -(2**63)
+    while at < len(data):
+        while is_blank(byte_at(text, at)):
+            at += 1
+        byte = byte_at(text, at)
+        if _over(byte):
+            at = next_line(text, at)
+            continue
+        for j in range(k):
+            start = at
+            number, at, status = scan_integer(text, start)
+            byte = byte_at(text, at)
+            if byte != 32 and (status == BAD or not _ends(byte)):
+                return count, hards, TOO_FEW if _over(byte_at(text, start)) else BAD_COORDINATE, start
+            if status != OK:
+                return count, hards, BAD_COORDINATE if status == BAD else LARGE, start
+            coords[j, count] = number - base
+            extents[j, 0] = min(extents[j, 0], number)
+            extents[j, 1] = max(extents[j, 1], number)
+            while is_blank(byte):
+                at += 1
+                byte = byte_at(text, at)
+        for j in range(v):
+            start = at
+            if whole:
+                integers[count, j], at, status = scan_integer(text, start)
+            else:
+                floats[count, j], at, status = scan_float(text, start)
+            byte = byte_at(text, at)
+            if status == BAD or not _ends(byte):
+                return count, hards, TOO_FEW if _over(byte_at(text, start)) else BAD_VALUE, start
+            if status != OK:
+                hard[2 * hards] = count * v + j
+                hard[2 * hards + 1] = start
+                hards += 1
+            while is_blank(byte):
+                at += 1
+                byte = byte_at(text, at)
+        count += 1
+        if byte != 10:
+            if not _over(byte):
+                return count - 1, hards, TOO_MANY, at
+            at = next_line(text, at)
+        else:
+            at += 1
+    return count, hards, GOOD, at

@@ -1,0 +1,88 @@
+"""Lines of so many tokens in bytes: where each begins and ends."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.kernels.parse.numbers import OK, address, is_blank, kernel, scan_integer
+
+__all__ = ["GOOD", "TOO_FEW", "TOO_MANY", "integers", "split"]
+
+GOOD: Final = 0
+TOO_FEW: Final = 1
+"""A line that ends before all its tokens, or has an empty one."""
+TOO_MANY: Final = 2
+"""A line that goes on after them."""
+
+
+@kernel
+def split(data: NDArray[np.uint8], delimiter: int, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Any:
+    r"""Find the tokens of whole lines; blank lines are passed over.
+
+    Parameters
+    ----------
+    data
+        Text, shape (n,), that ends with ``\n``.
+    delimiter
+        The byte that parts tokens, beside which blanks do not count; -1 for any blanks.
+    starts, ends
+        Shape (lines, k): take where the k tokens of each line begin and end.
+
+    Returns
+    -------
+    count, status, at
+        Lines that are not blank, ``GOOD`` or what is wrong, and where that line begins.
+    """
+    k = starts.shape[1]
+    count = at = 0
+    while at < len(data):
+        while data[at] != delimiter and is_blank(data[at]):
+            at += 1
+        if data[at] == 10:
+            at += 1
+            continue
+        line = at
+        for i in range(k):
+            while data[at] != delimiter and is_blank(data[at]):
+                at += 1
+            begin = at
+            if delimiter < 0:
+                while data[at] != 10 and not is_blank(data[at]):
+                    at += 1
+            else:
+                while data[at] != 10 and data[at] != delimiter:
+                    at += 1
+            end = at
+            while end > begin and is_blank(data[end - 1]):
+                end -= 1
+            if end == begin:
+                return count, TOO_FEW, line
+            starts[count, i], ends[count, i] = begin, end
+            if i < k - 1:
+                if data[at] == 10:
+                    return count, TOO_FEW, line
+                at += 1
+        while data[at] != 10 and is_blank(data[at]):
+            at += 1
+        if data[at] != 10:
+            return count, TOO_MANY, line
+        count += 1
+        at += 1
+    return count, GOOD, at
+
+
+@kernel
+def integers(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], out: NDArray[np.int64]
+) -> Any:
+    """Read tokens that are integers from 0 on; return how many were read before one that is none."""
+    text = address(data)
+    for i in range(len(starts)):
+        value, at, status = scan_integer(text, starts[i])
+        if status != OK or at != ends[i] or value < 0:
+            return i
+        out[i] = value
+    return len(starts)

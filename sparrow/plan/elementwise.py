@@ -1,0 +1,218 @@
+"""What functions of cells mean: their types, the fill of the result, and which absent cells annihilate.
+
+The fill of the result is the function of the fills, so ``exp(A)`` has fill 1 and ``A / A`` fill NaN and both stay
+sparse. Only in a product of arrays does an absent cell annihilate: where an operand of fill 0 has no entry the
+product is 0, against NaN and infinity too, and the cells of the result are an intersection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from mmap import mmap
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.core.indexing import View, broadcast_shapes
+from sparrow.core.schema import Schema, check_array_ndim, check_dtype, default_dims, given_name
+from sparrow.core.storage_types import COMPRESSED, of_function, settled
+from sparrow.errors import InvalidValueError, NumberRangeError, UnsupportedError
+from sparrow.kernels.entries import Block
+from sparrow.plan.alignment import aligned
+from sparrow.plan.functions import Cast
+from sparrow.plan.nodes import Dense, Map, Scan
+from sparrow.relations.base import MemoryRelation
+from sparrow.runtime import memory
+from sparrow.runtime.validation import check_unmasked
+
+__all__ = ["called", "map_cells", "pinned"]
+
+_OF_BOTH = (np.multiply, np.divide, np.floor_divide, np.remainder, np.fmod)
+"""Products and quotients: labels that one side lacks are left out."""
+_FAR_MORE, _SMALL = 8, 1 << 20
+"""So many times a factor's entries an array has cells, and so many bytes, where a product with it is done at once."""
+
+
+def map_cells(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
+    """Return a function of cells.
+
+    Parameters
+    ----------
+    function
+        Takes one array or scalar for each operand, all of one shape, and returns one such array.
+    operands
+        Scans, NumPy arrays and scalars, at least one of them a scan. Shapes broadcast; what names and labels make of
+        them is said in :mod:`sparrow.plan.alignment`.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast.
+    UnsupportedError
+        If NumPy has no such function of these types.
+    """
+    operands, names = aligned(operands, "inner" if function in _OF_BOTH else "outer")
+    shapes = [o.schema.shape if isinstance(o, Scan) else np.shape(o) for o in operands]
+    shape = shapes[0] if shapes.count(shapes[0]) == len(shapes) else broadcast_shapes(shapes)
+    dtype = _dtype(function, operands)
+    types = [o.schema.stype if isinstance(o, Scan) else "dense" if np.ndim(o) else None for o in operands]
+    quotient = function is np.true_divide and isinstance(operands[1], np.ndarray) and operands[0].schema.zero_fill
+    if quotient and (absent := _no_divisor(operands[1])).any():
+        operands = _quotients(operands[0], operands[1], absent)
+        quotient = False
+    arguments = [_argument(operand, shape) for operand in operands]
+    if any(isinstance(argument, Dense) for argument in arguments):
+        check_array_ndim(len(shape), "make a tensor of the array with sp.asarray")
+    scans = [argument for argument in arguments if isinstance(argument, Scan)]
+    product = (function is np.multiply or quotient) and all(isinstance(a, Scan | Dense) for a in arguments)
+    required = tuple(product and scan.schema.zero_fill for scan in scans)
+    dense = not any(required) and any(isinstance(argument, Dense) for argument in arguments)
+    fill: Any = dtype.type(0)
+    if not dense and not any(required):
+        with np.errstate(all="ignore"):
+            try:
+                found = called(function, *(a.schema.fill_value if isinstance(a, Scan) else a for a in arguments))
+                fill = np.asarray(found)[()]
+            except InvalidValueError:
+                if 0 not in shape:  # no cell has it
+                    raise
+    dims = _dims([operand.schema for operand in operands if isinstance(operand, Scan)], shape)
+    stype = "dense" if dense else _stype(function, types, shapes, shape, bool(fill == 0))
+    if any(required):
+        if (done := _done(function, arguments, dtype)) is not None:
+            function, arguments, required = Cast(dtype), [done], (False,)
+        arguments = [Dense(pinned(a.array)) if isinstance(a, Dense) else a for a in arguments]
+    return Map(function, tuple(arguments), required, Schema(shape, dims, dtype, fill, stype), dense).named(names)
+
+
+def _done(function: Callable[..., Any], arguments: Sequence[Any], dtype: np.dtype[Any]) -> Scan | None:
+    """Return the product of few entries in memory and a large array that somebody could write to, else None.
+
+    Its values are fewer than the cells of the array, of which a copy would have to be kept until it is computed.
+    """
+    array = next((a.array for a in arguments if isinstance(a, Dense)), None)
+    factor = next((a for a in arguments if isinstance(a, Scan) and isinstance(a.source, MemoryRelation)), None)
+    if array is None or factor is None or array.nbytes < _SMALL or not factor.view.is_identity or _is_frozen(array):
+        return None
+    relation: Any = factor.source
+    if array.size < _FAR_MORE * relation.nnz or factor.schema.ndim > 63:  # as an index NumPy takes no more arrays
+        return None
+    shape, block = relation.schema.shape, relation.block
+    cells = np.broadcast_to(array, shape)[block.coords]
+    with np.errstate(all="ignore"):
+        values = called(function, *(block.values if a is factor else cells for a in arguments))
+    schema = Schema(shape, (), dtype)
+    return Scan(MemoryRelation(schema, Block(block.coords, values).take(values != 0)), View.identity(shape), schema)
+
+
+def pinned(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array that nobody else writes to, for a node that is computed later: a copy where somebody could.
+
+    What is mapped from a file is taken as it is, since it may be larger than memory.
+
+    Raises
+    ------
+    TooLargeError
+        If there is no room for the copy.
+    """
+    if _is_frozen(array):
+        return array
+    core = array[tuple(slice(None if step else 1) for step in array.strides)]
+    memory.check(core.nbytes, "a copy of the array", "make it read-only by flags.writeable = False")
+    return np.broadcast_to(core.copy("K"), array.shape)
+
+
+def _is_frozen(array: NDArray[Any]) -> bool:
+    """Return whether nobody can write to an array, or it is mapped from a file."""
+    owner: Any = array
+    writable = False
+    while isinstance(owner, np.ndarray):
+        writable = writable or owner.flags.writeable
+        owner = owner.base
+    return isinstance(owner, mmap) or (owner is None and not writable)
+
+
+def called(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return a function of cells; of values that NumPy refuses, such as negative powers of integers, an own error."""
+    try:
+        return function(*arguments)
+    except ValueError as error:
+        raise InvalidValueError(str(error)) from None
+
+
+def _dims(schemas: Sequence[Schema], shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Return the names of a result's dimensions: those that somebody gave, else those of what has its shape."""
+    whole = next((schema.dims for schema in schemas if schema.shape == shape), ())
+    if whole and all(schema.dims == whole for schema in schemas):
+        return whole
+    names = list(whole or default_dims(len(shape)))
+    for axis, name in enumerate(names):
+        if given_name(name):
+            continue
+        own = (schema.dims[axis - len(shape)] for schema in schemas if schema.ndim >= len(shape) - axis)
+        found = next(filter(given_name, own), name)
+        if found.casefold() not in map(str.casefold, names):
+            names[axis] = found
+    return tuple(names)
+
+
+def _dtype(function: Callable[..., Any], operands: Sequence[Any]) -> np.dtype[Any]:
+    """Return the dtype NumPy gives ``function`` of operands: scans and arrays by their dtype, scalars as they are."""
+    empty = [
+        np.empty(0, operand.schema.dtype) if isinstance(operand, Scan)
+        else np.empty(0, operand.dtype) if isinstance(operand, np.ndarray) else operand
+        for operand in operands
+    ]  # fmt: skip
+    try:
+        with np.errstate(all="ignore"):
+            return check_dtype(np.asarray(function(*empty)).dtype)
+    except TypeError as error:
+        raise UnsupportedError(str(error)) from None
+    except OverflowError as error:
+        raise NumberRangeError(f"{error}: cast the tensor with astype() first") from None
+
+
+def _argument(operand: Any, shape: tuple[int, ...]) -> Any:
+    """Return a scan broadcast to a shape, an array as ``Dense``, and one without dimensions as a scalar."""
+    if isinstance(operand, Scan):
+        return operand if operand.schema.shape == shape else operand.then(operand.view.broadcast_to(shape))
+    if isinstance(operand, np.ndarray):
+        check_unmasked(operand)
+        return Dense(operand) if operand.ndim else operand[()]
+    return operand
+
+
+def _no_divisor(array: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return the cells by which 0 divided is not 0; of an array without axes, which counts as such a one, all."""
+    return np.asarray((array == 0) | np.isnan(array)) if array.ndim else np.ones((), bool)
+
+
+def _quotients(dividend: Scan, array: NDArray[Any], absent: NDArray[np.bool_]) -> list[Scan]:
+    """Return a dividend divided by what leaves absent cells absent, and the rest of the divisor, 1 elsewhere."""
+    one = array.dtype.type(1)
+    schema = Schema(array.shape, (), check_dtype(array.dtype), one)
+    rest = Block(absent.nonzero() if array.ndim else (), array[absent])
+    divisor = Scan(MemoryRelation(schema, rest), View.identity(array.shape), schema)
+    if absent.all():
+        return [dividend, divisor]
+    others = np.where(absent, one, array)
+    others.flags.writeable = False  # nobody else has it
+    quotient = map_cells(np.true_divide, [dividend, others])
+    return [Scan(quotient, View.identity(quotient.schema.shape), quotient.schema), divisor]
+
+
+def _stype(
+    function: Callable[..., Any],
+    types: Sequence[str | None],
+    shapes: Sequence[tuple[int, ...]],
+    shape: tuple[int, ...],
+    keeps_zero: bool,
+) -> str:
+    """Return the storage type of a function of cells, by those of its operands and their shapes."""
+    name = getattr(function, "__name__", type(function).__name__.lower())
+    misfits = set()
+    if not set(types).isdisjoint(COMPRESSED):
+        misfits = {t for t, own in zip(types, shapes, strict=True) if t is not None and own != shape}
+    stretched = not misfits.isdisjoint(COMPRESSED)
+    return settled(name, types, of_function(name, types, keeps_zero, bool(misfits), stretched))

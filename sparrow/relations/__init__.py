@@ -1,0 +1,1 @@
+"""The protocol that stored and in-memory elements share, and CSR in memory."""

@@ -1,0 +1,1 @@
+"""Process-wide services: settings, memory budget, thread pool, progress, DuckDB connections."""

@@ -1,0 +1,32 @@
+"""Where the folders beside the package are: ``sql``, ``ingest`` and ``datasets``."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from sparrow.errors import NotFoundError
+
+__all__ = ["data_folder", "sql_text"]
+
+
+def data_folder(name: str) -> Traversable:
+    """Return the folder ``name`` ("sql", "ingest" or "datasets") of this installation.
+
+    A wheel carries it inside the package under a private name; a checkout has it beside the package.
+    """
+    packaged = files("sparrow") / f"_{name}"
+    if packaged.is_dir():
+        return packaged
+    beside = Path(__file__).parents[2] / name
+    if beside.is_dir():
+        return beside
+    raise NotFoundError(f"sparrow was installed without its {name!r} folder: reinstall sparrow-tensor")
+
+
+@cache
+def sql_text(dialect: str, kernel: str) -> str:
+    """Return the text of ``sql/<dialect>/<kernel>.sql``."""
+    return (data_folder("sql") / dialect / f"{kernel}.sql").read_text(encoding="utf-8")

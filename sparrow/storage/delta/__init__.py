@@ -1,0 +1,1 @@
+"""The Delta log: commits, snapshots, checksums, append runs."""

@@ -1,0 +1,78 @@
+"""Delta tables of other tools, read as tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sparrow.errors import CorruptionError, SparrowError
+from sparrow.storage.delta.log import Log
+from sparrow.storage.fs.filesystem import absolute, of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["delta_table"]
+
+
+@contextmanager
+def delta_table(path: str | os.PathLike[str], version: int | None = None) -> Iterator[pl.LazyFrame]:
+    """Give a Delta table, whoever wrote it, as a lazy frame of one version, for the length of a block that reads it.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no table, or no such version.
+    CorruptionError
+        If its log cannot be read or names files outside of the folder, or a file is a link, or missing or damaged when
+        the block reads it.
+    """
+    import polars as pl
+
+    where = absolute(path)
+    found = Log.open(where, version)
+    files = found.sizes()
+    _check(where, files)
+    try:
+        yield pl.scan_delta(where, version=found.version, storage_options=of(where).delta_options())
+    except SparrowError:
+        raise
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise CorruptionError(_told(where, files) or f"{where!r} cannot be read: {error}") from None
+
+
+def _check(where: str, files: Mapping[str, int]) -> None:
+    """Raise ``CorruptionError`` for links, which may lead anywhere, and for files that are not as long as the log says.
+
+    Of a file that is shorter Polars gives no rows, and no error.
+    """
+    store = of(where)
+    steps = {step for file in files for step in accumulate(file.split("/"), os.path.join)}
+    for path in (os.path.join(where, step) for step in sorted(steps)):
+        if store.is_link(path):
+            raise CorruptionError(f"{path!r} is a link, which may lead anywhere: it is not read")
+    for file, size in files.items():
+        path = os.path.join(where, file)
+        if not store.fetches and store.exists(path) and store.size(path) != size:
+            raise CorruptionError(f"{path!r} is damaged: it has {store.size(path)} bytes, and the log says {size}")
+
+
+def _told(where: str, files: Iterable[str]) -> str | None:
+    """Return which file is missing or damaged, and how; None where all can be read."""
+    import pyarrow.parquet as pq
+
+    for path in (os.path.join(where, file) for file in files):
+        if not of(where).exists(path):
+            return f"{path!r}, which the log names, is missing"
+        try:
+            with of(where).open(path, fixed=True) as raw, pq.ParquetFile(raw, page_checksum_verification=True) as file:
+                for _ in file.iter_batches():
+                    pass
+        except (OSError, pa.ArrowException) as error:
+            return f"{path!r} is damaged: {error}"
+    return None

@@ -1,0 +1,483 @@
+"""What an edit does to files: which are kept, dropped and rewritten, and which keys it claims.
+
+An edit cuts the key space into the files and the gaps between them. Every file that the edit
+changes, and every gap that gets entries, belongs to a *run*: a stretch of neighbours without a kept
+file in between, which is streamed into new files. Files whose entries come out as they were are kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from sparrow.core.indexing import Box
+from sparrow.core.schema import Schema, is_fill
+from sparrow.errors import DuplicateError, ShapeError
+from sparrow.kernels.entries import Block, concatenate
+from sparrow.relations.base import Edit, apply_edit
+from sparrow.runtime import settings
+from sparrow.runtime.thread_pool import ordered_map
+from sparrow.storage.delta.append_runs import members
+from sparrow.storage.delta.file_table import FileTable
+from sparrow.storage.delta.snapshot import Snapshot
+from sparrow.storage.fs.filesystem import of
+from sparrow.storage.parquet.layout import Profile, Sizes
+from sparrow.storage.parquet.reader import read_group
+from sparrow.storage.parquet.writer import DataFile, TensorWriter
+
+__all__ = ["Claim", "Piece", "Rewrite", "discard", "exists_already", "met", "plan", "prepare", "width", "write"]
+
+Key: TypeAlias = tuple[int, ...]
+
+_CLAIMED = 256
+_WORTH_A_THREAD = 1 << 18
+_WORTH_A_FILE = 16
+"""A file of fewer entries than this part of a row group is always written with those beside it."""
+
+
+def prepare(edit: Edit, schema: Schema) -> Edit:
+    """Return the edit with what can have no effect left out, checked against the shape.
+
+    Raises
+    ------
+    ShapeError
+        If a coordinate lies outside the shape.
+    """
+    shape = schema.shape if edit.shape is None else edit.shape
+    upsert = edit.upsert
+    if upsert is not None and upsert.count:
+        for dim, column in enumerate(upsert.coords):
+            low, high = int(column.min()), int(column.max())
+            if low < 0 or high >= shape[dim]:
+                raise ShapeError(
+                    f"the coordinate {low if low < 0 else high} is out of range for dimension "
+                    f"{schema.dims[dim]!r} of size {shape[dim]}"
+                )
+        upsert = Block(upsert.coords, np.asarray(upsert.values, dtype=schema.dtype))
+    else:
+        upsert = None
+    clear = tuple(box for box in edit.clear if box.size)
+    return Edit(edit.operation, clear, upsert, edit.existing, edit.shape if shape != schema.shape else None)
+
+
+# -- the keys that an edit claims ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The cells that an edit may have changed: ranges of keys, ascending and apart, and boxes."""
+
+    ranges: tuple[tuple[Key, Key], ...] = ()
+    boxes: tuple[Box, ...] = ()
+
+    @classmethod
+    def of(cls, edit: Edit) -> Claim:
+        """Return the claim of an edit: at most 256 ranges, exact for few entries."""
+        upsert = edit.upsert
+        if upsert is None:
+            return cls((), edit.clear)
+        count = upsert.count
+        cuts = np.unique(np.linspace(0, count, min(count, _CLAIMED) + 1).astype(np.int64)).tolist()
+        keys = [(_key(upsert, start), _key(upsert, stop - 1)) for start, stop in itertools.pairwise(cuts)]
+        return cls(tuple(keys), edit.clear)
+
+    def meets(self, other: Claim) -> bool:
+        """Return whether some cell may be in both."""
+        mine, theirs = 0, 0
+        while mine < len(self.ranges) and theirs < len(other.ranges):
+            (a, b), (c, d) = self.ranges[mine], other.ranges[theirs]
+            if a <= d and c <= b:
+                return True
+            if b < d:
+                mine += 1
+            else:
+                theirs += 1
+        return (
+            any(_box_meets_keys(box, *keys) for box in self.boxes for keys in other.ranges)
+            or any(_box_meets_keys(box, *keys) for box in other.boxes for keys in self.ranges)
+            or any(_boxes_meet(a, b) for a in self.boxes for b in other.boxes)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what :meth:`from_json` takes apart."""
+        boxes = [[[r.start, r.stop, r.step] for r in box.ranges] for box in self.boxes]
+        return {"ranges": [[list(a), list(b)] for a, b in self.ranges], "boxes": boxes}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Claim:
+        """Read what :meth:`to_json` returned."""
+        ranges = tuple((tuple(a), tuple(b)) for a, b in data["ranges"])
+        boxes = tuple(Box(tuple(range(*part) for part in box)) for box in data["boxes"])
+        return cls(ranges, boxes)
+
+
+def _box_meets_keys(box: Box, first: Key, last: Key) -> bool:
+    """Return whether some cell of a box lies between two keys, both included, in the order of keys."""
+    rest = box.ranges
+    if not all(map(len, rest)):
+        return False
+    dim = 0
+    while dim < len(first) and first[dim] == last[dim]:
+        if first[dim] not in rest[dim]:
+            return False
+        dim += 1
+    if dim == len(first):
+        return True
+    r, low, high = rest[dim], first[dim], last[dim]
+    above = r[0] if r[0] > low else low + 1 + (r[0] - low - 1) % r.step
+    if above < high and above in r:
+        return True
+    if low in r and tuple(part[-1] for part in rest[dim + 1 :]) >= first[dim + 1 :]:
+        return True
+    return high in r and tuple(part[0] for part in rest[dim + 1 :]) <= last[dim + 1 :]
+
+
+def _boxes_meet(a: Box, b: Box) -> bool:
+    return all(map(_ranges_meet, a.ranges, b.ranges))
+
+
+def _ranges_meet(a: range, b: range) -> bool:
+    """Return whether two ascending ranges share a number."""
+    if not a or not b:
+        return False
+    common = math.gcd(a.step, b.step)
+    apart, rest = divmod(b[0] - a[0], common)
+    if rest:
+        return False
+    period = b.step // common
+    meeting = a[0] + a.step * (apart * pow(a.step // common, -1, period) % period)
+    low, every = max(a[0], b[0]), a.step * period
+    return low + (meeting - low) % every <= min(a[-1], b[-1])
+
+
+# -- the plan ------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Piece:
+    """A file, or a gap between files (``at`` is None), with its share of the entries to write."""
+
+    at: int | None
+    start: int
+    stop: int
+    dropped: bool = False
+    """The entries of the file all go: it need not be read."""
+
+
+@dataclass(slots=True)
+class Rewrite:
+    """Neighbouring pieces that are streamed into new files."""
+
+    pieces: list[Piece] = field(default_factory=list)
+
+    @property
+    def places(self) -> list[int]:
+        """Places of the files that go."""
+        return [piece.at for piece in self.pieces if piece.at is not None]
+
+
+def _key(block: Block, at: int) -> Key:
+    return tuple(int(column[at]) for column in block.coords)
+
+
+def _position(block: Block, key: Key, start: int, stop: int, right: bool) -> int:
+    """Return where a key belongs among entries ``start`` to ``stop``: before equals, or after."""
+    for dim, column in enumerate(block.coords):
+        part = column[start:stop]
+        low = start + int(np.searchsorted(part, key[dim], "left"))
+        high = start + int(np.searchsorted(part, key[dim], "right"))
+        if low == high:
+            return low
+        start, stop = low, high
+    return stop if right else start
+
+
+def _shares(snapshot: Snapshot, upsert: Block | None) -> tuple[list[int], list[int]]:
+    """Return where each file's share of the entries starts and stops.
+
+    The ranges of the log settle it for most files; the footer of a file is read where entries agree
+    with its bounds in the leading dimension.
+    """
+    table = snapshot.base
+    if upsert is None:
+        return [0] * len(table), [0] * len(table)
+    if not upsert.coords:
+        return [0] * len(table), [upsert.count] * len(table)
+    leading = upsert.coords[0]
+    starts = np.searchsorted(leading, table.low[:, 0], "left")
+    stops = np.searchsorted(leading, table.high[:, 0], "right")
+    for at in np.flatnonzero(stops > starts).tolist():
+        if table.low.shape[1] == 1:
+            break
+        found = table.footer(at)
+        start, stop = int(starts[at]), int(stops[at])
+        starts[at] = _position(upsert, found.first, start, stop, right=False)
+        stops[at] = _position(upsert, found.last, start, stop, right=True)
+    return starts.tolist(), stops.tolist()
+
+
+def met(snapshot: Snapshot, upsert: Block) -> int:
+    """Return how many entries the files in order have between whose keys some of these lie."""
+    starts, stops = map(np.array, _shares(snapshot, upsert))
+    return int(snapshot.base.rows[stops > starts].sum())
+
+
+def plan(snapshot: Snapshot, edit: Edit, sizes: Sizes, schema: Schema, widening: bool = False) -> list[Rewrite]:
+    """Return the runs that an edit rewrites; none if no entry changes.
+
+    An edit must be prepared, see :func:`prepare`; ``schema`` is the one that holds old and new
+    coordinates. ``widening`` rewrites every file.
+    """
+    table, upsert = snapshot.base, edit.upsert
+    count = len(table)
+    starts, stops = _shares(snapshot, upsert)
+    total = 0 if upsert is None else upsert.count
+    new = np.zeros(total + 1, dtype=np.int64)
+    if upsert is not None:
+        np.cumsum(~is_fill(upsert.values, snapshot.schema.fill_value), out=new[1:])
+    pieces: list[Piece] = []
+    changing: list[bool] = []
+    for at in range(count + 1):
+        gap = Piece(None, stops[at - 1] if at else 0, starts[at] if at < count else total)
+        pieces.append(gap)
+        changing.append(bool(new[gap.stop] > new[gap.start]))
+        if at < count:
+            piece = Piece(at, starts[at], stops[at])
+            pieces.append(piece)
+            changing.append(widening or _touches(snapshot, edit, piece, schema))
+    each = width(snapshot)
+    for k in range(0, len(pieces), 2):
+        added = int(new[pieces[k].stop] - new[pieces[k].start])
+        if not added or not sizes.small(added * each, added):
+            continue
+        if any(changing[m] for m in (k - 1, k + 1) if 0 <= m < len(pieces)):
+            continue
+        for step in (-1, 1):
+            taken = _taken_along(table, sizes, added, (m // 2 for m in _unchanged(changing, k, step)))
+            for at in taken:
+                changing[2 * at + 1] = True
+            if taken:
+                break
+    runs: list[Rewrite] = []
+    run = Rewrite()
+    for k, piece in enumerate(pieces):
+        if changing[k]:
+            run.pieces.append(piece)
+        elif k % 2 and run.pieces:
+            runs.append(run)
+            run = Rewrite()
+    if run.pieces:
+        runs.append(run)
+    return runs
+
+
+def _unchanged(changing: Sequence[bool], gap: int, step: int) -> Iterator[int]:
+    """Yield the pieces that are files, from a gap to either side, as far as none changes."""
+    at = gap + step
+    while 0 <= at < len(changing) and not changing[at]:
+        yield at
+        at += 2 * step
+
+
+def _taken_along(table: FileTable, sizes: Sizes, added: int, neighbours: Iterable[int]) -> list[int]:
+    """Return the files that had better be written anew with entries beside them than stand beside them.
+
+    A file is taken while it is small and holds no more than all that it is written with: so many appends at one end
+    write an entry about as often as the number of entries has digits, and leave as few files.
+    """
+    out: list[int] = []
+    rows = added
+    for at in neighbours:
+        count = int(table.rows[at])
+        if count > max(rows, sizes.group_rows // _WORTH_A_FILE) or not sizes.small(int(table.nbytes[at]), count):
+            break
+        out.append(at)
+        rows += count
+    return out
+
+
+def width(snapshot: Snapshot) -> int:
+    """Return about how many bytes an entry takes."""
+    return max(1, snapshot.nbytes // max(snapshot.nnz, 1)) if snapshot.nnz >= 1000 else 2 * snapshot.schema.ndim + 4
+
+
+def covered(box: Box, low: Sequence[int], high: Sequence[int]) -> bool:
+    """Return whether a box holds every cell within bounds."""
+    return all(
+        len(r) > 0 and r[0] <= lo and hi <= r[-1] and (r.step == 1 or (lo == hi and lo in r))
+        for r, lo, hi in zip(box.ranges, low, high, strict=True)
+    )
+
+
+def _touches(snapshot: Snapshot, edit: Edit, piece: Piece, schema: Schema) -> bool:
+    """Return whether an edit changes the entries of a file, looking only at row groups that it meets."""
+    table, at = snapshot.base, piece.at
+    assert at is not None
+    low, high = table.low[at].tolist(), table.high[at].tolist()
+    boxes = [box for box in edit.clear if box.meets(low, high)]
+    if any(covered(box, low, high) for box in boxes):
+        piece.dropped = True
+        return True
+    if piece.start == piece.stop and not boxes:
+        return False
+    for group, start, stop in _group_shares(snapshot, edit.upsert, piece):
+        found = table.footer(at)
+        near = [box for box in boxes if box.meets(found.low[group].tolist(), found.high[group].tolist())]
+        if start == stop and not near:
+            continue
+        old = _read(snapshot, at, group)
+        if not _same(old, _applied(old, edit, near, start, stop, schema)):
+            return True
+    return False
+
+
+def _same(a: Block, b: Block) -> bool:
+    if a is b:
+        return True
+    if a.count != b.count or not all(map(np.array_equal, a.coords, b.coords)):
+        return False
+    return a.values.tobytes() == b.values.tobytes()
+
+
+def _read(snapshot: Snapshot, at: int, group: int) -> Block:
+    schema = snapshot.schema
+    kinds = [schema.coordinate_dtype(dim) for dim in range(schema.ndim)]
+    return read_group(snapshot.base.path(at), group, schema.ndim, schema.dtype, kinds)
+
+
+def _group_shares(snapshot: Snapshot, upsert: Block | None, piece: Piece) -> list[tuple[int, int, int]]:
+    """Return (row group, start, stop): the entries to write that go with each row group of a file.
+
+    Boundaries come from the ranges of row groups; a group is read where these leave a doubt.
+    """
+    assert piece.at is not None
+    found = snapshot.base.footer(piece.at)
+    count = len(found.rows)
+    if upsert is None or piece.start == piece.stop:
+        return [(group, piece.start, piece.start) for group in range(count)]
+    out: list[tuple[int, int, int]] = []
+    start = piece.start
+    for group in range(count):
+        if group == count - 1:
+            stop = piece.stop
+        elif not upsert.coords or start == piece.stop:
+            stop = start
+        else:
+            leading = upsert.coords[0][start : piece.stop]
+            top = int(found.high[group, 0])
+            low = start + int(np.searchsorted(leading, top, "left"))
+            stop = start + int(np.searchsorted(leading, top, "right"))
+            if low != stop and int(found.low[group + 1, 0]) == top:
+                bottom, last = found.low[group].tolist(), tuple(found.high[group].tolist())
+                if bottom[:-1] != list(last[:-1]):
+                    last = _key(_read(snapshot, piece.at, group), -1)
+                stop = _position(upsert, last, start, stop, right=True)
+        out.append((group, start, stop))
+        start = stop
+    return out
+
+
+def _applied(old: Block, edit: Edit, boxes: Sequence[Box], start: int, stop: int, schema: Schema) -> Block:
+    """Return entries with their share of an edit applied; the very block where there is none."""
+    if start == stop and not boxes:
+        return old
+    share = None if edit.upsert is None or start == stop else edit.upsert.take(slice(start, stop))
+    try:
+        return apply_edit(old, Edit(edit.operation, tuple(boxes), share, edit.existing), schema)
+    except DuplicateError:
+        raise _exists_already(old, share, boxes) from None
+
+
+def _exists_already(old: Block, share: Block | None, boxes: Sequence[Box]) -> DuplicateError:
+    assert share is not None
+    for box in boxes:
+        old = old.take(~box.contains(old.coords))
+    return exists_already(_key(share, int(members(old, share).argmax())))
+
+
+def exists_already(cell: Key) -> DuplicateError:
+    """Return the error for a cell that has an entry."""
+    return DuplicateError(
+        f"the cell {cell} has an entry already; nothing was written: say duplicates='sum', 'last', "
+        "'first', 'min' or 'max'",
+        cell,
+    )
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+def write(
+    snapshot: Snapshot,
+    edit: Edit,
+    runs: Sequence[Rewrite],
+    sizes: Sizes,
+    kinds: Sequence[Any],
+    schema: Schema,
+    profile: Profile | None = None,
+) -> list[DataFile]:
+    """Stream runs into new files and return them; on any failure none is left.
+
+    Parameters
+    ----------
+    kinds
+        Types of the coordinate columns.
+    schema
+        The schema after the edit.
+    profile
+        The profile of the files, by default that of the snapshot.
+    """
+    folder = snapshot.path
+    out: list[DataFile] = []
+    try:
+        for run in runs:
+            places = run.places
+            rows = int(snapshot.base.rows[places].sum()) + sum(piece.stop - piece.start for piece in run.pieces)
+            with TensorWriter(
+                folder,
+                schema.dims,
+                schema.dtype,
+                profile=profile or snapshot.metadata.profile,
+                coordinate_dtypes=kinds,
+                sizes=sizes.for_total(rows * width(snapshot), rows),
+            ) as writer:
+                for block in _stream(snapshot, edit, run, sizes.group_rows, schema):
+                    writer.write(block)
+                out += writer.finish()
+    except BaseException:
+        discard(folder, out)
+        raise
+    return out
+
+
+def discard(folder: str, files: Sequence[DataFile]) -> None:
+    """Delete files that will not be committed."""
+    for file in files:
+        of(folder).delete(os.path.join(folder, file.name))
+
+
+def _stream(snapshot: Snapshot, edit: Edit, run: Rewrite, rows: int, schema: Schema) -> Iterator[Block]:
+    """Yield the entries of a run after the edit."""
+    empty = concatenate([], schema.ndim, schema.dtype)
+    table = snapshot.base
+    for piece in run.pieces:
+        if piece.at is None or piece.dropped:
+            for start in range(piece.start, piece.stop, rows):
+                yield _applied(empty, edit, (), start, min(start + rows, piece.stop), schema)
+            continue
+        at, found = piece.at, table.footer(piece.at)
+        boxes = [box for box in edit.clear if box.meets(table.low[at].tolist(), table.high[at].tolist())]
+
+        def work(share: tuple[int, int, int], at: int = at, boxes: list[Box] = boxes, found: Any = found) -> Block:
+            group, start, stop = share
+            near = [box for box in boxes if box.meets(found.low[group].tolist(), found.high[group].tolist())]
+            return _applied(_read(snapshot, at, group), edit, near, start, stop, schema)
+
+        threads = settings.current().threads if int(table.rows[at]) > _WORTH_A_THREAD else 1
+        yield from ordered_map(work, _group_shares(snapshot, edit.upsert, piece), threads)

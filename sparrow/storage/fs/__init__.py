@@ -1,0 +1,1 @@
+"""File systems: local folders, object stores, HTTP."""

@@ -1,0 +1,1 @@
+"""Parquet files: layout, writer, reader, sort orders."""

@@ -1,0 +1,109 @@
+"""Derived sort orders: the same entries in files of their own, sorted by other dimensions first."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sparrow.core.indexing import Box, check_permutation
+from sparrow.errors import ExistsError
+from sparrow.kernels.entries import Block
+from sparrow.relations.base import scan
+from sparrow.sorting import Rows
+from sparrow.storage.creation import create, creating
+from sparrow.storage.delta.log import Log, LostRace
+from sparrow.storage.delta.rewrite_plan import discard
+from sparrow.storage.delta.snapshot import Snapshot, order_folder
+from sparrow.storage.fs.filesystem import of
+from sparrow.storage.parquet.layout import METADATA_KEY, Metadata, Sizes, arrow_schema
+from sparrow.storage.parquet.writer import TensorWriter
+
+__all__ = ["build_order"]
+
+
+def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
+    """Build a sort order of a snapshot, or rebuild it where it is stale or damaged.
+
+    Raises
+    ------
+    ShapeError
+        If ``order`` does not name each dimension once.
+    """
+    schema = snapshot.schema
+    wanted = check_permutation(order, schema.ndim)
+    if wanted in snapshot.orders:
+        return
+    folder = order_folder(snapshot.path, wanted)
+    if wanted in snapshot.damaged and snapshot.damaged[wanted].table is None:
+        of(folder).delete(folder)
+    metadata = Metadata(schema, snapshot.metadata.profile, wanted, {}, snapshot.digest)
+    if not of(folder).occupied(folder):
+        with contextlib.suppress(ExistsError):  # another process built it meanwhile: ours goes on top
+            with creating(folder) as made:
+                files = _write(os.fspath(made), snapshot, wanted, sizes)
+                create(
+                    made,
+                    schema,
+                    files,
+                    profile=metadata.profile,
+                    operation="add_order",
+                    order=wanted,
+                    built_from=snapshot.digest,
+                )
+            return
+    log = Log.open(folder)
+    before, nonce = log.version, os.urandom(8).hex()
+    files = _write(folder, snapshot, wanted, sizes)
+    kinds = [
+        np.dtype(files[0].coordinate_dtypes[dim]) if files else schema.coordinate_dtype(dim)
+        for dim in range(schema.ndim)
+    ]
+    columns = arrow_schema(schema.dims, schema.dtype, kinds, {METADATA_KEY: metadata.to_json()})
+    notes = {
+        "operation": "add_order",
+        "nonce": nonce,
+        "nnz": snapshot.nnz,
+        "shape": list(schema.shape),
+    }
+    try:
+        log.commit(files, (), notes, schema.shape, columns)
+    except LostRace:
+        discard(folder, files)
+    except BaseException:
+        if not log.landed(before, nonce):  # the log may have them though what came after it failed
+            discard(folder, files)
+        raise
+
+
+def _write(folder: str, snapshot: Snapshot, order: tuple[int, ...], sizes: Sizes) -> list[Any]:
+    schema = snapshot.schema
+    with TensorWriter(
+        folder,
+        schema.dims,
+        schema.dtype,
+        profile=snapshot.metadata.profile,
+        order=order,
+        coordinate_dtypes=snapshot.base.coordinate_dtypes,
+        sizes=sizes,
+    ) as writer:
+        for block in _sorted(snapshot, order):
+            writer.write(block)
+        return writer.finish()
+
+
+def _sorted(snapshot: Snapshot, order: tuple[int, ...]) -> Iterator[Block]:
+    """Yield the entries of a snapshot in an order."""
+    from sparrow.sorting.sorter import sorted_blocks
+
+    schema = snapshot.schema
+    shape, dims = tuple(schema.shape[dim] for dim in order), tuple(schema.dims[dim] for dim in order)
+    back = [order.index(dim) for dim in range(schema.ndim)]
+    entries = scan(snapshot, Box.everything(schema.shape))
+    rows = (Rows(tuple(block.coords[dim] for dim in order), block.values) for block in entries)
+    for block in sorted_blocks(rows, replace(schema, shape=shape, dims=dims)):
+        yield Block(tuple(block.coords[dim] for dim in back), block.values)

@@ -1,0 +1,14 @@
+"""Orders of dimensions."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparrow.core.indexing import check_permutation
+from sparrow.errors import ShapeError
+
+
+def test_permutations_are_checked() -> None:
+    assert check_permutation((-1, 0), 2) == (1, 0)
+    with pytest.raises(ShapeError, match="each of the 2 dimensions once"):
+        check_permutation((0, 0), 2)

@@ -1,0 +1,115 @@
+"""Coordinates by label."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparrow.core.labels import first_places, label_position, label_positions, label_range
+from sparrow.errors import LabelError
+
+
+def test_labels() -> None:
+    names = pa.array(["a", "b"])
+    assert label_position(names, "b", "src") == 1
+    for labels, label in [(names, "c"), (names, 3), (None, "a")]:
+        with pytest.raises(LabelError, match="'src'"):
+            label_position(labels, label, "src")
+
+
+@pytest.mark.parametrize(
+    "sequence",
+    [
+        list,
+        tuple,
+        iter,
+        np.array,
+        pa.array,
+        pl.Series,
+        lambda names: np.array(names, object),
+        lambda names: pa.chunked_array([names[:1], names[1:]]),
+        lambda names: pa.array(names).dictionary_encode(),
+        lambda names: pl.Series(names, dtype=pl.Categorical),
+        lambda names: pa.array(names, pa.large_string()),
+    ],
+)
+def test_labels_of_any_sequence(sequence: Any) -> None:
+    labels = pa.array([f"{k:03}" for k in range(100)])
+    names = ["042", "007", "042", "099"]
+    assert label_positions(labels, sequence(names), "src").tolist() == [42, 7, 42, 99]
+    assert label_positions(labels, sequence(names[:1]), "src").tolist() == [42]
+    with pytest.raises(LabelError, match=r"'src' has no labels 'a', 'b'$"):
+        label_positions(labels, sequence(["042", "a", "b"]), "src")
+    with pytest.raises(LabelError, match=r"'src' has no labels 'a0', 'a1', 'a2', 'a3', 'a4' and 7 more$"):
+        label_positions(labels, sequence([f"a{k}" for k in range(12)]), "src")
+
+
+def test_labels_of_sets_and_of_several_kinds() -> None:
+    labels = pa.array(["c", "a", "b"])
+    assert label_positions(labels, {"b", "c"}, "src").tolist() == [0, 2]
+    assert label_positions(labels, [], "src").tolist() == label_positions(labels, set(), "src").tolist() == []
+    for wanted, text in ([["a", 3], "3"], [[None, "a"], "None"], [["a", b"b"], "b'b'"], [[1.5], "1.5"]):
+        with pytest.raises(LabelError, match=f"no label {text}$"):
+            label_positions(labels, wanted, "src")
+    numbers = pa.array([10, 20, 30])
+    assert label_positions(numbers, np.array([30, 10], np.int8), "src").tolist() == [2, 0]
+    with pytest.raises(LabelError, match="no label '30'"):
+        label_positions(numbers, ["30"], "src")
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.uint64()])
+def test_numbers_that_labels_have_no_room_for(kind: pa.DataType) -> None:
+    labels = pa.array([10, 20], kind)
+    for wanted in (2**70, -(2**70), 2**64, -(2**63) - 1, -300 if kind == pa.uint64() else -(2**63)):
+        with pytest.raises(LabelError, match=f"dimension 'a' has no label {wanted}$"):
+            label_position(labels, wanted, "a")
+        with pytest.raises(LabelError, match=f"dimension 'a' has no label {wanted}$"):
+            label_positions(labels, [10, wanted, 20], "a")
+    with pytest.raises(LabelError, match=r"dimension 'a' are of type u?int.*, and 1180591620717411303424 is not"):
+        label_range(labels, slice(10, 2**70), "a")
+
+
+def test_dates_are_labels_as_much_as_their_texts() -> None:
+    days = [dt.date(2020, 1, day) for day in (1, 2, 3)]
+    for labels in pa.array(days), pa.array(list(map(str, days))):
+        for wanted in days[1:], np.array(days[1:], "M8[D]"), np.array(days[1:], "M8[ns]"), pl.Series(days[1:]):
+            assert label_positions(labels, wanted, "day").tolist() == [1, 2]
+        assert label_position(labels, days[2], "day") == 2
+        assert label_position(labels, np.datetime64("2020-01-02"), "day") == 1
+        with pytest.raises(LabelError, match=r"no label datetime\.date\(2021, 1, 1\)"):
+            label_positions(labels, [days[0], dt.date(2021, 1, 1)], "day")
+    times = pa.array(["2020-01-01 05:06:07.000000", "2020-01-01 05:06:08.500000"])
+    assert label_positions(times, [dt.datetime(2020, 1, 1, 5, 6, 8, 500000)], "time").tolist() == [1]
+    assert label_positions(times, np.array(["2020-01-01T05:06:07"], "M8[s]"), "time").tolist() == [0]
+    assert label_position(pa.array(["total", "2020-01-01"]), days[0], "day") == 1
+
+
+def test_many_labels_are_looked_up_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"row {k}" for k in range(20_000)]
+    calls = []
+    index_in = pc.index_in
+
+    def counted(*args: Any, **options: Any) -> Any:
+        calls.append(args)
+        return index_in(*args, **options)
+
+    monkeypatch.setattr(pc, "index_in", counted)
+    assert label_positions(pa.array(names), names[::-2], "src").tolist() == list(range(19_999, -1, -2))
+    assert len(calls) == 1
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.sampled_from("abcdefgh")), max_size=40),
+    st.lists(st.one_of(st.none(), st.sampled_from("abcdefgh")), max_size=40),
+)
+def test_first_places_are_those_of_a_list(wanted: list[str | None], among: list[str | None]) -> None:
+    found = first_places(pa.array(wanted, pa.string()), pa.array(among, pa.string()))
+    assert found.to_pylist() == [None if one is None or one not in among else among.index(one) for one in wanted]

@@ -1,0 +1,451 @@
+"""Products whose held operand does not fit: panel by panel, against SciPy and against what fits."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import sparrow as sp
+from sparrow.engines.stream import operator
+from sparrow.engines.stream.product import external_sum, matmul, row_sections, spilled, tiling
+from sparrow.engines.stream.product.kernels import Loops
+from sparrow.errors import StorageError
+from sparrow.kernels.elementwise import align
+from sparrow.kernels.entries import Block
+from sparrow.runtime import progress
+from sparrow.sorting import Spool
+
+
+@pytest.fixture(params=["sections", "strips", "panels", "sums"])
+def on_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Have products of stored tensors multiplied in small sections, strips or panels; gives how many of each."""
+    monkeypatch.setattr(matmul, "_LARGE", 10**12)
+    for name, value in [("_HELD", 10**12), ("_NARROWEST", 700 * 16), ("_SAMPLED", 1), ("_LARGEST", 300)]:
+        monkeypatch.setattr(tiling, name, value)
+    for name, value in [("_HELD", 10**12), ("_LEAST", 700), ("_BATCH", 300)]:
+        monkeypatch.setattr(external_sum, name, value)
+    monkeypatch.setattr(spilled, "_LONG", 0 if request.param == "strips" else 10**12)
+    monkeypatch.setattr(
+        row_sections, "_most", lambda size, width, beside: 700 if request.param == "sections" and size < 2**31 else 0
+    )
+    monkeypatch.setattr(row_sections, "_AGAIN", 10**6)
+    monkeypatch.setattr(row_sections, "_PIECE", 25)
+    if request.param == "sums":
+        monkeypatch.setattr(spilled, "spilled", lambda *args: None)
+    counts: list[int] = []
+    multiply, between, made = spilled.Spilled._multiply, external_sum._Matching.between, row_sections.Sections.__init__
+
+    def counted(self: Any, work: Any, parts: Any, others: Any) -> None:
+        counts.append(len(parts))
+        multiply(self, work, parts, others)
+
+    def panel(self: Any, *args: Any) -> Any:
+        if self._at == -1:
+            counts.append(0)
+        counts[-1] += 1
+        return between(self, *args)
+
+    monkeypatch.setattr(spilled.Spilled, "_multiply", counted)
+    monkeypatch.setattr(external_sum._Matching, "between", panel)
+
+    def noted(self: Any, *args: Any) -> None:
+        made(self, *args)
+        counts.append(len(self._needs))
+
+    monkeypatch.setattr(row_sections.Sections, "__init__", noted)
+    yield counts
+    assert counts
+
+
+def matrices(tmp_path: Path, seed: int) -> tuple[list[Any], list[sp.Tensor]]:
+    shapes = [(70, 90, 0.1), (90, 120, 0.2), (70, 120, 0.1)]
+    plain = [scipy.sparse.random(n, m, p, "csr", random_state=seed + k) for k, (n, m, p) in enumerate(shapes)]
+    return plain, [sp.asarray(each).save(tmp_path / str(k)) for k, each in enumerate(plain)]
+
+
+def close(found: sp.Tensor, wanted: Any) -> None:
+    np.testing.assert_allclose(found.to_numpy(), wanted.toarray(), atol=1e-12)
+
+
+def test_panels_against_scipy(tmp_path: Path, on_disk: list[int]) -> None:
+    (a, b, m), (A, B, M) = matrices(tmp_path, 3)
+    product, inside = a @ b, (a @ b).multiply(m != 0)
+    close(A @ B, product)
+    assert on_disk[0] in (4, 23)  # sections are of what rows need
+    close((A @ B).T, product.T)
+    close((A @ B)[10:50, 3:], product[10:50, 3:])
+    assert (A @ B).nnz == product.nnz
+    close((A @ B).save(tmp_path / "saved"), product)
+    close(sp.matmul(A, B, mask=M), inside)
+    close(sp.matmul(A, B, mask=M, complement=True), product - inside)
+    close(A @ B * M, product.multiply(m))
+    assert np.isclose((A @ B * M).sum(), product.multiply(m).sum())
+    assert np.isclose(sp.einsum("ij,ij->", B, B), b.multiply(b).sum())
+    outer = sp.einsum("ij,kl->ijkl", A[:3, :20], B[:30, :40])
+    wanted = np.einsum("ij,kl->ijkl", a[:3, :20].toarray(), b[:30, :40].toarray())
+    np.testing.assert_allclose(outer.to_numpy(), wanted)
+
+
+@pytest.mark.parametrize(
+    ("semiring", "dtype"),  # loops of other types are no others of panels
+    [*((name, "int64") for name in ("min_plus", "or_and", "plus_first", "any_pair")), ("min_plus", "float64")],
+)
+def test_panels_give_what_is_held(tmp_path: Path, on_disk: list[int], semiring: str, dtype: str) -> None:
+    plain, _ = matrices(tmp_path, 5)
+    scaled = [sp.asarray((each * 40).astype(dtype)) for each in plain]
+    A, B = (each.save(tmp_path / f"scaled{k}") for k, each in enumerate(scaled[:2]))
+    found = sp.matmul(A, B, semiring=semiring).compute()
+    held = sp.matmul(*scaled[:2], semiring=semiring).compute()
+    assert len(on_disk) == 1
+    assert (found.dtype, found.fill_value) == (held.dtype, held.fill_value)
+    np.testing.assert_allclose(found.to_numpy(), held.to_numpy(), atol=1e-12)
+
+
+@pytest.mark.parametrize("on_disk", ["sections", "strips"], indirect=True)
+def test_strips_add_by_functions_of_users(tmp_path: Path, on_disk: list[int]) -> None:
+    plain, (A, B, _) = matrices(tmp_path, 5)
+    longest = sp.Semiring(max, lambda x, y: x + y, identity=-np.inf)
+    held = sp.matmul(*map(sp.asarray, plain[:2]), semiring=longest)
+    assert sp.matmul(A, B, semiring=longest).to_arrow().equals(held.to_arrow())
+    assert len(on_disk) == 1
+
+
+def test_what_no_rows_divide_is_read_whole_where_sums_cannot_be_added_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, (A, B, _) = matrices(tmp_path, 25)
+    longest = sp.Semiring(max, lambda x, y: x + y, identity=-np.inf)
+    monkeypatch.setattr(matmul, "_LARGE", 10**12)
+    one, other = A[7].compute(), plain[0][7].toarray().ravel()
+    sums = np.where(other[:, None] * plain[1].toarray(), other[:, None] + plain[1].toarray(), -np.inf)
+    np.testing.assert_allclose(sp.einsum("j,jk->k", one, B, semiring=longest).to_numpy(), sums.max(axis=0))
+    assert sp.einsum("j,jk->", one, B, semiring=longest) == sums.max()
+
+
+def test_one_row_larger_than_memory_is_read_in_batches(tmp_path: Path) -> None:
+    plain = scipy.sparse.random(300, 5000, 0.05, "csr", random_state=27)
+    A, x = sp.asarray(plain).save(tmp_path / "wide"), sp.asarray(np.arange(300.0))
+    with sp.config(memory_limit="1MB"):  # the row would take 1.8 MB
+        found = sp.einsum("ij,i->", A, x)
+        sums = sp.einsum("ij,ik->k", A, A[::-1]).to_numpy()  # what waits to be added up leaves room for the operands
+    np.testing.assert_allclose(found, (plain.T @ np.arange(300.0)).sum())
+    np.testing.assert_allclose(sums, plain[::-1].T @ (plain @ np.ones(5000)))
+
+
+def test_numbers_of_ids_take_room_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, n = np.random.default_rng(29), 10_000
+    ids = np.sort(rng.choice(2**40, n, replace=False))
+    A = sp.from_coords([ids, rng.permutation(ids)], np.ones(n), shape=(2**40, 2**40))
+    stored = A.save(tmp_path / "wide")
+    aside: list[tuple[Any, ...]] = []
+    put_aside = tiling.put_aside
+
+    def counted(*args: Any) -> Any:
+        aside.append(args)
+        return put_aside(*args)
+
+    monkeypatch.setattr(tiling, "put_aside", counted)
+    with sp.config(memory_limit="1MB"):  # a third of it holds the entries, but not their numbers beside them
+        found = (stored @ stored).compute()
+    assert aside
+    assert found.to_arrow().equals((A @ A).to_arrow())
+
+
+@pytest.mark.parametrize("on_disk", ["strips"], indirect=True)
+def test_of_a_mask_a_piece_has_few_cells_whatever_comes_out(
+    tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (a, b, m), (A, B, _) = matrices(tmp_path, 31)
+    M = sp.asarray(m.T.tocsr()).save(tmp_path / "turned").T
+    read: list[int] = []
+
+    def counted(blocks: Any, *args: Any) -> Any:
+        read.append(blocks[1].count)
+        return align(blocks, *args)
+
+    monkeypatch.setattr(matmul, "align", counted)
+    monkeypatch.setattr(operator, "_PIECE_ROWS", 50)
+    few = A[:, :2] @ B[:2]
+    assert sp.matmul(A[:, :2], B[:2], mask=M).nnz
+    assert not read  # nobody wants its values
+    np.testing.assert_allclose((few * M).sum(), (a[:, :2] @ b[:2]).multiply(m).sum())
+    assert sum(read) == m.nnz
+    assert max(read) < m.nnz / 2
+
+
+def test_of_a_row_that_is_too_long_no_more_is_read() -> None:
+    read: list[int] = []
+
+    def blocks() -> Iterator[Block]:
+        for leading in [0, 1] + [2] * 50:
+            read.append(leading)
+            yield Block((np.full(10, leading, np.int32),), np.ones(10))
+
+    *found, last = tiling._whole_rows(blocks(), 20, 60)
+    assert all(block.count <= 60 for block in found)
+    assert last.count > 60
+    assert len(read) <= 11
+
+
+def test_types_are_those_of_what_is_held(tmp_path: Path, on_disk: list[int]) -> None:
+    (a, b, _), _ = matrices(tmp_path, 7)
+    for k, dtype in enumerate(["bool", "uint8", "float32", "complex128"]):
+        one, other = (sp.asarray((each * 300).astype(dtype)) for each in (a, b))
+        found = one.save(tmp_path / f"a{k}") @ other.save(tmp_path / f"b{k}")
+        np.testing.assert_allclose(found.to_numpy(), (one @ other).to_numpy(), rtol=1e-6)
+        assert found.dtype == dtype
+    assert len(on_disk) == 4
+
+
+def test_the_same_bits_on_any_number_of_threads(
+    tmp_path: Path, on_disk: list[int], request: pytest.FixtureRequest
+) -> None:
+    plain, (A, B, _) = matrices(tmp_path, 9)
+    with sp.config(threads=1):
+        one = (A @ B).compute().to_arrow()
+    with sp.config(threads=3):
+        assert (A @ B).compute().to_arrow().equals(one)
+    assert len(on_disk) == 2
+    held = sp.asarray(plain[0]) @ sp.asarray(plain[1])
+    assert not {"strips", "sections"}.intersection(request.node.callspec.params.values()) or held.to_arrow().equals(one)
+
+
+def test_letters_of_all_kinds(tmp_path: Path, on_disk: list[int]) -> None:
+    sizes = {"i": 9, "j": 11, "k": 13, "l": 8, "m": 7}
+
+    def some(letters: str, seed: int) -> sp.Tensor:
+        shape = tuple(sizes[letter] for letter in letters)
+        return sp.random(shape, density=0.4, seed=seed).save(tmp_path / f"{letters}{seed}")
+
+    for number, letters in enumerate(
+        ["ijk,kjl->ilj", "ijk,klj->ijl", "ijk,klm->imjl", "ijk,jkl->l", "ijk,ijk->i", "iij,jkk->i", "ijk,ijl->ikl"]
+    ):
+        own, out = letters.split("->")
+        A, B = (some(each, 2 * number + k) for k, each in enumerate(own.split(",")))
+        wanted = np.einsum(letters, A.to_numpy(), B.to_numpy())
+        np.testing.assert_allclose(sp.einsum(letters, A, B).to_numpy(), wanted, atol=1e-12, err_msg=letters)
+        M = some(out, 50 + number)
+        inside, outside = (sp.einsum(letters, A, B, mask=M, complement=way).to_numpy() for way in (False, True))
+        pattern = M.to_numpy() != 0
+        np.testing.assert_allclose(inside, wanted * pattern, atol=1e-12, err_msg=letters)
+        np.testing.assert_allclose(outside, wanted * ~pattern, atol=1e-12, err_msg=letters)
+
+
+def test_ids_up_to_2_to_the_40(tmp_path: Path, on_disk: list[int], request: pytest.FixtureRequest) -> None:
+    (a, b, _), (one, other, _) = matrices(tmp_path, 15)
+    assert (one @ other).nnz
+    spread = np.int64(2**33)
+    places = [(each.tocoo().row * spread, each.tocoo().col * spread) for each in (a, b)]
+    A, B = (
+        sp.from_coords(at, each.tocoo().data, shape=(2**40, 2**40)).save(tmp_path / name)
+        for name, at, each in zip(["wide a", "wide b"], places, (a, b), strict=True)
+    )
+    found = (A @ B).compute()
+    wanted = (a @ b).tocsr().sorted_indices().tocoo()
+    rows, columns = sp.nonzero(found)
+    np.testing.assert_array_equal(rows // spread, wanted.row)
+    np.testing.assert_array_equal(columns // spread, wanted.col)
+    np.testing.assert_allclose(found.to_arrow()["value"], wanted.data)
+    assert len(on_disk) == 2
+    if {"strips", "panels"}.intersection(request.node.callspec.params.values()):
+        assert on_disk[1] > on_disk[0]  # numbers of coordinates take room too
+
+
+def test_ctrl_c_leaves_nothing(tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    _, (A, B, _) = matrices(tmp_path, 11)
+    spools: list[Any] = []
+    inner = Spool
+
+    def kept() -> Any:
+        spools.append(inner())
+        return spools[-1]
+
+    def interrupted(*args: Any) -> Any:
+        raise KeyboardInterrupt
+
+    for module in (matmul, spilled, external_sum):
+        monkeypatch.setattr(module, "Spool", kept)
+    with monkeypatch.context() as patch:
+        patch.setattr(Loops, "_products", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            (A @ B).save(tmp_path / "never")
+    assert not (tmp_path / "never").exists()
+    gc.collect()  # what was interrupted goes with its traceback
+    assert all(spool._file is None for spool in spools)
+    assert (A @ B).nnz > 0
+    assert spools[-1]._file is None
+
+
+def test_a_full_disk_names_its_folder_and_the_way_out(
+    tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, (A, B, _) = matrices(tmp_path, 17)
+    left, write = [20], os.pwrite
+
+    def filled(*args: Any) -> int:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(*args)
+
+    folder = tmp_path / "aside"
+    folder.mkdir()
+    with sp.config(temp_directory=folder), monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", filled)
+        with pytest.raises(StorageError, match=rf"{folder}.*No space left.*sp.config\(temp_directory="):
+            (A @ B).save(tmp_path / "never")
+        assert not (tmp_path / "never").exists()
+        assert not list(folder.iterdir())
+    assert (A @ B).nnz
+
+
+def test_rows_in_use_that_do_not_fit(tmp_path: Path, on_disk: list[int]) -> None:
+    (a, b, _), (A, B, _) = matrices(tmp_path, 19)
+    few = (A[:8] * 2.0).save(tmp_path / "few")
+    close(few @ B, (a[:8] * 2.0) @ b)
+
+
+def test_progress_counts_entries(tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    _, (A, B, _) = matrices(tmp_path, 13)
+    done: dict[str, list[int]] = {}
+
+    class Bar:
+        def __init__(self, what: str, total: int, unit: str) -> None:
+            self.own = done.setdefault(what, [total])
+
+        def __enter__(self) -> Any:
+            return self.own.append
+
+        def __exit__(self, *args: object) -> None:
+            pass
+
+    monkeypatch.setattr(progress, "bar", Bar)
+    (A @ B).compute()
+    for what in {"multiplying part by part", "multiplying panels", "adding up panels"}.intersection(done):
+        total, *steps = done[what]
+        assert 0 < total == sum(steps) or what == "adding up panels"
+    assert {"multiplying part by part", "multiplying panels", "computing"}.intersection(done)
+    assert len(on_disk) == 1
+
+
+def test_memory_stays_within_the_limit(tmp_path: Path) -> None:
+    n, rng = 350_000, np.random.default_rng(1)
+    held = []
+    for name, nnz in [("A", 700_000), ("B", 2_000_000)]:
+        at = np.unique(rng.integers(0, n * n, nnz))
+        held.append(sp.from_coords([at // n, at % n], np.ones(len(at)), shape=(n, n)))
+        held[-1].save(tmp_path / name)
+    assert (held[0][:100] @ held[1]).nnz  # loops are compiled here, where it takes nothing from the limit
+    code = """
+import re, sys
+import sparrow as sp
+
+A, B = (sp.open(f"{sys.argv[1]}/{name}") for name in "AB")
+sp.config(memory_limit="150MB", temp_directory=sys.argv[1])
+C = (A @ B).save(sys.argv[1] + "/C")
+told = dict(re.findall(r"(VmHWM|RssFile):\\s*(\\d+)", open("/proc/self/status").read()))
+print(1024 * (int(told["VmHWM"]) - int(told["RssFile"])))
+"""
+    run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, stdout=subprocess.PIPE, text=True)
+    C, x = sp.open(tmp_path / "C"), rng.random(n)
+    assert 24 * (C.nnz + sum(each.nnz for each in held)) > 150e6
+    np.testing.assert_allclose(C @ x, held[0] @ (held[1] @ x), rtol=1e-9)
+    # How much is mapped of the files of libraries is up to the system: 100 MB and more.
+    assert int(run.stdout) <= 220e6
+
+
+def test_sections_read_no_more_than_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, (A, B, _) = matrices(tmp_path, 21)
+    monkeypatch.setattr(matmul, "_LARGE", 10**12)
+    monkeypatch.setattr(row_sections, "_most", lambda size, width, beside: 300)
+    held = sp.asarray(plain[0]) @ sp.asarray(plain[1])
+    tried: list[Any] = []
+    inner = row_sections.sections
+
+    def noted(*args: Any) -> Any:
+        tried.append(inner(*args))
+        return tried[-1]
+
+    monkeypatch.setattr(row_sections, "sections", noted)
+    for again, some in [(10**6, True), (0, False)]:
+        monkeypatch.setattr(row_sections, "_AGAIN", again)
+        np.testing.assert_allclose((A @ B).to_numpy(), held.to_numpy())
+        assert (tried.pop() is not None) == some
+    monkeypatch.setattr(row_sections, "_AGAIN", 10**6)
+    with monkeypatch.context() as few_numbers:
+        few_numbers.setattr(row_sections, "_NUMBERED", 60)
+        np.testing.assert_allclose((A @ B).to_numpy(), held.to_numpy())
+        assert tried.pop() is None  # its rows are more than numbers tell apart
+    tall = sp.from_coords([np.zeros(90, int), np.arange(90)], np.ones(90), shape=(70, 90)).save(tmp_path / "tall")
+    np.testing.assert_allclose((tall @ B).to_numpy(), tall.to_numpy() @ plain[1])  # one row needs all of it
+    assert tried == [None]
+
+
+def test_pieces_in_any_order_and_on_several_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, (A, B, _) = matrices(tmp_path, 23)
+    monkeypatch.setattr(matmul, "_LARGE", 10**12)
+    monkeypatch.setattr(row_sections, "_most", lambda size, width, beside: 700)
+    monkeypatch.setattr(row_sections, "_AGAIN", 10**6)
+    monkeypatch.setattr(row_sections, "_PIECE", 25)
+    monkeypatch.setattr(row_sections, "_ON_ITS_WAY", 0)
+    made: list[Any] = []
+    inner = row_sections.Sections.__init__
+
+    def noted(self: Any, *args: Any) -> None:
+        inner(self, *args)
+        made.append(args[0])
+
+    monkeypatch.setattr(row_sections.Sections, "__init__", noted)
+    C = A @ B
+    wanted = (plain[0] @ plain[1]).toarray()
+    np.testing.assert_allclose(C.to_numpy(), wanted)
+    ends = np.sort(np.random.default_rng(0).integers(0, 71, (60, 2)), axis=1)
+    with ThreadPoolExecutor(4) as pool:
+        for (start, stop), found in zip(
+            ends, pool.map(lambda span: made[0].between(*span.tolist()), ends), strict=True
+        ):
+            dense = np.zeros_like(wanted)
+            dense[found.coords] = found.values
+            dense[start:stop] -= wanted[start:stop]
+            np.testing.assert_allclose(dense, 0, atol=1e-12)
+
+
+def test_what_is_read_of_a_section_stays_until_its_last_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often bounds part a piece, as those of a mask do, it is one of those that are to come."""
+    plain, (A, B, _) = matrices(tmp_path, 23)
+    monkeypatch.setattr(matmul, "_LARGE", 10**12)
+    monkeypatch.setattr(row_sections, "_most", lambda size, width, beside: 700)
+    monkeypatch.setattr(row_sections, "_AGAIN", 10**6)
+    made: list[tuple[Any, Any]] = []
+    inner = row_sections.Sections.__init__
+
+    def noted(self: Any, *args: Any) -> None:
+        inner(self, *args)
+        made.append((self, args[0]))
+
+    monkeypatch.setattr(row_sections.Sections, "__init__", noted)
+    np.testing.assert_allclose((A @ B).to_numpy(), (plain[0] @ plain[1]).toarray())
+    found, work = made[0]
+    number = -1
+    rest: list[int] = []
+    for row in range(70):
+        work.between(row, row + 1)
+        if found._number != number:
+            assert rest == [] or rest[-1] == 0
+            number, rest = found._number, []
+        rest.append(found._rest)
+        assert rest == sorted(rest, reverse=True)
+    assert rest[-1] == 0
+    assert number == found._pieces[-1].section > 0
+    assert len(found._pieces) < 70

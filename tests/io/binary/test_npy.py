@@ -1,0 +1,104 @@
+"""Dense arrays in and out, against NumPy."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sparrow as sp
+from sparrow.errors import IngestError, InvalidValueError, SparrowError
+from sparrow.io.binary import npy
+
+TYPES = ["?", "i1", "u2", ">i4", "<i8", "u8", "f2", ">f4", "f8", "c8", ">c16"]
+
+
+@given(
+    st.integers(0, 2**32), st.lists(st.integers(0, 5), max_size=4), st.sampled_from(TYPES), st.sampled_from("CF"),
+    st.sampled_from([0, 1]), st.sampled_from([64, 1 << 22]),
+)  # fmt: skip
+def test_any_array(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, shape: list[int], kind: str, order: Any, fill: int, block: int
+) -> None:
+    folder = tmp_path_factory.mktemp("npy")
+    dense = np.random.default_rng(seed).integers(0, 3, shape).astype(kind).copy(order)
+    np.save(folder / "a.npy", dense)
+    with patch.object(npy, "_BLOCK", block):
+        A = sp.ingest.npy(folder / "a.npy", folder / "A.sparrow", fill_value=fill)
+        assert (A.shape, A.dtype, A.nnz) == (
+            dense.shape,
+            dense.dtype.newbyteorder("="),
+            np.count_nonzero(dense != fill),
+        )
+        np.testing.assert_array_equal(A.to_numpy(), dense)
+        sp.export(A, folder / "b.npy")
+    again = np.load(folder / "b.npy")
+    assert again.dtype == A.dtype
+    np.testing.assert_array_equal(again, dense)
+
+
+def test_options(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([[0, 300]]))
+    A = sp.ingest.npy(tmp_path / "a.npy", tmp_path / "A.sparrow", dims=("x", "y"), dtype="float32")
+    assert (A.dims, A.dtype) == (("x", "y"), np.float32)
+    with pytest.raises(IngestError, match=r"the value at \(0, 1\) does not fit the type int8"):
+        sp.ingest.npy(tmp_path / "a.npy", tmp_path / "B.sparrow", dtype="int8")
+    np.save(tmp_path / "a.npy", np.array([1j]))
+    with pytest.raises(InvalidValueError, match="the values are complex"):
+        sp.ingest.npy(tmp_path / "a.npy", tmp_path / "B.sparrow", dtype="int8")
+
+
+def test_what_is_no_array_of_numbers(tmp_path: Path) -> None:
+    for array in (np.array(["a"]), np.array([None]), np.zeros(2, [("a", int)]), np.array([], "M8[s]")):
+        np.save(tmp_path / "a.npy", array)
+        with pytest.raises(IngestError, match="no numbers of a type"):
+            sp.ingest.npy(tmp_path / "a.npy", tmp_path / "A.sparrow")
+
+
+@given(st.integers(0, 2**32), st.sampled_from(["cut", "flip", "longer"]))
+def test_damage(tmp_path_factory: pytest.TempPathFactory, seed: int, how: str) -> None:
+    folder = tmp_path_factory.mktemp("damage")
+    rng = np.random.default_rng(seed)
+    out = io.BytesIO()
+    np.save(out, rng.integers(0, 2, (3, 4)))
+    data = bytearray(out.getvalue())
+    if how == "flip":
+        data[int(rng.integers(0, 128))] ^= int(rng.integers(1, 256))
+    data = data[: int(rng.integers(0, len(data)))] if how == "cut" else data + b"x" * (how == "longer")
+    (folder / "a.npy").write_bytes(data)
+    try:
+        sp.ingest.npy(folder / "a.npy", folder / "A.sparrow")
+    except SparrowError:
+        assert not (folder / "A.sparrow").exists()
+    else:
+        assert how == "flip"
+
+
+def test_a_scipy_file_whose_pointers_descend_is_refused(tmp_path: Path) -> None:
+    arrays: dict[str, Any] = {
+        "indices": np.array([0, 1]),
+        "indptr": np.array([0, 5, 2]),
+        "data": np.ones(2),
+        "shape": np.array([2, 3]),
+    }
+    np.savez(tmp_path / "a.npz", format=np.array(b"csr"), **arrays)
+    with pytest.raises(IngestError, match=r"indptr|index pointer") as caught:
+        sp.ingest.npz(tmp_path / "a.npz", tmp_path / "a.sparrow")
+    assert str(caught.value).count("no sparse array of SciPy") == 1
+
+
+def test_what_else_is_told_of_arrays(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.eye(2))
+    (tmp_path / "b.npy").write_bytes(gzip.compress((tmp_path / "a.npy").read_bytes()))
+    with pytest.raises(IngestError, match=r"gzip -dc \S+ > \S+/b\.npy\.unpacked, and read that"):
+        sp.ingest.npy(tmp_path / "b.npy", tmp_path / "b.sparrow")
+    np.savez(tmp_path / "d.npz", x=np.eye(2), y=np.eye(3))
+    with pytest.raises(IngestError, match=r"it holds 'x', 'y': sp\.asarray\(numpy\.load\(\S+\['x'\]\)\.save\(DST\)"):
+        sp.ingest.npz(tmp_path / "d.npz", tmp_path / "d.sparrow")

@@ -1,0 +1,810 @@
+"""Edge lists: real files, generated ones against a plain reader, and everything that must be refused."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sparrow as sp
+from sparrow import storage
+from sparrow.core.indexing import View
+from sparrow.errors import (
+    DuplicateError,
+    ExistsError,
+    IngestError,
+    InvalidValueError,
+    NotFoundError,
+    StorageError,
+    TooLargeError,
+)
+from sparrow.io.base.source import blocks
+from sparrow.io.text import edge_parser
+from sparrow.io.text.edges import Edges
+from sparrow.relations.base import scan
+from sparrow.runtime import settings
+from sparrow.sorting import sorter as sorting
+
+
+def edges(*args: Any, **options: Any) -> str:
+    return Edges(*args, **options).read()
+
+
+def stored(path: Any) -> Any:
+    return storage.open(os.fspath(path)).current
+
+
+def cells(path: Any) -> dict[tuple[int, int], Any]:
+    relation = stored(path)
+    out: dict[tuple[int, int], Any] = {}
+    for block in scan(relation, View.identity(relation.schema.shape).box()):
+        out.update(zip(zip(*(c.tolist() for c in block.coords), strict=True), block.values.tolist(), strict=True))
+    assert len(out) == relation.nnz
+    return out
+
+
+def labels(path: Any) -> Any:
+    first, second = stored(path).labels(0), stored(path).labels(1)
+    assert first is None or first.equals(second)
+    return None if first is None else first.to_pylist()
+
+
+@pytest.fixture
+def ingest(tmp_path: Path) -> Any:
+    """Return what ingests a text and returns its cells by id or name."""
+
+    def run(text: str | bytes, **options: Any) -> dict[tuple[Any, Any], Any]:
+        source = tmp_path / "edges.txt"
+        source.write_bytes(text if isinstance(text, bytes) else text.encode())
+        path = tmp_path / "edges.sparrow"
+        edges(source, path, overwrite=True, **options)
+        found, names = cells(path), labels(path)
+        if names is None:
+            return found
+        return {(names[i], names[j]): value for (i, j), value in found.items()}
+
+    return run
+
+
+# -- real files ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "n", "nnz", "options"),
+    [
+        ("wiki-Vote/wiki-Vote.txt.gz", 8298, 103689, {}),
+        ("ca-HepTh/CA-HepTh.txt", 68746, 51971, {}),
+        ("ca-HepTh/CA-HepTh.txt", 9877, 51971, {"relabel": True}),
+        ("ca-HepTh/CA-HepTh.txt", 9877, 51971, {"ids": "str"}),
+        ("ca-HepTh/CA-HepTh.txt", 68746, 51971 - 25, {"self_loops": "drop"}),
+        ("p2p-Gnutella08/p2p-Gnutella08.txt", 6301, 20777, {}),
+        ("web-spam/web-spam.txt", 4768, 37375, {}),
+        ("web-spam/web-spam.txt", 4768, 2 * 37375, {"directed": False}),
+        ("web-edu/web-edu.txt", 3032, 6474, {}),
+        ("edgelist-cases/comments.edgelist", 11, 20, {}),
+        ("edgelist-cases/example.edgelist", 11, 20, {}),
+        ("edgelist-cases/spaceseparated.edgelist", 11, 20, {}),
+        ("cnr-2000/cnr-2000.edges.txt.gz", 325557, 3216152, {}),
+        ("cnr-2000/cnr-2000.edges.txt.gz", 325557, 3216152 - 87442, {"self_loops": "drop"}),
+    ],
+)
+def test_real_graphs(shared: Path, tmp_path: Path, file: str, n: int, nnz: int, options: Any) -> None:
+    path = tmp_path / "graph.sparrow"
+    assert edges(shared / file, path, **options) == str(path)
+    relation = stored(path)
+    assert relation.schema.shape == (n, n)
+    assert relation.schema.dims == ("src", "dst")
+    assert relation.schema.dtype == np.int64
+    assert relation.nnz == nnz
+    if nnz < 200_000:
+        assert set(cells(path).values()) == {1}
+
+
+def test_gapped_ids_keep_their_numbers_as_labels(shared: Path, tmp_path: Path) -> None:
+    file = shared / "ca-HepTh" / "CA-HepTh.txt"
+    edges(file, tmp_path / "gaps.sparrow")
+    edges(file, tmp_path / "dense.sparrow", relabel=True)
+    names = labels(tmp_path / "dense.sparrow")
+    assert names == sorted(names)
+    assert isinstance(names[0], int)
+    dense = {(names[i], names[j]) for i, j in cells(tmp_path / "dense.sparrow")}
+    assert dense == set(cells(tmp_path / "gaps.sparrow"))
+
+
+def test_names_and_weights(shared: Path, tmp_path: Path) -> None:
+    edges(shared / "edgelist-cases" / "alphabet.edgelist", tmp_path / "a.sparrow")
+    assert labels(tmp_path / "a.sparrow") == ["a", "b", "c", "d", "e"]
+    assert cells(tmp_path / "a.sparrow") == {(0, 1): 3.0, (0, 2): 2.0, (2, 3): 1.0, (3, 4): 5.0}
+    assert stored(tmp_path / "a.sparrow").schema.dtype == np.float64
+    edges(shared / "edgelist-cases" / "spaceseparated_weighted.edgelist", tmp_path / "w.sparrow", dtype="int8")
+    assert cells(tmp_path / "w.sparrow") == {(1, 2): 2, (1, 3): 4, (2, 3): 3}
+    assert stored(tmp_path / "w.sparrow").schema.dtype == np.int8
+
+
+# -- generated files against a plain reader ------------------------------------------------------
+
+NAMES = st.text(alphabet="ab0é-_", min_size=1, max_size=4).filter(lambda name: name != "--")  # an arrow, if all are
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> tuple[bytes, list[tuple[Any, ...]], bool]:
+    """A file, the edges in it, and whether ids are names."""
+    named = draw(st.booleans())
+    weighted = draw(st.booleans())
+    ids: Any = st.integers(0, 9) | st.sampled_from([0, 2**31, 10**7])
+    if named:
+        ids = NAMES.filter(lambda name: not name[0].isdigit())
+    rows = draw(st.lists(st.tuples(ids, ids, st.sampled_from([1.0, -2.5, 0.1, 0.0, 1e-7, 123456789.123])), max_size=30))
+    gaps = st.sampled_from([" ", "\t", ",", "  ", "\t \t", " , ", ", "])
+    end = draw(st.sampled_from(["\n", "\r\n"]))
+    lines = [
+        draw(st.sampled_from(["", "# a comment", "% sym unweighted", "   "])) for _ in range(draw(st.integers(0, 3)))
+    ]
+    for a, b, w in rows:
+        line = draw(st.sampled_from(["", " ", "\t"])) + f"{a}{draw(gaps)}{b}"
+        if weighted:
+            line += draw(gaps) + repr(w)
+            line += draw(st.sampled_from(["", "", " 1234567", ",x,y"]))
+        else:
+            line += draw(st.sampled_from(["", "", " ", " {}", "\t{}\t99", " # said who"]))
+        lines.append(line)
+        if draw(st.integers(0, 9)) == 0:
+            lines.append(draw(st.sampled_from(["", "#", " \t"])))
+    text = end.join(lines) + draw(st.sampled_from(["", end]))
+    edges_in = [(a, b, w) if weighted else (a, b) for a, b, w in rows]
+    return text.encode(), edges_in, named
+
+
+def reference(rows: list[tuple[Any, ...]], self_loops: str, directed: bool, rule: str) -> dict[tuple[Any, Any], Any]:
+    given: dict[tuple[Any, Any], list[Any]] = {}
+    for a, b, *weight in rows:
+        if a == b and self_loops == "drop":
+            continue
+        value = weight[0] if weight else 1
+        given.setdefault((a, b), []).append(value)
+        if not directed and a != b:
+            given.setdefault((b, a), []).append(value)
+    fold: dict[str, Any] = {
+        "sum": lambda v: functools.reduce(lambda x, y: x + y, v),
+        "last": lambda v: v[-1],
+        "first": lambda v: v[0],
+        "min": min,
+        "max": max,
+    }
+    out = {cell: fold[rule](values) for cell, values in given.items()}
+    return {cell: value for cell, value in out.items() if value != 0}
+
+
+@pytest.mark.filterwarnings("ignore:.*there is no edge")
+@given(
+    texts(),
+    st.sampled_from(["keep", "drop"]),
+    st.booleans(),
+    st.sampled_from(["sum", "last", "first", "min", "max"]),
+    st.booleans(),
+    st.sampled_from([7, 40, 1 << 22]),
+    st.booleans(),
+)
+def test_agrees_with_a_plain_reader(
+    tmp_path_factory: pytest.TempPathFactory,
+    file: tuple[bytes, list[tuple[Any, ...]], bool],
+    self_loops: str,
+    directed: bool,
+    rule: str,
+    relabel: bool,
+    block_size: int,
+    spill: bool,
+) -> None:
+    text, rows, named = file
+    folder = tmp_path_factory.mktemp("edges")
+    (folder / "e.txt").write_bytes(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(edge_parser, "blocks", functools.partial(blocks, block_size=block_size))
+        if spill:
+            patch.setattr(sorting, "memory_budget", lambda: 200)
+            patch.setattr("sparrow.io.base.coo_writer.memory_budget", lambda: 200)
+        edges(
+            folder / "e.txt",
+            folder / "e.sparrow",
+            ids="str" if named else "int",
+            self_loops=self_loops,
+            directed=directed,
+            duplicates=rule,
+            relabel=relabel,
+        )
+    found = cells(folder / "e.sparrow")
+    names = labels(folder / "e.sparrow")
+    relation = stored(folder / "e.sparrow")
+    seen = sorted({x for row in rows for x in row[:2]})
+    if named or relabel:
+        assert names == seen
+        found = {(names[i], names[j]): value for (i, j), value in found.items()}
+        assert relation.schema.shape == (len(seen),) * 2
+    else:
+        assert names is None
+        assert relation.schema.shape == (max(seen, default=-1) + 1,) * 2
+    want = reference(rows, self_loops, directed, rule)
+    assert found == want
+    assert relation.schema.dtype == (np.float64 if rows and len(rows[0]) == 3 else np.int64)
+    assert stored(folder / "e.sparrow").nnz == len(want)
+
+
+# -- options -------------------------------------------------------------------------------------
+
+
+def test_loops_dropped_leave_their_vertices(ingest: Any, tmp_path: Path) -> None:
+    assert ingest("0 1\n9 9\n", self_loops="drop") == {(0, 1): 1}
+    assert stored(tmp_path / "edges.sparrow").schema.shape == (10, 10)
+    assert ingest("0 1\n9 9\n", self_loops="drop", relabel=True) == {(0, 1): 1}
+    assert labels(tmp_path / "edges.sparrow") == [0, 1, 9]
+
+
+def test_a_loop_is_mirrored_once(ingest: Any) -> None:
+    assert ingest("1 1\n1 2\n2 1\n", directed=False) == {(1, 1): 1, (1, 2): 2, (2, 1): 2}
+
+
+def test_mirrored_edges_keep_the_order_of_the_lines(ingest: Any) -> None:
+    text = "1 2 10\n2 1 20\n"
+    assert ingest(text, directed=False, duplicates="last") == {(1, 2): 20.0, (2, 1): 20.0}
+    assert ingest(text, directed=False, duplicates="first") == {(1, 2): 10.0, (2, 1): 10.0}
+
+
+def test_ids_that_begin_with_zeros_are_names(ingest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ingest("007 7\n7 0\n") == {("007", "7"): 1, ("7", "0"): 1}
+    assert ingest("007 7\n", ids="int") == {(7, 7): 1}
+    assert ingest("0 1 007\n") == {(0, 1): 7.0}
+    monkeypatch.setattr(edge_parser, "blocks", functools.partial(blocks, block_size=1 << 8))
+    lines = [f"{k} {k + 1}" for k in range(1000)]
+    with pytest.raises(IngestError, match=r"begins with a zero: say ids='str' .* or ids='int'") as caught:
+        ingest("\n".join([*lines, "3 007"]))
+    assert (caught.value.line, caught.value.token) == (1001, "007")
+
+
+def test_multiplicity_is_the_value(ingest: Any) -> None:
+    text = "1 2\n1 2\n0 0\n1 2\n"
+    assert ingest(text) == {(0, 0): 1, (1, 2): 3}
+    assert ingest(text, duplicates="last") == {(0, 0): 1, (1, 2): 1}
+    assert ingest(text, dtype="bool") == {(0, 0): True, (1, 2): True}
+    assert ingest(text, dtype="float32") == {(0, 0): 1.0, (1, 2): 3.0}
+    with pytest.raises(DuplicateError, match=r"the cell \(1, 2\) is given more than once: say duplicates='sum'"):
+        ingest(text, duplicates="error")
+    with pytest.raises(DuplicateError, match=r"the cell \('x', 'y'\) is given more than once"):
+        ingest("x y\ny x\nx y\n", duplicates="error")
+
+
+def test_ids_are_names_once_one_is_no_integer(ingest: Any) -> None:
+    assert ingest("1 b\n10 2\n1 b\n") == {("1", "b"): 2, ("10", "2"): 1}
+    assert ingest("1 2\n", ids="str") == {("1", "2"): 1}
+    assert ingest("-1 99999999999999999999\n", ids="str") == {("-1", "99999999999999999999"): 1}
+
+
+def test_weights_are_read_exactly(ingest: Any) -> None:
+    assert ingest("0 1 9007199254740993\n", dtype="int64") == {(0, 1): 9007199254740993}
+    assert ingest("0 1 9223372036854775807\n0 2 -9223372036854775808\n", dtype="int64") == {
+        (0, 1): 2**63 - 1,
+        (0, 2): -(2**63),
+    }
+    hard = "0.500000000000000166533453693773481063544750213623046875"
+    assert ingest(f"0 1 {hard}\n0 2 -1e-320\n0 3 inf\n") == {(0, 1): float(hard), (0, 2): -1e-320, (0, 3): float("inf")}
+
+
+def test_ids_of_64_bits(ingest: Any, tmp_path: Path) -> None:
+    top = 2**63 - 2
+    assert ingest(f"{top} 0\n3 {top}\n3 {top}\n{2**40} 5\n") == {(top, 0): 1, (3, top): 2, (2**40, 5): 1}
+    assert stored(tmp_path / "edges.sparrow").schema.shape == (top + 1, top + 1)
+    assert ingest(f"{top + 1} 0\n", relabel=True) == {(top + 1, 0): 1}
+    with pytest.raises(IngestError, match=r"edges.txt, line 2: the id is beyond the largest dimension") as caught:
+        ingest(f"0 1\n{2**63 - 1} 0\n")
+    assert caught.value.token == str(2**63 - 1)
+
+
+def test_a_header_is_skipped_when_said(ingest: Any, tmp_path: Path) -> None:
+    assert ingest("# c\nsource,target,weight\n1,2,0.5\n", header=True) == {(1, 2): 0.5}
+    assert ingest("3\n1 2\n0 1\n", header=True) == {(1, 2): 1, (0, 1): 1}
+    for k in range(2):
+        (tmp_path / f"part{k}.csv").write_text(f"a,b\n{k},{k + 1}\n")
+    edges(str(tmp_path / "part*.csv"), tmp_path / "parts.sparrow", header=True)
+    assert cells(tmp_path / "parts.sparrow") == {(0, 1): 1, (1, 2): 1}
+
+
+def test_a_fourth_column_is_passed_over_with_a_note(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "% bip weighted\n1 2 1 1082008561\n1 2 1 1082008562\n"
+    assert ingest(text) == {(1, 2): 2.0}
+    assert "the columns after the third" in capsys.readouterr().err
+    with settings.config(progress=False):
+        ingest(text)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_header_of_snap_that_says_undirected_is_said(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    head = "# Undirected graph: ../../data/output/amazon.ungraph.txt\n# Amazon\n# Nodes: 4 Edges: 2\n# From\tTo\n"
+    told = "edges are undirected (# Undirected graph), and each is stored as it stands: directed=False stores both"
+    for text in (head + "1\t2\n3\t3\n", "\ufeff# Amazon\r\n\r\n" + head.replace("\n", "\r\n") + "1\t2\r\n3\t3"):
+        assert ingest(text) == {(1, 2): 1, (3, 3): 1}
+        assert told in capsys.readouterr().err
+        assert ingest(text, directed=False) == {(1, 2): 1, (2, 1): 1, (3, 3): 1}
+        assert told not in capsys.readouterr().err
+    # "Directed graph (each unordered pair of nodes is saved once)" stands above files that hold both directions.
+    for other in ("# Directed graph (each unordered pair of nodes is saved once)\n", "# An undirected graph no more\n"):
+        ingest(other + "1\t2\n# Undirected graph\n")
+        assert capsys.readouterr().err == ""
+
+
+def test_a_line_of_sizes_is_noted(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for text in ("3 2\n0 1\n1 2\n", "3 3 2\n0 1 5\n1 2 6\n"):
+        assert len(ingest(text)) == 3
+        assert f"the first line, {text.splitlines()[0]}, looks like sizes" in capsys.readouterr().err
+        assert len(ingest(text, header=True)) == 2
+        assert capsys.readouterr().err == ""
+    ingest("0 1\n1 2\n2 3\n")
+    ingest("0 1\n1 2\n")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_comment_on_the_shape(tmp_path: Path) -> None:
+    dst = tmp_path / "edges.sparrow"
+
+    def shape(*texts: str, **options: Any) -> tuple[int, ...]:
+        paths = [tmp_path / f"{k}.txt" for k in range(len(texts))]
+        for path, text in zip(paths, texts, strict=True):
+            path.write_text(text)
+        edges(paths, dst, overwrite=True, **options)
+        return tuple(stored(dst).schema.shape)
+
+    told = "# shape: 5 7\r\n# src\tdst\tvalue\r\n1\t2\t3\r\n"
+    assert shape(told) == (5, 7)
+    assert shape(told + "1\t8\t3\n") == (5, 9)
+    assert shape(told, "# shape: 9 2\n0 1 1\n", "0 7 1\n") == (9, 8)
+    assert shape(told, directed=False) == (7, 7)
+    assert shape(told, shape=(2, 3)) == (2, 3)
+    assert shape(told, relabel=True) == shape(told, ids="str") == (2, 2)
+    assert shape(f"# shape: 5 {2**63}\n1 2\n") == shape("# shape: 5 7 9\n1 2\n") == (3, 3)
+
+
+def test_a_name_that_looks_like_an_arrow(ingest: Any) -> None:
+    assert ingest("_ -- {}\n", ids="str") == {("_", "--"): 1}
+
+
+def test_what_headers_of_konect_say_is_said(ingest: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert ingest("% sym unweighted\n1 2\n") == {(1, 2): 1}
+    assert "edges are undirected (% sym), and each is stored as it stands: directed=False" in capsys.readouterr().err
+    assert ingest("% sym unweighted\n1 2\n", directed=False) == {(1, 2): 1, (2, 1): 1}
+    ingest("% asym unweighted\n1 2\n")
+    assert capsys.readouterr().err == ""
+    text = "% bip unweighted\n% 2 2 5\n1 2\n2 5\n"
+    assert ingest(text) == {(1, 2): 1, (2, 5): 1}
+    assert "two kinds of vertices (% bip) share one square of ids: shape=(3, 6)" in capsys.readouterr().err
+    ingest(text, shape=(3, 6))
+    assert capsys.readouterr().err == ""
+    assert stored(tmp_path / "edges.sparrow").schema.shape == (3, 6)
+    ingest("%bip\r\n1 2\r\n")
+    assert "shape=(m, n)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# only\n% comments\n"])
+def test_no_edges_is_an_empty_tensor_and_a_warning(ingest: Any, tmp_path: Path, text: str) -> None:
+    with pytest.warns(UserWarning, match=r"edges\.txt: there is no edge"):
+        assert ingest(text) == {}
+    assert stored(tmp_path / "edges.sparrow").schema.shape == (0, 0)
+
+
+def test_several_files_compressed_or_not(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("0 1\n1 2")
+    (tmp_path / "b.txt").write_bytes(gzip.compress(b"# more\n2 3\n0 1\n"))
+    edges([tmp_path / "b.txt", tmp_path / "a.txt"], tmp_path / "e.sparrow")
+    assert cells(tmp_path / "e.sparrow") == {(0, 1): 2, (1, 2): 1, (2, 3): 1}
+
+
+def test_standard_input(tmp_path: Path, piped: Callable[[bytes], None]) -> None:
+    piped(b"0 1\n1 2\n")
+    assert Edges("-", tmp_path / "in.sparrow").read() == str(tmp_path / "in.sparrow")
+    assert cells(tmp_path / "in.sparrow") == {(0, 1): 1, (1, 2): 1}
+
+
+def test_the_profile_small_is_smaller(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    (tmp_path / "e.txt").write_text("".join(f"{a} {b}\n" for a, b in rng.integers(0, 3000, (50_000, 2))))
+    for profile in ("fast", "small"):
+        edges(tmp_path / "e.txt", tmp_path / profile, profile=profile)
+    assert stored(tmp_path / "small").nbytes < stored(tmp_path / "fast").nbytes
+    assert cells(tmp_path / "small") == cells(tmp_path / "fast")
+
+
+def test_the_disk_it_takes_is_told_beforehand(ingest: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    rows = zip(rng.integers(0, 50_000, (100_000, 2)).tolist(), rng.random(100_000).tolist(), strict=True)
+    (tmp_path / "long.txt").write_text("".join(f"{i} {j} {w}\n" for (i, j), w in rows))
+    with settings.config(progress=True):
+        edges(tmp_path / "long.txt", tmp_path / "long.sparrow")
+    told = re.search(r"edges: about ([\d,]+) bytes on disk, ([\d,]+) are free", capsys.readouterr().err)
+    assert told is not None
+    needed = int(told[1].replace(",", ""))
+    stored_bytes = sum(file.stat().st_size for file in (tmp_path / "long.sparrow").rglob("*.parquet"))
+    assert stored_bytes / 3 < needed < 3 * stored_bytes
+
+
+# -- vertices ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def with_vertices(tmp_path: Path) -> Any:
+    def run(vertices: str | bytes, text: str, **options: Any) -> Path:
+        (tmp_path / "v.txt").write_bytes(vertices if isinstance(vertices, bytes) else vertices.encode())
+        (tmp_path / "e.txt").write_text(text)
+        path = tmp_path / "v.sparrow"
+        edges(tmp_path / "e.txt", path, vertices=tmp_path / "v.txt", overwrite=True, **options)
+        return path
+
+    return run
+
+
+def test_vertices_give_their_names(with_vertices: Any) -> None:
+    path = with_vertices("0\tcom.exämple\n1\torg.example\t77\n2\tout of the way\r\n", "0\t1\n1\t0\n0\t1\n")
+    assert labels(path) == ["com.exämple", "org.example", "out of the way"]
+    assert cells(path) == {(0, 1): 2, (1, 0): 1}
+    path = with_vertices("# id name\n2 c x\n0,a\n1   b\n", "0 1\n")
+    assert labels(path) == ["a", "b", "c"]
+    path = with_vertices("1 a\n3 c\n", "1 3\n")
+    assert labels(path) == [None, "a", None, "c"]
+    assert cells(path) == {(1, 3): 1}
+
+
+@pytest.mark.parametrize(
+    ("vertices", "text", "message"),
+    [
+        ("0 a\nx b\n", "0 1\n", r"v.txt, line 2: the id of a vertex is no integer \(at 'x'\)"),
+        ("0 a\n\n-1 b\n", "0 1\n", r"v.txt, line 3: the id of a vertex is negative \(at '-1'\)"),
+        ("0 a\n99999999999999999999 b\n", "0 1\n", r"v.txt, line 2: the id of a vertex is beyond"),
+        ("0 a\n1\n", "0 1\n", r"v.txt, line 2: a vertex needs an id and a name \(at '1'\)"),
+        ("0\ta\n1\t \n", "0 1\n", r"v.txt, line 2: a vertex needs an id and a name \(at '1'\)"),
+        ("0 a\n0 b\n", "0 0\n", r"v.txt: the id of a vertex comes twice \(at '0'\)"),
+        ("0 a\n1 a\n", "0 1\n", r"v.txt: two vertices have one name \(at 'a'\)"),
+        (b"0 a\n1 \xff\n", "0 1\n", r"v.txt, line 2: the text is no UTF-8"),
+        ("0 a\n1 b\n", "0 1\n# c\n1 2\n", r"e.txt, line 3: the id is beyond the 2 vertices of vertices= \(at '2'\)"),
+        ("0 a\n3 b\n", "0 3\n3 3\n2 0\n1 0\n", r"e.txt, line 3: the id is none of vertices= \(at '2'\)"),
+        ("0 a\n1 b\n", "0 b\n", r"e.txt, line 1: the id is no integer, which ids of vertices= must be \(at 'b'\)"),
+    ],
+)
+def test_bad_vertices(with_vertices: Any, vertices: str | bytes, text: str, message: str) -> None:
+    with pytest.raises(IngestError, match=message):
+        with_vertices(vertices, text)
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "line", "token", "message"),
+    [
+        ("0 1\n2 x\n", {"ids": "int"}, 2, "x", "no integer: say ids='str'"),
+        ("0 1\n2 3.0\n", {"ids": "int"}, 2, "3.0", "no integer"),
+        ("from to\n0 1\n1 2\n", {}, 1, "from to", "say header=True to skip it, or ids='str'"),
+        ("# c\n\nfrom,to,w\n0,1,2\n", {}, 3, "from,to,w", "say header=True"),
+        ("0 1\n-2 3\n", {}, 2, "-2", "negative: say ids='str'"),
+        ("0 1\n2 -3\n", {}, 2, "-3", "negative"),
+        ("0 1\n2 9223372036854775808\n", {}, 2, "9223372036854775808", "beyond 2^63 - 1: say ids='str'"),
+        ("0 1\n2\n", {}, 2, "2", "an edge needs two ids"),
+        ("0 1\n 2,,3\n", {}, 2, "2,,3", "an edge needs two ids"),
+        ("# a\n0;1\n", {}, 2, "0;1", "say delimiter=';' if it parts them"),
+        (",0 1\n", {"ids": "str"}, 1, ",0 1", "an edge needs two ids"),
+        ("a b\nc\n", {}, 2, "c", "an edge needs two ids"),
+        ("\u00e9 \u00fc\n\n\u00e9\n", {"ids": "str"}, 3, "\u00e9", "an edge needs two ids"),
+        ("1 2 3\n\n\u00e9\u00fc\n", {"ids": "str"}, 3, "\u00e9\u00fc", "an edge needs two ids"),
+        ("0 1 2\n\n0 2\n", {}, 3, "0 2", "there is no weight here, unlike in the lines above"),
+        ("0 1 2\n0 2 {}\n", {}, 2, "0 2 {}", "there is no weight here"),
+        ("0 1\n0 2 7.5\n", {}, 2, "7.5", "there is a weight here, and none in the lines above"),
+        ("a b\na c 7.5\n", {}, 2, "7.5", "there is a weight here"),
+        ("0 1 2\n0 2 abc\n", {}, 2, "abc", "the weight is no number"),
+        ("0 1 2\n0 2 1.5.2\n", {}, 2, "1.5.2", "the weight is no number"),
+        ("0 1 {'weight':3}\n", {}, 1, "{'weight':3}", "where that is a weight: sed -E"),
+        ("0 1 2\n0 2 1.5\n", {"dtype": "int32"}, 2, "1.5", "the weight is no integer: leave dtype= out"),
+        ("0 1 2\n0 2 128\n", {"dtype": "int8"}, 2, "128", "the weight does not fit the type int8"),
+        ("0 1 2\n\n0 2 -1\n", {"dtype": "uint8"}, 3, "-1", "the weight does not fit the type uint8"),
+        ("0 1 2\n0,2,1e300\n", {"dtype": "float32"}, 2, "1e300", "the weight does not fit the type float32"),
+        ("0 1 1\n0 2 0.5\n", {"dtype": "bool"}, 2, "0.5", "the weight does not fit the type bool"),
+        ("0 1 2\n0 2 9223372036854775808\n", {"dtype": "int64"}, 2, "9223372036854775808", "does not fit int64"),
+        (b"a b\nc \xff\xfe\n", {"ids": "str"}, 2, "\\xff\\xfe", "the text is no UTF-8"),
+    ],
+)
+def test_bad_lines(
+    ingest: Any, tmp_path: Path, text: str | bytes, options: Any, line: int, token: str, message: str
+) -> None:
+    with pytest.raises(IngestError, match=re.escape(message)) as caught:
+        ingest(text, **options)
+    assert caught.value.file == str(tmp_path / "edges.txt")
+    assert caught.value.line == line
+    assert caught.value.token == token
+    assert sorted(os.listdir(tmp_path)) == ["edges.txt"]
+
+
+def test_a_bad_line_far_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of the line is right in a later block, and a name there no longer makes ids names."""
+    monkeypatch.setattr(edge_parser, "blocks", functools.partial(blocks, block_size=1 << 12))
+    lines = ["# c", *(f"{k} {k + 1}" for k in range(5000)), "x y", "0 1"]
+    (tmp_path / "e.txt").write_text("\n".join(lines))
+    with pytest.raises(IngestError, match="say ids='str' to take ids as names") as caught:
+        edges(tmp_path / "e.txt", tmp_path / "e.sparrow")
+    assert (caught.value.line, caught.value.token) == (5002, "x")
+    assert sorted(os.listdir(tmp_path)) == ["e.txt"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ids": "names"},
+        {"self_loops": "maybe"},
+        {"duplicates": "mean"},
+        {"profile": "tiny"},
+        {"vertices": "v.txt", "ids": "str"},
+        {"vertices": "v.txt", "relabel": True},
+    ],
+)
+def test_bad_arguments(tmp_path: Path, options: Any) -> None:
+    with pytest.raises(InvalidValueError):
+        edges(tmp_path / "none.txt", tmp_path / "e.sparrow", **options)
+
+
+def test_what_is_missing_and_what_is_there(ingest: Any, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError):
+        edges(tmp_path / "none.txt", tmp_path / "e.sparrow")
+    ingest("0 1\n")
+    with pytest.raises(ExistsError):
+        edges(tmp_path / "edges.txt", tmp_path / "edges.sparrow")
+    with pytest.raises(IngestError):
+        ingest("0 1\nbad\n", ids="int")
+    assert cells(tmp_path / "edges.sparrow") == {(0, 1): 1}
+
+
+def test_truncated_gzip_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "e.gz").write_bytes(gzip.compress(b"".join(b"%d %d\n" % (k, k * k) for k in range(9999)))[:-100])
+    with pytest.raises(IngestError):
+        edges(tmp_path / "e.gz", tmp_path / "e.sparrow")
+    assert os.listdir(tmp_path) == ["e.gz"]
+
+
+# -- bounds --------------------------------------------------------------------------------------
+
+
+def random_edges(path: Path, n: int, weighted: bool = False) -> np.ndarray[Any, Any]:
+    rng = np.random.default_rng(8)
+    table = np.minimum(rng.integers(0, 40_000, (n, 2)), rng.integers(0, 40_000, (n, 2)))
+    table = np.column_stack([table, rng.integers(1, 9, n)]) if weighted else table
+    np.savetxt(path, table, "%d")
+    return table
+
+
+@pytest.mark.parametrize("order", ["sorted", "nearly", "random"])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_memory_full_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str, weighted: bool) -> None:
+    """Sorted rows go straight to the files; where order ends, what was written is sorted with the rest."""
+    table = np.unique(random_edges(tmp_path / "e.txt", 20_000, weighted), axis=0)
+    if weighted:
+        table = table[np.unique(table[:, :2], axis=0, return_index=True)[1]]
+    if order == "nearly":
+        table = np.concatenate([table[5:], table[:5], table[100:200]])
+    elif order == "random":
+        table = np.random.default_rng(1).permutation(table)
+    np.savetxt(tmp_path / "e.txt", table, "%d")
+    monkeypatch.setattr(edge_parser, "blocks", functools.partial(blocks, block_size=1 << 14))
+    monkeypatch.setattr(sorting, "memory_budget", lambda: 50_000)
+    edges(tmp_path / "e.txt", tmp_path / "e.sparrow")
+    want: dict[tuple[int, int], Any] = {}
+    for a, b, *w in table.tolist():
+        want[a, b] = want.get((a, b), 0) + (w[0] if w else 1)
+    assert cells(tmp_path / "e.sparrow") == want
+    assert stored(tmp_path / "e.sparrow").schema.dtype == (np.float64 if weighted else np.int64)
+    found = storage.open(str(tmp_path / "e.sparrow")).verify()
+    assert not found
+
+
+def test_zeros_among_sorted_rows_are_not_lost_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f"{k} 0 {k % 7}\n" for k in range(20_000)] + ["14 0 5\n"]
+    (tmp_path / "e.txt").write_text("".join(lines))
+    monkeypatch.setattr(edge_parser, "blocks", functools.partial(blocks, block_size=1 << 12))
+    monkeypatch.setattr(sorting, "memory_budget", lambda: 20_000)
+    edges(tmp_path / "e.txt", tmp_path / "first.sparrow", duplicates="first")
+    edges(tmp_path / "e.txt", tmp_path / "last.sparrow", duplicates="last")
+    want = {(k, 0): float(k % 7) for k in range(20_000) if k % 7}
+    assert cells(tmp_path / "first.sparrow") == want
+    assert cells(tmp_path / "last.sparrow") == {**want, (14, 0): 5.0}
+
+
+# The peak of this program alone: getrusage would count what the test process held when it started it.
+PEAK = """
+import re, sys
+from pathlib import Path
+from sparrow.runtime import settings
+from sparrow.io.text.edges import Edges
+settings.config(memory_limit="700MB", threads=2, progress=False)
+Edges(sys.argv[1], sys.argv[2]).read()
+print(int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux to tell a process's peak memory")
+def test_memory_and_bits_stay_the_same_under_a_small_limit(tmp_path: Path) -> None:
+    random_edges(tmp_path / "e.txt", 300_000, weighted=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, tmp_path / "e.txt", tmp_path / "small.sparrow"],
+        capture_output=True,
+        check=True,
+    )
+    assert int(done.stdout) < 900_000_000
+    edges(tmp_path / "e.txt", tmp_path / "large.sparrow")
+    names = [[file.name[:64] for file in (tmp_path / k).glob("*.parquet")] for k in ("small.sparrow", "large.sparrow")]
+    assert names[0] == names[1]
+
+
+def test_a_disk_that_is_too_small_is_said_before_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    random_edges(tmp_path / "e.txt", 50_000)
+    usage = type("usage", (), {"free": 1000})
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
+    with pytest.raises(StorageError, match=r"about \d+ bytes are needed and 1000 are free"):
+        edges(tmp_path / "e.txt", tmp_path / "e.sparrow")
+    assert os.listdir(tmp_path) == ["e.txt"]
+
+
+def test_names_that_pass_the_memory_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "e.txt").write_text("".join(f"a{k} b{k}\n" for k in range(2000)))
+    with settings.config(memory_limit=10**5), pytest.raises(TooLargeError, match="distinct labels would take"):
+        edges(tmp_path / "e.txt", tmp_path / "e.sparrow")
+    assert os.listdir(tmp_path) == ["e.txt"]
+
+
+# Tells each block that was taken in, so that the test knows how far it is.
+TELLING = """
+import sys
+from contextlib import contextmanager
+from sparrow.runtime import settings
+from sparrow.io.text import edges
+
+@contextmanager
+def telling(description, total, unit="bytes"):
+    yield lambda n: print(description, flush=True)
+
+edges.bar = telling
+settings.config(temp_directory=sys.argv[1])
+edges.Edges("-", sys.argv[2]).read()
+"""
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize("text", ["0 1\n", "a b\n"])
+def test_an_interrupt_leaves_nothing(tmp_path: Path, text: str) -> None:
+    """Ctrl-C while input is still coming through a pipe."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", TELLING, temporary, tmp_path / "e.sparrow"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdin.write(text.encode() * 4_000_000)
+        child.stdin.flush()
+        for _ in range(2):
+            assert child.stdout.readline() == b"reading edges\n"
+        child.send_signal(signal.SIGINT)
+        error = child.stderr.read()  # the pipe stays open: only the signal ends it
+        assert child.wait() != 0
+    assert b"KeyboardInterrupt" in error
+    assert [path.name for path in tmp_path.iterdir()] == ["temporary"]
+    assert not list(temporary.iterdir())
+
+
+def test_same_files_whatever_the_threads(tmp_path: Path) -> None:
+    random_edges(tmp_path / "e.txt", 100_000, weighted=True)
+    names = []
+    for threads in (1, 3):
+        with settings.config(threads=threads):
+            edges(tmp_path / "e.txt", tmp_path / f"{threads}.sparrow")
+        names.append(sorted(file.name[:64] for file in (tmp_path / f"{threads}.sparrow").glob("*.parquet")))
+    assert names[0] == names[1]
+
+
+def test_parts_are_written_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = random_edges(tmp_path / "e.txt", 100_000)
+    monkeypatch.setattr(sorting, "_WHOLE", 20_000)
+    monkeypatch.setattr(sorting, "_PART", 20_000)
+    names = []
+    for threads in (1, 3):
+        with settings.config(threads=threads):
+            edges(tmp_path / "e.txt", tmp_path / f"{threads}.sparrow")
+        names.append(sorted(file.name[:64] for file in (tmp_path / f"{threads}.sparrow").glob("*.parquet")))
+    assert names[0] == names[1]
+    assert len(names[0]) == 6
+    assert not storage.open(str(tmp_path / "3.sparrow")).verify()
+    assert sum(cells(tmp_path / "3.sparrow").values()) == len(table)
+    with pytest.raises(DuplicateError):
+        edges(tmp_path / "e.txt", tmp_path / "twice.sparrow", duplicates="error")
+    assert not (tmp_path / "twice.sparrow").exists()
+
+
+def test_history_says_what_was_done(ingest: Any, tmp_path: Path) -> None:
+    ingest("0 1\n")
+    assert [each["operation"] for each in storage.open(str(tmp_path / "edges.sparrow")).history()] == ["ingest edges"]
+
+
+@pytest.mark.parametrize(("delimiter", "told"), [("\t", "\\t"), (";", ";"), ("::", "::"), ("|", "|")])
+def test_one_thing_parts_columns(tmp_path: Path, delimiter: str, told: str) -> None:
+    lines = [["New York", "Rome, #1", "2.5"], ["# no comment"], ["Rome, #1", "A,B"], ["A,B", " New York "]]
+    text = "".join(delimiter.join([*line, "1"] if len(line) == 2 else line) + "\r\n" for line in lines)
+    (tmp_path / "e.txt").write_text(text)
+    A = sp.ingest.edges(tmp_path / "e.txt", tmp_path / "A.sparrow", delimiter=told)
+    names = A.labels("src").to_pylist()
+    assert names == ["A,B", "New York", "Rome, #1"]
+    src, dst, values = (column.to_pylist() for column in A.to_arrow().columns)
+    found = {(names[i], names[j]): v for i, j, v in zip(src, dst, values, strict=True)}
+    assert found == {("New York", "Rome, #1"): 2.5, ("Rome, #1", "A,B"): 1, ("A,B", "New York"): 1}
+    (tmp_path / "e.txt").write_text(f"1{delimiter}2\n3{delimiter}\n")
+    with pytest.raises(IngestError) as caught:
+        sp.ingest.edges(tmp_path / "e.txt", tmp_path / "B.sparrow", delimiter=delimiter)
+    assert caught.value.line == 2
+    (tmp_path / "e.txt").write_text(f"1{delimiter}2\n3{delimiter}\x1c\n")
+    with pytest.raises(IngestError, match="control character") as caught:
+        sp.ingest.edges(tmp_path / "e.txt", tmp_path / "B.sparrow", delimiter=delimiter)
+    assert caught.value.line == 2
+    with pytest.raises(InvalidValueError, match="no line ends"):
+        sp.ingest.edges(tmp_path / "e.txt", tmp_path / "B.sparrow", delimiter="\n")
+
+
+def test_sizes(tmp_path: Path) -> None:
+    path = tmp_path / "e.txt"
+    path.write_text("# Directed graph\n# Nodes: 7 Edges: 2\n0 3\n2 1\n")
+    assert sp.ingest.edges(path, tmp_path / "A.sparrow").shape == (7, 7)
+    assert sp.ingest.edges(path, tmp_path / "A.sparrow", overwrite=True, shape=(3, 4)).shape == (3, 4)
+    with pytest.raises(IngestError, match=r"beyond shape=\(4, 3\)") as caught:
+        sp.ingest.edges(path, tmp_path / "B.sparrow", shape=(4, 3))
+    assert (caught.value.line, caught.value.token) == (3, "3")
+    path.write_text("# Nodes: 2 Edges: 1\n0 30\n")  # ids with gaps
+    assert sp.ingest.edges(path, tmp_path / "A.sparrow", overwrite=True).shape == (31, 31)
+    for bad in ({"shape": (3,)}, {"shape": (3, 3), "relabel": True}, {"shape": (3, 4), "directed": False}):
+        with pytest.raises(InvalidValueError):
+            sp.ingest.edges(path, tmp_path / "B.sparrow", **bad)
+    path.write_text("a b\n")
+    with pytest.raises(InvalidValueError, match="the ids are names, such as 'a'"):
+        sp.ingest.edges(path, tmp_path / "B.sparrow", shape=(3, 3))
+    assert not (tmp_path / "B.sparrow").exists()
+
+
+def test_ids_that_are_names_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "e.txt").write_text("a b\n")
+    sp.ingest.edges(tmp_path / "e.txt", tmp_path / "A.sparrow")
+    assert "the ids are names, which become labels" in capsys.readouterr().err
+    sp.ingest.edges(tmp_path / "e.txt", tmp_path / "A.sparrow", ids="str", overwrite=True)
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("unit", [1, 1000])
+def test_times_are_not_summed(ingest: Any, unit: int) -> None:
+    first, second = 1_700_000_000 * unit, 1_700_000_009 * unit
+    once = f"1 2 {first}\n2 1 {second}\n"
+    assert ingest(once) == {(1, 2): first, (2, 1): second}
+    for text, cell, options in (
+        (f"{once}1 2 {second}\n", "(1, 2)", {}),
+        (f"a b {first}\na b {second}\n", "('a', 'b')", {}),
+        (once, "(1, 2)", {"directed": False}),
+    ):
+        with pytest.raises(
+            DuplicateError, match="looks like times, which nobody adds up: say duplicates='last'"
+        ) as caught:
+            ingest(text, **options)
+        assert cell in str(caught.value)
+    assert ingest(f"{once}1 2 {second}\n", duplicates="last") == {(1, 2): second, (2, 1): second}
+    assert ingest(f"{once}1 2 {second}\n", dtype="float64") == {(1, 2): first + second, (2, 1): second}
+    assert ingest(f"1 2 {first}\n1 2 0.5\n") == {(1, 2): first + 0.5}

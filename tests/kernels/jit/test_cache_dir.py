@@ -1,0 +1,77 @@
+"""Where compiled loops are kept when nothing beside them and no home can be written to."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from sparrow.kernels.jit import cache_dir
+
+
+@pytest.fixture
+def container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A process that can write to its temporary folder alone; returns where loops are kept then."""
+    import numba.core.config
+
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path).startswith(str(tmp_path)))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(numba.core.config, "CACHE_DIR", "")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")  # so that it is as it was afterwards, whatever the test makes of it
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    return tmp_path / f"sparrow-loops-{os.getuid()}"
+
+
+def test_a_temporary_folder_is_used_and_told_once(container: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cache_dir.keep_somewhere()
+    assert os.environ["NUMBA_CACHE_DIR"] == sys.modules["numba.core.config"].CACHE_DIR == str(container)
+    assert f"compiled loops are kept in {container}, set NUMBA_CACHE_DIR" in capsys.readouterr().err
+    assert container.stat().st_mode & 0o777 == 0o700
+    cache_dir.keep_somewhere()  # as a process that this one starts
+    del os.environ["NUMBA_CACHE_DIR"]
+    cache_dir.keep_somewhere()  # as the next process
+    assert os.environ["NUMBA_CACHE_DIR"] == str(container)
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("made", ["open to all", "a link", "a file"])
+def test_a_folder_that_others_may_write_to_is_not_used(container: Path, made: str) -> None:
+    if made == "open to all":
+        container.mkdir()
+        container.chmod(0o777)
+    elif made == "a link":
+        (container.parent / "elsewhere").mkdir(mode=0o700)
+        container.symlink_to(container.parent / "elsewhere")
+    else:
+        container.touch()
+    cache_dir.keep_somewhere()
+    kept = Path(os.environ["NUMBA_CACHE_DIR"])
+    assert kept != container
+    assert kept.parent == container.parent
+    assert kept.stat().st_mode & 0o777 == 0o700
+
+
+def test_nothing_is_changed_where_a_folder_can_be_written_to(
+    container: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(container.parent / "given" / "below"))
+    cache_dir.keep_somewhere()
+    assert os.environ["NUMBA_CACHE_DIR"] == str(container.parent / "given" / "below")
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(container.parent / "home"))
+    cache_dir.keep_somewhere()
+    assert "NUMBA_CACHE_DIR" not in os.environ
+    assert not container.exists()
+    assert not capsys.readouterr().err
+
+
+def test_without_any_folder_numba_says_so(container: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    cache_dir.keep_somewhere()
+    assert "NUMBA_CACHE_DIR" not in os.environ

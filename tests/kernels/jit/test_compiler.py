@@ -1,0 +1,91 @@
+"""What is kept of compiled loops is stale once a loop that they call is another."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numba
+import pytest
+
+from sparrow import kernels
+from sparrow.kernels.jit import compiler
+from sparrow.kernels.parse import libsvm, numbers
+
+FOLDER = Path(kernels.__file__).parent
+
+
+@pytest.fixture
+def loops(tmp_path: Path) -> Path:
+    (tmp_path / "a.py").write_text("import x\nfrom sparrow.kernels.b import (\n    f,\n)\n")
+    (tmp_path / "b.py").write_text("from sparrow.kernels.c import g\n")
+    (tmp_path / "c.py").write_text("def g(): ...\n")
+    (tmp_path / "d.py").write_text("def h(): ...\n")
+    return tmp_path
+
+
+def test_a_change_of_what_is_called_is_one_of_what_calls(loops: Path) -> None:
+    def stamps() -> list[bytes]:
+        compiler.stamp.cache_clear()
+        return [compiler.stamp(str(loops / f"{name}.py")) for name in "abcd"]
+
+    before = stamps()
+    assert stamps() == before
+    (loops / "c.py").write_text("def g(x): ...\n")
+    assert [one == other for one, other in zip(stamps(), before, strict=True)] == [False, False, False, True]
+
+
+def test_loops_are_kept_under_it() -> None:
+    loops: tuple[Any, ...] = (libsvm._parse, numbers.scan_float)
+    for loop in loops:
+        locator = loop._cache._impl.locator
+        assert locator.get_source_stamp() == compiler.stamp(locator._py_file)
+        assert Path(locator._py_file).is_relative_to(FOLDER)
+
+
+def test_those_of_others_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "theirs.py").write_text("def f(x):\n    return x + 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import theirs  # type: ignore[import-not-found]
+
+    assert "Knowing" not in type(numba.njit(theirs.f, cache=True)._cache._impl.locator).__name__
+
+
+def test_files_of_loops_take_loops_in_the_one_way_that_is_seen() -> None:
+    for path in sorted(FOLDER.rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        if path.name != "compiler.py" and re.search(r"^ *@(njit|kernel)", source, re.MULTILINE):
+            assert not re.search(
+                r"^from sparrow\.kernels(\.[a-z]+)? import [a-z_]+$|^import sparrow|^ +from sparrow",
+                source,
+                re.MULTILINE,
+            )
+            assert not re.search(r"numba import .*\bnjit\b|numba\.njit", source), path
+
+
+def test_an_interrupt_leaves_no_half_of_numba_behind() -> None:
+    code = """
+import os, signal, sys
+import numpy as np, sparrow as sp
+from sparrow.kernels.matmul import numpy_fallback
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numba.core.types" and asked.append(name) is None and len(asked) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+asked = []
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupting())
+numpy_fallback.spares = lambda *_: False
+A = sp.asarray(np.tri(30))
+try:
+    (A @ A).nnz
+except KeyboardInterrupt:
+    print("interrupted", (A @ A).nnz)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "interrupted 465\n"

@@ -1,0 +1,385 @@
+"""Products row by row, and what is said of rows before any value is looked at, against plain twins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import sparrow as sp
+from sparrow.engines.stream.product import row_patterns
+from sparrow.kernels.jit.warmup import readonly
+from sparrow.kernels.matmul import numpy_fallback, symbolic, workspace
+
+
+@pytest.fixture(autouse=True)
+def loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numpy_fallback, "_FEW", 0)
+
+
+@pytest.mark.parametrize("apart", [1, 10_000])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("seeded", [False, True])
+def test_products_of_short_rows_go_to_the_slot_of_their_column(seeded: bool, masked: bool, apart: int) -> None:
+    rng = np.random.default_rng(3)
+    lengths = np.array([0, 1, 2, 30, 7, 60, 1, 3, 12])
+    pointers = np.append(0, lengths.cumsum())
+    places = rng.integers(0, 20, pointers[-1])
+    heights = rng.integers(0, 6, 20)
+    starts = np.append(0, heights.cumsum())
+    columns = np.concatenate([np.sort(rng.choice(40, height, replace=False)) * apart for height in heights])
+    done = np.append(0, heights[places].cumsum())[pointers]
+    off = [np.flatnonzero(rng.random(40) < 0.5 * masked) * apart for _ in lengths]
+    bounds = np.append(0, np.cumsum([len(each) for each in off]))
+    cells = (bounds[:-1], bounds[1:]) if masked else (bounds[:0], bounds[:0])
+    space, most = workspace.Workspace(40 * apart, np.dtype(float)), 100
+    kinds, sizes, slots, keys = space.plan(len(lengths), int(done[-1]))
+    prepare: Any = symbolic.planned
+    prepare(
+        *(readonly(each.astype(kind)) for each, kind in [
+            (pointers, np.uint64), (places, np.uint32), (lengths[:0], np.uint32), (starts, np.uint64),
+            (columns, np.uint32), (lengths[:0], np.uint32), *((each, np.uint64) for each in cells),
+            (np.concatenate(off), np.uint32), (done, np.uint64)]),
+        True, seeded, np.uint64(most), space.order, space.counts, space.plans, kinds, sizes, slots, keys,
+    )  # fmt: skip
+    slot = key = 0
+    for i in range(len(lengths)):
+        own = [columns[starts[k] : starts[k + 1]] for k in places[pointers[i] : pointers[i + 1]]]
+        met = np.concatenate([*own, columns[:0]])
+        alone = bool((np.diff(met) > 0).all()) and not (masked and len(off[i]))
+        wanted = symbolic.NOTHING if not len(met) else symbolic.STRAIGHT if alone else None
+        if wanted is None:
+            near = len(met) > symbolic.FEWER and np.ptp(met) < 1 << 16
+            wanted = symbolic.FEW_PRODUCTS if len(met) <= most and not near else symbolic.MANY
+            if seeded and not (masked and len(off[i])) and len(met) <= most and np.ptp(met) < 2 * len(met):
+                wanted = symbolic.THICK
+        assert kinds[i] == wanted
+        if wanted == symbolic.THICK:
+            assert (keys[key], sizes[i]) == (met.min(), np.ptp(met) + 1)
+            key += 1
+        if wanted != symbolic.FEW_PRODUCTS:
+            continue
+        kept = np.setdiff1d(met, off[i])
+        np.testing.assert_array_equal(keys[key : key + sizes[i]], kept)
+        first = np.zeros(len(met), bool)
+        first[np.unique(met, return_index=True)[1]] = True
+        found = slots[slot : slot + len(met)]
+        np.testing.assert_array_equal(found >= 2 * symbolic.FEW, first)
+        at = np.where(np.isin(met, kept), np.searchsorted(kept, met), symbolic.FEW)
+        np.testing.assert_array_equal(found % (2 * symbolic.FEW), at)
+        slot, key = slot + len(met), key + sizes[i]
+    often = {symbolic.NOTHING, symbolic.FEW_PRODUCTS, symbolic.MANY} | (
+        {symbolic.THICK} if seeded and apart == 1 else set()
+    )
+    assert {*kinds} - {symbolic.STRAIGHT, symbolic.THICK} == often - {symbolic.THICK}
+    assert masked or {*kinds} - {symbolic.STRAIGHT} == often
+
+
+@pytest.mark.parametrize("width", [1, 7, 60, 64, 513])
+def test_dense_rows_have_room_for_the_last_eight_columns(width: int) -> None:
+    space = workspace.Workspace(width, np.dtype(float))
+    room = -(-width // 8) * 8
+    assert min(len(space.total), len(space.state)) >= room
+
+
+def test_rows_of_more_products_than_columns_have_slots_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    room: list[tuple[int, int]] = []
+    prepare: Any = symbolic.planned
+
+    def watched(*args: Any) -> Any:
+        room.append((len(args[-2]), int(args[9][-1] - args[9][0])))
+        return prepare(*args)
+
+    monkeypatch.setattr(symbolic, "planned", watched)
+    found = (sp.asarray(np.ones((40, 5))) @ sp.asarray(np.ones((5, 3)))).compute()
+    np.testing.assert_array_equal(found.to_numpy(), 5)
+    assert room
+    assert all(slots >= products for slots, products in room)
+
+
+WIDTHS = [40, 3_000, 70_000, 300_000, 1 << 21]
+"""Columns: rows of every kind are in one of them."""
+
+
+def _random(height: int, width: int, lengths: NDArray[Any], near: int, dtype: Any, rng: Any) -> sp.Tensor:
+    """Return rows of about so many entries, those of every other row within so many columns of each other."""
+    rows = np.repeat(np.arange(height), lengths)
+    spread = np.where(rows % 2, min(near, width), width)
+    columns = (rows * 97 + rng.integers(0, 2**31, len(rows)) % spread) % width
+    at = np.unique(rows * width + columns)
+    values = rng.integers(-3, 4, len(at)) + (0 if np.dtype(dtype).kind in "iub" else 0.1 * rng.standard_normal(len(at)))
+    if np.dtype(dtype).kind == "c":
+        values = values + 1j * rng.standard_normal(len(at))
+    return sp.from_coords((at // width, at % width), values.astype(dtype), (height, width))
+
+
+def _rows(A: sp.Tensor) -> dict[int, list[tuple[int, Any]]]:
+    (rows, columns), values = A.to_format("coo").coords, A.to_format("coo").data
+    found: dict[int, list[tuple[int, Any]]] = {}
+    for row, column, value in zip(rows.tolist(), columns.tolist(), values, strict=True):
+        found.setdefault(row, []).append((column, value))
+    return found
+
+
+def _product(A: sp.Tensor, B: sp.Tensor, add: Callable[..., Any], multiply: Callable[..., Any]) -> dict[Any, Any]:
+    """Return the products of rows, each added up in the order of the left row's entries."""
+    right = _rows(B)
+    out: dict[Any, Any] = {}
+    for row, entries in _rows(A).items():
+        for k, x in entries:
+            for column, y in right.get(k, ()):
+                value = multiply(x, y)
+                out[row, column] = add(out[row, column], value) if (row, column) in out else value
+    return out
+
+
+PLAIN: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "plus_times": (lambda a, b: a + b, lambda a, b: a * b),
+    "min_plus": (min, lambda a, b: a + b),
+    "max_times": (max, lambda a, b: a * b),
+    "plus_second": (lambda a, b: a + b, lambda a, b: b),
+}
+FIRST = sp.Semiring(lambda a, b: a, lambda a, b: a - b, identity=0, name="first_minus")
+"""A user's own: nothing stands for a column that was not added to."""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("plus_times", each) for each in (np.float64, np.float32, np.int64, np.complex128)]
+    + [("min_plus", np.float64), ("min_plus", np.int64), ("max_times", np.float32), ("plus_second", np.int64)]
+    + [("first_minus", np.float64)],
+)  # fmt: skip
+@pytest.mark.parametrize("masked", [False, True])
+def test_rows_of_every_kind_have_the_bits_of_a_plain_loop(name: str, dtype: Any, width: int, masked: bool) -> None:
+    rng = np.random.default_rng([width, masked])
+    inner = 60
+    A = _random(14, inner, rng.permutation([0, 1, 1, 2, 3, 5, 8, 13, 20, 20, 30, 40, 50, 60]), inner, dtype, rng)
+    B = _random(inner, width, rng.choice([0, 1, 2, 5, 9, 40, 80], inner), 900, dtype, rng)
+    semiring: Any = FIRST if name == "first_minus" else name
+    add, multiply = (lambda a, b: a, lambda a, b: a - b) if name == "first_minus" else PLAIN[name]
+    wanted = _product(A, B, add, multiply)
+    mask = None
+    if masked:
+        cells = {*sorted(wanted)[::3], *((row, 7) for row in range(14) if (row, 7) not in wanted)}
+        mask = sp.from_coords(np.array(sorted(cells)).T, np.ones(len(cells)), (14, width))
+        wanted = {cell: value for cell, value in wanted.items() if cell not in cells}
+    found = sp.matmul(A, B, semiring=semiring, mask=mask, complement=masked).compute()
+    fill = found.fill_value
+    wanted = {cell: value for cell, value in wanted.items() if value != fill}
+    coo = found.to_format("coo")
+    assert list(zip(*(column.tolist() for column in coo.coords), strict=True)) == sorted(wanted)
+    np.testing.assert_array_equal(coo.data, np.array([wanted[cell] for cell in sorted(wanted)], dtype))
+    if semiring == "plus_times" and not masked:
+        other = A.to_scipy("csr") @ B.to_scipy("csr")
+        np.testing.assert_allclose((found.to_scipy("csr") - other).data, 0, atol=1e-4)
+
+
+def test_every_kind_of_row_is_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds: dict[int, set[int]] = {}
+    prepare: Any = symbolic.planned
+
+    def watched(*args: Any) -> Any:
+        dense = prepare(*args)
+        kinds.setdefault(len(args[4]), set()).update(args[-4].tolist())
+        assert dense == (symbolic.MANY in args[-4])
+        return dense
+
+    monkeypatch.setattr(symbolic, "planned", watched)
+    for width in WIDTHS:
+        test_rows_of_every_kind_have_the_bits_of_a_plain_loop("plus_times", np.float64, width, masked=False)
+    assert set().union(*kinds.values()) == {symbolic.NOTHING, symbolic.STRAIGHT, symbolic.FEW_PRODUCTS, symbolic.MANY}
+
+
+def _stencil(
+    height: int, width: int, offsets: list[int], every: int, dtype: Any, rng: Any, lacking: float = 0.01
+) -> sp.Tensor:
+    """Return rows of the same columns, one further every so many rows, of which some lack one."""
+    columns = np.arange(height)[:, None] // every + np.array(offsets)
+    there = (columns >= 0) & (columns < width) & (rng.random(columns.shape) >= lacking)
+    rows = np.broadcast_to(np.arange(height)[:, None], columns.shape)[there]
+    values = rng.integers(1, 4, there.sum()) * rng.choice([-1, 1], there.sum())
+    return sp.from_coords((rows, columns[there]), values.astype(dtype), (height, width))
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("plus_times", each) for each in (np.float64, np.int64, np.complex128)]
+    + [("min_plus", np.float64), ("plus_second", np.int64), ("first_minus", np.float64)],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "offsets", [[-30, -1, 0, 1, 30], [-7, 60], [1, 2, 4, 9, 30, 31, 37, 50, 70, 90], [-1, 0, 1], [4]]
+)
+@pytest.mark.parametrize("every", [1, 2, 3])
+@pytest.mark.parametrize("masked", [False, True])
+def test_rows_that_are_the_one_before_moved_have_the_bits_of_a_plain_loop(
+    name: str, dtype: Any, offsets: list[int], every: int, masked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng([len(offsets), every])
+    kinds: list[NDArray[np.uint8]] = []
+    prepare: Any = symbolic.planned
+
+    def watched(*args: Any) -> Any:
+        dense = prepare(*args)
+        kinds.append(args[-4].copy())
+        return dense
+
+    monkeypatch.setattr(symbolic, "planned", watched)
+    alike = len(offsets) != 3 or every != 2
+    if alike:
+        monkeypatch.setattr(row_patterns, "_ALIKE", 0)
+    lacking = 0.001 if every == 1 else 0.01
+    own = offsets[:9] if len(offsets) > 1 else [-30, -1, 0, 1, 30]
+    A = _stencil(200 * every, 200, own, every, dtype, rng, lacking)
+    B = _stencil(200, 250, offsets, 1, dtype, rng, lacking)
+    semiring: Any = FIRST if name == "first_minus" else name
+    add, multiply = (lambda a, b: a, lambda a, b: a - b) if name == "first_minus" else PLAIN[name]
+    wanted = _product(A, B, add, multiply)
+    mask = None
+    if masked:
+        cells = [cell for cell in sorted(wanted) if cell[0] % 5 == 0][::2]
+        mask, set_aside = sp.from_coords(np.array(cells).T, np.ones(len(cells)), (200 * every, 250)), {*cells}
+        wanted = {cell: value for cell, value in wanted.items() if cell not in set_aside}
+    found = sp.matmul(A, B, semiring=semiring, mask=mask, complement=masked).compute()
+    wanted = {cell: value for cell, value in wanted.items() if value != found.fill_value}
+    coo = found.to_format("coo")
+    assert list(zip(*(column.tolist() for column in coo.coords), strict=True)) == sorted(wanted)
+    np.testing.assert_array_equal(coo.data, np.array([wanted[cell] for cell in sorted(wanted)], dtype))
+    (kind,) = kinds
+    if len(offsets) == 1:
+        assert np.count_nonzero(kind == symbolic.STRAIGHT) > len(kind) / 2
+    if len(offsets) in (2, 3, 5) and alike:
+        assert np.count_nonzero(kind == symbolic.SHIFTED) > len(kind) / 8
+    if len(offsets) in (2, 3, 5) and every == 1 and not masked:
+        assert max(len(run) for run in bytes(kind == symbolic.SHIFTED).split(b"\0")) > 32
+    if not alike and name != "first_minus" and dtype is not np.complex128:
+        assert np.count_nonzero(kind == symbolic.THICK) > len(kind) / 2
+
+
+def _grid(shape: tuple[int, ...], dtype: Any, rng: Any, lacking: float) -> sp.Tensor:
+    """Return the neighbours of each cell of a grid, and itself, of which some are lacking."""
+    count = math.prod(shape)
+    cells = np.indices(shape).reshape(len(shape), -1)
+    found = [(np.arange(count), np.arange(count))]
+    for axis, size in enumerate(shape):
+        for step in (-1, 1):
+            there = (cells[axis] + step >= 0) & (cells[axis] + step < size)
+            found.append((np.flatnonzero(there), np.flatnonzero(there) + step * math.prod(shape[axis + 1 :])))
+    rows, columns = (np.concatenate(each) for each in zip(*found, strict=True))
+    kept = rng.random(len(rows)) >= lacking
+    values = rng.integers(1, 4, kept.sum()) * rng.choice([-1, 1], kept.sum())
+    return sp.from_coords((rows[kept], columns[kept]), values.astype(dtype), (count, count))
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("plus_times", np.float64), ("plus_times", np.int64), ("min_plus", float)])
+@pytest.mark.parametrize(("shape", "lacking"), [((7, 60), 0), ((9, 60), 0.003), ((5, 5, 40), 0), ((3, 6, 40), 0.002)])
+def test_grids_have_the_bits_of_a_plain_loop(
+    name: str, dtype: Any, shape: tuple[int, ...], lacking: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_patterns, "_ALIKE", 0)
+    rng = np.random.default_rng(len(shape))
+    A, B = (_grid(shape, dtype, rng, share) for share in (lacking, 0))
+    found = sp.matmul(A, B, semiring=name).compute()
+    wanted = {cell: value for cell, value in _product(A, B, *PLAIN[name]).items() if value != found.fill_value}
+    coo = found.to_format("coo")
+    assert list(zip(*(column.tolist() for column in coo.coords), strict=True)) == sorted(wanted)
+    np.testing.assert_array_equal(coo.data, np.array([wanted[cell] for cell in sorted(wanted)], dtype))
+
+
+@pytest.mark.parametrize(("shape", "count"), [((50,), 3), ((9, 50), 9), ((6, 7, 20), 27), ((3, 3, 3, 10), 81)])
+def test_patterns_of_rows(shape: tuple[int, ...], count: int) -> None:
+    csr = _grid(shape, float, np.random.default_rng(0), 0).to_scipy("csr")
+    starts, columns = readonly(csr.indptr.astype(np.uint64)), readonly(csr.indices.astype(np.uint32))
+    height = csr.shape[0]
+    found = np.full(height, height, np.uint32)
+    symbolic.patterns(starts, columns, np.uint64(0), np.uint64(height), symbolic.RECENT, found)
+    rows = [columns[csr.indptr[k] : csr.indptr[k + 1]].astype(int) - k for k in range(height)]
+    for k in range(height):
+        np.testing.assert_array_equal(rows[k], rows[found[k]])
+    many = len(np.unique(found))
+    assert many == count if count <= symbolic.RECENT else many >= count  # of the last few, one is found again
+    symbolic.patterns(starts, columns, np.uint64(0), np.uint64(height), np.uint64(0), found)
+    alike = [k > 0 and np.array_equal(rows[k], rows[k - 1]) for k in range(height)]
+    np.testing.assert_array_equal(found, np.maximum.accumulate(np.where(alike, 0, np.arange(height))))
+    found[:] = height
+    symbolic.patterns(starts, columns, np.uint64(5), np.uint64(9), symbolic.RECENT, found)
+    assert (found[:5] == height).all()
+    assert (found[9:] == height).all()
+    assert (found[5:9] >= 5).all()
+
+
+@pytest.mark.parametrize("name", ["plus_times", "min_plus", "first_minus"])
+@pytest.mark.parametrize("lacking", [0, 0.02])
+def test_rows_without_gaps_have_the_bits_of_a_plain_loop(name: str, lacking: float) -> None:
+    rng = np.random.default_rng(3)
+    A, B = (_stencil(200, 200, list(range(-10, 11)), 1, np.float64, rng, lacking) for _ in range(2))
+    semiring: Any = FIRST if name == "first_minus" else name
+    add, multiply = (lambda a, b: a, lambda a, b: a - b) if name == "first_minus" else PLAIN[name]
+    found = sp.matmul(A, B, semiring=semiring).compute()
+    wanted = {cell: value for cell, value in _product(A, B, add, multiply).items() if value != found.fill_value}
+    coo = found.to_format("coo")
+    assert list(zip(*(column.tolist() for column in coo.coords), strict=True)) == sorted(wanted)
+    np.testing.assert_array_equal(coo.data, np.array([wanted[cell] for cell in sorted(wanted)]))
+
+
+@pytest.mark.parametrize("semiring", ["plus_times", "min_plus", "plus_pair"])
+def test_columns_that_come_in_order_and_columns_that_come_twice(semiring: str) -> None:
+    rng = np.random.default_rng(8)
+    a = (rng.random((6, 600)) < [[0.0], [0.01], [0.2], [0.8], [1.0], [0.5]]) * rng.integers(1, 9, (6, 600))
+    scales = rng.integers(1, 9, 600)
+    scales[::7] = 0
+    A, weights = sp.asarray(a), sp.asarray(np.diag(scales))
+    found = sp.matmul(A, weights, semiring=semiring).compute().to_format("coo")
+    wanted = np.nonzero((a != 0) & (scales != 0))
+    np.testing.assert_array_equal(found.coords, wanted)
+    pairs = {"plus_times": a * scales, "min_plus": a + scales, "plus_pair": np.ones_like(a)}
+    np.testing.assert_array_equal(found.data, pairs[semiring][wanted])
+    cube = np.zeros((600, 600, 2), int)  # the last letter is dropped, so that each column comes twice in a row
+    cube[np.arange(600), np.arange(600)] = scales[:, None] * [1, 2]
+    twice = sp.einsum("ij,jkl->ik", A, sp.asarray(cube), semiring=semiring).compute()
+    both = {"plus_times": a * scales * 3, "min_plus": a + scales, "plus_pair": np.full_like(a, 2)}
+    np.testing.assert_array_equal(twice.to_format("coo").coords, wanted)
+    np.testing.assert_array_equal(twice.to_format("coo").data, both[semiring][wanted])
+
+
+@pytest.mark.parametrize("multiply", ["times", "plus"])
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.complex128])
+def test_truths_are_those_of_products_that_wrap_around(dtype: Any, multiply: str) -> None:
+    kind, bits = np.dtype(dtype), 8 * np.dtype(dtype).itemsize
+    half = dtype(2 ** (bits // 2 if kind.kind == "i" else 4))
+    rest = half if multiply == "times" else np.negative(half)
+    A, B = np.array([[half, half, 0]], kind), np.array([[half, 1], [rest, 1], [1, 1]], kind)
+    semiring = sp.Semiring("or", multiply, identity=False)
+    found = sp.matmul(sp.asarray(A), sp.asarray(B), semiring=semiring).compute()
+    with np.errstate(all="ignore"):
+        products = {"times": np.multiply, "plus": np.add}[multiply](A[0, :2, None], B[:2]).astype(kind)
+    np.testing.assert_array_equal(found.to_numpy() != 0, [(products != 0).any(axis=0)])
+
+
+def test_a_column_that_comes_twice_before_one_that_is_left_out() -> None:
+    row = [(0, 0), (0, 1), *((column, 0) for column in range(2, 10))]
+    cells = np.array([(k, *cell) for k in range(200) for cell in row])
+    B = sp.from_coords(cells.T, np.arange(1, len(cells) + 1), (200, 10, 2))
+    A = sp.asarray(np.ones((3, 200), int))
+    found = sp.einsum("ij,jkl->ik", A, B).compute()
+    np.testing.assert_array_equal(found.to_numpy(), np.broadcast_to(B.to_numpy().sum(axis=(0, 2)), (3, 10)))
+
+
+def test_sums_that_cancel_and_what_is_no_number() -> None:
+    width = 5_000
+    for columns in (np.arange(0, width, 40), np.arange(100)):  # flagged; looked through
+        values = np.ones(len(columns))
+        values[[3, 5, 8]] = np.nan, np.inf, -0.0
+        rows = np.repeat([0, 1], len(columns))
+        B = sp.from_coords((rows, np.tile(columns, 2)), np.concatenate([values, -np.ones(len(columns))]), (2, width))
+        A = sp.asarray(np.array([[1.0, 1.0], [0.0, 1.0]]))
+        found = (A @ B).compute().to_format("coo")
+        kept = columns[[3, 5, 8]]
+        first = found.coords[0] == 0
+        np.testing.assert_array_equal(found.coords[1][first], kept)
+        np.testing.assert_array_equal(found.data[first], [np.nan, np.inf, -1.0])
+        np.testing.assert_array_equal(found.coords[1][~first], columns)

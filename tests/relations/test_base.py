@@ -1,0 +1,97 @@
+"""Entries in memory: pruning, edits, Arrow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparrow.core.indexing import Box
+from sparrow.core.schema import Schema
+from sparrow.errors import DuplicateError
+from sparrow.kernels.entries import Block
+from sparrow.relations import base as module
+from sparrow.relations.base import (
+    ArrowSource,
+    Edit,
+    MemoryHandle,
+    MemoryRelation,
+    apply_edit,
+    arrow_table,
+    scan,
+)
+
+
+def dense_relation(shape: tuple[int, ...]) -> MemoryRelation:
+    coords = np.indices(shape).reshape(len(shape), -1)
+    return MemoryRelation(Schema(shape), Block(tuple(coords), np.arange(1.0, coords.shape[1] + 1)))
+
+
+def test_chunks_cover_the_box_and_prune_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CHUNK", 7)
+    relation = dense_relation((10, 6))
+    box = Box((range(4, 6), range(6)))
+    blocks = list(scan(relation, box))
+    rows = np.concatenate([b.coords[0] for b in blocks])
+    assert rows.tolist() == [4] * 6 + [5] * 6
+    assert max(b.count for b in blocks) <= 7
+    assert relation.stats(box).rows == 12
+    assert relation.chunks(Box((range(0), range(6)))) == []
+
+
+def test_source_is_an_arrow_table_of_the_box() -> None:
+    source = dense_relation((4, 3)).source(Box((range(1, 2), range(3))))
+    assert isinstance(source, ArrowSource)
+    assert isinstance(source.table, pa.Table)
+    assert source.table.column_names == ["d0", "d1", "value"]
+    assert source.table.num_rows == 3
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_edits_equal_a_dense_array(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    shape = (5, 4)
+    dense = rng.integers(-1, 2, shape)
+    at = dense.nonzero()
+    schema = Schema(shape, dtype=np.dtype("int64"))
+    block = Block(at, dense[at])
+    low, high = np.sort(rng.integers(0, 6, 2)).tolist(), np.sort(rng.integers(0, 5, 2)).tolist()
+    step = int(rng.integers(1, 3))
+    box = Box((range(low[0], low[1], step), range(high[0], high[1])))
+    cells = rng.choice(20, size=6, replace=False)
+    cells.sort()
+    new = rng.integers(-1, 2, 6)
+    rows, columns = np.unravel_index(cells, shape)
+    rule = str(rng.choice(["last", "first", "sum", "min", "max"]))
+    expected = dense.copy()
+    expected[np.ix_(box.ranges[0], box.ranges[1])] = 0
+    for i, j, v in zip(rows, columns, new, strict=True):
+        had = expected[i, j]
+        combined = {"last": v, "first": had, "sum": had + v, "min": min(had, v), "max": max(had, v)}[rule]
+        expected[i, j] = combined if had else v
+    found = apply_edit(block, Edit("test", (box,), Block((rows, columns), new), rule), schema)  # type: ignore[arg-type]
+    out = np.zeros(shape, int)
+    out[found.coords] = found.values
+    assert np.array_equal(out, expected)
+    assert (found.values != 0).all()
+
+
+def test_handle_swaps_and_readers_keep_the_old() -> None:
+    handle = MemoryHandle(dense_relation((2, 2)))
+    before = handle.current
+    after = handle.commit(Edit("test", upsert=Block((np.array([0]), np.array([0])), np.array([9.0]))))
+    assert before.block.values.tolist() == [1, 2, 3, 4]
+    assert after.block.values.tolist() == [9, 2, 3, 4]
+    assert after.token != before.token
+    with pytest.raises(DuplicateError, match=r"\(0, 0\)"):
+        handle.commit(Edit("test", upsert=Block((np.array([0]), np.array([0])), np.array([1.0])), existing="error"))
+    assert handle.current is after
+
+
+def test_complex_values_are_two_columns() -> None:
+    schema = Schema((3,), dtype=np.dtype("complex64"))
+    table = arrow_table(schema, Block((np.array([1]),), np.array([1 + 2j], np.complex64)))
+    assert table.to_pydict() == {"d0": [1], "value": [1.0], "value_im": [2.0]}
+    assert table.schema.field("value").type == pa.float32()

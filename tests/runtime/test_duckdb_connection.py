@@ -1,0 +1,172 @@
+"""The embedded DuckDB: limits, quoting, failures."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import OrderedDict
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sparrow as sp
+from sparrow.errors import StorageError, TooLargeError
+from sparrow.runtime import duckdb_connection, settings
+from sparrow.runtime.duckdb_connection import connect, failures, quote_literal, quote_name
+
+
+def setting(con: duckdb.DuckDBPyConnection, name: str) -> str:
+    return str(con.execute("select current_setting(?)", [name]).fetchall()[0][0])
+
+
+def test_connections_follow_the_settings(tmp_path: Path) -> None:
+    with settings.config(memory_limit="2GB", threads=3, temp_directory=tmp_path), closing(connect()) as con:
+        assert setting(con, "threads") == "3"
+        assert setting(con, "temp_directory") == str(tmp_path)
+        assert setting(con, "memory_limit") == "1.5 GiB"
+    with settings.config(deterministic=True), closing(connect()) as con:
+        assert setting(con, "threads") == "1"
+
+
+def test_a_connection_keeps_what_it_was_made_under() -> None:
+    with settings.config(deterministic=True, memory_limit="2GB"):
+        con = connect()
+    relation = con.sql("select current_setting('threads') as threads, current_setting('memory_limit') as memory")
+    for threads in range(2, 9):  # more instances than are kept
+        with settings.config(threads=threads), connect() as other:
+            assert setting(other, "threads") == str(threads)
+    assert relation.fetchall() == [(1, "1.5 GiB")]
+    assert setting(con, "threads") == "1"
+
+
+def test_a_lazy_query_keeps_what_it_was_made_under() -> None:
+    ones = pa.table({"i": np.arange(10), "v": np.ones(10)})
+    with settings.config(deterministic=True):
+        lazy = sp.sql("select current_setting('threads'), sum(v) from ones", ones=ones)
+    with settings.config(threads=3):
+        assert sp.sql("select current_setting('threads'), sum(v) from ones", ones=ones).fetchall() == [(3, 10.0)]
+        assert lazy.fetchall() == [(1, 10.0)]
+
+
+def test_equal_settings_share_an_instance(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[int, int, str]] = []
+    new = duckdb_connection._new
+
+    def counted(*made_for: Any) -> duckdb.DuckDBPyConnection:
+        made.append(made_for)
+        return new(*made_for)
+
+    monkeypatch.setattr(duckdb_connection, "_instances", OrderedDict())
+    monkeypatch.setattr(duckdb_connection, "_new", counted)
+    for _ in range(3):
+        for threads in (2, 3):
+            with settings.config(threads=threads), connect():
+                pass
+        with settings.config(threads=5, deterministic=True), connect():
+            pass
+    assert [threads for _, threads, _ in made] == [2, 3, 1]
+    for threads in range(6, 20):
+        with settings.config(threads=threads), connect():
+            pass
+    assert list(duckdb_connection._instances) == made[-4:]
+
+
+def test_a_connection_ends_with_its_block_and_changes_nothing_for_others() -> None:
+    with connect() as con, pytest.raises(duckdb.InvalidInputException, match="locked"):
+        con.execute("set threads = 1")
+    with pytest.raises(duckdb.ConnectionException, match="closed"):
+        con.execute("select 1")
+
+
+FORK = """
+import os, sys
+from sparrow.runtime.duckdb_connection import connect
+query = "select sum(i) from range(3_000_000) t(i)"
+first = connect()
+first.execute(query).fetchall()
+pid = os.fork()
+if pid == 0:
+    with connect() as con:
+        print("child", con.execute(query).fetchall(), flush=True)
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+with connect() as con:
+    print("parent", con.execute(query).fetchall())
+"""
+
+
+def test_a_forked_child_has_a_database_of_its_own() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines() == ["child [(4499998500000,)]", "parent [(4499998500000,)]"], done.stderr
+
+
+def test_the_temporary_folder_may_change_after_a_spill(tmp_path: Path) -> None:
+    with settings.config(memory_limit="100MB"), closing(connect()) as con:
+        con.execute("create temp table t as select range a, hash(range) b from range(10_000_000)")
+        with settings.config(temp_directory=tmp_path), closing(connect()) as other:
+            assert setting(other, "temp_directory") == str(tmp_path)
+        assert con.execute("select count(*) from t").fetchall() == [(10_000_000,)]
+
+
+def test_temporary_tables_are_a_connections_own() -> None:
+    with closing(connect()) as one, closing(connect()) as other:
+        one.execute("create temp table t as select 1 as a")
+        assert one.execute("select * from t").fetchall() == [(1,)]
+        with pytest.raises(duckdb.CatalogException):
+            other.execute("select * from t")
+
+
+def test_python_variables_are_no_tables() -> None:
+    secret = pa.table({"a": [1]})
+    with closing(connect()) as con, pytest.raises(duckdb.CatalogException):
+        con.execute("select * from secret")
+    assert secret.num_rows == 1
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1))
+def test_names_and_texts_are_data(text: str) -> None:
+    with closing(connect()) as con:
+        found = con.execute(f"select {quote_literal(text)} as {quote_name(text)}")
+        assert [column[0] for column in found.description or []] == [text]
+        assert found.fetchall() == [(text,)]
+
+
+def test_other_failures_stay_what_they_are() -> None:
+    with pytest.raises(duckdb.ParserException), failures(), closing(connect()) as con:
+        con.execute("selec")
+    with pytest.raises(TooLargeError, match="more than the memory limit"), failures():
+        raise duckdb.OutOfMemoryException("could not allocate block")
+    with pytest.raises(StorageError, match="the disk of the temporary folder"), failures():
+        raise duckdb.IOException("Could not write file: No space left on device")
+
+
+FULL = """
+import resource, signal, sys
+import sparrow as sp
+from sparrow.runtime.duckdb_connection import connect, failures, streamed
+from sparrow.errors import StorageError
+sp.config(memory_limit="100MB", temp_directory=sys.argv[1], threads=2)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+query = "select hash(i) k, hash(i + 1) v from range(40_000_000) t(i) order by k"
+try:
+    with failures():
+        for batch in streamed(connect(), query):
+            pass
+except StorageError as error:
+    print("StorageError", error)
+"""
+
+
+def test_a_disk_that_fills_up_is_a_storage_error(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", FULL, tmp_path], capture_output=True, text=True)
+    assert done.stdout.startswith(f"StorageError the disk of the temporary folder {str(tmp_path)!r} is full"), (
+        done.stderr
+    )

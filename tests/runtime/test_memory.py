@@ -1,0 +1,207 @@
+"""The accountant: what runs at once shares one limit, and one place words the error."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparrow as sp
+from sparrow.core.schema import Schema
+from sparrow.errors import TooLargeError
+from sparrow.runtime import buffer_pool, memory
+from sparrow.runtime.settings import config
+from sparrow.runtime.thread_pool import ordered_map
+
+
+def test_the_bytes_of_an_entry() -> None:
+    assert memory.entry_bytes(Schema((3, 4))) == 4 + 4 + 8
+    assert memory.entry_bytes(Schema((3, 2**31 + 1), dtype=np.dtype(np.int8))) == 4 + 8 + 1
+    assert memory.entry_bytes(Schema((3, 4), dtype=np.dtype(np.complex64)), wide=True) == 16 + 8
+    assert memory.entry_bytes(Schema(())) == 8
+
+
+def test_what_is_reserved_is_not_free() -> None:
+    with config(memory_limit=1000):
+        assert memory.left() == 1000
+        with memory.reserve(600, "one") as one:
+            assert memory.left() == 400
+            one.grow(100)
+            assert (one.nbytes, memory.left()) == (700, 300)
+            with pytest.raises(TooLargeError):
+                memory.reserve(301, "another")
+            with pytest.raises(TooLargeError):
+                one.grow(301)
+            assert (one.nbytes, memory.left()) == (700, 300)
+            with memory.reserve(300, "another"):
+                assert memory.left() == 0
+        one.release()
+        assert memory.left() == 1000
+
+
+def test_a_reservation_that_nobody_has_is_given_back() -> None:
+    with config(memory_limit=1000):
+        kept = memory.reserve(600, "one")
+        assert memory.left() == 400
+        del kept
+        assert memory.left() == 1000
+
+
+def test_what_is_collected_waits_for_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffer_pool, "_kept", buffer_pool._Kept())
+    arrays = [buffer_pool.Cells(1 << 20, np.dtype(np.float64)).first(1 << 20)]
+    rooms = [memory.reserve(600, "one")]
+    before = memory.left()
+    taken, done = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with memory._ledger.lock:
+            taken.set()
+            done.wait()
+
+    def collect() -> None:
+        with buffer_pool._kept.lock:  # what allocates there may collect anything
+            rooms.clear()
+            arrays.clear()
+
+    holder, collector = (threading.Thread(target=each, daemon=True) for each in (other, collect))
+    holder.start()
+    taken.wait()
+    collector.start()
+    collector.join(60)
+    assert not collector.is_alive()
+    done.set()
+    holder.join()
+    assert memory.left() == before + 600
+    assert buffer_pool.kept() == 0  # the system has it
+
+
+def test_a_share_is_of_what_is_free() -> None:
+    with config(memory_limit=1000):
+        assert memory.share(4) == 250
+        assert memory.share(2.5, least=50) == 400
+        assert memory.share(1, beside=300) == 700
+        with memory.reserve(800, "one"):
+            assert memory.share(4) == 50
+            assert memory.share(4, least=100) == 100
+            assert memory.share(1, least=7, beside=300) == 7
+            buffer = memory.reserve(0, "a buffer")
+            buffer.hold(400)  # a least share may pass the limit
+            assert memory.left() == 0
+            buffer.hold(100)
+            assert memory.left() == 100
+
+
+def test_the_words() -> None:
+    with config(memory_limit="1GB"):
+        with pytest.raises(TooLargeError) as caught:
+            memory.check(2**40, "the dense array")
+        assert str(caught.value) == (
+            "the dense array would take 1.10 TB (1099511627776 bytes), beyond the memory limit of 1.00 GB (1000000000 "
+            "bytes): take a smaller view, or raise the limit with sp.config(memory_limit=...)"
+        )
+        with memory.reserve(999_999_000, "much"), pytest.raises(TooLargeError) as caught:
+            memory.check(1001, "the pointers", "")
+        assert str(caught.value) == (
+            "the pointers would take 1001 bytes, beyond the memory limit of 1.00 GB (1000000000 bytes), of which "
+            "1.00 GB (999999000 bytes) are taken by what runs at the same time: raise the limit with "
+            "sp.config(memory_limit=...)"
+        )
+        assert str(memory.too_large("the labels", 500, "number the ids", room=400)) == (
+            "the labels would take 500 bytes, beyond 400 bytes, its share of the memory limit of 1.00 GB (1000000000 "
+            "bytes): number the ids, or raise the limit with sp.config(memory_limit=...)"
+        )
+        assert str(memory.too_large("the query", None, "")).startswith(
+            "the query would take more than the memory limit of 1.00 GB"
+        )
+        memory.check(10**9, "what just fits")
+
+
+def test_what_a_reservation_has_is_not_told_as_others() -> None:
+    with config(memory_limit=1000), memory.reserve(900, "one") as one, pytest.raises(TooLargeError) as caught:
+        one.grow(101)
+    assert "at least 1001 bytes, beyond the memory limit of 1000 bytes: " in str(caught.value)
+
+
+def test_workers_share_the_limit_of_their_caller() -> None:
+    full = threading.Barrier(2)
+
+    def work(_: int) -> bool:
+        try:
+            with memory.reserve(600, "a piece"):
+                full.wait(60)
+                full.wait(60)
+                return True
+        except TooLargeError:
+            full.wait(60)
+            full.wait(60)
+            return False
+
+    with config(memory_limit=1000):
+        assert sorted(ordered_map(work, range(2), 2)) == [False, True]
+        assert memory.left() == 1000
+
+
+def test_nothing_is_lost_between_threads() -> None:
+    with config(memory_limit=10**6):
+        room = memory.reserve(0, "one")
+
+        def work(_: int) -> None:
+            for _ in range(2000):
+                with memory.reserve(3, "another"):
+                    room.grow(1)
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, range(4)))
+        assert (room.nbytes, memory.left()) == (8000, 10**6 - 8000)
+
+
+def test_the_writes_of_an_edit_are_counted_until_it_ends() -> None:
+    def fill(edit: Any, rows: int = 1000) -> None:
+        for row in range(rows):
+            edit[row] = np.ones(1000)
+
+    A: Any = sp.zeros((1000, 1000))
+    with config(memory_limit=200_000):
+        with A.edit() as edit:
+            fill(edit, 5)
+            assert memory.left() == 200_000 - edit._room.nbytes < 120_000
+            with pytest.raises(TooLargeError, match=r"the writes of this edit .* in several edits"):
+                fill(edit)
+        assert memory.left() == 200_000
+    assert 5000 <= A.nnz <= 12_000
+
+
+def test_what_another_holds_is_not_there_for_a_dense_array() -> None:
+    A = sp.eye(1000)
+    with config(memory_limit="10MB"):
+        assert A.to_numpy().nbytes == 8_000_000
+        with memory.reserve(3_000_000, "another"), pytest.raises(TooLargeError, match=r"3\.00 MB .* at the same time"):
+            A.to_numpy()
+
+
+FORK = """
+import os
+from sparrow.runtime import memory, recycled
+from sparrow.runtime.settings import config
+with config(memory_limit=10**6), memory.reserve(600_000, "the parent's") as room:
+    pid = os.fork()
+    if pid == 0:
+        free = memory.left() == 10**6
+        room.release()
+        os._exit(0 if free and memory.left() == 10**6 else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert memory.left() == 400_000
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_begins_anew() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,387 @@
+"""The pool: order, exceptions, how many threads work, what closing, forking and settings do to it."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+from weakref import WeakSet
+
+import pytest
+
+import sparrow as sp
+from sparrow.runtime import settings, thread_pool
+from sparrow.runtime.thread_pool import abandoned, beside, ordered_map
+
+PATIENCE = 60
+"""Seconds after which a test that hangs fails."""
+
+
+@pytest.fixture
+def fresh_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(thread_pool, "_pool", None)
+    monkeypatch.setattr(thread_pool, "_size", 0)
+    yield
+    if thread_pool._pool is not None:
+        thread_pool._pool.shutdown()
+
+
+class Count:
+    """How many are in a block at once, and which threads were."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._now = self.most = 0
+        self.threads: set[int] = set()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._now += 1
+            self.most = max(self.most, self._now)
+            self.threads.add(threading.get_ident())
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._now -= 1
+
+
+def close(results: Iterator[object]) -> None:
+    cast("Generator[object]", results).close()
+
+
+@pytest.mark.parametrize("threads", [0, 1, 2, 5])
+def test_results_come_in_the_order_of_the_items(threads: int) -> None:
+    done = [threading.Event() for _ in range(50)]
+
+    def work(number: int) -> int:
+        if threads > 1 and number % 2 == 0:
+            assert done[number + 1].wait(PATIENCE)
+        done[number].set()
+        return number * number
+
+    assert list(ordered_map(work, range(50), threads)) == [n * n for n in range(50)]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_exception_is_raised_at_its_place(threads: int) -> None:
+    def work(number: int) -> int:
+        if number == 7:
+            raise ValueError("seven")
+        return number
+
+    results = ordered_map(work, range(20), threads)
+    assert [next(results) for _ in range(7)] == list(range(7))
+    with pytest.raises(ValueError, match="seven"):
+        next(results)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_exception_of_the_source_is_raised_at_its_place(threads: int) -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        yield 2
+        raise OSError("gone")
+
+    results = ordered_map(lambda n: n, items(), threads)
+    assert [next(results), next(results)] == [1, 2]
+    with pytest.raises(OSError, match="gone"):
+        next(results)
+
+
+def test_no_more_items_are_taken_than_said() -> None:
+    taken = 0
+
+    def items() -> Iterator[int]:
+        nonlocal taken
+        for number in range(100):
+            taken += 1
+            yield number
+
+    results = ordered_map(lambda n: n, items(), 2, ahead=4)
+    for given in range(1, 50):
+        next(results)
+        assert taken - given <= 4
+    close(results)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_two_threads_work_however_deep_calls_nest(depth: int, fresh_pool: None) -> None:
+    count = Count()
+    both = threading.Barrier(2)
+    met = threading.Event()
+
+    def leaf(number: int) -> int:
+        with count:
+            if not met.is_set():
+                both.wait(PATIENCE)
+                met.set()
+            return number
+
+    def level(below: int) -> int:
+        if not below:
+            return sum(ordered_map(leaf, range(4), 2))
+        return sum(ordered_map(level, [below - 1] * 3, 2))
+
+    assert level(depth) == 6 * 3**depth
+    assert count.most == 2
+    assert len(count.threads) <= 3, "two workers, and the caller where it helps"
+
+
+def test_nested_work_is_lazy_ordered_and_raises_at_its_place() -> None:
+    def outer(_: int) -> list[int]:
+        taken: list[int] = []
+
+        def inner(number: int) -> int:
+            taken.append(number)
+            if number == 3:
+                raise ValueError("three")
+            return number
+
+        results = ordered_map(inner, range(10), 2)
+        assert next(results) == 0
+        assert taken == [0]
+        assert [next(results), next(results)] == [1, 2]
+        with pytest.raises(ValueError, match="three"):
+            next(results)
+        return taken
+
+    assert list(ordered_map(outer, range(4), 2)) == [[0, 1, 2, 3]] * 4
+
+
+def test_the_threads_are_the_same_ones(fresh_pool: None) -> None:
+    count = Count()
+
+    def work(number: int) -> int:
+        with count:
+            return number
+
+    for _ in range(50):
+        assert list(ordered_map(work, range(5), 2)) == list(range(5))
+    assert len(count.threads - {threading.get_ident()}) <= 2
+
+
+def test_a_deep_expression_has_two_workers(tmp_path: Path, fresh_pool: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = Count()
+    run = thread_pool._Task.run
+
+    def counted(self: Any, work: Any) -> None:
+        with count:
+            run(self, work)
+
+    monkeypatch.setattr(thread_pool._Task, "run", counted)
+    E: Any = sp.random((3000, 3000), nnz=300_000, seed=0).save(tmp_path / "A")
+    with settings.config(threads=2):
+        for _ in range(2):
+            E = E + E.T
+        assert E.sum() > 0
+    assert count.most <= 3, "two workers, and the caller where it helps"
+    assert 1 <= len(count.threads - {threading.get_ident()}) <= 2
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_a_caller_that_works_between_results_counts_as_a_thread(threads: int, fresh_pool: None) -> None:
+    count = Count()
+    begun = [threading.Event() for _ in range(40)]
+
+    def work(number: int) -> int:
+        with count:
+            begun[number].set()
+        return number
+
+    for at, number in enumerate(ordered_map(work, range(40), threads, ahead=8, busy=True)):
+        with count:  # the rest of what is ahead is worked on meanwhile
+            assert begun[min(number + 7, 39)].wait(PATIENCE)
+        assert at == number
+    assert count.most <= threads
+
+
+def test_another_thread_gets_on_while_all_workers_are_taken(fresh_pool: None) -> None:
+    taken = threading.Barrier(3)
+    go = threading.Event()
+
+    def stuck(number: int) -> int:
+        taken.wait(PATIENCE)
+        assert go.wait(PATIENCE)
+        return number
+
+    with ThreadPoolExecutor(1) as user:
+        slow = user.submit(lambda: list(ordered_map(stuck, range(2), 2)))
+        taken.wait(PATIENCE)
+        assert list(ordered_map(lambda n: n, range(20), 2)) == list(range(20))
+        go.set()
+        assert slow.result(PATIENCE) == [0, 1]
+
+
+def test_closing_waits_for_what_runs_and_drops_the_rest() -> None:
+    started = [threading.Event() for _ in range(10)]
+    ended: list[int] = []
+
+    def work(number: int) -> int:
+        started[number].set()
+        while number and not abandoned():
+            threading.Event().wait(0.001)
+        ended.append(number)
+        return number
+
+    results = ordered_map(work, range(10), 2, ahead=8)
+    assert next(results) == 0
+    assert started[1].wait(PATIENCE)
+    assert started[2].wait(PATIENCE)
+    close(results)
+    assert sorted(ended) == [0, 1, 2]
+    assert not any(event.is_set() for event in started[3:])
+    assert not abandoned()
+
+
+def test_an_interrupt_leaves_nothing_running() -> None:
+    running = Count()
+    started = threading.Event()
+
+    def work(number: int) -> None:
+        with running:
+            started.set()
+            while not abandoned():
+                threading.Event().wait(0.001)
+
+    def interrupted() -> Iterator[int]:
+        yield 0
+        assert started.wait(PATIENCE)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(ordered_map(work, interrupted(), 2))
+    assert (running.most, running._now) == (1, 0)
+
+
+def test_settings_travel() -> None:
+    def threads(_: int) -> int:
+        return settings.current().threads
+
+    with settings.config(threads=41):
+        results = ordered_map(threads, range(10), 2)
+        assert [next(results) for _ in range(5)] == [41] * 5
+        assert next(ordered_map(lambda _: list(ordered_map(threads, range(3), 2)), [0], 2)) == [41] * 3
+        thread = beside("sparrow-test")
+        assert thread is not None
+        with thread:
+            assert thread.submit(threads, 0).result(PATIENCE) == 41
+    close(results)
+
+
+def test_nothing_goes_beside_a_worker_or_a_single_thread() -> None:
+    assert list(ordered_map(lambda _: beside("sparrow-test"), range(3), 2)) == [None] * 3
+    with settings.config(threads=1):
+        assert beside("sparrow-test") is None
+
+
+class Thing:
+    """Something that a thread keeps."""
+
+
+def test_what_a_worker_keeps_is_dropped_with_the_iterator() -> None:
+    kept: WeakSet[Thing] = WeakSet()
+    thread_pool.local().thing = mine = Thing()
+
+    def work(_: int) -> None:
+        own = thread_pool.local()
+        if not hasattr(own, "thing"):
+            own.thing = Thing()
+            kept.add(own.thing)
+        assert own.thing is not mine
+
+    results = ordered_map(work, range(100), 2)
+    for _ in range(50):
+        next(results)
+    assert 1 <= len(kept) <= 3, "two workers, and the caller where it helps"
+    close(results)
+    gc.collect()
+    assert not kept
+    assert thread_pool.local().thing is mine
+
+
+def test_without_threads_the_caller_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", refused)
+    assert list(ordered_map(lambda n: (n, threading.get_ident()), range(5), 2)) == [
+        (n, threading.get_ident()) for n in range(5)
+    ]
+
+
+@pytest.mark.usefixtures("fresh_pool")
+def test_ctrl_c_while_a_thread_starts_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        begun.append(thread)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            list(ordered_map(str, range(5), 2))
+    for thread in begun:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert len(begun) == 1
+    assert list(ordered_map(str, range(5), 2)) == list("01234")
+
+
+FORK = """
+import os, threading
+from sparrow.runtime.thread_pool import ordered_map
+
+def child(work):
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0
+
+def works():
+    assert list(ordered_map(lambda n: n * n, range(20), 2)) == [n * n for n in range(20)]
+    # Both threads of the child's own pool are at work at once.
+    both = threading.Barrier(2)
+    assert len(list(ordered_map(lambda n: both.wait(60), range(2), 2))) == 2
+
+works()
+child(works)
+list(ordered_map(lambda n: child(works), range(2), 2))
+
+begun = ordered_map(lambda n: n, range(20), 2)
+next(begun)
+def goes_on():
+    try:
+        next(begun)
+    except RuntimeError as error:
+        assert "begun before a fork" in str(error)
+    else:
+        raise AssertionError
+child(goes_on)
+child(lambda: begun.close())
+assert list(begun) == list(range(1, 20))
+"""
+
+
+def test_a_forked_child_has_a_pool_of_its_own() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=2 * PATIENCE
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_list_of_one_item_is_worked_on_by_the_caller() -> None:
+    assert list(ordered_map(lambda item: (item, threading.get_ident()), [7], 4)) == [(7, threading.get_ident())]
+    assert list(ordered_map(str, [], 4)) == []

@@ -1,0 +1,387 @@
+"""The sorter against a plain dictionary: every rule, in memory, spilled, and beyond 63 bits."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from sparrow.errors import DuplicateError, IngestError, InvalidValueError, StorageError
+from sparrow.kernels.entries import Duplicates
+from sparrow.kernels.keys import layout_for, pack, sort_stable, unpack
+from sparrow.runtime import memory, settings
+from sparrow.sorting import Rows, Spool, memory_budget
+from sparrow.sorting import sorter as sorting
+from sparrow.sorting.sorter import Sorter
+
+RULES: list[Duplicates] = ["sum", "last", "first", "min", "max"]
+
+
+def fold(rule: str, values: Sequence[Any]) -> Any:
+    if rule == "sum":
+        return functools.reduce(np.add, values)
+    return {"last": values[-1], "first": values[0], "min": np.min(values), "max": np.max(values)}[rule]
+
+
+def expected(pieces: Sequence[Rows], rule: str, dtype: np.dtype[Any]) -> dict[tuple[int, ...], Any]:
+    cells: dict[tuple[int, ...], list[Any]] = {}
+    for piece in pieces:
+        values = np.ones(piece.size, dtype) if piece.values is None else piece.values
+        for cell, value in zip(zip(*(c.tolist() for c in piece.coords), strict=True), values, strict=True):
+            cells.setdefault(cell, []).append(value)
+    folded = {cell: fold(rule, cells[cell]) for cell in sorted(cells)}
+    return {cell: value for cell, value in folded.items() if value != 0}
+
+
+def run(
+    pieces: Sequence[Rows], rule: Duplicates, dtype: np.dtype[Any], ids: Any = None
+) -> tuple[dict[tuple[int, ...], Any], Sorter]:
+    ndim = len(pieces[0].coords)
+    out: dict[tuple[int, ...], Any] = {}
+    last: tuple[int, ...] | None = None
+    with closing(Sorter(ndim, dtype, weighted=pieces[0].values is not None, duplicates=rule)) as sorter:
+        assert not sorter.consume(map(sorter.prepare, pieces))
+        for block in sorter.blocks([np.dtype(np.int64)] * ndim, dtype.type(0), ids):
+            assert block.values.dtype == dtype
+            for cell, value in zip(zip(*(c.tolist() for c in block.coords), strict=True), block.values, strict=True):
+                assert last is None or last < cell
+                last = cell
+                out[cell] = value
+    return out, sorter
+
+
+@st.composite
+def inputs(draw: st.DrawFn, weighted: bool, largest: int) -> list[Rows]:
+    ndim = draw(st.integers(1, 4))
+    tops = [draw(st.sampled_from([0, 1, 3, 40, 2**20, 2**31, largest])) for _ in range(ndim)]
+    seed = draw(st.integers(0, 2**32))
+    rng = np.random.default_rng(seed)
+    pieces = []
+    for _ in range(draw(st.integers(1, 6))):
+        n = draw(st.sampled_from([0, 1, 2, 5, 50, 300]))
+        coords = tuple(
+            np.minimum(rng.integers(0, top, n, endpoint=True), rng.integers(0, top, n, endpoint=True)) for top in tops
+        )
+        values = rng.integers(-3, 4, n) * 0.1 if weighted else None
+        rows = Rows(coords, values)
+        if draw(st.booleans()):
+            rows = rows.take(np.lexsort(tuple(reversed(coords))))
+        pieces.append(rows)
+    if draw(st.booleans()):  # as files of whole columns come
+        whole = Rows(
+            tuple(np.concatenate([piece.coords[k] for piece in pieces]) for k in range(ndim)),
+            np.concatenate([piece.values for piece in pieces]) if weighted else None,
+        )
+        whole = whole.take(np.lexsort((whole.coords[0], *reversed(whole.coords[1:]))))
+        cuts = np.cumsum([piece.size for piece in pieces])
+        pieces = [whole.take(slice(stop - piece.size, stop)) for piece, stop in zip(pieces, cuts, strict=True)]
+    return pieces
+
+
+@given(st.data(), st.sampled_from(RULES), st.booleans(), st.booleans())
+def test_agrees_with_a_dictionary(data: st.DataObject, rule: Duplicates, weighted: bool, spill: bool) -> None:
+    pieces = data.draw(inputs(weighted, 2**40))
+    dtype = np.dtype(np.float64 if weighted else np.int64)
+    with pytest.MonkeyPatch.context() as patch:
+        if spill:
+            patch.setattr(sorting, "memory_budget", lambda: 800)
+        patch.setattr(sorting, "_SAMPLE", 4)
+        found, sorter = run(pieces, rule, dtype)
+    want = expected(pieces, rule, dtype)
+    assert list(found) == list(want)
+    # Bit for bit: sums run in the order of the input.
+    assert [np.asarray(v).tobytes() for v in found.values()] == [np.asarray(v).tobytes() for v in want.values()]
+    for dim, top in enumerate(sorter.maxima):
+        assert top == max((int(p.coords[dim].max()) for p in pieces if p.size), default=-1)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float16", "float32", "complex64", "complex128"])
+@pytest.mark.parametrize("top", [7, 2**62])
+def test_every_dtype_in_keys_and_beyond(rule: Duplicates, dtype: str, top: int) -> None:
+    rng = np.random.default_rng(3)
+    pieces = []
+    for n in (40, 1, 90):
+        coords = (rng.integers(0, 3, n) * (top // 3), rng.integers(0, 3, n) * (top // 3))
+        values = rng.integers(0, 5, n).astype(dtype)
+        if values.dtype.kind == "c":
+            values = (values * (1 + 2j)).astype(dtype)
+        pieces.append(Rows(coords, values))
+    found, _ = run(pieces, rule, np.dtype(dtype))
+    assert found == expected(pieces, rule, np.dtype(dtype))
+
+
+def big_pieces(weighted: bool, spread: int, far: int = 1, ndim: int = 2) -> Iterator[Rows]:
+    """Yield rows most of which are one cell; where ``far`` is 2^60, coordinates together pass 63 bits."""
+    rng = np.random.default_rng(11)
+    for _ in range(6):
+        n = 4000
+        src = np.where(rng.random(n) < 0.6, 5, rng.integers(0, spread, n))
+        dst = np.where(src == 5, 7, rng.integers(0, 4, n))
+        others = [np.where(src == 5, 7, rng.integers(0, 4, n)) for _ in range(ndim - 2)]
+        yield Rows((src, *(column * far for column in (dst, *others))), rng.random(n) if weighted else None)
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("budget", [10**9, 200_000])
+@pytest.mark.parametrize(("far", "ndim"), [(1, 2), (2**60, 2), (2**60, 3)])
+def test_a_cell_with_more_rows_than_a_range_holds(
+    weighted: bool, rule: Duplicates, budget: int, far: int, ndim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sorting, "memory_budget", lambda: budget)
+    monkeypatch.setattr(sorting, "_CHUNK", 1000)
+    monkeypatch.setattr(sorting, "_RANGE", (1 << 12, 1 << 12))
+    alone: list[int] = []
+    inner = Sorter._wide_rest
+
+    def noted(self: Sorter, wide: Sorter, *args: Any) -> Any:
+        alone.append(wide.count)
+        return inner(self, wide, *args)
+
+    monkeypatch.setattr(Sorter, "_wide_rest", noted)
+    pieces = list(big_pieces(weighted, 3000, far, ndim))
+    dtype = np.dtype(np.float64 if weighted else np.int64)
+    found, _ = run(pieces, rule, dtype)
+    assert found == expected(pieces, rule, dtype)
+    assert len(alone) == (ndim - 1 if far > 1 else 0)
+
+
+@pytest.mark.parametrize("ndim", [2, 3])
+def test_of_rows_with_one_leading_coordinate_beyond_keys_errors_name_the_cell(
+    ndim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sorting, "_RANGE", (1 << 12, 1 << 12))
+    rng = np.random.default_rng(2)
+    coords = [np.full(20_000, 5), *(rng.permutation(20_000) + 2**62 for _ in range(ndim - 1))]
+    pieces = [Rows(tuple(coords), None), Rows(tuple(column[77:78] for column in coords), None)]
+    cell = ", ".join(str(int(column[77])) for column in coords)
+    with pytest.raises(DuplicateError, match=rf"the cell \({cell}\) is given more than once"):
+        run(pieces, "error", np.dtype(np.int64))
+    assert len(run(pieces[:1], "error", np.dtype(np.int64))[0]) == 20_000
+
+
+@pytest.mark.parametrize("far", [1, 2**60])
+def test_same_bits_whatever_the_threads_and_the_memory(far: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = list(big_pieces(True, 50, far))
+    dtype = np.dtype(np.float64)
+    runs = []
+    for threads in (1, 4):
+        for budget in (10**9, 300_000):
+            monkeypatch.setattr(sorting, "memory_budget", lambda budget=budget: budget)
+            with settings.config(threads=threads):
+                runs.append(run(pieces, "sum", dtype)[0])
+    assert all(each == runs[0] for each in runs)
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("far", [1, 2**60])
+def test_parts_follow_one_another(weighted: bool, far: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = list(big_pieces(weighted, 3000, far))
+    dtype = np.dtype(np.float64 if weighted else np.int64)
+    monkeypatch.setattr(sorting, "_WHOLE", 5000)
+    monkeypatch.setattr(sorting, "_PART", 5000)
+    monkeypatch.setattr(sorting, "_RANGE", (1 << 12, 1 << 12))
+    with closing(Sorter(2, dtype, weighted=weighted, duplicates="sum")) as sorter:
+        sorter.consume(map(sorter.prepare, pieces))
+        parts = sorter.parts([np.dtype(np.int64)] * 2, dtype.type(0))
+        assert len(parts) > 3
+        cells = [list(zip(*(c.tolist() for c in block.coords), strict=True)) for part in parts for block in part]
+    flat = [cell for block in cells for cell in block]
+    assert flat == list(expected(pieces, "sum", dtype))
+
+
+@pytest.mark.parametrize("top", [9, 2**62])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_duplicates_are_an_error_that_names_the_cell(top: int, weighted: bool) -> None:
+    values = np.ones(2) if weighted else None
+    pieces = [Rows((np.array([0, top]), np.array([top, 3])), values)] * 2
+    with pytest.raises(DuplicateError, match=rf"the cell \(0, {top}\) is given more than once: say duplicates='sum'"):
+        run(pieces, "error", np.dtype(np.float64 if weighted else np.int64))
+
+
+def test_a_giant_duplicate_is_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorting, "_RANGE", (1 << 12, 1 << 12))
+    with pytest.raises(DuplicateError, match=r"the cell \(5, 7\)"):
+        run([Rows((np.full(50_000, 5), np.full(50_000, 7)), None)], "error", np.dtype(np.int64))
+
+
+def test_coordinates_that_outgrow_the_keys_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs in memory and on disk are packed again, and at last sorted by the leading coordinate alone."""
+    monkeypatch.setattr(sorting, "memory_budget", lambda: 3000)
+    rng = np.random.default_rng(5)
+    for tops in ([9, 2**31, 2**33], [9, 2**31, 2**33, 2**40, 2**61]):
+        pieces = [
+            Rows((rng.integers(0, 4, 500), rng.integers(0, top, 500, endpoint=True)), rng.random(500)) for top in tops
+        ]
+        pieces.append(Rows((np.array([2**31]), np.array([0])), np.array([1.0])))
+        found, sorter = run(pieces, "sum", np.dtype(np.float64))
+        assert found == expected(pieces, "sum", np.dtype(np.float64))
+        assert sorter.maxima[0] == 2**31
+
+
+def test_counts_must_fit_the_dtype() -> None:
+    pieces = [Rows((np.zeros(300, np.int64),), None)]
+    assert run(pieces, "sum", np.dtype(np.int16))[0] == {(0,): 300}
+    assert run(pieces, "first", np.dtype(np.int8))[0] == {(0,): 1}
+    with pytest.raises(InvalidValueError, match="comes 300 times, more than int8 holds"):
+        run(pieces, "sum", np.dtype(np.int8))
+
+
+def test_ids_become_their_positions() -> None:
+    pieces = [Rows((np.array([30, 10, 30]), np.array([1, 2, 2])), None)]
+    found, _ = run(pieces, "sum", np.dtype(np.int64), [np.array([10, 30]), None])
+    assert found == {(0, 2): 1, (1, 1): 1, (1, 2): 1}
+
+
+def test_it_pauses_while_rows_ascend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorting, "memory_budget", lambda: 1000)
+    sorter = Sorter(1, np.dtype(np.int64), weighted=False, duplicates="sum")
+    pieces = iter([sorter.prepare(Rows((np.arange(k * 100, k * 100 + 100),), None)) for k in range(5)])
+    assert sorter.consume(pieces, pause=True)
+    assert sum(run.count for run in sorter.drain()) == 200
+    following = next(pieces)
+    assert sorter.follows(following)
+    assert not sorter.follows(sorter.prepare(Rows((np.arange(150, 160),), None)))
+    assert not sorter.follows(sorter.prepare(Rows((np.array([900, 900]),), None)))
+
+
+def test_what_waits_counts_until_it_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_ledger", memory._Ledger())
+    free = memory.left()
+    rows = Rows((np.arange(1000)[::-1],), np.ones(1000))
+    with closing(Sorter(1, np.dtype(np.float64), weighted=True, duplicates="sum")) as sorter:
+        sorter.consume([sorter.prepare(rows)])
+        assert memory.left() == free - 16_000
+        assert sum(block.count for block in sorter.blocks([np.dtype(np.int64)], 0.0)) == 1000
+    assert memory.left() == free
+    monkeypatch.setattr(sorting, "memory_budget", lambda: 20_000)
+    with closing(Sorter(1, np.dtype(np.float64), weighted=True, duplicates="sum")) as sorter:
+        for held in (16_000, 0, 16_000, 0):  # the second fills memory: both go to disk
+            sorter.consume([sorter.prepare(rows)])
+            assert memory.left() == free - held
+    assert memory.left() == free
+
+
+def test_a_sort_takes_its_share_of_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_ledger", memory._Ledger())
+    with settings.config(memory_limit="1.4GB"):
+        assert memory_budget() == 400_000_000
+        with memory.reserve(500_000_000, "another"):
+            assert memory_budget() == 200_000_000
+        with memory.reserve(1_300_000_000, "another"):
+            assert memory_budget() == 40_000_000
+
+
+@pytest.mark.parametrize("far", [1, 2**60])
+def test_a_full_disk_is_a_storage_error(far: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(sorting, "memory_budget", lambda: 1000)
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(StorageError, match=r"No space left on device; free space, or name another"):
+        run(list(big_pieces(False, 100, far)), "sum", np.dtype(np.int64))
+
+
+@pytest.mark.parametrize("far", [1, 2**60])
+@pytest.mark.parametrize("mine", [IngestError("a bad token", "file.txt", 7, "x"), KeyboardInterrupt()])
+def test_what_rows_raise_comes_as_it_is(far: int, mine: BaseException) -> None:
+    def failing() -> Iterator[Rows]:
+        yield from big_pieces(False, 100, far)
+        raise mine
+
+    with closing(Sorter(2, np.dtype(np.int64), weighted=False, duplicates="sum")) as sorter:
+        with pytest.raises(type(mine)) as caught:
+            sorter.consume(map(sorter.prepare, failing()))
+        assert caught.value is mine
+
+
+def test_the_spool_leaves_no_name_behind(tmp_path: Any) -> None:
+    with settings.config(temp_directory=tmp_path):
+        spool = Spool()
+        first = spool.append(np.arange(5))
+        second = spool.append(np.arange(3, dtype=np.int16))
+        spool.write(first, 2, np.array([20, 30]))
+        assert spool.read(first, 1, 5).tolist() == [1, 20, 30, 4]
+        assert spool.read(second, 0, 3).tolist() == [0, 1, 2]
+        assert not list(tmp_path.iterdir())
+        spool.close()
+        with pytest.raises(ValueError, match="given back"):
+            spool.read(first, 0, 5)
+        with pytest.raises(ValueError, match="given back"):
+            spool.append(np.arange(5))
+
+
+@given(st.lists(st.integers(0, 2**63 - 1)), st.integers(0, 63))
+def test_the_radix_sort_is_stable(keys: list[int], shift: int) -> None:
+    array: NDArray[np.int64] = np.array(keys, np.int64) >> shift
+    found, order = sort_stable(array, 0)
+    want = np.argsort(array, kind="stable")
+    assert order.tolist() == want.tolist()
+    assert found.tolist() == array[want].tolist()
+
+
+def test_what_is_sorted_by_columns_is_sorted_by_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    below: list[int] = []
+
+    def spy(keys: Any, sorted_bits: int) -> Any:
+        below.append(sorted_bits)
+        return sort_stable(keys, sorted_bits)
+
+    monkeypatch.setattr(sorting, "sort_stable", spy)
+    rng = np.random.default_rng(5)
+    pieces = [Rows((rng.integers(0, 50, 400), np.sort(rng.integers(100 * k, 100 * (k + 1), 400))), rng.random(400))
+              for k in range(3)]  # fmt: skip
+    for parts, bits in ((pieces, [32] * 4), (pieces[::-1], [32] * 3 + [0])):
+        below.clear()
+        found, _ = run(parts, "sum", np.dtype(np.float64))
+        assert found == expected(parts, "sum", np.dtype(np.float64))
+        assert below == bits
+
+
+@pytest.mark.parametrize("top", [10, 100_000, 2**33])
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("count", [1, 5])
+def test_rows_are_parted_first_and_sorted_when_they_meet(
+    top: int, together: bool, columns: bool, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sorting, "_SAMPLE", 8)
+    monkeypatch.setattr(sorting, "_RANGE", (64, 64))
+    rng = np.random.default_rng(top + together)
+    pieces = []
+    for k in range(count):
+        rows, cols = rng.integers(0, top, 300), rng.integers(100 * k, 100 * (k + 1), 300)
+        if together:  # in rows that one pass does not tell apart
+            rows = np.where(rng.random(300) < 0.9, rows % 7, rows)
+        pieces.append(Rows((rows, np.sort(cols) if columns else cols), rng.integers(1, 9, 300) * 0.1))
+    settled: list[Any] = []
+    sort = sorting._sorted
+
+    def spy(loose: Any) -> Any:
+        settled.append(loose)
+        return sort(loose)
+
+    monkeypatch.setattr(sorting, "_sorted", spy)
+    found, _ = run(pieces, "last", np.dtype(np.float64))
+    assert found == expected(pieces, "last", np.dtype(np.float64))
+    if top > 1 << 11:
+        assert bool(settled) == together
+
+
+@given(st.lists(st.integers(0, 2**21 - 1), min_size=3, max_size=3))
+def test_keys_hold_coordinates(cell: list[int]) -> None:
+    layout = layout_for([2**21 - 1] * 3)
+    assert layout == (21, 21, 21)
+    columns = [np.array([c]) for c in cell]
+    assert [int(c[0]) for c in unpack(pack(columns, layout), layout)] == cell
