@@ -59,8 +59,9 @@ __all__ = [
 ]  # fmt: skip
 
 _MODULES = (
-    "tables", "columns", "edges", "libsvm", "libffm", "mtx", "npz", "npy", "tns", "webgraph", "alx", "metis", "triples",
-    "tenx", "h5ad", "binsparse", "text",
+    "tabular.readers", "tabular.options", "text.edges", "text.libsvm", "text.libffm", "text.mtx", "binary.npz",
+    "binary.npy", "text.tns", "binary.webgraph", "binary.alx", "text.metis", "text.triples", "binary.tenx",
+    "binary.h5ad", "binary.binsparse", "text.documents",
 )  # fmt: skip
 
 COMPRESSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}

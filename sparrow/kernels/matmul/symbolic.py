@@ -2,8 +2,8 @@
 
 What knows no values is compiled once, not for every semiring and type: :func:`products_before` counts products,
 :func:`planned` says for each row which way of :mod:`sparrow.kernels.matmul.spgemm` takes it, and sorts the columns of
-those of few products. Where rows of both matrices are other rows moved on, as those of grids are, so is what is planned for
-them: :func:`patterns` tells which are.
+those of few products. Where rows of both matrices are other rows moved on, as those of grids are, so is what is planned
+for them: :func:`patterns` tells which are.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ determined up to a rotation common to both tables, so nothing needs to be rotate
 
 The loops over blocks of rows are here, and the steps of the conjugate gradient method; solving one row by LAPACK is in
 :mod:`sparrow.kernels.ml.systems`. Every kernel copies the rows of the fixed table that it needs into a buffer, and
-writes the loss of each block of rows. What is written depends on the blocks alone, never on how many of them one call gets.
+writes the loss of each block of rows. Results depend on the blocks alone, never on how many of them one call gets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Solving the equations of one row of alternating least squares by LAPACK, and the loops over vectors that this takes.
 
 The equations are those of :mod:`sparrow.kernels.ml.als`. The rows of the fixed table stand in a buffer, or are copied
-to it some at a time; ``lapack`` holds the addresses of ``syrk``, ``potrf`` and ``potrs`` in the precision of that buffer.
+to it some at a time; ``lapack`` has the addresses of ``syrk``, ``potrf`` and ``potrs`` in that buffer's precision.
 """
 
 from __future__ import annotations

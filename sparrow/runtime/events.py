@@ -1,0 +1,48 @@
+"""Named points in the code that tests observe, or fail at: a no-op while nobody listens.
+
+:func:`emit` marks a point that a test has a reason to see: a chunk read, a run spilled, a strategy chosen, a file
+about to be renamed. :mod:`sparrow.testing` listens. A listener that raises makes the operation fail at that point.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+__all__ = ["emit", "listening"]
+
+_listeners: dict[str, tuple[Callable[..., Any], ...]] = {}
+_lock = threading.Lock()
+
+
+def emit(name: str, /, **details: Any) -> None:
+    """Call the listeners of an event, with its details as keyword arguments.
+
+    Parameters
+    ----------
+    name
+        Subsystem and event, such as ``"sorting.spill"``.
+    details
+        Whatever describes the event; cheap to compute, since most events are emitted to nobody.
+    """
+    for listener in _listeners.get(name, ()):
+        listener(**details)
+
+
+@contextlib.contextmanager
+def listening(name: str, listener: Callable[..., Any]) -> Iterator[None]:
+    """Call ``listener`` whenever an event is emitted within a block, in the thread that emits it."""
+    with _lock:
+        _listeners[name] = (*_listeners.get(name, ()), listener)
+    try:
+        yield
+    finally:
+        with _lock:
+            rest = list(_listeners[name])
+            rest.remove(listener)
+            if rest:
+                _listeners[name] = tuple(rest)
+            else:
+                del _listeners[name]

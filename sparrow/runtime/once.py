@@ -1,0 +1,47 @@
+"""A value that is computed by the first thread that asks for it, and kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+__all__ = ["Once"]
+
+T = TypeVar("T")
+
+
+class Once(Generic[T]):
+    """Compute a value once, whichever thread asks first; the others wait for it.
+
+    Parameters
+    ----------
+    compute
+        Returns the value. If it raises, the error reaches the caller and the next caller tries again.
+
+    Examples
+    --------
+    >>> total = Once(lambda: sum(range(5)))
+    >>> total.is_computed, total(), total.is_computed
+    (False, 10, True)
+    """
+
+    __slots__ = ("_compute", "_lock", "_value")
+
+    def __init__(self, compute: Callable[[], T]) -> None:
+        self._compute: Callable[[], T] | None = compute
+        self._lock = threading.RLock()
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether the value is there."""
+        return self._compute is None
+
+    def __call__(self) -> T:
+        """Return the value, computing it first if nobody has."""
+        if self._compute is not None:
+            with self._lock:
+                if self._compute is not None:
+                    self._value = self._compute()
+                    self._compute = None
+        return self._value

@@ -1,0 +1,124 @@
+"""Tuning parameters: thresholds and memory shares, one frozen dataclass per subsystem.
+
+A subsystem declares its parameters in a module named ``tuning``::
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class SortingTuning:
+        run_bytes: int = parameter(1 << 26, "bytes", "Size of a sorted run; larger runs merge no faster.")
+        merge_share: float = memory_share(4, "Buffers of the merge, one per run.")
+
+
+    tuning = Tunable("sorting", SortingTuning(), strategies={"one_run": {"run_bytes": 1 << 40}})
+
+Code reads ``tuning().run_bytes`` where it decides, never at import. :mod:`sparrow.testing` replaces parameters, or
+selects a strategy by name, for the length of a block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Generic, TypeVar
+
+__all__ = ["MemoryShare", "Tunable", "memory_share", "memory_shares", "parameter", "registered"]
+
+T = TypeVar("T")
+
+
+def parameter(default: Any, unit: str, reason: str) -> Any:
+    """Declare a tuning parameter of a frozen dataclass.
+
+    Parameters
+    ----------
+    default
+        Value in production.
+    unit
+        What it counts: ``"bytes"``, ``"rows"``, ``"elements"``, ``"seconds"``, ``"ratio"``.
+    reason
+        What it bounds, and the measurement or argument that set it.
+    """
+    return field(default=default, metadata={"unit": unit, "reason": reason})
+
+
+def memory_share(parts: float, reason: str) -> Any:
+    """Declare a share of the memory limit, 1 part in ``parts``, to be passed to :func:`sparrow.runtime.memory.share`."""
+    return field(default=parts, metadata={"unit": "1/n of the memory limit", "reason": reason, "memory_share": True})
+
+
+class Tunable(Generic[T]):
+    """The tuning parameters of a subsystem: calling it returns the values in force.
+
+    Parameters
+    ----------
+    name
+        Name of the subsystem, unique.
+    default
+        A frozen dataclass whose fields are made by :func:`parameter` and :func:`memory_share`.
+    strategies
+        For each strategy that can be forced by name, the fields that force it.
+
+    Examples
+    --------
+    >>> from sparrow.sorting.tuning import tuning
+    >>> tuning().memory_parts > 0
+    True
+    """
+
+    def __init__(self, name: str, default: T, strategies: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        self.name, self.default = name, default
+        self.strategies = dict(strategies or {})
+        self._current = default
+        self._lock = threading.RLock()
+        _registered[name] = self
+
+    def __call__(self) -> T:
+        """Return the parameters in force."""
+        return self._current
+
+    @contextlib.contextmanager
+    def overridden(self, **changes: Any) -> Iterator[T]:
+        """Replace fields for the length of a block, in all threads of the process.
+
+        Raises
+        ------
+        TypeError
+            If a field does not exist.
+        """
+        with self._lock:
+            before = self._current
+            self._current = replace(before, **changes)  # type: ignore[type-var]
+        try:
+            yield self._current
+        finally:
+            with self._lock:
+                self._current = before
+
+
+_registered: dict[str, Tunable[Any]] = {}
+
+
+def registered() -> Mapping[str, Tunable[Any]]:
+    """Return the subsystems whose ``tuning`` module has been imported, by name."""
+    return dict(_registered)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryShare:
+    """One row of the table of memory shares."""
+
+    subsystem: str
+    name: str
+    parts: float
+    reason: str
+
+
+def memory_shares() -> list[MemoryShare]:
+    """Return the shares of the memory limit of every registered subsystem."""
+    return [
+        MemoryShare(name, each.name, getattr(tunable.default, each.name), each.metadata["reason"])
+        for name, tunable in sorted(_registered.items())
+        for each in fields(tunable.default)
+        if each.metadata.get("memory_share")
+    ]
