@@ -43,7 +43,7 @@ def parameter(default: Any, unit: str, reason: str) -> Any:
 
 
 def memory_share(parts: float, reason: str) -> Any:
-    """Declare a share of the memory limit, 1 part in ``parts``, to be passed to :func:`sparrow.runtime.memory.share`."""
+    """Declare a share of the memory limit, 1 part in ``parts``, for :func:`sparrow.runtime.memory.share`."""
     return field(default=parts, metadata={"unit": "1/n of the memory limit", "reason": reason, "memory_share": True})
 
 

@@ -1,0 +1,208 @@
+"""Profile of one evaluation: counters per operator of a plan, for ``explain(analyze=True)``.
+
+An operator records what it does if a profile is active, and pays one lookup if none is::
+
+    profile = active()
+    if profile is None:
+        return self._compute(start, stop)
+    operator = profile.operator(self.step)
+    with operator.measure():
+        block = self._compute(start, stop)
+    operator.record(rows=block.count, bytes=block.nbytes, partitions=1)
+    return block
+
+The active profile is part of the context, so it follows work to the threads of :mod:`sparrow.runtime.thread_pool`, and
+two analyzed evaluations in two threads do not mix.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Hashable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+from sparrow.plan.nodes import Scan
+
+__all__ = ["OperatorProfile", "Profile", "active", "profiling"]
+
+
+class OperatorProfile:
+    """Counters of one operator; several threads may add to them.
+
+    Attributes
+    ----------
+    rows
+        Elements produced.
+    bytes_produced
+        Bytes of the coordinates and values of these elements.
+    seconds
+        Time inside :meth:`measure`, less the time that operators below measured on the same thread, summed over
+        threads.
+    partitions
+        Partitions or chunks produced.
+    spilled_bytes
+        Bytes written to spill files.
+    bytes_read
+        Bytes decoded from files or read from memory, of scans.
+    strategy
+        Name of the physical strategy, None if the operator has only one.
+    """
+
+    __slots__ = (
+        "_lock",
+        "bytes_produced",
+        "bytes_read",
+        "partitions",
+        "rows",
+        "seconds",
+        "spilled_bytes",
+        "strategy",
+    )
+
+    def __init__(self) -> None:
+        self.rows = self.bytes_produced = self.partitions = self.spilled_bytes = self.bytes_read = 0
+        self.seconds = 0.0
+        self.strategy: str | None = None
+        self._lock = threading.Lock()
+
+    def record(
+        self,
+        *,
+        rows: int = 0,
+        bytes: int = 0,
+        seconds: float = 0.0,
+        partitions: int = 0,
+        spilled_bytes: int = 0,
+        bytes_read: int = 0,
+        strategy: str | None = None,
+    ) -> None:
+        """Add to the counters; replace ``strategy`` if one is given."""
+        with self._lock:
+            self.rows += rows
+            self.bytes_produced += bytes
+            self.seconds += seconds
+            self.partitions += partitions
+            self.spilled_bytes += spilled_bytes
+            self.bytes_read += bytes_read
+            if strategy is not None:
+                self.strategy = strategy
+
+    def measure(self) -> _Timer:
+        """Return a context manager that adds the time of its block, less that of blocks measured inside of it.
+
+        Examples
+        --------
+        >>> total, part = OperatorProfile(), OperatorProfile()
+        >>> with total.measure(), part.measure():
+        ...     time.sleep(0.002)
+        >>> total.seconds < part.seconds
+        True
+        """
+        return _Timer(self)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was recorded."""
+        return not any(self.to_dict().values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counters by name."""
+        return {
+            "rows": self.rows,
+            "bytes": self.bytes_produced,
+            "seconds": self.seconds,
+            "partitions": self.partitions,
+            "bytes_read": self.bytes_read,
+            "spilled_bytes": self.spilled_bytes,
+            "strategy": self.strategy,
+        }
+
+
+class _Stack(threading.local):
+    """Innermost timer of each thread."""
+
+    top: _Timer | None = None
+
+
+_stack = _Stack()
+
+
+class _Timer:
+    """Time of a block, without the blocks measured inside of it."""
+
+    __slots__ = ("_inside", "_operator", "_outer", "_start")
+
+    def __init__(self, operator: OperatorProfile) -> None:
+        self._operator = operator
+
+    def __enter__(self) -> None:
+        self._inside, self._outer = 0.0, _stack.top
+        _stack.top = self
+        self._start = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        seconds = time.perf_counter() - self._start
+        _stack.top = self._outer
+        if self._outer is not None:
+            self._outer._inside += seconds
+        self._operator.record(seconds=seconds - self._inside)
+
+
+class Profile:
+    """Counters of an evaluation, one :class:`OperatorProfile` per operator of its plan.
+
+    Examples
+    --------
+    >>> step = object()
+    >>> with profiling(Profile()) as profile:
+    ...     active().operator(step).record(rows=3)
+    >>> profile.operator(step).rows
+    3
+    """
+
+    def __init__(self) -> None:
+        self._operators: dict[Hashable, OperatorProfile] = {}
+        self._lock = threading.Lock()
+
+    def operator(self, node: Any) -> OperatorProfile:
+        """Return the counters of a node, empty ones if nothing was recorded of it.
+
+        Parameters
+        ----------
+        node
+            A step; a scan, which is known by its source and view; or a relation, which is known by its token.
+        """
+        key = _key(node)
+        found = self._operators.get(key)
+        if found is None:
+            with self._lock:
+                found = self._operators.setdefault(key, OperatorProfile())
+        return found
+
+
+def _key(node: Any) -> Hashable:
+    if isinstance(node, Scan):
+        return node.source if node.step is not None else (node.source.token, node.view)
+    found: Hashable = getattr(node, "token", node)
+    return found
+
+
+_active: ContextVar[Profile | None] = ContextVar("sparrow_profile", default=None)
+
+
+def active() -> Profile | None:
+    """Return the profile that operators record to, None if nobody analyzes."""
+    return _active.get()
+
+
+@contextlib.contextmanager
+def profiling(profile: Profile) -> Iterator[Profile]:
+    """Make a profile the active one for the length of a block, in its context and in those copied from it."""
+    token = _active.set(profile)
+    try:
+        yield profile
+    finally:
+        _active.reset(token)
