@@ -245,9 +245,9 @@ def _nodes(links: Tensor, words: list[str]) -> list[Any]:
     """Return nodes as their graph names them: labels, numbers where labels are numbers or there are none."""
     import pyarrow as pa
 
-    from sparrow.graph.nodes import check_graph, labels_of
+    from sparrow.graph.nodes import check_graph, node_labels
 
-    labels = labels_of(check_graph(links))
+    labels = node_labels(check_graph(links))
     if labels is not None and not pa.types.is_integer(labels.type):
         return list(words)
     return [_number(text) for text in words]

@@ -31,7 +31,18 @@ from sparrow.runtime.validation import check_flag
 from sparrow.sorting import Rows, Segment, Spool
 from sparrow.tensor import Tensor
 
-__all__ = ["AT_ONCE", "Links", "Lists", "as_lists", "by_degree", "fits", "linked", "mirrored", "turned", "weights"]
+__all__ = [
+    "AT_ONCE",
+    "Adjacency",
+    "NeighborLists",
+    "edge_mask",
+    "edge_weights",
+    "fits_in_memory",
+    "reverse_edges",
+    "sort_by_degree",
+    "to_neighbor_lists",
+    "undirected_edge_mask",
+]
 
 AT_ONCE = 1 << 25
 """Links that a loop looks at in memory before Ctrl-C may end it."""
@@ -49,14 +60,14 @@ _COLUMNS: tuple[np.dtype[Any], ...] = np.dtype(np.int32), np.dtype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
-class Lists:
+class NeighborLists:
     """Links by the node that they lead from, each list whole: those of ``nodes[k]`` are at ``starts[k]:stops[k]``."""
 
     nodes: NDArray[np.int32]
     starts: NDArray[np.int64]
     stops: NDArray[np.int64]
     cols: NDArray[np.int32]
-    weights: NDArray[np.float64]
+    edge_weights: NDArray[np.float64]
     """The values of the links; none where they do not count."""
 
     @property
@@ -70,7 +81,7 @@ class Lists:
         return readonly(self.nodes), readonly(self.starts), readonly(self.stops), readonly(self.cols)
 
 
-class Links:
+class Adjacency:
     """The links of a graph as lists, for as long as the block lasts.
 
     Parameters
@@ -107,7 +118,7 @@ class Links:
         self._tensor = A
         self._room = memory.Reservation("links kept in memory", "")
         most = _at_most(A)
-        if fits(A, weighted, undirected, most):
+        if fits_in_memory(A, weighted, undirected, most):
             self._held = self._both_ways(most) if undirected else self._gathered(most)
             self._indptr = self._held[0]
             self._room.hold(sum(array.nbytes for array in self._held))
@@ -154,7 +165,7 @@ class Links:
         """Return how many links lead from each node."""
         return np.diff(self._indptr)
 
-    def pending(self, active: NDArray[np.bool_], others: bool = False) -> Iterator[Lists]:
+    def pending(self, active: NDArray[np.bool_], others: bool = False) -> Iterator[NeighborLists]:
         """Yield the lists of active nodes, and of those that become active ahead on disk; take out what has no list.
 
         Parameters
@@ -173,7 +184,7 @@ class Links:
             yield lists
         active[rest] = False
 
-    def lists(self, active: NDArray[np.bool_] | None = None) -> Iterator[Lists]:
+    def lists(self, active: NDArray[np.bool_] | None = None) -> Iterator[NeighborLists]:
         """Yield the lists in the order of nodes: those of ``active`` ones, or of all that have links.
 
         Parameters
@@ -185,7 +196,7 @@ class Links:
         if self._held is not None:
             _, cols, weights = self._held
             nodes = np.flatnonzero(indptr[1:] > indptr[:-1] if active is None else active)
-            yield Lists(nodes.astype(np.int32), indptr[nodes], indptr[nodes + 1], cols, weights)
+            yield NeighborLists(nodes.astype(np.int32), indptr[nodes], indptr[nodes + 1], cols, weights)
             return
         while at < self.size:
             if active is not None:
@@ -199,7 +210,7 @@ class Links:
                 yield self._read(nodes)
             at = stop
 
-    def _read(self, nodes: NDArray[np.int64]) -> Lists:
+    def _read(self, nodes: NDArray[np.int64]) -> NeighborLists:
         """Return the lists of ascending nodes from disk, those that lie near to each other read together."""
         starts, stops = self._indptr[nodes], self._indptr[nodes + 1]
         cuts = (starts[1:] - stops[:-1] > _GAP).nonzero()[0] + 1
@@ -218,7 +229,7 @@ class Links:
                 spool.read(segment, first, last, out[to : to + last - first])
             found.append(out)
         weights = found[1] if self._weighted else _NO_WEIGHTS
-        return Lists(nodes.astype(np.int32), starts + moved, stops + moved, found[0], weights)
+        return NeighborLists(nodes.astype(np.int32), starts + moved, stops + moved, found[0], weights)
 
     def _written(self, blocks: Iterator[Block]) -> NDArray[np.int64]:
         """Put the links of sorted blocks aside; return where those of each node begin."""
@@ -273,7 +284,7 @@ class Links:
         return starts, both, _NO_WEIGHTS
 
 
-def fits(A: Tensor, weighted: bool = False, undirected: bool = False, most: int | None = None) -> bool:
+def fits_in_memory(A: Tensor, weighted: bool = False, undirected: bool = False, most: int | None = None) -> bool:
     """Return whether the links of a graph, ``most`` of them if that is known, are kept in memory."""
     # While lists are made of links both ways they are there twice.
     width = 16 if undirected else 12 if weighted else 4
@@ -287,7 +298,7 @@ def _at_most(A: Tensor) -> int:
     return engines.count(scan) if most is None else most
 
 
-def by_degree(degrees: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+def sort_by_degree(degrees: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
     """Return where each degree begins among the nodes sorted by it, these nodes, and the place of each node there."""
     from sparrow.kernels.graph import traversal
 
@@ -297,12 +308,12 @@ def by_degree(degrees: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int3
     return begin, order, place
 
 
-def as_lists(block: Block) -> Lists:
+def to_neighbor_lists(block: Block) -> NeighborLists:
     """Return the links of a block as lists, which are whole only where the block is."""
     rows, cols = block.coords
     starts = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
     ends = np.append(starts[1:], len(rows))
-    return Lists(rows[starts].astype(np.int32), starts, ends, np.ascontiguousarray(cols, np.int32), _NO_WEIGHTS)
+    return NeighborLists(rows[starts].astype(np.int32), starts, ends, np.ascontiguousarray(cols, np.int32), _NO_WEIGHTS)
 
 
 def _mirrored(scan: Scan) -> Iterator[Block]:
@@ -321,29 +332,29 @@ def _mirrored(scan: Scan) -> Iterator[Block]:
         sorter.close()
 
 
-def linked(A: Tensor) -> Tensor:
+def edge_mask(A: Tensor) -> Tensor:
     """Return where there is a link, lazily: entries are links, whatever the fill."""
     fill = A.fill_value
     found: Tensor = not_equal(A, fill) if fill == fill else logical_not(isnan(A))
     return found
 
 
-def weights(A: Tensor) -> Tensor:
+def edge_weights(A: Tensor) -> Tensor:
     """Return what links weigh, lazily: 0 where there is none, for sums over all cells."""
-    found: Tensor = A if A.fill_value == 0 else where(linked(A), A, A.dtype.type(0))
+    found: Tensor = A if A.fill_value == 0 else where(edge_mask(A), A, A.dtype.type(0))
     return found
 
 
-def turned(A: Tensor) -> Tensor:
+def reverse_edges(A: Tensor) -> Tensor:
     """Return the links the other way, lazily, under the names that the dimensions have."""
     return A.T.rename(dict(zip(A.dims, A.dims[::-1], strict=True)))
 
 
-def mirrored(A: Tensor) -> Tensor:
+def undirected_edge_mask(A: Tensor) -> Tensor:
     """Return where there is a link either way, lazily, but for those from a node to itself."""
     from sparrow.functions.manipulation import tril, triu
 
-    links = linked(A)
-    either: Tensor = logical_or(links, turned(links))
+    links = edge_mask(A)
+    either: Tensor = logical_or(links, reverse_edges(links))
     found: Tensor = logical_or(tril(either, -1), triu(either, 1))
     return found

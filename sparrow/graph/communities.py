@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.graph.adjacency import AT_ONCE, Links, by_degree
-from sparrow.graph.nodes import check_graph, per_group, per_node, room_for_nodes
+from sparrow.graph.adjacency import AT_ONCE, Adjacency, sort_by_degree
+from sparrow.graph.nodes import check_graph, per_group, per_node, reserve_per_node
 from sparrow.runtime import progress
 from sparrow.runtime.validation import check_integer, check_seed
 from sparrow.tensor import Tensor
@@ -57,15 +57,15 @@ def kcore(A: Tensor) -> Tensor:
     h_index: Any = traversal.h_index
     A = check_graph(A)
     with (
-        room_for_nodes(A, 24, "core numbers"),
-        Links(A, undirected=True) as links,
+        reserve_per_node(A, 24, "core numbers"),
+        Adjacency(A, undirected=True) as links,
         progress.bar("core numbers", None, "links") as advance,
     ):
         core = links.counts()
         if links.held is not None:
             indptr, cols, _ = links.held
             core = core.astype(np.int32)  # half the memory to jump about in
-            begin, order, place = by_degree(core)
+            begin, order, place = sort_by_degree(core)
             state = np.zeros(1, np.int64)
             while state[0] < len(core):
                 advance(traversal.peel(indptr, cols, core, begin, order, place, state, AT_ONCE))
@@ -123,8 +123,8 @@ def label_propagation(A: Tensor, *, max_iter: int = 100, seed: int = 0) -> Tenso
     check_seed(seed)
     n = A.shape[0]
     with (
-        room_for_nodes(A, 40, "label propagation"),
-        Links(A, undirected=True) as links,
+        reserve_per_node(A, 40, "label propagation"),
+        Adjacency(A, undirected=True) as links,
         progress.bar("label propagation", None, "links") as advance,
     ):
         labels, tally = np.arange(n), np.zeros(n, np.int64)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines
-from sparrow.graph.adjacency import AT_ONCE, Links, as_lists
-from sparrow.graph.nodes import check_graph, per_group, per_node, room_for_nodes
+from sparrow.graph.adjacency import AT_ONCE, Adjacency, to_neighbor_lists
+from sparrow.graph.nodes import check_graph, per_group, per_node, reserve_per_node
 from sparrow.runtime import memory, progress
 from sparrow.tensor import Tensor
 
@@ -61,11 +61,11 @@ def connected_components(A: Tensor) -> Tensor:
 
     unite: Any = traversal.unite
     A = check_graph(A)
-    with room_for_nodes(A, 8, "connected components"):
+    with reserve_per_node(A, 8, "connected components"):
         parent = np.arange(A.shape[0])
         with progress.bar("connected components", None, "links") as advance:
             for block in engines.blocks(A.__sparrow_scan__()):
-                lists = as_lists(block)
+                lists = to_neighbor_lists(block)
                 unite(*lists.arrays, parent)
                 advance(lists.count)
         traversal.flatten(parent)
@@ -108,9 +108,9 @@ def strongly_connected_components(A: Tensor) -> Tensor:
     A = check_graph(A)
     n = A.shape[0]
     with (
-        room_for_nodes(A, 32, "strongly connected components"),
+        reserve_per_node(A, 32, "strongly connected components"),
         ExitStack() as kept,
-        Links(A) as links,
+        Adjacency(A) as links,
         progress.bar("strongly connected components", None, "links") as advance,
     ):
         if links.held is not None:
@@ -118,17 +118,17 @@ def strongly_connected_components(A: Tensor) -> Tensor:
         part = np.arange(n)
         alive = np.ones(n, np.bool_)
         room = max(memory.share(_SHARE) // _LINK_BYTES, _LEAST)  # of what is left
-        back: Links | None = None
+        back: Adjacency | None = None
         before, left = 0, _contracted(links, alive, part, room, advance)
         while left:
             if before and left > _LITTLE * before:
-                back = back or kept.enter_context(Links(A.T))
+                back = back or kept.enter_context(Adjacency(A.T))
                 _coloured(links, back, alive, part, advance)
             before, left = left, _contracted(links, alive, part, room, advance)
         return per_group(A, part)
 
 
-def _searched(links: Links, advance: Callable[[int], None]) -> NDArray[np.int32]:
+def _searched(links: Adjacency, advance: Callable[[int], None]) -> NDArray[np.int32]:
     """Return a number of each node's part, below the number of nodes: of links in memory."""
     from sparrow.kernels.graph import traversal
 
@@ -145,7 +145,7 @@ def _searched(links: Links, advance: Callable[[int], None]) -> NDArray[np.int32]
 
 
 def _contracted(
-    links: Links, alive: NDArray[np.bool_], part: NDArray[np.int64], room: int, advance: Callable[[int], None]
+    links: Adjacency, alive: NDArray[np.bool_], part: NDArray[np.int64], room: int, advance: Callable[[int], None]
 ) -> int:
     """Join parts that lead to each other by links read in one pass, and set those aside that are whole.
 
@@ -221,8 +221,8 @@ def _once(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _coloured(
-    links: Links,
-    back: Links,
+    links: Adjacency,
+    back: Adjacency,
     alive: NDArray[np.bool_],
     part: NDArray[np.int64],
     advance: Callable[[int], None],

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.graph.adjacency import Links, Lists, by_degree
-from sparrow.graph.nodes import check_graph, per_node, room_for_nodes
+from sparrow.graph.adjacency import Adjacency, NeighborLists, sort_by_degree
+from sparrow.graph.nodes import check_graph, per_node, reserve_per_node
 from sparrow.kernels.jit.warmup import readonly
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
@@ -98,15 +98,15 @@ def clustering(A: Tensor) -> Tensor:
 def _counted(A: Tensor) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the triangles and the neighbours of each node."""
     each = 32 + 12 * settings.current().threads
-    with room_for_nodes(A, each, "triangles"), Links(A, undirected=True) as links:
+    with reserve_per_node(A, each, "triangles"), Adjacency(A, undirected=True) as links:
         neighbours = links.counts()
         return _closed(links, neighbours), neighbours
 
 
-def _closed(links: Links, neighbours: NDArray[np.int64]) -> NDArray[np.int64]:
+def _closed(links: Adjacency, neighbours: NDArray[np.int64]) -> NDArray[np.int64]:
     """Count triangles: each link leads from the node of fewer neighbours, which bounds how many leave any node."""
     n, total, threads = links.size, int(neighbours.sum()), settings.current().threads
-    rank = readonly(by_degree(neighbours.astype(np.int32))[2])
+    rank = readonly(sort_by_degree(neighbours.astype(np.int32))[2])
     # What k links lead to has k neighbours each, so that no list is longer than the root of all links.
     most = min(total // 2, max(memory.share(_SHARE) // 4, math.isqrt(total)))
     lanes = [(np.full(n, -1, np.int32), np.zeros(n, np.int64)) for _ in range(threads)]
@@ -124,7 +124,7 @@ def _closed(links: Links, neighbours: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _closed_by(
-    lists: Lists,
+    lists: NeighborLists,
     held: tuple[Any, ...],
     lanes: list[tuple[NDArray[np.int32], NDArray[np.int64]]],
     advance: Callable[[int], None],
@@ -149,7 +149,7 @@ def _closed_by(
         pass
 
 
-def _upward(links: Links, rank: NDArray[np.int32], low: int, up: NDArray[np.int32]) -> NDArray[np.int64]:
+def _upward(links: Adjacency, rank: NDArray[np.int32], low: int, up: NDArray[np.int32]) -> NDArray[np.int64]:
     """Write the higher ranks that nodes from ``low`` on lead to, as far as there is room; return where each begins."""
     from sparrow.kernels.graph import traversal
 

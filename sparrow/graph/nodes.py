@@ -19,7 +19,7 @@ from sparrow.kernels.entries import Block
 from sparrow.runtime import memory
 from sparrow.tensor import Tensor
 
-__all__ = ["check_graph", "labels_of", "per_group", "per_node", "positions", "room_for_nodes"]
+__all__ = ["check_graph", "node_labels", "node_positions", "per_group", "per_node", "reserve_per_node"]
 
 _MOST_NODES = 2**31 - 1
 
@@ -59,13 +59,13 @@ def _way_out(A: Tensor) -> str:
     return f": choose one kind with A.isel({dim}=0) or sel(), or add up all with A.sum(axis={dim!r})"
 
 
-def labels_of(A: Tensor) -> pa.Array | None:
+def node_labels(A: Tensor) -> pa.Array | None:
     """Return the labels of nodes, which rows or columns have."""
     labels = A.labels(0)
     return A.labels(1) if labels is None else labels
 
 
-def positions(A: Tensor, nodes: Any) -> NDArray[np.int64]:
+def node_positions(A: Tensor, nodes: Any) -> NDArray[np.int64]:
     """Return the positions of nodes: of labels where the graph has some, else they are positions; or of a mask of all.
 
     Raises
@@ -77,7 +77,7 @@ def positions(A: Tensor, nodes: Any) -> NDArray[np.int64]:
     ShapeError
         If a mask has another shape.
     """
-    labels = labels_of(A)
+    labels = node_labels(A)
     if getattr(nodes, "dtype", None) == np.bool_ and getattr(nodes, "ndim", 0):
         return _marked(A, nodes, labels)
     several = isinstance(nodes, Iterable) and not isinstance(nodes, str | bytes) and getattr(nodes, "ndim", 1) > 0
@@ -124,7 +124,7 @@ def per_node(A: Tensor, values: NDArray[Any], fill_value: Any = 0) -> Tensor:
     """Return one number for each node as a tensor in memory, along the rows' dimension with the nodes' labels."""
     schema = Schema((A.shape[0],), (A.dims[0],), values.dtype, fill_value)
     kept = np.flatnonzero(~is_fill(values, schema.fill_value))
-    labels = labels_of(A)
+    labels = node_labels(A)
     block = Block((kept.astype(schema.coordinate_dtype(0)),), values[kept])
     return in_memory(schema, block, None if labels is None else {0: labels})
 
@@ -138,6 +138,6 @@ def per_group(A: Tensor, groups: NDArray[Any]) -> Tensor:
     return per_node(A, number[first[groups]], -1)
 
 
-def room_for_nodes(A: Tensor, each: int, what: str) -> memory.Reservation:
+def reserve_per_node(A: Tensor, each: int, what: str) -> memory.Reservation:
     """Reserve ``each`` bytes for every node, while ``what`` is computed."""
     return memory.reserve(each * A.shape[0], f"{what}: {each} bytes for each of {A.shape[0]} nodes", "")

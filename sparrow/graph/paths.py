@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from sparrow.core.schema import as_integer
 from sparrow.errors import InvalidValueError
-from sparrow.graph.adjacency import AT_ONCE, Links
-from sparrow.graph.nodes import check_graph, per_node, positions, room_for_nodes
+from sparrow.graph.adjacency import AT_ONCE, Adjacency
+from sparrow.graph.nodes import check_graph, node_positions, per_node, reserve_per_node
 from sparrow.kernels.jit.warmup import readonly
 from sparrow.runtime import memory, progress
 from sparrow.runtime.validation import check_flag, check_integer, check_seed
@@ -70,10 +70,10 @@ def bfs(A: Tensor, source: Any, *, directed: bool = True, max_depth: int | None 
         check_integer("max_depth", max_depth, least=0)
     limit = np.inf if max_depth is None else int(max_depth)
     A, directed = check_graph(A), check_flag("directed", directed)
-    with room_for_nodes(A, 24, "breadth-first search"), Links(A, undirected=not directed) as links:
+    with reserve_per_node(A, 24, "breadth-first search"), Adjacency(A, undirected=not directed) as links:
         if links.held is not None:
-            return per_node(A, _searched(links, positions(A, source), limit), -1)
-        far = _distances(links, positions(A, source), "breadth-first search", limit, None)
+            return per_node(A, _searched(links, node_positions(A, source), limit), -1)
+        far = _distances(links, node_positions(A, source), "breadth-first search", limit, None)
         return per_node(A, np.where(np.isinf(far), -1, far).astype(np.int64), -1)
 
 
@@ -115,11 +115,11 @@ def shortest_paths(A: Tensor, source: Any) -> Tensor:
     array([0. , 1. , 3.5, inf])
     """
     A = check_graph(A)
-    with room_for_nodes(A, 24, "shortest paths"), Links(A, weighted=True) as links:
-        at = positions(A, source)
+    with reserve_per_node(A, 24, "shortest paths"), Adjacency(A, weighted=True) as links:
+        at = node_positions(A, source)
         if links.held is not None and bool((links.held[2] >= 0).all()):
             return per_node(A, _nearer(links, at, None), np.inf)
-        with room_for_nodes(A, 16, "shortest paths, links of which may be shorter than 0"):
+        with reserve_per_node(A, 16, "shortest paths, links of which may be shorter than 0"):
             circles = _Circles(links.size)
             if links.held is not None:
                 return per_node(A, _nearer(links, at, circles), np.inf)
@@ -150,7 +150,7 @@ class _Circles:
         self._was[:] = far
 
 
-def _searched(links: Links, at: NDArray[np.int64], limit: float) -> NDArray[np.int64]:
+def _searched(links: Adjacency, at: NDArray[np.int64], limit: float) -> NDArray[np.int64]:
     """Return how many links away each node is, -1 where no way leads: of links in memory, by a queue of nodes."""
     from sparrow.kernels.graph import traversal
 
@@ -166,7 +166,7 @@ def _searched(links: Links, at: NDArray[np.int64], limit: float) -> NDArray[np.i
     return far
 
 
-def _nearer(links: Links, at: NDArray[np.int64], circles: _Circles | None) -> NDArray[np.float64]:
+def _nearer(links: Adjacency, at: NDArray[np.int64], circles: _Circles | None) -> NDArray[np.float64]:
     """Return how far each node is, of links in memory: near nodes go before others, where no link is shorter than 0."""
     from sparrow.kernels.graph import traversal
 
@@ -191,7 +191,7 @@ def _nearer(links: Links, at: NDArray[np.int64], circles: _Circles | None) -> ND
 
 
 def _distances(
-    links: Links, at: NDArray[np.int64], doing: str, limit: float, circles: _Circles | None
+    links: Adjacency, at: NDArray[np.int64], doing: str, limit: float, circles: _Circles | None
 ) -> NDArray[np.float64]:
     """Return how far each node is from the nearest of some: lists of nodes that came nearer are looked at again."""
     from sparrow.kernels.graph import traversal
@@ -262,12 +262,15 @@ def random_walks(A: Tensor, sources: Any, length: int, *, weighted: bool = False
     if as_integer(length, "length") < 0:
         raise InvalidValueError(f"length={length} must not be negative")
     check_seed(seed)
-    starts = positions(A, sources)
+    starts = node_positions(A, sources)
     memory.check(8 * len(starts) * (length + 1), f"{len(starts)} walks of {length} links", "walk in several calls")
     walks = np.full((len(starts), length + 1), -1, np.int64)
     walks[:, 0] = starts
     rng = np.random.default_rng(seed)
-    with Links(A, weighted=weighted) as links, progress.bar("random walks", length * len(starts), "links") as advance:
+    with (
+        Adjacency(A, weighted=weighted) as links,
+        progress.bar("random walks", length * len(starts), "links") as advance,
+    ):
         weights, total = None, None
         for step in range(length):
             draws = rng.random(len(starts))

@@ -14,8 +14,8 @@ from sparrow.functions.creation import from_coords
 from sparrow.functions.elementwise import logical_and, logical_not
 from sparrow.functions.generation import eye
 from sparrow.functions.labels import at_labels, space_axis
-from sparrow.graph.adjacency import Links, fits, linked, mirrored, weights
-from sparrow.graph.nodes import check_graph, labels_of, per_node, positions, room_for_nodes
+from sparrow.graph.adjacency import Adjacency, edge_mask, edge_weights, fits_in_memory, undirected_edge_mask
+from sparrow.graph.nodes import check_graph, node_labels, node_positions, per_node, reserve_per_node
 from sparrow.runtime import progress
 from sparrow.runtime.validation import check_integer, check_number
 from sparrow.tensor import Tensor
@@ -87,7 +87,7 @@ def pagerank(
 
     A = check_graph(A)
     ranks = linalg.pagerank(
-        weights(A),
+        edge_weights(A),
         damping,
         personalization=_placed(A, personalization, "personalization"),
         dangling=_placed(A, dangling, "dangling"),
@@ -102,12 +102,12 @@ def _placed(A: Tensor, given: Any, name: str) -> Any:
     from sparrow.linalg.iterations import added_up
 
     if isinstance(given, Mapping):
-        return added_up(given, positions(A, list(given)).tolist(), A.shape[0], name)
-    if isinstance(given, Tensor) and given.ndim == 1 and not (given.labels(0) is None or labels_of(A) is None):
+        return added_up(given, node_positions(A, list(given)).tolist(), A.shape[0], name)
+    if isinstance(given, Tensor) and given.ndim == 1 and not (given.labels(0) is None or node_labels(A) is None):
         return given  # which goes by label
     if given is None or _weighs(given, A.shape[0], name):
         return given
-    return dict.fromkeys(positions(A, given).tolist(), 1.0)
+    return dict.fromkeys(node_positions(A, given).tolist(), 1.0)
 
 
 def _weighs(given: Any, n: int, name: str) -> bool:
@@ -169,11 +169,11 @@ def hits(A: Tensor, *, tol: float = 1e-8, max_iter: int = 1000) -> tuple[Tensor,
     check_integer("max_iter", max_iter, 1)
     check_number("tol", tol)
     n = A.shape[0]
-    weighed = weights(A)
+    weighed = edge_weights(A)
     if A.dtype.kind in "if" and A.size and weighed.min() < 0:
         raise InvalidValueError("hits: a link weighs less than 0, which makes no hubs: take the magnitude of weights")
     operator = Operator(weighed, persist=True)
-    with room_for_nodes(A, 24, "hits"), progress.bar("hits", None, "rounds") as advance:
+    with reserve_per_node(A, 24, "hits"), progress.bar("hits", None, "rounds") as advance:
         hubs: NDArray[np.float64] = np.full(n, 1 / max(n, 1))
         for _ in range(max_iter):
             before = hubs
@@ -274,9 +274,9 @@ def adamic_adar(A: Tensor, pairs: Any = None) -> Tensor:
 
 def _neighbours(A: Tensor) -> Tensor:
     """Return where there is a link either way between two nodes: in memory where it fits, else lazily."""
-    if not fits(A, undirected=True):
-        return mirrored(A)
-    with Links(A, undirected=True) as links:
+    if not fits_in_memory(A, undirected=True):
+        return undirected_edge_mask(A)
+    with Adjacency(A, undirected=True) as links:
         return links.as_tensor()
 
 
@@ -290,7 +290,7 @@ def _pairs(A: Tensor, pairs: Any) -> tuple[Tensor, bool]:
         asked = at_labels(turned, A, axis, "pairs", "common neighbors").T
         if asked.shape != A.shape:
             raise ShapeError(f"pairs of shape {pairs.shape} are none of a graph of shape {A.shape}")
-        mask: Tensor = logical_and(linked(asked), logical_not(eye(A.shape[0], dtype=np.bool_)))
+        mask: Tensor = logical_and(edge_mask(asked), logical_not(eye(A.shape[0], dtype=np.bool_)))
         return mask, False
     try:
         ends = list(zip(*pairs, strict=True))
@@ -298,7 +298,7 @@ def _pairs(A: Tensor, pairs: Any) -> tuple[Tensor, bool]:
         raise ShapeError(f"pairs={pairs!r}: pairs are two nodes each, give shape (m, 2)") from None
     if len(ends) not in (0, 2):
         raise ShapeError(f"pairs are two nodes each, not {len(ends)}: give shape (m, 2)")
-    one, other = (positions(A, list(side)) for side in ends) if ends else (np.empty(0, np.int64),) * 2
+    one, other = (node_positions(A, list(side)) for side in ends) if ends else (np.empty(0, np.int64),) * 2
     apart = one != other
     coords = np.stack([one[apart], other[apart]])
     values = np.ones(coords.shape[1], np.bool_)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from sparrow.errors import InvalidValueError, LabelError
 from sparrow.functions.elementwise import add, logical_and, maximum, minimum
 from sparrow.functions.searching import where
-from sparrow.graph.adjacency import linked, turned, weights
+from sparrow.graph.adjacency import edge_mask, edge_weights, reverse_edges
 from sparrow.graph.components import connected_components, strongly_connected_components
-from sparrow.graph.nodes import check_graph, labels_of, per_node, positions
+from sparrow.graph.nodes import check_graph, node_labels, node_positions, per_node
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
 
@@ -59,7 +59,7 @@ def degrees(A: Tensor, direction: Literal["out", "in", "both"] = "out", *, weigh
     if direction not in ("out", "in", "both"):
         raise InvalidValueError(f"direction={direction!r} must be 'out', 'in' or 'both'")
     axes = {"out": (1,), "in": (0,), "both": (1, 0)}[direction]
-    counted = [np.asarray((weights(A).sum(axis) if weighted else A.count(axis)).to_numpy()) for axis in axes]
+    counted = [np.asarray((edge_weights(A).sum(axis) if weighted else A.count(axis)).to_numpy()) for axis in axes]
     found: NDArray[Any] = counted[0] if len(counted) == 1 else counted[0] + counted[1]
     return per_node(A, found)
 
@@ -101,8 +101,8 @@ def symmetrize(A: Tensor, combine: Literal["max", "min", "sum"] = "max") -> Tens
     given: Any = combine
     if not isinstance(given, str) or given not in _COMBINE:
         raise InvalidValueError(f"combine={combine!r} must be one of {', '.join(map(repr, _COMBINE))}")
-    back = turned(A)
-    here, there = linked(A), linked(back)
+    back = reverse_edges(A)
+    here, there = edge_mask(A), edge_mask(back)
     alone = A.dtype.type(A.fill_value) if combine == "min" else where(here, A, back)
     found: Tensor = where(logical_and(here, there), _COMBINE[combine](A, back), alone)
     return found
@@ -139,8 +139,8 @@ def induced_subgraph(A: Tensor, nodes: Any) -> Tensor:
            [2, 0]])
     """
     A = check_graph(A)
-    at = positions(A, nodes)
-    labels = labels_of(A)
+    at = node_positions(A, nodes)
+    labels = node_labels(A)
     if labels is not None and len(np.unique(at)) < len(at):
         twice = at[np.bincount(at)[at] > 1][0]
         raise LabelError(f"node {labels[int(twice)].as_py()!r} is given twice: in a graph each label names one node")

@@ -530,7 +530,7 @@ def test_nothing_is_left_behind_where_links_are_read_from_files(folder: Any, tmp
 
 
 def interrupted(A: sp.Tensor) -> None:
-    with adjacency.Links(A, undirected=True) as found:
+    with adjacency.Adjacency(A, undirected=True) as found:
         assert found.held is None
         next(found.lists())
         raise KeyboardInterrupt
@@ -559,17 +559,17 @@ def test_lists_on_disk_are_those_in_memory(folder: Any, monkeypatch: pytest.Monk
     rng = np.random.default_rng(4)
     A = folder(np.where(rng.random((60, 60)) < 0.1, rng.integers(1, 9, (60, 60)), 0))
     for undirected in (False, True):
-        with adjacency.Links(A, not undirected, undirected) as held, out_of_core():
+        with adjacency.Adjacency(A, not undirected, undirected) as held, out_of_core():
             for gap in (0, 3, 1000):
                 monkeypatch.setattr(adjacency, "_GAP", gap)
-                with adjacency.Links(A, not undirected, undirected) as aside:
+                with adjacency.Adjacency(A, not undirected, undirected) as aside:
                     assert (held.held is None, aside.held is None) == (False, True)
                     np.testing.assert_array_equal(held.counts(), aside.counts())
                     for active in (None, rng.random(60) < 0.1, rng.random(60) < 0.6, np.zeros(60, bool)):
                         assert _listed(held, active) == _listed(aside, active)
 
 
-def _listed(found: adjacency.Links, active: Any) -> list[Any]:
+def _listed(found: adjacency.Adjacency, active: Any) -> list[Any]:
     out = []
     for lists in found.lists(active):
         for node, start, stop in zip(lists.nodes, lists.starts, lists.stops, strict=True):
@@ -586,7 +586,7 @@ def test_circles_that_get_ever_shorter_are_found_soon(way: str, monkeypatch: pyt
     A = sp.from_coords([rows, cols], lengths, shape=(n, n), duplicates="last")
     looked: list[int] = []
     if way == "read":
-        monkeypatch.setattr(adjacency, "fits", lambda *_, **__: False)
+        monkeypatch.setattr(adjacency, "fits_in_memory", lambda *_, **__: False)
     kernel: Any = {"held": "nearer", "read": "relax"}[way]
     inner = getattr(traversal, kernel)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import warnings
@@ -211,6 +212,15 @@ def test_who_knows_whole_files_alone_finds_none(tmp_path: Path) -> None:
     number = storage.open(str(a.path)).current.metadata.labels[0].rpartition("-")[2][:15]
     names = os.listdir(tmp_path / "a" / "_labels")
     assert not any(name.startswith("0-") and number in name for name in names)
+
+
+def test_names_of_transactions_are_fixed(tmp_path: Path) -> None:
+    """Shape and labels of a grown tensor are in the log under names that every version of sparrow knows."""
+    a = stored(tmp_path / "a", 3)
+    a.append(days(3, 1))
+    text = (tmp_path / "a" / "_delta_log" / f"{1:020d}.json").read_text(encoding="utf-8")
+    names = {line["txn"]["appId"] for line in map(json.loads, text.splitlines()) if "txn" in line}
+    assert names == {"sparrow.shape.0", "sparrow.shape.1", "sparrow.labels.0", "sparrow.labels.1"}
 
 
 @pytest.mark.parametrize("which", ["more-*", "0-*"])

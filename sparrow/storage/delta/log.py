@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["Active", "Log", "LostRace", "forked"]
 
 _SHAPE = "sparrow.shape."
-_LABELS = "sparrow.core.labels."
+_LABELS = "sparrow.labels."  # on disk: never renamed
 _MANY = 10_000
 """Versions up to here are opened without a look at the latest: delta-rs names every commit before one that is not."""
 _INDEXED = "delta.dataSkippingNumIndexedCols"
