@@ -65,9 +65,10 @@ def own_settings() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def own_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give each test an account of memory of its own: what others left is given back whenever it is collected."""
-    monkeypatch.setattr(memory, "_ledger", memory._Ledger())
+def isolated_memory() -> Iterator[None]:
+    """Account for memory per test: reservations of earlier tests may be released later, when they are collected."""
+    with memory.isolated():
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

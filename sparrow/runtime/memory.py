@@ -15,7 +15,8 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -27,7 +28,19 @@ from sparrow.runtime.progress import quantity
 if TYPE_CHECKING:
     from sparrow.core.schema import Schema
 
-__all__ = ["Reservation", "check", "entry_bytes", "left", "limit", "reserve", "share", "too_large", "trim", "working"]
+__all__ = [
+    "Reservation",
+    "check",
+    "entry_bytes",
+    "isolated",
+    "left",
+    "limit",
+    "reserve",
+    "share",
+    "too_large",
+    "trim",
+    "working",
+]
 
 _malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 """That of glibc; others have none."""
@@ -245,6 +258,17 @@ class _Ledger:
 
 
 _ledger = _Ledger()
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Account for reservations made within the block alone, as in a new process. For tests; not for threads."""
+    global _ledger
+    before, _ledger = _ledger, _Ledger()
+    try:
+        yield
+    finally:
+        _ledger = before
 
 
 def _after_fork() -> None:

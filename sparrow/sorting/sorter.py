@@ -27,27 +27,17 @@ from sparrow.kernels.keys import (
     take,
     unpack,
 )
-from sparrow.runtime import memory, settings
+from sparrow.runtime import events, memory, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting.rows import Column, Rows, Run, cell
 from sparrow.sorting.spool import Segment, Spool, memory_budget
+from sparrow.sorting.tuning import tuning
 from sparrow.sorting.wide import folded, in_order, row_type, unfolded
 
 __all__ = ["Sorter", "sorted_blocks"]
 
-_SAMPLE = 1024
-"""One key in so many is kept in memory to find where a range begins in a run."""
-_CHUNK = 1 << 18
-_RANGE = (1 << 15, 1 << 20)
-"""The fewest and the most rows of a range that a thread sorts at once."""
-_RANGE_BYTES = 240
-"""Bytes of the budget for a row of a range whose size is not chosen."""
 _DIGIT = 11
 """Bits by which one pass of a sort parts rows."""
-_CACHED, _STRETCH = 1 << 17, 1 << 10
-"""Rows that a cache holds while they are sorted, and of each run on average: ranges are no larger than both ask for."""
-_WHOLE, _PART = 1 << 21, 1 << 24
-"""Rows up to which there is one part, and the most of one of several: how they are cut must not depend on threads."""
 
 
 class _Range(NamedTuple):
@@ -92,6 +82,7 @@ class Sorter:
         self._ndim, self._dtype, self._duplicates = ndim, dtype, duplicates
         self.weighted = weighted
         self._describe, self._leading = describe, leading
+        self._tuning = tuning()
         self._budget = memory_budget()
         self._room = memory.reserve(0, "rows being sorted")
         self._threads = settings.current().threads
@@ -153,12 +144,22 @@ class Sorter:
             else:
                 # One pass parts the rows; those between two keys are sorted when they are brought together.
                 loose = max(maxima[0].bit_length() - _DIGIT, 0)
-                keys, order = sort_stable(keys, below + loose)
-                values = take(values, order)
+                keys, values = _sort_rows(keys, values, below + loose)
                 if minor is not None and not loose:
                     loose = None
         last = cell(keys[-1], layout)
-        return Run(layout, len(keys), maxima, keys, values, keys[::_SAMPLE].copy(), ascending, last, minor, loose)
+        return Run(
+            layout,
+            len(keys),
+            maxima,
+            keys,
+            values,
+            keys[:: self._tuning.sample_stride].copy(),
+            ascending,
+            last,
+            minor,
+            loose,
+        )
 
     def consume(self, prepared: Iterable[Run | Rows], *, pause: bool = False) -> bool:
         """Take in everything, or with ``pause`` until memory is full of rows that came strictly ascending.
@@ -196,8 +197,8 @@ class Sorter:
             if isinstance(run.keys, np.ndarray):
                 yield run
                 continue
-            for start in range(0, run.count, _CHUNK):
-                stop = min(start + _CHUNK, run.count)
+            for start in range(0, run.count, self._tuning.chunk_rows):
+                stop = min(start + self._tuning.chunk_rows, run.count)
                 values = None if run.values is None else self._read(run.values, start, stop)
                 yield replace(run, count=stop - start, keys=self._read(run.keys, start, stop), values=values)
 
@@ -245,8 +246,8 @@ class Sorter:
     def _relayout(self, run: Run, layout: Layout) -> Run:
         keys = run.keys
         if isinstance(keys, Segment):
-            for start in range(0, run.count, _CHUNK):
-                chunk = self._spool.read(keys, start, min(start + _CHUNK, run.count))
+            for start in range(0, run.count, self._tuning.chunk_rows):
+                chunk = self._spool.read(keys, start, min(start + self._tuning.chunk_rows, run.count))
                 self._spool.write(keys, start, repack(chunk, run.layout, layout))
         else:
             keys = repack(keys, run.layout, layout)
@@ -256,6 +257,8 @@ class Sorter:
         """Merge the runs in memory into one on disk."""
         fresh = self._settled([run for run in self._runs if isinstance(run.keys, np.ndarray)])
         count = sum(run.count for run in fresh)
+        events.emit("sorting.spill", runs=len(fresh), rows=count)
+        stride = self._tuning.sample_stride
         keys = self._spool.reserve(count, np.dtype(np.int64))
         values = self._spool.reserve(count, self._dtype) if self.weighted else None
         samples: list[Keys] = []
@@ -269,7 +272,7 @@ class Sorter:
             self._spool.write(keys, at, merged)
             if values is not None and weights is not None:
                 self._spool.write(values, at, weights)
-            samples.append(merged[-at % _SAMPLE :: _SAMPLE].copy())
+            samples.append(merged[-at % stride :: stride].copy())
             at += len(merged)
         first, last = fresh[0].minor, fresh[-1].minor
         minor = (first[0], last[1]) if sorted_bits and first is not None and last is not None else None
@@ -342,8 +345,9 @@ class Sorter:
 
     def _cut(self) -> list[list[_Range]]:
         self._runs = self._settled(self._runs)
-        total = self.count
-        return self._ranges(self._runs, 2 * -(-total // (2 * _PART)) if total > _WHOLE else 1)
+        total, limits = self.count, self._tuning
+        one = total <= limits.single_part_max_rows
+        return self._ranges(self._runs, 1 if one else 2 * -(-total // (2 * limits.max_part_rows)))
 
     def _wide_cells(self, wide: Sorter, each: _Range) -> tuple[tuple[NDArray[Any], ...], NDArray[Any]]:
         """Return the cells of a range of leading coordinates, sorted, and a value for each."""
@@ -360,6 +364,7 @@ class Sorter:
     def _wide_rest(self, wide: Sorter, each: _Range, fill_value: Any) -> Iterator[Block]:
         """Yield the cells of one leading coordinate that has more rows than a range: they are sorted by the rest."""
         leading = int(wide._key(each)[0])
+        events.emit("sorting.sort_group", rows=wide.count, coordinates=self._ndim - 1)
         inner = Sorter(
             self._ndim - 1, self._dtype, weighted=self.weighted, duplicates=self._duplicates,
             describe=self._describe, leading=(*self._leading, leading),
@@ -447,8 +452,8 @@ class Sorter:
         """Yield the values of a range in pieces, those of equal keys in the order of the input."""
         for run, start, stop in zip(self._runs, each.start.tolist(), each.stop.tolist(), strict=True):
             assert run.values is not None
-            for at in range(start, stop, _CHUNK):
-                yield self._read(run.values, at, min(at + _CHUNK, stop))
+            for at in range(start, stop, self._tuning.chunk_rows):
+                yield self._read(run.values, at, min(at + self._tuning.chunk_rows, stop))
 
     def _read(self, column: Column, start: int, stop: int) -> NDArray[Any]:
         return self._spool.read(column, start, stop) if isinstance(column, Segment) else column[start:stop]
@@ -472,27 +477,41 @@ class Sorter:
             return keys, None
         values = np.concatenate([part[1] for part in parts if part[1] is not None])
         if not ordered:
-            keys, order = sort_stable(keys, sorted_bits)
-            values = take(values, order)
+            keys, values = _sort_rows(keys, values, sorted_bits)
         return keys, values
 
     def _settled(self, runs: list[Run]) -> list[Run]:
         """Return runs, sorted in full where so many rows of loose ones agree in what they are sorted by."""
         if all(run.loose is None for run in runs):
             return runs
-        most = min(max(self._budget // _RANGE_BYTES, _RANGE[0]), _RANGE[1])
-        if np.unique(_samples(runs), return_counts=True)[1].max() * _SAMPLE <= most:
+        limits = self._tuning
+        most = self._range_rows(limits.tie_row_bytes)
+        if np.unique(_samples(runs), return_counts=True)[1].max() * limits.sample_stride <= most:
             return runs
-        return [run if run.loose is None else _sorted(run) for run in runs]
+        return [run if run.loose is None else self._sorted(run) for run in runs]
+
+    def _range_rows(self, row_bytes: int) -> int:
+        limits = self._tuning
+        return min(max(self._budget // row_bytes, limits.min_range_rows), limits.max_range_rows)
+
+    def _sorted(self, run: Run) -> Run:
+        """Return the rows of a loose run in memory sorted in full."""
+        assert isinstance(run.keys, np.ndarray)
+        assert isinstance(run.values, np.ndarray)
+        events.emit("sorting.sort_run", rows=run.count)
+        keys, values = _sort_rows(run.keys, run.values, 0 if run.minor is None else sum(run.layout[1:]))
+        samples = keys[:: self._tuning.sample_stride].copy()
+        return replace(run, keys=keys, values=values, samples=samples, loose=None)
 
     def _ranges(self, runs: Sequence[Run], parts: int = 1) -> list[list[_Range]]:
         """Cut the rows of runs into parts, and each into ranges of keys that a thread sorts in memory."""
         if not runs:
             return [[]]
-        size = min(max(self._budget // (48 * (self._threads + 2)), _RANGE[0]), _RANGE[1])
-        size = min(size, max(_CACHED, _STRETCH * len(runs)))
+        limits = self._tuning
+        size = self._range_rows(limits.range_row_bytes * (self._threads + 2))
+        size = min(size, max(limits.cached_range_rows, limits.range_rows_per_run * len(runs)))
         samples = np.sort(_samples(runs))
-        step = max(size // _SAMPLE, 1)
+        step = max(size // limits.sample_stride, 1)
         cuts, times = np.unique(samples[step::step], return_counts=True)
         alone = cuts[(times > 1) & (cuts < np.iinfo(np.int64).max)]
         if any(run.loose is not None for run in runs):
@@ -518,10 +537,11 @@ class Sorter:
         if isinstance(run.keys, np.ndarray):
             return np.searchsorted(run.keys, splitters)
         out = np.zeros(len(splitters), np.int64)
+        stride = self._tuning.sample_stride
         for i, above in enumerate(np.searchsorted(run.samples, splitters).tolist()):
             if above:
-                start = (above - 1) * _SAMPLE
-                chunk = self._spool.read(run.keys, start, min(start + _SAMPLE, run.count))
+                start = (above - 1) * stride
+                chunk = self._spool.read(run.keys, start, min(start + stride, run.count))
                 out[i] = start + np.searchsorted(chunk, splitters[i])
         return out
 
@@ -542,12 +562,11 @@ def _samples(runs: Sequence[Run]) -> Keys:
     return samples
 
 
-def _sorted(run: Run) -> Run:
-    """Return the rows of a loose run in memory sorted in full."""
-    assert isinstance(run.keys, np.ndarray)
-    assert isinstance(run.values, np.ndarray)
-    keys, order = sort_stable(run.keys, 0 if run.minor is None else sum(run.layout[1:]))
-    return replace(run, keys=keys, values=take(run.values, order), samples=keys[::_SAMPLE].copy(), loose=None)
+def _sort_rows(keys: Keys, values: NDArray[Any], sorted_bits: int) -> tuple[Keys, NDArray[Any]]:
+    """Sort rows by key, equal keys in the order of the input; by their lowest bits they are sorted already."""
+    events.emit("sorting.sort_rows", sorted_bits=sorted_bits)
+    keys, order = sort_stable(keys, sorted_bits)
+    return keys, take(values, order)
 
 
 def _sorted_bits(runs: Sequence[Run]) -> int:
@@ -565,7 +584,7 @@ def _place_in(known: NDArray[np.int64] | None) -> Callable[[NDArray[Any]], NDArr
     """Return what turns ids into their places among the distinct ones, by a table unless gaps are wide."""
     if known is None:
         return lambda column: column
-    if not len(known) or int(known[-1]) > 4 * len(known) + 1000:
+    if not len(known) or int(known[-1]) > tuning().id_table_gap * len(known) + 1000:
         return lambda column: np.searchsorted(known, column)
     table = np.zeros(int(known[-1]) + 1, np.int32 if len(known) <= 2**31 else np.int64)
     table[known] = np.arange(len(known), dtype=table.dtype)

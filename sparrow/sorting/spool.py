@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sparrow.errors import StorageError
 from sparrow.kernels.entries import Block
 from sparrow.runtime import memory, settings
+from sparrow.sorting.tuning import tuning
 
 __all__ = ["Aside", "Segment", "Spool", "memory_budget"]
 
@@ -157,6 +158,10 @@ def _bytes(array: NDArray[Any]) -> memoryview:
 
 
 def memory_budget() -> int:
-    """Return the bytes that rows waiting to be sorted may take; libraries and what is merged take others."""
-    least = min(max(memory.working() // 6, 4_000_000), 40_000_000, memory.limit() // 4)
-    return memory.share(2.5, least=least, beside=400_000_000)
+    """Return the bytes that rows may occupy before they are spilled."""
+    limits = tuning()
+    if limits.budget_bytes is not None:
+        return limits.budget_bytes
+    least = max(memory.working() // 6, limits.min_budget_bytes)
+    least = min(least, limits.max_floor_bytes, memory.limit() // 4)
+    return memory.share(limits.memory_parts, least=least, beside=limits.unreserved_bytes)

@@ -20,8 +20,8 @@ from sparrow.kernels.entries import Duplicates
 from sparrow.kernels.keys import layout_for, pack, sort_stable, unpack
 from sparrow.runtime import memory, settings
 from sparrow.sorting import Rows, Spool, memory_budget
-from sparrow.sorting import sorter as sorting
 from sparrow.sorting.sorter import Sorter
+from sparrow.testing import observe, strategy, tune
 
 RULES: list[Duplicates] = ["sum", "last", "first", "min", "max"]
 
@@ -91,10 +91,7 @@ def inputs(draw: st.DrawFn, weighted: bool, largest: int) -> list[Rows]:
 def test_agrees_with_a_dictionary(data: st.DataObject, rule: Duplicates, weighted: bool, spill: bool) -> None:
     pieces = data.draw(inputs(weighted, 2**40))
     dtype = np.dtype(np.float64 if weighted else np.int64)
-    with pytest.MonkeyPatch.context() as patch:
-        if spill:
-            patch.setattr(sorting, "memory_budget", lambda: 800)
-        patch.setattr(sorting, "_SAMPLE", 4)
+    with tune("sorting", budget_bytes=800 if spill else None, sample_stride=4):
         found, sorter = run(pieces, rule, dtype)
     want = expected(pieces, rule, dtype)
     assert list(found) == list(want)
@@ -135,63 +132,51 @@ def big_pieces(weighted: bool, spread: int, far: int = 1, ndim: int = 2) -> Iter
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("budget", [10**9, 200_000])
 @pytest.mark.parametrize(("far", "ndim"), [(1, 2), (2**60, 2), (2**60, 3)])
-def test_a_cell_with_more_rows_than_a_range_holds(
-    weighted: bool, rule: Duplicates, budget: int, far: int, ndim: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sorting, "memory_budget", lambda: budget)
-    monkeypatch.setattr(sorting, "_CHUNK", 1000)
-    monkeypatch.setattr(sorting, "_RANGE", (1 << 12, 1 << 12))
-    alone: list[int] = []
-    inner = Sorter._wide_rest
-
-    def noted(self: Sorter, wide: Sorter, *args: Any) -> Any:
-        alone.append(wide.count)
-        return inner(self, wide, *args)
-
-    monkeypatch.setattr(Sorter, "_wide_rest", noted)
+def test_duplicates_exceed_a_range(weighted: bool, rule: Duplicates, budget: int, far: int, ndim: int) -> None:
     pieces = list(big_pieces(weighted, 3000, far, ndim))
     dtype = np.dtype(np.float64 if weighted else np.int64)
-    found, _ = run(pieces, rule, dtype)
+    with (
+        tune("sorting", budget_bytes=budget, chunk_rows=1000, min_range_rows=1 << 12, max_range_rows=1 << 12),
+        observe("sorting.sort_group") as groups,
+    ):
+        found, _ = run(pieces, rule, dtype)
     assert found == expected(pieces, rule, dtype)
-    assert len(alone) == (ndim - 1 if far > 1 else 0)
+    assert len(groups) == (ndim - 1 if far > 1 else 0)
 
 
 @pytest.mark.parametrize("ndim", [2, 3])
-def test_of_rows_with_one_leading_coordinate_beyond_keys_errors_name_the_cell(
-    ndim: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sorting, "_RANGE", (1 << 12, 1 << 12))
+def test_duplicate_error_names_wide_coordinates(ndim: int) -> None:
     rng = np.random.default_rng(2)
     coords = [np.full(20_000, 5), *(rng.permutation(20_000) + 2**62 for _ in range(ndim - 1))]
     pieces = [Rows(tuple(coords), None), Rows(tuple(column[77:78] for column in coords), None)]
     cell = ", ".join(str(int(column[77])) for column in coords)
-    with pytest.raises(DuplicateError, match=rf"the cell \({cell}\) is given more than once"):
-        run(pieces, "error", np.dtype(np.int64))
-    assert len(run(pieces[:1], "error", np.dtype(np.int64))[0]) == 20_000
+    with tune("sorting", min_range_rows=1 << 12, max_range_rows=1 << 12):
+        with pytest.raises(DuplicateError, match=rf"the cell \({cell}\) is given more than once"):
+            run(pieces, "error", np.dtype(np.int64))
+        assert len(run(pieces[:1], "error", np.dtype(np.int64))[0]) == 20_000
 
 
 @pytest.mark.parametrize("far", [1, 2**60])
-def test_same_bits_whatever_the_threads_and_the_memory(far: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bits_independent_of_threads_and_memory(far: int) -> None:
     pieces = list(big_pieces(True, 50, far))
     dtype = np.dtype(np.float64)
     runs = []
     for threads in (1, 4):
         for budget in (10**9, 300_000):
-            monkeypatch.setattr(sorting, "memory_budget", lambda budget=budget: budget)
-            with settings.config(threads=threads):
+            with tune("sorting", budget_bytes=budget), settings.config(threads=threads):
                 runs.append(run(pieces, "sum", dtype)[0])
     assert all(each == runs[0] for each in runs)
 
 
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("far", [1, 2**60])
-def test_parts_follow_one_another(weighted: bool, far: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_are_consecutive(weighted: bool, far: int) -> None:
     pieces = list(big_pieces(weighted, 3000, far))
     dtype = np.dtype(np.float64 if weighted else np.int64)
-    monkeypatch.setattr(sorting, "_WHOLE", 5000)
-    monkeypatch.setattr(sorting, "_PART", 5000)
-    monkeypatch.setattr(sorting, "_RANGE", (1 << 12, 1 << 12))
-    with closing(Sorter(2, dtype, weighted=weighted, duplicates="sum")) as sorter:
+    small = tune(
+        "sorting", single_part_max_rows=5000, max_part_rows=5000, min_range_rows=1 << 12, max_range_rows=1 << 12
+    )
+    with small, closing(Sorter(2, dtype, weighted=weighted, duplicates="sum")) as sorter:
         sorter.consume(map(sorter.prepare, pieces))
         parts = sorter.parts([np.dtype(np.int64)] * 2, dtype.type(0))
         assert len(parts) > 3
@@ -209,22 +194,22 @@ def test_duplicates_are_an_error_that_names_the_cell(top: int, weighted: bool) -
         run(pieces, "error", np.dtype(np.float64 if weighted else np.int64))
 
 
-def test_a_giant_duplicate_is_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorting, "_RANGE", (1 << 12, 1 << 12))
-    with pytest.raises(DuplicateError, match=r"the cell \(5, 7\)"):
+def test_duplicate_error_beyond_a_range() -> None:
+    small = tune("sorting", min_range_rows=1 << 12, max_range_rows=1 << 12)
+    with small, pytest.raises(DuplicateError, match=r"the cell \(5, 7\)"):
         run([Rows((np.full(50_000, 5), np.full(50_000, 7)), None)], "error", np.dtype(np.int64))
 
 
-def test_coordinates_that_outgrow_the_keys_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs in memory and on disk are packed again, and at last sorted by the leading coordinate alone."""
-    monkeypatch.setattr(sorting, "memory_budget", lambda: 3000)
+def test_late_large_coordinates_repack_runs() -> None:
+    """Runs in memory and on disk are repacked, and finally sorted by the leading coordinate alone."""
     rng = np.random.default_rng(5)
     for tops in ([9, 2**31, 2**33], [9, 2**31, 2**33, 2**40, 2**61]):
         pieces = [
             Rows((rng.integers(0, 4, 500), rng.integers(0, top, 500, endpoint=True)), rng.random(500)) for top in tops
         ]
         pieces.append(Rows((np.array([2**31]), np.array([0])), np.array([1.0])))
-        found, sorter = run(pieces, "sum", np.dtype(np.float64))
+        with tune("sorting", budget_bytes=3000):
+            found, sorter = run(pieces, "sum", np.dtype(np.float64))
         assert found == expected(pieces, "sum", np.dtype(np.float64))
         assert sorter.maxima[0] == 2**31
 
@@ -243,9 +228,9 @@ def test_ids_become_their_positions() -> None:
     assert found == {(0, 2): 1, (1, 1): 1, (1, 2): 1}
 
 
-def test_it_pauses_while_rows_ascend(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorting, "memory_budget", lambda: 1000)
-    sorter = Sorter(1, np.dtype(np.int64), weighted=False, duplicates="sum")
+def test_consume_pauses_while_rows_ascend() -> None:
+    with tune("sorting", budget_bytes=1000):
+        sorter = Sorter(1, np.dtype(np.int64), weighted=False, duplicates="sum")
     pieces = iter([sorter.prepare(Rows((np.arange(k * 100, k * 100 + 100),), None)) for k in range(5)])
     assert sorter.consume(pieces, pause=True)
     assert sum(run.count for run in sorter.drain()) == 200
@@ -255,8 +240,7 @@ def test_it_pauses_while_rows_ascend(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not sorter.follows(sorter.prepare(Rows((np.array([900, 900]),), None)))
 
 
-def test_what_waits_counts_until_it_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_ledger", memory._Ledger())
+def test_waiting_rows_are_reserved_until_released() -> None:
     free = memory.left()
     rows = Rows((np.arange(1000)[::-1],), np.ones(1000))
     with closing(Sorter(1, np.dtype(np.float64), weighted=True, duplicates="sum")) as sorter:
@@ -264,16 +248,19 @@ def test_what_waits_counts_until_it_is_given_back(monkeypatch: pytest.MonkeyPatc
         assert memory.left() == free - 16_000
         assert sum(block.count for block in sorter.blocks([np.dtype(np.int64)], 0.0)) == 1000
     assert memory.left() == free
-    monkeypatch.setattr(sorting, "memory_budget", lambda: 20_000)
-    with closing(Sorter(1, np.dtype(np.float64), weighted=True, duplicates="sum")) as sorter:
-        for held in (16_000, 0, 16_000, 0):  # the second fills memory: both go to disk
+    with (
+        tune("sorting", budget_bytes=20_000),
+        observe("sorting.spill") as spills,
+        closing(Sorter(1, np.dtype(np.float64), weighted=True, duplicates="sum")) as sorter,
+    ):
+        for reserved in (16_000, 0, 16_000, 0):  # the second run exceeds the budget: both are spilled
             sorter.consume([sorter.prepare(rows)])
-            assert memory.left() == free - held
+            assert memory.left() == free - reserved
+        assert len(spills) == 2
     assert memory.left() == free
 
 
-def test_a_sort_takes_its_share_of_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_ledger", memory._Ledger())
+def test_memory_budget_is_a_share_of_free_memory() -> None:
     with settings.config(memory_limit="1.4GB"):
         assert memory_budget() == 400_000_000
         with memory.reserve(500_000_000, "another"):
@@ -283,19 +270,21 @@ def test_a_sort_takes_its_share_of_what_is_free(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("far", [1, 2**60])
-def test_a_full_disk_is_a_storage_error(far: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_raises_storage_error(far: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: Any) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(sorting, "memory_budget", lambda: 1000)
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(StorageError, match=r"No space left on device; free space, or name another"):
+    with (
+        tune("sorting", budget_bytes=1000),
+        pytest.raises(StorageError, match=r"No space left on device; free space, or name another"),
+    ):
         run(list(big_pieces(False, 100, far)), "sum", np.dtype(np.int64))
 
 
 @pytest.mark.parametrize("far", [1, 2**60])
 @pytest.mark.parametrize("mine", [IngestError("a bad token", "file.txt", 7, "x"), KeyboardInterrupt()])
-def test_what_rows_raise_comes_as_it_is(far: int, mine: BaseException) -> None:
+def test_errors_of_the_input_propagate(far: int, mine: BaseException) -> None:
     def failing() -> Iterator[Rows]:
         yield from big_pieces(False, 100, far)
         raise mine
@@ -331,52 +320,34 @@ def test_the_radix_sort_is_stable(keys: list[int], shift: int) -> None:
     assert found.tolist() == array[want].tolist()
 
 
-def test_what_is_sorted_by_columns_is_sorted_by_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    below: list[int] = []
-
-    def spy(keys: Any, sorted_bits: int) -> Any:
-        below.append(sorted_bits)
-        return sort_stable(keys, sorted_bits)
-
-    monkeypatch.setattr(sorting, "sort_stable", spy)
+def test_column_sorted_input_skips_sorted_bits() -> None:
     rng = np.random.default_rng(5)
     pieces = [Rows((rng.integers(0, 50, 400), np.sort(rng.integers(100 * k, 100 * (k + 1), 400))), rng.random(400))
               for k in range(3)]  # fmt: skip
     for parts, bits in ((pieces, [32] * 4), (pieces[::-1], [32] * 3 + [0])):
-        below.clear()
-        found, _ = run(parts, "sum", np.dtype(np.float64))
+        with observe("sorting.sort_rows") as sorts:
+            found, _ = run(parts, "sum", np.dtype(np.float64))
         assert found == expected(parts, "sum", np.dtype(np.float64))
-        assert below == bits
+        assert [details["sorted_bits"] for _, details in sorts] == bits
 
 
 @pytest.mark.parametrize("top", [10, 100_000, 2**33])
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("columns", [False, True])
 @pytest.mark.parametrize("count", [1, 5])
-def test_rows_are_parted_first_and_sorted_when_they_meet(
-    top: int, together: bool, columns: bool, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sorting, "_SAMPLE", 8)
-    monkeypatch.setattr(sorting, "_RANGE", (64, 64))
+def test_runs_are_partitioned_then_sorted_on_merge(top: int, together: bool, columns: bool, count: int) -> None:
     rng = np.random.default_rng(top + together)
     pieces = []
     for k in range(count):
         rows, cols = rng.integers(0, top, 300), rng.integers(100 * k, 100 * (k + 1), 300)
-        if together:  # in rows that one pass does not tell apart
+        if together:  # rows that one radix pass does not separate
             rows = np.where(rng.random(300) < 0.9, rows % 7, rows)
         pieces.append(Rows((rows, np.sort(cols) if columns else cols), rng.integers(1, 9, 300) * 0.1))
-    settled: list[Any] = []
-    sort = sorting._sorted
-
-    def spy(loose: Any) -> Any:
-        settled.append(loose)
-        return sort(loose)
-
-    monkeypatch.setattr(sorting, "_sorted", spy)
-    found, _ = run(pieces, "last", np.dtype(np.float64))
+    with strategy("small_ranges"), observe("sorting.sort_run") as sorts:
+        found, _ = run(pieces, "last", np.dtype(np.float64))
     assert found == expected(pieces, "last", np.dtype(np.float64))
     if top > 1 << 11:
-        assert bool(settled) == together
+        assert bool(sorts) == together
 
 
 @given(st.lists(st.integers(0, 2**21 - 1), min_size=3, max_size=3))

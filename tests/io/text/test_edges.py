@@ -36,6 +36,7 @@ from sparrow.io.text.edges import Edges
 from sparrow.relations.base import scan
 from sparrow.runtime import settings
 from sparrow.sorting import sorter as sorting
+from sparrow.testing import tune
 
 
 def edges(*args: Any, **options: Any) -> str:
@@ -717,10 +718,9 @@ def test_same_files_whatever_the_threads(tmp_path: Path) -> None:
     assert names[0] == names[1]
 
 
-def test_parts_are_written_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@tune("sorting", single_part_max_rows=20_000, max_part_rows=20_000)
+def test_parts_are_written_apart(tmp_path: Path) -> None:
     table = random_edges(tmp_path / "e.txt", 100_000)
-    monkeypatch.setattr(sorting, "_WHOLE", 20_000)
-    monkeypatch.setattr(sorting, "_PART", 20_000)
     names = []
     for threads in (1, 3):
         with settings.config(threads=threads):
