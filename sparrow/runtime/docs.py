@@ -1,0 +1,146 @@
+"""Docstring text that several functions share, written once and inserted at import, as SciPy's ``doccer`` does.
+
+A module declares its texts and decorates functions, or a class for all of its methods::
+
+    shared = SharedText(
+        axis='''
+        axis
+            Axes to reduce, by number or name; all by default.
+        ''',
+    )
+
+
+    @shared
+    def total(x, axis=None):
+        '''Return the sum of elements; the section of parameters ends with a shared one.
+
+        %(axis)s
+        '''
+
+A function and a method that do the same share one docstring: see :func:`document_as`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from textwrap import indent
+from typing import Any, TypeVar
+
+__all__ = ["SharedText", "document_as"]
+
+T = TypeVar("T")
+_PLACEHOLDER = re.compile(r"^([ \t]*)%\((\w+)\)s$", re.MULTILINE)
+_PARAMETERS = re.compile(r"(?<=^Parameters\n-{10}\n).*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
+
+
+class SharedText:
+    """Texts by name, and a decorator that inserts them into docstrings.
+
+    A placeholder is a line of its own, ``%(name)s``; the text that replaces it is indented as the placeholder is.
+
+    Parameters
+    ----------
+    *bases
+        Shared texts of other modules to take over.
+    **texts
+        The texts, of any indentation; each may hold placeholders of those before it.
+
+    Examples
+    --------
+    >>> shared = SharedText(
+    ...     axis='''
+    ...     axis
+    ...         Axes to reduce.
+    ... '''
+    ... )
+    >>> @shared
+    ... def total(x, axis=None):
+    ...     '''Return the sum.
+    ...
+    ...     %(axis)s
+    ...     '''
+    >>> print(inspect.getdoc(total))
+    Return the sum.
+    <BLANKLINE>
+    axis
+        Axes to reduce.
+    """
+
+    def __init__(self, *bases: SharedText, **texts: str) -> None:
+        self._texts: dict[str, str] = {}
+        for base in bases:
+            self._texts.update(base._texts)
+        for name, text in texts.items():
+            self._texts[name] = self.fill(inspect.cleandoc(text))
+
+    def __call__(self, thing: T) -> T:
+        """Fill the docstring of a function, or those of a class and its own methods and properties."""
+        members = list(vars(thing).values()) if isinstance(thing, type) else []
+        for member in (thing, *members):
+            target = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+            document = getattr(target, "__doc__", None)
+            if document is not None and "%(" in document:
+                target.__doc__ = self.fill(document)
+        return thing
+
+    def fill(self, document: str) -> str:
+        """Return a docstring with its placeholders replaced.
+
+        Raises
+        ------
+        KeyError
+            If there is no text of that name.
+        """
+        return _PLACEHOLDER.sub(lambda found: indent(self._texts[found[2]], found[1]), document)
+
+
+def document_as(source: Any, **parameters: str) -> Callable[[T], T]:
+    """Return a decorator that gives a function the docstring of another one that does the same.
+
+    Of the parameters those stay that the function has too, in the order of its signature.
+
+    Parameters
+    ----------
+    source
+        The function that is documented.
+    **parameters
+        Descriptions of parameters that it lacks, or that differ.
+
+    Examples
+    --------
+    >>> def method(self, axis=None, out=None):
+    ...     '''Return the sum.
+    ...
+    ...     Parameters
+    ...     ----------
+    ...     axis
+    ...         Axes to reduce.
+    ...     out
+    ...         Array to write to.
+    ...     '''
+    >>> @document_as(method, x="Tensor or array.")
+    ... def function(x, axis=None): ...
+    >>> function.__doc__.splitlines()[4:]
+    ['x', '    Tensor or array.', 'axis', '    Axes to reduce.']
+    """
+
+    def decorate(target: T) -> T:
+        function: Any = target
+        if source.__doc__ is None:  # python -OO
+            return target
+        document = inspect.cleandoc(source.__doc__)
+        found = _PARAMETERS.search(document)
+        if found is None:
+            raise ValueError(f"{source.__qualname__} has no section Parameters")
+        entries = re.split(r"\n(?=\S)", found[0])
+        known = {name: entry for entry in entries for name in entry.partition("\n")[0].split(", ")}
+        known |= {name: f"{name}\n{indent(inspect.cleandoc(text), '    ')}" for name, text in parameters.items()}
+        code = function.__code__
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        kept = "\n".join(dict.fromkeys(known[name] for name in names))
+        function.__doc__ = document[: found.start()] + kept + document[found.end() :]
+        return target
+
+    return decorate
