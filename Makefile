@@ -67,6 +67,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python tools/lint_language.py
 
 types: $(VENV)/.dev
 	$(BIN)/mypy

@@ -188,7 +188,7 @@ def test_what_another_holds_is_not_there_for_a_dense_array() -> None:
 
 FORK = """
 import os
-from sparrow.runtime import memory, recycled
+from sparrow.runtime import memory
 from sparrow.runtime.settings import config
 with config(memory_limit=10**6), memory.reserve(600_000, "the parent's") as room:
     pid = os.fork()
