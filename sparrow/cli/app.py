@@ -194,12 +194,12 @@ def _warned(
 def _told(error: Exception) -> str:
     """Return an error in one line, but for commands to type, which stay lines."""
     from sparrow.errors import SparrowError
-    from sparrow.storage.fs.local import DISK_FULL
+    from sparrow.storage.fs.local import DISK_FULL_ERRNOS
 
     if isinstance(error, OSError) and not isinstance(error, SparrowError) and error.strerror:
         if error.filename is not None:
             return f"{error.filename}: {error.strerror}"
-        return f"standard output: {error.strerror}" if error.errno in DISK_FULL else error.strerror
+        return f"standard output: {error.strerror}" if error.errno in DISK_FULL_ERRNOS else error.strerror
     parts = re.split(r"\n((?:  \S.*(?:\n|$))+)", str(error))  # every other one is commands, indented by two
     told = [part.rstrip() if at % 2 else " ".join(part.split()) for at, part in enumerate(parts)]
     return "\n".join(filter(None, told)) or type(error).__name__

@@ -165,10 +165,10 @@ def show(
             print(part)
         return
     if png is not None:
-        from sparrow.storage.fs.filesystem import replacing
+        from sparrow.storage.fs.filesystem import atomic_write
         from sparrow.tensor import spy
 
-        with replacing(png) as picture:
+        with atomic_write(png) as picture:
             picture.write(spy.png(part.spy()))
         print(png)
         return
@@ -209,14 +209,14 @@ def _entries(part: Tensor, head: int) -> tuple[list[tuple[Any, ...]], bool]:
     import numpy as np
 
     from sparrow.relations.base import as_numpy
-    from sparrow.storage.parquet.layout import decode
+    from sparrow.storage.parquet.layout import decode_values
 
     view = part.__sparrow_scan__().view
     rows: list[tuple[Any, ...]] = []
     for batch in part.to_batches():
         columns = [as_numpy(column) for column in batch.columns]
         coords = columns[: part.ndim]
-        values = decode(columns[part.ndim :], part.dtype)
+        values = decode_values(columns[part.ndim :], part.dtype)
         placed = view.to_base(coords) if part.ndim else [np.full(len(values), at) for _, at in view.fixed]
         rows.extend(zip(*(column.tolist() for column in placed), values.tolist(), strict=True))
         if head and len(rows) > head:
@@ -372,7 +372,7 @@ def multiply(
     import sparrow as sp
     from sparrow.errors import UnsupportedError
     from sparrow.runtime import memory
-    from sparrow.storage.fs.filesystem import replacing
+    from sparrow.storage.fs.filesystem import atomic_write
 
     tensor = open_one(path)
     tensor = tensor.T if transpose else tensor
@@ -384,7 +384,7 @@ def multiply(
     y = np.asarray(sp.matmul(tensor, x, engine=engine))
     seconds = time.perf_counter() - started
     if out is not None:
-        with replacing(out) as file:
+        with atomic_write(out) as file:
             np.save(file, y)
     if as_json:
         shown: dict[str, Any] = {"shape": list(y.shape), "dtype": str(y.dtype), "seconds": seconds, "out": out}

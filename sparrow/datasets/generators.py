@@ -16,7 +16,7 @@ from sparrow.errors import ExistsError, InvalidValueError
 from sparrow.io.base.registry import packed
 from sparrow.runtime.progress import bar
 from sparrow.runtime.validation import check_flag
-from sparrow.storage.fs.filesystem import of, replacing
+from sparrow.storage.fs.filesystem import atomic_write, get_filesystem
 
 __all__ = ["powerlaw_libsvm", "powerlaw_tns", "rmat"]
 
@@ -247,9 +247,9 @@ def _lines(blocks: Iterable[list[NDArray[Any]]], delimiter: str) -> Iterator[tup
 
 def _write(dst: str | os.PathLike[str], texts: Iterable[tuple[int, bytes]], count: int, overwrite: bool) -> int:
     """Write a file, whole or not at all."""
-    if not check_flag("overwrite", overwrite) and of(dst).occupied(os.fspath(dst)):
+    if not check_flag("overwrite", overwrite) and get_filesystem(dst).is_occupied(os.fspath(dst)):
         raise ExistsError(f"{os.fspath(dst)!r} exists: choose another name, or pass overwrite=True to replace it")
-    with replacing(dst) as file, bar("generating", count, "rows") as advance, packed(file, dst) as sink:
+    with atomic_write(dst) as file, bar("generating", count, "rows") as advance, packed(file, dst) as sink:
         for n, text in texts:
             sink.write(text)
             advance(n)

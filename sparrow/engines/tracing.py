@@ -16,7 +16,7 @@ from sparrow.plan import Contract, Node, Scan, Step, scans_of, steps_below
 from sparrow.relations.base import Chunk, Relation
 from sparrow.runtime.progress import quantity
 from sparrow.runtime.validation import check_flag
-from sparrow.storage import Traffic, counting
+from sparrow.storage import Traffic, count_traffic
 
 if TYPE_CHECKING:
     from sparrow.engines.registry import Engine
@@ -109,7 +109,7 @@ class _Watch(_Unwatched):
 
     def __enter__(self) -> Self:
         if self._plans.analyze:
-            self._fetched = self._stack.enter_context(counting())
+            self._fetched = self._stack.enter_context(count_traffic())
         self._text = told(self._node, self._engine)
         self._before = len(self._plans.done)
         self._start = time.perf_counter()

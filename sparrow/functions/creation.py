@@ -91,7 +91,7 @@ def open(  # noqa: A001 - what people type is sp.open
     >>> sp.open("A.sparrow")
     <Tensor A.sparrow (d0: 2, d1: 2) int64 nnz=2 coo v0>
     """
-    with storage.using(path, storage_options):
+    with storage.use_storage_options(path, storage_options):
         if coords is not None:
             if version is not None and not isinstance(version, SupportsIndex):
                 raise InvalidValueError(f"version={version!r}: a table of another tool is opened by number")
@@ -128,7 +128,7 @@ def _version_at(path: str | os.PathLike[str], when: str | datetime.date) -> int:
     if len(str(when)) <= len("2026-11-22"):
         at += datetime.timedelta(days=1, microseconds=-1)
     at = at.replace(tzinfo=datetime.UTC) if at.tzinfo is None else at
-    for commit in storage.commits_back(path):
+    for commit in storage.iter_commits(path):
         if commit.timestamp <= at:
             return commit.version
     raise NotFoundError(

@@ -28,7 +28,7 @@ from sparrow.kernels.entries import Block, RowBlock, put
 from sparrow.kernels.matmul import numpy_fallback
 from sparrow.runtime import memory
 from sparrow.runtime.progress import quantity
-from sparrow.storage.fs.filesystem import of, replacing
+from sparrow.storage.fs.filesystem import atomic_write, get_filesystem
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -260,7 +260,7 @@ def to_npz(path: str | os.PathLike[str], schema: Schema, block: Block, compresse
             arrays |= {"format": b"coo", "row": block.coords[0], "col": block.coords[1]}
         else:
             arrays |= {"format": b"coo", "coords": np.array(block.coords)}
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         (np.savez_compressed if compressed else np.savez)(file, **arrays)
 
 
@@ -274,14 +274,14 @@ def from_npz(path: str | os.PathLike[str]) -> Any:
     import scipy.sparse
 
     name = os.fspath(path)
-    files = of(name)
+    files = get_filesystem(name)
     if Path(name).suffix != ".npz":
         raise InvalidValueError(
             f"{name!r} does not end in .npz, and of files only such are read as arrays: sp.open opens what is stored, "
             "sp.ingest stores text and tables"
         )
     try:
-        with files.near(name) as near:
+        with files.local_copy(name) as near:
             with np.load(near, allow_pickle=False) as arrays:
                 if "fill_value" in arrays:
                     return _from_nodes(arrays)

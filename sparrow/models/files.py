@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from sparrow.errors import ExistsError, InvalidValueError, ShapeError, StorageError, UnsupportedError
 from sparrow.runtime.validation import check_flag
-from sparrow.storage.fs.filesystem import of
-from sparrow.storage.fs.local import disk_full, fsync_folder
+from sparrow.storage.fs.filesystem import get_filesystem
+from sparrow.storage.fs.local import fsync_path, write_error
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -40,7 +40,7 @@ def local(folder: str | os.PathLike[str]) -> Path:
     UnsupportedError
         If it is one of an object store.
     """
-    if of(folder).fetches:
+    if get_filesystem(folder).is_remote:
         raise UnsupportedError(f"{os.fspath(folder)!r} is a URL: save factors on this machine and upload them")
     return Path(folder)
 
@@ -93,14 +93,14 @@ def writing(
                 if not overwrite:
                     check_absent(final, refused)
                 hidden.replace(final)
-                fsync_folder(final.parent)
+                fsync_path(final.parent)
             except BaseException:
                 hidden.unlink(missing_ok=True)
                 raise
     except OSError as error:
         if isinstance(error, StorageError):
             raise
-        raise disk_full(error, final.parent) from error
+        raise write_error(error, final.parent) from error
 
 
 @contextmanager

@@ -347,7 +347,7 @@ class Recommender:
         if labels:
             rows = self._training.labels(0) if rows is None else rows
             items = self._training.labels(1) if items is None else items
-        with storage.creating(path) as made:
+        with storage.stage_folder(path) as made:
             folder = files.local(made)
             files.write_factors(folder / "user_factors.parquet", "row", user_factors, rows)
             files.write_factors(folder / "item_factors.parquet", "item", item_factors, items)

@@ -27,7 +27,7 @@ def save(model: Estimator, path: str | os.PathLike[str], overwrite: bool) -> Non
     """Write a fitted model as a bundle: weights, factors and bias, and what they are of."""
     weights, names = model._weights, getattr(model, "feature_names_in_", None)
     labels: dict[str, Any] = {} if names is None else {model._dim: list(names)}
-    with storage.creating(path, overwrite) as folder:
+    with storage.stage_folder(path, overwrite) as folder:
         asarray(weights.rows, dims=(model._dim, "number"), labels=labels).save(folder / "weights")
         asarray(weights.bias, dims=("one", "output")).save(folder / "bias")
         model.coefficients().save(folder / "coefficients")

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sparrow.errors import CorruptionError, ExistsError, InvalidValueError, NotFoundError, UnsupportedError
-from sparrow.storage.fs.credentials import using
-from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.credentials import use_storage_options
+from sparrow.storage.fs.filesystem import get_filesystem
 
-__all__ = ["bundle_info", "check_members", "is_bundle", "is_tensor", "open_bundle", "write_bundle"]
+__all__ = ["bundle_info", "check_member_names", "is_bundle", "is_tensor", "open_bundle", "write_bundle"]
 
 LISTING = "bundle.json"
 _FORMAT_VERSION = 1
@@ -23,14 +23,14 @@ _MEMBER = re.compile(r"[^\W_][^/\\\0%]*")
 
 def is_tensor(path: str | os.PathLike[str]) -> bool:
     """Return whether a folder holds a Delta log, as every stored tensor does."""
-    of(path).recover(os.fspath(path))
-    return of(path).is_folder(os.path.join(path, "_delta_log"))
+    get_filesystem(path).recover(os.fspath(path))
+    return get_filesystem(path).is_folder(os.path.join(path, "_delta_log"))
 
 
 def is_bundle(path: str | os.PathLike[str]) -> bool:
     """Return whether a folder is a bundle."""
-    of(path).recover(os.fspath(path))
-    return of(path).exists(os.path.join(path, LISTING))
+    get_filesystem(path).recover(os.fspath(path))
+    return get_filesystem(path).exists(os.path.join(path, LISTING))
 
 
 def write_bundle(
@@ -60,8 +60,8 @@ def write_bundle(
     UnsupportedError
         If it is on an object store and was to take the place of a tensor.
     """
-    check_members(members)
-    if of(folder).replaces(os.fspath(folder)):
+    check_member_names(members)
+    if get_filesystem(folder).is_replacement(os.fspath(folder)):
         raise UnsupportedError(
             f"{os.fspath(folder)!r} is a tensor, and on an object store no bundle takes its place in one step: "
             "choose another name, or delete it first"
@@ -76,11 +76,11 @@ def write_bundle(
     }
     listing[_SEAL] = _seal(listing)
     text = json.dumps(listing, ensure_ascii=False, indent=1)
-    if not of(folder).put(os.path.join(folder, LISTING), text.encode()):
+    if not get_filesystem(folder).put(os.path.join(folder, LISTING), text.encode()):
         raise ExistsError(f"{os.fspath(folder)!r} is a bundle already")
 
 
-def check_members(names: Iterable[str]) -> None:
+def check_member_names(names: Iterable[str]) -> None:
     """Raise ``InvalidValueError`` where one of these is no name of a folder, or begins with ``_`` or ``.``."""
     for name in names:
         if not _MEMBER.fullmatch(name):
@@ -95,9 +95,9 @@ def _seal(listing: Mapping[str, Any]) -> str:
 
 
 def _listing(path: str | os.PathLike[str]) -> dict[str, Any]:
-    of(path).recover(os.fspath(path))
+    get_filesystem(path).recover(os.fspath(path))
     try:
-        listing = json.loads(of(path).read(os.path.join(path, LISTING)))
+        listing = json.loads(get_filesystem(path).read(os.path.join(path, LISTING)))
     except NotFoundError:
         raise NotFoundError(f"no bundle at {os.fspath(path)!r}: it has no {LISTING}") from None
     except ValueError as error:
@@ -128,10 +128,10 @@ def open_bundle(path: str | os.PathLike[str], storage_options: Mapping[str, str]
     CorruptionError
         If its listing cannot be read.
     """
-    with using(path, storage_options):
+    with use_storage_options(path, storage_options):
         members = {name: os.path.join(path, name) for name in _listing(path)["members"]}
     for name, member in members.items():
-        if not _MEMBER.fullmatch(name) or of(member).is_link(member):
+        if not _MEMBER.fullmatch(name) or get_filesystem(member).is_link(member):
             raise CorruptionError(f"the bundle {os.fspath(path)!r} lists {name!r}, which leads out of its folder")
     return members
 

@@ -27,20 +27,20 @@ from sparrow.storage.delta.history import read_commit
 from sparrow.storage.delta.labels import write_labels
 from sparrow.storage.delta.log import Log, LostRace
 from sparrow.storage.delta.snapshot import Snapshot
-from sparrow.storage.fs.credentials import using
-from sparrow.storage.fs.filesystem import absolute, of
-from sparrow.storage.fs.local import DISK_FULL, disk_full
+from sparrow.storage.fs.credentials import use_storage_options
+from sparrow.storage.fs.filesystem import absolute_path, get_filesystem
+from sparrow.storage.fs.local import DISK_FULL_ERRNOS, write_error
 from sparrow.storage.parquet.layout import METADATA_KEY, Metadata, arrow_schema, check_profile
 from sparrow.storage.parquet.reader import DATA_FILE
-from sparrow.storage.parquet.writer import DataFile, widen
+from sparrow.storage.parquet.writer import DataFile, widen_coordinates
 
-__all__ = ["create", "creating"]
+__all__ = ["create", "stage_folder"]
 
 _ATTEMPTS = 200
 
 
 @contextlib.contextmanager
-def creating(
+def stage_folder(
     path: str | os.PathLike[str], overwrite: bool = False, storage_options: Mapping[str, str] | None = None
 ) -> Iterator[Any]:
     """Yield a folder to write in that becomes ``path``, at once, when the block ends well.
@@ -65,9 +65,9 @@ def creating(
         If the folder cannot be made, or the disk is full.
     """
     overwrite = check_flag("overwrite", overwrite)
-    final = absolute(path)
-    with using(final, storage_options):
-        files = of(final)
+    final = absolute_path(path)
+    with use_storage_options(final, storage_options):
+        files = get_filesystem(final)
         files.recover(final)
         _refuse(final, overwrite)
         staged = files.stage(final, overwrite)
@@ -75,18 +75,18 @@ def creating(
             try:
                 yield files.folder(staged)
             except OSError as error:
-                if error.errno in DISK_FULL:
-                    raise disk_full(error, os.path.dirname(final)) from error
+                if error.errno in DISK_FULL_ERRNOS:
+                    raise write_error(error, os.path.dirname(final)) from error
                 raise
             if staged != final:
                 _refuse(final, overwrite)
             files.publish(staged, final, overwrite)
         finally:
-            files.drop(staged)
+            files.discard_staged(staged)
 
 
 def _refuse(final: str, overwrite: bool) -> None:
-    if not of(final).occupied(final):
+    if not get_filesystem(final).is_occupied(final):
         return
     if not overwrite:
         raise ExistsError(f"{final!r} exists: choose another name, or pass overwrite=True to replace it")
@@ -155,10 +155,10 @@ def create(
     StorageError
         If key ranges of files overlap, or the disk is full.
     """
-    final = absolute(path)
+    final = absolute_path(path)
     ndim = schema.ndim
     base = tuple(order) or tuple(range(ndim))
-    files = widen(final, schema.dims, schema.dtype, files, check_profile(profile), base)
+    files = widen_coordinates(final, schema.dims, schema.dtype, files, check_profile(profile), base)
     files = sorted(files, key=lambda file: [file.first[dim] for dim in base])
     for file in files:
         for dim, top in enumerate(file.high):
@@ -174,7 +174,7 @@ def create(
                 "the parts that several writers take must be apart"
             )
     names = write_labels(final, schema, labels or {})
-    replaced = os.urandom(8).hex() if of(final).replaces(final) else None
+    replaced = os.urandom(8).hex() if get_filesystem(final).is_replacement(final) else None
     metadata = Metadata(schema, check_profile(profile), tuple(order), names, built_from, extra or {}, replaced)
     kinds = [files[0].coordinate_dtypes[dim] if files else schema.coordinate_dtype(dim).name for dim in range(ndim)]
     columns = arrow_schema(schema.dims, schema.dtype, list(map(np.dtype, kinds)), {METADATA_KEY: metadata.to_json()})
@@ -188,7 +188,7 @@ def create(
         _replace(final, columns, files, notes, names)
         return
     own = {file.name for file in files}
-    others = {name for name in of(final).names(final) if DATA_FILE.fullmatch(name)} - own
+    others = {name for name in get_filesystem(final).names(final) if DATA_FILE.fullmatch(name)} - own
     try:
         Log.create(final, columns, files, notes)
     except ExistsError:
@@ -204,7 +204,7 @@ def _replace(
     """Commit a tensor in the place of whatever the log of another says by then."""
     for _ in range(_ATTEMPTS):
         log = Log.open(path)
-        if not log.keeps_bounds(len(notes["shape"])):
+        if not log.has_bounds(len(notes["shape"])):
             raise UnsupportedError(
                 f"the log of {path!r}, by an older sparrow, holds no tensor of {len(notes['shape'])} dimensions: "
                 "choose another name, or delete it first"
@@ -219,4 +219,4 @@ def _replace(
 
 def _delete(path: str, names: Iterable[str]) -> None:
     for name in names:
-        of(path).delete(os.path.join(path, name))
+        get_filesystem(path).delete(os.path.join(path, name))

@@ -20,14 +20,14 @@ from sparrow.errors import ConflictError, NotFoundError, ReadOnlyError, ShapeErr
 from sparrow.kernels.entries import Block
 from sparrow.relations.base import Edit, Growth, Relation
 from sparrow.storage.bundle import is_bundle, is_tensor, open_bundle
-from sparrow.storage.creation import create, creating
+from sparrow.storage.creation import create, stage_folder
 from sparrow.storage.delta.commits import Work, appended, compacted, edited, grown, restored
 from sparrow.storage.delta.history import Commit
 from sparrow.storage.delta.log import Log, LostRace, forked
 from sparrow.storage.delta.rewrite_plan import Claim, prepare
 from sparrow.storage.delta.snapshot import FileRecord, Snapshot
-from sparrow.storage.fs.credentials import using
-from sparrow.storage.fs.filesystem import absolute, of
+from sparrow.storage.fs.credentials import use_storage_options
+from sparrow.storage.fs.filesystem import absolute_path, get_filesystem
 from sparrow.storage.parquet.layout import Sizes, check_profile
 from sparrow.storage.parquet.sort_orders import build_order
 from sparrow.storage.parquet.writer import TensorWriter
@@ -90,14 +90,14 @@ class StoredHandle:
         self._snapshot = Snapshot(log)
         self._read_only = read_only
         self._sizes = sizes or Sizes()
-        self._turn = _path_lock(of(log.path).identity(log.path))
+        self._turn = _path_lock(get_filesystem(log.path).identity(log.path))
         _handles.add(self)
 
     def __repr__(self) -> str:
         return f"<StoredHandle of {self.path!r}, version {self._snapshot.version}>"
 
     def __reduce__(self) -> tuple[Callable[..., StoredHandle], tuple[str, int]]:
-        return reopened, (self.path, self._snapshot.version)
+        return reopen, (self.path, self._snapshot.version)
 
     @property
     def current(self) -> Snapshot:
@@ -116,7 +116,7 @@ class StoredHandle:
 
     def _check_there(self) -> None:
         """Check that the folder still holds the table that was opened: one saved over it has versions of its own."""
-        if self._log.replaced():
+        if self._log.is_replaced():
             raise self._gone()
 
     def _gone(self) -> ConflictError:
@@ -144,7 +144,7 @@ class StoredHandle:
                         raise self._gone()
                     self._snapshot = latest
                 else:
-                    self._snapshot.forget_orders()
+                    self._snapshot.invalidate_orders()
         return self._snapshot
 
     def commit(self, edit: Edit) -> Snapshot:
@@ -284,7 +284,7 @@ class StoredHandle:
         wanted = None if profile is None else check_profile(profile)
         with self._turn.lock:
             self._check_there()
-            self._snapshot.forget_orders()
+            self._snapshot.invalidate_orders()
             orders = self._snapshot.orders[1:]
             job = _Job(
                 "compact",
@@ -295,7 +295,7 @@ class StoredHandle:
             snapshot = self._commit(job)
             for order in orders:
                 build_order(snapshot, order, self._sizes)
-            snapshot.forget_orders()
+            snapshot.invalidate_orders()
             return snapshot
 
     def _check_writable(self, what: str) -> None:
@@ -312,7 +312,7 @@ class StoredHandle:
         try:
             for attempt in range(_ATTEMPTS):
                 self._check_there()
-                if attempt or of(self.path).exists(log.next_commit):
+                if attempt or get_filesystem(self.path).exists(log.next_commit):
                     log = Log.open(self.path)
                     latest = Snapshot(log, snapshot)
                     if latest.identity != snapshot.identity:
@@ -353,7 +353,7 @@ class StoredHandle:
             else:
                 raise ConflictError(f"lost {_ATTEMPTS} races to commit to {self.path!r}: try again when it is quieter")
         except BaseException:
-            if work is not None and not log.landed(snapshot.version, nonce):
+            if work is not None and not log.has_landed(snapshot.version, nonce):
                 work.undo(self.path)
             raise
         self._log, self._snapshot = log, snapshot
@@ -417,9 +417,9 @@ class StoredHandle:
             raise ReadOnlyError(f"{self.path!r} was opened at a version: open it without version= to add an order")
         with self._turn.lock:
             self._check_there()
-            self._snapshot.forget_orders()
+            self._snapshot.invalidate_orders()
             build_order(self._snapshot, order, self._sizes)
-            self._snapshot.forget_orders()
+            self._snapshot.invalidate_orders()
 
     def vacuum(self, older_than: str | timedelta = "7 days", dry_run: bool = False) -> list[str]:
         """Delete files that no version newer than the horizon uses; see :func:`sparrow.storage.vacuum.vacuum`."""
@@ -464,9 +464,9 @@ def open(  # noqa: A001
     UnsupportedError
         If there are options and the path is no URL, or it is a URL that holds no tensors.
     """
-    final = absolute(path)
-    with using(final, storage_options):
-        of(final).recover(final)
+    final = absolute_path(path)
+    with use_storage_options(final, storage_options):
+        get_filesystem(final).recover(final)
         try:
             log = Log.open(final, version)
         except NotFoundError:
@@ -477,7 +477,7 @@ def open(  # noqa: A001
         return StoredHandle(log, version is not None, sizes)
 
 
-def reopened(path: str, version: int) -> StoredHandle:
+def reopen(path: str, version: int) -> StoredHandle:
     """Open what a pickled tensor stands for, read-only; where a fork forbids that it is what was inherited.
 
     Raises
@@ -493,7 +493,7 @@ def reopened(path: str, version: int) -> StoredHandle:
     return open(path, version)
 
 
-def commits_back(path: str | os.PathLike[str]) -> Iterator[Commit]:
+def iter_commits(path: str | os.PathLike[str]) -> Iterator[Commit]:
     """Return the commits of a tensor, newest first, each read when it is asked for.
 
     Raises
@@ -501,8 +501,8 @@ def commits_back(path: str | os.PathLike[str]) -> Iterator[Commit]:
     NotFoundError
         If there is no tensor.
     """
-    log = Log.open(absolute(path))
-    return log.commits_back(log.version)
+    log = Log.open(absolute_path(path))
+    return log.iter_commits_backward(log.version)
 
 
 def save(
@@ -551,7 +551,7 @@ def save(
     StorageError
         If the disk is full.
     """
-    with creating(path, overwrite, storage_options) as folder:
+    with stage_folder(path, overwrite, storage_options) as folder:
         kinds = [schema.coordinate_dtype(dim) for dim in range(schema.ndim)]
         with TensorWriter(
             folder, schema.dims, schema.dtype, profile=profile, coordinate_dtypes=kinds, sizes=sizes

@@ -12,10 +12,10 @@ from sparrow.errors import InvalidValueError, NotFoundError
 from sparrow.storage.delta.labels import LABEL_FILE, LABELS
 from sparrow.storage.delta.log import Log
 from sparrow.storage.delta.snapshot import ORDERS, Snapshot, derived_orders, follow, order_folder
-from sparrow.storage.fs.filesystem import of
-from sparrow.storage.fs.local import TEMPORARY
+from sparrow.storage.fs.filesystem import get_filesystem
+from sparrow.storage.fs.local import TEMPORARY_FILE
 from sparrow.storage.parquet.layout import Metadata
-from sparrow.storage.parquet.reader import DATA_FILE, forget
+from sparrow.storage.parquet.reader import DATA_FILE, evict_footer
 
 __all__ = ["parse_age", "vacuum"]
 
@@ -77,21 +77,21 @@ def vacuum(path: str, older_than: str | timedelta = "7 days", dry_run: bool = Fa
         doomed += _vacuum_order(path, order, snapshot, horizon)
     doomed += _leftovers(path, horizon)
     labels = set(map(os.path.basename, snapshot.label_files()))
-    for commit in Log.open(path).commits_back(snapshot.version):
+    for commit in Log.open(path).iter_commits_backward(snapshot.version):
         if commit.timestamp.timestamp() < horizon:
             break
         labels.update(map(os.path.basename, (commit.notes or {}).get("labels", ())))
-    for name in of(path).names(follow(os.path.join(path, LABELS))):
+    for name in get_filesystem(path).names(follow(os.path.join(path, LABELS))):
         old = os.path.join(path, LABELS, name)
-        if (TEMPORARY.fullmatch(name) or (LABEL_FILE.fullmatch(f"{LABELS}/{name}") and name not in labels)) and _older(
-            old, horizon
-        ):
+        if (
+            TEMPORARY_FILE.fullmatch(name) or (LABEL_FILE.fullmatch(f"{LABELS}/{name}") and name not in labels)
+        ) and _older(old, horizon):
             doomed.append(os.path.join(LABELS, name))
     if not dry_run:
         for name in doomed:
             full = os.path.join(path, name)
-            forget(full)
-            of(full).delete(full)
+            evict_footer(full)
+            get_filesystem(full).delete(full)
     return sorted(doomed)
 
 
@@ -101,16 +101,16 @@ def _unused(path: str, prefix: str, horizon: float) -> Iterator[str]:
     used = set(Snapshot(log).active.paths)
     version = log.version
     # A file that a commit after the horizon added or removed was current after the horizon.
-    for commit in log.commits_back(version):
+    for commit in log.iter_commits_backward(version):
         if commit.timestamp.timestamp() < horizon:
             break
         used.update(commit.added, commit.removed)
-    for name in of(path).names(path):
-        if (TEMPORARY.fullmatch(name) or (DATA_FILE.fullmatch(name) and name not in used)) and _older(
+    for name in get_filesystem(path).names(path):
+        if (TEMPORARY_FILE.fullmatch(name) or (DATA_FILE.fullmatch(name) and name not in used)) and _older(
             os.path.join(path, name), horizon
         ):
             yield os.path.join(prefix, name)
-    for name in of(path).names(os.path.join(path, "_delta_log")):
+    for name in get_filesystem(path).names(os.path.join(path, "_delta_log")):
         if _LOG_TEMPORARY.fullmatch(name) and _older(os.path.join(path, "_delta_log", name), horizon):
             yield os.path.join(prefix, "_delta_log", name)
 
@@ -123,7 +123,7 @@ def _vacuum_order(path: str, order: tuple[int, ...], snapshot: Snapshot, horizon
         log = Log.open(folder)
     except NotFoundError:
         return [prefix] if _older(folder, horizon) else []
-    commit = next(log.commits_back(log.version), None)
+    commit = next(log.iter_commits_backward(log.version), None)
     stale = Metadata.from_json(log.metadata(), repr(folder)).built_from != snapshot.digest
     if stale and (commit is None or commit.timestamp.timestamp() < horizon):
         return [prefix]
@@ -132,13 +132,13 @@ def _vacuum_order(path: str, order: tuple[int, ...], snapshot: Snapshot, horizon
 
 def _leftovers(path: str, horizon: float) -> Iterator[str]:
     """Yield the folders of orders that were never finished."""
-    for name in of(path).names(os.path.join(path, ORDERS)):
+    for name in get_filesystem(path).names(os.path.join(path, ORDERS)):
         if _PARTIAL.fullmatch(name) and _older(os.path.join(path, ORDERS, name), horizon):
             yield os.path.join(ORDERS, name)
 
 
 def _older(path: str, horizon: float) -> bool:
     try:
-        return of(path).modified(path) <= horizon
+        return get_filesystem(path).modified_time(path) <= horizon
     except NotFoundError:
         return False

@@ -23,8 +23,8 @@ from sparrow.storage.delta.file_table import FileTable
 from sparrow.storage.delta.history import log_entry, read_commit
 from sparrow.storage.delta.labels import label_hash, read_part
 from sparrow.storage.delta.snapshot import Snapshot, order_folder
-from sparrow.storage.fs.filesystem import of
-from sparrow.storage.parquet.reader import DATA_FILE, Footer, footer, forget, sha256, to_block
+from sparrow.storage.fs.filesystem import get_filesystem
+from sparrow.storage.parquet.reader import DATA_FILE, Footer, evict_footer, hash_file, read_footer, to_block
 
 __all__ = ["Finding", "verify"]
 
@@ -81,7 +81,7 @@ def verify(snapshot: Snapshot) -> list[Finding]:
         content = None if content is None or more is None else (content + more) % 2**64
     if snapshot.runs and content is not None:
         findings += _verify_apart(snapshot)
-    snapshot.forget_orders()
+    snapshot.invalidate_orders()
     tables = {order: snapshot.table(order) for order in snapshot.orders[1:]}
     for order, damaged in snapshot.damaged.items():
         if damaged.table is None:
@@ -159,7 +159,7 @@ def _verify_file(snapshot: Snapshot, table: FileTable, at: int) -> _Report:
         report.findings.append(Finding(name, text))
 
     try:
-        nbytes = of(path).size(path)
+        nbytes = get_filesystem(path).size(path)
     except NotFoundError:
         problem("the file is missing")
         report.sound = False
@@ -171,9 +171,9 @@ def _verify_file(snapshot: Snapshot, table: FileTable, at: int) -> _Report:
         problem("the name is not one that sparrow gives: another tool added the file")
     elif (changed := _changed(path, named["sha"])) is not None:
         problem(changed)
-    forget(path)
+    evict_footer(path)
     try:
-        found = footer(path, len(table.order))
+        found = read_footer(path, len(table.order))
     except (StorageError, pa.ArrowException) as error:
         problem(f"the footer cannot be read: {error}")
         report.sound = False
@@ -274,7 +274,7 @@ def _read_checked(path: str, group: int, found: Footer, schema: Schema) -> Block
 
     try:
         with (
-            of(path).open(path, size=found.size, fixed=True) as raw,
+            get_filesystem(path).open(path, size=found.size, immutable=True) as raw,
             pq.ParquetFile(raw, metadata=found.metadata, pre_buffer=False, page_checksum_verification=True) as file,
         ):
             return to_block(file.read_row_group(group, use_threads=False), schema.ndim, schema.dtype)
@@ -303,7 +303,7 @@ def _verify_labels(snapshot: Snapshot, dim: int, name: str) -> list[Finding]:
     count, names = 0, [name]
     for at, part in enumerate(names):  # the last file names those before it
         path = os.path.join(snapshot.path, part)
-        if not of(path).exists(path):
+        if not get_filesystem(path).exists(path):
             return [*out, Finding(part, "the file is missing")]
         changed = _changed(path, label_hash(part))
         if changed is not None:
@@ -323,7 +323,7 @@ def _verify_labels(snapshot: Snapshot, dim: int, name: str) -> list[Finding]:
 def _changed(path: str, sha: str) -> str | None:
     """Return what is wrong with the bytes of a file, whose hash or the start of it is in its name, or None."""
     try:
-        found = sha256(path)
+        found = hash_file(path)
     except OSError as error:
         return f"the file cannot be read: {error}"
     return None if found.startswith(sha) else "the content does not match the hash in the name: bytes were changed"

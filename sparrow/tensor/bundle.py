@@ -119,8 +119,8 @@ class Bundle(Mapping[str, Tensor]):
         >>> sp.Bundle({"X": sp.eye(2), "y": [1, -1]}).save("eye.sparrow")
         <Bundle eye.sparrow: X, y>
         """
-        storage.check_members(self._names)
-        with storage.creating(path, overwrite, storage_options) as folder:
+        storage.check_member_names(self._names)
+        with storage.stage_folder(path, overwrite, storage_options) as folder:
             for name in self:
                 self[name].save(folder / name, profile=profile)
             storage.write_bundle(folder, dict.fromkeys(self))

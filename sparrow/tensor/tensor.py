@@ -546,7 +546,7 @@ def _reopen(path: str, version: int, view: View, stype: str, pinned: bool = Fals
     from multiprocessing import parent_process
 
     try:
-        handle = storage.reopened(path, version)
+        handle = storage.reopen(path, version)
     except StorageError as error:
         if parent_process() is None:
             raise

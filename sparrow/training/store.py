@@ -32,7 +32,7 @@ from sparrow.formats import RowSparse
 from sparrow.functions.creation import open as opened
 from sparrow.runtime import settings
 from sparrow.runtime.validation import check_integer
-from sparrow.storage import check_members
+from sparrow.storage import check_member_names
 from sparrow.tensor.bundle import Bundle
 from sparrow.training.blocks import Block, Entry, finish, shared
 from sparrow.training.processes import run
@@ -183,7 +183,7 @@ class ParameterStore:
         if key in self._entries:
             raise ExistsError(f"there is a parameter {key!r} already")
         if isinstance(key, str):
-            check_members([key])
+            check_member_names([key])
         if array.ndim < 2:
             raise ShapeError(f"parameter {key!r} has the shape {array.shape}: give a column as w[:, None]")
         if array.dtype not in (np.float32, np.float64):
@@ -458,7 +458,7 @@ class ParameterStore:
         <Bundle store.sparrow: w, w.pushes>
         """
         members: dict[str, NDArray[Any]] = {}
-        check_members([str(key) for key in self._entries])
+        check_member_names([str(key) for key in self._entries])
         for key in self._entries:
             block = self._block(key)
             entry, rows = block.entry, np.empty_like(block.rows)

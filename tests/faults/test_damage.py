@@ -42,7 +42,7 @@ def build(folder: Path) -> None:
     for k in range(22):
         handle.commit(Edit("put", upsert=entries([(k, k)], [k + 0.5])))
     assert list((folder / "old" / "_delta_log").glob("*.checkpoint.parquet"))
-    with storage.creating(folder / "b") as made:
+    with storage.stage_folder(folder / "b") as made:
         storage.save(
             made / "X", Schema((9, 9), dtype=np.dtype("complex64")), [entries([(1, 2), (3, 4)], [1j, 2], np.complex64)]
         )

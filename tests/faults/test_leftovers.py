@@ -59,7 +59,7 @@ def test_an_export_that_was_killed_is_swept_by_the_next(
         littered += len(os.listdir(path.parent)) - 1
         whole = path.read_bytes() != b"before"
         (path.parent / f".{name}.mine.partial").write_bytes(b"of somebody else")
-        monkeypatch.setattr(local, "alive", lambda pid: False)
+        monkeypatch.setattr(local, "is_process_alive", lambda pid: False)
         write(source, path)
         assert sorted(os.listdir(path.parent)) == sorted([name, f".{name}.mine.partial"])
         assert not whole or last > 2

@@ -20,7 +20,7 @@ SCHEMA = Schema((10, 10))
 
 def test_a_folder_appears_at_the_end(tmp_path: Path) -> None:
     final = tmp_path / "deep" / "er" / "t"
-    with storage.creating(final) as folder:
+    with storage.stage_folder(final) as folder:
         assert folder.parent == final.parent
         assert folder.name.startswith(".")
         assert str(os.getpid()) in folder.name
@@ -33,7 +33,7 @@ def test_a_folder_appears_at_the_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, FileNotFoundError])
 def test_a_failure_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
     def fail() -> None:
-        with storage.creating(tmp_path / "t") as folder:
+        with storage.stage_folder(tmp_path / "t") as folder:
             (folder / "x").write_text("x")
             raise error
 
@@ -44,7 +44,7 @@ def test_a_failure_leaves_nothing(tmp_path: Path, error: type[BaseException]) ->
 
 
 def test_a_full_disk_is_told_in_a_clear_word(tmp_path: Path) -> None:
-    with pytest.raises(errors.StorageError, match="the disk is full"), storage.creating(tmp_path / "t"):
+    with pytest.raises(errors.StorageError, match="the disk is full"), storage.stage_folder(tmp_path / "t"):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert not list(tmp_path.iterdir())
 
@@ -67,7 +67,7 @@ def test_what_exists_is_kept(tmp_path: Path) -> None:
 
 
 def test_another_writer_that_came_first_wins(tmp_path: Path) -> None:
-    with pytest.raises(errors.ExistsError, match="exists"), storage.creating(tmp_path / "t"):
+    with pytest.raises(errors.ExistsError, match="exists"), storage.stage_folder(tmp_path / "t"):
         storage.save(tmp_path / "t", SCHEMA, [entries([(0, 0)], [1])])
     assert storage.open(tmp_path / "t").current.nnz == 1
     assert [path.name for path in tmp_path.iterdir()] == ["t"]
@@ -83,7 +83,7 @@ def test_overwriting_replaces_the_whole(tmp_path: Path, monkeypatch: pytest.Monk
     assert read_all(handle.current).values.tolist() == [5]
     assert len(list((tmp_path / "t").glob("*.parquet"))) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["t"]
-    with pytest.raises(ZeroDivisionError), storage.creating(tmp_path / "t", overwrite=True):
+    with pytest.raises(ZeroDivisionError), storage.stage_folder(tmp_path / "t", overwrite=True):
         raise ZeroDivisionError
     assert storage.open(tmp_path / "t").current.nnz == 1
 
@@ -121,7 +121,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 def test_bundles(tmp_path: Path) -> None:
     path = tmp_path / "a9a"
-    with storage.creating(path) as folder:
+    with storage.stage_folder(path) as folder:
         for name in ("X", "y"):
             storage.save(folder / name, SCHEMA, [entries([(0, 0)], [1])])
         assert not storage.is_bundle(folder)
@@ -132,7 +132,7 @@ def test_bundles(tmp_path: Path) -> None:
     assert storage.open_bundle(path) == {"X": str(path / "X"), "y": str(path / "y")}
     assert storage.bundle_info(path) == {"members": {"X": {"role": "data"}, "y": {}}, "extra": {"index_base": 1}}
     assert sorted(entry.name for entry in path.iterdir()) == ["X", "bundle.json", "y"]
-    with storage.creating(path, overwrite=True) as folder:
+    with storage.stage_folder(path, overwrite=True) as folder:
         storage.save(folder / "z", SCHEMA, [])
         storage.write_bundle(folder, {"z": None})
     assert list(storage.open_bundle(path)) == ["z"]

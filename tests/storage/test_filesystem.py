@@ -64,7 +64,7 @@ def killed(monkeypatch: pytest.MonkeyPatch, last: int, work: Callable[[], object
 @pytest.fixture
 def dead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take all processes for dead that left something."""
-    monkeypatch.setattr(local, "alive", lambda pid: False)
+    monkeypatch.setattr(local, "is_process_alive", lambda pid: False)
 
 
 @pytest.fixture(params=["swapped", "renamed twice"])
@@ -135,7 +135,7 @@ def test_a_kill_while_creating_leaves_nothing_visible(tmp_path: Path, monkeypatc
 @pytest.mark.usefixtures("dead")
 def test_a_bundle_is_brought_back_through_its_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def build(path: Path, block: object) -> None:
-        with storage.creating(path, overwrite=True) as folder:
+        with storage.stage_folder(path, overwrite=True) as folder:
             storage.save(folder / "X", SCHEMA, [block])  # type: ignore[list-item]
             storage.write_bundle(folder, {"X": None})
 
@@ -205,7 +205,7 @@ def test_readers_wait_while_two_renames_happen(tmp_path: Path, monkeypatch: pyte
 def test_what_is_brought_back_is_known_by_its_whole_name(tmp_path: Path) -> None:
     long = "n" * 100
     storage.save(tmp_path / f"{long}1", SCHEMA, [OLD])
-    os.rename(tmp_path / f"{long}1", local._aside(str(tmp_path / f"{long}1")))
+    os.rename(tmp_path / f"{long}1", local.backup_path(str(tmp_path / f"{long}1")))
     for other in (f"{long}2", "n"):
         with pytest.raises(errors.NotFoundError):
             storage.open(tmp_path / other)
@@ -214,7 +214,7 @@ def test_what_is_brought_back_is_known_by_its_whole_name(tmp_path: Path) -> None
 
 
 def test_a_folder_that_is_replaced_by_nobody_is_left_alone(tmp_path: Path) -> None:
-    aside = Path(local._aside(str(tmp_path / "t")))
+    aside = Path(local.backup_path(str(tmp_path / "t")))
     storage.save(aside, SCHEMA, [OLD])
     (tmp_path / "t").mkdir()
     with pytest.raises(errors.ExistsError, match="no tensor or bundle"):
@@ -233,7 +233,7 @@ class InPlace(LocalFileSystem):
     def is_folder(self, path: str) -> bool:
         return any(not name.endswith(".tmp") for _, _, names in os.walk(path) for name in names)
 
-    def occupied(self, path: str) -> bool:
+    def is_occupied(self, path: str) -> bool:
         return self.is_folder(os.path.join(path, "_delta_log")) or self.exists(os.path.join(path, "bundle.json"))
 
     def recover(self, path: str) -> None:
@@ -247,7 +247,7 @@ class InPlace(LocalFileSystem):
         assert staged == path
         assert not replace
 
-    def drop(self, staged: str) -> None:
+    def discard_staged(self, staged: str) -> None:
         pass
 
 
@@ -269,7 +269,7 @@ def test_a_tensor_is_created_without_a_rename(tmp_path: Path) -> None:
     assert handle.verify() == []
     with pytest.raises(errors.ExistsError, match="exists"):
         storage.save(tmp_path / "t", SCHEMA, [LATER])
-    with storage.creating(tmp_path / "b") as folder:
+    with storage.stage_folder(tmp_path / "b") as folder:
         storage.save(folder / "X", SCHEMA, [NEW])
         assert not storage.is_bundle(tmp_path / "b")
         storage.write_bundle(folder, {"X": None})
@@ -324,7 +324,7 @@ def test_one_of_several_creations_at_once_wins(tmp_path: Path) -> None:
 
 
 def test_a_file_is_put_once(tmp_path: Path) -> None:
-    files = filesystem.of(tmp_path)
+    files = filesystem.get_filesystem(tmp_path)
     path = str(tmp_path / "x")
     line = threading.Barrier(8)
     won: list[int] = []
@@ -345,9 +345,9 @@ def test_a_file_is_put_once(tmp_path: Path) -> None:
 
 
 def test_errors_name_the_path(tmp_path: Path) -> None:
-    files = filesystem.of(tmp_path)
+    files = filesystem.get_filesystem(tmp_path)
     gone = str(tmp_path / "gone")
-    for call in (files.read, files.open, files.size, files.modified, files.touch, files.settle):
+    for call in (files.read, files.open, files.size, files.modified_time, files.touch, files.make_durable):
         with pytest.raises(errors.NotFoundError, match="gone"):
             call(gone)
     assert files.names(gone) == []
@@ -362,14 +362,14 @@ def test_a_link_is_deleted_and_not_what_it_leads_to(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "x").write_text("x")
     (tmp_path / "link").symlink_to(tmp_path / "data")
-    filesystem.of(tmp_path).delete(str(tmp_path / "link"))
+    filesystem.get_filesystem(tmp_path).delete(str(tmp_path / "link"))
     assert (tmp_path / "data" / "x").exists()
     assert not (tmp_path / "link").exists()
 
 
 def test_secrets_are_not_shown(tmp_path: Path) -> None:
     storage.save(tmp_path / "t", SCHEMA, [entries([(0, 0)], [1])])
-    with storage.creating(tmp_path / "b") as folder:
+    with storage.stage_folder(tmp_path / "b") as folder:
         storage.save(folder / "X", SCHEMA, [entries([(0, 0)], [1])])
         storage.write_bundle(folder, {"X": None})
     for name in ("t", "b"):

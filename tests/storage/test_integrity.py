@@ -84,7 +84,7 @@ def test_all_bytes_of_a_small_file(tmp_path: Path) -> None:
     good = file.read_bytes()
     group = sp.open(tmp_path / "t").files()[0]
     assert group.rows == 5
-    (start, length, checksum) = reader.footer(str(file), 2).pieces[0]
+    (start, length, checksum) = reader.read_footer(str(file), 2).pieces[0]
     assert start == 4
     assert zlib.crc32(good[start : start + length]) == checksum
     for at in range(start, start + length):
@@ -108,7 +108,7 @@ def test_a_row_group_is_checked_once(path: Path, monkeypatch: pytest.MonkeyPatch
     for _ in range(3):
         assert_same(read_all(storage.open(path).current), ENTRIES)
         sp.sql("select count(*) from t", t=sp.open(path)).fetchall()
-    groups = len(reader.footer(str(data_file(path)), 2).rows)
+    groups = len(reader.read_footer(str(data_file(path)), 2).rows)
     assert groups > 1
     assert len(seen) == groups + 1  # and the footer
 
@@ -157,7 +157,7 @@ def test_labels_are_checked_when_they_are_read(path: Path) -> None:
 
 
 def test_a_listing_is_checked(tmp_path: Path) -> None:
-    with storage.creating(tmp_path / "b") as folder:
+    with storage.stage_folder(tmp_path / "b") as folder:
         storage.save(folder / "X", SCHEMA, [])
         storage.write_bundle(folder, {"X": {"role": "data"}}, {"index_base": 1})
     listing = tmp_path / "b" / "bundle.json"
@@ -341,7 +341,7 @@ def test_links_are_not_followed(path: Path, tmp_path: Path, part: str) -> None:
 
 
 def test_a_bundle_that_leads_elsewhere(tmp_path: Path, path: Path) -> None:
-    with storage.creating(tmp_path / "b") as folder:
+    with storage.stage_folder(tmp_path / "b") as folder:
         storage.save(folder / "X", SCHEMA, [])
         storage.write_bundle(folder, {"X": None})
     listing = json.loads((tmp_path / "b" / "bundle.json").read_text())
@@ -392,7 +392,7 @@ def test_a_disk_that_fails(path: Path, monkeypatch: pytest.MonkeyPatch, way: int
     read = ways(path)[way]
     file = data_file(path)
     if warm:
-        reader.footer(str(file), 2)
+        reader.read_footer(str(file), 2)
     monkeypatch.setattr(LocalFileSystem, "open", lambda self, path: pa.PythonFile(Failing(), mode="r"))
     with pytest.raises(errors.StorageError, match=DATA_FILE.pattern):
         read()

@@ -477,7 +477,7 @@ def test_a_slice_fetches_its_row_groups(home: str, proxy: Proxy) -> None:
     storage.save(path, schema, [random_entries(schema, 20000)], sizes=storage.Sizes(file_rows=4096, group_rows=512))
     tensor = sp.open(path)
     proxy.reset()
-    with storage.counting() as counted:
+    with storage.count_traffic() as counted:
         tensor[10:20].compute()
     assert counted.requests == len(proxy.requests) == 3, "the orders that there are, a footer, a row group"
     proxy.reset()
@@ -488,7 +488,7 @@ def test_a_slice_fetches_its_row_groups(home: str, proxy: Proxy) -> None:
     assert "row groups  1 of " in plans[0]
     assert f"fetched: {proxy.bytes / 1000:.1f} kB in {len(proxy.requests)} requests" in plans[0]
     proxy.reset()
-    with storage.counting() as counted:
+    with storage.count_traffic() as counted:
         assert tensor.sum() == random_entries(schema, 20000).values.sum()
     asked = [(request.key, request.span) for request in proxy.requests]
     assert len(asked) == len(set(asked)) == counted.requests
@@ -941,7 +941,7 @@ def test_options_stay_where_they_are(home: str, proxy: Proxy, monkeypatch: pytes
     with pytest.raises(TypeError, match="is not pickled"):
         pickle.dumps(store)
     with pytest.raises(errors.UnsupportedError, match="which may be secrets"):
-        filesystem.of(f"s3://me:{SECRET}@bucket/t")
+        filesystem.get_filesystem(f"s3://me:{SECRET}@bucket/t")
 
 
 def test_options_of_the_settings(home: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -249,7 +249,7 @@ def test_runs_of_a_scan_stay_decoded(overlapping: tuple[sp.Tensor, Any]) -> None
     def counted(path: str, group: int, *args: Any) -> Block:
         if path.endswith("-run.parquet"):
             read.append((path, group))
-        return reader.read_group(path, group, *args)
+        return reader.read_row_group(path, group, *args)
 
     with sp.config(threads=1), mock.patch("sparrow.storage.delta.snapshot.read_group", counted):
         np.testing.assert_array_equal(sp.open(a.path).to_numpy(), wanted)

@@ -15,7 +15,7 @@ from sparrow.kernels.entries import Block, concatenate
 from sparrow.relations.base import Edit
 from sparrow.runtime import settings as sparrow_settings
 from sparrow.storage.parquet import writer as writer_module
-from sparrow.storage.parquet.reader import footer, read_group
+from sparrow.storage.parquet.reader import read_footer, read_row_group
 from tests.storage.helpers import TINY, assert_same, entries, names, random_entries, read_all
 
 
@@ -33,9 +33,9 @@ def test_blocks_of_any_size_give_the_same_files(tmp_path: Path, size: int, threa
     assert [file.rows for file in files[:-1]] == [9] * (len(files) - 1)
     assert [file.name.split("-")[0] for file in files] == hashes(tmp_path.parent, block, schema)
     rows = [
-        read_group(str(tmp_path / file.name), group, 2, schema.dtype)
+        read_row_group(str(tmp_path / file.name), group, 2, schema.dtype)
         for file in files
-        for group in range(len(footer(str(tmp_path / file.name), 2).rows))
+        for group in range(len(read_footer(str(tmp_path / file.name), 2).rows))
     ]
     assert_same(concatenate(rows, 2, schema.dtype), block)
 

@@ -336,7 +336,7 @@ def test_row_groups_are_decoded_once(
     monkeypatch.setattr(operator, "_PIECE_ROWS", entries)
     X = stored(tmp_path / "x.sparrow", sp.random((300, 20), density=0.1, seed=1), entries)
     decoded: list[tuple[str, int]] = []
-    read = reader.read_group
+    read = reader.read_row_group
 
     def counted(path: str, group: int, *args: Any) -> Any:
         decoded.append((path, group))

@@ -27,8 +27,8 @@ from sparrow.runtime import memory, settings
 from sparrow.runtime.progress import bar
 from sparrow.runtime.thread_pool import abandoned, ordered_map
 from sparrow.sorting import Rows, Run, Segment, Spool, memory_budget
-from sparrow.storage.fs.filesystem import of
-from sparrow.storage.parquet.reader import footer, forget, read_group
+from sparrow.storage.fs.filesystem import get_filesystem
+from sparrow.storage.parquet.reader import evict_footer, read_footer, read_row_group
 
 if TYPE_CHECKING:
     from sparrow.sorting.sorter import Sorter
@@ -253,7 +253,7 @@ def write_entries(
     StorageError
         If the disk is full.
     """
-    of(folder).make_folder(os.fspath(folder))
+    get_filesystem(folder).make_folder(os.fspath(folder))
     ndim = len(dims)
     anew = [None] * ndim if ids is None else list(ids)
     summed = np.dtype(np.complex128) if mean else dtype
@@ -357,8 +357,8 @@ def _write_sorted(
         sorter.consume(_chained(again, odd, pieces))
         for file in files:
             path = os.path.join(folder, file.name)
-            of(path).delete(path)
-            forget(path)
+            get_filesystem(path).delete(path)
+            evict_footer(path)
     return None
 
 
@@ -367,8 +367,8 @@ def _read_back(
 ) -> Iterator[Run | Rows]:
     for file in files:
         path = os.path.join(folder, file.name)
-        for group in range(len(footer(path, ndim).rows)):
-            block = read_group(path, group, ndim, dtype)
+        for group in range(len(read_footer(path, ndim).rows)):
+            block = read_row_group(path, group, ndim, dtype)
             yield sorter.prepare(Rows(block.coords, block.values if sorter.weighted else None))
 
 
@@ -387,7 +387,7 @@ def check_space(dst: str | os.PathLike[str], stored: int, spilled: int) -> None:
     stored, spilled
         The fewest bytes that the tensor and the sort will take.
     """
-    disk = of(dst).disk(os.fspath(dst))
+    disk = get_filesystem(dst).local_disk(os.fspath(dst))
     beside = None if disk is None else Path(disk)
     temporary = Path(settings.current().temp_directory)
     needs = {temporary: spilled} if beside is None else {beside: stored, temporary: spilled}

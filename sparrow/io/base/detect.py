@@ -17,7 +17,7 @@ from sparrow.io.binary.hdf5 import MAGIC, opened
 from sparrow.io.binary.tenx import matrix_in
 from sparrow.io.binary.webgraph import bv_base
 from sparrow.io.text.triples import splits_in
-from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = ["Kind", "sniffed"]
 
@@ -65,7 +65,7 @@ def sniffed(src: str) -> Kind:
     if bv_base(src) is not None:
         return Kind("webgraph", "there are .properties of a compressed graph beside it")
     folder = folder_of(src) is not None
-    if any(map(split_of, of(src).names(src) if folder else [src])):
+    if any(map(split_of, get_filesystem(src).names(src) if folder else [src])):
         return Kind("alx", "it is called as the shards of ALX's web graphs are")
     if folder and splits_in(src):
         return Kind("triples", "there are train, valid and test in the folder")
@@ -76,7 +76,7 @@ def sniffed(src: str) -> Kind:
         raise InvalidValueError("standard input cannot be looked at beforehand: name its format")
     name = source.name
     if source.size is not None:
-        with of(source.path).open(source.path, size=source.size) as file:
+        with get_filesystem(source.path).open(source.path, size=source.size) as file:
             start = file.read(262)
         if start.startswith(b"PK\x03\x04") and (name.endswith(".npz") or b".npy" in start[:80]):
             return Kind("npz", "a zip archive of .npy arrays")

@@ -9,7 +9,7 @@ from typing import Any
 from sparrow.errors import ExistsError, InvalidValueError, UnsupportedError
 from sparrow.io.base.registry import COMPRESSION, Format, formats, options_of
 from sparrow.runtime.validation import check_flag, check_path
-from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 
@@ -87,7 +87,7 @@ def export(
             there = f"it has {', '.join(map(repr, known))}" if known else "it has none"
             raise InvalidValueError(f"{option!r} is no option of the format {chosen.name!r}: {there}")
     writer = chosen.writer(source, name, **options)
-    if name != "-" and not overwrite and of(name).occupied(name):
+    if name != "-" and not overwrite and get_filesystem(name).is_occupied(name):
         raise ExistsError(f"{name!r} exists: choose another name, or pass overwrite=True to replace it")
     return writer.write()
 

@@ -45,7 +45,7 @@ from sparrow.errors import ExistsError, InvalidValueError, UnsupportedError
 from sparrow.io.base.source import SourceLike
 from sparrow.kernels.entries import Duplicates as DuplicateRule
 from sparrow.storage import is_bundle, is_tensor
-from sparrow.storage.fs.filesystem import replacing, steady
+from sparrow.storage.fs.filesystem import atomic_write, pin_file_versions
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 
@@ -198,7 +198,7 @@ class Reader(_Declaring, ABC):
         if there and self.if_exists == "open":
             return os.fspath(self.dst)
         try:
-            with steady():
+            with pin_file_versions():
                 return self.read()
         except ExistsError as error:
             raise ExistsError(f"{error}, or if_exists='open' to open it") if there else error from None
@@ -242,7 +242,7 @@ class Writer(_Declaring, ABC):
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
             return
-        with replacing(self.dst) as file, packed(file, self.dst) if self.text else nullcontext(file) as sink:
+        with atomic_write(self.dst) as file, packed(file, self.dst) if self.text else nullcontext(file) as sink:
             yield sink
 
 

@@ -29,7 +29,7 @@ from sparrow.errors import IngestError, InvalidValueError, NotFoundError
 from sparrow.io.base.magic import PACKERS, compression_of, refuse_container, words
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_path
-from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = [
     "BLOCK_SIZE", "LONGEST_LINE", "Source", "SourceLike", "TextBlock", "blocks", "check_encoding", "folder_of",
@@ -137,17 +137,17 @@ def open_sources(src: SourceLike) -> list[Source]:
     found: list[Source] = []
     for item in wanted:
         name = check_path(item, "src")
-        files = of(name)
+        files = get_filesystem(name)
         if name == "-":
             found.append(Source("standard input", None, None))
-        elif files.fetches:
+        elif files.is_remote:
             found.extend(_remote(name))
         elif os.path.isdir(name) and (inside := _partitioned(name)):
             found.extend(map(_source, inside))
         elif os.path.exists(name):
             found.append(_source(name))
         elif glob.has_magic(name):
-            matches = files.matching(name)
+            matches = files.glob(name)
             if not matches:
                 raise NotFoundError(f"no file matches {name!r}")
             found.extend(map(_source, matches))
@@ -171,7 +171,7 @@ def folder_of(src: SourceLike) -> str | None:
     if not isinstance(src, str | os.PathLike):
         return None
     name = os.fspath(src)
-    return name if of(name).is_folder(name) else None
+    return name if get_filesystem(name).is_folder(name) else None
 
 
 def check_encoding(encoding: str) -> None:
@@ -203,7 +203,7 @@ def _source(path: str) -> Source:
 
 
 def _is_folder(path: str) -> IngestError:
-    if of(path).is_folder(os.path.join(path, _DELTA)):
+    if get_filesystem(path).is_folder(os.path.join(path, _DELTA)):
         way = f"give sp.open({path!r}), or the table polars.scan_delta({path!r})"
         return IngestError(f"this is a Delta table, whose log says which of its files count: {way}", file=path)
     return IngestError(f"this is a folder: give its files, e.g. {os.path.join(path, '*')!r}", file=path)
@@ -211,8 +211,8 @@ def _is_folder(path: str) -> IngestError:
 
 def _remote(name: str) -> list[Source]:
     """Return the files of a URL, or of a pattern of one."""
-    files = of(name)
-    names = files.matching(name) if glob.has_magic(name) else [name]
+    files = get_filesystem(name)
+    names = files.glob(name) if glob.has_magic(name) else [name]
     if not names:
         raise NotFoundError(f"no file matches {name!r}")
     try:
@@ -275,7 +275,7 @@ class _Stream:
         self.compression: str | None
         if source.size is not None:
             assert source.path is not None
-            self._raw = of(source.path).open(source.path, through=True, size=source.size)
+            self._raw = get_filesystem(source.path).open(source.path, sequential=True, size=source.size)
             self.compression = compression_of(self._raw.read(_START_OF_PACKED))
             self._raw.seek(0)
         else:
@@ -302,7 +302,7 @@ class _Stream:
         self._gzip = False
         self.close()
         path = cast("str", self._source.path)
-        self._raw = of(path).open(path, through=True, size=self._source.size)
+        self._raw = get_filesystem(path).open(path, sequential=True, size=self._source.size)
         self._text = gzip.GzipFile(fileobj=cast("BinaryIO", self._raw))
         try:
             if self._text.seek(self._given) != self._given:

@@ -30,7 +30,7 @@ from sparrow.runtime import memory
 from sparrow.runtime.progress import bar
 from sparrow.runtime.validation import full_path
 from sparrow.sorting import Rows
-from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 
@@ -52,7 +52,7 @@ _SPLITS = {"train": "train", "train_t": "train_t", "train.transpose": "train_t",
 class _Shard(NamedTuple):
     split: str
     number: int
-    of: int
+    total: int
     path: str
 
 
@@ -134,8 +134,8 @@ class Alx(Reader):
         for split in ("train", "train_t", "test"):
             self._check(split, [shard for shard in shards if shard.split == split])
         sources = sorted(shard.path for shard in shards)
-        total = sum(of(shard.path).size(shard.path) * (1 + (shard.split == "test")) for shard in shards)
-        with storage.creating(self.dst, self.overwrite) as folder, bar("reading shards", total) as advance:
+        total = sum(get_filesystem(shard.path).size(shard.path) * (1 + (shard.split == "test")) for shard in shards)
+        with storage.stage_folder(self.dst, self.overwrite) as folder, bar("reading shards", total) as advance:
             reading = _Reading(folder, self, advance)
             members: dict[str, Written] = {}
             for member, split, which in (("train", "train", 1), ("test", "test", 1), ("truth", "test", 2)):
@@ -160,20 +160,20 @@ class Alx(Reader):
 
     def _check(self, split: str, shards: Sequence[_Shard]) -> None:
         """Raise ``IngestError`` where shards of a split are missing or come twice."""
-        if len({shard.of for shard in shards}) > 1:
-            told = ", ".join(sorted({str(shard.of) for shard in shards}))
+        if len({shard.total for shard in shards}) > 1:
+            told = ", ".join(sorted({str(shard.total) for shard in shards}))
             raise IngestError(f"the shards of {split} say that there are {told} of them: give those of one graph",
                               shards[0].path)  # fmt: skip
         for one, other in pairwise(shards):
             if one.number == other.number:
                 raise IngestError(f"two files are shard {one.number} of {split}", other.path)
-        missing = sorted(set(range(shards[0].of)) - {shard.number for shard in shards}) if shards else []
+        missing = sorted(set(range(shards[0].total)) - {shard.number for shard in shards}) if shards else []
         if missing and not self.partial:
             first = re.sub(
                 r"\d+(?=-of-\d)", lambda found: f"{missing[0]:0{len(found[0])}}", os.path.basename(shards[0].path)
             )
             raise IngestError(
-                f"{len(missing)} of the {shards[0].of} shards of {split} are missing, the first is {first}: say "
+                f"{len(missing)} of the {shards[0].total} shards of {split} are missing, the first is {first}: say "
                 "partial=True to do without",
                 shards[0].path,
             )
@@ -184,7 +184,7 @@ def _found(src: SourceLike) -> list[_Shard]:
     paths: list[str] = []
     for each in wanted:
         if (folder := folder_of(each)) is not None:
-            shards = [os.path.join(folder, name) for name in of(folder).names(folder) if split_of(name)]
+            shards = [os.path.join(folder, name) for name in get_filesystem(folder).names(folder) if split_of(name)]
             if not shards:
                 raise NotFoundError(f"the folder {folder!r} holds no shard, such as train.tfr-00000-of-00010")
             paths += shards
@@ -308,7 +308,7 @@ def _opened(path: str, stack: ExitStack) -> tuple[Any, Any]:
     """Return the file, and what is read of it where it is packed: a shard begins with its first length."""
     from sparrow.kernels.parse import tfrecords as kernels
 
-    raw = stack.enter_context(of(path).open(path, through=True))
+    raw = stack.enter_context(get_filesystem(path).open(path, sequential=True))
     start = raw.read(12)
     raw.seek(0)
     sound = len(start) == 12 and kernels.cut(np.frombuffer(start, np.uint8).copy())[2] == kernels.GOOD
@@ -378,8 +378,8 @@ class AlxWriter(Writer):
                 raise UnsupportedError(f"links have no fill but 0, and {name} has {tensor.fill_value}")
             if tensor.dtype.kind == "c":
                 raise UnsupportedError(f"links have no weights, and those of {name} are {tensor.dtype}: write A != 0")
-        files = of(self.dst)
-        if files.fetches:
+        files = get_filesystem(self.dst)
+        if files.is_remote:
             raise UnsupportedError(f"{self.dst!r}: shards are a folder, which is written on this machine: copy it then")
         target = full_path(self.dst)
         if os.path.isdir(target) and not all(map(split_of, os.listdir(target))):
@@ -394,7 +394,7 @@ class AlxWriter(Writer):
                 count += self._split(staged, "test", size, _both(members.get("test"), members.get("truth")), True)
             files.publish(staged, target, replace=True)
         finally:
-            files.drop(staged)
+            files.discard_staged(staged)
         return count
 
     def _split(self, folder: str, name: str, size: int, rows: Any, truth: bool = False) -> int:

@@ -20,7 +20,7 @@ from sparrow.interop.binsparse import descriptor_of, format_of
 from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, names_of
 from sparrow.io.binary import hdf5
 from sparrow.runtime.progress import bar
-from sparrow.storage.parquet.layout import decode
+from sparrow.storage.parquet.layout import decode_values
 
 __all__ = ["FORMATS", "Binsparse", "BinsparseWriter", "described"]
 
@@ -305,7 +305,7 @@ class BinsparseWriter(Writer):
                 for array, column in zip(arrays, batch.columns[: tensor.ndim], strict=True):
                     hdf5.appended(array, column.to_numpy())
                 parts = [column.to_numpy(zero_copy_only=False) for column in batch.columns[tensor.ndim :]]
-                hdf5.appended(values, np.ascontiguousarray(decode(parts, schema.dtype)).view(stored))
+                hdf5.appended(values, np.ascontiguousarray(decode_values(parts, schema.dtype)).view(stored))
                 advance(batch.num_rows)
         return count
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sparrow.errors import IngestError, NotFoundError
 from sparrow.runtime import memory
-from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = ["Piece", "Properties", "pieces", "properties"]
 
@@ -89,9 +89,9 @@ def properties(base: str) -> Properties:
         If it is not that of a BVGraph, or of one that is coded in a way not known.
     """
     name = base + ".properties"
-    if not of(name).exists(name):
+    if not get_filesystem(name).exists(name):
         raise NotFoundError(f"there is no file {name!r}, without which the bits of {base}.graph say nothing")
-    with of(name).open(name, through=True) as file:
+    with get_filesystem(name).open(name, sequential=True) as file:
         text = file.read(1 << 20).decode("latin-1")
     told = _pairs(text)
     at, kind = told.get("graphclass", (1, ""))
@@ -188,7 +188,7 @@ def pieces(told: Properties) -> Iterator[Piece]:
     """
     from sparrow.kernels.parse import bvgraph as kernels
 
-    files = of(told.graph)
+    files = get_filesystem(told.graph)
     size = files.size(told.graph)
     if told.nodes > 8 * size:
         raise IngestError(f"{size} bytes hold no {told.nodes} lists: the file is cut off, or .properties belong to "
@@ -196,7 +196,7 @@ def pieces(told: Properties) -> Iterator[Piece]:
     sizes, codes = np.array([told.window, told.shortest, told.k], np.int64), np.array(told.codes, np.int64)
     node = arcs = advance = 0
     room, degrees, history = _LINKS, np.empty(0, np.int64), np.empty(0, np.int64)
-    with files.open(told.graph, through=True, size=size) as file:
+    with files.open(told.graph, sequential=True, size=size) as file:
         bits = _Bits(file)
         while node < told.nodes:
             known = len(degrees)

@@ -23,7 +23,7 @@ from sparrow.io.base.source import open_sources
 from sparrow.kernels.entries import Duplicates
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
-from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = [
     "ENTRIES", "Matrix", "Pieces", "appended", "compressed", "created", "dense", "found_in", "group_of", "growing",
@@ -65,13 +65,13 @@ def opened(src: Any) -> Iterator[tuple[str, Any]]:
     if len(sources) > 1 or sources[0].path is None or sources[0].size is None:
         raise InvalidValueError(f"src={src!r}: give the name of one HDF5 file")
     name = sources[0].name
-    files = of(name)
+    files = get_filesystem(name)
     with files.open(name, size=sources[0].size) as start:
         if not (begins := start.read(16)).startswith(MAGIC):
             refuse_packed(begins, name)
             raise IngestError("this is no HDF5 file", name)
     try:
-        with files.near(name) as near:
+        with files.local_copy(name) as near:
             _check_heaps(near, name)
             with h5py.File(near, "r") as file:
                 yield name, file
@@ -356,7 +356,7 @@ def store(
             raise IngestError(f"the value at {cell} {misfit(given[unfit], kind)}", name, token=str(given[unfit]))
         return Rows(tuple(coords), values)
 
-    with storage.creating(dst, overwrite) as folder, bar("reading the matrix", matrix.nbytes) as advance:
+    with storage.stage_folder(dst, overwrite) as folder, bar("reading the matrix", matrix.nbytes) as advance:
 
         def items() -> Iterator[Any]:
             for piece in matrix.pieces:

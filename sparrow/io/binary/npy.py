@@ -22,7 +22,7 @@ from sparrow.io.base.source import open_sources
 from sparrow.kernels.entries import Block
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
-from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = ["FORMATS", "Npy", "NpyWriter"]
 
@@ -121,7 +121,7 @@ class Npy(Reader):
             storage.save(self.dst, schema, [block], profile=self.profile, overwrite=self.overwrite,
                          operation="ingest npy", extra=extra)  # fmt: skip
             return os.fspath(self.dst)
-        with storage.creating(self.dst, self.overwrite) as folder, bar("reading the array", size) as advance:
+        with storage.stage_folder(self.dst, self.overwrite) as folder, bar("reading the array", size) as advance:
 
             def items() -> Iterator[tuple[int, NDArray[Any]]]:
                 for block in _blocks(name, head):
@@ -162,7 +162,7 @@ class _Head(NamedTuple):
 
 def _header(name: str, size: int) -> _Head:
     try:
-        with of(name).open(name, through=True, size=size) as file:
+        with get_filesystem(name).open(name, sequential=True, size=size) as file:
             refuse_packed(file.read(16), name)
             file.seek(0)
             version = np.lib.format.read_magic(file)
@@ -194,7 +194,7 @@ def _header(name: str, size: int) -> _Head:
 def _blocks(name: str, head: _Head) -> Iterator[tuple[int, NDArray[Any]]]:
     """Yield values in the order of the file, each time with the number of those before them."""
     count, done = math.prod(head.shape), 0
-    with of(name).open(name, through=True) as file:
+    with get_filesystem(name).open(name, sequential=True) as file:
         file.seek(head.start)
         while done < count:
             values = np.empty(min(_BLOCK // head.dtype.itemsize, count - done), head.dtype)
@@ -215,7 +215,7 @@ class NpyWriter(Writer):
         tensor = self.tensor
         shape, dtype, fill = tensor.shape, tensor.dtype, tensor.fill_value
         count = math.prod(shape)
-        disk = None if self.dst == "-" else of(self.dst).disk(self.dst)
+        disk = None if self.dst == "-" else get_filesystem(self.dst).local_disk(self.dst)
         if disk is not None:
             free = shutil.disk_usage(disk).free
             if count * dtype.itemsize > free:

@@ -24,7 +24,7 @@ from sparrow.io.base.coo_writer import cast_values
 from sparrow.io.base.registry import Format, Option, Reader, Writer, names_of
 from sparrow.kernels.entries import Block
 from sparrow.runtime import settings
-from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.tensor.display import human_bytes
 
 __all__ = ["FORMATS", "Npz", "NpzWriter"]
@@ -93,10 +93,10 @@ class Npz(Reader):
         if not isinstance(self.src, str | os.PathLike):
             raise InvalidValueError(f"src={self.src!r}: give the name of one .npz file")
         name = os.fspath(self.src)
-        files = of(name)
+        files = get_filesystem(name)
         if not name.endswith(".npz"):
             raise InvalidValueError(f"{name!r} does not end in .npz: sparrow ingest --list tells what is read")
-        with files.near(name) as near:
+        with files.local_copy(name) as near:
             schema, block = _array(near, name, self.dims)
         storage.save(
             self.dst,

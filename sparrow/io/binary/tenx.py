@@ -17,7 +17,7 @@ from sparrow.io.base.registry import DType, Format, Option, Reader
 from sparrow.io.base.source import blocks, folder_of, open_sources
 from sparrow.io.binary import hdf5
 from sparrow.io.text.mtx import MatrixMarket
-from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = ["FORMATS", "Tenx", "matrix_in"]
 
@@ -132,7 +132,11 @@ class Tenx(Reader):
     def _folder(self, folder: str) -> str:
         matrix = matrix_in(folder)
         if matrix is None:
-            several = [name for name in of(folder).names(folder) if matrix_in(os.path.join(folder, name)) is not None]
+            several = [
+                name
+                for name in get_filesystem(folder).names(folder)
+                if matrix_in(os.path.join(folder, name)) is not None
+            ]
             way = f": give one of {', '.join(os.path.join(folder, name) for name in several)}" if several else ""
             raise NotFoundError(f"the folder {folder!r} holds no matrix.mtx, or several{way}")
         found = _MATRIX.fullmatch(os.path.basename(matrix))
@@ -175,14 +179,14 @@ class _Counts(MatrixMarket):
 
 def matrix_in(folder: str) -> str | None:
     """Return the one matrix in a folder; None where there is none, or several."""
-    found = [name for name in of(folder).names(folder) if _MATRIX.fullmatch(name)]
+    found = [name for name in get_filesystem(folder).names(folder) if _MATRIX.fullmatch(name)]
     return os.path.join(folder, found[0]) if len(found) == 1 else None
 
 
 def _beside(beginning: str, *names: str) -> str:
     for name in names:
         for packed in _PACKED:
-            if of(beginning).exists(beginning + name + packed):
+            if get_filesystem(beginning).exists(beginning + name + packed):
                 return beginning + name + packed
     raise NotFoundError(f"there is no file {beginning + names[0]!r}, packed or not, which names the matrix")
 

@@ -24,7 +24,7 @@ from sparrow.io.text.number_lines import Lines
 from sparrow.relations.base import as_numpy
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
-from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = ["FORMATS", "AsciiGraphWriter", "WebGraph", "bv_base"]
 
@@ -42,7 +42,7 @@ def bv_base(name: str) -> str | None:
 
 
 def _is_file(name: str) -> bool:
-    files = of(name)
+    files = get_filesystem(name)
     return files.exists(name) and not files.is_folder(name)
 
 
@@ -158,7 +158,7 @@ sparrow ingest webgraph cnr-2000.graph-txt.gz web.sparrow"""
         check: Callable[[], None] = lambda: None,
     ) -> None:
         with (
-            storage.creating(self.dst, self.overwrite) as folder,
+            storage.stage_folder(self.dst, self.overwrite) as folder,
             bar("reading lists", source.size) as advance,
         ):
 

@@ -23,7 +23,7 @@ from sparrow.io.base.source import Source, folder_of, open_sources
 from sparrow.io.tabular.options import Columns
 from sparrow.io.tabular.readers import Query, open_table
 from sparrow.runtime import memory
-from sparrow.storage.fs.filesystem import of, steady
+from sparrow.storage.fs.filesystem import get_filesystem, pin_file_versions
 from sparrow.tensor import Tensor
 
 __all__ = ["appended", "reading_options"]
@@ -42,7 +42,7 @@ def reading_options() -> tuple[Declared, ...]:
     return tuple(each._replace(default=None) if each.name == "coords" else each for each in own)
 
 
-@steady()
+@pin_file_versions()
 def appended(
     src: str | os.PathLike[str],
     pick: Callable[[Sequence[str]], list[str]],
@@ -132,7 +132,7 @@ def _sources(src: str | os.PathLike[str], folder: str | None, told: bool) -> lis
     What they hold may be told, whatever they are called.
     """
     if folder is not None:
-        inside = of(folder).matching(os.path.join(glob.escape(folder), "*.parquet"))
+        inside = get_filesystem(folder).glob(os.path.join(glob.escape(folder), "*.parquet"))
         if inside:
             return open_sources(inside)
     sources = open_sources(src)

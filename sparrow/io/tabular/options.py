@@ -240,7 +240,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
             raise InvalidValueError(f"value={list(values)}: a column can be one tensor only")
         if self.duplicates == "count":
             raise InvalidValueError("duplicates='count' looks at no values: name one column, or none")
-        storage.check_members(values)
+        storage.check_member_names(values)
 
     def _check_form(self) -> None:
         """Raise ``InvalidValueError`` for text that cannot be parted, or read."""
@@ -352,7 +352,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
     def _read(self) -> str:
         query = self.query
         table = open_table(self.src, query)
-        with storage.creating(self.dst, self.overwrite) as folder:
+        with storage.stage_folder(self.dst, self.overwrite) as folder:
             check_space(folder, table.least, 0)
             with bar("reading the table", table.size) as advance, closing(table.batches(advance)) as batches:
                 ingest = TableIngest(folder, self, table.name)

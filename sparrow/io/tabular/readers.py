@@ -30,7 +30,7 @@ from sparrow.io.tabular.delimited import Form
 from sparrow.io.tabular.partitions import partitions
 from sparrow.runtime.duckdb_connection import failures, quote_name
 from sparrow.runtime.progress import bar
-from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = ["FORMATS", "Batch", "Query", "Table", "TableWriter", "open_table"]
 
@@ -302,7 +302,7 @@ def _json(source: Source, query: Query, types: dict[str, pa.DataType], advance: 
 def _format(source: Source) -> str:
     if source.path is None or source.size is None:
         return "csv"
-    with of(source.path).open(source.path, size=source.size) as file:
+    with get_filesystem(source.path).open(source.path, size=source.size) as file:
         start = file.read(9).removeprefix(b"\xef\xbb\xbf")
     if start.lstrip()[:1] == b"{" or {".json", ".jsonl", ".ndjson"} & set(Path(source.name).suffixes):
         return "json"
@@ -316,7 +316,7 @@ def _format(source: Source) -> str:
 def _parquet(path: str, total: int, query: Query, advance: Advance) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq
 
-    with of(path).open(path) as raw, pq.ParquetFile(raw, page_checksum_verification=True) as file:
+    with get_filesystem(path).open(path) as raw, pq.ParquetFile(raw, page_checksum_verification=True) as file:
         query = _among(query, file.schema_arrow, path)
         rows = max(file.metadata.num_rows, 1)
         for batch in file.iter_batches(_ROWS, columns=query.columns):
@@ -335,7 +335,7 @@ def _arrow(source: Source, query: Query, advance: Advance) -> Iterator[pa.Record
             query = _among(query, reader.schema, source.name)
             yield from (_picked(batch, query.columns) for batch in reader)
         return
-    with of(source.path).open(source.path, through=True) as file:
+    with get_filesystem(source.path).open(source.path, sequential=True) as file:
         whole = file.read(len(_ARROW_FILE)) == _ARROW_FILE
         file.seek(0)
         if not whole:

@@ -31,7 +31,7 @@ from sparrow.io.base.source import (
 from sparrow.io.text.vocabulary import vocabulary
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
-from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = ["FORMATS", "Text"]
 
@@ -133,7 +133,7 @@ class Text(Reader):
         names, count = Names(), 0
         if known is not None:
             names.codes(known)  # so that the number of a term is its place
-        with storage.creating(self.dst, self.overwrite) as folder, closing(Shelf()) as shelf:
+        with storage.stage_folder(self.dst, self.overwrite) as folder, closing(Shelf()) as shelf:
             with bar("reading documents", total_size(sources)) as advance, closing(blocks(sources)) as text:
                 before: Source | None = None
                 for block in text:
@@ -216,9 +216,9 @@ class Text(Reader):
 
 def _below(root: str) -> Iterable[str]:
     """Return the files in a folder and in those below it."""
-    files = of(root)
-    if files.fetches:
-        return files.matching(f"{root}/**")
+    files = get_filesystem(root)
+    if files.is_remote:
+        return files.glob(f"{root}/**")
     return (os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names)
 
 

@@ -34,7 +34,7 @@ from sparrow.runtime import progress, settings
 from sparrow.runtime.progress import bar
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting import Rows, memory_budget
-from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = ["FORMATS", "Edges", "EdgesWriter"]
 
@@ -180,7 +180,7 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
         """Store the edge list and return its folder."""
         sources = open_sources(self.src)
         named = None if self.vertices is None else open_sources(self.vertices)
-        with storage.creating(self.dst, self.overwrite) as folder, ExitStack() as stack:
+        with storage.stage_folder(self.dst, self.overwrite) as folder, ExitStack() as stack:
             labels = None if named is None else names_of_vertices(named)
             lines = EdgeLines(sources, self.ids, self.given, self.header, self.delimiter, labels is not None)
             ingest = _Ingest(folder, self, lines, labels, stack)
@@ -332,7 +332,7 @@ class _Ingest:
             varied = len(np.unique(sample)) > len(sample) // 2
             stored = int(expected * (_ENTRY_BYTES + (_WEIGHT_BYTES if varied else 0)))
             sorting = f" and {spilled:,} while sorting" if spilled else ""
-            disk = of(self.folder).disk(os.fspath(self.folder))
+            disk = get_filesystem(self.folder).local_disk(os.fspath(self.folder))
             free = "" if disk is None else f", {shutil.disk_usage(disk).free:,} are free"
             progress.line(f"edges: about {stored:,} bytes on disk{sorting}{free}")
 

@@ -100,7 +100,7 @@ class Libffm(Reader):
         """Store the text and return the folder of the bundle."""
         sources = open_sources(self.src)
         names = [source.name for source in sources]
-        with storage.creating(self.dst, self.overwrite) as folder, closing(blocks(sources)) as text:
+        with storage.stage_folder(self.dst, self.overwrite) as folder, closing(blocks(sources)) as text:
             samples = _Samples(np.dtype(np.float64) if self.dtype is None else check_dtype(self.dtype))
             about: dict[str, Any] = {"profile": self.profile, "operation": "ingest libffm", "extra": {"sources": names}}
             with bar("reading libffm text", total_size(sources)) as advance:

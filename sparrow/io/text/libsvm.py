@@ -38,8 +38,8 @@ from sparrow.kernels.entries import Block, canonical
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.progress import bar
 from sparrow.runtime.thread_pool import ordered_map
-from sparrow.storage.fs.filesystem import of
-from sparrow.storage.parquet.reader import footer, forget, read_group
+from sparrow.storage.fs.filesystem import get_filesystem
+from sparrow.storage.parquet.reader import evict_footer, read_footer, read_row_group
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 
@@ -156,7 +156,7 @@ zcat a9a.gz | sparrow ingest libsvm - a9a.sparrow"""
     def read(self) -> str:
         """Store the text and return the folder of the bundle."""
         sources = open_sources(self.src)
-        with storage.creating(self.dst, self.overwrite) as folder, ExitStack() as stack:
+        with storage.stage_folder(self.dst, self.overwrite) as folder, ExitStack() as stack:
             ingest = _Ingest(folder, self, stack)
             for piece in stack.enter_context(closing(_pieces(sources, self))):
                 ingest.take(piece, total_size(sources))
@@ -359,7 +359,7 @@ class _Ingest:
 
     def _writer(self, name: str, dims: tuple[str, ...], dtype: np.dtype[Any]) -> storage.TensorWriter:
         folder = self._folder / name
-        of(folder).make_folder(os.fspath(folder))
+        get_filesystem(folder).make_folder(os.fspath(folder))
         writer = storage.TensorWriter(folder, dims=dims, dtype=dtype, profile=self._options.profile)
         return self._stack.enter_context(writer)
 
@@ -408,7 +408,7 @@ class _Ingest:
         varied = len(np.unique(sample)) > len(sample) // 2
         each = _ENTRY_BYTES + (0.8 * self._options.kind.itemsize if varied else 0)
         need = int(len(piece.values) * each * max(size / max(piece.advance, 1), 1))
-        disk = of(self._folder).disk(os.fspath(self._folder))
+        disk = get_filesystem(self._folder).local_disk(os.fspath(self._folder))
         if disk is None:
             return
         free = shutil.disk_usage(disk).free
@@ -478,12 +478,12 @@ class _Ingest:
         again = self._writer("X", ("row", "col"), self._options.kind)
         for old in self._shifted:
             path = os.fspath(self._folder / "X" / old.name)
-            for group in range(len(footer(path, 2).rows)):
-                block = read_group(path, group, 2, self._options.kind)
+            for group in range(len(read_footer(path, 2).rows)):
+                block = read_row_group(path, group, 2, self._options.kind)
                 rows, cols = block.coords
                 again.write(Block((rows, cols.astype(np.int64) + 1), block.values))
-            forget(path)
-            of(path).delete(path)
+            evict_footer(path)
+            get_filesystem(path).delete(path)
         return again.finish() + files
 
     def summary(self) -> str:

@@ -101,7 +101,7 @@ class Metis(Reader):
         source = open_source(self.src)
         name = source.name
         dtype = np.dtype(np.int64) if self.dtype is None else check_dtype(self.dtype)
-        with storage.creating(self.dst, self.overwrite) as folder, closing(blocks(source)) as text:
+        with storage.stage_folder(self.dst, self.overwrite) as folder, closing(blocks(source)) as text:
             lines = Lines(text)
             line = lines.peek()
             while line is not None and (not line.text or line.text[0] == _COMMENT):

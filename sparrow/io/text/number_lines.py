@@ -300,7 +300,7 @@ class NumbersReader(Reader):
         """Store the file and return its folder."""
         source = open_source(self.src)
         name = source.name
-        with storage.creating(self.dst, self.overwrite) as folder, closing(blocks(source)) as text:
+        with storage.stage_folder(self.dst, self.overwrite) as folder, closing(blocks(source)) as text:
             lines = Lines(text)
             entries, dims, extra = self.begin(lines, name)
             with bar("reading entries", source.size) as advance:

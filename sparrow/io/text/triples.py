@@ -28,7 +28,7 @@ from sparrow.runtime import settings
 from sparrow.runtime.progress import bar
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting import Rows
-from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = ["FORMATS", "Triples", "splits_in"]
 
@@ -139,7 +139,7 @@ sparrow ingest triples train.txt graph.sparrow --entities entity2id.txt"""
         dims = check_dims(_DIMS if self.dims is None else self.dims, 3)
         sources = self._sources()
         known = [None if each is None else open_sources(each) for each in (self.entities, self.relations)]
-        with storage.creating(self.dst, self.overwrite) as folder, ExitStack() as stack:
+        with storage.stage_folder(self.dst, self.overwrite) as folder, ExitStack() as stack:
             words = [None if named is None else vocabulary(named[0]) for named in known]
             reading = _Reading(self, dims, words[0], words[1], stack)
             total = total_size(list(sources.values()))
@@ -172,7 +172,7 @@ sparrow ingest triples train.txt graph.sparrow --entities entity2id.txt"""
             if not found:
                 raise NotFoundError(f"the folder {folder!r} holds no train.txt, valid.txt or test.txt: name the files")
             for name, called in _VOCABULARIES.items():
-                there = [path for each in called if of(folder).exists(path := os.path.join(folder, each))]
+                there = [path for each in called if get_filesystem(folder).exists(path := os.path.join(folder, each))]
                 if getattr(self, name) is None and there:
                     setattr(self, name, there[0])
             return {name: open_sources(path)[0] for name, path in found.items()}
@@ -182,7 +182,7 @@ sparrow ingest triples train.txt graph.sparrow --entities entity2id.txt"""
         names = [_called(source.name) or Path(source.name).name.split(".")[0] for source in sources]
         if len(set(names)) < len(names):
             raise InvalidValueError(f"two of the files are called alike: {', '.join(names)}")
-        storage.check_members(names)
+        storage.check_member_names(names)
         return dict(zip(names, sources, strict=True))
 
 
@@ -193,7 +193,7 @@ def _called(path: str) -> str | None:
 
 def splits_in(folder: str) -> dict[str, str]:
     """Return the files of train, valid and test in a folder; none where train is missing, or two are called alike."""
-    files = of(folder)
+    files = get_filesystem(folder)
     named = [(_called(name), os.path.join(folder, name)) for name in files.names(folder)]
     found = [(name, path) for name, path in named if name is not None and not files.is_folder(path)]
     names = [name for name, _ in found]

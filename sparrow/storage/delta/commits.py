@@ -37,7 +37,7 @@ from sparrow.storage.delta.rewrite_plan import (
     write,
 )
 from sparrow.storage.delta.snapshot import Snapshot
-from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.parquet.layout import METADATA_KEY, Profile, Sizes, arrow_schema
 from sparrow.storage.parquet.writer import DataFile, TensorWriter
 
@@ -417,7 +417,7 @@ def restored(snapshot: Snapshot, old: Snapshot) -> Work:
     coming = [(table, at) for table in old.tables for at, name in enumerate(table.names) if name not in there]
     for table, at in coming:
         try:
-            of(old.path).touch(table.path(at))  # young again, so that no vacuum takes it before the commit
+            get_filesystem(old.path).touch(table.path(at))  # young again, so that no vacuum takes it before the commit
         except NotFoundError:
             raise NotFoundError(
                 f"version {old.version} of {old.path!r} cannot be restored: its file {table.names[at]!r} is gone, "

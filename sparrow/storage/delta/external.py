@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sparrow.errors import CorruptionError, SparrowError
 from sparrow.storage.delta.log import Log
-from sparrow.storage.fs.filesystem import absolute, of
+from sparrow.storage.fs.filesystem import absolute_path, get_filesystem
 
 if TYPE_CHECKING:
     import polars as pl
@@ -34,12 +34,12 @@ def delta_table(path: str | os.PathLike[str], version: int | None = None) -> Ite
     """
     import polars as pl
 
-    where = absolute(path)
+    where = absolute_path(path)
     found = Log.open(where, version)
     files = found.sizes()
     _check(where, files)
     try:
-        yield pl.scan_delta(where, version=found.version, storage_options=of(where).delta_options())
+        yield pl.scan_delta(where, version=found.version, storage_options=get_filesystem(where).delta_options())
     except SparrowError:
         raise
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -51,14 +51,14 @@ def _check(where: str, files: Mapping[str, int]) -> None:
 
     Of a file that is shorter Polars gives no rows, and no error.
     """
-    store = of(where)
+    store = get_filesystem(where)
     steps = {step for file in files for step in accumulate(file.split("/"), os.path.join)}
     for path in (os.path.join(where, step) for step in sorted(steps)):
         if store.is_link(path):
             raise CorruptionError(f"{path!r} is a link, which may lead anywhere: it is not read")
     for file, size in files.items():
         path = os.path.join(where, file)
-        if not store.fetches and store.exists(path) and store.size(path) != size:
+        if not store.is_remote and store.exists(path) and store.size(path) != size:
             raise CorruptionError(f"{path!r} is damaged: it has {store.size(path)} bytes, and the log says {size}")
 
 
@@ -67,10 +67,13 @@ def _told(where: str, files: Iterable[str]) -> str | None:
     import pyarrow.parquet as pq
 
     for path in (os.path.join(where, file) for file in files):
-        if not of(where).exists(path):
+        if not get_filesystem(where).exists(path):
             return f"{path!r}, which the log names, is missing"
         try:
-            with of(where).open(path, fixed=True) as raw, pq.ParquetFile(raw, page_checksum_verification=True) as file:
+            with (
+                get_filesystem(where).open(path, immutable=True) as raw,
+                pq.ParquetFile(raw, page_checksum_verification=True) as file,
+            ):
                 for _ in file.iter_batches():
                     pass
         except (OSError, pa.ArrowException) as error:

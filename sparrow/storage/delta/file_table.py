@@ -18,7 +18,7 @@ from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.storage.delta.log import Active, Log
 from sparrow.storage.parquet.layout import Metadata
-from sparrow.storage.parquet.reader import DATA_FILE, RUN, Footer, check_groups, ends_ahead, footer
+from sparrow.storage.parquet.reader import DATA_FILE, RUN, Footer, check_row_groups, prefetch_footers, read_footer
 
 __all__ = ["FileTable", "beside", "digest", "file_tables", "groups_meeting", "log_tables"]
 
@@ -70,7 +70,7 @@ class FileTable:
         CorruptionError
             If it is damaged, or not the file that the log means.
         """
-        found = footer(self.path(at), len(self.order))
+        found = read_footer(self.path(at), len(self.order))
         if self._footers.get(at) is not found:
             told = int(self.nbytes[at]), int(self.rows[at]), self.low[at].tolist(), self.high[at].tolist()
             low, high = (found.low.min(axis=0), found.high.max(axis=0)) if len(found.rows) else (found.low, found.high)
@@ -82,16 +82,16 @@ class FileTable:
             self._footers[at] = found
         return found
 
-    def footers_ahead(self, places: Iterable[int]) -> None:
+    def prefetch_footers(self, places: Iterable[int]) -> None:
         """Take note that some footers will be read."""
-        ends_ahead([self.path(at) for at in places])
+        prefetch_footers([self.path(at) for at in places])
 
     def check_groups(self, places: Iterable[int]) -> None:
         """Check all row groups of some files, for readers that cannot."""
 
         def work(at: int) -> None:
             self.footer(at)
-            check_groups(self.path(at), len(self.order))
+            check_row_groups(self.path(at), len(self.order))
 
         for _ in ordered_map(work, places, settings.current().threads):
             pass
@@ -103,7 +103,7 @@ class FileTable:
     def stats(self, box: Box) -> ScanStats:
         """Return what a scan of a box touches of the files."""
         files = self.meeting(box)
-        self.footers_ahead(files.tolist())
+        self.prefetch_footers(files.tolist())
         groups = read = rows = nbytes = files_read = 0
         inside = 0.0
         for at in files.tolist():

@@ -15,7 +15,7 @@ from typing import Any
 
 from sparrow.errors import CorruptionError, NotFoundError
 from sparrow.storage.delta.checksums import SEAL, STATE, seal
-from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = ["LOG", "NOTES", "Commit", "log_entry", "parsing", "read_commit", "read_commits", "state_noted", "suspects"]
 
@@ -60,7 +60,7 @@ def read_commit(path: str, version: int) -> Commit | None:
 
 def read_commits(path: str, versions: range) -> Iterator[Commit | None]:
     """Yield commits of the log of a folder, None for a version that it does not have."""
-    texts = of(path).read_all([log_entry(path, version) for version in versions])
+    texts = get_filesystem(path).read_many([log_entry(path, version) for version in versions])
     for version, text in zip(versions, texts, strict=True):
         yield None if text is None else _parsed(path, version, text)
 
@@ -102,7 +102,7 @@ def _parsed(path: str, version: int, text: bytes) -> Commit:
 def state_noted(path: str, version: int) -> str | None:
     """Return the state that the commit of a version notes, or None where it notes none."""
     try:
-        text = of(path).read(log_entry(path, version))
+        text = get_filesystem(path).read(log_entry(path, version))
     except NotFoundError:
         return None  # cleaned away by another tool, after a checkpoint
     line = next((line for line in text.splitlines() if line.startswith(b'{"commitInfo"')), b"{}")
@@ -125,7 +125,7 @@ def parsing(name: str) -> Iterator[None]:
 
 def suspects(path: str, version: int) -> str:
     """Return the files that a version is made of, where it cannot be told which of them is damaged."""
-    names = of(path).names(os.path.join(path, LOG))
+    names = get_filesystem(path).names(os.path.join(path, LOG))
     last = os.path.basename(log_entry(path, version))
     checkpoints = [name for name in names if ".checkpoint." in name and name <= last][-1:]
     entries = [name for name in names if name.endswith(".json") and max(checkpoints, default="") < name <= last]

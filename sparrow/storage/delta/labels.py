@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from sparrow.core.schema import Schema
 from sparrow.errors import CorruptionError, NotFoundError, ShapeError
-from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.parquet.writer import HashingFile
 
 __all__ = [
@@ -119,8 +119,8 @@ def read_part(folder: str, name: str, check: bool = True) -> tuple[pa.Array, lis
     if named is None:
         raise CorruptionError(f"the metadata of {folder!r} names the labels {name!r}, which is no file of labels in it")
     try:
-        of(path).stamp(path)
-        data = of(path).read(path)
+        get_filesystem(path).fingerprint(path)
+        data = get_filesystem(path).read(path)
     except NotFoundError:
         begun = named["start"]  # all that the log says of what a later commit wrote
         other = f", or of this folder in the file '<number>-{begun}….parquet'," if begun else ""
@@ -180,11 +180,11 @@ def _write(path: str, table: pa.Table, named: Callable[[str], str]) -> str:
     import pyarrow.parquet as pq
 
     folder = os.path.join(path, LABELS)
-    of(folder).make_folder(folder)
+    get_filesystem(folder).make_folder(folder)
     sink = HashingFile(folder)
     try:
         pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
-        return f"{LABELS}/{sink.keep(named)}"
+        return f"{LABELS}/{sink.finalize(named)}"
     finally:
         sink.discard()
 
@@ -197,10 +197,10 @@ def label_files(path: str, created: Mapping[int, str], changed: Sequence[int]) -
     found: dict[int, str] = {}
     for number in {number for number in changed if number}:
         more = f"more-{number:0{_DIGITS}x}.parquet"
-        if of(path).exists(os.path.join(folder, more)):
+        if get_filesystem(path).exists(os.path.join(folder, more)):
             found[number] = more
     if any(number and number not in found for number in changed):  # there are few files that are no parts
-        names = [name for name in of(path).names(folder) if LABEL_FILE.fullmatch(f"{LABELS}/{name}")]
+        names = [name for name in get_filesystem(path).names(folder) if LABEL_FILE.fullmatch(f"{LABELS}/{name}")]
         found |= {label_number(name): name for name in names}
     out: dict[int, str] = {}
     for dim, number in enumerate(changed):

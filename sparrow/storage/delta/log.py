@@ -34,8 +34,8 @@ from sparrow.storage.delta.history import (
     suspects,
 )
 from sparrow.storage.delta.labels import label_number
-from sparrow.storage.fs.filesystem import of
-from sparrow.storage.fs.local import DISK_FULL, disk_full
+from sparrow.storage.fs.filesystem import get_filesystem
+from sparrow.storage.fs.local import DISK_FULL_ERRNOS, write_error
 from sparrow.storage.parquet.layout import METADATA_KEY
 from sparrow.storage.parquet.writer import DataFile
 
@@ -119,11 +119,11 @@ class Log:
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
-        if not of(path).is_folder(os.path.join(path, LOG)):
-            something = of(path).exists(path) or of(path).is_folder(path)
+        if not get_filesystem(path).is_folder(os.path.join(path, LOG)):
+            something = get_filesystem(path).exists(path) or get_filesystem(path).is_folder(path)
             hint = "nothing is there" if not something else "what is there is no tensor; sp.ingest reads files into one"
             raise NotFoundError(f"no tensor at {path!r}: {hint}")
-        if of(path).is_link(os.path.join(path, LOG)):
+        if get_filesystem(path).is_link(os.path.join(path, LOG)):
             raise CorruptionError(f"{os.path.join(path, LOG)!r} is a link: it may lead anywhere and is not followed")
         _refuse_fork()
         try:
@@ -132,7 +132,9 @@ class Log:
                     raise ValueError(f"no version {version}")
                 if version is not None and version > _MANY and version > cls.open(path).version:
                     raise ValueError(f"no version {version}")
-                return cls(path, DeltaTable(path, version=version, storage_options=of(path).delta_options()))
+                return cls(
+                    path, DeltaTable(path, version=version, storage_options=get_filesystem(path).delta_options())
+                )
         except TableNotFoundError:
             raise NotFoundError(f"no tensor at {path!r}: its log is empty") from None
         except CorruptionError:
@@ -174,7 +176,7 @@ class Log:
                 adds,
                 mode="error",
                 configuration=configuration,
-                storage_options=of(path).delta_options(),
+                storage_options=get_filesystem(path).delta_options(),
                 commit_properties=_properties(notes, {}),
             )
         except (DeltaError, OSError) as error:
@@ -183,9 +185,9 @@ class Log:
                 raise ExistsError(f"{path!r} is a tensor already") from None
             if there is None:
                 if isinstance(error, OSError):
-                    raise disk_full(error, path) from error
+                    raise write_error(error, path) from error
                 raise StorageError(f"cannot create the log of {path!r}: {error}") from error
-        of(path).settle(log_entry(path, 0))
+        get_filesystem(path).make_durable(log_entry(path, 0))
 
     @property
     def version(self) -> int:
@@ -202,19 +204,19 @@ class Log:
         """The table's own id, new for each table created."""
         return str(self._table.metadata().id)
 
-    def replaced(self) -> bool:
+    def is_replaced(self) -> bool:
         """Return whether another table, or none, stands in the folder by now."""
         try:
-            text = of(self.path).read(log_entry(self.path, 0))
+            text = get_filesystem(self.path).read(log_entry(self.path, 0))
         except NotFoundError:
-            return not of(self.path).is_folder(os.path.join(self.path, LOG))
+            return not get_filesystem(self.path).is_folder(os.path.join(self.path, LOG))
         with parsing(log_entry(self.path, 0)):
             for line in text.splitlines():
                 if b'"metaData"' in line and "metaData" in (action := json.loads(line)):
                     return str(action["metaData"]["id"]) != self.identity
         return False
 
-    def keeps_bounds(self, ndim: int) -> bool:
+    def has_bounds(self, ndim: int) -> bool:
         """Return whether bounds of so many dimensions are read back from the log: what wrote it may have said less."""
         most = int(self._table.metadata().configuration.get(_INDEXED, "32"))
         return most < 0 or ndim <= most
@@ -338,19 +340,19 @@ class Log:
             self._diagnose()
 
     @contextmanager
-    def blaming(self) -> Iterator[None]:
+    def locate_damage(self) -> Iterator[None]:
         """Name the entry of the log that is damaged, if one is, where what the log says makes no sense."""
         try:
             yield
         except SparrowError:
-            for _ in self.commits_back(self.version):
+            for _ in self.iter_commits_backward(self.version):
                 pass
             raise
 
     def _diagnose(self) -> NoReturn:
         """Raise an error that names the damaged entry, or else the log."""
         later: Commit | None = None
-        for commit in self.commits_back(self.version):
+        for commit in self.iter_commits_backward(self.version):
             told = None if later is None or later.notes is None else later.notes.get(BEFORE)
             if told is not None and commit.notes is not None and commit.notes.get(STATE, told) != told:
                 raise CorruptionError(
@@ -439,24 +441,24 @@ class Log:
                 commit_properties=_properties(notes, transactions),
             )
         except (DeltaError, OSError) as error:
-            if not self.landed(before, str(notes["nonce"])):
+            if not self.has_landed(before, str(notes["nonce"])):
                 if isinstance(error, CommitFailedError):
                     raise LostRace from error
                 if isinstance(error, OSError) and error.errno is not None:
-                    raise disk_full(error, self.path) from error
+                    raise write_error(error, self.path) from error
                 raise StorageError(f"cannot write the log of {self.path!r}: {error}") from error
         self.reload()
         try:
-            of(self.path).settle(log_entry(self.path, before + 1))
+            get_filesystem(self.path).make_durable(log_entry(self.path, before + 1))
         except StorageError as error:
             cause = error.__cause__
-            full = isinstance(cause, OSError) and cause.errno in DISK_FULL
+            full = isinstance(cause, OSError) and cause.errno in DISK_FULL_ERRNOS
             raise StorageError(
                 f"version {before + 1} of {self.path!r} is committed, but may not survive a crash of the machine: "
                 f"{'the disk is full' if full else cause or error}"
             ) from error
 
-    def landed(self, before: int, nonce: str) -> bool:
+    def has_landed(self, before: int, nonce: str) -> bool:
         """Return whether a commit of ours is among those after version ``before``."""
         return any(c.notes is not None and c.notes.get("nonce") == nonce for c in self.commits(before + 1))
 
@@ -471,7 +473,7 @@ class Log:
             out.append(found)
         return out
 
-    def commits_back(self, version: int) -> Iterator[Commit]:
+    def iter_commits_backward(self, version: int) -> Iterator[Commit]:
         """Yield the commits from a version back, newest first, as far as the log goes."""
         for found in read_commits(self.path, range(version, -1, -1)):
             if found is None:

@@ -26,9 +26,9 @@ from sparrow.runtime.thread_pool import ordered_map
 from sparrow.storage.delta.append_runs import members
 from sparrow.storage.delta.file_table import FileTable
 from sparrow.storage.delta.snapshot import Snapshot
-from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.parquet.layout import Profile, Sizes
-from sparrow.storage.parquet.reader import read_group
+from sparrow.storage.parquet.reader import read_row_group
 from sparrow.storage.parquet.writer import DataFile, TensorWriter
 
 __all__ = ["Claim", "Piece", "Rewrite", "discard", "exists_already", "met", "plan", "prepare", "width", "write"]
@@ -348,7 +348,7 @@ def _same(a: Block, b: Block) -> bool:
 def _read(snapshot: Snapshot, at: int, group: int) -> Block:
     schema = snapshot.schema
     kinds = [schema.coordinate_dtype(dim) for dim in range(schema.ndim)]
-    return read_group(snapshot.base.path(at), group, schema.ndim, schema.dtype, kinds)
+    return read_row_group(snapshot.base.path(at), group, schema.ndim, schema.dtype, kinds)
 
 
 def _group_shares(snapshot: Snapshot, upsert: Block | None, piece: Piece) -> list[tuple[int, int, int]]:
@@ -459,7 +459,7 @@ def write(
 def discard(folder: str, files: Sequence[DataFile]) -> None:
     """Delete files that will not be committed."""
     for file in files:
-        of(folder).delete(os.path.join(folder, file.name))
+        get_filesystem(folder).delete(os.path.join(folder, file.name))
 
 
 def _stream(snapshot: Snapshot, edit: Edit, run: Rewrite, rows: int, schema: Schema) -> Iterator[Block]:

@@ -19,9 +19,9 @@ from sparrow.storage.delta.append_runs import Decoded, Merged, Part, cut, merged
 from sparrow.storage.delta.file_table import FileTable, beside, digest, groups_meeting, log_tables
 from sparrow.storage.delta.labels import LABELS, Vocabulary, is_part, label_files, read_labels
 from sparrow.storage.delta.log import Active, Log
-from sparrow.storage.fs.filesystem import Piece, of
+from sparrow.storage.fs.filesystem import ByteRange, get_filesystem
 from sparrow.storage.parquet.layout import Metadata, stored_columns
-from sparrow.storage.parquet.reader import read_group
+from sparrow.storage.parquet.reader import read_row_group
 
 __all__ = ["FileRecord", "Snapshot", "order_folder"]
 
@@ -61,11 +61,11 @@ class Reading:
     __slots__ = ("_asked", "_lock", "pieces")
 
     def __init__(self) -> None:
-        self.pieces: list[Piece] = []
+        self.pieces: list[ByteRange] = []
         self._asked: set[int] = set()
         self._lock = threading.Lock()
 
-    def come_to(self, at: int) -> None:
+    def advance(self, at: int) -> None:
         """Take note that a row group is read now; where those just before it were, fetch the next ones meanwhile."""
         with self._lock:
             follows = at < _BESIDE or not self._asked.isdisjoint(range(at - _BESIDE, at))
@@ -80,7 +80,7 @@ class Reading:
                 if k not in self._asked and self.pieces[k][2]:
                     ahead.append(k)
             self._asked.update(ahead)
-            of(self.pieces[at][0]).pieces_ahead([self.pieces[k] for k in ahead])
+            get_filesystem(self.pieces[at][0]).prefetch_ranges([self.pieces[k] for k in ahead])
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def follow(path: str) -> str:
     CorruptionError
         If it is: it may lead anywhere.
     """
-    if of(path).is_link(path):
+    if get_filesystem(path).is_link(path):
         raise CorruptionError(f"{path!r} is a link: it may lead anywhere and is not followed")
     return path
 
@@ -136,7 +136,7 @@ class Snapshot:
     """
 
     def __init__(self, log: Log, before: Snapshot | None = None) -> None:
-        with log.blaming():
+        with log.locate_damage():
             found = Metadata.from_json(log.metadata(), repr(log.path))
             ndim = found.schema.ndim
             shape = log.shape(found.schema.shape)
@@ -228,7 +228,7 @@ class Snapshot:
         self._derived()
         return self._damaged
 
-    def forget_orders(self) -> None:
+    def invalidate_orders(self) -> None:
         """Look again, when next asked, for orders that others may have built."""
         with self._lock:
             self._orders = None
@@ -260,7 +260,7 @@ class Snapshot:
             log = Log.open(follow(order_folder(self.path, order)))
         except NotFoundError:
             return None
-        with log.blaming():
+        with log.locate_damage():
             found = Metadata.from_json(log.metadata(), repr(log.path))
             if found.built_from != self.digest or found.order != order:
                 return None
@@ -367,8 +367,8 @@ class Snapshot:
         """Return the row groups of some files that may hold entries of a box."""
         out: list[Chunk] = []
         places, run = table.meeting(box).tolist(), table in self.tables[1:]
-        table.footers_ahead(places)
-        reading = Reading() if of(self.path).fetches else None
+        table.prefetch_footers(places)
+        reading = Reading() if get_filesystem(self.path).is_remote else None
         for at in places:
             path, found = table.path(at), table.footer(at)
             for group in groups_meeting(found, box):
@@ -382,7 +382,7 @@ class Snapshot:
     def parts(self, table: FileTable, box: Box) -> Iterator[Part]:
         """Yield the row groups of some files that may hold entries of a box."""
         places = table.meeting(box).tolist()
-        table.footers_ahead(places)
+        table.prefetch_footers(places)
         for at in places:
             found = table.footer(at)
             for group in groups_meeting(found, box):
@@ -396,7 +396,7 @@ class Snapshot:
 
         def decode() -> Block:
             path, group = part.ref
-            return read_group(path, group, self.schema.ndim, self.schema.dtype, self._kinds)
+            return read_row_group(path, group, self.schema.ndim, self.schema.dtype, self._kinds)
 
         return self._decoded.get(part, decode) if part.run else decode()
 
@@ -414,8 +414,8 @@ class Snapshot:
         if found.run and (held := self._decoded.held((found.path, found.number))) is not None:
             return held
         if found.reading is not None:
-            found.reading.come_to(found.place)
-        return read_group(found.path, found.number, self.schema.ndim, self.schema.dtype, self._kinds, dims)
+            found.reading.advance(found.place)
+        return read_row_group(found.path, found.number, self.schema.ndim, self.schema.dtype, self._kinds, dims)
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
         """Return what a scan of the box touches."""
@@ -428,7 +428,7 @@ class Snapshot:
         There may be no file at all: an engine then scans nothing.
         """
         tables = self._tables(order)
-        if of(self.path).fetches:
+        if get_filesystem(self.path).is_remote:
             from sparrow.storage.parquet.dataset import (
                 Streamed,  # a third of a second, which who runs no SQL does not pay
             )
@@ -445,7 +445,7 @@ class Snapshot:
         """Return the data files of an order, then those that stand beside them. Reads their footers."""
         tables = self._tables(order)
         for table in tables:
-            table.footers_ahead(range(len(table)))
+            table.prefetch_footers(range(len(table)))
         return [
             FileRecord(table.path(at), int(table.rows[at]), int(table.nbytes[at]), found.first, found.last)
             for table in tables
@@ -457,7 +457,7 @@ class Snapshot:
 def _incomplete(path: str, nbytes: int) -> str | None:
     """Return what is wrong with a file at first sight: it is missing, or not as long as the log says."""
     try:
-        found = of(path).size(path)
+        found = get_filesystem(path).size(path)
     except StorageError as error:
         return str(error)
     return None if found == nbytes else f"{path!r} has {found} bytes, the log says {nbytes}"
@@ -467,7 +467,7 @@ def derived_orders(path: str, ndim: int) -> list[tuple[int, ...]]:
     """Return the orders that have a folder, fresh or stale."""
     out: list[tuple[int, ...]] = []
     folder = follow(os.path.join(path, ORDERS))
-    for name in of(folder).names(folder):
+    for name in get_filesystem(folder).names(folder):
         parts = name.split("-")
         if all(part.isdecimal() for part in parts) and sorted(map(int, parts)) == list(range(ndim)):
             out.append(tuple(map(int, parts)))

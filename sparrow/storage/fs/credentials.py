@@ -16,9 +16,17 @@ from typing import Any
 from sparrow.errors import InvalidValueError, MissingDependencyError, StorageError, UnsupportedError
 from sparrow.runtime import settings
 from sparrow.runtime.validation import check_path
-from sparrow.storage.fs.filesystem import without_secrets
+from sparrow.storage.fs.filesystem import strip_secrets
 
-__all__ = ["SCHEMES", "check_process", "client", "options_for", "short", "using", "variables"]
+__all__ = [
+    "SCHEMES",
+    "check_process",
+    "connect",
+    "environment_variables",
+    "options_for",
+    "summarize_error",
+    "use_storage_options",
+]
 
 SCHEMES = {
     "s3": ("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "aws_"),
@@ -56,7 +64,7 @@ _began: int | None = None
 
 
 @contextmanager
-def using(path: str | os.PathLike[str], options: Mapping[str, str] | None) -> Iterator[None]:
+def use_storage_options(path: str | os.PathLike[str], options: Mapping[str, str] | None) -> Iterator[None]:
     """Keep options for a URL and what lies below it; where the block fails, those that were in force before.
 
     Without any, those of the settings are kept, if none were given for the URL before.
@@ -68,7 +76,7 @@ def using(path: str | os.PathLike[str], options: Mapping[str, str] | None) -> It
     InvalidValueError
         If options are not texts by name.
     """
-    where = without_secrets(check_path(path)).rstrip("/")
+    where = strip_secrets(check_path(path)).rstrip("/")
     if not options and "://" in where and where not in _given:
         options = settings.current().storage_options
     if not options:
@@ -101,7 +109,7 @@ def options_for(path: str) -> Mapping[str, str]:
     return settings.current().storage_options
 
 
-def variables() -> tuple[str, ...]:
+def environment_variables() -> tuple[str, ...]:
     """Return the variables of the environment that a store is made from."""
     return tuple(f"{name}={os.environ.get(name)}" for name in os.environ if name.startswith(_VARIABLES))
 
@@ -115,7 +123,7 @@ def check_process() -> None:
         )
 
 
-def client(root: str, options: Mapping[str, str]) -> Any:
+def connect(root: str, options: Mapping[str, str]) -> Any:
     """Return what talks to a store."""
     try:
         from obstore import exceptions, store
@@ -154,10 +162,10 @@ def client(root: str, options: Mapping[str, str]) -> Any:
         name = (re.search(r"'([^']*)' is not valid", str(error)) or ["", "one"])[1]
         raise InvalidValueError(f"storage_options for {root}: {name!r} is no option of this kind of store") from None
     except (exceptions.BaseError, ValueError) as error:
-        raise StorageError(f"{root} cannot be reached: {short(error)}") from None
+        raise StorageError(f"{root} cannot be reached: {summarize_error(error)}") from None
 
 
-def short(error: BaseException) -> str:
+def summarize_error(error: BaseException) -> str:
     """Return what an error says first, without what a URL carries after its path."""
     text = str(error).split("\n\nDebug source")[0]
     message = re.search(r"<Message>([^<]*)</Message>", text)

@@ -24,22 +24,22 @@ from sparrow.runtime.validation import check_path, full_path
 from sparrow.storage.fs.local import LOCAL
 
 __all__ = [
+    "ByteRange",
     "FileSystem",
     "Folder",
     "NewFile",
-    "Piece",
     "Traffic",
-    "absolute",
+    "absolute_path",
+    "atomic_write",
     "count_request",
-    "counting",
-    "of",
-    "replacing",
-    "steady",
-    "versions",
-    "without_secrets",
+    "count_traffic",
+    "get_filesystem",
+    "pin_file_versions",
+    "pinned_versions",
+    "strip_secrets",
 ]
 
-Piece: TypeAlias = tuple[str, int, int]
+ByteRange: TypeAlias = tuple[str, int, int]
 """A stretch of a file: its path, where the stretch begins and how long it is."""
 
 _NOT_IN_LOGS = re.compile(r"[\x00-\x1f\x7f\\]")
@@ -52,7 +52,7 @@ class NewFile(Protocol):
     def write(self, data: Any) -> None:
         """Write the next bytes."""
 
-    def keep(self, name: str) -> None:
+    def finalize(self, name: str) -> None:
         """Let the file appear in its folder under a name; it survives a crash of the machine."""
 
     def discard(self) -> None:
@@ -80,45 +80,47 @@ class FileSystem(Protocol):
     def names(self, folder: str) -> list[str]:
         """Return the names of the files and folders in a folder, sorted; none where it does not exist."""
 
-    def matching(self, pattern: str) -> list[str]:
+    def glob(self, pattern: str) -> list[str]:
         """Return the files whose paths match a pattern, sorted; a star stands for what has no slash in it."""
 
     def size(self, path: str) -> int:
         """Return the bytes of a file."""
 
-    def modified(self, path: str) -> float:
+    def modified_time(self, path: str) -> float:
         """Return when a file was put there or touched, in seconds since 1970."""
 
-    def stamp(self, path: str) -> Hashable:
+    def fingerprint(self, path: str) -> Hashable:
         """Return what changes where somebody changes a file in place; a link is refused, it may lead anywhere."""
 
     def read(self, path: str) -> bytes:
         """Return the content of a file."""
 
-    def read_all(self, paths: Sequence[str]) -> Iterator[bytes | None]:
+    def read_many(self, paths: Sequence[str]) -> Iterator[bytes | None]:
         """Yield the contents of small files, None for one that is not there."""
 
-    def end(self, path: str, most: int) -> tuple[bytes, int]:
+    def read_tail(self, path: str, most: int) -> tuple[bytes, int]:
         """Return the last bytes of a file, at most so many, and how many bytes it has."""
 
-    def open(self, path: str, through: bool = False, size: int | None = None, fixed: bool = False) -> pa.NativeFile:
+    def open(
+        self, path: str, sequential: bool = False, size: int | None = None, immutable: bool = False
+    ) -> pa.NativeFile:
         """Open a file for random reads, or to be read through from its begin; ``size`` is its size, where known.
 
         One that is not ``fixed``, as those are whose names tell their content, may be replaced while it is read: then
         the read fails, and never mixes two files.
         """
 
-    def near(self, path: str) -> AbstractContextManager[str]:
+    def local_copy(self, path: str) -> AbstractContextManager[str]:
         """Give a file a name on this machine for the length of a block, for libraries that open files themselves."""
 
     @property
-    def fetches(self) -> bool:
+    def is_remote(self) -> bool:
         """Whether every read asks another machine, so that what was checked once may come otherwise next time."""
 
-    def ends_ahead(self, paths: Sequence[str], most: int) -> None:
+    def prefetch_tails(self, paths: Sequence[str], most: int) -> None:
         """Take note that the ends of some files will be read, as :meth:`end` does: they may be fetched at once."""
 
-    def pieces_ahead(self, pieces: Sequence[Piece]) -> None:
+    def prefetch_ranges(self, pieces: Sequence[ByteRange]) -> None:
         """Take note that some pieces will be read next, the nearest first, each in one go."""
 
     def delta_options(self) -> dict[str, str] | None:
@@ -129,13 +131,13 @@ class FileSystem(Protocol):
 
     # -- writing
 
-    def disk(self, path: str) -> str | None:
+    def local_disk(self, path: str) -> str | None:
         """Return a folder on the disk that a new path would fill, None where there is no end to it."""
 
     def make_folder(self, path: str) -> None:
         """Make a folder, if files need one and it is not there."""
 
-    def new_file(self, folder: str) -> NewFile:
+    def create_file(self, folder: str) -> NewFile:
         """Begin a file whose name is known at its end, in a folder."""
 
     def put(self, path: str, data: bytes) -> bool:
@@ -147,7 +149,7 @@ class FileSystem(Protocol):
     def touch(self, path: str) -> None:
         """Make a file as young as a new one."""
 
-    def settle(self, path: str) -> None:
+    def make_durable(self, path: str) -> None:
         """Make a file that another library wrote survive a crash of the machine."""
 
     def delete(self, path: str) -> None:
@@ -155,7 +157,7 @@ class FileSystem(Protocol):
 
     # -- new tensors and bundles
 
-    def occupied(self, path: str) -> bool:
+    def is_occupied(self, path: str) -> bool:
         """Return whether something stands where a new tensor would go."""
 
     def recover(self, path: str) -> None:
@@ -171,18 +173,18 @@ class FileSystem(Protocol):
         What killed processes left of earlier ones is cleared.
         """
 
-    def replaces(self, staged: str) -> bool:
+    def is_replacement(self, staged: str) -> bool:
         """Return whether a tensor stands where a new one is staged, which takes its place by a commit to its log."""
 
     def publish(self, staged: str, path: str, replace: bool) -> None:
         """Let a staged folder appear at its path, whole; only where nothing is, unless it is to be replaced."""
 
-    def drop(self, staged: str) -> None:
+    def discard_staged(self, staged: str) -> None:
         """Delete what is left of a staged folder, published or not."""
 
 
 class Folder(Protocol):
-    """A folder as :func:`sparrow.storage.creating` gives it: a ``Path``, or what does as much for a URL."""
+    """A folder as :func:`sparrow.storage.stage_folder` gives it: a ``Path``, or what does as much for a URL."""
 
     def __fspath__(self) -> str:
         """Return its path."""
@@ -191,7 +193,7 @@ class Folder(Protocol):
         """Return what has a name in it."""
 
 
-def of(path: str | os.PathLike[str]) -> FileSystem:
+def get_filesystem(path: str | os.PathLike[str]) -> FileSystem:
     """Return the file system that a path lies in.
 
     Raises
@@ -224,13 +226,13 @@ def _is_url(text: str) -> bool:
     return True
 
 
-def without_secrets(name: str) -> str:
+def strip_secrets(name: str) -> str:
     """Return a path, or a URL without user, password and query."""
     url = _URL.match(name)
     return name if url is None else url[1] + url[3]
 
 
-def absolute(path: str | os.PathLike[str]) -> str:
+def absolute_path(path: str | os.PathLike[str]) -> str:
     """Return a path as an absolute one, a URL without slashes at its end.
 
     Raises
@@ -253,7 +255,7 @@ def absolute(path: str | os.PathLike[str]) -> str:
     return whole
 
 
-def replacing(path: str | os.PathLike[str]) -> AbstractContextManager[BinaryIO]:
+def atomic_write(path: str | os.PathLike[str]) -> AbstractContextManager[BinaryIO]:
     """Open a file that takes its name, and the place of what has it, when the block ends well.
 
     A failed write leaves nothing, a killed one at most a hidden file that the next one for this name removes.
@@ -267,7 +269,7 @@ def replacing(path: str | os.PathLike[str]) -> AbstractContextManager[BinaryIO]:
     StorageError
         If the disk is full or fails, or the object store does.
     """
-    return of(path).replacing(os.fspath(path))
+    return get_filesystem(path).replacing(os.fspath(path))
 
 
 # -- files that others replace ----------------------------------------------------------------------
@@ -276,7 +278,7 @@ _versions: ContextVar[dict[str, Any] | None] = ContextVar("sparrow_versions", de
 
 
 @contextmanager
-def steady() -> Iterator[None]:
+def pin_file_versions() -> Iterator[None]:
     """Let every file that is opened in the block be the same each time: a replaced one on a store is refused."""
     token = _versions.set({}) if _versions.get() is None else None
     try:
@@ -286,7 +288,7 @@ def steady() -> Iterator[None]:
             _versions.reset(token)
 
 
-def versions() -> dict[str, Any]:
+def pinned_versions() -> dict[str, Any]:
     """Return what is known in this block of the versions of files, by path: to be compared and added to."""
     found = _versions.get()
     return {} if found is None else found
@@ -313,7 +315,7 @@ _traffic: ContextVar[tuple[Traffic, ...]] = ContextVar("sparrow_traffic", defaul
 
 
 @contextmanager
-def counting() -> Iterator[Traffic]:
+def count_traffic() -> Iterator[Traffic]:
     """Count what this thread, and all that works for it, asks of object stores in the block; logs are not counted."""
     found = Traffic()
     _traffic.set((*_traffic.get(), found))

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from sparrow.errors import NotFoundError, StorageError, UnsupportedError
-from sparrow.storage.fs.filesystem import count_request, versions
+from sparrow.storage.fs.filesystem import count_request, pinned_versions
 from sparrow.storage.fs.objects import ObjectStore
 from sparrow.storage.fs.remote_file import WINDOW, RemoteFile, spooled, version_of
 
@@ -50,10 +50,12 @@ class WebSite(ObjectStore):
             return StorageError(f"{path!r} cannot be {what}: the server does not say how long it is: {way}")
         return super()._told(what, path, error)
 
-    def open(self, path: str, through: bool = False, size: int | None = None, fixed: bool = False) -> pa.NativeFile:
+    def open(
+        self, path: str, sequential: bool = False, size: int | None = None, immutable: bool = False
+    ) -> pa.NativeFile:
         """Open a file; one of a server that sends whole files only is fetched into the temporary folder."""
         answer, parts = self._begun(path)
-        whole = RemoteFile(self, path, WINDOW if through else 0, size, versions())
+        whole = RemoteFile(self, path, WINDOW if sequential else 0, size, pinned_versions())
         whole.compare(version_of(answer.meta))
         if parts:
             return pa.PythonFile(whole, mode="r")
@@ -72,7 +74,7 @@ class WebSite(ObjectStore):
         """Return False: servers list no files, so what lies below an address is not known."""
         return False
 
-    def matching(self, pattern: str) -> list[str]:
+    def glob(self, pattern: str) -> list[str]:
         """Refuse a pattern: servers list no files."""
         raise UnsupportedError(f"{pattern!r} is a pattern, and web servers list no files: give the files one by one")
 
@@ -82,7 +84,7 @@ class WebSite(ObjectStore):
             "machine and on s3://, gs:// and az://"
         )
 
-    def occupied(self, path: str) -> bool:
+    def is_occupied(self, path: str) -> bool:
         """Refuse to write."""
         raise self._refuse(path)
 

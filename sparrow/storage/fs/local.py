@@ -25,22 +25,30 @@ from sparrow.errors import CorruptionError, ExistsError, NotFoundError, StorageE
 from sparrow.runtime.validation import full_path
 
 if TYPE_CHECKING:
-    from sparrow.storage.fs.filesystem import FileSystem, Folder, NewFile, Piece
+    from sparrow.storage.fs.filesystem import ByteRange, FileSystem, Folder, NewFile
 
-__all__ = ["DISK_FULL", "LOCAL", "TEMPORARY", "LocalFileSystem", "alive", "disk_full", "fsync_folder"]
+__all__ = [
+    "DISK_FULL_ERRNOS",
+    "LOCAL",
+    "TEMPORARY_FILE",
+    "LocalFileSystem",
+    "fsync_path",
+    "is_process_alive",
+    "write_error",
+]
 
-TEMPORARY = re.compile(r"[0-9a-f]{8,32}-[0-9]+\.tmp")
+TEMPORARY_FILE = re.compile(r"[0-9a-f]{8,32}-[0-9]+\.tmp")
 """Names of files that are being written."""
 
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _EXCHANGE = 2
 _HERE = -100
 
 
-def disk_full(error: OSError, where: str | os.PathLike[str]) -> StorageError:
+def write_error(error: OSError, where: str | os.PathLike[str]) -> StorageError:
     """Return the error to raise for one of the operating system met while writing."""
-    if error.errno in DISK_FULL:
+    if error.errno in DISK_FULL_ERRNOS:
         return StorageError(f"the disk is full: no space left to write in {os.fspath(where)!r}; nothing was changed")
     return StorageError(f"cannot write in {os.fspath(where)!r}: {error.strerror or error}")
 
@@ -68,7 +76,7 @@ class LocalFileSystem:
         except NotFoundError:
             return []
 
-    def matching(self, pattern: str) -> list[str]:
+    def glob(self, pattern: str) -> list[str]:
         """Return the files that match a pattern."""
         return [path for path in sorted(glob.glob(pattern, recursive=True)) if not os.path.isdir(path)]
 
@@ -77,12 +85,12 @@ class LocalFileSystem:
         with _Telling("read", path):
             return os.stat(path).st_size
 
-    def modified(self, path: str) -> float:
+    def modified_time(self, path: str) -> float:
         """Return when a file or folder was last changed."""
         with _Telling("read", path):
             return os.stat(path).st_mtime
 
-    def stamp(self, path: str) -> Hashable:
+    def fingerprint(self, path: str) -> Hashable:
         """Return the number of a file, its size and when it was last changed."""
         with _Telling("read", path):
             found = os.lstat(path)
@@ -97,7 +105,7 @@ class LocalFileSystem:
         with _Telling("read", path), open(path, "rb") as file:
             return file.read()
 
-    def read_all(self, paths: Sequence[str]) -> Iterator[bytes | None]:
+    def read_many(self, paths: Sequence[str]) -> Iterator[bytes | None]:
         """Yield the contents of files."""
         for path in paths:
             try:
@@ -105,28 +113,30 @@ class LocalFileSystem:
             except NotFoundError:
                 yield None
 
-    def end(self, path: str, most: int) -> tuple[bytes, int]:
+    def read_tail(self, path: str, most: int) -> tuple[bytes, int]:
         """Return the last bytes of a file and its size."""
         with self.open(path) as file, _Telling("read", path):
             size = file.size()
             return file.read_at(min(size, most), max(0, size - most)), size
 
-    def open(self, path: str, through: bool = False, size: int | None = None, fixed: bool = False) -> pa.NativeFile:
+    def open(
+        self, path: str, sequential: bool = False, size: int | None = None, immutable: bool = False
+    ) -> pa.NativeFile:
         """Open a file."""
         with _Telling("read", path):
             return pa.OSFile(path, "rb")
 
     @contextmanager
-    def near(self, path: str) -> Iterator[str]:
+    def local_copy(self, path: str) -> Iterator[str]:
         """Give a file its own name."""
         yield path
 
-    fetches = False
+    is_remote = False
 
-    def ends_ahead(self, paths: Sequence[str], most: int) -> None:
+    def prefetch_tails(self, paths: Sequence[str], most: int) -> None:
         """Do nothing: the system reads ahead."""
 
-    def pieces_ahead(self, pieces: Sequence[Piece]) -> None:
+    def prefetch_ranges(self, pieces: Sequence[ByteRange]) -> None:
         """Do nothing: the system reads ahead."""
 
     def delta_options(self) -> dict[str, str] | None:
@@ -137,7 +147,7 @@ class LocalFileSystem:
         """Return the path without symbolic links."""
         return os.path.realpath(path)
 
-    def disk(self, path: str) -> str | None:
+    def local_disk(self, path: str) -> str | None:
         """Return the folder that is there already."""
         folder = Path(path).absolute().parent
         while not folder.exists():
@@ -149,7 +159,7 @@ class LocalFileSystem:
         with contextlib.suppress(ExistsError), _Telling("write", path):
             os.mkdir(path)
 
-    def new_file(self, folder: str) -> NewFile:
+    def create_file(self, folder: str) -> NewFile:
         """Begin a file under a temporary name."""
         with _Telling("write", folder):
             return _LocalFile(folder)
@@ -184,24 +194,24 @@ class LocalFileSystem:
             try:
                 with open(part, "xb") as file:
                     yield file
-                fsync_folder(part)
+                fsync_path(part)
                 os.replace(part, target)
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.unlink(part)
                 raise
-            fsync_folder(parent)
+            fsync_path(parent)
 
     def touch(self, path: str) -> None:
         """Set the times of a file to now."""
         with _Telling("write", path):
             os.utime(path)
 
-    def settle(self, path: str) -> None:
+    def make_durable(self, path: str) -> None:
         """Sync a file and its folder."""
         with _Telling("write", path):
-            fsync_folder(path)
-            fsync_folder(os.path.dirname(path))
+            fsync_path(path)
+            fsync_path(os.path.dirname(path))
 
     def delete(self, path: str) -> None:
         """Delete a file or folder, never what a link leads to."""
@@ -211,7 +221,7 @@ class LocalFileSystem:
             else:
                 os.unlink(path)
 
-    def occupied(self, path: str) -> bool:
+    def is_occupied(self, path: str) -> bool:
         """Return whether anything has this name, a dangling link too."""
         return os.path.lexists(path)
 
@@ -224,11 +234,11 @@ class LocalFileSystem:
         path = full_path(path)
         if not os.path.lexists(path):
             self.recover(os.path.dirname(path))  # the bundle it is a member of
-            if os.path.lexists(_aside(path)):
+            if os.path.lexists(backup_path(path)):
                 with contextlib.suppress(OSError), _locked(os.path.dirname(path)):
                     _put_back(path)
 
-    def replaces(self, staged: str) -> bool:
+    def is_replacement(self, staged: str) -> bool:
         """Return False: what is staged is a folder of its own."""
         return False
 
@@ -249,7 +259,7 @@ class LocalFileSystem:
         """
         parent = os.path.dirname(path)
         with _Telling("write", parent), _locked(parent):
-            fsync_folder(staged)
+            fsync_path(staged)
             if not (replace and os.path.lexists(path)):
                 try:
                     os.rename(staged, path)
@@ -258,7 +268,7 @@ class LocalFileSystem:
                         raise ExistsError(f"{path!r} exists: another process created it meanwhile") from None
                     raise
             elif not self._exchange(staged, path):
-                aside = _aside(path)
+                aside = backup_path(path)
                 if os.path.lexists(aside):  # left by a process that was killed when its tensor was in place
                     os.rename(aside, _spare(staged))
                 try:
@@ -268,7 +278,7 @@ class LocalFileSystem:
                 except BaseException:
                     _put_back(path)
                     raise
-            fsync_folder(parent)
+            fsync_path(parent)
 
     @staticmethod
     def _exchange(a: str, b: str) -> bool:
@@ -279,7 +289,7 @@ class LocalFileSystem:
             return False
         return bool(rename(_HERE, os.fsencode(a), _HERE, os.fsencode(b), _EXCHANGE) == 0)
 
-    def drop(self, staged: str) -> None:
+    def discard_staged(self, staged: str) -> None:
         """Delete a folder as far as it can be."""
         for folder in (staged, _spare(staged)):
             shutil.rmtree(folder, ignore_errors=True)
@@ -301,14 +311,14 @@ class _LocalFile:
         with _Telling("write", self._folder):
             self._file.write(data)
 
-    def keep(self, name: str) -> None:
+    def finalize(self, name: str) -> None:
         """Sync the file and give it its name."""
         with _Telling("write", self._folder):
             self._finish()
             path = os.path.join(self._folder, name)
             os.rename(self._temporary, path)
             try:
-                fsync_folder(self._folder)
+                fsync_path(self._folder)
             except OSError:
                 os.unlink(path)  # nobody was told of it
                 raise
@@ -317,7 +327,7 @@ class _LocalFile:
         """Sync the file and give it a name that no other has, beside its temporary one."""
         self._finish()
         os.link(self._temporary, os.path.join(self._folder, name))
-        fsync_folder(self._folder)
+        fsync_path(self._folder)
 
     def _finish(self) -> None:
         self._file.flush()
@@ -352,7 +362,7 @@ class _Telling:
         if not isinstance(error, OSError) or isinstance(error, StorageError):
             return
         path = self._path
-        told = disk_full(error, path) if self._what == "write" else StorageError(_unreadable(error, path))
+        told = write_error(error, path) if self._what == "write" else StorageError(_unreadable(error, path))
         for expected, named in ((FileNotFoundError, NotFoundError), (FileExistsError, ExistsError)):
             if isinstance(error, expected):
                 raise named(str(told)) from None
@@ -363,7 +373,7 @@ def _unreadable(error: OSError, path: str) -> str:
     return f"{path!r} cannot be read: {error.strerror or error}"
 
 
-def fsync_folder(path: str | os.PathLike[str]) -> None:
+def fsync_path(path: str | os.PathLike[str]) -> None:
     """Make the names in a folder, or the bytes of a file, survive a crash of the machine."""
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -384,7 +394,7 @@ def _locked(folder: str) -> Iterator[None]:
         os.close(handle)
 
 
-def _aside(path: str) -> str:
+def backup_path(path: str) -> str:
     """Return where what is replaced by two renames lies between them: one name for each path, to be found again."""
     parent, name = os.path.split(path)
     digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
@@ -397,9 +407,9 @@ def _spare(staged: str) -> str:
 
 
 def _put_back(path: str) -> None:
-    if not os.path.lexists(path) and os.path.lexists(_aside(path)):
-        os.rename(_aside(path), path)
-        fsync_folder(os.path.dirname(path))
+    if not os.path.lexists(path) and os.path.lexists(backup_path(path)):
+        os.rename(backup_path(path), path)
+        fsync_path(os.path.dirname(path))
 
 
 def _partial(parent: str, name: str) -> str:
@@ -418,12 +428,12 @@ def _remove_stale(parent: str, stem: str) -> None:
     for name in names:
         if name.startswith(stem) and name.endswith(".partial"):
             pid = name[len(stem) :].split("-")[0]
-            if pid.isdecimal() and not alive(int(pid)):
+            if pid.isdecimal() and not is_process_alive(int(pid)):
                 with contextlib.suppress(StorageError):
                     LOCAL.delete(os.path.join(parent, name))
 
 
-def alive(pid: int) -> bool:
+def is_process_alive(pid: int) -> bool:
     """Return whether there is a process of this number."""
     try:
         os.kill(pid, 0)

@@ -28,8 +28,8 @@ from sparrow.errors import ExistsError, InvalidValueError, NotFoundError, Storag
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import Pool
 from sparrow.storage.fs import staging
-from sparrow.storage.fs.credentials import SCHEMES, check_process, client, short
-from sparrow.storage.fs.filesystem import Folder, NewFile, Piece, count_request, versions
+from sparrow.storage.fs.credentials import SCHEMES, check_process, connect, summarize_error
+from sparrow.storage.fs.filesystem import ByteRange, Folder, NewFile, count_request, pinned_versions
 from sparrow.storage.fs.remote_file import WINDOW, RemoteFile, Upload, Url, Version, spooled, version_of
 
 __all__ = ["ObjectStore"]
@@ -47,14 +47,14 @@ _ABANDONED = 7 * 86400
 class ObjectStore:
     """Files of a bucket. Implements :class:`sparrow.storage.fs.filesystem.FileSystem`."""
 
-    fetches = True
+    is_remote = True
 
     def __init__(self, root: str, options: Mapping[str, str]) -> None:
         self._root = root
         self._scheme = root.partition("://")[0]
         self._options = dict(options)
-        self._store = client(root, options)
-        self._fetched: OrderedDict[tuple[Piece, Version | None], Future[tuple[bytes, Version]]] = OrderedDict()
+        self._store = connect(root, options)
+        self._fetched: OrderedDict[tuple[ByteRange, Version | None], Future[tuple[bytes, Version]]] = OrderedDict()
         self._guard = threading.Lock()
 
     def __repr__(self) -> str:
@@ -114,7 +114,7 @@ class ObjectStore:
             code = re.search(r"<Code>(\w+)</Code>", text)
             told = f" ({code[1]})" if code else ""
             return StorageError(f"{path!r} cannot be {what}: access to {self._root} is denied{told}: {way}")
-        return StorageError(f"{path!r} cannot be {what}: {short(error)}")
+        return StorageError(f"{path!r} cannot be {what}: {summarize_error(error)}")
 
     # -- reading
 
@@ -165,7 +165,7 @@ class ObjectStore:
         start = len(key) + 1 if key else 0
         return sorted({name[start:].rstrip("/") for name in below} - {""})
 
-    def matching(self, pattern: str) -> list[str]:
+    def glob(self, pattern: str) -> list[str]:
         """Return the files whose paths match a pattern; a star stands for what has no slash, two for anything."""
         plain = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
         folder = plain.rpartition("/")[0]
@@ -175,14 +175,14 @@ class ObjectStore:
     def size(self, path: str) -> int:
         """Return the bytes of a file."""
         found = self.version(path)
-        versions().setdefault(path, found)
+        pinned_versions().setdefault(path, found)
         return found.size
 
     def version(self, path: str) -> Version:
         """Return what tells a file from what takes its place."""
         return version_of(self._known(path))
 
-    def modified(self, path: str) -> float:
+    def modified_time(self, path: str) -> float:
         """Return when a file was put there, of a folder the youngest file below it."""
         found = self._head(path)
         if found is not None:
@@ -192,7 +192,7 @@ class ObjectStore:
             raise NotFoundError(f"{path!r} cannot be read: there is no such file")
         return max(times)
 
-    def stamp(self, path: str) -> Hashable:
+    def fingerprint(self, path: str) -> Hashable:
         """Return nothing that changes: a name tells what is in a file, and each piece that is fetched is checked."""
         return ()
 
@@ -205,7 +205,7 @@ class ObjectStore:
         count_request(len(data))
         return data
 
-    def read_all(self, paths: Sequence[str]) -> Iterator[bytes | None]:
+    def read_many(self, paths: Sequence[str]) -> Iterator[bytes | None]:
         """Yield the contents of files, fetched side by side."""
 
         def work(path: str) -> bytes | None:
@@ -221,28 +221,30 @@ class ObjectStore:
             else:
                 yield from [done.result() for done in [_pool().submit(copy_context().run, work, each) for each in part]]
 
-    def end(self, path: str, most: int) -> tuple[bytes, int]:
+    def read_tail(self, path: str, most: int) -> tuple[bytes, int]:
         """Return the last bytes of a file and its size, by one request."""
         data, found = self.fetch((path, -1, most))
         return data, found.size
 
-    def open(self, path: str, through: bool = False, size: int | None = None, fixed: bool = False) -> pa.NativeFile:
+    def open(
+        self, path: str, sequential: bool = False, size: int | None = None, immutable: bool = False
+    ) -> pa.NativeFile:
         """Open a file; asks nothing yet."""
-        known = None if fixed else versions()
-        return pa.PythonFile(RemoteFile(self, path, WINDOW if through else 0, size, known), mode="r")
+        known = None if immutable else pinned_versions()
+        return pa.PythonFile(RemoteFile(self, path, WINDOW if sequential else 0, size, known), mode="r")
 
     @contextmanager
-    def near(self, path: str) -> Iterator[str]:
+    def local_copy(self, path: str) -> Iterator[str]:
         """Fetch a file into the temporary folder."""
         suffix = os.path.splitext(path)[1]
         with tempfile.NamedTemporaryFile(dir=settings.current().temp_directory, suffix=suffix) as local:
-            with self.open(path, through=True) as file:
+            with self.open(path, sequential=True) as file:
                 while data := file.read(WINDOW):
                     local.write(data)
             local.flush()
             yield local.name
 
-    def fetch(self, piece: Piece, version: Version | None = None) -> tuple[bytes, Version]:
+    def fetch(self, piece: ByteRange, version: Version | None = None) -> tuple[bytes, Version]:
         """Return the bytes of a piece and of which version they are, fetched ahead of that version or now.
 
         A piece that begins at -1 is the end.
@@ -256,7 +258,7 @@ class ObjectStore:
                     return data, found
         return self._fetch(piece)
 
-    def _fetch(self, piece: Piece) -> tuple[bytes, Version]:
+    def _fetch(self, piece: ByteRange) -> tuple[bytes, Version]:
         import obstore
 
         path, start, length = piece
@@ -282,12 +284,12 @@ class ObjectStore:
         count_request(len(data))
         return data, version
 
-    def ends_ahead(self, paths: Sequence[str], most: int) -> None:
+    def prefetch_tails(self, paths: Sequence[str], most: int) -> None:
         """Fetch the ends of files at once."""
         if len(paths) > 1:
-            self.pieces_ahead([(path, -1, most) for path in paths])
+            self.prefetch_ranges([(path, -1, most) for path in paths])
 
-    def pieces_ahead(self, pieces: Sequence[Piece], version: Version | None = None) -> None:
+    def prefetch_ranges(self, pieces: Sequence[ByteRange], version: Version | None = None) -> None:
         """Fetch pieces while others are worked on; those that nobody came for make room."""
         with self._guard:
             for piece in pieces:
@@ -306,14 +308,14 @@ class ObjectStore:
 
     # -- writing
 
-    def disk(self, path: str) -> str | None:
+    def local_disk(self, path: str) -> str | None:
         """Return None."""
         return None
 
     def make_folder(self, path: str) -> None:
         """Do nothing: folders are what names begin with."""
 
-    def new_file(self, folder: str) -> NewFile:
+    def create_file(self, folder: str) -> NewFile:
         """Begin a file in the temporary folder of this machine; it is put where it belongs when it is whole."""
         return Upload(self, folder)
 
@@ -347,16 +349,16 @@ class ObjectStore:
 
     def touch(self, path: str) -> None:
         """Put a file again, since a store copies none onto itself."""
-        with spooled() as file, self.open(path, through=True, fixed=True) as old:
+        with spooled() as file, self.open(path, sequential=True, immutable=True) as old:
             while data := old.read(WINDOW):
                 file.write(data)
             self.upload(path, file)
 
-    def settle(self, path: str) -> None:
+    def make_durable(self, path: str) -> None:
         """Do nothing but take note: what a store has said yes to, it keeps."""
         staging.note(path)
         for each in staging.making.get():
-            if each.replaces and path.startswith(f"{each.path}/{staging.LOG}/"):
+            if each.is_replacement and path.startswith(f"{each.path}/{staging.LOG}/"):
                 each.published = True
 
     def delete(self, path: str) -> None:
@@ -376,7 +378,7 @@ class ObjectStore:
 
     # -- new tensors and bundles
 
-    def occupied(self, path: str) -> bool:
+    def is_occupied(self, path: str) -> bool:
         """Return whether a tensor, a bundle or anything of others is there; what is being made does not count."""
         names = self.names(path)
         if staging.visible(names):
@@ -424,26 +426,28 @@ class ObjectStore:
         if (gone := staging.is_gone(marker)) is not None:
             return gone
         try:
-            return time.time() - self.modified(f"{path}/{marker}") > _ABANDONED
+            return time.time() - self.modified_time(f"{path}/{marker}") > _ABANDONED
         except NotFoundError:
             return True
 
-    def replaces(self, staged: str) -> bool:
+    def is_replacement(self, staged: str) -> bool:
         """Return whether there is a tensor already, which stays until the log says otherwise."""
-        return any(each.replaces and each.path == staged for each in staging.making.get())
+        return any(each.is_replacement and each.path == staged for each in staging.making.get())
 
     def publish(self, staged: str, path: str, replace: bool) -> None:
         """Take note that what was staged is to stay: its log, or its listing, made it visible."""
         staging.making.get()[-1].published = True
 
-    def drop(self, staged: str) -> None:
+    def discard_staged(self, staged: str) -> None:
         """Delete what this process put there, unless it was published, and the marker."""
         *rest, own = staging.making.get()
         staging.making.set(tuple(rest))
         with contextlib.suppress(StorageError):  # what cannot be deleted now is cleared by who comes next
             with own.guard:
                 written = [] if own.published else sorted(own.written)
-            if own.replaces:  # labels are called by their content alone: they may be those of the tensor that stays
+            if (
+                own.is_replacement
+            ):  # labels are called by their content alone: they may be those of the tensor that stays
                 written = [path for path in written if f"/{staging.LABELS}/" not in path]
             self._delete_files(written if own.marker is None else [*written, own.marker])
 

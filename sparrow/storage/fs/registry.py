@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 
 from sparrow.errors import InvalidValueError, UnsupportedError
-from sparrow.storage.fs.credentials import SCHEMES, options_for, variables
+from sparrow.storage.fs.credentials import SCHEMES, environment_variables, options_for
 from sparrow.storage.fs.http import WebSite
 from sparrow.storage.fs.objects import ObjectStore
 
@@ -46,7 +46,7 @@ def store_of(path: str) -> ObjectStore:
         raise InvalidValueError(f"{path!r} names no bucket: give it as {scheme}://BUCKET/NAME")
     options = options_for(path)
     with _lock:
-        key = f"{scheme}://{bucket}", frozenset(options.items()), variables()
+        key = f"{scheme}://{bucket}", frozenset(options.items()), environment_variables()
         found = _stores.get(key)
         if found is None:
             found = _stores[key] = (WebSite if scheme.startswith("http") else ObjectStore)(key[0], options)

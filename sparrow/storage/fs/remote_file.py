@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sparrow.errors import StorageError
 from sparrow.runtime import settings
-from sparrow.storage.fs.filesystem import without_secrets
-from sparrow.storage.fs.local import disk_full
+from sparrow.storage.fs.filesystem import strip_secrets
+from sparrow.storage.fs.local import write_error
 
 if TYPE_CHECKING:
     from sparrow.storage.fs.objects import ObjectStore
@@ -119,7 +119,7 @@ class RemoteFile(io.RawIOBase):
         if self._window and self._size is not None and (known is not None or self._versions is None):
             starts = range(self._at + self._window, min(self._size, self._at + 5 * self._window), self._window)
             pieces = [(self._path, at, min(self._window, self._size - at)) for at in starts]
-            self._store.pieces_ahead(pieces, known)
+            self._store.prefetch_ranges(pieces, known)
 
 
 class Version(NamedTuple):
@@ -156,9 +156,9 @@ class Upload:
         try:
             self._file.write(data)
         except OSError as error:
-            raise disk_full(error, settings.current().temp_directory) from error
+            raise write_error(error, settings.current().temp_directory) from error
 
-    def keep(self, name: str) -> None:
+    def finalize(self, name: str) -> None:
         """Put the file under its name."""
         self._store.upload(f"{self._folder.rstrip('/')}/{name}", self._file)
         self._file.close()
@@ -185,7 +185,7 @@ class Url(os.PathLike[str]):
     __str__ = __fspath__
 
     def __repr__(self) -> str:
-        return f"<{without_secrets(self._path)}>"
+        return f"<{strip_secrets(self._path)}>"
 
     def __truediv__(self, name: str) -> Url:
         return Url(f"{self._path}/{name}")

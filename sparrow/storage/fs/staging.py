@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from contextvars import ContextVar
 
-from sparrow.storage.fs.local import alive
+from sparrow.storage.fs.local import is_process_alive
 
 __all__ = [
     "LABELS",
@@ -43,7 +43,7 @@ def is_gone(marker: str) -> bool | None:
     """Return whether the process that put a marker is gone; None where it is one of another machine."""
     found = _MARKER.fullmatch(marker)
     assert found is not None
-    return not alive(int(found["pid"])) if found["host"] == socket.gethostname()[:40] else None
+    return not is_process_alive(int(found["pid"])) if found["host"] == socket.gethostname()[:40] else None
 
 
 class Staging:
@@ -51,7 +51,7 @@ class Staging:
 
     def __init__(self, path: str, marker: str | None) -> None:
         self.path, self.marker = path, marker
-        self.replaces = marker is None
+        self.is_replacement = marker is None
         self.written: set[str] = set()
         self.published = False
         self.guard = threading.Lock()

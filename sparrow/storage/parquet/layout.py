@@ -29,8 +29,8 @@ __all__ = [
     "StoredColumn",
     "arrow_schema",
     "check_profile",
-    "decode",
-    "encode",
+    "decode_values",
+    "encode_values",
     "parquet_options",
     "stored_columns",
 ]
@@ -145,7 +145,7 @@ def arrow_schema(
     return pa.schema(fields)
 
 
-def encode(values: NDArray[Any], dtype: np.dtype[Any]) -> list[NDArray[Any]]:
+def encode_values(values: NDArray[Any], dtype: np.dtype[Any]) -> list[NDArray[Any]]:
     """Return the columns that hold values: one, or two for complex numbers.
 
     Raises
@@ -164,7 +164,7 @@ def encode(values: NDArray[Any], dtype: np.dtype[Any]) -> list[NDArray[Any]]:
     return [np.ascontiguousarray(values, dtype=stored_dtype(dtype))]
 
 
-def decode(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
+def decode_values(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return the values that columns hold, without a copy where the types agree."""
     if dtype.kind == "c":
         out = np.empty(len(columns[0]), dtype=dtype)

@@ -26,8 +26,8 @@ from sparrow.errors import CorruptionError, NotFoundError, StorageError
 from sparrow.kernels.entries import Block
 from sparrow.relations.base import as_numpy
 from sparrow.runtime.thread_pool import local
-from sparrow.storage.fs.filesystem import of
-from sparrow.storage.parquet.layout import decode
+from sparrow.storage.fs.filesystem import get_filesystem
+from sparrow.storage.parquet.layout import decode_values
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -39,14 +39,14 @@ __all__ = [
     "LAST",
     "RUN",
     "Footer",
-    "check_groups",
-    "ends_ahead",
-    "footer",
+    "check_row_groups",
+    "evict_footer",
     "footer_checksum",
-    "forget",
-    "missing",
-    "read_group",
-    "sha256",
+    "hash_file",
+    "missing_file_error",
+    "prefetch_footers",
+    "read_footer",
+    "read_row_group",
     "to_block",
 ]
 
@@ -88,7 +88,7 @@ class Footer:
     """Which row groups were found to be as written."""
     size: int
     """Bytes of the file."""
-    stamp: Hashable
+    fingerprint: Hashable
     """What the file system said of the file."""
 
 
@@ -96,7 +96,7 @@ _footers: OrderedDict[str, Footer] = OrderedDict()
 _lock = threading.Lock()
 
 
-def footer(path: str, ndim: int) -> Footer:
+def read_footer(path: str, ndim: int) -> Footer:
     """Return the footer of a data file, read once.
 
     Raises
@@ -107,12 +107,12 @@ def footer(path: str, ndim: int) -> Footer:
         If it is no Parquet file that sparrow wrote.
     """
     try:
-        stamp = of(path).stamp(path)
+        stamp = get_filesystem(path).fingerprint(path)
     except NotFoundError:
-        raise missing(path) from None
+        raise missing_file_error(path) from None
     with _lock:
         found = _footers.get(path)
-        if found is not None and found.stamp == stamp:
+        if found is not None and found.fingerprint == stamp:
             _footers.move_to_end(path)
             return found
     found = _load(path, ndim, stamp)
@@ -123,13 +123,13 @@ def footer(path: str, ndim: int) -> Footer:
     return found
 
 
-def ends_ahead(paths: Sequence[str]) -> None:
+def prefetch_footers(paths: Sequence[str]) -> None:
     """Take note that the footers of some files will be read."""
-    if paths and (files := of(paths[0])).fetches:
-        files.ends_ahead([path for path in paths if path not in _footers], _TAIL)
+    if paths and (files := get_filesystem(paths[0])).is_remote:
+        files.prefetch_tails([path for path in paths if path not in _footers], _TAIL)
 
 
-def forget(path: str) -> None:
+def evict_footer(path: str) -> None:
     """Drop what is kept of a file."""
     with _lock:
         _footers.pop(path, None)
@@ -144,10 +144,10 @@ def footer_checksum(tail: bytes) -> int:
     return zlib.crc32(tail[-length:]) if length <= len(tail) and tail[-4:] == b"PAR1" else -1
 
 
-def sha256(path: str) -> str:
+def hash_file(path: str) -> str:
     """Return the hash of a file."""
     found = hashlib.sha256()
-    with of(path).open(path, through=True, fixed=True) as file:
+    with get_filesystem(path).open(path, sequential=True, immutable=True) as file:
         while block := file.read(1 << 20):
             found.update(block)
     return found.hexdigest()
@@ -155,10 +155,10 @@ def sha256(path: str) -> str:
 
 def _end(path: str) -> tuple[bytes, int]:
     """Return the end of a file, all of its footer, and its size."""
-    files = of(path)
-    tail, size = files.end(path, _TAIL)
+    files = get_filesystem(path)
+    tail, size = files.read_tail(path, _TAIL)
     length = int.from_bytes(tail[-_TRAILER:-4], "little") + _TRAILER
-    return files.end(path, length) if len(tail) < length <= size else (tail, size)
+    return files.read_tail(path, length) if len(tail) < length <= size else (tail, size)
 
 
 def _check_footer(path: str, tail: bytes) -> bool:
@@ -167,7 +167,7 @@ def _check_footer(path: str, tail: bytes) -> bool:
     if named is None:
         return False
     whole = named["footer"] is None
-    sound = sha256(path) == named["sha"] if whole else footer_checksum(tail) == int(named["footer"], 16)
+    sound = hash_file(path) == named["sha"] if whole else footer_checksum(tail) == int(named["footer"], 16)
     if not sound:
         raise CorruptionError(
             f"the data file {path!r} is damaged: its end is not what was written; verify() tells more"
@@ -183,7 +183,7 @@ def _load(path: str, ndim: int, stamp: Hashable) -> Footer:
         whole = _check_footer(path, tail)
         metadata = pq.read_metadata(pa.BufferReader(tail))
     except NotFoundError:
-        raise missing(path) from None
+        raise missing_file_error(path) from None
     except StorageError:
         raise
     except (OSError, pa.ArrowException) as error:
@@ -212,7 +212,7 @@ def _load(path: str, ndim: int, stamp: Hashable) -> Footer:
     return Footer(metadata, rows, nbytes, low, high, first, last, pieces, checked, size, stamp)
 
 
-def check_groups(path: str, ndim: int) -> None:
+def check_row_groups(path: str, ndim: int) -> None:
     """Compare all row groups of a file with their checksums, for a reader that does not do it itself.
 
     Raises
@@ -220,9 +220,9 @@ def check_groups(path: str, ndim: int) -> None:
     CorruptionError
         If one is not what was written.
     """
-    found = footer(path, ndim)
+    found = read_footer(path, ndim)
     if not found.checked.all():
-        with of(path).open(path, fixed=True) as file:
+        with get_filesystem(path).open(path, immutable=True) as file:
             for group in np.flatnonzero(~found.checked).tolist():
                 _check_group(path, found, file, group)
 
@@ -234,7 +234,7 @@ def _check_group(path: str, found: Footer, file: pa.NativeFile, group: int) -> N
     try:
         sound = zlib.crc32(file.read_at(length, start)) == checksum
     except NotFoundError:
-        raise missing(path) from None
+        raise missing_file_error(path) from None
     except StorageError:
         raise
     except (OSError, pa.ArrowException) as error:
@@ -246,10 +246,10 @@ def _check_group(path: str, found: Footer, file: pa.NativeFile, group: int) -> N
             f"row group {group} of the data file {path!r} is damaged: its bytes are not what was written; "
             "restore the file, or an older version with restore()"
         )
-    found.checked[group] = not of(path).fetches
+    found.checked[group] = not get_filesystem(path).is_remote
 
 
-def read_group(
+def read_row_group(
     path: str,
     group: int,
     ndim: int,
@@ -292,7 +292,7 @@ def to_block(table: pa.Table, ndim: int, dtype: np.dtype[Any], kinds: Sequence[A
     coords = columns[:ndim]
     if kinds is not None:
         coords = [column.astype(kind, copy=False) for column, kind in zip(coords, kinds, strict=True)]
-    return Block(tuple(coords), decode(columns[ndim:], dtype))
+    return Block(tuple(coords), decode_values(columns[ndim:], dtype))
 
 
 def _open(path: str, ndim: int, group: int) -> pq.ParquetFile:
@@ -302,13 +302,13 @@ def _open(path: str, ndim: int, group: int) -> pq.ParquetFile:
     """
     import pyarrow.parquet as pq
 
-    own, found = local(), footer(path, ndim)
+    own, found = local(), read_footer(path, ndim)
     if getattr(own, "parquet_footer", None) is not found or own.parquet_pid != os.getpid():
         try:
-            raw = of(path).open(path, size=found.size, fixed=True)
+            raw = get_filesystem(path).open(path, size=found.size, immutable=True)
             file = pq.ParquetFile(raw, metadata=found.metadata, pre_buffer=False)
         except NotFoundError:
-            raise missing(path) from None
+            raise missing_file_error(path) from None
         except (OSError, pa.ArrowException) as error:
             raise CorruptionError(f"the data file {path!r} cannot be read: {_one_line(error)}") from None
         own.parquet_path, own.parquet_footer, own.parquet_raw = path, found, raw
@@ -329,7 +329,7 @@ def _numpy(column: pa.ChunkedArray) -> NDArray[Any]:
     return array
 
 
-def missing(path: str) -> NotFoundError:
+def missing_file_error(path: str) -> NotFoundError:
     """Return the error for a data file that is gone."""
     return NotFoundError(
         f"the data file {path!r} is gone: if this is an old version, vacuum() has removed its files; "

@@ -15,11 +15,11 @@ from sparrow.errors import ExistsError
 from sparrow.kernels.entries import Block
 from sparrow.relations.base import scan
 from sparrow.sorting import Rows
-from sparrow.storage.creation import create, creating
+from sparrow.storage.creation import create, stage_folder
 from sparrow.storage.delta.log import Log, LostRace
 from sparrow.storage.delta.rewrite_plan import discard
 from sparrow.storage.delta.snapshot import Snapshot, order_folder
-from sparrow.storage.fs.filesystem import of
+from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.parquet.layout import METADATA_KEY, Metadata, Sizes, arrow_schema
 from sparrow.storage.parquet.writer import TensorWriter
 
@@ -40,11 +40,11 @@ def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
         return
     folder = order_folder(snapshot.path, wanted)
     if wanted in snapshot.damaged and snapshot.damaged[wanted].table is None:
-        of(folder).delete(folder)
+        get_filesystem(folder).delete(folder)
     metadata = Metadata(schema, snapshot.metadata.profile, wanted, {}, snapshot.digest)
-    if not of(folder).occupied(folder):
+    if not get_filesystem(folder).is_occupied(folder):
         with contextlib.suppress(ExistsError):  # another process built it meanwhile: ours goes on top
-            with creating(folder) as made:
+            with stage_folder(folder) as made:
                 files = _write(os.fspath(made), snapshot, wanted, sizes)
                 create(
                     made,
@@ -75,7 +75,7 @@ def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
     except LostRace:
         discard(folder, files)
     except BaseException:
-        if not log.landed(before, nonce):  # the log may have them though what came after it failed
+        if not log.has_landed(before, nonce):  # the log may have them though what came after it failed
             discard(folder, files)
         raise
 

@@ -23,12 +23,12 @@ from sparrow.kernels.entries import Block, concatenate, is_sorted
 from sparrow.relations.base import as_arrow
 from sparrow.runtime import memory
 from sparrow.runtime.thread_pool import Beside, beside
-from sparrow.storage.fs.filesystem import of
-from sparrow.storage.fs.local import disk_full
-from sparrow.storage.parquet.layout import Profile, Sizes, arrow_schema, check_profile, encode, parquet_options
-from sparrow.storage.parquet.reader import FIRST, GROUPS, LAST, RUN, footer, footer_checksum, read_group
+from sparrow.storage.fs.filesystem import get_filesystem
+from sparrow.storage.fs.local import write_error
+from sparrow.storage.parquet.layout import Profile, Sizes, arrow_schema, check_profile, encode_values, parquet_options
+from sparrow.storage.parquet.reader import FIRST, GROUPS, LAST, RUN, footer_checksum, read_footer, read_row_group
 
-__all__ = ["DataFile", "HashingFile", "TensorWriter", "widen"]
+__all__ = ["DataFile", "HashingFile", "TensorWriter", "widen_coordinates"]
 
 _NARROW = 2**31
 _BEHIND = 16 << 20
@@ -67,7 +67,7 @@ class HashingFile:
     """
 
     def __init__(self, folder: str) -> None:
-        self._file = of(folder).new_file(folder)
+        self._file = get_filesystem(folder).create_file(folder)
         self._hash = hashlib.sha256()
         self._crc = 0
         self._start = 0
@@ -163,12 +163,12 @@ class HashingFile:
         """Take note that pyarrow is done; :meth:`keep` or :meth:`discard` follows."""
         self.closed = True
 
-    def keep(self, name: Callable[[str], str]) -> str:
+    def finalize(self, name: Callable[[str], str]) -> str:
         """Let the file appear as ``name(sha256)`` and return that name."""
         self._catch_up(-1)
         self._end()
         final = name(self._hash.hexdigest())
-        self._file.keep(final)
+        self._file.finalize(final)
         return final
 
     def discard(self) -> None:
@@ -318,7 +318,9 @@ class TensorWriter:
         self._stop()
         if self._files:
             try:
-                self._files = widen(self._folder, self._dims, self._dtype, self._files, self._profile, self._order)
+                self._files = widen_coordinates(
+                    self._folder, self._dims, self._dtype, self._files, self._profile, self._order
+                )
             except BaseException:
                 self.abort()
                 raise
@@ -334,7 +336,7 @@ class TensorWriter:
             self._open.sink.discard()
             self._open = None
         for file in self._files:
-            of(self._folder).delete(os.path.join(self._folder, file.name))
+            get_filesystem(self._folder).delete(os.path.join(self._folder, file.name))
         self._files = []
         self._waiting, self._waiting_rows = [], 0
 
@@ -368,7 +370,7 @@ class TensorWriter:
         except StorageError:
             raise
         except OSError as error:
-            raise disk_full(error, self._folder) from error
+            raise write_error(error, self._folder) from error
 
     # -- what runs on it
 
@@ -388,7 +390,7 @@ class TensorWriter:
                 self._close_file()
                 self._kinds = kinds
         coords = [np.ascontiguousarray(c, dtype=kind) for c, kind in zip(block.coords, self._kinds, strict=True)]
-        values = encode(block.values, self._dtype)
+        values = encode_values(block.values, self._dtype)
         file = self._open
         if file is None:
             file = self._open = self._open_file(coords, values)
@@ -446,7 +448,7 @@ class TensorWriter:
         file.parquet.add_key_value_metadata(notes)
         file.parquet.close()
         footer_crc = footer_checksum(file.sink.rest())
-        name = file.sink.keep(lambda sha: f"{sha}-{self._nonce}{footer_crc:08x}{self._ending}")
+        name = file.sink.finalize(lambda sha: f"{sha}-{self._nonce}{footer_crc:08x}{self._ending}")
         self._open = None
         kinds = tuple(kind.name for kind in self._kinds)
         self._files.append(
@@ -471,7 +473,7 @@ def _disorder(
     raise AssertionError("the entries are in order")
 
 
-def widen(
+def widen_coordinates(
     folder: str,
     dims: Sequence[str],
     dtype: np.dtype[Any],
@@ -493,8 +495,8 @@ def widen(
         writer = TensorWriter(folder, dims, dtype, profile=profile, order=order, coordinate_dtypes=kinds, sizes=sizes)
         with writer:
             path = os.path.join(folder, file.name)
-            for group in range(len(footer(path, len(dims)).rows)):
-                writer.write(read_group(path, group, len(dims), dtype))
+            for group in range(len(read_footer(path, len(dims)).rows)):
+                writer.write(read_row_group(path, group, len(dims), dtype))
             out += writer.finish()
-        of(folder).delete(os.path.join(folder, file.name))
+        get_filesystem(folder).delete(os.path.join(folder, file.name))
     return out
