@@ -1,15 +1,14 @@
-"""Graphs: square tensors whose entries are links from rows to columns.
+"""Graph algorithms on square tensors: paths, components, rankings.
 
-Every entry is a link and every absent cell is none, whatever the fill: a link of weight 0 is an entry beside another
-fill, as in a product under min_plus, whose fill is infinity.
+Each stored element is an edge from its row to its column, whatever its value and the fill value. A product under
+min_plus, whose fill is infinity, is a graph too, with edges of weight 0.
 
-Every function takes tensors in memory, on disk and lazy, and looks at links round after round: kept in memory where
-they take at most a quarter of the memory limit, else put aside on disk. What is kept of each node is in memory.
+Functions accept tensors in memory, on disk and lazy expressions. Adjacency lists stay in memory up to a quarter of the
+memory limit and spill to disk beyond it; arrays of one value per node stay in memory.
 
-Nodes come and go by name. Where a graph has labels its nodes are given by label, else by position. What is known of
-each node is a tensor of one dimension in memory, named as the rows of the graph are and with its labels:
-``.sel(src="ann")`` reads one, ``.to_numpy()`` gives an array by position. Only walks and lists of nodes are arrays of
-positions.
+Where rows or columns have labels, nodes are given by label, else by position. Results with one value per node are 1-D
+tensors in memory with the row dimension's name and the labels: ``.sel(src="ann")`` reads one value and ``.to_numpy()``
+returns an array by position. Random walks and lists of nodes are arrays of positions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Nodes of a graph: given by label or position, and what is known of each as a tensor."""
+"""Validation of graphs, node lookup by label or position, and results per node."""
 
 from __future__ import annotations
 
@@ -17,61 +17,121 @@ from sparrow.functions.labels import apart
 from sparrow.functions.views import as_tensor
 from sparrow.kernels.entries import Block
 from sparrow.runtime import memory
+from sparrow.runtime.docs import SharedText
 from sparrow.tensor import Tensor
 
-__all__ = ["check_graph", "node_labels", "node_positions", "per_group", "per_node", "reserve_per_node"]
+__all__ = ["check_graph", "node_labels", "node_positions", "per_group", "per_node", "reserve_per_node", "shared"]
 
-_MOST_NODES = 2**31 - 1
+shared = SharedText(
+    graph="""
+    A
+        Adjacency matrix, shape (n, n). Each stored element is an edge from its row to its column.
+    """,
+    undirected_graph="""
+    A
+        Adjacency matrix, shape (n, n). Edge directions, weights and self-loops are ignored.
+    """,
+    source="""
+    source
+        Start node, or several, by label where there are labels, else by position.
+    """,
+    pairs="""
+    pairs
+        Node pairs, shape (m, 2), by label where there are labels, else by position; or a tensor with a stored element
+        at each pair. All pairs of different nodes by default; a node and itself are ignored.
+    """,
+    tol="""
+    tol
+        Stop when the sum of absolute changes of a round is at most ``tol``.
+    max_iter
+        Maximum number of rounds.
+    """,
+    square_errors="""
+    ShapeError
+        If A is not square.
+    LabelError
+        If rows and columns have different labels.
+    """,
+    node_errors="""
+    ShapeError
+        If A is not square.
+    LabelError, IndexingError
+        If a node is unknown.
+    """,
+    pair_errors="""
+    ShapeError
+        If A is not square, or ``pairs`` has a wrong shape.
+    LabelError, IndexingError
+        If a node is unknown.
+    """,
+    memory_error="""
+    TooLargeError
+        If the arrays of n values exceed the memory limit.
+    """,
+    graph_errors="""
+    %(square_errors)s
+    %(memory_error)s
+    """,
+)
+_MAX_NODES = 2**31 - 1
+"""Adjacency lists store int32."""
 
 
 def check_graph(A: Any) -> Tensor:
-    """Return a tensor as links from nodes to nodes.
+    """Return a graph as a square tensor.
 
     Raises
     ------
     ShapeError
         If it is not a square matrix, or has 2^31 rows or more.
     LabelError
-        If rows and columns have labels that differ.
+        If rows and columns have different labels.
     """
     tensor = as_tensor(A)
     if tensor.ndim != 2 or tensor.shape[0] != tensor.shape[1]:
         raise ShapeError(
-            f"a graph is a square matrix, links from rows to columns, not shape {tensor.shape}{_way_out(tensor)}"
+            f"graph must be a square matrix of edges from rows to columns, got shape {tensor.shape}{_hint(tensor)}"
         )
-    if tensor.shape[0] > _MOST_NODES:
+    if tensor.shape[0] > _MAX_NODES:
         raise ShapeError(
-            f"{tensor.shape[0]} nodes: each takes some bytes of memory; number those that have links, as "
+            f"graph must have fewer than 2^31 nodes, got {tensor.shape[0]}: renumber the nodes that have edges, as "
             "sp.ingest.edges does with relabel=True"
         )
     rows, columns = (tensor.labels(axis) for axis in (0, 1))
     if rows is not None and columns is not None and not rows.equals(columns):
-        raise LabelError(f"a graph has the same nodes both ways, but {apart(tensor)}")
+        raise LabelError(f"rows and columns of a graph must have the same labels, but {apart(tensor)}")
     return tensor
 
 
-def _way_out(A: Tensor) -> str:
-    """Return how links of several kinds, as triples of a knowledge graph are, become links of one."""
+def _hint(A: Tensor) -> str:
+    """Return how to turn a 3-D tensor of typed edges into a graph."""
     if A.ndim != 3:
         return ""
     kinds = [k for k in range(3) if len({size for axis, size in enumerate(A.shape) if axis != k}) == 1]
     dim = A.dims[1 if 1 in kinds or not kinds else kinds[0]]
-    return f": choose one kind with A.isel({dim}=0) or sel(), or add up all with A.sum(axis={dim!r})"
+    return f": select one relation with A.isel({dim}=0) or sel(), or sum all with A.sum(axis={dim!r})"
 
 
 def node_labels(A: Tensor) -> pa.Array | None:
-    """Return the labels of nodes, which rows or columns have."""
+    """Return the labels of the nodes, from the rows or else the columns."""
     labels = A.labels(0)
     return A.labels(1) if labels is None else labels
 
 
 def node_positions(A: Tensor, nodes: Any) -> NDArray[np.int64]:
-    """Return the positions of nodes: of labels where the graph has some, else they are positions; or of a mask of all.
+    """Return the positions of nodes given by label, position or mask.
+
+    Parameters
+    ----------
+    A
+        Adjacency matrix.
+    nodes
+        Labels where the graph has labels, else positions; or a boolean mask, shape (n,).
 
     Raises
     ------
     LabelError
-        If there is no node of that label, or a mask has other labels.
+        If a label is unknown, or a mask has other labels.
     IndexingError
         If a position is out of range.
     ShapeError
@@ -79,7 +139,7 @@ def node_positions(A: Tensor, nodes: Any) -> NDArray[np.int64]:
     """
     labels = node_labels(A)
     if getattr(nodes, "dtype", None) == np.bool_ and getattr(nodes, "ndim", 0):
-        return _marked(A, nodes, labels)
+        return _mask_positions(A, nodes, labels)
     several = isinstance(nodes, Iterable) and not isinstance(nodes, str | bytes) and getattr(nodes, "ndim", 1) > 0
     given: Any = nodes if several else [nodes]
     if labels is not None:
@@ -92,23 +152,23 @@ def node_positions(A: Tensor, nodes: Any) -> NDArray[np.int64]:
     return np.where(found < 0, found + n, found)
 
 
-def _marked(A: Tensor, mask: Any, labels: pa.Array | None) -> NDArray[np.int64]:
-    """Return the positions of the nodes that a mask marks."""
+def _mask_positions(A: Tensor, mask: Any, labels: pa.Array | None) -> NDArray[np.int64]:
+    """Return the positions at which a mask is true."""
     if mask.shape != A.shape[:1]:
-        raise ShapeError(f"a mask of shape {mask.shape} marks none of the graph's {A.shape[0]} nodes: give one of all")
+        raise ShapeError(f"mask has shape {mask.shape}, expected {A.shape[:1]}: one value per node")
     if isinstance(mask, Tensor):
         own = mask.labels(0)
         if own is not None and labels is not None and not own.equals(labels):
-            raise LabelError("the mask has other labels than the graph, or in another order: reindex it")
+            raise LabelError("labels of the mask must equal those of the graph, in the same order: reindex the mask")
         mask = mask.to_numpy()
     return np.flatnonzero(mask)
 
 
 def _integers(nodes: Any) -> NDArray[Any]:
-    """Return positions as an array: of Python's integers if some take more than 64 bits."""
+    """Return positions as an integer array, of dtype object if one exceeds 64 bits."""
     found = check_array(nodes, "nodes")
     if found.ndim != 1:
-        raise ShapeError(f"nodes of shape {found.shape}: give a list of them, of one dimension")
+        raise ShapeError(f"nodes must be 1-D, got shape {found.shape}")
     if not len(found):
         return found.astype(np.int64)
     if found.dtype.kind in "iu":
@@ -116,12 +176,12 @@ def _integers(nodes: Any) -> NDArray[Any]:
     exact = np.array(nodes, object)
     for one in exact.tolist():
         if isinstance(one, bool) or not isinstance(one, int | np.integer):
-            raise LabelError(f"the graph has no labels: nodes are positions, not {one!r}")
+            raise LabelError(f"nodes of a graph without labels must be integer positions, got {one!r}")
     return exact
 
 
 def per_node(A: Tensor, values: NDArray[Any], fill_value: Any = 0) -> Tensor:
-    """Return one number for each node as a tensor in memory, along the rows' dimension with the nodes' labels."""
+    """Return an array of one value per node as a tensor with the graph's labels."""
     schema = Schema((A.shape[0],), (A.dims[0],), values.dtype, fill_value)
     kept = np.flatnonzero(~is_fill(values, schema.fill_value))
     labels = node_labels(A)
@@ -130,7 +190,7 @@ def per_node(A: Tensor, values: NDArray[Any], fill_value: Any = 0) -> Tensor:
 
 
 def per_group(A: Tensor, groups: NDArray[Any]) -> Tensor:
-    """Return the group of each node as a tensor, groups numbered from 0 in the order of their first nodes."""
+    """Return each node's group, renumbered from 0 in the order of first nodes."""
     nodes = np.arange(len(groups))
     first = np.empty_like(nodes)
     first[groups[::-1]] = nodes[::-1]
@@ -138,6 +198,6 @@ def per_group(A: Tensor, groups: NDArray[Any]) -> Tensor:
     return per_node(A, number[first[groups]], -1)
 
 
-def reserve_per_node(A: Tensor, each: int, what: str) -> memory.Reservation:
-    """Reserve ``each`` bytes for every node, while ``what`` is computed."""
-    return memory.reserve(each * A.shape[0], f"{what}: {each} bytes for each of {A.shape[0]} nodes", "")
+def reserve_per_node(A: Tensor, node_bytes: int, what: str) -> memory.Reservation:
+    """Reserve ``node_bytes`` for every node for the length of a block."""
+    return memory.reserve(node_bytes * A.shape[0], f"{what}: {node_bytes} bytes for each of {A.shape[0]} nodes", "")

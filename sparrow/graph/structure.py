@@ -1,4 +1,4 @@
-"""The shape of a graph: degrees, links taken both ways, parts of it."""
+"""Degrees, symmetrization and subgraphs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparrow.functions.elementwise import add, logical_and, maximum, minimum
 from sparrow.functions.searching import where
 from sparrow.graph.adjacency import edge_mask, edge_weights, reverse_edges
 from sparrow.graph.components import connected_components, strongly_connected_components
-from sparrow.graph.nodes import check_graph, node_labels, node_positions, per_node
+from sparrow.graph.nodes import check_graph, node_labels, node_positions, per_node, shared
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
 
@@ -21,38 +21,34 @@ __all__ = ["degrees", "induced_subgraph", "largest_component", "symmetrize"]
 _COMBINE = {"max": maximum, "min": minimum, "sum": add}
 
 
+@shared
 def degrees(A: Tensor, direction: Literal["out", "in", "both"] = "out", *, weighted: bool = False) -> Tensor:
-    """Return how many links each node has.
+    """Return the degree of each node.
 
     Parameters
     ----------
-    A
-        Links from rows to columns.
+    %(graph)s
     direction
-        "out" for links from a node, "in" for links to it, "both" for both together, where a link of a node to itself
-        counts twice.
+        "out" for outgoing edges, "in" for incoming ones, "both" for their sum, in which a self-loop counts twice.
     weighted
-        Sum the values of the links instead.
+        Sum the edge weights instead of counting edges.
 
     Returns
     -------
     Tensor
-        A number for each node.
+        Degrees, shape (n,): int64, or of the type of the sum of the weights.
 
     Raises
     ------
-    ShapeError
-        If the tensor is no square matrix.
-    LabelError
-        If rows and columns have labels that differ.
+    %(square_errors)s
     InvalidValueError
-        If there is no such direction.
+        If ``direction`` is unknown.
 
     Examples
     --------
     >>> import sparrow as sp
-    >>> links = sp.from_coords([[0, 0, 1], [1, 2, 2]], [1, 1, 5], shape=(3, 3), dims=("src", "dst"))
-    >>> sp.graph.degrees(links).to_numpy(), sp.graph.degrees(links, "in", weighted=True).to_numpy()
+    >>> A = sp.from_coords([[0, 0, 1], [1, 2, 2]], [1, 1, 5], shape=(3, 3), dims=("src", "dst"))
+    >>> sp.graph.degrees(A).to_numpy(), sp.graph.degrees(A, "in", weighted=True).to_numpy()
     (array([2, 1, 0]), array([0, 1, 6]))
     """
     A, weighted = check_graph(A), check_flag("weighted", weighted)
@@ -64,30 +60,28 @@ def degrees(A: Tensor, direction: Literal["out", "in", "both"] = "out", *, weigh
     return per_node(A, found)
 
 
+@shared
 def symmetrize(A: Tensor, combine: Literal["max", "min", "sum"] = "max") -> Tensor:
-    """Return the links both ways, lazily: an undirected graph as a matrix that equals its transpose.
+    """Return the undirected graph as a lazy symmetric matrix.
 
     Parameters
     ----------
-    A
-        Links from rows to columns.
+    %(graph)s
     combine
-        What becomes of two links between the same nodes: the "max" or the "sum", which doubles links of nodes to
-        themselves, each taken as it is where the other is absent; or the "min", which leaves no link there.
+        How to combine the weights of an edge and its reverse. "max" and "sum" keep the weight of an edge without a
+        reverse; "sum" doubles self-loops. "min" drops an edge without a reverse.
 
     Returns
     -------
     Tensor
-        Of storage type "coo" and the fill of the graph: two links whose "sum" is the fill, as 5 and -5, leave none.
+        Storage type "coo", with the fill value of the graph. Two weights whose "sum" is the fill, such as 5 and -5,
+        leave no edge.
 
     Raises
     ------
-    ShapeError
-        If the tensor is no square matrix.
-    LabelError
-        If rows and columns have labels that differ.
+    %(square_errors)s
     InvalidValueError
-        If there is no such ``combine``.
+        If ``combine`` is unknown.
 
     Examples
     --------
@@ -97,27 +91,27 @@ def symmetrize(A: Tensor, combine: Literal["max", "min", "sum"] = "max") -> Tens
            [ 3,  0,  0],
            [-2,  0,  0]])
     """
-    A = check_graph(A).asformat("coo")  # others fall back from step to step
+    A = check_graph(A).asformat("coo")  # other storage types would fall back, with a warning, at each step
     given: Any = combine
     if not isinstance(given, str) or given not in _COMBINE:
         raise InvalidValueError(f"combine={combine!r} must be one of {', '.join(map(repr, _COMBINE))}")
-    back = reverse_edges(A)
-    here, there = edge_mask(A), edge_mask(back)
-    alone = A.dtype.type(A.fill_value) if combine == "min" else where(here, A, back)
-    found: Tensor = where(logical_and(here, there), _COMBINE[combine](A, back), alone)
+    reverse = reverse_edges(A)
+    mask, reverse_mask = edge_mask(A), edge_mask(reverse)
+    one_way = A.dtype.type(A.fill_value) if combine == "min" else where(mask, A, reverse)
+    found: Tensor = where(logical_and(mask, reverse_mask), _COMBINE[combine](A, reverse), one_way)
     return found
 
 
+@shared
 def induced_subgraph(A: Tensor, nodes: Any) -> Tensor:
-    """Return the links among some nodes, lazily.
+    """Return the lazy subgraph of some nodes and the edges between them.
 
     Parameters
     ----------
-    A
-        Links from rows to columns.
+    %(graph)s
     nodes
-        The nodes, by label where there are labels, else by position, none of them twice where there are labels; those
-        of the result are in this order. Or a mask of all nodes.
+        Nodes of the subgraph in order, by label where there are labels, else by position; or a boolean mask, shape
+        (n,).
 
     Returns
     -------
@@ -126,15 +120,15 @@ def induced_subgraph(A: Tensor, nodes: Any) -> Tensor:
     Raises
     ------
     ShapeError
-        If the tensor is no square matrix, or a mask has another shape.
+        If A is not square, or a mask has another shape.
     LabelError, IndexingError
-        If there is no such node, or one with a label is given twice.
+        If a node is unknown, or a labelled one is repeated.
 
     Examples
     --------
     >>> import sparrow as sp
-    >>> links = sp.from_coords([[0, 1, 2], [1, 2, 0]], [1, 2, 3])
-    >>> sp.graph.induced_subgraph(links, [2, 1]).to_numpy()
+    >>> A = sp.from_coords([[0, 1, 2], [1, 2, 0]], [1, 2, 3])
+    >>> sp.graph.induced_subgraph(A, [2, 1]).to_numpy()
     array([[0, 0],
            [2, 0]])
     """
@@ -142,44 +136,41 @@ def induced_subgraph(A: Tensor, nodes: Any) -> Tensor:
     at = node_positions(A, nodes)
     labels = node_labels(A)
     if labels is not None and len(np.unique(at)) < len(at):
-        twice = at[np.bincount(at)[at] > 1][0]
-        raise LabelError(f"node {labels[int(twice)].as_py()!r} is given twice: in a graph each label names one node")
+        repeated = at[np.bincount(at)[at] > 1][0]
+        raise LabelError(f"nodes of a labelled graph must be unique, got {labels[int(repeated)].as_py()!r} twice")
     found: Tensor = A.oindex[at, at]
     return found
 
 
+@shared
 def largest_component(A: Tensor, connection: Literal["weak", "strong"] = "weak") -> tuple[Tensor, NDArray[np.int64]]:
-    """Return the largest part of a graph that hangs together.
+    """Return the largest connected component.
 
     Parameters
     ----------
-    A
-        Links from rows to columns.
+    %(graph)s
     connection
-        "weak" for nodes that links lead between whatever their direction, "strong" for nodes that lead to each other.
+        "weak" ignores edge directions; "strong" requires paths in both directions.
 
     Returns
     -------
-    links
-        Those among its nodes, lazily. Of several parts of one size it is that of the first node.
+    component
+        Lazy adjacency matrix of the component; of several of the same size, the one with the first node.
     nodes
-        The positions of its nodes in the graph, ascending.
+        Positions of its nodes in the graph, ascending, int64.
 
     Raises
     ------
-    ShapeError
-        If the tensor is no square matrix.
-    LabelError
-        If rows and columns have labels that differ.
+    %(square_errors)s
     InvalidValueError
-        If there is no such connection.
+        If ``connection`` is unknown.
 
     Examples
     --------
     >>> import sparrow as sp
-    >>> links = sp.from_coords([[0, 1, 3], [1, 0, 4]], [1, 1, 1], shape=(5, 5))
-    >>> part, nodes = sp.graph.largest_component(links)
-    >>> part.shape, nodes
+    >>> A = sp.from_coords([[0, 1, 3], [1, 0, 4]], [1, 1, 1], shape=(5, 5))
+    >>> component, nodes = sp.graph.largest_component(A)
+    >>> component.shape, nodes
     ((2, 2), array([0, 1]))
     """
     A = check_graph(A)

@@ -113,7 +113,7 @@ def pagerank(
                 if change <= tol:
                     ranks /= ranks.sum()
                     return ranks
-    raise ConvergenceError(f"pagerank: {max_iter} rounds do not reach tol={tol}: give a larger max_iter, or tol")
+    raise ConvergenceError(f"pagerank did not reach tol={tol} in {max_iter} rounds: increase max_iter or tol")
 
 
 def power_iteration(

@@ -1,4 +1,4 @@
-"""The graph that ships with the project, against SciPy."""
+"""Graph algorithms on the bundled web graph, against SciPy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def matrix(web: sp.Tensor) -> Any:
     return web.to_scipy("csr")
 
 
-def test_parts_and_ways_are_those_of_scipy(web: sp.Tensor, matrix: Any) -> None:
+def test_components_and_bfs_against_scipy(web: sp.Tensor, matrix: Any) -> None:
     for connection in ("weak", "strong"):
         count, wanted = csgraph.connected_components(matrix, connection=connection)
         find = graph.connected_components if connection == "weak" else graph.strongly_connected_components
@@ -35,7 +35,7 @@ def test_parts_and_ways_are_those_of_scipy(web: sp.Tensor, matrix: Any) -> None:
     np.testing.assert_array_equal(graph.bfs(web, 0).to_numpy(), np.where(np.isinf(far), -1, far))
 
 
-def test_ranks_stay_as_they_are_in_a_further_round(web: sp.Tensor, matrix: Any) -> None:
+def test_pagerank_is_a_fixed_point(web: sp.Tensor, matrix: Any) -> None:
     ranks = graph.pagerank(web, tol=1e-10).to_numpy()
     links = np.asarray(matrix.sum(axis=1)).ravel()
     share = np.divide(ranks, links, out=np.zeros_like(ranks), where=links > 0)
@@ -43,7 +43,7 @@ def test_ranks_stay_as_they_are_in_a_further_round(web: sp.Tensor, matrix: Any) 
     assert np.abs(again - ranks).sum() < 1e-9
 
 
-def test_triangles_of_a_part_are_those_of_products(web: sp.Tensor) -> None:
+def test_triangles_against_matrix_product(web: sp.Tensor) -> None:
     part = web[:15_000, :15_000]
     both = (abs(part.to_scipy("csr")) + abs(part.to_scipy("csc").T)).tocsr()
     both.setdiag(0)

@@ -40,7 +40,7 @@ def named(web: Path) -> Path:
         (["kcore"], [["src", "kcore"], ["0", 2], ["1", 2]]),
     ],
 )
-def test_verbs_write_the_largest_numbers(cli: Any, web: Path, words: list[str], table: list[Any]) -> None:
+def test_verbs_write_largest_values(cli: Any, web: Path, words: list[str], table: list[Any]) -> None:
     verb, *options = words
     done = cli("graph", verb, web, *options, "--head", 2)
     assert done.code == 0, done.err
@@ -48,7 +48,7 @@ def test_verbs_write_the_largest_numbers(cli: Any, web: Path, words: list[str], 
     assert [header, *([name, *map(float, numbers)] for name, *numbers in rows)] == table
 
 
-def test_labels_are_written_and_read(cli: Any, named: Path) -> None:
+def test_labels(cli: Any, named: Path) -> None:
     assert cli("graph", "bfs", named, "dan", "--json", "--head", 1).json == [{"src": "bob", "links": 2}]
     assert cli("graph", "communities", named, "--json", "--head", 1).json[0]["first"] == "ann"
     assert cli("pagerank", named, "--personalization", "tom", "--json", "--head", 1).json == [
@@ -58,19 +58,19 @@ def test_labels_are_written_and_read(cli: Any, named: Path) -> None:
     assert cli("graph", "hits", named, "--hubs", "--json", "--head", 1).json[0]["src"] == "dan"
 
 
-def test_links_of_several_kinds_say_the_way_out(cli: Any, tmp_path: Path) -> None:
+def test_typed_edges_error_hints(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "facts.tsv").write_text("a\tknows\tb\nb\tlikes\tc\nc\tknows\ta\n")
     assert cli("ingest", "triples", tmp_path / "facts.tsv", tmp_path / "facts").code == 0
     done = cli("graph", "degrees", tmp_path / "facts")
     assert done.code == 1
-    assert "not shape (3, 2, 3): choose one kind with A.isel(relation=0)" in done.err
+    assert "got shape (3, 2, 3): select one relation with A.isel(relation=0)" in done.err
     assert "A.sum(axis='relation')" in done.err
     facts: Any = sp.open(tmp_path / "facts")
     for kinds, wanted in ((facts.sum(axis="relation"), [1, 1, 1]), (facts.isel(relation=0), [1, 0, 1])):
         assert sp.graph.degrees(kinds).to_numpy().tolist() == wanted
 
 
-def test_labels_of_columns_name_nodes_too(cli: Any, web: Path, tmp_path: Path) -> None:
+def test_column_labels_name_nodes(cli: Any, web: Path, tmp_path: Path) -> None:
     made: Any = sp.open(web)
     made.save(tmp_path / "web.sparrow").set_labels("dst", ["ann", "bob", "eve", "dan", "tom"])
     found = cli("graph", "bfs", tmp_path / "web.sparrow", "dan", "--json", "--head", 1)
@@ -87,7 +87,7 @@ def test_results_are_stored(cli: Any, web: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(ranks.to_numpy(), sp.linalg.pagerank(sp.open(web)))
 
 
-def test_nodes_without_links_are_written_too(cli: Any, web: Path, named: Path) -> None:
+def test_isolated_nodes_are_written(cli: Any, web: Path, named: Path) -> None:
     done = cli("graph", "degrees", web, "--head", 0)
     assert done.table[1:] == [["0", "2"], ["1", "1"], ["2", "1"], ["3", "1"], ["4", "0"]]
     assert done.err == ""
@@ -98,14 +98,14 @@ def test_nodes_without_links_are_written_too(cli: Any, web: Path, named: Path) -
 
 
 @pytest.mark.parametrize("verb", ["bfs", "paths"])
-def test_nodes_that_no_way_leads_to_are_not_written(cli: Any, web: Path, verb: str) -> None:
+def test_unreachable_nodes_are_omitted(cli: Any, web: Path, verb: str) -> None:
     done = cli("graph", verb, web, 1, "--head", 0)
     assert (sorted(row[0] for row in done.table[1:]), done.err) == (["0", "1", "2"], "")
     assert "2 of 3 nodes that a way leads to; --head 0 writes all" in cli("graph", verb, web, 1, "--head", 2).err
     assert "that a way leads to" in cli("graph", verb, "--help").out
 
 
-def test_weights_of_any_type_are_written(cli: Any, tmp_path: Path) -> None:
+def test_weights_of_any_dtype(cli: Any, tmp_path: Path) -> None:
     sp.asarray([[0, 1j, 2], [1, 0, 0], [0, 0, 0]]).save(tmp_path / "complex.sparrow")
     assert cli("graph", "degrees", tmp_path / "complex.sparrow", "--weighted").table[1:] == [
         ["0", "(2+1j)"],
@@ -119,7 +119,7 @@ def test_weights_of_any_type_are_written(cli: Any, tmp_path: Path) -> None:
     assert found == [{"d0": 1, "degree": 2}, {"d0": 0, "degree": 1}]
 
 
-def test_errors_are_in_the_words_of_the_command_line(cli: Any, web: Path, tmp_path: Path) -> None:
+def test_errors_name_options(cli: Any, web: Path, tmp_path: Path) -> None:
     sp.zeros((2**30, 2**30)).save(tmp_path / "large.sparrow")
     done = cli("--memory-limit", "300MB", "graph", "kcore", tmp_path / "large.sparrow")
     assert done.code == 1
@@ -130,9 +130,9 @@ def test_errors_are_in_the_words_of_the_command_line(cli: Any, web: Path, tmp_pa
 
 
 @pytest.mark.parametrize("verb", [["pagerank"], ["graph", "hits"]])
-def test_rounds_that_are_not_enough(cli: Any, web: Path, verb: list[str]) -> None:
+def test_convergence_error_names_options(cli: Any, web: Path, verb: list[str]) -> None:
     done = cli(*verb, web, "--tol", "1e-15", "--max-iter", 2)
-    assert (done.code, "2 rounds do not reach --tol 1e-15: give a larger --max-iter" in done.err) == (1, True), done.err
+    assert (done.code, "did not reach --tol 1e-15 in 2 rounds: increase --max-iter" in done.err) == (1, True), done.err
     assert cli(*verb, web, "--tol", 0.1, "--max-iter", 2000).code == 0
     assert cli(*verb, web, "--max-iter", 0).code == 2
 
